@@ -1,0 +1,132 @@
+// Arithmetic on slices: one list of operations, the same on CPU, GPU and in phantom runs.
+//
+// Every function takes the Rank first, works in order on its queue, checks the shapes (USAGE error otherwise) and
+// takes its floating-point operands in f32, bf16 or f16; sums are kept in f32 whatever the storage. Matrices are
+// row-major. Symbols: B sequences, T positions, C channels (d_model), h heads, V vocabulary, N = B·T rows.
+#pragma once
+
+#include "common/rank.hpp"
+
+namespace lockstep {
+
+// Elementwise and reductions ----------------------------------------------------------------------------------------
+
+/// x[i] = value.
+void fill(Rank me, Slice x, float value, Location where = Location::current());
+/// y[i] = x[i]; same dtype and size.
+void copy(Rank me, Slice y, Slice x, Location where = Location::current());
+/// y[i] = x[i] converted to y's dtype, to nearest even.
+void cast(Rank me, Slice y, Slice x, Location where = Location::current());
+/// y[i] += x[i]; the reduction of an all-reduce. Same dtype; f32 and 16-bit types, and i32.
+void add(Rank me, Slice y, Slice x, Location where = Location::current());
+/// z[i] = x[i] + y[i]: a residual connection. All three of one dtype.
+void add(Rank me, Slice z, Slice x, Slice y, Location where = Location::current());
+/// x[i] *= factor.
+void scale(Rank me, Slice x, float factor, Location where = Location::current());
+/// x[i] *= factor[0]; `factor` is one f32 on the device.
+void scale(Rank me, Slice x, Slice factor, Location where = Location::current());
+/// sum[0] += Σ x[i]²; `sum` is one f32. The order of summation is fixed, so reruns agree bit for bit.
+void add_squares(Rank me, Slice sum, Slice x, Location where = Location::current());
+/// sum[0] += Σ x[i].
+void add_sum(Rank me, Slice sum, Slice x, Location where = Location::current());
+/// factor[0] = min(1, max_norm / (sqrt(sum_of_squares[0]) + 1e-6)): gradient clipping without leaving the device.
+void clip_factor(Rank me, Slice factor, Slice sum_of_squares, float max_norm, Location where = Location::current());
+/// flag[0] = 1 if any x[i] is infinite or not a number, else unchanged. `flag` is one f32.
+void find_overflow(Rank me, Slice flag, Slice x, Location where = Location::current());
+
+// Random numbers are counter-based: element i of the slice is global element `first + i` of tensor `tensor`, so every
+// sharding of a tensor draws the same values.
+struct Random {
+  std::uint64_t seed = 0;
+  std::uint64_t tensor = 0;
+  std::uint64_t step = 0;
+  std::uint64_t first = 0;  // global index of the slice's first element
+};
+/// x[i] = mean + deviation · N(0, 1).
+void random_normal(Rank me, Slice x, Random key, float mean, float deviation, Location where = Location::current());
+/// x[i] uniform in [low, high).
+void random_uniform(Rank me, Slice x, Random key, float low, float high, Location where = Location::current());
+
+// Matrix products ---------------------------------------------------------------------------------------------------
+
+/// A slice seen as rows × columns; `transposed` reads it as columns × rows.
+struct Matrix {
+  Slice slice;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  bool transposed = false;
+
+  Matrix t() const { return {slice, rows, columns, !transposed}; }
+  std::size_t m() const { return transposed ? columns : rows; }  ///< rows after transposition
+  std::size_t n() const { return transposed ? rows : columns; }  ///< columns after transposition
+};
+inline Matrix matrix(Slice slice, std::size_t rows, std::size_t columns) { return {std::move(slice), rows, columns}; }
+
+enum class Into { overwrite, accumulate };
+
+/// c = a·b, or c += a·b. c is not transposed. An empty `bias` adds nothing; else bias (n elements) is added to each
+/// row.
+void matmul(Rank me, Matrix c, Matrix a, Matrix b, Into into = Into::overwrite, Slice bias = {},
+            Location where = Location::current());
+/// bias_gradient[j] += Σ_i x[i][j].
+void add_rows(Rank me, Slice bias_gradient, Matrix x, Location where = Location::current());
+
+// The layers of a GPT, each with its backward. Gradients of parameters accumulate (+=); gradients of inputs are
+// overwritten, except where said.
+
+/// y = GELU(x), the tanh form.
+void gelu(Rank me, Slice y, Slice x, Location where = Location::current());
+/// dx = dy · GELU'(x).
+void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where = Location::current());
+
+/// Each row of y is the normalised row of x, times weight, plus bias. x, y: N × C; weight, bias: C;
+/// statistics: 2N f32 (mean, then reciprocal standard deviation), kept for the backward. ε = 1e-5.
+void layer_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Slice bias,
+                Location where = Location::current());
+/// dx (+)= …; dweight += …; dbias += …
+void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x, Slice weight,
+                         Slice statistics, Into into, Location where = Location::current());
+
+struct AttentionShape {
+  std::size_t batch = 0;      // B
+  std::size_t positions = 0;  // T
+  std::size_t heads = 0;      // h of this rank
+  std::size_t head_size = 0;  // C / h
+};
+/// Causal multi-head attention. qkv: B × T × 3 × h × head_size (q, then k, then v, of all heads); y: B × T × h ×
+/// head_size; statistics: B × h × T f32 (log-sum-exp of each row), kept for the backward, which recomputes the scores.
+void attention(Rank me, Slice y, Slice statistics, Slice qkv, AttentionShape shape,
+               Location where = Location::current());
+void attention_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice qkv, Slice statistics, AttentionShape shape,
+                        Location where = Location::current());
+
+/// y[n] = table[tokens[n]] + positions[n mod T]; tokens: N i32; table: V × C; positions: T_max × C or empty.
+void embedding(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence,
+               Location where = Location::current());
+/// dtable[tokens[n]] += dy[n]; dpositions[n mod T] += dy[n].
+void embedding_backward(Rank me, Slice dtable, Slice dpositions, Slice dy, Slice tokens, std::size_t sequence,
+                        Location where = Location::current());
+
+/// loss[0] += factor · Σ_n −log softmax(logits[n])[targets[n]], and logits become its gradient, factor · (softmax −
+/// one-hot): forward and backward in one pass over N × V. `factor` is 1/N for a mean. A target of −1 counts nothing.
+void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor,
+                   Location where = Location::current());
+/// loss[0] += factor · Σ_n −log softmax(logits[n])[targets[n]]; logits are untouched (validation).
+void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor,
+                        Location where = Location::current());
+
+struct AdamW {
+  float learning_rate = 1e-3f;
+  float beta1 = 0.9f;
+  float beta2 = 0.95f;
+  float epsilon = 1e-8f;
+  float weight_decay = 0.1f;
+  int step = 1;  // counts from 1, for the bias correction
+};
+/// One AdamW step (arXiv 1711.05101) on f32 master weights, m and v. gradient: f32 or 16-bit, multiplied by
+/// `gradient_factor` (one f32, or empty for 1: clipping, unscaling). With a `skip` (one f32, or empty) that is not 0
+/// nothing changes. `parameter`, where its dtype is not f32, receives the master rounded; else it may be `master`.
+void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradient, AdamW options,
+           Slice gradient_factor = {}, Slice skip = {}, Location where = Location::current());
+
+}  // namespace lockstep

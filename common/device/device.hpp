@@ -1,0 +1,46 @@
+// The arithmetic of one kind of memory: one method an operation, shapes already checked. Implemented by cpu (and cuda).
+// Each method does what the function of the same name in arithmetic.hpp says.
+#pragma once
+
+#include "common/arithmetic.hpp"
+
+namespace lockstep {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual void fill(const Slice& x, float value) = 0;
+  virtual void copy(const Slice& y, const Slice& x) = 0;
+  virtual void cast(const Slice& y, const Slice& x) = 0;
+  virtual void add(const Slice& z, const Slice& x, const Slice& y) = 0;  // z may be x or y
+  virtual void scale(const Slice& x, float factor) = 0;
+  virtual void scale(const Slice& x, const Slice& factor) = 0;
+  virtual void add_squares(const Slice& sum, const Slice& x) = 0;
+  virtual void add_sum(const Slice& sum, const Slice& x) = 0;
+  virtual void clip_factor(const Slice& factor, const Slice& sum_of_squares, float max_norm) = 0;
+  virtual void find_overflow(const Slice& flag, const Slice& x) = 0;
+  virtual void random_normal(const Slice& x, Random key, float mean, float deviation) = 0;
+  virtual void random_uniform(const Slice& x, Random key, float low, float high) = 0;
+  virtual void matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const Slice& bias) = 0;
+  virtual void add_rows(const Slice& bias_gradient, const Matrix& x) = 0;
+  virtual void gelu(const Slice& y, const Slice& x) = 0;
+  virtual void gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) = 0;
+  virtual void layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
+                          const Slice& bias) = 0;
+  virtual void layer_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy,
+                                   const Slice& x, const Slice& weight, const Slice& statistics, Into into) = 0;
+  virtual void attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) = 0;
+  virtual void attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv,
+                                  const Slice& statistics, AttentionShape shape) = 0;
+  virtual void embedding(const Slice& y, const Slice& tokens, const Slice& table, const Slice& positions,
+                         std::size_t sequence) = 0;
+  virtual void embedding_backward(const Slice& dtable, const Slice& dpositions, const Slice& dy, const Slice& tokens,
+                                  std::size_t sequence) = 0;
+  virtual void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor) = 0;
+  virtual void cross_entropy_loss(const Slice& loss, const Slice& logits, const Slice& targets, float factor) = 0;
+  virtual void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
+                     AdamW options, const Slice& gradient_factor, const Slice& skip) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// Everything that can go wrong, as one exception type. Only `main` prints it and exits.
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Where in the lab's code a verb was called; every verb takes one as its last argument.
+using Location = std::source_location;
+
+/// What a run, a test or a misuse is called. The words that users read are those of `to_string`.
+enum class Verdict {
+  pass,
+  fail,             // an expectation did not hold, or a rank threw
+  deadlock,         // nobody can go on
+  race,             // two unordered uses of the same bytes, one of them a write
+  mismatch,         // both sides of a message disagree (size, dtype, region), or set-up calls differ
+  unread,           // a message was sent and never received
+  usage,            // a verb was called in a way the contract forbids
+  timeout,          // no progress within the time allowed
+  crash,            // a rank's process died
+  not_implemented,  // a `todo` was reached
+};
+
+std::string_view to_string(Verdict verdict);
+
+/// The one exception of the runtime. `what()` is a complete message for a reader who sees nothing else.
+class Error : public std::runtime_error {
+ public:
+  Error(Verdict verdict, const std::string& message) : std::runtime_error(message), verdict_(verdict) {}
+  Verdict verdict() const { return verdict_; }
+
+ private:
+  Verdict verdict_;
+};
+
+/// A misuse of the contract: "USAGE at file:line in function: message".
+[[noreturn]] void usage_error(const std::string& message, Location where = Location::current());
+
+/// "ring_all_reduce.cpp:31 (reduce_scatter)": the file's name without folders, the line and the function.
+std::string describe(Location where);
+
+/// What a skeleton does in place of an answer: throws Error(Verdict::not_implemented).
+[[noreturn]] void todo(std::string_view exercise, std::string_view what, Location where = Location::current());
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// The three ledgers: traffic, memory and time of each rank. Kept by the runtime, read after the run has finished;
+// lab code cannot reach them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/slice.hpp"
+
+namespace lockstep {
+
+struct Traffic {
+  std::uint64_t messages_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+};
+
+/// With one peer, on one group (its members' order of creation; 0 is the world).
+struct PeerTraffic {
+  int group = 0;
+  int peer = 0;  // in the world
+  Traffic traffic;
+};
+
+/// All visits to regions of one name on one queue.
+struct RegionTotal {
+  std::string name;
+  int queue = 0;
+  std::uint64_t visits = 0;
+  std::uint64_t bytes = 0;  // as given to `region`, summed; 0 for phases
+  bool phase = false;
+  std::uint64_t batches = 0;
+  Traffic traffic;     // of batches started inside (in the innermost region of each name)
+  double seconds = 0;  // spent inside, on its queue's clock
+};
+
+/// Bytes of one rank. Peaks are main's peak plus the scratch peaks of its other queues, so they agree on every backend.
+struct Memory {
+  std::array<std::uint64_t, kCategories> live{};  // at the end of the program
+  std::array<std::uint64_t, kCategories> peak{};
+  std::uint64_t peak_total = 0;
+  std::uint64_t live_of(Category c) const { return live[static_cast<int>(c)]; }
+  std::uint64_t peak_of(Category c) const { return peak[static_cast<int>(c)]; }
+};
+
+/// Seconds of one queue of one rank. busy + waiting ≤ end; `transferring` overlaps both.
+struct QueueTime {
+  std::string queue;
+  double busy = 0;          // arithmetic
+  double waiting = 0;       // in wait(): for transfers, or for another queue
+  double transferring = 0;  // at least one batch started on this queue was on its way
+  double end = 0;           // when its last work ended
+};
+
+/// Everything about one rank.
+struct RankLedger {
+  Traffic traffic;
+  std::uint64_t batches = 0;  // started by this rank: the steps of an algorithm that uses one exchange a step
+  std::vector<PeerTraffic> peers;
+  std::vector<RegionTotal> regions;
+  std::uint64_t reads = 0;  // synchronisations through the door `read`
+  Memory memory;
+  std::vector<QueueTime> queues;  // [0] is main
+  double seconds = 0;             // when the program ended on main
+
+  const RegionTotal* region(std::string_view name) const;  ///< the first of that name, or null
+  std::uint64_t sent_to(int peer) const;                   ///< bytes, over all groups
+};
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// A machine: what arithmetic and messages cost. Read from bench/machines/NAME.json; every number there has its source.
+//
+// Throughout, α is seconds, β seconds per byte, γ seconds per byte reduced.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/device/operation.hpp"
+
+namespace lockstep {
+
+/// One kind of link. Ranks r with equal r / ranks are joined by this level or an inner one. A message between two ranks
+/// whose innermost common level is l crosses an egress and an ingress port of every level up to l: its latency is the
+/// sum of theirs, its bandwidth the smallest.
+struct LinkLevel {
+  std::string name;
+  int ranks = 1;                // that one group of this level holds; the outermost may be given as 0: all
+  double latency = 0;           // α, seconds
+  double bytes_per_second = 1;  // of one port, each direction
+  bool shared = false;          // one port pair for all ranks of the group one level in (a node's NIC); else one a rank
+};
+
+/// Fraction of the peak that a matmul of a given size reaches; between the points, linear in log(FLOP).
+struct EfficiencyPoint {
+  double flop = 0;
+  double fraction = 1;
+};
+
+struct Machine {
+  std::string name = "uniform";
+  std::string description;
+  std::vector<LinkLevel> levels;
+  std::array<double, 5> peak_flop_per_second{};  // by DType
+  std::vector<EfficiencyPoint> efficiency;
+  double memory_bytes = 0;
+  double memory_bytes_per_second = 0;
+  double launch = 0;                 // seconds, added to each operation
+  std::uint64_t eager_bytes = 8192;  // a larger send waits for its receive
+
+  /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch.
+  double seconds(const Operation& operation) const;
+
+  /// γ of `add`: seconds per byte reduced (two reads and a write).
+  double gamma() const { return 3 / memory_bytes_per_second; }
+
+  /// Index of the innermost level that joins two different ranks.
+  int level_between(int a, int b) const;
+  /// α of a message between two ranks whose innermost common level is `level`.
+  double alpha(int level) const;
+  /// β of it: reciprocal of the smallest bandwidth on its path.
+  double beta(int level) const;
+
+  /// One level, no launch overhead, arithmetic so that `add` costs gamma a byte: for tests against closed forms.
+  static Machine uniform(double alpha, double beta, double gamma);
+};
+
+/// Reads and checks a machine file: a missing or absurd number is an Error that names file and field.
+Machine read_machine(const std::string& path);
+/// By name from `folder`; unknown: an Error that suggests the nearest.
+Machine find_machine(const std::string& name, const std::string& folder);
+std::vector<std::string> machine_names(const std::string& folder);
+
+}  // namespace lockstep

@@ -1,0 +1,144 @@
+// The page to read first: everything a lab can do with its peers.
+//
+// A Rank is who I am in one group of peers, on one queue of work. It is a cheap handle: pass it by value.
+// The same code runs on the simulator, on MPI processes and on GPUs; arithmetic is in arithmetic.hpp.
+//
+//   void hello_ring(Rank me, Slice mine, Slice theirs) {
+//     int next = (me.rank() + 1) % me.size(), previous = (me.rank() + me.size() - 1) % me.size();
+//     me.exchange({send(next, mine), receive(previous, theirs)});
+//   }
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/slice.hpp"
+
+namespace lockstep {
+
+class Backend;
+
+/// One half of a message: all of `slice` to, or from, rank `peer` of the group the batch is started on.
+/// There are no tags: between two ranks of one group, on one queue, messages match in the order posted.
+struct Transfer {
+  enum class Kind : std::uint8_t { send, receive };
+  Kind kind;
+  int peer;
+  Slice slice;
+};
+inline Transfer send(int peer, Slice slice) { return {Transfer::Kind::send, peer, std::move(slice)}; }
+inline Transfer receive(int peer, Slice slice) { return {Transfer::Kind::receive, peer, std::move(slice)}; }
+
+/// Work that was started and may not have finished. Copyable; waiting twice, or for an empty one, does nothing.
+struct Ticket {
+  enum class Kind : std::uint8_t { none, batch, closure };
+  Kind kind = Kind::none;
+  int group = 0;
+  int queue = 0;
+  std::uint64_t number = 0;  // counts from 1 within (group, queue), or within the queue's closures
+};
+
+/// Names what happens while it lives; made by Rank::region.
+class Scope {
+ public:
+  Scope() = default;
+  Scope(Scope&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)), queue_(other.queue_) {}
+  Scope& operator=(Scope&&) = delete;
+  ~Scope();
+
+ private:
+  friend class Rank;
+  Scope(Backend* backend, int queue) : backend_(backend), queue_(queue) {}
+  Backend* backend_ = nullptr;
+  int queue_ = 0;
+};
+
+/// Passed to `region` for a phase of the program rather than a collective.
+inline constexpr std::size_t kPhase = static_cast<std::size_t>(-1);
+
+class Rank {
+ public:
+  int rank() const { return rank_; }  ///< in this group, 0 … size() − 1
+  int size() const { return size_; }  ///< ranks in this group
+
+  /// Starts all transfers together and returns at once; the queue goes on. The slices are in use until `wait`.
+  /// Batches of one (group, queue) begin and complete in the order started, one at a time.
+  Ticket start(std::span<const Transfer> batch, Location where = Location::current());
+  Ticket start(std::initializer_list<Transfer> batch, Location where = Location::current()) {
+    return start(std::span(batch.begin(), batch.size()), where);
+  }
+
+  /// Later work of this queue runs after `ticket`'s work, and after everything started before it on the same
+  /// (group, queue), or run before it on the same queue. It orders; it does not promise that the host is idle.
+  void wait(Ticket ticket, Location where = Location::current());
+
+  /// wait(start(batch)): all a beginner needs.
+  void exchange(std::initializer_list<Transfer> batch, Location where = Location::current()) {
+    wait(start(batch, where), where);
+  }
+  void exchange(std::span<const Transfer> batch, Location where = Location::current()) {
+    wait(start(batch, where), where);
+  }
+
+  /// A sub-group: ranks that give the same colour (≥ 0), ordered by (key, rank); a negative colour joins none and
+  /// gets a Rank of size 0. Collective over this group, at set-up: every member makes the same k-th set-up call.
+  Rank split(int color, int key, Location where = Location::current()) const;
+
+  /// The same peers on another ordered queue of this rank's device: a second name for the queue if it exists
+  /// already. Collective over this group, at set-up.
+  Rank stream(std::string_view name, Location where = Location::current()) const;
+
+  /// Runs f(queue) on `queue`, after what this queue has finished or waited for. Main only. f captures by value;
+  /// inside, only Ranks on that queue may be used (of any group). Scratch that f allocates dies inside it.
+  Ticket run(Rank queue, std::function<void(Rank)> f, Location where = Location::current());
+
+  /// Memory of `count` elements, contents undefined; counted under `category` until the last Slice is gone.
+  Slice allocate(std::size_t count, DType dtype, Category category, Location where = Location::current());
+
+  /// Names a collective that carries `bytes` (of the whole array), or with kPhase a phase of the program, for
+  /// ledgers, traces and explanations. A message whose two ends are in different collectives is a MISMATCH.
+  /// `name` must outlive the run: a literal.
+  [[nodiscard]] Scope region(const char* name, std::size_t bytes = kPhase);
+
+  /// Seconds since the run began on this queue: virtual, or wall-clock. For logs; lab results never depend on it.
+  double now() const;
+  int world_rank() const;  ///< in the whole run, for messages to people
+
+  /// For the runtime.
+  Rank() = default;
+  Rank(Backend& backend, int group, int queue, int rank, int size)
+      : backend_(&backend), group_(group), queue_(queue), rank_(rank), size_(size) {}
+  Backend& backend() const { return *backend_; }
+  int group() const { return group_; }
+  int queue() const { return queue_; }
+
+ private:
+  Backend* backend_ = nullptr;
+  int group_ = 0;
+  int queue_ = 0;
+  int rank_ = 0;
+  int size_ = 0;
+};
+
+// The three doors between lab memory and the host ------------------------------------------------------------------
+
+/// Host to device, for tokens and initial values: values.size() == slice.size(). f32 values are rounded to the
+/// slice's dtype (nearest even); integers go to i32 slices only.
+void upload(Rank me, Slice slice, std::span<const float> values, Location where = Location::current());
+void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location where = Location::current());
+
+/// One f32 scalar (slice.size() == 1) to the host, after this queue's work so far: a loss for the log, an overflow
+/// flag. A recorded synchronisation. A phantom run returns `if_phantom`.
+float read(Rank me, Slice scalar, float if_phantom, Location where = Location::current());
+
+/// Everything, for tests. i32 and i8 are converted to float. A phantom run returns zeros.
+std::vector<float> to_host(Rank me, Slice slice, Location where = Location::current());
+
+/// Prints rank, step and the first values of `slice` to standard error, outside ledgers and virtual time.
+void show(Rank me, Slice slice, std::string_view label, Location where = Location::current());
+
+}  // namespace lockstep

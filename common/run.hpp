@@ -1,0 +1,82 @@
+// Running a program on p ranks. Each backend's library defines `run`; a program links exactly one of them, so the same
+// object files make a simulator program and an MPI program.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/ledger/ledger.hpp"
+#include "common/machine/machine.hpp"
+#include "common/rank.hpp"
+#include "common/trace/trace.hpp"
+
+namespace lockstep {
+
+struct RunOptions {
+  int ranks = 1;
+  Machine machine = Machine::uniform(1e-6, 1e-9, 1e-10);  // prices of the simulator, or of --emulate
+  bool phantom = false;                                   // no memory, no arithmetic, only prices (simulator)
+  bool check_races = true;                                // simulator
+  bool poison = true;                                     // new memory is filled with NaN patterns
+  std::optional<std::uint64_t> perturb;                   // simulator: run queued work early or late, by this seed
+  bool trace = false;
+  bool emulate = false;      // MPI: sleep until the machine's modelled time of each operation and message has passed
+  double emulate_scale = 1;  // modelled seconds × scale = wall-clock seconds
+  double patience_seconds = 20;  // MPI: without progress for so long, the wait table is printed and the job ends
+  std::size_t stack_bytes = 256 * 1024;  // simulator: of each fiber
+};
+
+/// What one rank saw, for one place to judge.
+using Values = std::vector<double>;
+using Program = std::function<Values(Rank)>;
+
+/// How a run ended. On MPI every process gets the same Outcome, except `trace` (rank 0 only).
+struct Outcome {
+  Verdict verdict = Verdict::pass;
+  std::string message;  // empty when passed; else complete
+  int failed_rank = -1;
+  std::vector<Values> values;       // by rank
+  std::vector<RankLedger> ledgers;  // by rank
+  Trace trace;
+  double seconds = 0;  // the slowest rank's: virtual, or wall-clock
+  double wall_seconds = 0;
+  std::uint64_t messages = 0;
+
+  bool passed() const { return verdict == Verdict::pass; }
+  /// Throws Error(verdict, message) unless passed.
+  const Outcome& check() const;
+};
+
+/// Runs `program` on ranks 0 … options.ranks − 1 and waits for all. A failing program is an Outcome, not an exception;
+/// bad options (ranks < 1, more ranks than MPI processes) throw Error(usage).
+Outcome run(const RunOptions& options, const Program& program);
+
+/// For programs that return nothing.
+template <class F>
+requires std::is_void_v<std::invoke_result_t<F, Rank>> Outcome run(const RunOptions& options, F program) {
+  return run(options, Program([program](Rank me) {
+               program(me);
+               return Values{};
+             }));
+}
+
+/// "sim", "mpi", "cuda" or "nccl": the backend linked in.
+const char* backend_name();
+/// True in the one process that prints and judges: always in the simulator, MPI's process 0.
+bool is_judge();
+/// Call once at the start and at the end of main: MPI's initialisation; nothing in the simulator. The number of ranks
+/// available is the world's size, or 0 for any.
+class Session {
+ public:
+  Session(int& argc, char**& argv);
+  ~Session();
+  Session(const Session&) = delete;
+  int available_ranks() const;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#include "common/slice.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+std::string_view to_string(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "fp32";
+    case DType::bf16: return "bf16";
+    case DType::f16: return "fp16";
+    case DType::i32: return "int32";
+    case DType::i8: return "int8";
+  }
+  return "?";
+}
+
+std::string_view to_string(Category category) {
+  switch (category) {
+    case Category::parameter: return "parameters";
+    case Category::gradient: return "gradients";
+    case Category::optimizer: return "optimizer";
+    case Category::activation: return "activations";
+    case Category::buffer: return "buffers";
+  }
+  return "?";
+}
+
+Slice Slice::cut(std::size_t offset, std::size_t count, Location where) const {
+  if (offset > size_ || count > size_ - offset)
+    usage_error(fmt::format("cut({}, {}) reaches outside a slice of {} elements", offset, count, size_), where);
+  Slice part = *this;
+  part.offset_ += offset;
+  part.size_ = count;
+  return part;
+}
+
+}  // namespace lockstep
