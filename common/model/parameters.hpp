@@ -1,0 +1,38 @@
+// A model's parameters as the optimizer and data parallelism see them: one flat slice of values, one flat slice of
+// gradients, and a table that says where each tensor lies. Nothing here knows what the model is.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/slice.hpp"
+
+namespace lockstep {
+
+/// One tensor: elements [offset, offset + size) of the flat slices. Row-major rows × columns; vectors have one row.
+struct Parameter {
+  std::string name;
+  std::size_t offset = 0;
+  std::size_t size = 0;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+};
+
+/// All tensors, in the order in which the forward pass first uses them, without gaps. Values and gradients are equally
+/// long and may differ in dtype.
+struct Parameters {
+  std::vector<Parameter> list;
+  Slice values;
+  Slice gradients;
+
+  std::size_t count() const { return values.size(); }  ///< elements of all tensors
+  Slice value(std::size_t index) const { return values.cut(list[index].offset, list[index].size); }
+  Slice gradient(std::size_t index) const { return gradients.cut(list[index].offset, list[index].size); }
+};
+
+/// What a backward pass calls as soon as the gradient of parameter `index` (of Parameters::list) is final for this
+/// microbatch: each parameter once, roughly from last to first. Data parallelism starts its communication here.
+using GradientReady = std::function<void(std::size_t index)>;
+
+}  // namespace lockstep
