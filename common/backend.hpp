@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/ledger/ledger.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep {
@@ -57,6 +58,9 @@ class Backend {
   virtual bool download(Channel channel, const Slice& slice, void* bytes, Location where) = 0;
   /// As `download`, but outside ledgers and virtual time, for `show`.
   virtual bool peek(Channel channel, const Slice& slice, void* bytes) = 0;
+
+  /// This rank's ledger so far. Called on main while no closure runs.
+  virtual RankLedger ledger() const = 0;
 
   virtual double now(int queue) const = 0;
   virtual int world_rank() const = 0;

@@ -1,5 +1,7 @@
 #include "common/ledger/ledger.hpp"
 
+#include "common/backend.hpp"
+
 namespace lockstep {
 
 const RegionTotal* RankLedger::region(std::string_view name) const {
@@ -14,5 +16,7 @@ std::uint64_t RankLedger::sent_to(int peer) const {
     if (entry.peer == peer) bytes += entry.traffic.bytes_sent;
   return bytes;
 }
+
+RankLedger ledger_of(Rank me) { return me.backend().ledger(); }
 
 }  // namespace lockstep

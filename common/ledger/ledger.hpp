@@ -39,7 +39,7 @@ struct RegionTotal {
 
 /// Bytes of one rank. Peaks are main's peak plus the scratch peaks of its other queues, so they agree on every backend.
 struct Memory {
-  std::array<std::uint64_t, kCategories> live{};  // at the end of the program
+  std::array<std::uint64_t, kCategories> live{};  // when the ledger was read; nothing lives when the program has ended
   std::array<std::uint64_t, kCategories> peak{};
   std::uint64_t peak_total = 0;
   std::uint64_t live_of(Category c) const { return live[static_cast<int>(c)]; }
@@ -69,5 +69,10 @@ struct RankLedger {
   const RegionTotal* region(std::string_view name) const;  ///< the first of that name, or null
   std::uint64_t sent_to(int peer) const;                   ///< bytes, over all groups
 };
+
+class Rank;
+/// What `me` has done so far, for tests and progress lines; labs do not include this file. Call it on main while no
+/// closure runs.
+RankLedger ledger_of(Rank me);
 
 }  // namespace lockstep
