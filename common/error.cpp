@@ -16,6 +16,7 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::timeout: return "TIMEOUT";
     case Verdict::crash: return "CRASH";
     case Verdict::not_implemented: return "NOT IMPLEMENTED";
+    case Verdict::does_not_compile: return "DOES NOT COMPILE";
   }
   return "?";
 }
@@ -38,6 +39,10 @@ void usage_error(const std::string& message, Location where) {
 void todo(std::string_view exercise, std::string_view what, Location where) {
   throw Error(Verdict::not_implemented,
               fmt::format("exercise {} is not implemented yet: {} — at {}", exercise, what, describe(where)));
+}
+
+void does_not_compile(std::string_view exercise, std::string_view explanation) {
+  throw Error(Verdict::does_not_compile, fmt::format("exercise {} does not compile: {}", exercise, explanation));
 }
 
 }  // namespace lockstep

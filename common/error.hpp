@@ -14,15 +14,16 @@ using Location = std::source_location;
 /// What a run, a test or a misuse is called. The words that users read are those of `to_string`.
 enum class Verdict {
   pass,
-  fail,             // an expectation did not hold, or a rank threw
-  deadlock,         // nobody can go on
-  race,             // two unordered uses of the same bytes, one of them a write
-  mismatch,         // both sides of a message disagree (size, dtype, region), or set-up calls differ
-  unread,           // a message was sent and never received
-  usage,            // a verb was called in a way the contract forbids
-  timeout,          // no progress within the time allowed
-  crash,            // a rank's process died
-  not_implemented,  // a `todo` was reached
+  fail,              // an expectation did not hold, or a rank threw
+  deadlock,          // nobody can go on
+  race,              // two unordered uses of the same bytes, one of them a write
+  mismatch,          // both sides of a message disagree (size, dtype, region), or set-up calls differ
+  unread,            // a message was sent and never received
+  usage,             // a verb was called in a way the contract forbids
+  timeout,           // no progress within the time allowed
+  crash,             // a rank's process died
+  not_implemented,   // a `todo` was reached
+  does_not_compile,  // the stub that stands in for a file with compiler errors was reached
 };
 
 std::string_view to_string(Verdict verdict);
@@ -45,5 +46,9 @@ std::string describe(Location where);
 
 /// What a skeleton does in place of an answer: throws Error(Verdict::not_implemented).
 [[noreturn]] void todo(std::string_view exercise, std::string_view what, Location where = Location::current());
+
+/// What the stub of an exercise that does not compile does: throws Error(Verdict::does_not_compile). `explanation`
+/// holds the compiler's first error in the student's file.
+[[noreturn]] void does_not_compile(std::string_view exercise, std::string_view explanation);
 
 }  // namespace lockstep

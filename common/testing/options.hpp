@@ -1,0 +1,25 @@
+// What a lab test was asked on its command line, beside GoogleTest's own flags. Filled by common/testing/main.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep::testing {
+
+struct TestOptions {
+  std::optional<int> ranks;              ///< --ranks P: only this number of ranks
+  std::optional<std::size_t> size;       ///< --size N: only this number of elements
+  std::optional<std::uint64_t> perturb;  ///< --perturb SEED: run queued work early or late, by this seed
+  bool trace = false;                    ///< --trace [FILE]: record the timeline of each case
+  std::string trace_file;                ///< where to write it; empty: the test chooses, below outputs/
+  std::string verdict_file;              ///< --verdict FILE: where main writes the verdicts, as JSON
+  int available_ranks = 0;               ///< MPI: processes in the world; 0: any number
+};
+
+/// The options of this process. GoogleTest calls test bodies without arguments, so this is the one thing that they
+/// cannot be handed; it is set once, before the first test, and never changes.
+const TestOptions& test_options();
+
+}  // namespace lockstep::testing

@@ -1,0 +1,50 @@
+// Verdicts of exercises and their parts, in words, from the outcome of their tests.
+//
+// The test suite's name says which exercise a test judges: Lab21_2 → "21.2", Lab21_2a → part "21.2a".
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace lockstep::testing {
+
+/// Called by a test, on every process, with how a run ended and its complete message: the first verdict that is not
+/// PASS is what the running test will be called, instead of FAIL. It does not fail the test: ADD_FAILURE does.
+void record_verdict(Verdict verdict, std::string_view message);
+
+/// What one exercise or part is called.
+struct Judgement {
+  std::string id;       ///< "21.2" or "21.2a"
+  std::string verdict;  ///< the word: "PASS", "DEADLOCK", "BLOCKED BY 21.2a", …
+  std::string message;  ///< complete; empty when passed
+  std::string test;     ///< the test that decided it, "Lab21_2a.SumsAreExact"; empty when passed
+  int passed = 0;       ///< tests
+  int failed = 0;
+  double seconds = 0;
+
+  bool ok() const { return verdict == "PASS"; }
+};
+
+/// "Lab21_2a" → "21.2a"; empty for a suite that is not a lab's.
+std::string id_of_suite(std::string_view suite);
+/// "21.2a" → "Lab21_2a".
+std::string suite_of_id(std::string_view id);
+/// "21.2a" → "21.2": the exercise that a part belongs to.
+std::string exercise_of(std::string_view id);
+
+/// The word for a test of `id` that ended with `verdict` and `message`: NOT IMPLEMENTED becomes "BLOCKED BY 21.2a" when
+/// the `todo` that was reached belongs to another exercise or part.
+std::string word_for(std::string_view id, Verdict verdict, std::string_view message);
+/// The verdict of an exception that left the test's body, from its text: the message of `todo`, of a stub, of a misuse.
+Verdict verdict_of_exception(std::string_view text);
+
+/// JSON: {"verdicts": [{"id", "verdict", "message", "test", "passed", "failed", "seconds"}, …]}. Writes to a temporary
+/// file first, so a reader never sees half of it. Throws Error(usage) where the file cannot be written or read.
+void write_judgements(const std::filesystem::path& file, const std::vector<Judgement>& judgements);
+std::vector<Judgement> read_judgements(const std::filesystem::path& file);
+
+}  // namespace lockstep::testing

@@ -1,0 +1,59 @@
+// "Did you mean …?": the known name nearest to what was typed.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, upper and lower case alike
+/// (Damerau's distance in its restricted form).
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  auto same = [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  };
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1)});
+      bool swapped = i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]);
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+/// The candidate nearest to `name`; empty only if there is none. The first wins a tie.
+inline std::string nearest(std::string_view name, std::span<const std::string> candidates) {
+  std::string best;
+  std::size_t best_distance = static_cast<std::size_t>(-1);
+  for (const std::string& candidate : candidates) {
+    std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) best = candidate, best_distance = distance;
+  }
+  return best;
+}
+
+/// "unknown machine 'dgx_h10': did you mean 'dgx_h100'? Known: a, b, c." One clear sentence for bad input.
+inline std::string unknown_name(std::string_view what, std::string_view name, std::span<const std::string> known) {
+  std::string text = "unknown " + std::string(what) + " '" + std::string(name) + "'";
+  std::string best = nearest(name, known);
+  if (best.empty()) return text + ".";
+  // A suggestion that shares nothing with what was typed helps nobody.
+  if (edit_distance(name, best) < std::max(name.size(), best.size())) text += ": did you mean '" + best + "'?";
+  text += " Known: ";
+  for (std::size_t i = 0; i < known.size(); ++i) text += (i ? ", " : "") + known[i];
+  return text + ".";
+}
+
+}  // namespace lockstep
