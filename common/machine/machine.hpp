@@ -23,7 +23,8 @@ struct LinkLevel {
   bool shared = false;          // one port pair for all ranks of the group one level in (a node's NIC); else one a rank
 };
 
-/// Fraction of the peak that a matmul of a given size reaches; between the points, linear in log(FLOP).
+/// Fraction of the peak that a matmul of a given size reaches; between the points, linear in log(FLOP); beyond them,
+/// the nearest point's.
 struct EfficiencyPoint {
   double flop = 0;
   double fraction = 1;
@@ -40,13 +41,17 @@ struct Machine {
   double launch = 0;                 // seconds, added to each operation
   std::uint64_t eager_bytes = 8192;  // a larger send waits for its receive
 
-  /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch.
+  /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch. Efficiency is 1 where it is no matmul.
   double seconds(const Operation& operation) const;
+  /// Of the peak, for a matmul of `flop`.
+  double matmul_efficiency(double flop) const;
 
   /// γ of `add`: seconds per byte reduced (two reads and a write).
   double gamma() const { return 3 / memory_bytes_per_second; }
 
-  /// Index of the innermost level that joins two different ranks.
+  /// Ranks that the machine holds; 0: any number.
+  int capacity() const { return levels.empty() ? 1 : levels.back().ranks; }
+  /// Index of the innermost level that joins two different ranks; beyond the capacity, Error(usage).
   int level_between(int a, int b) const;
   /// α of a message between two ranks whose innermost common level is `level`.
   double alpha(int level) const;
@@ -57,10 +62,12 @@ struct Machine {
   static Machine uniform(double alpha, double beta, double gamma);
 };
 
-/// Reads and checks a machine file: a missing or absurd number is an Error that names file and field.
+/// Reads and checks a machine file (docs/machines.md says what is in one): a missing, unknown or absurd field is an
+/// Error(usage) that names file, field and value, and what would be sensible.
 Machine read_machine(const std::string& path);
-/// By name from `folder`; unknown: an Error that suggests the nearest.
+/// `folder`/`name`.json, or where `name` ends in ".json" that file; unknown: an Error(usage) that suggests the nearest.
 Machine find_machine(const std::string& name, const std::string& folder);
+/// Names of the machine files in `folder`, sorted.
 std::vector<std::string> machine_names(const std::string& folder);
 
 }  // namespace lockstep

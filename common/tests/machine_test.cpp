@@ -1,0 +1,164 @@
+// Machines: prices, link levels, and what a machine file with a mistake is answered.
+#include "common/machine/machine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "common/error.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kNode = R"({
+  "name": "box", "description": "two sockets of two",
+  "levels": [
+    {"name": "socket", "ranks": 2, "latency_seconds": 1e-6, "bytes_per_second": 10e9, "shared": false},
+    {"name": "bridge", "ranks": 4, "latency_seconds": 2e-6, "bytes_per_second": 8e9, "shared": true}],
+  "peak_flop_per_second": {"fp32": 1e12, "bf16": 4e12, "fp16": 4e12, "int32": 1e12, "int8": 8e12},
+  "matmul_efficiency": [{"flop": 1e6, "fraction": 0.2}, {"flop": 1e8, "fraction": 0.8}],
+  "memory_bytes": 16e9, "memory_bytes_per_second": 1e11, "launch_seconds": 3e-6, "eager_bytes": 4096
+})";
+
+constexpr const char* kCluster = R"({
+  "name": "boxes", "description": "many boxes", "node": "box",
+  "levels": [{"name": "net", "ranks": 0, "latency_seconds": 2e-5, "bytes_per_second": 1.2e9, "shared": true}]
+})";
+
+class MachineFile : public testing::Test {
+ protected:
+  MachineFile()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("lockstep_machines_" + std::to_string(testing::UnitTest::GetInstance()->random_seed()) + "_" +
+                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::create_directories(folder_);
+    write("box", kNode);
+  }
+  ~MachineFile() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    std::string path = (folder_ / (name + ".json")).string();
+    std::ofstream(path) << text;
+    return path;
+  }
+  /// The node with one piece of its text replaced.
+  std::string edited(const std::string& piece, const std::string& with) {
+    std::string text = kNode;
+    auto at = text.find(piece);
+    EXPECT_NE(at, text.npos) << piece;
+    return write("edited", text.replace(at, piece.size(), with));
+  }
+  /// Expects that reading ends in a usage error whose message has all `parts`.
+  static void expect_refused(const std::string& path, const std::vector<std::string>& parts) {
+    try {
+      read_machine(path);
+      ADD_FAILURE() << "accepted; expected an error with " << parts.front();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.verdict(), Verdict::usage);
+      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+      for (const std::string& part : parts)
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what() << "\nlacks " << part;
+    }
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(MachineFile, IsReadWhole) {
+  Machine box = find_machine("box", folder_.string());
+  EXPECT_EQ(box.name, "box");
+  ASSERT_EQ(box.levels.size(), 2u);
+  EXPECT_EQ(box.levels[1].name, "bridge");
+  EXPECT_TRUE(box.levels[1].shared);
+  EXPECT_EQ(box.capacity(), 4);
+  EXPECT_EQ(box.peak_flop_per_second[static_cast<int>(DType::i8)], 8e12);
+  EXPECT_EQ(box.eager_bytes, 4096u);
+  EXPECT_EQ(box.gamma(), 3e-11);
+}
+
+TEST_F(MachineFile, AClusterIsANodeAndTheLevelsThatJoinNodes) {
+  Machine boxes = read_machine(write("boxes", kCluster));
+  EXPECT_EQ(boxes.name, "boxes");
+  ASSERT_EQ(boxes.levels.size(), 3u);
+  EXPECT_EQ(boxes.capacity(), 0);
+  EXPECT_EQ(boxes.launch, 3e-6);
+  EXPECT_EQ(boxes.level_between(1000, 1003), 1);
+  EXPECT_EQ(boxes.level_between(3, 4), 2);
+}
+
+TEST_F(MachineFile, AnAbsurdNumberIsNamed) {
+  expect_refused(edited("1e-6, \"bytes", "-1, \"bytes"), {"levels.socket.latency_seconds", "is -1", "0 to 1 seconds"});
+  expect_refused(edited("10e9", "10"), {"levels.socket.bytes_per_second", "is 10", "PCIe 4"});
+  expect_refused(edited("\"bf16\": 4e12", "\"bf16\": \"fast\""), {"peak_flop_per_second.bf16", "\"fast\"", "312e12"});
+  expect_refused(edited("0.8}", "1.8}"), {"matmul_efficiency[1].fraction", "1.8", "0.8"});
+  expect_refused(edited("1e8, ", "1e6, "), {"matmul_efficiency[1].flop", "not above"});
+  expect_refused(edited("4096", "4096.5"), {"eager_bytes", "4096.5", "whole"});
+  expect_refused(edited("\"ranks\": 4", "\"ranks\": 3"), {"levels.bridge.ranks", "multiple of the 2"});
+  expect_refused(edited("\"ranks\": 2", "\"ranks\": 0"), {"levels.bridge.ranks", "all ranks"});
+  expect_refused(edited("\"shared\": false", "\"shared\": true"), {"levels.socket.shared", "innermost"});
+  expect_refused(edited("16e9", "1e999"), {"not valid JSON"});
+}
+
+TEST_F(MachineFile, AMissingOrUnknownFieldIsNamed) {
+  expect_refused(edited("\"memory_bytes\": 16e9, ", ""), {"memory_bytes is missing", "80e9"});
+  expect_refused(edited("\"int8\": 8e12", "\"int4\": 8e12"), {"peak_flop_per_second.int4", "did you mean 'int8'"});
+  expect_refused(edited("\"launch_seconds\"", "\"launch_second\""), {"did you mean 'launch_seconds'"});
+  expect_refused(edited("\"name\": \"box\"", "\"name\": 3"), {"name is 3"});
+  expect_refused(write("list", "[]"), {"not an object"});
+  expect_refused(write("half", "{\"name\": "), {"not valid JSON", "line 1"});
+  expect_refused(write("none", "{\"node\": \"bxo\", \"levels\": []}"), {"bxo", "did you mean 'box'"});
+  expect_refused((folder_ / "absent.json").string(), {"cannot be read"});
+}
+
+TEST_F(MachineFile, AnUnknownNameSuggestsTheNearest) {
+  try {
+    find_machine("bix", folder_.string());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "unknown machine 'bix': did you mean 'box'? Known: box.");
+  }
+}
+
+TEST_F(MachineFile, MessagesAddLatenciesAndTakeTheSmallestBandwidth) {
+  Machine box = find_machine("box", folder_.string());
+  EXPECT_EQ(box.level_between(0, 1), 0);
+  EXPECT_EQ(box.level_between(1, 2), 1);
+  EXPECT_EQ(box.alpha(1), 3e-6);
+  EXPECT_EQ(box.beta(0), 1 / 10e9);
+  EXPECT_EQ(box.beta(1), 1 / 8e9);
+  EXPECT_THROW(box.level_between(0, 4), Error);
+}
+
+TEST_F(MachineFile, ArithmeticCostsWhatIsSlower) {
+  Machine box = find_machine("box", folder_.string());
+  Operation add{.name = "add", .flop = 1e3, .bytes = 12e3};
+  EXPECT_DOUBLE_EQ(box.seconds(add), 12e3 / 1e11 + 3e-6);
+  Operation matmul{.name = "matmul", .flop = 1e8, .bytes = 10, .dtype = DType::bf16, .matmul = true};
+  EXPECT_DOUBLE_EQ(box.seconds(matmul), 1e8 / (4e12 * 0.8) + 3e-6);
+}
+
+TEST_F(MachineFile, EfficiencyIsLinearInTheLogarithmAndClamped) {
+  Machine box = find_machine("box", folder_.string());
+  EXPECT_EQ(box.matmul_efficiency(1), 0.2);
+  EXPECT_EQ(box.matmul_efficiency(1e12), 0.8);
+  EXPECT_NEAR(box.matmul_efficiency(1e7), 0.5, 1e-13);
+  for (double flop = 1.1e6; flop < 1e8; flop *= 1.37)
+    EXPECT_NEAR(box.matmul_efficiency(flop), 0.2 + 0.6 * std::log(flop / 1e6) / std::log(100), 1e-12) << flop;
+}
+
+TEST(Machine, UniformCostsExactlyAlphaBetaGamma) {
+  Machine machine = Machine::uniform(2e-6, 5e-10, 7e-11);
+  EXPECT_EQ(machine.level_between(0, 4095), 0);
+  EXPECT_EQ(machine.alpha(0), 2e-6);
+  EXPECT_DOUBLE_EQ(machine.beta(0), 5e-10);
+  EXPECT_DOUBLE_EQ(machine.gamma(), 7e-11);
+  Operation add{.name = "add", .flop = 256, .bytes = 3 * 1024};
+  EXPECT_DOUBLE_EQ(machine.seconds(add), 1024 * 7e-11);
+  Machine free_add = Machine::uniform(1e-6, 1e-9, 0);
+  EXPECT_EQ(free_add.seconds(add), 0);
+}
+
+}  // namespace
+}  // namespace lockstep
