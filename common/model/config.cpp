@@ -1,0 +1,90 @@
+#include "common/model/config.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "common/error.hpp"
+
+namespace lockstep {
+
+namespace {
+
+struct Preset {
+  std::string_view name;
+  GptConfig config;
+};
+
+// layers, heads, d_model, vocabulary, context. tiny and small are for one laptop; the GPT-2 sizes are those of Radford
+// et al. 2019, the GPT-3 sizes those of arXiv 2005.14165, Table 2.1, the last that of arXiv 2205.05198, Table 3.
+constexpr std::array<Preset, 9> kPresets = {{
+    {"tiny", {2, 2, 64, 256, 64}},
+    {"small", {4, 4, 160, 256, 128}},
+    {"gpt2-124m", {12, 12, 768, 50257, 1024}},
+    {"gpt2-355m", {24, 16, 1024, 50257, 1024}},
+    {"gpt2-774m", {36, 20, 1280, 50257, 1024}},
+    {"gpt2-1.5b", {48, 25, 1600, 50257, 1024}},
+    {"gpt3-13b", {40, 40, 5120, 50257, 2048}},
+    {"gpt3-175b", {96, 96, 12288, 50257, 2048}},
+    {"gpt-1t", {128, 160, 25600, 51200, 2048}},
+}};
+
+}  // namespace
+
+std::size_t GptConfig::parameters() const {
+  const std::size_t block = 12 * d_model * d_model + 13 * d_model;
+  const std::size_t embeddings = (vocabulary + context) * d_model;
+  return embeddings + layers * block + 2 * d_model + (tied_head ? 0 : vocabulary * d_model);
+}
+
+double GptConfig::step_flop(std::size_t length) const {
+  const double channels = static_cast<double>(d_model), tokens = static_cast<double>(length);
+  const double matrices =
+      static_cast<double>(layers) * 12 * channels * channels + static_cast<double>(vocabulary) * channels;
+  return 6 * matrices * tokens + static_cast<double>(layers) * 6 * channels * tokens * tokens;
+}
+
+void GptConfig::check() const {
+  if (layers == 0 || heads == 0 || d_model == 0 || vocabulary == 0 || context == 0)
+    throw Error(Verdict::usage, fmt::format("a model needs at least one of each: {} layers, {} heads, d_model {}, "
+                                            "vocabulary {}, context {}",
+                                            layers, heads, d_model, vocabulary, context));
+  constexpr std::size_t kMost = std::size_t{1} << 24;
+  if (layers > kMost || d_model > kMost || vocabulary > kMost || context > kMost ||
+      layers > (kMost << 24) / (d_model * d_model))
+    throw Error(Verdict::usage,
+                fmt::format("a model of {} layers, d_model {}, vocabulary {} and context {} is absurdly large", layers,
+                            d_model, vocabulary, context));
+  if (d_model % heads != 0)
+    throw Error(
+        Verdict::usage,
+        fmt::format("{} heads do not divide d_model {}: every head needs d_model / heads channels", heads, d_model));
+  if (storage != DType::f32 && storage != DType::bf16 && storage != DType::f16)
+    throw Error(Verdict::usage, fmt::format("a model cannot be stored in {}", to_string(storage)));
+}
+
+std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std::size_t length) {
+  const std::size_t rows = sequences * length;
+  const std::size_t element = bytes_of(config.storage);
+  // input, norm, qkv (3), attention, residual, norm, up (4), gelu (4); two norms and one row of attention statistics
+  const std::size_t block = 16 * rows * config.d_model * element + (2 * 2 * rows + rows * config.heads) * 4;
+  const std::size_t head = (2 * config.d_model + config.vocabulary) * rows * element + 2 * rows * 4;
+  const std::size_t workspace = 6 * rows * config.d_model * element;  // gradients: residual, narrow, wide (4)
+  return config.layers * block + head + workspace;
+}
+
+GptConfig gpt_preset(std::string_view name) {
+  for (const Preset& preset : kPresets)
+    if (preset.name == name) return preset.config;
+  throw Error(Verdict::usage,
+              fmt::format("unknown model '{}': there are {}", name, fmt::join(gpt_preset_names(), ", ")));
+}
+
+std::vector<std::string> gpt_preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// The shape of a GPT: its sizes, named presets, and what follows from them by formula.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/dtype.hpp"
+
+namespace lockstep {
+
+/// Sizes of a GPT: token and position embedding, pre-norm blocks (causal multi-head attention, GELU MLP of width
+/// 4 C), final norm, head. Symbols: L layers, h heads, C d_model, V vocabulary.
+struct GptConfig {
+  std::size_t layers = 2;
+  std::size_t heads = 2;
+  std::size_t d_model = 64;
+  std::size_t vocabulary = 256;
+  std::size_t context = 64;    // positions that can be learned: the longest sequence
+  bool tied_head = true;       // the head uses the token embedding
+  DType storage = DType::f32;  // of values, gradients and activations: f32, bf16 or f16; sums are f32 anyhow
+
+  std::size_t head_size() const { return d_model / heads; }
+  /// V·C + context·C + L (12 C² + 13 C) + 2 C, and V·C more with a head of its own.
+  std::size_t parameters() const;
+  /// FLOP of one forward and backward of one sequence of `length`: 6 a matrix parameter and token, and 12 C a layer,
+  /// token and earlier token for attention scores and sums, half of which the causal mask leaves.
+  double step_flop(std::size_t length) const;
+  /// Throws Error(usage) with one sentence when a size is 0 or too large to count, or heads do not divide d_model.
+  void check() const;
+};
+
+/// Bytes that `Activations` of this model hold for a microbatch; see gpt.hpp.
+std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std::size_t length);
+
+/// "tiny", "small", "gpt2-124m", …; an unknown name is an Error(usage) that lists the known ones.
+GptConfig gpt_preset(std::string_view name);
+std::vector<std::string> gpt_preset_names();
+
+}  // namespace lockstep

@@ -1,0 +1,175 @@
+#include "common/model/gpt.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace lockstep {
+
+namespace {
+
+struct TableMaker {
+  std::vector<Parameter> table;
+  std::size_t offset = 0;
+
+  void tensor(std::string name, std::size_t rows, std::size_t columns) {
+    table.push_back({std::move(name), offset, rows * columns, rows, columns});
+    offset += rows * columns;
+  }
+  void layer(const std::string& name, std::size_t out, std::size_t in) {
+    tensor(name + ".weight", out, in);
+    tensor(name + ".bias", 1, out);
+  }
+  void norm(const std::string& name, std::size_t channels) {
+    tensor(name + ".weight", 1, channels);
+    tensor(name + ".bias", 1, channels);
+  }
+};
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+void call(const GradientReady& ready, std::size_t index) {
+  if (ready) ready(index);
+}
+
+}  // namespace
+
+std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
+  const std::size_t c = config.d_model;
+  TableMaker maker;
+  maker.tensor("token_embedding", config.vocabulary, c);
+  maker.tensor("position_embedding", config.context, c);
+  for (std::size_t l = 0; l < config.layers; ++l) {
+    const std::string block = fmt::format("blocks.{}.", l);
+    maker.norm(block + "norm1", c);
+    maker.layer(block + "qkv", 3 * c, c);
+    maker.layer(block + "projection", c, c);
+    maker.norm(block + "norm2", c);
+    maker.layer(block + "up", 4 * c, c);
+    maker.layer(block + "down", c, 4 * c);
+  }
+  maker.norm("norm", c);
+  if (!config.tied_head) maker.tensor("head", config.vocabulary, c);
+  return maker.table;
+}
+
+Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed) : config_(config) {
+  config.check();
+  parameters_.list = gpt_parameter_table(config);
+  parameters_.values = me.allocate(config.parameters(), config.storage, Category::parameter);
+  parameters_.gradients = me.allocate(config.parameters(), config.storage, Category::gradient);
+  for (std::size_t i = 0; i < parameters_.list.size(); ++i) {
+    values_.push_back(parameters_.value(i));
+    gradients_.push_back(parameters_.gradient(i));
+  }
+  block_values_.resize(config.layers);
+  block_gradients_.resize(config.layers);
+  for (std::size_t l = 0; l < config.layers; ++l)
+    for (std::size_t part = 0; part < BlockPart::count; ++part) {
+      block_values_[l][part] = values_[block_index(l) + part];
+      block_gradients_[l][part] = gradients_[block_index(l) + part];
+    }
+  initialise(me, seed);
+  fill(me, parameters_.gradients, 0);
+}
+
+void Gpt::initialise(Rank me, std::uint64_t seed) {
+  const float deviation = 0.02f;
+  const float residual = deviation / std::sqrt(2.0f * static_cast<float>(config_.layers));
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const std::string& name = parameters_.list[i].name;
+    const bool norm = name.find("norm") != name.npos;
+    if (ends_with(name, ".bias"))
+      fill(me, values_[i], 0);
+    else if (norm)
+      fill(me, values_[i], 1);
+    else if (ends_with(name, "projection.weight") || ends_with(name, "down.weight"))
+      random_normal(me, values_[i], {seed, i}, 0, residual);
+    else
+      random_normal(me, values_[i], {seed, i}, 0, deviation);
+  }
+}
+
+BlockShape Gpt::block_shape(const Activations& saved) const {
+  return {saved.sequences, saved.length, config_.heads, config_.d_model};
+}
+
+Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_t length) const {
+  if (sequences == 0 || length == 0 || length > config_.context)
+    usage_error(fmt::format("a microbatch of {} sequences of {} tokens, with a context of {}", sequences, length,
+                            config_.context));
+  const std::size_t rows = sequences * length, narrow = rows * config_.d_model;
+  auto values = [&](std::size_t count) { return me.allocate(count, config_.storage, Category::activation); };
+  Activations saved;
+  saved.sequences = sequences;
+  saved.length = length;
+  for (std::size_t l = 0; l < config_.layers; ++l)
+    saved.blocks.push_back(allocate_block_activations(me, block_shape(saved), config_.storage));
+  saved.output = values(narrow);
+  saved.norm = values(narrow);
+  saved.norm_statistics = me.allocate(2 * rows, DType::f32, Category::activation);
+  saved.logits = values(rows * config_.vocabulary);
+  saved.residual_gradient = values(narrow);
+  saved.scratch = {values(narrow), values(4 * narrow)};
+  return saved;
+}
+
+void Gpt::forward(Rank me, const Batch& batch, Activations& saved) const {
+  auto phase = me.region("forward");
+  embed(me, batch, saved);
+  for (std::size_t l = 0; l < config_.layers; ++l) forward_block(me, l, saved);
+  forward_head(me, saved);
+}
+
+void Gpt::backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const {
+  auto phase = me.region("backward");
+  backward_head(me, saved, ready);
+  for (std::size_t l = config_.layers; l-- > 0;) backward_block(me, l, saved, ready);
+  backward_embed(me, batch, saved, ready);
+}
+
+void Gpt::embed(Rank me, const Batch& batch, Activations& saved) const {
+  if (batch.sequences != saved.sequences || batch.length != saved.length)
+    usage_error(fmt::format("a batch of {} × {} tokens with activations for {} × {}", batch.sequences, batch.length,
+                            saved.sequences, saved.length));
+  const Slice& y = saved.blocks.front().input;
+  embedding(me, y, batch.tokens, values_[0], values_[1], batch.length);
+}
+
+void Gpt::forward_block(Rank me, std::size_t layer, Activations& saved) const {
+  const Slice& y = layer + 1 < config_.layers ? saved.blocks[layer + 1].input : saved.output;
+  block_forward(me, block_shape(saved), block_values_[layer], saved.blocks[layer], y);
+}
+
+void Gpt::forward_head(Rank me, Activations& saved) const {
+  const std::size_t norm = norm_index();
+  layer_norm(me, saved.norm, saved.norm_statistics, saved.output, values_[norm], values_[norm + 1]);
+  linear(me, saved.logits, saved.norm, values_[head_index()], {}, saved.sequences * saved.length);
+}
+
+void Gpt::backward_head(Rank me, Activations& saved, const GradientReady& ready) const {
+  const std::size_t rows = saved.sequences * saved.length, norm = norm_index(), head = head_index();
+  linear_backward_weight(me, gradients_[head], {}, saved.logits, saved.norm, rows);
+  if (!config_.tied_head) call(ready, head);
+  linear_backward_input(me, saved.scratch.narrow, saved.logits, values_[head], rows);
+  layer_norm_backward(me, saved.residual_gradient, gradients_[norm], gradients_[norm + 1], saved.scratch.narrow,
+                      saved.output, values_[norm], saved.norm_statistics, Into::overwrite);
+  call(ready, norm + 1);
+  call(ready, norm);
+}
+
+void Gpt::backward_block(Rank me, std::size_t layer, Activations& saved, const GradientReady& ready) const {
+  block_backward(me, block_shape(saved), block_values_[layer], block_gradients_[layer], saved.blocks[layer],
+                 saved.scratch, saved.residual_gradient,
+                 [&](BlockPart::Index part) { call(ready, block_index(layer) + part); });
+}
+
+void Gpt::backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const {
+  embedding_backward(me, gradients_[0], gradients_[1], saved.residual_gradient, batch.tokens, batch.length);
+  call(ready, 1);
+  call(ready, 0);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// A GPT with hand-written forward and backward, on the arithmetic contract alone: it runs on every backend, and
+// phantom.
+//
+//   Gpt gpt(me, gpt_preset("tiny"), seed);
+//   Activations saved = gpt.allocate_activations(me, sequences, length);
+//   gpt.forward(me, batch, saved);
+//   cross_entropy(me, loss, saved.logits, batch.targets, 1.0f / batch.targets.size());  // logits become their gradient
+//   gpt.backward(me, batch, saved, [](std::size_t parameter) { /* its gradient is final */ });
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/block.hpp"
+#include "common/model/config.hpp"
+#include "common/model/parameters.hpp"
+
+namespace lockstep {
+
+/// A microbatch: `sequences` rows of `length` tokens (i32, below the vocabulary), and the token after each (or −1:
+/// none).
+struct Batch {
+  Slice tokens;   // sequences × length
+  Slice targets;  // sequences × length
+  std::size_t sequences = 0;
+  std::size_t length = 0;
+
+  std::size_t rows() const { return sequences * length; }
+};
+
+/// What one microbatch leaves between forward and backward, and the scratch of the backward: activation_bytes(…) in
+/// all. Made once and used for every step.
+struct Activations {
+  std::size_t sequences = 0;
+  std::size_t length = 0;
+  std::vector<BlockActivations> blocks;
+  Slice output;             // N × C, of the last block
+  Slice norm;               // N × C
+  Slice norm_statistics;    // 2N f32
+  Slice logits;             // N × V; their gradient after cross_entropy
+  Slice residual_gradient;  // N × C, handed from block to block by the backward
+  BackwardScratch scratch;
+};
+
+class Gpt {
+ public:
+  /// Values as GPT-2 draws them: matrices and embeddings N(0, 0.02), those that write to the residual stream
+  /// N(0, 0.02 / √(2L)), norms 1 and 0, biases 0. Element i of tensor t depends on (seed, t, i) alone.
+  Gpt(Rank me, const GptConfig& config, std::uint64_t seed);
+
+  const GptConfig& config() const { return config_; }
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
+
+  Activations allocate_activations(Rank me, std::size_t sequences, std::size_t length) const;
+
+  /// saved.logits = model(batch.tokens); batch and `saved` have the same shape.
+  void forward(Rank me, const Batch& batch, Activations& saved) const;
+
+  /// From the gradient of the logits in saved.logits to the gradients of all parameters, which accumulate. Calls
+  /// `ready` for each parameter once its gradient is final; a tied embedding comes last of all.
+  void backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready = {}) const;
+
+  // The pieces, for pipelines and recomputation. Block l's input is saved.blocks[l].input, its output the next one's
+  // input, or saved.output. All backward pieces work on saved.residual_gradient in place.
+  void embed(Rank me, const Batch& batch, Activations& saved) const;
+  void forward_block(Rank me, std::size_t layer, Activations& saved) const;
+  void forward_head(Rank me, Activations& saved) const;
+  void backward_head(Rank me, Activations& saved, const GradientReady& ready) const;
+  void backward_block(Rank me, std::size_t layer, Activations& saved, const GradientReady& ready) const;
+  void backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const;
+
+ private:
+  // Places in the table: token embedding, positions, the blocks' parts, norm weight and bias, head unless tied.
+  std::size_t block_index(std::size_t layer) const { return 2 + layer * BlockPart::count; }
+  std::size_t norm_index() const { return block_index(config_.layers); }
+  std::size_t head_index() const { return config_.tied_head ? 0 : norm_index() + 2; }
+  BlockShape block_shape(const Activations& saved) const;
+  void initialise(Rank me, std::uint64_t seed);
+
+  GptConfig config_;
+  Parameters parameters_;
+  std::vector<Slice> values_;     // by parameter, cut once
+  std::vector<Slice> gradients_;  // by parameter
+  std::vector<BlockTensors> block_values_;
+  std::vector<BlockTensors> block_gradients_;
+};
+
+/// The table of a GPT's parameters, without memory: for calculators and other layouts.
+std::vector<Parameter> gpt_parameter_table(const GptConfig& config);
+
+}  // namespace lockstep
