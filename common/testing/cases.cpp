@@ -1,0 +1,135 @@
+#include "common/testing/cases.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "common/testing/options.hpp"
+#include "common/testing/verdict.hpp"
+
+namespace lockstep::testing {
+
+namespace {
+
+bool on_simulator() { return std::string_view(backend_name()) == "sim"; }
+
+std::string exercise_id() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  return test ? id_of_suite(test->test_suite_name()) : "";
+}
+
+RunOptions options_for(const Case& the_case, const CasePlan& plan, std::optional<std::uint64_t> perturb) {
+  RunOptions options;
+  options.ranks = the_case.ranks;
+  options.machine.eager_bytes = 0;
+  options.trace = test_options().trace;
+  options.perturb = perturb;
+  if (plan.adjust) plan.adjust(the_case, options);
+  return options;
+}
+
+std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
+  return fmt::format("replay: ./lab check {} --ranks {} --size {}{}{} --trace", exercise_id(), the_case.ranks,
+                     the_case.size, perturb ? fmt::format(" --perturb {}", *perturb) : "",
+                     on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
+}
+
+void write_trace(const Case& the_case, const Outcome& outcome) {
+  if (!test_options().trace || !is_judge()) return;
+  std::string file = test_options().trace_file;
+  if (file.empty())
+    file = fmt::format("outputs/trace-{}-ranks-{}-size-{}.json", exercise_id(), the_case.ranks, the_case.size);
+  const auto folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder);
+  std::ofstream out(file);
+  write_chrome_trace(outcome.trace, out);
+  std::ostringstream chart;
+  write_gantt_text(outcome.trace, chart, 100);
+  fmt::print("{}timeline: {} (open it in ui.perfetto.dev)\n", chart.str(), file);
+}
+
+/// What a failed case tells its reader.
+std::string report(const Case& the_case, const Outcome& outcome, const std::string& wrong,
+                   std::optional<std::uint64_t> perturb) {
+  std::string text = fmt::format("with {} rank{} and {} element{}", the_case.ranks, the_case.ranks == 1 ? "" : "s",
+                                 the_case.size, the_case.size == 1 ? "" : "s");
+  if (perturb)
+    text += fmt::format(", queued work run early or late (--perturb {}): the result depends on luck, a wait is missing",
+                        *perturb);
+  return fmt::format("{}:\n{}\n{}", text, outcome.passed() ? wrong : outcome.message, replay(the_case, perturb));
+}
+
+/// Runs one case once; true when it passed.
+bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan,
+            std::optional<std::uint64_t> perturb, Location where) {
+  const Outcome outcome = run(options_for(the_case, plan, perturb),
+                              Program([&program, the_case](Rank me) { return program(me, the_case); }));
+  const std::string wrong = outcome.passed() ? judge(the_case, outcome) : "";
+  const bool passed = outcome.passed() && wrong.empty();
+  const bool only_case = test_options().ranks && test_options().size;
+  if (!passed || only_case) write_trace(the_case, outcome);
+  if (passed) return true;
+
+  const bool nothing_to_replay =
+      outcome.verdict == Verdict::not_implemented || outcome.verdict == Verdict::does_not_compile;
+  const std::string text = nothing_to_replay ? outcome.message : report(the_case, outcome, wrong, perturb);
+  record_verdict(outcome.passed() ? Verdict::fail : outcome.verdict, text);
+  if (is_judge()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
+  return false;
+}
+
+/// Without more queues than main there is nothing to perturb.
+std::vector<std::optional<std::uint64_t>> seeds_of(const CasePlan& plan) {
+  if (test_options().perturb) return {test_options().perturb};
+  if (!plan.queues || !on_simulator()) return {std::nullopt};
+  return {std::nullopt, 1, 2, 3};
+}
+
+std::vector<Case> cases_of(const CasePlan& plan) {
+  std::vector<int> ranks = plan.ranks;
+  if (test_options().ranks) ranks = {*test_options().ranks};
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<Case> cases;
+  for (int p : ranks) {
+    std::vector<std::size_t> sizes = plan.sizes(p);
+    if (test_options().size) sizes = {*test_options().size};
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    for (std::size_t size : sizes) cases.push_back({p, size});
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<std::size_t> awkward_sizes(int ranks) {
+  const auto p = static_cast<std::size_t>(ranks);
+  return {0, 1, p - 1, p, p + 1, 7, 13, 31, 101};
+}
+
+void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan, Location where) {
+  if (!on_simulator() && !plan.simulator_only.empty()) GTEST_SKIP() << plan.simulator_only;
+  const int available = test_options().available_ranks;  // 0: any number
+  int ran = 0, needed = 0;
+  for (const Case& the_case : cases_of(plan)) {
+    if (available > 0 && the_case.ranks > available) {
+      needed = std::max(needed, the_case.ranks);
+      continue;
+    }
+    for (const auto& seed : seeds_of(plan))
+      if (!passes(the_case, program, judge, plan, seed, where)) return;
+    ++ran;
+  }
+  if (needed == 0) return;
+  const std::string words =
+      fmt::format("cases with up to {} ranks need as many processes; there are {}", needed, available);
+  if (ran == 0) GTEST_SKIP() << words;
+  if (is_judge()) fmt::print("SKIPPED {}\n", words);
+}
+
+}  // namespace lockstep::testing

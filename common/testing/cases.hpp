@@ -1,0 +1,59 @@
+// One lab test over all its cases, smallest first, on whichever backend is linked.
+//
+//   TEST(Lab21_2, SumsAreExact) {
+//     run_cases([](Rank me, const Case& c) { … return what I saw; },
+//               [](const Case& c, const Outcome& outcome) { return not_the_sum(outcome, c.size); });
+//   }
+//
+// Ranks return what they saw; one place judges. A rank-local assertion would stand between two collectives and turn a
+// wrong number into a hang.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/run.hpp"
+
+namespace lockstep::testing {
+
+struct Case {
+  int ranks = 1;
+  std::size_t size = 0;  ///< elements, or whatever the test calls its size
+};
+
+/// Runs on every rank; returns what the rank saw.
+using CaseProgram = std::function<Values(Rank, const Case&)>;
+/// Says what is wrong with a run that ended well, in a sentence that points at the mistake; "" when nothing is. The
+/// outcome is the same on every process, so they all come to the same answer.
+using CaseJudge = std::function<std::string(const Case&, const Outcome&)>;
+
+/// 0, 1, p − 1, p, p + 1 and the primes 7, 13, 31, 101: few of them divide.
+std::vector<std::size_t> awkward_sizes(int ranks);
+
+struct CasePlan {
+  std::vector<int> ranks = {1, 2, 3, 4, 5, 7, 8};
+  std::function<std::vector<std::size_t>(int ranks)> sizes = awkward_sizes;
+  /// The program uses more queues than main: in the simulator each case runs again with queued work as early and as
+  /// late as its order allows (--perturb 1, 2, 3), which must not change the result.
+  bool queues = false;
+  /// A reason why the test means nothing outside the simulator (virtual time), or "": it runs everywhere.
+  std::string simulator_only;
+  /// Changes the options of a case. They arrive with race checks and poison on, and with a machine that buffers no
+  /// message: a send is over only when its receive has begun.
+  std::function<void(const Case&, RunOptions&)> adjust;
+};
+
+/// Runs and judges every case of `plan`, or the one asked for by --ranks and --size. Stops at the first that fails:
+/// with its verdict, what is wrong, and how to replay it. On MPI, cases with more ranks than processes are skipped, and
+/// said.
+void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan = {},
+               Location where = Location::current());
+
+/// The same sizes for every number of ranks.
+inline std::function<std::vector<std::size_t>(int)> sizes_of(std::vector<std::size_t> sizes) {
+  return [sizes = std::move(sizes)](int) { return sizes; };
+}
+
+}  // namespace lockstep::testing
