@@ -1,0 +1,132 @@
+#include "common/ledger/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep {
+
+void Recorder::add_queue(const std::string& name) {
+  queues_.emplace_back();
+  queues_.back().time.queue = name;
+}
+
+void Recorder::allocated(int queue, Category category, std::uint64_t bytes) {
+  Usage& usage = queues_[queue].memory;
+  const int c = static_cast<int>(category);
+  usage.peak[c] = std::max(usage.peak[c], usage.live[c] += bytes);
+  usage.peak_total = std::max(usage.peak_total, usage.live_total += bytes);
+}
+
+void Recorder::released(int queue, Category category, std::uint64_t bytes) {
+  Usage& usage = queues_[queue].memory;
+  usage.live[static_cast<int>(category)] -= bytes;
+  usage.live_total -= bytes;
+}
+
+void Recorder::busy(int queue, double begin, double end, const char* name, Location where) {
+  QueueTime& time = queues_[queue].time;
+  time.busy += end - begin;
+  time.end = std::max(time.end, end);
+  if (trace_) events_.push_back({TraceEvent::Kind::compute, rank_, queue, name, describe(where), begin, end});
+}
+
+void Recorder::waited(int queue, double begin, double end, Location where) {
+  QueueTime& time = queues_[queue].time;
+  time.waiting += end - begin;
+  time.end = std::max(time.end, end);
+  if (trace_ && end > begin)
+    events_.push_back({TraceEvent::Kind::wait, rank_, queue, "wait", describe(where), begin, end});
+}
+
+void Recorder::transferred(int queue, double begin, double end, std::uint64_t bytes, std::size_t transfers,
+                           Location where, const char* region) {
+  PerQueue& q = queues_[queue];
+  q.time.transferring += std::max(0.0, end - std::max(begin, q.transferring_until));
+  q.transferring_until = std::max(q.transferring_until, end);
+  q.time.end = std::max(q.time.end, end);
+  if (trace_)
+    events_.push_back(
+        {TraceEvent::Kind::transfer, rank_, queue,
+         fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", transfers, bytes),
+         describe(where), begin, end});
+}
+
+void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now) {
+  PerQueue& q = queues_[queue];
+  auto same = std::find(q.names.begin(), q.names.end(), name);
+  if (same == q.names.end())
+    same = std::find_if(q.names.begin(), q.names.end(), [&](const char* known) { return !std::strcmp(known, name); });
+  const int index = static_cast<int>(same - q.names.begin());
+  if (same == q.names.end()) {
+    q.names.push_back(name);
+    q.totals.push_back({.name = name, .queue = queue, .phase = bytes == static_cast<std::size_t>(-1)});
+  }
+  RegionTotal& total = q.totals[index];
+  ++total.visits;
+  if (!total.phase) total.bytes += bytes;
+  q.open.push_back({index, now});
+}
+
+void Recorder::close_region(int queue, double now) {
+  PerQueue& q = queues_[queue];
+  const Open open = q.open.back();
+  q.open.pop_back();
+  q.totals[open.total].seconds += now - open.begin;
+  if (trace_) events_.push_back({TraceEvent::Kind::region, rank_, queue, q.names[open.total], "", open.begin, now});
+}
+
+const char* Recorder::collective(int queue) const {
+  const PerQueue& q = queues_[queue];
+  for (auto open = q.open.rbegin(); open != q.open.rend(); ++open)
+    if (!q.totals[open->total].phase) return q.names[open->total];
+  return nullptr;
+}
+
+const char* Recorder::region(int queue) const {
+  const PerQueue& q = queues_[queue];
+  return q.open.empty() ? nullptr : q.names[q.open.back().total];
+}
+
+RegionTotal* Recorder::innermost(int queue) {
+  PerQueue& q = queues_[queue];
+  return q.open.empty() ? nullptr : &q.totals[q.open.back().total];
+}
+
+void Recorder::batch_started(int queue) {
+  ++queues_[queue].batches;
+  if (RegionTotal* total = innermost(queue)) ++total->batches;
+}
+
+void Recorder::sent(int queue, std::uint64_t bytes) {
+  if (RegionTotal* total = innermost(queue)) {
+    ++total->traffic.messages_sent;
+    total->traffic.bytes_sent += bytes;
+  }
+}
+
+void Recorder::received(int queue, std::uint64_t bytes) {
+  if (RegionTotal* total = innermost(queue)) {
+    ++total->traffic.messages_received;
+    total->traffic.bytes_received += bytes;
+  }
+}
+
+RankLedger Recorder::ledger() const {
+  RankLedger ledger;
+  ledger.reads = reads_;
+  for (const PerQueue& q : queues_) {
+    ledger.batches += q.batches;
+    for (int c = 0; c < kCategories; ++c) {
+      ledger.memory.live[c] += q.memory.live[c];
+      ledger.memory.peak[c] += q.memory.peak[c];
+    }
+    ledger.memory.peak_total += q.memory.peak_total;
+    ledger.queues.push_back(q.time);
+    ledger.regions.insert(ledger.regions.end(), q.totals.begin(), q.totals.end());
+  }
+  return ledger;
+}
+
+}  // namespace lockstep

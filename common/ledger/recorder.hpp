@@ -1,0 +1,74 @@
+// Keeps one rank's ledgers and trace while it runs. Used by the backends whose ranks share a process with nobody else
+// touching the same queue: every method is called by the queue it names.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "common/ledger/ledger.hpp"
+#include "common/trace/trace.hpp"
+
+namespace lockstep {
+
+class Recorder {
+ public:
+  explicit Recorder(int rank, bool trace) : rank_(rank), trace_(trace) {}
+
+  void add_queue(const std::string& name);
+  void rename_queue(int queue, const std::string& name) { queues_[queue].time.queue = name; }
+  bool has_queue(int queue) const { return static_cast<std::size_t>(queue) < queues_.size(); }
+
+  // Memory: main's blocks and each queue's own scratch are counted apart.
+  void allocated(int queue, Category category, std::uint64_t bytes);
+  void released(int queue, Category category, std::uint64_t bytes);
+
+  // Time, on the queue's clock.
+  void busy(int queue, double begin, double end, const char* name, Location where);
+  void waited(int queue, double begin, double end, Location where);
+  void transferred(int queue, double begin, double end, std::uint64_t bytes, std::size_t transfers, Location where,
+                   const char* region);
+
+  // Regions: the innermost of a queue names what it starts.
+  void open_region(int queue, const char* name, std::size_t bytes, double now);
+  void close_region(int queue, double now);
+  const char* collective(int queue) const;  ///< innermost region that is not a phase, or null
+  const char* region(int queue) const;      ///< innermost region, or null
+  void batch_started(int queue);
+  void sent(int queue, std::uint64_t bytes);
+  void received(int queue, std::uint64_t bytes);
+  void read() { ++reads_; }
+
+  /// All but `peers`, `traffic` and `seconds`, which the backend adds.
+  RankLedger ledger() const;
+  std::vector<TraceEvent>& trace() { return events_; }
+  bool tracing() const { return trace_; }
+
+ private:
+  struct Usage {
+    std::array<std::uint64_t, kCategories> live{}, peak{};
+    std::uint64_t live_total = 0, peak_total = 0;
+  };
+  struct Open {
+    int total;  // index in totals
+    double begin;
+  };
+  struct PerQueue {
+    QueueTime time;
+    Usage memory;
+    double transferring_until = 0;
+    std::vector<RegionTotal> totals;
+    std::vector<const char*> names;  // of totals: literals, compared as pointers first
+    std::vector<Open> open;
+    std::uint64_t batches = 0;
+  };
+  RegionTotal* innermost(int queue);
+
+  int rank_;
+  bool trace_;
+  std::uint64_t reads_ = 0;
+  std::deque<PerQueue> queues_;
+  std::vector<TraceEvent> events_;
+};
+
+}  // namespace lockstep
