@@ -117,6 +117,6 @@ std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options
 
 /// Part d. One window of `microbatches` ≥ 1 backward passes: pass i runs backward(i), which adds to the gradients and
 /// calls gradient_ready; only the last one communicates. finish() is called after each.
-void accumulate(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward);
+void run_window(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward);
 
 }  // namespace lockstep::week21

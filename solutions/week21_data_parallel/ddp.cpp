@@ -194,7 +194,7 @@ std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options
   return std::make_unique<BucketedDdp>(dp, std::move(parameters), options, std::move(all_reduce));
 }
 
-void accumulate(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward) {
+void run_window(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward) {
   // lab 21.7d begin: all passes but the last inside a NoSync scope; finish() after each
   const auto pass = [&](int i) {
     backward(i);
