@@ -26,19 +26,11 @@ using AllReduce = std::function<void(Rank me, Slice data)>;
 
 // Part a: what every data-parallel step does ------------------------------------------------------------------------
 
-/// The samples of a global batch that one rank works on.
-struct Shard {
-  std::size_t first = 0;
-  std::size_t count = 0;
-};
-/// Given: `samples` cut into `ranks` runs that differ by at most one sample, the longer ones first. A rank may get
-/// none.
-Shard shard_of(std::size_t samples, int rank, int ranks);
-
 /// What a rank multiplies the mean loss of its shard with, so that the plain average of all ranks' gradients is the
-/// gradient of the mean over all `samples`, also when the shards are not equally long. 1 when they are; 0 for an empty
-/// shard. Throws nothing; samples ≥ 1.
-float shard_weight(Shard mine, std::size_t samples, int ranks);
+/// gradient of the mean over the whole batch, also when the shards are not equally long: its `mine` samples against the
+/// `samples` ≥ 1 of all `ranks`. 1 when the shards are equal, 0 for an empty one. A rank's shard is
+/// chunk_range(samples, rank, ranks): the longer ones first.
+float shard_weight(std::size_t mine, std::size_t samples, int ranks);
 
 /// Rank 0's `values` on every rank, so that all replicas start alike. In a region "broadcast".
 void broadcast_values(Rank dp, Slice values);

@@ -10,16 +10,9 @@
 
 namespace lockstep::week21 {
 
-Shard shard_of(std::size_t samples, int rank, int ranks) {
-  const std::size_t r = static_cast<std::size_t>(rank), p = static_cast<std::size_t>(ranks);
-  const std::size_t least = samples / p, longer = samples % p;  // the first `longer` shards hold one more
-  return {r * least + std::min(r, longer), least + (r < longer ? 1 : 0)};
-}
-
-float shard_weight(Shard mine, std::size_t samples, int ranks) {
-  // lab 21.7a begin: the weight of a shard's mean loss: its share of all samples, times p, because the average divides
-  // by p
-  return static_cast<float>(static_cast<double>(mine.count) * ranks / static_cast<double>(samples));
+float shard_weight(std::size_t mine, std::size_t samples, int ranks) {
+  // lab 21.7a begin: a shard's share of all samples, times p, because the average divides by p
+  return static_cast<float>(mine) * static_cast<float>(ranks) / static_cast<float>(samples);
   // lab end
 }
 
