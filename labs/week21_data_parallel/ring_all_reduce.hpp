@@ -1,0 +1,28 @@
+// Exercise 21.2: the ring all-reduce, from point-to-point messages only. No rank carries more than any other, and none
+// sends more than twice the array, however many ranks there are.
+//
+// Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009: their ring is
+// exactly these two parts, and no algorithm sends less.
+#pragma once
+
+#include "common/chunk.hpp"
+#include "common/rank.hpp"
+
+namespace lockstep::week21 {
+
+/// Part a. Afterwards chunk(data, r, p) of rank r is the element-wise sum of that chunk over all ranks; the other
+/// chunks of `data` hold partial sums that nobody needs. Same size and dtype on every rank; any size, also less than p
+/// (some chunks are then empty; they are sent all the same, as messages of no bytes); any p, also 1.
+///
+/// p − 1 steps, each one exchange with the two neighbours. Sent per rank: every chunk but its own, (p − 1)/p·n bytes.
+/// Memory: one scratch as long as the longest chunk.
+void ring_reduce_scatter(Rank me, Slice data);
+
+/// Part b. Before, chunk(data, r, p) of rank r is what all ranks shall have; afterwards `data` is the same on every
+/// rank. p − 1 steps; (p − 1)/p·n bytes sent per rank; no memory beyond `data`.
+void ring_all_gather(Rank me, Slice data);
+
+/// Given: both parts. Sums `data` element by element over all ranks. 2(p − 1) steps, 2(p − 1)/p·n bytes sent per rank.
+void ring_all_reduce(Rank me, Slice data);
+
+}  // namespace lockstep::week21

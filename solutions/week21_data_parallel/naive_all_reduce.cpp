@@ -1,0 +1,30 @@
+// Exercise 21.1: the naive all-reduce. Read labs/week21_data_parallel/naive_all_reduce.hpp first.
+#include "labs/week21_data_parallel/naive_all_reduce.hpp"
+
+#include <vector>
+
+#include "common/arithmetic.hpp"
+
+namespace lockstep::week21 {
+
+void naive_all_reduce(Rank me, Slice data) {
+  Scope scope = me.region("naive_all_reduce", data.bytes());
+  // lab 21.1 begin: rank 0 receives the array of one rank after the other into a scratch and adds it to its own, then
+  // sends the sum to all; the others send their array to rank 0 and receive the sum
+  if (me.rank() != 0) {
+    me.exchange({send(0, data)});
+    me.exchange({receive(0, data)});
+    return;
+  }
+  Slice scratch = me.allocate(data.size(), data.dtype(), Category::buffer);
+  for (int peer = 1; peer < me.size(); ++peer) {  // p − 1 steps
+    me.exchange({receive(peer, scratch)});
+    add(me, data, scratch);  // now the sum of ranks 0 … peer
+  }
+  std::vector<Transfer> sum_to_all;
+  for (int peer = 1; peer < me.size(); ++peer) sum_to_all.push_back(send(peer, data));
+  me.exchange(sum_to_all);
+  // lab end
+}
+
+}  // namespace lockstep::week21
