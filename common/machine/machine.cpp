@@ -1,11 +1,10 @@
-// What arithmetic and messages cost on a machine. Every result is the same to the last bit on every computer: only + −
-// × ÷ are used, contraction to fused multiply-adds is off, and the logarithm is our own.
+// What arithmetic and messages cost on a machine. Only + − × ÷ are used, and contraction to fused multiply-adds is off,
+// so every price is the same to the last bit on every computer.
 #include "common/machine/machine.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "common/error.hpp"
@@ -14,23 +13,6 @@ namespace lockstep {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// log2(x) for x > 0, to about 1e-13: exponent + 2/ln 2 · atanh((m − 1)/(m + 1)), with the mantissa m in [√½, √2).
-double log2_everywhere(double x) {
-  int exponent = 0;
-  double mantissa = std::frexp(x, &exponent);
-  if (mantissa < 0.70710678118654752) {
-    mantissa *= 2;
-    --exponent;
-  }
-  double t = (mantissa - 1) / (mantissa + 1);
-  double t2 = t * t, power = t, sum = 0;
-  for (int k = 1; k <= 17; k += 2) {
-    sum += power / k;
-    power *= t2;
-  }
-  return exponent + sum * 2.8853900817779268;
-}
 
 }  // namespace
 
@@ -41,8 +23,10 @@ double Machine::matmul_efficiency(double flop) const {
   auto above = std::upper_bound(efficiency.begin(), efficiency.end(), flop,
                                 [](double value, const EfficiencyPoint& point) { return value < point.flop; });
   auto below = above - 1;
-  double share = log2_everywhere(flop / below->flop) / log2_everywhere(above->flop / below->flop);
-  return below->fraction + share * (above->fraction - below->fraction);
+  double time_below = below->flop / below->fraction;  // in units of one FLOP at the peak
+  double time_above = above->flop / above->fraction;
+  double share = (flop - below->flop) / (above->flop - below->flop);
+  return flop / (time_below + share * (time_above - time_below));
 }
 
 double Machine::seconds(const Operation& operation) const {

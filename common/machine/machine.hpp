@@ -23,8 +23,8 @@ struct LinkLevel {
   bool shared = false;          // one port pair for all ranks of the group one level in (a node's NIC); else one a rank
 };
 
-/// Fraction of the peak that a matmul of a given size reaches; between the points, linear in log(FLOP); beyond them,
-/// the nearest point's.
+/// Fraction of the peak that a matmul of a given size reaches. Between two points its time is linear in FLOP, so a
+/// larger matmul never takes less; beyond the points, the fraction is the nearest point's.
 struct EfficiencyPoint {
   double flop = 0;
   double fraction = 1;

@@ -155,6 +155,11 @@ void read_efficiency(const Fields& file, Machine& machine) {
     EfficiencyPoint point{fields.number("flop", kFlop), fields.number("fraction", kFraction)};
     if (!machine.efficiency.empty() && point.flop <= machine.efficiency.back().flop)
       fields.fail(fields.path("flop"), fmt::format("is {:g}, not above the point before it", point.flop));
+    if (!machine.efficiency.empty() &&
+        point.flop / point.fraction < machine.efficiency.back().flop / machine.efficiency.back().fraction)
+      fields.fail(fields.path("fraction"),
+                  fmt::format("is {:g}, so high that this matmul takes less time than the smaller one before it",
+                              point.fraction));
     machine.efficiency.push_back(point);
   }
 }

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "common/error.hpp"
 
@@ -94,6 +94,8 @@ TEST_F(MachineFile, AnAbsurdNumberIsNamed) {
   expect_refused(edited("\"bf16\": 4e12", "\"bf16\": \"fast\""), {"peak_flop_per_second.bf16", "\"fast\"", "312e12"});
   expect_refused(edited("0.8}", "1.8}"), {"matmul_efficiency[1].fraction", "1.8", "0.8"});
   expect_refused(edited("1e8, ", "1e6, "), {"matmul_efficiency[1].flop", "not above"});
+  expect_refused(edited("1e6, \"fraction\": 0.2", "1e6, \"fraction\": 0.001"),
+                 {"matmul_efficiency[1].fraction", "less time"});
   expect_refused(edited("4096", "4096.5"), {"eager_bytes", "4096.5", "whole"});
   expect_refused(edited("\"ranks\": 4", "\"ranks\": 3"), {"levels.bridge.ranks", "multiple of the 2"});
   expect_refused(edited("\"ranks\": 2", "\"ranks\": 0"), {"levels.bridge.ranks", "all ranks"});
@@ -139,13 +141,19 @@ TEST_F(MachineFile, ArithmeticCostsWhatIsSlower) {
   EXPECT_DOUBLE_EQ(box.seconds(matmul), 1e8 / (4e12 * 0.8) + 3e-6);
 }
 
-TEST_F(MachineFile, EfficiencyIsLinearInTheLogarithmAndClamped) {
+TEST_F(MachineFile, BetweenPointsAMatmulsTimeIsLinearInItsFlop) {
   Machine box = find_machine("box", folder_.string());
   EXPECT_EQ(box.matmul_efficiency(1), 0.2);
   EXPECT_EQ(box.matmul_efficiency(1e12), 0.8);
-  EXPECT_NEAR(box.matmul_efficiency(1e7), 0.5, 1e-13);
-  for (double flop = 1.1e6; flop < 1e8; flop *= 1.37)
-    EXPECT_NEAR(box.matmul_efficiency(flop), 0.2 + 0.6 * std::log(flop / 1e6) / std::log(100), 1e-12) << flop;
+  double before = 0;
+  for (double flop = 1e5; flop < 1e9; flop *= 1.37) {
+    double time = flop / box.matmul_efficiency(flop);
+    EXPECT_GT(time, before) << flop;
+    if (flop > 1e6 && flop < 1e8) {
+      EXPECT_NEAR(time / (5e6 + (flop - 1e6) * (1.25e8 - 5e6) / 99e6), 1, 1e-14) << flop;
+    }
+    before = time;
+  }
 }
 
 TEST(Machine, UniformCostsExactlyAlphaBetaGamma) {
@@ -158,6 +166,58 @@ TEST(Machine, UniformCostsExactlyAlphaBetaGamma) {
   EXPECT_DOUBLE_EQ(machine.seconds(add), 1024 * 7e-11);
   Machine free_add = Machine::uniform(1e-6, 1e-9, 0);
   EXPECT_EQ(free_add.seconds(add), 0);
+}
+
+// The machine files that we ship -----------------------------------------------------------------------------------
+
+const std::string kShipped = LOCKSTEP_SOURCE_DIR "/bench/machines";
+
+/// The fields that hold a number or a truth, as "levels.NVLink.ranks".
+std::vector<std::string> numeric_fields(const nlohmann::json& value, const std::string& prefix) {
+  std::vector<std::string> found;
+  auto descend = [&](const nlohmann::json& child, const std::string& name) {
+    for (std::string& field : numeric_fields(child, prefix.empty() ? name : prefix + "." + name))
+      found.push_back(field);
+  };
+  if (value.is_number()) found.push_back(prefix);
+  if (value.is_object())
+    for (const auto& [key, child] : value.items()) descend(child, key);
+  if (value.is_array())
+    for (const auto& child : value) descend(child, child.value("name", "point"));
+  return found;
+}
+
+TEST(ShippedMachines, AreReadableAndNamedAsTheirFiles) {
+  std::vector<std::string> names = machine_names(kShipped);
+  EXPECT_GE(names.size(), 10u);
+  for (const std::string& name : names) {
+    Machine machine = find_machine(name, kShipped);
+    EXPECT_EQ(machine.name, name);
+    EXPECT_LT(machine.seconds({.flop = 1e9, .bytes = 1e6, .dtype = DType::bf16, .matmul = true}), 0.1) << name;
+    EXPECT_GT(machine.gamma(), 0) << name;
+  }
+}
+
+TEST(ShippedMachines, EveryNumberHasItsSource) {
+  for (const std::string& name : machine_names(kShipped)) {
+    std::ifstream in(kShipped + "/" + name + ".json");
+    nlohmann::json file = nlohmann::json::parse(in);
+    nlohmann::json sources = file.at("sources");
+    file.erase("sources");
+    for (const std::string& field : numeric_fields(file, "")) {
+      bool found = false;
+      for (const auto& [key, text] : sources.items()) {
+        found = found || ((field == key || field.starts_with(key + ".")) && text.get<std::string>().size() > 10);
+      }
+      EXPECT_TRUE(found) << name << ".json: " << field << " has no source";
+    }
+    for (const auto& [key, text] : sources.items()) {
+      bool used = false;
+      for (const std::string& field : numeric_fields(file, ""))
+        used = used || field == key || field.starts_with(key + ".");
+      EXPECT_TRUE(used) << name << ".json: sources." << key << " speaks of no number in the file";
+    }
+  }
 }
 
 }  // namespace
