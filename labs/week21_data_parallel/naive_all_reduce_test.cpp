@@ -1,0 +1,106 @@
+// Tests of exercise 21.1: exact sums, and what they cost rank 0: traffic, memory and time.
+#include "labs/week21_data_parallel/naive_all_reduce.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/testing/cases.hpp"
+#include "common/testing/inputs.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+using namespace lockstep::testing;
+
+Values reduce_floats(Rank me, const Case& c) {
+  Slice data = me.allocate(c.size, DType::f32, Category::gradient);
+  upload(me, data, inputs_of(me.rank(), c.size, c.ranks));
+  naive_all_reduce(me, data);
+  const std::vector<float> sum = to_host(me, data);
+  return {sum.begin(), sum.end()};
+}
+
+Values reduce_integers(Rank me, const Case& c) {
+  Slice data = me.allocate(c.size, DType::i32, Category::buffer);
+  upload(me, data, integer_inputs_of(me.rank(), c.size, c.ranks));
+  naive_all_reduce(me, data);
+  const std::vector<float> sum = to_host(me, data);
+  return {sum.begin(), sum.end()};
+}
+
+std::string sums_are_exact(const Case& c, const Outcome& outcome) { return not_the_sum(outcome, c.size); }
+
+TEST(Lab21_1, SumsAreExact) { run_cases(reduce_floats, sums_are_exact); }
+
+TEST(Lab21_1, SumsOfIntegersToo) {
+  run_cases(reduce_integers, sums_are_exact, {.ranks = {3}, .sizes = sizes_of({13})});
+}
+
+/// Words for a rank that sent or received something else than the naive algorithm does.
+std::string wrong_traffic(int rank, const char* verb, std::uint64_t bytes, std::uint64_t expected) {
+  return fmt::format("rank {} {} {} bytes, expected {}{}", rank, verb, bytes, expected,
+                     rank == 0 ? ": everything goes through rank 0, the array of each other rank once"
+                               : ": one array to rank 0, one sum back");
+}
+
+TEST(Lab21_1, EverythingGoesThroughRankZero) {
+  run_cases(reduce_floats, [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::uint64_t n = c.size * sizeof(float);
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const Traffic& traffic = outcome.ledgers[rank].traffic;
+      const std::uint64_t expected = c.ranks == 1 ? 0 : rank == 0 ? (c.ranks - 1) * n : n;
+      if (traffic.bytes_sent != expected) return wrong_traffic(rank, "sent", traffic.bytes_sent, expected);
+      if (traffic.bytes_received != expected) return wrong_traffic(rank, "received", traffic.bytes_received, expected);
+    }
+    return "";
+  });
+}
+
+TEST(Lab21_1, RankZeroHoldsOneScratch) {
+  run_cases(reduce_floats, [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::uint64_t n = c.size * sizeof(float);
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const std::uint64_t held = outcome.ledgers[rank].memory.peak_total, allowed = rank == 0 ? 2 * n : n;
+      if (held > allowed)
+        return fmt::format(
+            "rank {} held {} bytes at its peak, allowed {}: {}", rank, held, allowed,
+            rank == 0 ? "its array and one scratch, used for one peer after the other" : "only rank 0 needs a scratch");
+    }
+    return "";
+  });
+}
+
+// Through rank 0's one port go (p − 1)·n bytes in and (p − 1)·n bytes out, so the time grows with p, whatever the
+// order.
+TEST(Lab21_1, TimeGrowsWithTheRanks) {
+  constexpr double alpha = 1e-6, beta = 1e-9, gamma = 1e-10;  // seconds; seconds per byte; per byte reduced
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const double n = static_cast<double>(c.size * sizeof(float)), others = c.ranks - 1;
+    const double port = 2 * others * n * beta;
+    const double formula = others * (alpha + n * (2 * beta + gamma)) + alpha;
+    double seconds = 0;
+    for (const RankLedger& ledger : outcome.ledgers)
+      seconds = std::max(seconds, ledger.region("naive_all_reduce")->seconds);
+    if (seconds < port)
+      return fmt::format(
+          "took {:.1f} µs; 2(p − 1)·n bytes through rank 0's port take {:.1f} µs: this is another algorithm",
+          seconds * 1e6, port * 1e6);
+    if (seconds > 1.05 * formula)
+      return fmt::format("took {:.1f} µs; (p − 1)(α + 2nβ + nγ) + α is {:.1f} µs: is the sum sent to all in one batch?",
+                         seconds * 1e6, formula * 1e6);
+    return "";
+  };
+  run_cases(reduce_floats, judge,
+            {.ranks = {2, 4, 8},
+             .sizes = sizes_of({16384}),
+             .simulator_only = "a statement about virtual time",
+             .adjust = [](const Case&, RunOptions& options) {
+               options.machine = Machine::uniform(alpha, beta, gamma);
+               options.machine.eager_bytes = 0;
+             }});
+}
+
+}  // namespace
+}  // namespace lockstep::week21

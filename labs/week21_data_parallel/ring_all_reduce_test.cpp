@@ -1,0 +1,261 @@
+// Tests of exercise 21.2: exact sums for any number of ranks and any length, and the properties that make it the ring:
+// neighbours only, 2(p − 1) steps, 2(p − 1)/p·n bytes sent, one chunk of scratch, and the time of the formula.
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/testing/cases.hpp"
+#include "common/testing/inputs.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+using namespace lockstep::testing;
+
+using Collective = void (*)(Rank, Slice);
+
+Slice uploaded(Rank me, const std::vector<float>& values) {
+  Slice data = me.allocate(values.size(), DType::f32, Category::gradient);
+  upload(me, data, values);
+  return data;
+}
+
+Values host(Rank me, const Slice& data) {
+  const std::vector<float> values = to_host(me, data);
+  return {values.begin(), values.end()};
+}
+
+/// Every rank contributes its input; returns what `data` holds afterwards.
+CaseProgram reduce_with(Collective collective) {
+  return [collective](Rank me, const Case& c) {
+    Slice data = uploaded(me, inputs_of(me.rank(), c.size, c.ranks));
+    collective(me, data);
+    return host(me, data);
+  };
+}
+
+/// Every rank knows only its own chunk; the rest is −1.
+Values gather_chunks(Rank me, const Case& c) {
+  std::vector<float> values(c.size, -1);
+  const ChunkRange own = chunk_range(c.size, me.rank(), c.ranks);
+  for (std::size_t i = own.offset; i < own.offset + own.size; ++i) values[i] = input_of(me.rank(), i, c.ranks);
+  Slice data = uploaded(me, values);
+  ring_all_gather(me, data);
+  return host(me, data);
+}
+
+std::uint64_t chunk_bytes(const Case& c, int index) { return chunk_range(c.size, index, c.ranks).size * sizeof(float); }
+
+/// "chunk 2": where an element lies.
+std::string chunk_words(const Case& c, std::size_t element) {
+  return fmt::format("chunk {}", chunk_of(c.size, element, c.ranks));
+}
+
+// What a ring never does
+// -----------------------------------------------------------------------------------------------
+
+/// Talks to others than its two neighbours?
+std::string not_a_ring(const Case& c, const Outcome& outcome) {
+  for (int rank = 0; rank < c.ranks; ++rank)
+    for (const PeerTraffic& with : outcome.ledgers[rank].peers) {
+      const int next = (rank + 1) % c.ranks, previous = (rank + c.ranks - 1) % c.ranks;
+      if (with.traffic.messages_sent > 0 && with.peer != next)
+        return fmt::format("rank {} sent to rank {}: on the ring it sends to rank {} only", rank, with.peer, next);
+      if (with.traffic.messages_received > 0 && with.peer != previous)
+        return fmt::format("rank {} received from rank {}: on the ring it receives from rank {} only", rank, with.peer,
+                           previous);
+    }
+  return "";
+}
+
+/// As many exchanges as there are steps? Fewer are allowed where some chunks are empty and an answer leaves them out.
+std::string wrong_steps(const Case& c, const Outcome& outcome, int trips) {
+  const auto expected = static_cast<std::uint64_t>(trips * (c.ranks - 1));
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    const std::uint64_t steps = outcome.ledgers[rank].batches;
+    const bool some_empty = c.size < static_cast<std::size_t>(c.ranks);
+    if (steps > expected || (steps < expected && !some_empty))
+      return fmt::format("rank {} made {} exchanges, expected {}: {}(p − 1), each a send and a receive", rank, steps,
+                         expected, trips == 1 ? "" : "2");
+  }
+  return "";
+}
+
+/// Bytes beyond `data` and the longest chunk?
+std::string too_much_memory(const Case& c, const Outcome& outcome, std::uint64_t scratch) {
+  const std::uint64_t n = c.size * sizeof(float);
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    const std::uint64_t held = outcome.ledgers[rank].memory.peak_total;
+    if (held > n + scratch)
+      return fmt::format("rank {} held {} bytes at its peak, allowed {}: its array of {}{}", rank, held, n + scratch, n,
+                         scratch ? fmt::format(" and a scratch of one chunk, {}", scratch)
+                                 : ", and no scratch: chunks can be received into their place");
+  }
+  return "";
+}
+
+/// Bytes sent by `rank`, against every chunk but those in `kept`.
+std::string wrong_bytes(const Case& c, const Outcome& outcome, int trips, std::uint64_t (*kept)(const Case&, int)) {
+  for (int rank = 0; rank < c.ranks && c.ranks > 1; ++rank) {
+    const std::uint64_t expected = trips * c.size * sizeof(float) - kept(c, rank);
+    const std::uint64_t sent = outcome.ledgers[rank].traffic.bytes_sent;
+    if (sent != expected)
+      return fmt::format("rank {} sent {} bytes of an array of {}, expected {}: one chunk a step, {}(p − 1)/p·n in all",
+                         rank, sent, c.size * sizeof(float), expected, trips == 1 ? "" : "2");
+  }
+  return "";
+}
+
+std::string first_of(std::initializer_list<std::string> complaints) {
+  for (const std::string& complaint : complaints)
+    if (!complaint.empty()) return complaint;
+  return "";
+}
+
+// 21.2a ---------------------------------------------------------------------------------------------------------------
+
+TEST(Lab21_2a, EachRankCompletesItsChunk) {
+  run_cases(reduce_with(ring_reduce_scatter), [](const Case& c, const Outcome& outcome) -> std::string {
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const ChunkRange own = chunk_range(c.size, rank, c.ranks);
+      for (std::size_t i = own.offset; i < own.offset + own.size; ++i) {
+        const double seen = outcome.values[rank][i], sum = sum_of_inputs(i, c.ranks);
+        if (seen == sum) continue;
+        std::string text = fmt::format(
+            "rank {}'s chunk {} must hold the sum of all ranks. Its element {} is {:.10g}, expected {:.10g}. "
+            "It is {}.",
+            rank, rank, i, seen, sum, explain_sum(seen, i, c.size, rank, c.ranks));
+        for (int other = 0; other < c.ranks; ++other) {
+          const ChunkRange there = chunk_range(c.size, other, c.ranks);
+          if (other != rank && there.size > 0 &&
+              outcome.values[rank][there.offset] == sum_of_inputs(there.offset, c.ranks))
+            text += fmt::format(" Chunk {} is complete on rank {} instead: begin with another chunk.", other, rank);
+        }
+        return text;
+      }
+    }
+    return "";
+  });
+}
+
+TEST(Lab21_2a, SendsEveryChunkButItsOwnToTheNextRank) {
+  run_cases(reduce_with(ring_reduce_scatter), [](const Case& c, const Outcome& outcome) {
+    return first_of({not_a_ring(c, outcome), wrong_steps(c, outcome, 1), wrong_bytes(c, outcome, 1, chunk_bytes)});
+  });
+}
+
+TEST(Lab21_2a, HoldsOneChunkOfScratch) {
+  run_cases(reduce_with(ring_reduce_scatter),
+            [](const Case& c, const Outcome& outcome) { return too_much_memory(c, outcome, chunk_bytes(c, 0)); });
+}
+
+// 21.2b ---------------------------------------------------------------------------------------------------------------
+
+TEST(Lab21_2b, EveryRankHasEveryChunk) {
+  run_cases(gather_chunks, [](const Case& c, const Outcome& outcome) -> std::string {
+    for (int rank = 0; rank < c.ranks; ++rank)
+      for (std::size_t i = 0; i < c.size; ++i) {
+        const int owner = chunk_of(c.size, i, c.ranks);
+        const double seen = outcome.values[rank][i];
+        if (seen == input_of(owner, i, c.ranks)) continue;
+        return fmt::format("on rank {} chunk {} must be what rank {} had. Its element {} {}", rank, owner, owner, i,
+                           seen == -1 ? fmt::format("never came, or an unfinished chunk has overwritten it")
+                                      : fmt::format("is {}", explain_sum(seen, i, c.size, rank, c.ranks)));
+      }
+    return "";
+  });
+}
+
+TEST(Lab21_2b, SendsEveryChunkButOneToTheNextRank) {
+  run_cases(gather_chunks, [](const Case& c, const Outcome& outcome) {
+    const auto kept = [](const Case& c, int rank) { return chunk_bytes(c, rank + 1); };  // the next rank's own
+    return first_of({not_a_ring(c, outcome), wrong_steps(c, outcome, 1), wrong_bytes(c, outcome, 1, kept)});
+  });
+}
+
+TEST(Lab21_2b, NeedsNoScratch) {
+  run_cases(gather_chunks, [](const Case& c, const Outcome& outcome) { return too_much_memory(c, outcome, 0); });
+}
+
+// 21.2 ----------------------------------------------------------------------------------------------------------------
+
+TEST(Lab21_2, SumsAreExact) {
+  run_cases(reduce_with(ring_all_reduce), [](const Case& c, const Outcome& outcome) {
+    return not_the_sum(outcome, c.size, [&c](int, std::size_t i) { return chunk_words(c, i); });
+  });
+}
+
+TEST(Lab21_2, SumsOfIntegersToo) {
+  const auto program = [](Rank me, const Case& c) {
+    Slice data = me.allocate(c.size, DType::i32, Category::buffer);
+    upload(me, data, integer_inputs_of(me.rank(), c.size, c.ranks));
+    ring_all_reduce(me, data);
+    return host(me, data);
+  };
+  run_cases(program, [](const Case& c, const Outcome& outcome) { return not_the_sum(outcome, c.size); },
+            {.ranks = {3}, .sizes = sizes_of({13})});
+}
+
+/// Even and odd ranks each sum among themselves, at the same time: ranks and neighbours are those of the group.
+TEST(Lab21_2, SumsInsideAGroup) {
+  const auto program = [](Rank me, const Case& c) {
+    Rank group = me.split(me.rank() % 2, me.rank());
+    Slice data = uploaded(group, inputs_of(me.rank(), c.size, c.ranks));
+    ring_all_reduce(group, data);
+    return host(me, data);
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) {
+    const auto expected = [&c](int rank, std::size_t i) {
+      double sum = 0;
+      for (int peer = rank % 2; peer < c.ranks; peer += 2) sum += input_of(peer, i, c.ranks);
+      return sum;
+    };
+    return first_difference(outcome, c.size, {expected, {}});
+  };
+  run_cases(program, judge, {.ranks = {2, 5, 8}, .sizes = sizes_of({7, 31})});
+}
+
+TEST(Lab21_2, SendsTwiceTheArrayLessTwoChunks) {
+  run_cases(reduce_with(ring_all_reduce), [](const Case& c, const Outcome& outcome) {
+    const auto kept = [](const Case& c, int rank) { return chunk_bytes(c, rank) + chunk_bytes(c, rank + 1); };
+    return first_of({not_a_ring(c, outcome), wrong_steps(c, outcome, 2), wrong_bytes(c, outcome, 2, kept)});
+  });
+}
+
+TEST(Lab21_2, HoldsItsArrayAndOneChunk) {
+  run_cases(reduce_with(ring_all_reduce),
+            [](const Case& c, const Outcome& outcome) { return too_much_memory(c, outcome, chunk_bytes(c, 0)); });
+}
+
+// 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ, when p divides n.
+TEST(Lab21_2, TakesTheTimeOfTheFormula) {
+  constexpr double alpha = 1e-6, beta = 1e-9, gamma = 1e-10;  // seconds; seconds per byte; per byte reduced
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const double n = static_cast<double>(c.size * sizeof(float)), p = c.ranks;
+    const double formula = 2 * (p - 1) * alpha + (p - 1) / p * n * (2 * beta + gamma);
+    double seconds = 0;
+    for (const RankLedger& ledger : outcome.ledgers)
+      seconds = std::max(seconds, ledger.region("ring_all_reduce")->seconds);
+    if (std::abs(seconds - formula) <= 1e-9 * formula) return "";
+    return fmt::format("took {:.3f} µs; 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ is {:.3f} µs: {}", seconds * 1e6,
+                       formula * 1e6,
+                       seconds > formula ? "do a step's send and receive begin together, on every rank at once?"
+                                         : "some work was left out");
+  };
+  run_cases(reduce_with(ring_all_reduce), judge,
+            {.ranks = {2, 3, 4, 8},
+             .sizes = [](int ranks) { return std::vector<std::size_t>{1000 * static_cast<std::size_t>(ranks)}; },
+             .simulator_only = "a statement about virtual time",
+             .adjust =
+                 [](const Case&, RunOptions& options) {
+                   options.machine = Machine::uniform(alpha, beta, gamma);
+                   options.machine.eager_bytes = 0;
+                 }});
+}
+
+}  // namespace
+}  // namespace lockstep::week21
