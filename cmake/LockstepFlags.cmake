@@ -1,0 +1,23 @@
+# How everything is compiled.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# Contract checks stay on in every build: no NDEBUG. Debug keeps GCC's usual -g.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+
+include_directories(${CMAKE_SOURCE_DIR})
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  if(NOT LOCKSTEP_FIBERS STREQUAL "threads")
+    message(STATUS "sanitizers need ordinary threads: configure with -DLOCKSTEP_FIBERS=threads (the asan and tsan presets do)")
+  endif()
+endif()

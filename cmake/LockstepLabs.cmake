@@ -1,0 +1,215 @@
+# Reads labs/course.json and makes the targets of every exercise. The switch is the link: everything compiles once, and
+# a program differs from another only in which object of an exercise it links.
+#
+#   ref.21.2           object library: solutions/week21_data_parallel/ring_all_reduce.cpp
+#   mine.21.2          object library: the student's file, or a stub where that does not compile (compile_or_stub.sh)
+#   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp
+#   chosen.21.2        what the student's later exercises link for 21.2: mine/chosen/21.2.o, a copy of one of the two objects
+#   reference.week21_sim, _mpi   every test of the week with the reference           → suite.week21.*
+#   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
+#   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
+#   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
+#
+# Everything that comes from LOCKSTEP_LABS_DIR is out of `all`: no edit there can break the build of the suite.
+
+set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
+set(LOCKSTEP_MINE_DIR ${CMAKE_BINARY_DIR}/mine)  # use/, chosen/, verdicts/
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LOCKSTEP_COURSE})
+
+# The elements of a JSON array of strings, or of the member `member` of an array of objects.
+function(lockstep_json_list out json array)
+  set(result "")
+  string(JSON count ERROR_VARIABLE error LENGTH "${json}" ${array})
+  if(NOT error AND count GREATER 0)
+    math(EXPR last "${count} - 1")
+    foreach(i RANGE ${last})
+      string(JSON item GET "${json}" ${array} ${i} ${ARGN})
+      list(APPEND result "${item}")
+    endforeach()
+  endif()
+  set(${out} "${result}" PARENT_SCOPE)
+endfunction()
+
+# Sets `out` to the backends that can be linked in this build: sim, and mpi where MPI was found.
+function(lockstep_backends out)
+  set(result "")
+  foreach(backend sim mpi)
+    if(TARGET lockstep_${backend})
+      list(APPEND result ${backend})
+    endif()
+  endforeach()
+  set(${out} "${result}" PARENT_SCOPE)
+endfunction()
+
+# The exercises that `id` needs, directly or not, in ${out}; those that are not there yet are left out.
+function(lockstep_all_needs id out)
+  set(result "")
+  get_property(needs GLOBAL PROPERTY LOCKSTEP_NEEDS_${id})
+  foreach(need IN LISTS needs)
+    lockstep_all_needs(${need} deeper)
+    list(APPEND result ${deeper} ${need})
+  endforeach()
+  list(REMOVE_DUPLICATES result)
+  set(${out} "${result}" PARENT_SCOPE)
+endfunction()
+
+# lockstep_use_reference(program 21.2 21.7 …): links the reference answers of these exercises, and what they need.
+function(lockstep_use_reference program)
+  set(ids "")
+  foreach(id IN LISTS ARGN)
+    lockstep_all_needs(${id} needs)
+    list(APPEND ids ${needs} ${id})
+  endforeach()
+  list(REMOVE_DUPLICATES ids)
+  foreach(id IN LISTS ids)
+    get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
+    target_link_libraries(${program} PRIVATE ref.${id} ${links})
+  endforeach()
+endfunction()
+
+# A program of tests: its main, GoogleTest and one backend.
+function(lockstep_test_program name backend)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE lockstep_testing lockstep_${backend})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/programs)
+endfunction()
+
+# The student's object: compiled by compile_or_stub.sh, which falls back on a stub made from the reference.
+function(lockstep_add_mine id source solution)
+  add_library(mine.${id} OBJECT EXCLUDE_FROM_ALL ${source})
+  if(NOT EXISTS ${source})
+    set_source_files_properties(${source} PROPERTIES GENERATED TRUE)  # else CMake refuses; Ninja names it when asked
+  endif()
+  # What a skeleton leaves unused is not worth a warning.
+  target_compile_options(mine.${id} PRIVATE -g1 -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
+  add_dependencies(mine.${id} skeleton ref.${id})
+  set_target_properties(mine.${id} PROPERTIES CXX_COMPILER_LAUNCHER
+    "sh;${CMAKE_SOURCE_DIR}/cmake/compile_or_stub.sh;${id};${CMAKE_BINARY_DIR}/tools/skeleton;${solution};$<TARGET_OBJECTS:ref.${id}>;--;${CMAKE_CXX_COMPILER_LAUNCHER}")
+
+  # What later exercises link. mine/use/ID says which: "mine" once the student's own has passed, else "reference".
+  set(use ${LOCKSTEP_MINE_DIR}/use/${id})
+  if(NOT EXISTS ${use})
+    file(WRITE ${use} "reference\n")
+  endif()
+  set(chosen ${LOCKSTEP_MINE_DIR}/chosen/${id}.o)
+  add_custom_command(OUTPUT ${chosen}
+    COMMAND sh ${CMAKE_SOURCE_DIR}/cmake/choose.sh ${use} $<TARGET_OBJECTS:ref.${id}> $<TARGET_OBJECTS:mine.${id}> ${chosen}
+    DEPENDS ${use} ${CMAKE_SOURCE_DIR}/cmake/choose.sh ref.${id} mine.${id} $<TARGET_OBJECTS:ref.${id}> $<TARGET_OBJECTS:mine.${id}>
+    COMMENT "" VERBATIM)
+  add_custom_target(chosen.${id} DEPENDS ${chosen})
+endfunction()
+
+# The programs that judge the student's answer to `id`.
+function(lockstep_add_mine_programs id week)
+  lockstep_backends(backends)
+  lockstep_all_needs(${id} needs)
+  get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
+  foreach(backend IN LISTS backends)
+    set(program mine.${id}_${backend})
+    lockstep_test_program(${program} ${backend} EXCLUDE_FROM_ALL)
+    target_link_libraries(${program} PRIVATE tests.${id} mine.${id} ${links})
+    foreach(need IN LISTS needs)
+      get_property(need_links GLOBAL PROPERTY LOCKSTEP_LINKS_${need})
+      add_dependencies(${program} chosen.${need})
+      set(chosen ${LOCKSTEP_MINE_DIR}/chosen/${need}.o)
+      target_link_libraries(${program} PRIVATE ${chosen} ${need_links})
+      set_property(TARGET ${program} APPEND PROPERTY LINK_DEPENDS ${chosen})
+    endforeach()
+  endforeach()
+  # `lab check` builds and judges, so that `ctest` alone shows what the file says now. CONFIGURATIONS keeps it out of
+  # a plain `ctest`; one at a time, because each may build.
+  add_test(NAME mine.week${week}.${id} CONFIGURATIONS Mine COMMAND lab_tool check ${id} --from-ctest
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(mine.week${week}.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 300 LABELS "mine;week${week}")
+endfunction()
+
+# One exercise. Sets nothing; says in a global property that it is there.
+function(lockstep_add_exercise week folder exercise)
+  string(JSON id GET "${exercise}" id)
+  string(JSON name GET "${exercise}" name)
+  set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
+  set(test ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}_test.cpp)
+  if(NOT EXISTS ${solution} OR NOT EXISTS ${test})
+    message(STATUS "${id} ${name}: in the course, not yet in the suite")
+    return()
+  endif()
+  lockstep_json_list(needs "${exercise}" needs)
+  lockstep_json_list(links "${exercise}" links)
+  set_property(GLOBAL PROPERTY LOCKSTEP_NEEDS_${id} "${needs}")
+  set_property(GLOBAL PROPERTY LOCKSTEP_LINKS_${id} "${links}")
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_EXERCISES_${week} ${id})
+
+  add_library(ref.${id} OBJECT ${solution})
+  add_library(tests.${id} OBJECT ${test})
+  target_link_libraries(tests.${id} PRIVATE lockstep_testing_headers)
+  lockstep_add_mine(${id} ${LOCKSTEP_LABS_DIR}/${folder}/${name}.cpp ${solution})
+  lockstep_add_mine_programs(${id} ${week})
+
+  set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)
+  add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
+  add_library(skeleton.${id} OBJECT ${skeleton})
+  target_compile_options(skeleton.${id} PRIVATE -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
+
+  # GoogleTest's filter for the exercise and its parts: Lab21_2.*:Lab21_2a.*:…
+  lockstep_json_list(parts "${exercise}" parts id)
+  set(suites ${id} ${parts})
+  list(TRANSFORM suites REPLACE "^([0-9]+)\\.(.*)$" "Lab\\1_\\2.*")
+  list(JOIN suites ":" filter)
+  set_property(GLOBAL PROPERTY LOCKSTEP_FILTER_${id} "${filter}")
+endfunction()
+
+# suite.week21.*: the reference in the simulator, one test an exercise; under MPI, one launch a week; the skeletons.
+function(lockstep_add_suite week)
+  get_property(ids GLOBAL PROPERTY LOCKSTEP_EXERCISES_${week})
+  lockstep_backends(backends)
+  foreach(backend IN LISTS backends)
+    set(program reference.week${week}_${backend})
+    lockstep_test_program(${program} ${backend})
+    foreach(id IN LISTS ids)
+      target_link_libraries(${program} PRIVATE tests.${id})
+    endforeach()
+    lockstep_use_reference(${program} ${ids})
+  endforeach()
+  if(TARGET reference.week${week}_sim)
+    foreach(id IN LISTS ids)
+      get_property(filter GLOBAL PROPERTY LOCKSTEP_FILTER_${id})
+      add_test(NAME suite.week${week}.${id} COMMAND reference.week${week}_sim "--gtest_filter=${filter}")
+      set_tests_properties(suite.week${week}.${id} PROPERTIES TIMEOUT 120 LABELS "suite;week${week}")
+    endforeach()
+    lockstep_test_program(skeleton.week${week}_sim sim)
+    foreach(id IN LISTS ids)
+      get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
+      target_link_libraries(skeleton.week${week}_sim PRIVATE tests.${id} skeleton.${id} ${links})
+    endforeach()
+    add_test(NAME suite.week${week}.skeletons COMMAND lab_tool expect-not-implemented $<TARGET_FILE:skeleton.week${week}_sim>
+             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(suite.week${week}.skeletons PROPERTIES TIMEOUT 60 LABELS "suite;week${week}")
+  endif()
+  if(TARGET reference.week${week}_mpi)
+    add_test(NAME suite.week${week}.mpi
+             COMMAND sh ${CMAKE_SOURCE_DIR}/launch/mpirun.sh -n 4 $<TARGET_FILE:reference.week${week}_mpi>)
+    set_tests_properties(suite.week${week}.mpi PROPERTIES TIMEOUT 180 PROCESSORS 4 LABELS "suite;week${week};mpi")
+  endif()
+endfunction()
+
+# Everything in course.json.
+function(lockstep_add_course)
+  file(READ ${LOCKSTEP_COURSE} course)
+  string(JSON weeks LENGTH "${course}" weeks)
+  math(EXPR last_week "${weeks} - 1")
+  foreach(w RANGE ${last_week})
+    string(JSON week GET "${course}" weeks ${w})
+    string(JSON number GET "${week}" number)
+    string(JSON folder GET "${week}" folder)
+    string(JSON exercises LENGTH "${week}" exercises)
+    math(EXPR last "${exercises} - 1")
+    foreach(e RANGE ${last})
+      string(JSON exercise GET "${week}" exercises ${e})
+      lockstep_add_exercise(${number} ${folder} "${exercise}")
+    endforeach()
+    get_property(ids GLOBAL PROPERTY LOCKSTEP_EXERCISES_${number})
+    if(ids)
+      lockstep_add_suite(${number})
+    endif()
+  endforeach()
+endfunction()

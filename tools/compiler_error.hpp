@@ -1,0 +1,25 @@
+// The first thing to read when a file does not compile: one error, in the student's own file, with one plain sentence.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep::tools {
+
+/// The first error in a compiler's output.
+struct CompilerError {
+  int line = 0;         ///< in the student's file; 0 where the compiler names no line of it
+  std::string message;  ///< the compiler's own words, without the position
+};
+
+/// The first error of `log` (GCC's or Clang's words) that is in `source`. An error inside a header that was included
+/// counts at the first line of `source` that led to it.
+CompilerError first_error(std::string_view log, std::string_view source);
+
+/// What the compiler's message means, in one plain sentence; empty where we have no better words.
+std::string in_plain_words(std::string_view message);
+
+/// "ring_all_reduce.cpp:31: expected ';' before 'add' — A semicolon is missing …": both together, as shown to people.
+std::string explain(std::string_view log, std::string_view source);
+
+}  // namespace lockstep::tools
