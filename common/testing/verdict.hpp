@@ -42,8 +42,17 @@ std::string word_for(std::string_view id, Verdict verdict, std::string_view mess
 /// The verdict of an exception that left the test's body, from its text: the message of `todo`, of a stub, of a misuse.
 Verdict verdict_of_exception(std::string_view text);
 
-/// JSON: {"verdicts": [{"id", "verdict", "message", "test", "passed", "failed", "seconds"}, …]}. Writes to a temporary
-/// file first, so a reader never sees half of it. Throws Error(usage) where the file cannot be written or read.
+/// Which of two verdicts an exercise is called: the higher one. What is wrong (4) comes before what is missing (3),
+/// what waits for something else (2), what was skipped (1) and PASS (0).
+int severity(const std::string& verdict);
+
+/// A row for each part and, after them, one for each exercise: its own tests' and its parts' together.
+std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows);
+
+/// JSON, one row a test suite: {"verdicts": [{"id", "verdict", "message", "test", "passed", "failed", "seconds"}, …]}.
+/// Writes to a temporary file first, so a reader never sees half of it. While a test runs, its suite's row stands last
+/// with the verdict RUNNING: what a reader finds after a crash. Throws Error(usage) where the file cannot be written or
+/// read.
 void write_judgements(const std::filesystem::path& file, const std::vector<Judgement>& judgements);
 std::vector<Judgement> read_judgements(const std::filesystem::path& file);
 

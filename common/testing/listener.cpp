@@ -1,0 +1,140 @@
+#include "common/testing/listener.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace lockstep::testing {
+namespace {
+
+constexpr const char* kVerdictKey = "verdict";
+constexpr const char* kMessageKey = "verdict_message";
+
+/// The value that the test recorded under `key`; null where it recorded none.
+const char* recorded(const ::testing::TestResult& result, std::string_view key) {
+  for (int i = 0; i < result.test_property_count(); ++i) {
+    if (result.GetTestProperty(i).key() == key) return result.GetTestProperty(i).value();
+  }
+  return nullptr;
+}
+
+/// The first failed expectation's text, or the reason why the test was skipped.
+std::string first_words(const ::testing::TestResult& result) {
+  for (int i = 0; i < result.total_part_count(); ++i) {
+    const auto& part = result.GetTestPartResult(i);
+    if (part.failed() || part.skipped()) return part.message();
+  }
+  return "";
+}
+
+/// Without the words that GoogleTest puts around an exception's own.
+std::string without_wrapping(std::string text) {
+  constexpr std::string_view before = "C++ exception with description \"", after = "\" thrown in ";
+  if (!text.starts_with(before)) return text;
+  text.erase(0, before.size());
+  if (auto end = text.rfind(after); end != text.npos) text.erase(end);
+  return text;
+}
+
+/// What a test that failed or was skipped is called.
+Judgement judgement_of(const ::testing::TestInfo& test, const std::string& id) {
+  const ::testing::TestResult& result = *test.result();
+  Judgement judgement{.id = id, .test = fmt::format("{}.{}", test.test_suite_name(), test.name())};
+  judgement.message = first_words(result);
+  if (result.Skipped()) {
+    judgement.verdict = fmt::format("SKIPPED ({})", judgement.message);
+  } else if (const char* word = recorded(result, kVerdictKey)) {
+    judgement.message = recorded(result, kMessageKey);
+    judgement.verdict = word;
+  } else {
+    judgement.message = without_wrapping(judgement.message);
+    judgement.verdict = word_for(id, verdict_of_exception(judgement.message), judgement.message);
+  }
+  return judgement;
+}
+
+std::string current_id() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  return test ? id_of_suite(test->test_suite_name()) : "";
+}
+
+}  // namespace
+
+void record_verdict(Verdict verdict, std::string_view message) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  if (verdict == Verdict::pass || !test || recorded(*test->result(), kVerdictKey)) return;
+  ::testing::Test::RecordProperty(kVerdictKey, word_for(current_id(), verdict, message));
+  ::testing::Test::RecordProperty(kMessageKey, std::string(message));
+}
+
+Judgement& VerdictListener::row(const std::string& id) {
+  auto found = std::find_if(rows_.begin(), rows_.end(), [&](const Judgement& r) { return r.id == id; });
+  if (found != rows_.end()) return *found;
+  return rows_.emplace_back(Judgement{.id = id, .verdict = "PASS"});
+}
+
+void VerdictListener::OnTestStart(const ::testing::TestInfo& test) {
+  std::string id = id_of_suite(test.test_suite_name());
+  if (file_.empty() || id.empty()) return;
+  auto rows = rows_;
+  rows.push_back({.id = id, .verdict = "RUNNING", .test = fmt::format("{}.{}", test.test_suite_name(), test.name())});
+  write_judgements(file_, rows);
+}
+
+void VerdictListener::OnTestEnd(const ::testing::TestInfo& test) {
+  const ::testing::TestResult& result = *test.result();
+  std::string id = id_of_suite(test.test_suite_name());
+  std::string name = id.empty() ? test.test_suite_name() : id;  // the suite's own tests have no id
+  Judgement& so_far = row(name);
+  so_far.seconds += static_cast<double>(result.elapsed_time()) * 1e-3;
+  if (result.Passed()) {
+    ++so_far.passed;
+    // A skipped test beside one that passed changes nothing.
+    if (so_far.verdict.starts_with("SKIPPED"))
+      so_far = {.id = name, .verdict = "PASS", .passed = so_far.passed, .seconds = so_far.seconds};
+    return;
+  }
+  Judgement judgement = judgement_of(test, name);
+  if (result.Failed()) {
+    ++so_far.failed;
+    if (print_) print_failure(test, judgement);
+  } else if (so_far.passed > 0) {
+    return;
+  }
+  if (severity(judgement.verdict) > severity(so_far.verdict)) {
+    so_far.verdict = judgement.verdict;
+    so_far.message = judgement.message;
+    so_far.test = judgement.test;
+  }
+}
+
+void VerdictListener::print_failure(const ::testing::TestInfo& test, const Judgement& failure) const {
+  // What is missing is said once, by the row; what is wrong is explained, test by test.
+  if (severity(failure.verdict) < 4) return;
+  fmt::print("{} {} in {}.{}:\n{}\n", failure.id, failure.verdict, test.test_suite_name(), test.name(),
+             failure.message);
+  const ::testing::TestResult& result = *test.result();
+  for (int i = 0, failures = 0; i < result.total_part_count(); ++i) {
+    const auto& part = result.GetTestPartResult(i);
+    if (part.failed() && ++failures > 1)
+      fmt::print("{}:{}: {}\n", part.file_name() ? part.file_name() : "", part.line_number(), part.message());
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void VerdictListener::OnTestProgramEnd(const ::testing::UnitTest& program) {
+  if (!file_.empty()) write_judgements(file_, rows_);
+  if (!print_) return;
+  for (const Judgement& judgement : with_exercises(rows_)) {
+    fmt::print("{} {} ({} of {} tests, {:.2f} s)", judgement.id, judgement.verdict, judgement.passed,
+               judgement.passed + judgement.failed, judgement.seconds);
+    bool missing = severity(judgement.verdict) == 3 || severity(judgement.verdict) == 2;
+    fmt::print("{}\n", missing ? ": " + judgement.message : "");
+  }
+  if (program.test_to_run_count() == 0) fmt::print("no test fits the filter\n");
+  std::fflush(stdout);
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,92 @@
+// The main of every lab test: GoogleTest's flags, and
+//   --ranks P --size N        only this case
+//   --perturb SEED            queued work early or late, by this seed
+//   --trace [FILE]            record the timeline
+//   --verdict FILE            write the verdicts as JSON
+// Exit code 0: everything passed; 1: something did not; 2: bad input, said in one sentence.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <cstdio>
+#include <exception>
+
+#include "common/run.hpp"
+#include "common/testing/listener.hpp"
+#include "common/testing/options.hpp"
+
+namespace lockstep::testing {
+namespace {
+
+TestOptions& options() {
+  static TestOptions the_options;
+  return the_options;
+}
+
+template <class Number>
+Number parse(std::string_view flag, std::string_view text, Number smallest) {
+  Number value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < smallest) {
+    throw Error(Verdict::usage, fmt::format("{} wants a whole number of at least {}, not '{}'", flag, smallest, text));
+  }
+  return value;
+}
+
+/// Reads what GoogleTest left of the command line.
+void read_options(int argc, char** argv) {
+  TestOptions& o = options();
+  for (int i = 1; i < argc; ++i) {
+    std::string_view flag = argv[i];
+    auto value = [&] {
+      if (i + 1 >= argc) throw Error(Verdict::usage, fmt::format("{} wants a value", flag));
+      return std::string_view(argv[++i]);
+    };
+    if (flag == "--ranks") {
+      o.ranks = parse<int>(flag, value(), 1);
+    } else if (flag == "--size") {
+      o.size = parse<std::size_t>(flag, value(), 0);
+    } else if (flag == "--perturb") {
+      o.perturb = parse<std::uint64_t>(flag, value(), 0);
+    } else if (flag == "--verdict") {
+      o.verdict_file = value();
+    } else if (flag == "--trace") {
+      o.trace = true;
+      if (i + 1 < argc && argv[i + 1][0] != '-') o.trace_file = value();
+    } else {
+      throw Error(Verdict::usage, fmt::format("unknown option '{}'", flag));
+    }
+  }
+}
+
+/// Replaces GoogleTest's listeners. Processes that do not judge print and write nothing.
+void listen() {
+  auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  if (!is_judge()) delete listeners.Release(listeners.default_xml_generator());
+  listeners.Append(new VerdictListener(is_judge() ? options().verdict_file : "", is_judge()));
+}
+
+int run_tests(int argc, char** argv) {
+  Session session(argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  read_options(argc, argv);
+  options().available_ranks = session.available_ranks();
+  listen();
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace
+
+const TestOptions& test_options() { return options(); }
+
+}  // namespace lockstep::testing
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::testing::run_tests(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,89 @@
+#include "common/testing/verdict.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+namespace lockstep::testing {
+namespace {
+
+constexpr std::string_view kSuitePrefix = "Lab";
+constexpr std::string_view kTodo = " is not implemented yet";
+constexpr std::string_view kStub = " does not compile: ";
+
+/// The 21.2a of "exercise 21.2a is not implemented yet: …"; empty where the text says nothing like it.
+std::string id_before(std::string_view text, std::string_view phrase) {
+  constexpr std::string_view opening = "exercise ";
+  auto end = text.find(phrase);
+  if (end == text.npos) return "";
+  auto begin = text.rfind(opening, end);
+  return begin == text.npos ? "" : std::string(text.substr(begin + opening.size(), end - begin - opening.size()));
+}
+
+}  // namespace
+
+std::string id_of_suite(std::string_view suite) {
+  if (!suite.starts_with(kSuitePrefix)) return "";
+  std::string id(suite.substr(kSuitePrefix.size()));
+  std::replace(id.begin(), id.end(), '_', '.');
+  bool starts_with_digit = !id.empty() && std::isdigit(static_cast<unsigned char>(id[0]));
+  return starts_with_digit ? id : "";
+}
+
+std::string suite_of_id(std::string_view id) {
+  std::string suite = std::string(kSuitePrefix) + std::string(id);
+  std::replace(suite.begin(), suite.end(), '.', '_');
+  return suite;
+}
+
+std::string exercise_of(std::string_view id) {
+  while (!id.empty() && std::isalpha(static_cast<unsigned char>(id.back()))) id.remove_suffix(1);
+  return std::string(id);
+}
+
+std::string word_for(std::string_view id, Verdict verdict, std::string_view message) {
+  std::string culprit;
+  if (verdict == Verdict::not_implemented) culprit = id_before(message, kTodo);
+  if (verdict == Verdict::does_not_compile) culprit = id_before(message, kStub);
+  // A whole exercise is not blocked by its own part, nor a part by the file that it is in.
+  bool own = culprit.empty() || culprit == id || culprit == exercise_of(id) || exercise_of(culprit) == id;
+  return own ? std::string(to_string(verdict)) : "BLOCKED BY " + culprit;
+}
+
+Verdict verdict_of_exception(std::string_view text) {
+  if (!id_before(text, kTodo).empty()) return Verdict::not_implemented;
+  if (!id_before(text, kStub).empty()) return Verdict::does_not_compile;
+  if (text.find("USAGE at ") != text.npos) return Verdict::usage;
+  return Verdict::fail;
+}
+
+int severity(const std::string& verdict) {
+  if (verdict == "PASS") return 0;
+  if (verdict.starts_with("SKIPPED")) return 1;
+  if (verdict.starts_with("BLOCKED")) return 2;
+  if (verdict == to_string(Verdict::not_implemented)) return 3;
+  return 4;
+}
+
+std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows) {
+  std::vector<Judgement> result;
+  std::map<std::string, Judgement> whole;
+  for (const Judgement& part : rows) {
+    std::string exercise = exercise_of(part.id);
+    if (part.id != exercise) result.push_back(part);
+    auto [at, is_new] = whole.try_emplace(exercise, part);
+    Judgement& sum = at->second;
+    if (is_new) {
+      sum.id = exercise;
+      continue;
+    }
+    if (severity(part.verdict) > severity(sum.verdict)) {
+      sum.verdict = part.verdict, sum.message = part.message, sum.test = part.test;
+    }
+    sum.passed += part.passed, sum.failed += part.failed, sum.seconds += part.seconds;
+  }
+  for (auto& [id, judgement] : whole) result.push_back(judgement);
+  return result;
+}
+
+}  // namespace lockstep::testing
