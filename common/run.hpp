@@ -25,6 +25,7 @@ struct RunOptions {
   bool poison = true;                                     // new memory is filled with NaN patterns
   std::optional<std::uint64_t> perturb;                   // simulator: run queued work early or late, by this seed
   bool trace = false;
+  int threads = 0;               // of the CPU's arithmetic, each rank; 0: as many as there are usable cores for it
   bool emulate = false;      // MPI: sleep until the machine's modelled time of each operation and message has passed
   double emulate_scale = 1;  // modelled seconds × scale = wall-clock seconds
   double patience_seconds = 20;  // MPI: without progress for so long, the wait table is printed and the job ends

@@ -22,6 +22,7 @@ class Recorder {
   // Memory: main's blocks and each queue's own scratch are counted apart.
   void allocated(int queue, Category category, std::uint64_t bytes);
   void released(int queue, Category category, std::uint64_t bytes);
+  std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes of a queue's own
 
   // Time, on the queue's clock.
   void busy(int queue, double begin, double end, const char* name, Location where);

@@ -1,0 +1,429 @@
+// The verbs of one virtual rank.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "common/sim/world.hpp"
+
+namespace lockstep::sim {
+
+RankState::RankState(World& world, int rank) : world_(world), rank_(rank), recorder_(rank, world.options().trace) {
+  if (world.options().check_races) races_ = std::make_unique<RaceDetector>();
+}
+
+RankState::~RankState() { queues_.clear(); }  // closures may hold the last slices, which are counted here
+
+// Queues and groups ---------------------------------------------------------------------------------------------------
+
+RankState::Member& RankState::member(int group) {
+  if (recent_member_ < members_.size() && members_[recent_member_].group == group) return members_[recent_member_];
+  for (recent_member_ = 0; recent_member_ < members_.size(); ++recent_member_)
+    if (members_[recent_member_].group == group) return members_[recent_member_];
+  usage_error(fmt::format("rank {} is not in this group: its split gave no colour", rank_));
+}
+
+void RankState::join_group(int group, int rank) { members_.push_back({group, rank, {}}); }
+
+int RankState::rank_in(int group) const {
+  for (const Member& member : members_)
+    if (member.group == group) return member.rank;
+  return -1;
+}
+
+Channel& RankState::channel(int group, int queue) {
+  Member& me = member(group);
+  if (static_cast<std::size_t>(queue) >= me.channels.size()) me.channels.resize(queue + 1);
+  Channel*& known = me.channels[queue];
+  if (known) return *known;
+  auto& channels = world_.group(group).channels;
+  if (static_cast<std::size_t>(queue) >= channels.size()) channels.resize(queue + 1);
+  if (channels[queue].empty()) channels[queue].resize(world_.group(group).members.size());
+  auto& slot = channels[queue][me.rank];
+  slot = std::make_unique<Channel>();
+  slot->owner = this;
+  slot->group = group;
+  slot->queue = queue;
+  slot->rank = me.rank;
+  if (races_) slot->component = races_->add_component();
+  return *(known = slot.get());
+}
+
+Queue& RankState::calling(int index, Location where) {
+  Queue& queue = *queues_[index];
+  const Queue* running = world_.running();
+  if (running == &queue) return queue;
+  if (!running || running->owner != this)
+    usage_error("a Rank of one rank was used by another: capture nothing but values", where);
+  if (index == 0)
+    usage_error(
+        fmt::format("main's Rank was used inside a closure on queue \"{}\": use the Rank that the closure is given",
+                    world_.queue_name(running->index)),
+        where);
+  usage_error(fmt::format("the Rank of queue \"{}\" was used outside its closure: give the work to run(queue, …)",
+                          world_.queue_name(index)),
+              where);
+}
+
+bool RankState::watched() const { return live_closures_ > 0 || world_.options().perturb.has_value(); }
+
+void RankState::sync(Queue& queue) {
+  if (queue.clock > world_.time()) world_.sleep_until(queue, queue.clock);
+}
+
+void RankState::add_queues_up_to(int index) {
+  while (static_cast<int>(queues_.size()) <= index) {
+    queues_.push_back(std::make_unique<Queue>());
+    Queue& made = *queues_.back();
+    made.owner = this;
+    made.index = static_cast<int>(queues_.size()) - 1;
+    recorder_.add_queue(world_.queue_name(made.index));
+    if (races_) made.component = races_->add_component();
+  }
+}
+
+Rank RankState::stream(lockstep::Channel at, std::string_view name, Location where) {
+  if (world_.stopped()) return {};
+  Queue& queue = calling(at.queue, where);
+  if (queue.index != 0) usage_error("stream is set-up: call it on main", where);
+  const int id = world_.queue_id(name);
+  add_queues_up_to(id);
+  set_up(queue, at.group, false, std::string(name), 0, 0, where);
+  const Group& group = world_.group(at.group);
+  return Rank(*this, at.group, id, member(at.group).rank, static_cast<int>(group.members.size()));
+}
+
+Rank RankState::split(lockstep::Channel at, int color, int key, Location where) {
+  if (world_.stopped()) return {};
+  Queue& queue = calling(at.queue, where);
+  if (queue.index != 0) usage_error("split is set-up: call it on main", where);
+  const int made = set_up(queue, at.group, true, "", color, key, where);
+  if (made < 0) return Rank(*this, -1, 0, -1, 0);
+  return Rank(*this, made, 0, rank_in(made), static_cast<int>(world_.group(made).members.size()));
+}
+
+int RankState::set_up(Queue& queue, int group_index, bool is_split, const std::string& name, int color, int key,
+                      Location where) {
+  Group& group = world_.group(group_index);
+  const int me = member(group_index).rank;
+  const std::uint64_t k = group.setup_calls[me]++;
+  if (k == group.setups.size()) {
+    auto fresh = std::make_unique<SetUp>();
+    fresh->is_split = is_split;
+    fresh->name = name;
+    fresh->first_rank = rank_;
+    fresh->where = where;
+    fresh->colors.resize(group.members.size());
+    fresh->keys.resize(group.members.size());
+    group.setups.push_back(std::move(fresh));
+  }
+  SetUp& setup = *group.setups[k];
+  auto call = [](bool split, const std::string& name) { return split ? "split" : fmt::format("stream(\"{}\")", name); };
+  if (setup.is_split != is_split || setup.name != name)
+    throw Error(
+        Verdict::mismatch,
+        fmt::format("MISMATCH: set-up call {} of a group differs: rank {} calls {} at {}, rank {} calls {} at {}. "
+                    "Every member makes the same set-up calls in the same order.",
+                    k + 1, setup.first_rank, call(setup.is_split, setup.name), describe(setup.where), rank_,
+                    call(is_split, name), describe(where)));
+  setup.colors[me] = color;
+  setup.keys[me] = key;
+  if (++setup.arrived == static_cast<int>(group.members.size())) {
+    world_.complete_setup(group_index, setup);
+  } else {
+    setup.waiting.push_back(&queue);
+    world_.block(queue, {.on = Blocked::On::setup, .number = k, .group = group_index, .where = where});
+  }
+  return is_split ? setup.result[me] : group_index;
+}
+
+// Messages ------------------------------------------------------------------------------------------------------------
+
+Ticket RankState::start(lockstep::Channel at, std::span<const Transfer> transfers, Location where) {
+  if (world_.stopped()) return {};
+  Queue& queue = calling(at.queue, where);
+  Channel& channel = this->channel(at.group, at.queue);
+  Batch* batch = world_.new_batch();
+  batch->channel = &channel;
+  batch->number = ++channel.started;
+  batch->transfers.assign(transfers.begin(), transfers.end());
+  batch->pending = static_cast<int>(transfers.size());
+  batch->posted = queue.clock;
+  batch->where = where;
+  batch->collective = recorder_.collective(at.queue);
+  recorder_.batch_started(at.queue);
+  for (const Transfer& transfer : batch->transfers) {
+    if (transfer.kind == Transfer::Kind::send)
+      recorder_.sent(at.queue, transfer.slice.bytes());
+    else
+      recorder_.received(at.queue, transfer.slice.bytes());
+  }
+  if (races_) {
+    std::vector<RaceDetector::Use> uses;
+    for (const Transfer& transfer : batch->transfers) {
+      const bool receives = transfer.kind == Transfer::Kind::receive;
+      uses.push_back({&transfer.slice, receives, receives ? "a receive started" : "a send started"});
+    }
+    batch->clock = races_->start(queue.component, channel.component, uses, where);
+  }
+  channel.batches.push_back(batch);
+  const Ticket ticket{Ticket::Kind::batch, at.group, at.queue, batch->number};
+  world_.post(batch);
+  return ticket;
+}
+
+void RankState::wait(lockstep::Channel at, Ticket ticket, Location where) {
+  if (world_.stopped()) return;
+  Queue& queue = calling(at.queue, where);
+  if (ticket.kind == Ticket::Kind::batch)
+    wait_batch(queue, ticket, where);
+  else
+    wait_closure(queue, ticket, where);
+}
+
+void RankState::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
+  if (ticket.queue != queue.index)
+    usage_error(
+        fmt::format("a transfer started on queue \"{}\" is waited for on queue \"{}\": wait on its own queue, and "
+                    "let main wait for the closure",
+                    world_.queue_name(ticket.queue), world_.queue_name(queue.index)),
+        where);
+  Channel& channel = this->channel(ticket.group, ticket.queue);
+  if (ticket.number > channel.started) usage_error("this ticket is of another rank", where);
+  if (ticket.number <= channel.waited) return;
+  const double before = queue.clock;
+  if (channel.completed < ticket.number) {
+    channel.waiter = &queue;
+    channel.waiter_number = ticket.number;
+    world_.block(queue, {.on = Blocked::On::batch, .channel = &channel, .number = ticket.number, .where = where});
+  }
+  const Batch* last = channel.batches[ticket.number - channel.waited - 1];
+  if (last->completion > queue.clock) {
+    if (watched() && last->completion > world_.time()) world_.sleep_until(queue, last->completion);
+    queue.clock = std::max(queue.clock, last->completion);
+  }
+  recorder_.waited(queue.index, before, queue.clock, where);
+  if (races_) races_->wait(queue.component, last->clock);
+  for (; channel.waited < ticket.number; ++channel.waited) {
+    world_.retire(channel.batches.front());
+    channel.batches.pop_front();
+  }
+}
+
+// Closures ------------------------------------------------------------------------------------------------------------
+
+Ticket RankState::run(lockstep::Channel, Rank as, std::function<void(Rank)> f, Location where) {
+  if (world_.stopped()) return {};
+  Queue& main = calling(0, where);
+  Queue& queue = *queues_[as.queue()];
+  auto closure = std::make_unique<Closure>();
+  closure->number = ++queue.closures_run;
+  closure->f = std::move(f);
+  closure->as = as;
+  closure->issued = main.clock;
+  closure->where = where;
+  if (races_) closure->clock = races_->fork(main.component);
+  const Ticket ticket{Ticket::Kind::closure, as.group(), as.queue(), closure->number};
+  queue.closures.push_back(std::move(closure));
+  ++live_closures_;
+  if (!queue.fiber)
+    world_.start_fiber(
+        queue, [this, &queue] { queue_loop(queue); }, main.clock);
+  else if (queue.blocked.on == Blocked::On::work)
+    world_.wake_at(queue, std::max(main.clock, world_.time()));
+  return ticket;
+}
+
+void RankState::queue_loop(Queue& queue) {
+  while (true) {
+    if (queue.next_closure == queue.closures.size()) {
+      world_.block(queue, {.on = Blocked::On::work});
+      continue;
+    }
+    Closure& closure = *queue.closures[queue.next_closure];
+    queue.clock = std::max(queue.clock, closure.issued) + jitter();
+    sync(queue);
+    if (races_) races_->begin(queue.component, closure.clock);
+    queue.current = &closure;
+    closure.f(closure.as);
+    sync(queue);
+    if (recorder_.scratch(queue.index) != 0)
+      usage_error(
+          fmt::format("the closure ends with {} bytes of scratch alive: scratch dies inside, main allocates the rest",
+                      recorder_.scratch(queue.index)),
+          closure.where);
+    queue.current = nullptr;
+    closure.finished = queue.clock;
+    if (races_) closure.clock = races_->end(queue.component);
+    ++queue.next_closure;
+    --live_closures_;
+    Queue& main = *queues_[0];
+    if (main.blocked.on == Blocked::On::closure && main.blocked.queue == queue.index &&
+        closure.number >= main.blocked.number)
+      world_.wake(main, closure.finished);
+  }
+}
+
+void RankState::wait_closure(Queue& main, const Ticket& ticket, Location where) {
+  if (main.index != 0) usage_error("a closure's ticket is waited for on main", where);
+  if (static_cast<std::size_t>(ticket.queue) >= queues_.size()) usage_error("this ticket is of another rank", where);
+  Queue& queue = *queues_[ticket.queue];
+  if (ticket.number > queue.closures_run) usage_error("this ticket is of another rank", where);
+  if (ticket.number <= queue.closures_waited) return;
+  const double before = main.clock;
+  Closure& last = *queue.closures[ticket.number - queue.closures_waited - 1];
+  if (last.finished < 0)
+    world_.block(main, {.on = Blocked::On::closure, .number = ticket.number, .queue = ticket.queue, .where = where});
+  main.clock = std::max(main.clock, last.finished);
+  recorder_.waited(0, before, main.clock, where);
+  if (races_) races_->begin(main.component, last.clock);
+  for (; queue.closures_waited < ticket.number; ++queue.closures_waited, --queue.next_closure)
+    queue.closures.pop_front();
+}
+
+// Arithmetic ----------------------------------------------------------------------------------------------------------
+
+void RankState::compute(lockstep::Channel at, const Operation& operation, Kernel kernel, Location where) {
+  if (world_.stopped()) return;
+  Queue& queue = calling(at.queue, where);
+  if (races_) {
+    for (const Slice* slice : operation.reads)
+      if (slice) races_->access(queue.component, *slice, false, where, operation.name);
+    for (const Slice* slice : operation.writes)
+      if (slice) races_->access(queue.component, *slice, true, where, operation.name);
+  }
+  const double seconds = world_.options().machine.seconds(operation) + jitter();
+  const bool together = watched();
+  if (together) sync(queue);
+  if (Device* device = world_.device()) kernel(*device);
+  const double begin = queue.clock;
+  if (!together) {
+    queue.clock += seconds;
+  } else if (queue.index == 0) {
+    // Other queues may lengthen this operation while it lasts.
+    queue.in_operation = true;
+    queue.operation_end = begin + seconds;
+    while (world_.time() < queue.operation_end) world_.sleep_until(queue, queue.operation_end);
+    queue.in_operation = false;
+    queue.clock = queue.operation_end;
+  } else {
+    Queue& main = *queues_[0];
+    if (main.in_operation && begin < main.operation_end) main.operation_end += seconds;
+    queue.clock += seconds;
+  }
+  recorder_.busy(queue.index, begin, queue.clock, operation.name, where);
+}
+
+double RankState::jitter() {
+  if (!world_.options().perturb) return 0;
+  // Half of the work goes at once, half of it very late: splitmix64 of (seed, rank, draw).
+  std::uint64_t x = *world_.options().perturb * 0x9e3779b97f4a7c15u +
+                    static_cast<std::uint64_t>(rank_) * 0xbf58476d1ce4e5b9u + ++draws_ * 0x94d049bb133111ebu;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return (x & 1) ? 0 : 1e-3 * static_cast<double>(x >> 40) / static_cast<double>(1u << 24);
+}
+
+// Memory --------------------------------------------------------------------------------------------------------------
+
+Slice RankState::allocate(lockstep::Channel at, std::size_t count, DType dtype, Category category, Location where) {
+  calling(at.queue, where);
+  auto* block = new Block;
+  block->category = category;
+  block->dtype = dtype;
+  block->queue = at.queue;
+  block->bytes = count * bytes_of(dtype);
+  block->owner = this;
+  block->id = ++allocations_;
+  block->where = where;
+  if (!world_.options().phantom && block->bytes > 0) {
+    block->data = std::aligned_alloc(64, (block->bytes + 63) / 64 * 64);
+    if (!block->data) {
+      const std::size_t bytes = block->bytes;
+      delete block;
+      throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", bytes, to_string(category)));
+    }
+    if (world_.options().poison) std::memset(block->data, 0xff, block->bytes);
+  }
+  recorder_.allocated(at.queue, category, block->bytes);
+  ++live_blocks_;
+  return Slice(*block);
+}
+
+void RankState::release(Block& block) {
+  recorder_.released(block.queue, block.category, block.bytes);
+  --live_blocks_;
+  if (block.history) RaceDetector::forget(block);
+  std::free(block.data);
+  delete &block;
+}
+
+// Regions, doors, clocks ----------------------------------------------------------------------------------------------
+
+void RankState::open_region(lockstep::Channel at, const char* name, std::size_t bytes) {
+  recorder_.open_region(at.queue, name, bytes, queues_[at.queue]->clock);
+}
+
+void RankState::close_region(int queue) { recorder_.close_region(queue, queues_[queue]->clock); }
+
+void RankState::upload(lockstep::Channel at, const Slice& slice, const void* values, Location where) {
+  if (world_.stopped()) return;
+  Queue& queue = calling(at.queue, where);
+  if (races_) races_->access(queue.component, slice, true, where, "upload");
+  if (watched()) sync(queue);
+  if (slice.data()) std::memcpy(slice.data(), values, slice.bytes());
+}
+
+bool RankState::download(lockstep::Channel at, const Slice& slice, void* bytes, Location where) {
+  if (world_.stopped()) return false;
+  Queue& queue = calling(at.queue, where);
+  if (races_) races_->access(queue.component, slice, false, where, "read");
+  if (watched()) sync(queue);
+  recorder_.read();
+  if (!slice.data()) return false;
+  std::memcpy(bytes, slice.data(), slice.bytes());
+  return true;
+}
+
+bool RankState::peek(lockstep::Channel, const Slice& slice, void* bytes) {
+  if (!slice.data()) return false;
+  std::memcpy(bytes, slice.data(), slice.bytes());
+  return true;
+}
+
+double RankState::now(int queue) const { return queues_[queue]->clock; }
+
+RankLedger RankState::ledger() const {
+  RankLedger ledger = recorder_.ledger();
+  for (const Member& member : members_)
+    for (const Channel* channel : member.channels) {
+      if (!channel) continue;
+      for (const auto& peer : channel->peers) {
+        if (!peer) continue;
+        const Traffic& t = peer->traffic;
+        ledger.traffic.messages_sent += t.messages_sent;
+        ledger.traffic.messages_received += t.messages_received;
+        ledger.traffic.bytes_sent += t.bytes_sent;
+        ledger.traffic.bytes_received += t.bytes_received;
+        ledger.peers.push_back({member.group, peer->world, t});
+      }
+    }
+  ledger.seconds = queues_[0]->clock;
+  return ledger;
+}
+
+void RankState::check_finished() {
+  for (const auto& queue : queues_)
+    if (queue->closures_waited < queue->closures_run)
+      usage_error(fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"",
+                              world_.queue_name(queue->index)),
+                  queue->closures.front()->where);
+  for (const Member& member : members_)
+    for (const Channel* channel : member.channels)
+      if (channel && !channel->batches.empty())
+        usage_error("the program ends, and nobody waited for the transfers started here",
+                    channel->batches.front()->where);
+}
+
+}  // namespace lockstep::sim
