@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/device/cpu/cpu_device.hpp"
+namespace lockstep {
+std::unique_ptr<Device> make_cpu_device(int threads);
+}
 
 namespace lockstep::sim {
 
