@@ -1,0 +1,177 @@
+// Traces: what is written can be read back, nests, and says in words what it shows.
+#include "common/trace/trace.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "common/trace/layout.hpp"
+
+namespace lockstep {
+namespace {
+
+using Kind = TraceEvent::Kind;
+using nlohmann::json;
+
+TraceEvent event(Kind kind, int rank, int queue, std::string name, double begin, double end) {
+  return {.kind = kind,
+          .rank = rank,
+          .queue = queue,
+          .name = std::move(name),
+          .where = "ring.cpp:31",
+          .begin = begin,
+          .end = end};
+}
+
+/// Two ranks; rank 0 has a queue "comm" whose transfers run while main computes.
+Trace sample() {
+  Trace trace{.queues = {"main", "comm"}};
+  trace.events = {
+      event(Kind::compute, 0, 0, "matmul", 2e-6, 6e-6),
+      event(Kind::region, 0, 0, "backward", 1e-6, 9e-6),
+      event(Kind::wait, 0, 0, "wait", 6e-6, 9e-6),
+      event(Kind::region, 0, 0, "layer \"1\" <&>", 1e-6, 6e-6),
+      event(Kind::wait, 0, 1, "wait", 3e-6, 8e-6),
+      event(Kind::transfer, 0, 1, "send 4 KiB to 1", 3e-6, 7e-6),
+      event(Kind::transfer, 0, 1, "receive 4 KiB from 1", 4e-6, 8e-6),
+      event(Kind::compute, 1, 0, "add", 0, 10e-6),
+  };
+  return trace;
+}
+
+/// Complete events of one thread, as (begin, end) in nanoseconds.
+using Spans = std::vector<std::array<long long, 2>>;
+std::map<std::pair<int, int>, Spans> spans_of(const json& document) {
+  std::map<std::pair<int, int>, Spans> spans;
+  for (const json& entry : document.at("traceEvents")) {
+    if (entry.at("ph") != "X") continue;
+    long long begin = std::llround(entry.at("ts").get<double>() * 1e3);
+    spans[{entry.at("pid"), entry.at("tid")}].push_back(
+        {begin, begin + std::llround(entry.at("dur").get<double>() * 1e3)});
+  }
+  return spans;
+}
+
+void expect_nested(const Spans& spans) {
+  for (const auto& a : spans)
+    for (const auto& b : spans) {
+      bool disjoint = a[1] <= b[0] || b[1] <= a[0];
+      bool nested = (a[0] <= b[0] && b[1] <= a[1]) || (b[0] <= a[0] && a[1] <= b[1]);
+      EXPECT_TRUE(disjoint || nested) << a[0] << "–" << a[1] << " and " << b[0] << "–" << b[1];
+    }
+}
+
+json chrome(const Trace& trace) {
+  std::ostringstream out;
+  write_chrome_trace(trace, out);
+  return json::parse(out.str());
+}
+
+TEST(ChromeTrace, HoldsEveryEventWithItsTimes) {
+  json document = chrome(sample());
+  int complete = 0;
+  for (const json& entry : document.at("traceEvents")) {
+    if (entry.at("ph") != "X") continue;
+    ++complete;
+    if (entry.at("name") == "matmul") {
+      EXPECT_EQ(entry.at("ts"), 2.0);
+      EXPECT_EQ(entry.at("dur"), 4.0);
+      EXPECT_EQ(entry.at("cat"), "compute");
+      EXPECT_EQ(entry.at("args").at("where"), "ring.cpp:31");
+    }
+  }
+  EXPECT_EQ(complete, 8);
+}
+
+TEST(ChromeTrace, TransfersHaveThreadsOfTheirOwnAndEveryThreadNests) {
+  json document = chrome(sample());
+  std::map<std::pair<int, int>, std::string> names;
+  for (const json& entry : document.at("traceEvents"))
+    if (entry.at("name") == "thread_name") names[{entry.at("pid"), entry.at("tid")}] = entry.at("args").at("name");
+  for (const json& entry : document.at("traceEvents")) {
+    if (entry.value("cat", "") != "transfer") continue;
+    EXPECT_TRUE(names.at({entry.at("pid"), entry.at("tid")}).starts_with("comm: transfers"));
+  }
+  for (const auto& [thread, spans] : spans_of(document)) expect_nested(spans);
+}
+
+TEST(ChromeTrace, OverlapsOfAnyKindNestAfterRounding) {
+  Trace trace{.queues = {"main"}};
+  unsigned random = 1;
+  auto next = [&] { return (random = random * 1664525u + 1013904223u) / 4294967296.0; };
+  for (int i = 0; i < 300; ++i) {
+    double begin = next() * 1e-6;
+    trace.events.push_back(event(static_cast<Kind>(i % 4), 0, 0, "e", begin, begin + next() * next() * 3e-7));
+  }
+  std::size_t events = 0;
+  for (const auto& [thread, spans] : spans_of(chrome(trace))) {
+    expect_nested(spans);
+    events += spans.size();
+  }
+  EXPECT_EQ(events, 300u);
+}
+
+TEST(ChromeTrace, AnEmptyTraceIsValid) { EXPECT_TRUE(chrome({}).at("traceEvents").empty()); }
+
+std::string svg(const Trace& trace, const std::string& title) {
+  std::ostringstream out;
+  write_gantt_svg(trace, out, title);
+  return out.str();
+}
+
+TEST(GanttSvg, SaysInWordsWhatItShows) {
+  std::string text = svg(sample(), "ring & co");
+  EXPECT_NE(text.find("<title id="), std::string::npos);
+  EXPECT_NE(text.find("ring &amp; co"), std::string::npos);
+  EXPECT_NE(text.find("Rank 0 main: computing 40.0 %, waiting 30.0 %, transferring 0.0 %"), std::string::npos);
+  EXPECT_NE(text.find("Rank 0 comm: computing 0.0 %, waiting 50.0 %, transferring 50.0 %"), std::string::npos);
+  EXPECT_NE(text.find("matmul: 2.00 µs to 6.00 µs (4.00 µs) at ring.cpp:31"), std::string::npos);
+  EXPECT_NE(text.find("layer &quot;1&quot; &lt;&amp;&gt;"), std::string::npos);
+  EXPECT_EQ(text.find("http://", text.find("viewBox")), std::string::npos) << "refers to something outside";
+}
+
+TEST(GanttSvg, IsTheSameBytesAgainAndHasIdsOfItsOwn) {
+  EXPECT_EQ(svg(sample(), "a"), svg(sample(), "a"));
+  std::string a = svg(sample(), "a"), b = svg(sample(), "b");
+  auto id = [](const std::string& text) { return text.substr(text.find("<title id="), 30); };
+  EXPECT_NE(id(a), id(b));
+}
+
+TEST(GanttSvg, ManyShortEventsStaySmall) {
+  Trace trace{.queues = {"main"}};
+  for (int i = 0; i < 200000; ++i) trace.events.push_back(event(Kind::compute, 0, 0, "add", i * 1e-6, i * 1e-6 + 5e-7));
+  EXPECT_LT(svg(trace, "many").size(), 500000u);
+}
+
+TEST(GanttText, OneLetterForWhatAQueueMostlyDoes) {
+  std::ostringstream out;
+  write_gantt_text(sample(), out, 31);
+  EXPECT_EQ(out.str(),
+            "rank 0 main |··CCCCwww·|  40 %\n"
+            "rank 0 comm |···ttttt··|   0 %\n"
+            "rank 1 main |CCCCCCCCCC| 100 %\n"
+            "             0 s  10.0 µs\n"
+            "C computing  B computing while bytes move  t bytes moving  w waiting  · idle;  % = share computing\n");
+}
+
+TEST(GanttText, ComputingWhileBytesMoveIsMarked) {
+  Trace trace{.queues = {"main"}};
+  trace.events = {event(Kind::compute, 0, 0, "gelu", 0, 8e-6), event(Kind::transfer, 0, 0, "send", 2e-6, 10e-6)};
+  std::ostringstream out;
+  write_gantt_text(trace, out, 31);
+  EXPECT_EQ(out.str().substr(0, 23), "rank 0 main |CCBBBBBBtt");
+}
+
+TEST(Layout, CoveredCountsOverlapsOnce) {
+  TraceEvent a = event(Kind::transfer, 0, 0, "a", 0, 4), b = event(Kind::transfer, 0, 0, "b", 1, 3),
+             c = event(Kind::transfer, 0, 0, "c", 3, 6);
+  EXPECT_EQ(covered({&a, &b, &c}, Kind::transfer), 6);
+  EXPECT_EQ(lanes({&a, &b, &c}, true).size(), 2u);
+  EXPECT_EQ(lanes({&a, &b, &c}, false).size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+// Chrome's trace-event format, as Perfetto reads it: a JSON list of complete events ("X") and metadata ("M").
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "common/json/escape.hpp"
+#include "common/trace/layout.hpp"
+
+namespace lockstep {
+namespace {
+
+const char* category(TraceEvent::Kind kind) {
+  switch (kind) {
+    case TraceEvent::Kind::compute: return "compute";
+    case TraceEvent::Kind::wait: return "wait";
+    case TraceEvent::Kind::transfer: return "transfer";
+    case TraceEvent::Kind::region: return "region";
+  }
+  return "";
+}
+
+/// Writes events one a line, with the commas that JSON wants between them.
+class EventList {
+ public:
+  explicit EventList(std::ostream& out) : out_(out) { out_ << "{\"displayTimeUnit\": \"ns\", \"traceEvents\": ["; }
+  ~EventList() { out_ << "\n]}\n"; }
+
+  void name(const char* what, int process, int thread, const std::string& name) {
+    add(R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "args": {{"name": {}}}}})", what, process, thread,
+        quoted(name));
+  }
+  void order(int process, int thread) {
+    add(R"({{"ph": "M", "name": "thread_sort_index", "pid": {}, "tid": {}, "args": {{"sort_index": {}}}}})", process,
+        thread, thread);
+  }
+  void event(const TraceEvent& event, int thread) {
+    // Microseconds with three decimals: begin and end are rounded to nanoseconds first, so that nesting survives.
+    long long begin = nanoseconds(event.begin), length = nanoseconds(event.end) - begin;
+    add(R"({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {}.{:03}, "dur": {}.{:03}, )"
+        R"("args": {{"where": {}}}}})",
+        quoted(event.name), category(event.kind), event.rank, thread, begin / 1000, begin % 1000, length / 1000,
+        length % 1000, quoted(event.where));
+  }
+
+ private:
+  template <class... Arguments>
+  void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    buffer_.clear();
+    buffer_.append(std::string_view(first_ ? "\n" : ",\n"));
+    first_ = false;
+    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Arguments>(arguments)...);
+    out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+  }
+
+  std::ostream& out_;
+  fmt::memory_buffer buffer_;
+  bool first_ = true;
+};
+
+}  // namespace
+
+void write_chrome_trace(const Trace& trace, std::ostream& out) {
+  EventList list(out);
+  int process = -1, thread = 0;
+  auto write_lanes = [&](const std::vector<const TraceEvent*>& events, const std::string& name) {
+    int lane_number = 0;
+    for (const auto& lane : lanes(events, true)) {
+      list.name("thread_name", process, thread, ++lane_number == 1 ? name : fmt::format("{} ({})", name, lane_number));
+      list.order(process, thread);
+      for (const TraceEvent* event : lane) list.event(*event, thread);
+      ++thread;
+    }
+  };
+  for (TraceRow& row : trace_rows(trace)) {
+    if (row.rank != process) {
+      process = row.rank;
+      thread = 0;
+      list.name("process_name", process, 0, fmt::format("rank {}", process));
+    }
+    write_lanes(merged_by_begin(row.regions, row.work), row.queue_name);
+    write_lanes(row.transfers, row.queue_name + ": transfers");
+  }
+}
+
+}  // namespace lockstep
