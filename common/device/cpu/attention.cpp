@@ -1,0 +1,156 @@
+// Causal attention, one head of one sequence at a time: q, k and v of the head are gathered into scratch, and blocks of
+// queries meet all keys up to their last one. Scores exist for one block only (kQueries × T), never for all (after
+// FlashAttention, arXiv 2205.14135; a core's cache holds a whole row of scores, so the softmax needs no second pass).
+#include <algorithm>
+#include <cmath>
+
+#include "common/device/cpu/device_class.hpp"
+#include "common/device/cpu/functions.hpp"
+#include "common/device/cpu/sgemm.hpp"
+#include "common/device/cpu/view.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+constexpr std::size_t kQueries = 64;  // rows of a block
+
+/// Where a head's rows lie in an array of B × T × `parts` × h × d.
+struct HeadRows {
+  std::size_t first;   // of position 0
+  std::size_t stride;  // from position to position
+};
+
+HeadRows head_rows(AttentionShape shape, std::size_t head, std::size_t part, std::size_t parts) {
+  const std::size_t width = shape.heads * shape.head_size, sequence = head / shape.heads;
+  return {sequence * shape.positions * parts * width + part * width + head % shape.heads * shape.head_size,
+          parts * width};
+}
+
+/// to[t][i] = factor · x at the head's position t.
+void gather(float* to, View x, HeadRows rows, AttentionShape shape, float factor) {
+  for (std::size_t t = 0; t < shape.positions; ++t, to += shape.head_size) {
+    const float* from = x.read(rows.first + t * rows.stride, shape.head_size, to);
+#pragma omp simd
+    for (std::size_t i = 0; i < shape.head_size; ++i) to[i] = factor * from[i];
+  }
+}
+
+void scatter(View x, HeadRows rows, AttentionShape shape, float* from) {
+  for (std::size_t t = 0; t < shape.positions; ++t, from += shape.head_size)
+    x.write(rows.first + t * rows.stride, shape.head_size, from);
+}
+
+/// Turns the n scores of a row into exp(score − maximum), clears those from n to `end`.
+struct Softmax {
+  float maximum;
+  float sum;
+};
+Softmax softmax_row(float* scores, std::size_t n, std::size_t end) {
+  float maximum = scores[0];
+#pragma omp simd reduction(max : maximum)
+  for (std::size_t j = 0; j < n; ++j) maximum = scores[j] > maximum ? scores[j] : maximum;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::size_t j = 0; j < n; ++j) {
+    scores[j] = exponential(scores[j] - maximum);
+    sum += scores[j];
+  }
+  std::fill(scores + n, scores + end, 0.0f);
+  return {maximum, sum};
+}
+
+/// From the scores and the gradient of the probabilities of a row: probabilities, and the gradient of the scores.
+void softmax_backward_row(float* scores, float* gradient, std::size_t n, std::size_t end, float log_sum, float dot) {
+#pragma omp simd
+  for (std::size_t j = 0; j < n; ++j) {
+    const float probability = exponential(scores[j] - log_sum);
+    gradient[j] = probability * (gradient[j] - dot);
+    scores[j] = probability;
+  }
+  std::fill(scores + n, scores + end, 0.0f);
+  std::fill(gradient + n, gradient + end, 0.0f);
+}
+
+float dot_product(const float* a, const float* b, std::size_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::size_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+float score_factor(AttentionShape shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
+
+}  // namespace
+
+void CpuDevice::attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) {
+  const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
+  const View from(qkv), to(y);
+  threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
+    const auto buffer = scratch_.take(4 * size + kQueries * positions);
+    float *q = buffer.data(), *k = q + size, *v = k + size, *out = v + size, *scores = out + size;
+    gather(q, from, head_rows(shape, head, 0, 3), shape, score_factor(shape));
+    gather(k, from, head_rows(shape, head, 1, 3), shape, 1);
+    gather(v, from, head_rows(shape, head, 2, 3), shape, 1);
+    float* log_sums = scalar(statistics) + head * positions;
+    for (std::size_t first = 0; first < positions; first += kQueries) {
+      const std::size_t end = std::min(positions, first + kQueries), rows = end - first;
+      sgemm(rows, end, d, {q + first * d, d}, {k, d, true}, 0, scores, end);
+      float sums[kQueries];
+      for (std::size_t i = 0; i < rows; ++i) {
+        const Softmax row = softmax_row(scores + i * end, first + i + 1, end);
+        log_sums[first + i] = row.maximum + std::log(row.sum);
+        sums[i] = row.sum;
+      }
+      sgemm(rows, d, end, {scores, end}, {v, d}, 0, out + first * d, d);
+      for (std::size_t i = 0; i < rows; ++i) {
+        float* row = out + (first + i) * d;
+        const float factor = 1.0f / sums[i];
+#pragma omp simd
+        for (std::size_t j = 0; j < d; ++j) row[j] *= factor;
+      }
+    }
+    scatter(to, head_rows(shape, head, 0, 1), shape, out);
+  });
+}
+
+void CpuDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv,
+                                   const Slice& statistics, AttentionShape shape) {
+  const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
+  const View from(qkv), to(dqkv), from_y(y), from_dy(dy);
+  threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
+    const auto buffer = scratch_.take(8 * size + 2 * kQueries * positions);
+    float *q = buffer.data(), *k = q + size, *v = k + size, *out = v + size, *dout = out + size;
+    float *dq = dout + size, *dk = dq + size, *dv = dk + size, *scores = dv + size;
+    float* gradient = scores + kQueries * positions;
+    gather(q, from, head_rows(shape, head, 0, 3), shape, score_factor(shape));
+    gather(k, from, head_rows(shape, head, 1, 3), shape, 1);
+    gather(v, from, head_rows(shape, head, 2, 3), shape, 1);
+    gather(out, from_y, head_rows(shape, head, 0, 1), shape, 1);
+    gather(dout, from_dy, head_rows(shape, head, 0, 1), shape, 1);
+    const float* log_sums = scalar(statistics) + head * positions;
+    // From the last block, which meets all keys and so starts every sum of dk and dv, to the first.
+    const std::size_t blocks = (positions + kQueries - 1) / kQueries;
+    for (std::size_t block = blocks; block-- > 0;) {
+      const std::size_t first = block * kQueries, end = std::min(positions, first + kQueries), rows = end - first;
+      const float beta = block + 1 == blocks ? 0.0f : 1.0f;
+      sgemm(rows, end, d, {q + first * d, d}, {k, d, true}, 0, scores, end);
+      sgemm(rows, end, d, {dout + first * d, d}, {v, d, true}, 0, gradient, end);
+      for (std::size_t i = 0; i < rows; ++i) {
+        const float dot = dot_product(out + (first + i) * d, dout + (first + i) * d, d);
+        softmax_backward_row(scores + i * end, gradient + i * end, first + i + 1, end, log_sums[first + i], dot);
+      }
+      sgemm(end, d, rows, {scores, end, true}, {dout + first * d, d}, beta, dv, d);
+      sgemm(end, d, rows, {gradient, end, true}, {q + first * d, d}, beta, dk, d);
+      sgemm(rows, d, end, {gradient, end}, {k, d}, 0, dq + first * d, d);
+    }
+    const float factor = score_factor(shape);
+#pragma omp simd
+    for (std::size_t i = 0; i < size; ++i) dq[i] *= factor;
+    scatter(to, head_rows(shape, head, 0, 3), shape, dq);
+    scatter(to, head_rows(shape, head, 1, 3), shape, dk);
+    scatter(to, head_rows(shape, head, 2, 3), shape, dv);
+  });
+}
+
+}  // namespace lockstep::cpu

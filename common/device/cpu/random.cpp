@@ -1,0 +1,111 @@
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+//
+// Global element e of a tensor belongs to block e / 256. Word (e / 64) mod 4 of Philox's answer to counter
+// 64 · (e / 256) + e mod 64 is its 32 bits; the key is a hash of (seed, tensor, step). So a value depends on nothing
+// else, and blocks are always computed whole: every sharding, and every number of threads, draws the same bits.
+// Uniform: the upper 24 bits. Normal: Box–Muller on words 0 and 1, and 2 and 3.
+#include <array>
+#include <cmath>
+
+#include "common/device/cpu/device_class.hpp"
+#include "common/device/cpu/view.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+constexpr std::size_t kLanes = 64, kBlock = 4 * kLanes;
+
+/// splitmix64's output function.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t key_of(const Random& random) { return mix(mix(mix(random.seed) ^ random.tensor) ^ random.step); }
+
+/// Ten rounds on kLanes counters; word w of lane j comes to bits[w · kLanes + j].
+void philox(std::uint32_t* bits, std::uint64_t block, std::uint64_t key) {
+#pragma omp simd
+  for (std::size_t j = 0; j < kLanes; ++j) {
+    const std::uint64_t counter = block * kLanes + j;
+    std::uint32_t c0 = static_cast<std::uint32_t>(counter), c1 = static_cast<std::uint32_t>(counter >> 32), c2 = 0,
+                  c3 = 0;
+    std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const std::uint64_t product0 = std::uint64_t{0xd2511f53u} * c0, product1 = std::uint64_t{0xcd9e8d57u} * c2;
+      c0 = static_cast<std::uint32_t>(product1 >> 32) ^ c1 ^ k0;
+      c1 = static_cast<std::uint32_t>(product1);
+      c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ k1;
+      c3 = static_cast<std::uint32_t>(product0);
+      k0 += 0x9e3779b9u;
+      k1 += 0xbb67ae85u;
+    }
+    bits[j] = c0;
+    bits[kLanes + j] = c1;
+    bits[2 * kLanes + j] = c2;
+    bits[3 * kLanes + j] = c3;
+  }
+}
+
+/// [0, 1), a multiple of 2⁻²⁴.
+inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 0x1p-24f; }
+
+/// Two words of each lane to two normal values.
+void box_muller(float* values, const std::uint32_t* bits) {
+  for (std::size_t j = 0; j < kLanes; ++j) {
+    const float radius = std::sqrt(-2.0f * std::log(1.0f - unit(bits[j])));  // of (0, 1]
+    const float angle = 6.28318530718f * unit(bits[kLanes + j]);
+    values[j] = radius * std::cos(angle);
+    values[kLanes + j] = radius * std::sin(angle);
+  }
+}
+
+/// Fills x from whole blocks: make(values, block) gives the kBlock floats of one.
+template <class Make>
+void fill_blocks(Threads& threads, const Slice& x, std::uint64_t first_element, const Make& make) {
+  const View view(x);
+  const std::uint64_t first_block = first_element / kBlock, last = first_element + x.size();
+  const std::size_t blocks = static_cast<std::size_t>((last + kBlock - 1) / kBlock - first_block);
+  threads.chunks(blocks, 16, [&](std::size_t from, std::size_t to) {
+    for (std::uint64_t block = first_block + from; block < first_block + to; ++block) {
+      float values[kBlock];
+      make(values, block);
+      const std::uint64_t begin = std::max(first_element, block * kBlock), end = std::min(last, (block + 1) * kBlock);
+      view.write(static_cast<std::size_t>(begin - first_element), static_cast<std::size_t>(end - begin),
+                 values + (begin - block * kBlock));
+    }
+  });
+}
+
+}  // namespace
+
+void CpuDevice::random_normal(const Slice& x, Random random, float mean, float deviation) {
+  const std::uint64_t key = key_of(random);
+  fill_blocks(threads_, x, random.first, [&](float* values, std::uint64_t block) {
+    std::uint32_t bits[kBlock];
+    philox(bits, block, key);
+    box_muller(values, bits);
+    box_muller(values + 2 * kLanes, bits + 2 * kLanes);
+#pragma omp simd
+    for (std::size_t i = 0; i < kBlock; ++i) values[i] = mean + deviation * values[i];
+  });
+}
+
+void CpuDevice::random_uniform(const Slice& x, Random random, float low, float high) {
+  const std::uint64_t key = key_of(random);
+  const float below_high = std::nextafter(high, low);
+  fill_blocks(threads_, x, random.first, [&](float* values, std::uint64_t block) {
+    std::uint32_t bits[kBlock];
+    philox(bits, block, key);
+#pragma omp simd
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      const float value = low + (high - low) * unit(bits[i]);
+      values[i] = value < below_high ? value : below_high;  // rounding may have reached high
+    }
+  });
+}
+
+}  // namespace lockstep::cpu

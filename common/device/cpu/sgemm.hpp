@@ -1,0 +1,25 @@
+// c = op(a)·op(b) + beta·c on floats, row-major, by one thread. CMake picks who does it: sgemm_cblas.cpp or
+// sgemm_own.cpp.
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep::cpu {
+
+/// A matrix where it lies: element (i, j) is data[i·stride + j], or data[j·stride + i] when transposed.
+struct Operand {
+  const float* data;
+  std::size_t stride;
+  bool transposed = false;
+};
+
+/// c: m × n, its rows `stride_c` apart; op(a): m × k; op(b): k × n; beta: 0 (c is not read) or 1.
+void sgemm(std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
+           std::size_t stride_c);
+
+/// Tells the library to use no threads of its own; once, before the first product.
+void use_one_thread();
+
+const char* sgemm_name();
+
+}  // namespace lockstep::cpu

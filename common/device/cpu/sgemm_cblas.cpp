@@ -1,0 +1,27 @@
+// sgemm by a BLAS through its C interface. CMake defines LOCKSTEP_OPENBLAS, its version, where it is OpenBLAS.
+#include <cblas.h>
+
+#include <algorithm>
+
+#include "common/device/cpu/sgemm.hpp"
+
+namespace lockstep::cpu {
+
+void sgemm(std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
+           std::size_t stride_c) {
+  // A stride of 0, of an empty matrix, is an error to BLAS.
+  const auto stride = [](std::size_t value) { return static_cast<int>(std::max<std::size_t>(1, value)); };
+  cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
+              static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1.0f, a.data, stride(a.stride), b.data,
+              stride(b.stride), beta, c, stride(stride_c));
+}
+
+#ifdef LOCKSTEP_OPENBLAS
+void use_one_thread() { openblas_set_num_threads(1); }
+const char* sgemm_name() { return "OpenBLAS " LOCKSTEP_OPENBLAS; }
+#else
+void use_one_thread() {}
+const char* sgemm_name() { return "BLAS"; }
+#endif
+
+}  // namespace lockstep::cpu
