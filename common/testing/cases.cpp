@@ -26,6 +26,7 @@ std::string exercise_id() {
 RunOptions options_for(const Case& the_case, const CasePlan& plan, std::optional<std::uint64_t> perturb) {
   RunOptions options;
   options.ranks = the_case.ranks;
+  options.threads = 1;  // the arrays are small
   options.machine.eager_bytes = 0;
   options.trace = test_options().trace;
   options.perturb = perturb;

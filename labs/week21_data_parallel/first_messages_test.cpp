@@ -175,6 +175,7 @@ constexpr std::size_t kSmall = 1, kLarge = 4096;  // elements: 4 bytes fit a buf
 Outcome run_the_wrong_swap(std::size_t size) {
   RunOptions options;  // of a machine that buffers messages up to 8 KiB, as MPI libraries do
   options.ranks = 2;
+  options.threads = 1;
   options.machine.eager_bytes = 8192;
   return run(options, [size](Rank me) { swap_that_deadlocks(me, array_of(me, size), array_of(me, size)); });
 }
