@@ -1,0 +1,167 @@
+#include "common/data/corpus.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <unordered_map>
+
+#include "common/error.hpp"
+
+namespace lockstep {
+namespace {
+
+[[noreturn]] void refuse(const std::string& name, const std::string& why) {
+  throw Error(Verdict::usage, fmt::format("corpus {}: {}", name, why));
+}
+
+/// Bytes of the UTF-8 code point that `text` begins with; 0 where it is malformed.
+std::size_t code_point_bytes(std::string_view text) {
+  auto byte = static_cast<unsigned char>(text[0]);
+  std::size_t bytes = byte < 0x80 ? 1 : byte >> 5 == 6 ? 2 : byte >> 4 == 14 ? 3 : byte >> 3 == 30 ? 4 : 0;
+  if (bytes == 0 || bytes > text.size()) return 0;
+  for (std::size_t i = 1; i < bytes; ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
+  return bytes;
+}
+
+/// The text cut into code points. UTF-8 sorts as its code points do.
+std::vector<std::string_view> characters(std::string_view text, const std::string& name) {
+  std::vector<std::string_view> pieces;
+  pieces.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t bytes = code_point_bytes(text.substr(at));
+    if (bytes == 0) refuse(name, fmt::format("byte {} is not UTF-8; take bytes as tokens instead of characters", at));
+    pieces.push_back(text.substr(at, bytes));
+    at += bytes;
+  }
+  return pieces;
+}
+
+/// Mixes 64 bits so that nearby inputs give unrelated outputs (Steele, Lea, Flood: SplittableRandom, OOPSLA 2014).
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/// Uniform in 0 … bound − 1, a function of the three counters alone.
+std::size_t random_place(std::uint64_t seed, std::uint64_t step, std::uint64_t row, std::size_t bound) {
+  std::uint64_t bits = mix(mix(mix(seed) ^ step) ^ row);
+  return static_cast<std::size_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
+}
+
+void append_row(Batch& batch, std::span<const std::int32_t> text, std::size_t begin) {
+  auto row = text.subspan(begin, batch.length + 1);
+  batch.inputs.insert(batch.inputs.end(), row.begin(), row.end() - 1);
+  batch.targets.insert(batch.targets.end(), row.begin() + 1, row.end());
+}
+
+Batch empty_batch(std::size_t sequences, std::size_t length) {
+  Batch batch{.sequences = sequences, .length = length};
+  batch.inputs.reserve(sequences * length);
+  batch.targets.reserve(sequences * length);
+  return batch;
+}
+
+}  // namespace
+
+Batch Batch::rows(std::size_t first, std::size_t count) const {
+  if (first + count > sequences)
+    throw Error(Verdict::usage,
+                fmt::format("rows {} to {} of a batch of {} sequences", first, first + count, sequences));
+  auto cut = [&](const std::vector<std::int32_t>& all) {
+    auto begin = all.begin() + static_cast<std::ptrdiff_t>(first * length);
+    return std::vector<std::int32_t>(begin, begin + static_cast<std::ptrdiff_t>(count * length));
+  };
+  return {.sequences = count, .length = length, .inputs = cut(inputs), .targets = cut(targets)};
+}
+
+Corpus Corpus::read(const std::string& path, TokenKind kind, double validation_share) {
+  std::error_code failure;
+  if (std::filesystem::is_directory(path, failure)) refuse(path, "is a folder, not a text file");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) refuse(path, "cannot be read");
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  return of_text(text, kind, validation_share, path);
+}
+
+Corpus Corpus::of_text(std::string_view text, TokenKind kind, double validation_share, const std::string& name) {
+  if (text.empty()) refuse(name, "is empty");
+  if (!(validation_share >= 0 && validation_share < 1))
+    refuse(name, fmt::format("a validation share of {} is not between 0 and 1", validation_share));
+  Corpus corpus;
+  corpus.name_ = name;
+  corpus.kind_ = kind;
+  if (kind == TokenKind::bytes) {
+    for (int byte = 0; byte < 256; ++byte) corpus.vocabulary_.emplace_back(1, static_cast<char>(byte));
+  } else {
+    std::vector<std::string_view> pieces = characters(text, name);
+    std::set<std::string_view> distinct(pieces.begin(), pieces.end());
+    corpus.vocabulary_.assign(distinct.begin(), distinct.end());
+  }
+  corpus.tokens_ = corpus.encode(text);
+  auto validation = static_cast<std::size_t>(static_cast<double>(corpus.tokens_.size()) * validation_share);
+  corpus.split_ = corpus.tokens_.size() - validation;
+  return corpus;
+}
+
+std::vector<std::int32_t> Corpus::encode(std::string_view text) const {
+  std::vector<std::int32_t> tokens;
+  if (kind_ == TokenKind::bytes) {
+    for (char letter : text) tokens.push_back(static_cast<unsigned char>(letter));
+    return tokens;
+  }
+  std::unordered_map<std::string_view, std::int32_t> number;
+  for (std::size_t i = 0; i < vocabulary_.size(); ++i) number[vocabulary_[i]] = static_cast<std::int32_t>(i);
+  for (std::string_view piece : characters(text, name_)) {
+    auto found = number.find(piece);
+    tokens.push_back(found == number.end() ? 0 : found->second);
+  }
+  return tokens;
+}
+
+std::string Corpus::decode(std::span<const std::int32_t> tokens) const {
+  std::string text;
+  for (std::int32_t token : tokens) text += vocabulary_.at(static_cast<std::size_t>(token));
+  return text;
+}
+
+void Corpus::require_length(std::span<const std::int32_t> part, const char* which, std::size_t length) const {
+  if (part.size() < length + 1)
+    refuse(name_, fmt::format("its {} part has {} tokens, too few for a sequence of {} and the token after it", which,
+                              part.size(), length));
+}
+
+Batch Corpus::batch(std::uint64_t step, std::size_t sequences, std::size_t length, std::uint64_t seed) const {
+  require_length(train(), "training", length);
+  Batch batch = empty_batch(sequences, length);
+  for (std::size_t row = 0; row < sequences; ++row)
+    append_row(batch, train(), random_place(seed, step, row, train().size() - length));
+  return batch;
+}
+
+Batch Corpus::validation_batch(std::uint64_t index, std::size_t sequences, std::size_t length) const {
+  require_length(validation(), "validation", length);
+  std::size_t stretches = (validation().size() - 1) / length;
+  Batch batch = empty_batch(sequences, length);
+  for (std::size_t row = 0; row < sequences; ++row)
+    append_row(batch, validation(), (index * sequences + row) % stretches * length);
+  return batch;
+}
+
+double Corpus::unigram_entropy() const {
+  std::vector<double> counts(vocabulary(), 0.0);
+  for (std::int32_t token : train()) ++counts[static_cast<std::size_t>(token)];
+  double entropy = 0, total = static_cast<double>(train().size());
+  for (double count : counts)
+    if (count > 0) entropy -= count / total * std::log(count / total);
+  return entropy;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,110 @@
+// The corpus: tokens and back, batches that do not depend on the number of ranks, and bad files refused.
+#include "common/data/corpus.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "common/error.hpp"
+
+namespace lockstep {
+namespace {
+
+const std::string kAusten = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
+
+std::string complaint(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.verdict(), Verdict::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Corpus, TheShippedTextIsReadWhole) {
+  Corpus bytes = Corpus::read(kAusten, TokenKind::bytes), letters = Corpus::read(kAusten, TokenKind::characters);
+  EXPECT_EQ(bytes.train().size() + bytes.validation().size(), 1825316u);
+  EXPECT_EQ(bytes.validation().size(), 182531u);
+  EXPECT_EQ(bytes.vocabulary(), 256u);
+  EXPECT_EQ(letters.vocabulary(), 79u);
+  EXPECT_EQ(letters.decode(letters.train().first(19)), "PRIDE AND PREJUDICE");
+  EXPECT_NEAR(letters.unigram_entropy(), bytes.unigram_entropy(), 1e-12);  // ASCII: the same symbols
+  EXPECT_GT(letters.unigram_entropy(), 3.0);
+  EXPECT_LT(letters.unigram_entropy(), 3.2);
+}
+
+TEST(Corpus, CharactersAreCodePoints) {
+  Corpus corpus = Corpus::of_text("aé€😀 a", TokenKind::characters, 0);
+  EXPECT_EQ(corpus.vocabulary(), 5u);  // space, a, é, €, 😀
+  EXPECT_EQ(corpus.train().size(), 6u);
+  EXPECT_EQ(corpus.train()[0], 1);
+  EXPECT_EQ(corpus.decode(corpus.train()), "aé€😀 a");
+  EXPECT_EQ(corpus.encode("€z"), (std::vector<std::int32_t>{3, 0}));
+}
+
+TEST(Corpus, EntropyOfKnownFrequencies) {
+  EXPECT_NEAR(Corpus::of_text("abab", TokenKind::bytes, 0).unigram_entropy(), std::log(2), 1e-15);
+  EXPECT_EQ(Corpus::of_text("aaaa", TokenKind::bytes, 0).unigram_entropy(), 0);
+}
+
+TEST(Corpus, TargetsAreTheNextTokens) {
+  Corpus corpus = Corpus::of_text("the quick brown fox", TokenKind::bytes, 0);
+  Batch batch = corpus.batch(3, 4, 5);
+  EXPECT_EQ(batch.inputs.size(), 20u);
+  for (std::size_t row = 0; row < 4; ++row)
+    for (std::size_t t = 0; t + 1 < 5; ++t) EXPECT_EQ(batch.targets[row * 5 + t], batch.inputs[row * 5 + t + 1]);
+}
+
+TEST(Corpus, ABatchDependsOnSeedStepAndRowAlone) {
+  Corpus corpus = Corpus::read(kAusten, TokenKind::bytes);
+  Batch whole = corpus.batch(17, 8, 64);
+  EXPECT_EQ(corpus.batch(17, 8, 64).inputs, whole.inputs);
+  EXPECT_EQ(corpus.batch(17, 4, 64).inputs, whole.rows(0, 4).inputs) << "fewer sequences are the first of more";
+  EXPECT_NE(corpus.batch(18, 8, 64).inputs, whole.inputs);
+  EXPECT_NE(corpus.batch(17, 8, 64, 1).inputs, whole.inputs);
+  // Shares of any number of ranks, put together again, are the global batch.
+  for (std::size_t ranks : {1, 2, 4, 8}) {
+    std::vector<std::int32_t> together;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      Batch share = whole.rows(rank * 8 / ranks, 8 / ranks);
+      together.insert(together.end(), share.targets.begin(), share.targets.end());
+    }
+    EXPECT_EQ(together, whole.targets);
+  }
+}
+
+TEST(Corpus, PlacesAreSpreadOverTheWholeText) {
+  std::string text(256, ' ');
+  for (int i = 0; i < 256; ++i) text[i] = static_cast<char>(i);  // a token is its place
+  Corpus corpus = Corpus::of_text(text, TokenKind::bytes, 0);
+  std::vector<int> seen(256, 0);
+  for (std::uint64_t step = 0; step < 1000; ++step)
+    for (std::int32_t first : corpus.batch(step, 16, 1).inputs) ++seen[static_cast<std::size_t>(first)];
+  // 16,000 draws over 255 places: mean 62.7, standard deviation 7.9; six of them either way.
+  for (int place = 0; place < 255; ++place) EXPECT_NEAR(seen[place], 62.7, 48) << place;
+  EXPECT_EQ(seen[255], 0) << "has no token after it";
+}
+
+TEST(Corpus, ValidationGoesThroughItsPartInOrder) {
+  Corpus corpus = Corpus::of_text("0123456789abcdefghij", TokenKind::bytes, 0.5);
+  EXPECT_EQ(corpus.decode(corpus.validation()), "abcdefghij");
+  EXPECT_EQ(corpus.decode(corpus.validation_batch(0, 2, 3).inputs), "abcdef");
+  EXPECT_EQ(corpus.decode(corpus.validation_batch(1, 2, 3).inputs), "ghiabc");
+}
+
+TEST(Corpus, BadFilesAreRefusedInOneSentence) {
+  EXPECT_EQ(complaint([] { Corpus::read("/nowhere/text", TokenKind::bytes); }), "corpus /nowhere/text: cannot be read");
+  EXPECT_NE(complaint([] { Corpus::read("/", TokenKind::bytes); }).find("folder"), std::string::npos);
+  EXPECT_EQ(complaint([] { Corpus::of_text("", TokenKind::bytes); }), "corpus text: is empty");
+  EXPECT_NE(complaint([] { Corpus::of_text("ab\xff", TokenKind::characters); }).find("byte 2 is not UTF-8"),
+            std::string::npos);
+  EXPECT_EQ(complaint([] { Corpus::of_text("hello", TokenKind::bytes, 0).batch(0, 1, 5); }),
+            "corpus text: its training part has 5 tokens, too few for a sequence of 5 and the token after it");
+}
+
+}  // namespace
+}  // namespace lockstep
