@@ -1,0 +1,148 @@
+// Output files: read back to the same numbers, never half-written; and the host they speak of.
+#include "common/json/results.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "common/error.hpp"
+#include "common/host/host.hpp"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// A folder of the test's own, gone afterwards.
+class Output : public testing::Test {
+ protected:
+  Output()
+      : folder_(fs::temp_directory_path() /
+                ("lockstep_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
+                 std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~Output() override { fs::remove_all(folder_); }
+  void put(const std::string& path, const std::string& text) {
+    fs::create_directories((folder_ / path).parent_path());
+    std::ofstream(folder_ / path) << text;
+  }
+  fs::path folder_;
+};
+
+TEST_F(Output, IsReadBackToTheSameNumbers) {
+  Row row;
+  row.set("seconds", 0.1 + 0.2)
+      .set("bytes", std::uint64_t(18446744073709551615u))
+      .set("ranks", -3)
+      .set("verified", true);
+  row.set("algorithm", "ring \"α\"\n").set("busbw_gb_per_s", std::numeric_limits<double>::quiet_NaN());
+  row.set("bound", -std::numeric_limits<double>::infinity());
+  row.set("ranks", 4);  // replaces
+  fs::path path = folder_ / "out.json";
+  write_results(path, Context::here(), std::vector{row, row});
+  json document = json::parse(read(path));
+  ASSERT_EQ(document.at("rows").size(), 2u);
+  const json& back = document.at("rows")[1];
+  EXPECT_EQ(back.at("seconds").get<double>(), 0.1 + 0.2);
+  EXPECT_EQ(back.at("bytes").get<std::uint64_t>(), 18446744073709551615u);
+  EXPECT_EQ(back.at("ranks"), 4);
+  EXPECT_EQ(back.at("verified"), true);
+  EXPECT_EQ(back.at("algorithm"), "ring \"α\"\n");
+  EXPECT_TRUE(back.at("busbw_gb_per_s").is_null());
+  EXPECT_TRUE(back.at("bound").is_null());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "left something beside it";
+}
+
+TEST_F(Output, ContextSaysWhereItComesFromAndIsDocumented) {
+  Context context = Context::here();
+  context.versions.push_back({"blas", "OpenBLAS 0.3.21"});
+  json about = json::parse(results_json(context, {})).at("context");
+  for (const char* name : {"machine", "cores", "hardware_threads", "compiler", "build", "versions", "commit", "date"})
+    EXPECT_TRUE(about.contains(name)) << name;
+  EXPECT_GE(about.at("cores"), 1);
+  EXPECT_EQ(about.at("versions").at("blas"), "OpenBLAS 0.3.21");
+  EXPECT_EQ(about.at("date").get<std::string>().size(), 20u);
+  EXPECT_GE(about.at("commit").get<std::string>().size(), 7u);
+  std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  for (const auto& [name, value] : about.items())
+    EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+}
+
+TEST_F(Output, AFailedWriteLeavesTheOldFileAndNothingElse) {
+  put("old.json", "old");
+  fs::create_directories(folder_ / "folder.json" / "full");
+  EXPECT_THROW(write_atomically(folder_ / "folder.json", "new"), Error);  // a folder of that name
+  EXPECT_THROW(write_atomically(folder_ / "absent" / "x.json", "new"), Error);
+  EXPECT_THROW(check_writable(folder_ / "absent" / "x.json"), Error);
+  check_writable(folder_ / "old.json");
+  EXPECT_EQ(read(folder_ / "old.json"), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
+  write_atomically(folder_ / "old.json", "new");
+  EXPECT_EQ(read(folder_ / "old.json"), "new");
+}
+
+TEST_F(Output, CsvHasTheColumnsOfAllRows) {
+  Row a, b;
+  a.set("ranks", 2).set("name", "ring, \"flat\"").set("seconds", 1e-6);
+  b.set("ranks", 4).set("error", std::numeric_limits<double>::quiet_NaN()).set("seconds", 2.0);
+  EXPECT_EQ(results_csv(std::vector{a, b}), "ranks,name,seconds,error\n2,\"ring, \"\"flat\"\"\",1e-06,\n4,,2,\n");
+}
+
+class HostFiles : public Output {};
+
+TEST_F(HostFiles, TwoThreadsOfOneCoreCountOnce) {
+  for (int thread = 0; thread < 8; ++thread)
+    put("sys/devices/system/cpu/cpu" + std::to_string(thread) + "/topology/thread_siblings_list",
+        std::to_string(thread % 4) + "," + std::to_string(thread % 4 + 4) + "\n");
+  put("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\n");
+  Host all = read_host(folder_, {0, 1, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(all.processor, "Some CPU @ 3 GHz");
+  EXPECT_EQ(all.hardware_threads, 8);
+  EXPECT_EQ(all.cores_in_affinity, 4);
+  EXPECT_EQ(all.usable_cores, 4);
+  EXPECT_EQ(read_host(folder_, {0, 4, 1}).usable_cores, 2);
+}
+
+TEST_F(HostFiles, ACgroupsQuotaLimits) {
+  put("proc/self/cgroup", "0::/user/app\n");
+  put("sys/fs/cgroup/user/app/cpu.max", "max 100000\n");
+  put("sys/fs/cgroup/user/cpu.max", "250000 100000\n");
+  put("sys/fs/cgroup/user/app/memory.max", "1000000\n");
+  put("proc/meminfo", "MemTotal:       16000 kB\n");
+  Host host = read_host(folder_, {0, 1, 2, 3});
+  EXPECT_EQ(host.quota_cores, 2.5);
+  EXPECT_EQ(host.usable_cores, 2);
+  EXPECT_EQ(host.memory_bytes, 1000000);
+}
+
+TEST_F(HostFiles, AVersion1QuotaLimitsAndBelowOneCoreIsOne) {
+  put("proc/self/cgroup", "4:memory:/x\n3:cpu,cpuacct:/docker/abc\n");
+  put("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "50000\n");
+  put("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us", "100000\n");
+  put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  Host host = read_host(folder_, {0, 1, 2, 3});
+  EXPECT_EQ(host.quota_cores, 0.5);
+  EXPECT_EQ(host.usable_cores, 1);
+}
+
+TEST_F(HostFiles, NothingToReadMeansNoLimit) {
+  Host host = read_host(folder_, {0, 1, 2});
+  EXPECT_EQ(host.processor, "unknown");
+  EXPECT_EQ(host.quota_cores, 0);
+  EXPECT_EQ(host.usable_cores, 3);
+}
+
+}  // namespace
+}  // namespace lockstep
