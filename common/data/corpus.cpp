@@ -56,14 +56,14 @@ std::size_t random_place(std::uint64_t seed, std::uint64_t step, std::uint64_t r
   return static_cast<std::size_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
 }
 
-void append_row(Batch& batch, std::span<const std::int32_t> text, std::size_t begin) {
+void append_row(TextBatch& batch, std::span<const std::int32_t> text, std::size_t begin) {
   auto row = text.subspan(begin, batch.length + 1);
   batch.inputs.insert(batch.inputs.end(), row.begin(), row.end() - 1);
   batch.targets.insert(batch.targets.end(), row.begin() + 1, row.end());
 }
 
-Batch empty_batch(std::size_t sequences, std::size_t length) {
-  Batch batch{.sequences = sequences, .length = length};
+TextBatch empty_batch(std::size_t sequences, std::size_t length) {
+  TextBatch batch{.sequences = sequences, .length = length};
   batch.inputs.reserve(sequences * length);
   batch.targets.reserve(sequences * length);
   return batch;
@@ -71,7 +71,7 @@ Batch empty_batch(std::size_t sequences, std::size_t length) {
 
 }  // namespace
 
-Batch Batch::rows(std::size_t first, std::size_t count) const {
+TextBatch TextBatch::rows(std::size_t first, std::size_t count) const {
   if (first + count > sequences)
     throw Error(Verdict::usage,
                 fmt::format("rows {} to {} of a batch of {} sequences", first, first + count, sequences));
@@ -138,18 +138,18 @@ void Corpus::require_length(std::span<const std::int32_t> part, const char* whic
                               part.size(), length));
 }
 
-Batch Corpus::batch(std::uint64_t step, std::size_t sequences, std::size_t length, std::uint64_t seed) const {
+TextBatch Corpus::batch(std::uint64_t step, std::size_t sequences, std::size_t length, std::uint64_t seed) const {
   require_length(train(), "training", length);
-  Batch batch = empty_batch(sequences, length);
+  TextBatch batch = empty_batch(sequences, length);
   for (std::size_t row = 0; row < sequences; ++row)
     append_row(batch, train(), random_place(seed, step, row, train().size() - length));
   return batch;
 }
 
-Batch Corpus::validation_batch(std::uint64_t index, std::size_t sequences, std::size_t length) const {
+TextBatch Corpus::validation_batch(std::uint64_t index, std::size_t sequences, std::size_t length) const {
   require_length(validation(), "validation", length);
   std::size_t stretches = (validation().size() - 1) / length;
-  Batch batch = empty_batch(sequences, length);
+  TextBatch batch = empty_batch(sequences, length);
   for (std::size_t row = 0; row < sequences; ++row)
     append_row(batch, validation(), (index * sequences + row) % stretches * length);
   return batch;

@@ -14,14 +14,14 @@ namespace lockstep {
 enum class TokenKind { bytes, characters };
 
 /// Rows of `length` tokens, and the tokens that follow each: targets[r][t] = inputs[r][t + 1]. Both sequences × length.
-struct Batch {
+struct TextBatch {
   std::size_t sequences = 0;
   std::size_t length = 0;
   std::vector<std::int32_t> inputs;
   std::vector<std::int32_t> targets;
 
   /// Rows first … first + count − 1: a rank's share of the global batch.
-  Batch rows(std::size_t first, std::size_t count) const;
+  TextBatch rows(std::size_t first, std::size_t count) const;
 };
 
 class Corpus {
@@ -44,9 +44,9 @@ class Corpus {
 
   /// The global batch of a step: each row begins at a random place of the training text that depends on (seed, step,
   /// row) alone. Throws Error(usage) where the text is shorter than length + 1.
-  Batch batch(std::uint64_t step, std::size_t sequences, std::size_t length, std::uint64_t seed = 0) const;
+  TextBatch batch(std::uint64_t step, std::size_t sequences, std::size_t length, std::uint64_t seed = 0) const;
   /// Consecutive stretches of the validation text, from the `index`-th batch on, beginning again at its end.
-  Batch validation_batch(std::uint64_t index, std::size_t sequences, std::size_t length) const;
+  TextBatch validation_batch(std::uint64_t index, std::size_t sequences, std::size_t length) const;
 
   /// −Σ f ln f over the training tokens' frequencies, in nats: the loss of a model that knows only how often each
   /// occurs.

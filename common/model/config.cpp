@@ -19,8 +19,8 @@ struct Preset {
 // layers, heads, d_model, vocabulary, context. tiny and small are for one laptop; the GPT-2 sizes are those of Radford
 // et al. 2019, the GPT-3 sizes those of arXiv 2005.14165, Table 2.1, the last that of arXiv 2205.05198, Table 3.
 constexpr std::array<Preset, 9> kPresets = {{
-    {"tiny", {2, 2, 64, 256, 64}},
-    {"small", {4, 4, 160, 256, 128}},
+    {"tiny", {2, 2, 64, 256, 32}},
+    {"small", {4, 6, 192, 256, 64}},
     {"gpt2-124m", {12, 12, 768, 50257, 1024}},
     {"gpt2-355m", {24, 16, 1024, 50257, 1024}},
     {"gpt2-774m", {36, 20, 1280, 50257, 1024}},

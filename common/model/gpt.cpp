@@ -76,7 +76,7 @@ Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed) : config_(config)
 }
 
 void Gpt::initialise(Rank me, std::uint64_t seed) {
-  const float deviation = 0.02f;
+  const float deviation = 1 / std::sqrt(3.0f * static_cast<float>(config_.d_model));
   const float residual = deviation / std::sqrt(2.0f * static_cast<float>(config_.layers));
   for (std::size_t i = 0; i < values_.size(); ++i) {
     const std::string& name = parameters_.list[i].name;

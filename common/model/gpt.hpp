@@ -17,8 +17,8 @@
 
 namespace lockstep {
 
-/// A microbatch: `sequences` rows of `length` tokens (i32, below the vocabulary), and the token after each (or −1:
-/// none).
+/// A microbatch on the device: `sequences` rows of `length` tokens (i32, below the vocabulary), and the token after
+/// each (or −1: none).
 struct Batch {
   Slice tokens;   // sequences × length
   Slice targets;  // sequences × length
@@ -44,8 +44,9 @@ struct Activations {
 
 class Gpt {
  public:
-  /// Values as GPT-2 draws them: matrices and embeddings N(0, 0.02), those that write to the residual stream
-  /// N(0, 0.02 / √(2L)), norms 1 and 0, biases 0. Element i of tensor t depends on (seed, t, i) alone.
+  /// Values as GPT-2 draws them: matrices and embeddings N(0, 1/√(3C)), which at its 768 channels is its 0.02; those
+  /// that write to the residual stream 1/√(2L) of that; norms 1 and 0, biases 0. Element i of tensor t depends on
+  /// (seed, t, i) alone, so every sharding draws the same values.
   Gpt(Rank me, const GptConfig& config, std::uint64_t seed);
 
   const GptConfig& config() const { return config_; }

@@ -53,7 +53,7 @@ TEST(Corpus, EntropyOfKnownFrequencies) {
 
 TEST(Corpus, TargetsAreTheNextTokens) {
   Corpus corpus = Corpus::of_text("the quick brown fox", TokenKind::bytes, 0);
-  Batch batch = corpus.batch(3, 4, 5);
+  TextBatch batch = corpus.batch(3, 4, 5);
   EXPECT_EQ(batch.inputs.size(), 20u);
   for (std::size_t row = 0; row < 4; ++row)
     for (std::size_t t = 0; t + 1 < 5; ++t) EXPECT_EQ(batch.targets[row * 5 + t], batch.inputs[row * 5 + t + 1]);
@@ -61,7 +61,7 @@ TEST(Corpus, TargetsAreTheNextTokens) {
 
 TEST(Corpus, ABatchDependsOnSeedStepAndRowAlone) {
   Corpus corpus = Corpus::read(kAusten, TokenKind::bytes);
-  Batch whole = corpus.batch(17, 8, 64);
+  TextBatch whole = corpus.batch(17, 8, 64);
   EXPECT_EQ(corpus.batch(17, 8, 64).inputs, whole.inputs);
   EXPECT_EQ(corpus.batch(17, 4, 64).inputs, whole.rows(0, 4).inputs) << "fewer sequences are the first of more";
   EXPECT_NE(corpus.batch(18, 8, 64).inputs, whole.inputs);
@@ -70,7 +70,7 @@ TEST(Corpus, ABatchDependsOnSeedStepAndRowAlone) {
   for (std::size_t ranks : {1, 2, 4, 8}) {
     std::vector<std::int32_t> together;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      Batch share = whole.rows(rank * 8 / ranks, 8 / ranks);
+      TextBatch share = whole.rows(rank * 8 / ranks, 8 / ranks);
       together.insert(together.end(), share.targets.begin(), share.targets.end());
     }
     EXPECT_EQ(together, whole.targets);

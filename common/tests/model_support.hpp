@@ -1,0 +1,63 @@
+// What the tests of the model share: one rank, and batches and values by the formulas of make_golden.py.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/model/serial.hpp"
+#include "common/run.hpp"
+
+namespace lockstep::model_tests {
+
+inline Values run_one(const Program& program, bool phantom = false) {
+  RunOptions options;
+  options.phantom = phantom;
+  options.threads = 1;  // the arrays are small
+  return run(options, program).check().values.at(0);
+}
+
+inline Batch make_batch(Rank me, std::size_t sequences, std::size_t length, const std::vector<std::int32_t>& tokens,
+                        const std::vector<std::int32_t>& targets) {
+  Batch batch{me.allocate(tokens.size(), DType::i32, Category::buffer),
+              me.allocate(tokens.size(), DType::i32, Category::buffer), sequences, length};
+  upload(me, batch.tokens, tokens);
+  upload(me, batch.targets, targets);
+  return batch;
+}
+
+// Tokens and targets by the formulas of make_golden.py; target 5 counts nothing.
+inline Batch formula_batch(Rank me, std::size_t sequences, std::size_t length, std::size_t vocabulary,
+                           bool ignore_one = true) {
+  std::vector<std::int32_t> tokens, targets;
+  for (std::size_t n = 0; n < sequences * length; ++n) {
+    tokens.push_back(static_cast<std::int32_t>((31 * n * n + 7 * n + 3) % vocabulary));
+    targets.push_back(static_cast<std::int32_t>((17 * n + 5) % vocabulary));
+  }
+  if (ignore_one) targets.at(5) = -1;
+  return make_batch(me, sequences, length, tokens, targets);
+}
+
+// Values by the formula of make_golden.py.
+inline void formula_values(Rank me, Gpt& gpt) {
+  for (std::size_t t = 0; t < gpt.parameters().list.size(); ++t) {
+    const Parameter& parameter = gpt.parameters().list[t];
+    const bool norm_weight = parameter.name.find("norm") != std::string::npos && parameter.name.ends_with("weight");
+    std::vector<float> values(parameter.size);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double u = static_cast<double>((7919 * i + 104729 * t) % 2003) / 2003 - 0.5;
+      values[i] = static_cast<float>(norm_weight ? 1 + 0.25 * u : 0.5 * u);
+    }
+    upload(me, gpt.parameters().value(t), values);
+  }
+}
+
+inline double norm_of(const std::vector<float>& values) {
+  double sum = 0;
+  for (float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+inline float factor_of(std::size_t counted) { return 1.0f / static_cast<float>(counted); }
+
+}  // namespace lockstep::model_tests
