@@ -40,17 +40,25 @@ void Recorder::waited(int queue, double begin, double end, Location where) {
     events_.push_back({TraceEvent::Kind::wait, rank_, queue, "wait", describe(where), begin, end});
 }
 
-void Recorder::transferred(int queue, double begin, double end, std::uint64_t bytes, std::size_t transfers,
-                           Location where, const char* region) {
+namespace {
+std::uint64_t bytes_in(std::span<const Transfer> batch) {
+  std::uint64_t bytes = 0;
+  for (const Transfer& transfer : batch) bytes += transfer.slice.bytes();
+  return bytes;
+}
+}  // namespace
+
+void Recorder::transferred(int queue, double begin, double end, std::span<const Transfer> batch, Location where,
+                           const char* region) {
   PerQueue& q = queues_[queue];
   q.time.transferring += std::max(0.0, end - std::max(begin, q.transferring_until));
   q.transferring_until = std::max(q.transferring_until, end);
   q.time.end = std::max(q.time.end, end);
   if (trace_)
-    events_.push_back(
-        {TraceEvent::Kind::transfer, rank_, queue,
-         fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", transfers, bytes),
-         describe(where), begin, end});
+    events_.push_back({TraceEvent::Kind::transfer, rank_, queue,
+                       fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", batch.size(),
+                                   bytes_in(batch)),
+                       describe(where), begin, end});
 }
 
 void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now) {
@@ -67,50 +75,37 @@ void Recorder::open_region(int queue, const char* name, std::size_t bytes, doubl
   ++total.visits;
   if (!total.phase) total.bytes += bytes;
   q.open.push_back({index, now});
+  find_innermost(q);
 }
 
 void Recorder::close_region(int queue, double now) {
   PerQueue& q = queues_[queue];
   const Open open = q.open.back();
   q.open.pop_back();
+  find_innermost(q);
   q.totals[open.total].seconds += now - open.begin;
   if (trace_) events_.push_back({TraceEvent::Kind::region, rank_, queue, q.names[open.total], "", open.begin, now});
 }
 
-const char* Recorder::collective(int queue) const {
-  const PerQueue& q = queues_[queue];
-  for (auto open = q.open.rbegin(); open != q.open.rend(); ++open)
-    if (!q.totals[open->total].phase) return q.names[open->total];
-  return nullptr;
+void Recorder::find_innermost(PerQueue& q) {
+  q.innermost = q.open.empty() ? nullptr : &q.totals[q.open.back().total];
+  q.collective = nullptr;
+  for (auto open = q.open.rbegin(); open != q.open.rend() && !q.collective; ++open)
+    if (!q.totals[open->total].phase) q.collective = q.names[open->total];
 }
 
-const char* Recorder::region(int queue) const {
-  const PerQueue& q = queues_[queue];
-  return q.open.empty() ? nullptr : q.names[q.open.back().total];
-}
-
-RegionTotal* Recorder::innermost(int queue) {
+const char* Recorder::batch_started(int queue, std::span<const Transfer> batch) {
   PerQueue& q = queues_[queue];
-  return q.open.empty() ? nullptr : &q.totals[q.open.back().total];
-}
-
-void Recorder::batch_started(int queue) {
-  ++queues_[queue].batches;
-  if (RegionTotal* total = innermost(queue)) ++total->batches;
-}
-
-void Recorder::sent(int queue, std::uint64_t bytes) {
-  if (RegionTotal* total = innermost(queue)) {
-    ++total->traffic.messages_sent;
-    total->traffic.bytes_sent += bytes;
+  ++q.batches;
+  RegionTotal* total = q.innermost;
+  if (!total) return q.collective;
+  ++total->batches;
+  for (const Transfer& transfer : batch) {
+    const bool sends = transfer.kind == Transfer::Kind::send;
+    ++(sends ? total->traffic.messages_sent : total->traffic.messages_received);
+    (sends ? total->traffic.bytes_sent : total->traffic.bytes_received) += transfer.slice.bytes();
   }
-}
-
-void Recorder::received(int queue, std::uint64_t bytes) {
-  if (RegionTotal* total = innermost(queue)) {
-    ++total->traffic.messages_received;
-    total->traffic.bytes_received += bytes;
-  }
+  return q.collective;
 }
 
 RankLedger Recorder::ledger() const {

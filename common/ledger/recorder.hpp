@@ -3,10 +3,12 @@
 #pragma once
 
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/ledger/ledger.hpp"
+#include "common/rank.hpp"
 #include "common/trace/trace.hpp"
 
 namespace lockstep {
@@ -27,17 +29,17 @@ class Recorder {
   // Time, on the queue's clock.
   void busy(int queue, double begin, double end, const char* name, Location where);
   void waited(int queue, double begin, double end, Location where);
-  void transferred(int queue, double begin, double end, std::uint64_t bytes, std::size_t transfers, Location where,
+  void transferred(int queue, double begin, double end, std::span<const Transfer> batch, Location where,
                    const char* region);
 
   // Regions: the innermost of a queue names what it starts.
   void open_region(int queue, const char* name, std::size_t bytes, double now);
   void close_region(int queue, double now);
-  const char* collective(int queue) const;  ///< innermost region that is not a phase, or null
-  const char* region(int queue) const;      ///< innermost region, or null
-  void batch_started(int queue);
-  void sent(int queue, std::uint64_t bytes);
-  void received(int queue, std::uint64_t bytes);
+  const char* collective(int queue) const {
+    return queues_[queue].collective;
+  }  ///< innermost that is no phase, or null
+  /// Counts a batch, and returns collective(queue).
+  const char* batch_started(int queue, std::span<const Transfer> batch);
   void read() { ++reads_; }
 
   /// All but `peers`, `traffic` and `seconds`, which the backend adds.
@@ -55,20 +57,22 @@ class Recorder {
     double begin;
   };
   struct PerQueue {
+    RegionTotal* innermost = nullptr;  // of the open regions
+    const char* collective = nullptr;
+    std::uint64_t batches = 0;
+    double transferring_until = 0;
     QueueTime time;
     Usage memory;
-    double transferring_until = 0;
-    std::vector<RegionTotal> totals;
+    std::deque<RegionTotal> totals;
     std::vector<const char*> names;  // of totals: literals, compared as pointers first
     std::vector<Open> open;
-    std::uint64_t batches = 0;
   };
-  RegionTotal* innermost(int queue);
+  void find_innermost(PerQueue& queue);
 
   int rank_;
   bool trace_;
   std::uint64_t reads_ = 0;
-  std::deque<PerQueue> queues_;
+  std::vector<PerQueue> queues_;
   std::vector<TraceEvent> events_;
 };
 

@@ -66,7 +66,7 @@ class Explanation {
 
   Need need_of_batch(Queue& queue) {
     Channel& channel = *queue.blocked.channel;
-    const Batch& batch = *channel.batches[channel.completed - channel.waited];
+    const Batch& batch = *channel.incomplete;
     Need need{&queue, nullptr, -1, ""};
     for (const Transfer& transfer : batch.transfers) {
       if (!unmatched(channel, transfer)) continue;
@@ -95,7 +95,7 @@ class Explanation {
   /// True while the other side of this transfer has not been posted.
   bool unmatched(Channel& channel, const Transfer& transfer) {
     const Peer& peer = world_.peer(channel, transfer.peer);
-    const Pair* pair = transfer.kind == Transfer::Kind::send ? peer.out : peer.in;
+    const Pair* pair = transfer.kind == Transfer::Kind::send ? peer.out : &peer.in;
     for (const Message* message = pair->first; message; message = message->next)
       if (message->out == &transfer || message->in == &transfer) return message->granted < 0;
     return false;
@@ -171,7 +171,7 @@ class Explanation {
     if (queue.current) text += fmt::format(", in the closure run at {}", describe(queue.current->where));
     if (queue.blocked.on == Blocked::On::batch) {
       const Channel& channel = *queue.blocked.channel;
-      const Batch& batch = *channel.batches[channel.completed - channel.waited];
+      const Batch& batch = *channel.incomplete;
       text += fmt::format(", batch {}", batch.number);
       if (channel.group != 0) text += fmt::format(" of a group of {}", world_.group(channel.group).members.size());
       if (batch.collective) text += fmt::format(" in region \"{}\"", batch.collective);

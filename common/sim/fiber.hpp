@@ -11,19 +11,14 @@ namespace lockstep {
 
 class Fiber {
  public:
-  /// `body` must catch everything. It starts at the first resume().
-  Fiber(std::size_t stack_bytes, std::function<void()> body);
-  ~Fiber();  // the body has ended, or never started
-  Fiber(const Fiber&) = delete;
-
-  void resume();   ///< from the scheduler: runs the body until it suspends or ends
-  void suspend();  ///< from the body: back to the scheduler
-  bool started() const;
-  bool ended() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual ~Fiber() = default;  // the body has ended, or never started
+  virtual void resume() = 0;   ///< from the scheduler: runs the body until it suspends or ends
+  virtual void suspend() = 0;  ///< from the body: back to the scheduler
+  virtual bool started() const = 0;
 };
+
+/// `body` must catch everything; it starts at the first resume(). Stacks of different `color` begin at different
+/// offsets within a page, so that a thousand of them do not compete for the same lines of the cache.
+std::unique_ptr<Fiber> make_fiber(std::size_t stack_bytes, int color, std::function<void()> body);
 
 }  // namespace lockstep

@@ -8,39 +8,68 @@ namespace lockstep {
 
 namespace context = boost::context;
 
-struct Fiber::State {
-  std::function<void()> body;
-  std::size_t stack_bytes = 0;
-  context::fiber inside;   // the body, while it is suspended
-  context::fiber outside;  // the scheduler, while the body runs
-  bool started = false;
-  bool ended = false;
+namespace {
+
+/// A guarded stack whose top is moved down by a few cache lines.
+class ColoredStack {
+ public:
+  ColoredStack(std::size_t bytes, int color)
+      : stack_(bytes + kPage), shift_(static_cast<std::size_t>(color % kColors) * kLine) {}
+  context::stack_context allocate() {
+    context::stack_context allocated = stack_.allocate();
+    allocated.sp = static_cast<char*>(allocated.sp) - shift_;
+    allocated.size -= shift_;
+    return allocated;
+  }
+  void deallocate(context::stack_context& allocated) {
+    allocated.sp = static_cast<char*>(allocated.sp) + shift_;
+    allocated.size += shift_;
+    stack_.deallocate(allocated);
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  static constexpr int kLine = 64;
+  static constexpr int kColors = 24;  // within the first page, with room for a usual call depth
+  context::protected_fixedsize_stack stack_;
+  std::size_t shift_;
 };
 
-Fiber::Fiber(std::size_t stack_bytes, std::function<void()> body) : state_(std::make_unique<State>()) {
-  state_->body = std::move(body);
-  state_->stack_bytes = stack_bytes;
-}
+class ContextFiber final : public Fiber {
+ public:
+  ContextFiber(std::size_t stack_bytes, int color, std::function<void()> body)
+      : stack_bytes_(stack_bytes), color_(color), body_(std::move(body)) {}
 
-Fiber::~Fiber() = default;
-
-void Fiber::resume() {
-  State* state = state_.get();
-  if (!state->started) {
-    state->started = true;
-    context::protected_fixedsize_stack stack(state->stack_bytes);
-    state->inside = context::fiber(std::allocator_arg, stack, [state](context::fiber&& scheduler) {
-      state->outside = std::move(scheduler);
-      state->body();
-      state->ended = true;
-      return std::move(state->outside);
-    });
+  void resume() override {
+    if (!started_) begin();
+    inside_ = std::move(inside_).resume();
   }
-  state->inside = std::move(state->inside).resume();
-}
+  void suspend() override { outside_ = std::move(outside_).resume(); }
+  bool started() const override { return started_; }
 
-void Fiber::suspend() { state_->outside = std::move(state_->outside).resume(); }
-bool Fiber::started() const { return state_->started; }
-bool Fiber::ended() const { return state_->ended; }
+ private:
+  void begin() {
+    started_ = true;
+    inside_ =
+        context::fiber(std::allocator_arg, ColoredStack(stack_bytes_, color_), [this](context::fiber&& scheduler) {
+          outside_ = std::move(scheduler);
+          body_();
+          return std::move(outside_);
+        });
+  }
+
+  context::fiber inside_;   // the body, while it is suspended
+  context::fiber outside_;  // the scheduler, while the body runs
+  bool started_ = false;
+  std::size_t stack_bytes_;
+  int color_;
+  std::function<void()> body_;
+};
+
+}  // namespace
+
+std::unique_ptr<Fiber> make_fiber(std::size_t stack_bytes, int color, std::function<void()> body) {
+  return std::make_unique<ContextFiber>(stack_bytes, color, std::move(body));
+}
 
 }  // namespace lockstep

@@ -6,43 +6,47 @@
 
 namespace lockstep {
 
-struct Fiber::State {
-  std::function<void()> body;
-  std::binary_semaphore inside{0};
-  std::binary_semaphore outside{0};
-  std::thread thread;
-  bool started = false;
-  bool ended = false;
-};
+namespace {
 
-Fiber::Fiber(std::size_t, std::function<void()> body) : state_(std::make_unique<State>()) {
-  state_->body = std::move(body);
-}
+class ThreadFiber final : public Fiber {
+ public:
+  explicit ThreadFiber(std::function<void()> body) : body_(std::move(body)) {}
+  ~ThreadFiber() override {
+    if (thread_.joinable()) thread_.join();
+  }
 
-Fiber::~Fiber() {
-  if (state_->thread.joinable()) state_->thread.join();
-}
+  void resume() override {
+    if (!started_) begin();
+    inside_.release();
+    outside_.acquire();
+  }
+  void suspend() override {
+    outside_.release();
+    inside_.acquire();
+  }
+  bool started() const override { return started_; }
 
-void Fiber::resume() {
-  State* state = state_.get();
-  if (!state->started) {
-    state->started = true;
-    state->thread = std::thread([state] {
-      state->inside.acquire();
-      state->body();
-      state->ended = true;
-      state->outside.release();
+ private:
+  void begin() {
+    started_ = true;
+    thread_ = std::thread([this] {
+      inside_.acquire();
+      body_();
+      outside_.release();
     });
   }
-  state->inside.release();
-  state->outside.acquire();
-}
 
-void Fiber::suspend() {
-  state_->outside.release();
-  state_->inside.acquire();
+  std::function<void()> body_;
+  std::binary_semaphore inside_{0};
+  std::binary_semaphore outside_{0};
+  std::thread thread_;
+  bool started_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Fiber> make_fiber(std::size_t, int, std::function<void()> body) {
+  return std::make_unique<ThreadFiber>(std::move(body));
 }
-bool Fiber::started() const { return state_->started; }
-bool Fiber::ended() const { return state_->ended; }
 
 }  // namespace lockstep

@@ -8,7 +8,11 @@
 
 namespace lockstep::sim {
 
-RankState::RankState(World& world, int rank) : world_(world), rank_(rank), recorder_(rank, world.options().trace) {
+RankState::RankState(World& world, int rank)
+    : world_(world),
+      rank_(rank),
+      perturbed_(world.options().perturb.has_value()),
+      recorder_(rank, world.options().trace) {
   if (world.options().check_races) races_ = std::make_unique<RaceDetector>();
 }
 
@@ -17,9 +21,8 @@ RankState::~RankState() { queues_.clear(); }  // closures may hold the last slic
 // Queues and groups ---------------------------------------------------------------------------------------------------
 
 RankState::Member& RankState::member(int group) {
-  if (recent_member_ < members_.size() && members_[recent_member_].group == group) return members_[recent_member_];
-  for (recent_member_ = 0; recent_member_ < members_.size(); ++recent_member_)
-    if (members_[recent_member_].group == group) return members_[recent_member_];
+  for (Member& member : members_)
+    if (member.group == group) return member;
   usage_error(fmt::format("rank {} is not in this group: its split gave no colour", rank_));
 }
 
@@ -49,6 +52,11 @@ Channel& RankState::channel(int group, int queue) {
   return *(known = slot.get());
 }
 
+Channel& RankState::channel(Queue& queue, int group) {
+  if (!queue.recent || queue.recent->group != group) queue.recent = &channel(group, queue.index);
+  return *queue.recent;
+}
+
 Queue& RankState::calling(int index, Location where) {
   Queue& queue = *queues_[index];
   const Queue* running = world_.running();
@@ -64,8 +72,6 @@ Queue& RankState::calling(int index, Location where) {
                           world_.queue_name(index)),
               where);
 }
-
-bool RankState::watched() const { return live_closures_ > 0 || world_.options().perturb.has_value(); }
 
 void RankState::sync(Queue& queue) {
   if (queue.clock > world_.time()) world_.sleep_until(queue, queue.clock);
@@ -142,7 +148,7 @@ int RankState::set_up(Queue& queue, int group_index, bool is_split, const std::s
 Ticket RankState::start(lockstep::Channel at, std::span<const Transfer> transfers, Location where) {
   if (world_.stopped()) return {};
   Queue& queue = calling(at.queue, where);
-  Channel& channel = this->channel(at.group, at.queue);
+  Channel& channel = this->channel(queue, at.group);
   Batch* batch = world_.new_batch();
   batch->channel = &channel;
   batch->number = ++channel.started;
@@ -150,23 +156,18 @@ Ticket RankState::start(lockstep::Channel at, std::span<const Transfer> transfer
   batch->pending = static_cast<int>(transfers.size());
   batch->posted = queue.clock;
   batch->where = where;
-  batch->collective = recorder_.collective(at.queue);
-  recorder_.batch_started(at.queue);
-  for (const Transfer& transfer : batch->transfers) {
-    if (transfer.kind == Transfer::Kind::send)
-      recorder_.sent(at.queue, transfer.slice.bytes());
-    else
-      recorder_.received(at.queue, transfer.slice.bytes());
-  }
+  batch->collective = recorder_.batch_started(at.queue, transfers);
   if (races_) {
     std::vector<RaceDetector::Use> uses;
     for (const Transfer& transfer : batch->transfers) {
       const bool receives = transfer.kind == Transfer::Kind::receive;
       uses.push_back({&transfer.slice, receives, receives ? "a receive started" : "a send started"});
     }
-    batch->clock = races_->start(queue.component, channel.component, uses, where);
+    batch->clock = std::make_unique<VectorClock>(races_->start(queue.component, channel.component, uses, where));
   }
-  channel.batches.push_back(batch);
+  (channel.first ? channel.last->next : channel.first) = batch;
+  channel.last = batch;
+  if (!channel.incomplete) channel.incomplete = batch;
   const Ticket ticket{Ticket::Kind::batch, at.group, at.queue, batch->number};
   world_.post(batch);
   return ticket;
@@ -188,7 +189,7 @@ void RankState::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
                     "let main wait for the closure",
                     world_.queue_name(ticket.queue), world_.queue_name(queue.index)),
         where);
-  Channel& channel = this->channel(ticket.group, ticket.queue);
+  Channel& channel = this->channel(queue, ticket.group);
   if (ticket.number > channel.started) usage_error("this ticket is of another rank", where);
   if (ticket.number <= channel.waited) return;
   const double before = queue.clock;
@@ -197,16 +198,17 @@ void RankState::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
     channel.waiter_number = ticket.number;
     world_.block(queue, {.on = Blocked::On::batch, .channel = &channel, .number = ticket.number, .where = where});
   }
-  const Batch* last = channel.batches[ticket.number - channel.waited - 1];
+  const Batch* last = channel.batch(ticket.number);
   if (last->completion > queue.clock) {
     if (watched() && last->completion > world_.time()) world_.sleep_until(queue, last->completion);
     queue.clock = std::max(queue.clock, last->completion);
   }
   recorder_.waited(queue.index, before, queue.clock, where);
-  if (races_) races_->wait(queue.component, last->clock);
+  if (races_) races_->wait(queue.component, *last->clock);
   for (; channel.waited < ticket.number; ++channel.waited) {
-    world_.retire(channel.batches.front());
-    channel.batches.pop_front();
+    Batch* done = channel.first;
+    channel.first = done->next;
+    world_.retire(done);
   }
 }
 
@@ -421,9 +423,8 @@ void RankState::check_finished() {
                   queue->closures.front()->where);
   for (const Member& member : members_)
     for (const Channel* channel : member.channels)
-      if (channel && !channel->batches.empty())
-        usage_error("the program ends, and nobody waited for the transfers started here",
-                    channel->batches.front()->where);
+      if (channel && channel->first)
+        usage_error("the program ends, and nobody waited for the transfers started here", channel->first->where);
 }
 
 }  // namespace lockstep::sim

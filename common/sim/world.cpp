@@ -62,8 +62,8 @@ void World::complete_setup(int group_index, SetUp& setup) {
 // Fibers --------------------------------------------------------------------------------------------------------------
 
 void World::start_fiber(Queue& queue, std::function<void()> body, double time) {
-  queue.fiber =
-      std::make_unique<Fiber>(options_.stack_bytes, [this, &queue, body = std::move(body)] { body_of(queue, body); });
+  queue.fiber = make_fiber(options_.stack_bytes, queue.owner->world_rank(),
+                           [this, &queue, body = std::move(body)] { body_of(queue, body); });
   events_.put(std::max(time, time_), {EventKind::wake, &queue});
 }
 
@@ -85,6 +85,8 @@ bool World::stopped() const {
 
 void World::block(Queue& queue, Blocked why) {
   queue.blocked = why;
+  const char here = 0;
+  queue.stack = &here;
   queue.fiber->suspend();
   queue.blocked = {};
   if (failing_) throw Unwind{};
@@ -135,11 +137,31 @@ void World::record_failure(int rank, const Queue& queue) {
   }
 }
 
+/// With a thousand ranks the next one's stack has left the cache since it last ran: asking for it while the present one
+/// runs makes the ring all-reduce of 1,024 ranks half as fast again.
+void World::fetch_ahead(std::size_t next) const {
+  constexpr int kLine = 64, kLines = 14;
+  if (next + 1 < runnable_.size()) {
+    __builtin_prefetch(runnable_[next + 1]);
+    __builtin_prefetch(reinterpret_cast<const char*>(runnable_[next + 1]) + kLine);
+  }
+  if (next >= runnable_.size()) return;
+  const Queue& queue = *runnable_[next];
+  __builtin_prefetch(queue.fiber.get());
+  __builtin_prefetch(queue.recent);
+  __builtin_prefetch(reinterpret_cast<const char*>(queue.recent) + kLine);
+  if (!queue.stack) return;
+  for (int line = -3; line < kLines; ++line) __builtin_prefetch(queue.stack + line * kLine);
+}
+
 void World::loop() {
   while (!failing_) {
     if (!runnable_.empty()) {
       // In the order woken; what they wake comes after.
-      for (std::size_t i = 0; i < runnable_.size() && !failing_; ++i) resume(*runnable_[i]);
+      for (std::size_t i = 0; i < runnable_.size() && !failing_; ++i) {
+        fetch_ahead(i + 1);
+        resume(*runnable_[i]);
+      }
       runnable_.clear();
     } else if (!events_.empty() && events_.next_time() <= time_) {
       handle(events_.take());
@@ -189,8 +211,7 @@ Batch* World::new_batch() {
 
 void World::retire(Batch* batch) {
   batch->transfers.clear();
-  batch->begun = false;
-  batch->completion = 0;
+  batch->next = nullptr;
   free_batches_.push_back(batch);
 }
 
@@ -207,13 +228,12 @@ void World::recycle(Message* message) {
 }
 
 Peer& World::peer(Channel& channel, int rank) {
-  if (channel.recent && channel.recent->rank == rank) return *channel.recent;
   constexpr std::size_t kFew = 8;
   if (channel.dense) {
-    if (auto& slot = channel.peers[rank]) return *(channel.recent = slot.get());
+    if (auto& slot = channel.peers[rank]) return *slot;
   } else {
     for (auto& known : channel.peers)
-      if (known->rank == rank) return *(channel.recent = known.get());
+      if (known->rank == rank) return *known;
   }
   const Group& group = *groups_[channel.group];
   auto fresh = std::make_unique<Peer>();
@@ -231,18 +251,9 @@ Peer& World::peer(Channel& channel, int rank) {
     channel.peers[rank] = std::move(fresh);
   else
     channel.peers.push_back(std::move(fresh));
-  // Both ends share the two queues between them.
-  Peer& other = peer(ranks_[made->world]->channel(channel.group, channel.queue), channel.rank);
-  if (other.in) {
-    made->out = other.in;
-    made->in = other.out;
-  } else if (!made->out) {
-    made->out = &pairs_.emplace_back();
-    made->in = &pairs_.emplace_back();
-    other.out = made->in;
-    other.in = made->out;
-  }
-  return *(channel.recent = made);
+  // What one end sends, the other receives.
+  made->out = &peer(ranks_[made->world]->channel(channel.group, channel.queue), channel.rank).in;
+  return *made;
 }
 
 void World::post(Batch* batch) {
@@ -256,7 +267,6 @@ void World::post(Batch* batch) {
 }
 
 void World::begin(Batch* batch) {
-  batch->begun = true;
   batch->begin = time_;
   batch->completion = time_;
   const std::size_t count = batch->transfers.size();
@@ -284,7 +294,7 @@ Message* pop(Pair& pair) {
 }  // namespace
 
 void World::post_send(Batch* batch, Transfer& transfer) {
-  Peer& peer = this->peer(*batch->channel, transfer.peer);
+  Peer& peer = peer_to(*batch->channel, transfer.peer);
   const std::uint64_t bytes = transfer.slice.bytes();
   ++peer.traffic.messages_sent;
   peer.traffic.bytes_sent += bytes;
@@ -307,15 +317,15 @@ void World::post_send(Batch* batch, Transfer& transfer) {
 }
 
 void World::post_receive(Batch* batch, Transfer& transfer) {
-  Peer& peer = this->peer(*batch->channel, transfer.peer);
+  Peer& peer = peer_from(*batch->channel, transfer.peer);
   ++peer.traffic.messages_received;
   peer.traffic.bytes_received += transfer.slice.bytes();
-  const bool met = peer.in->first && peer.in->first->sender;
-  Message* message = met ? pop(*peer.in) : new_message();
+  const bool met = peer.in.first && peer.in.first->sender;
+  Message* message = met ? pop(peer.in) : new_message();
   message->receiver = batch;
   message->in = &transfer;
   if (!met) {
-    append(*peer.in, message);
+    append(peer.in, message);
     return;
   }
   check_match(*message);
@@ -378,15 +388,14 @@ void World::completed(Batch* batch) {
   RankState& rank = *channel.owner;
   channel.completed = batch->number;
   channel.free_at = batch->completion;
-  std::uint64_t bytes = 0;
-  for (const Transfer& transfer : batch->transfers) bytes += transfer.slice.bytes();
-  rank.recorder_.transferred(channel.queue, batch->begin, batch->completion, bytes, batch->transfers.size(),
-                             batch->where, batch->collective);
-  if (channel.started > channel.completed) post(channel.batches[channel.completed - channel.waited]);
+  channel.incomplete = batch->next;
+  rank.recorder_.transferred(channel.queue, batch->begin, batch->completion, batch->transfers, batch->where,
+                             batch->collective);
+  if (channel.incomplete) post(channel.incomplete);
   if (channel.waiter && channel.completed >= channel.waiter_number) {
     Queue* waiter = channel.waiter;
     channel.waiter = nullptr;
-    wake(*waiter, channel.batches[channel.waiter_number - channel.waited - 1]->completion);
+    wake(*waiter, channel.batch(channel.waiter_number)->completion);
   }
 }
 

@@ -33,15 +33,14 @@ struct Batch {
   Channel* channel = nullptr;
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
-  int pending = 0;  // transfers whose completion is not known yet
-  bool begun = false;
   double posted = 0;
   double begin = 0;
   double completion = 0;  // known when pending is 0
+  int pending = 0;        // transfers whose completion is not known yet
+  Batch* next = nullptr;  // in its channel
   Location where{};
-  Location run_where{};  // of the closure that started it
   const char* collective = nullptr;
-  VectorClock clock;  // race checks
+  std::unique_ptr<VectorClock> clock;  // race checks
 };
 
 /// Unmatched halves of messages from one rank to another on one (group, queue): all sends, or all receives.
@@ -50,33 +49,43 @@ struct Pair {
   Message* last = nullptr;
 };
 
-/// What a channel knows of one peer.
+/// What a channel knows of one peer. What every message needs comes first, within one line of the cache.
 struct Peer {
   int rank = 0;  // in the group
   int world = 0;
-  Pair* out = nullptr;
-  Pair* in = nullptr;
+  Pair* out = nullptr;  // the other end's `in`
   Path path;
+  Pair in;
   Traffic traffic;
 };
 
-/// One rank's end of one communicator: a (group, queue).
-struct Channel {
-  RankState* owner = nullptr;
-  int group = 0;
-  int queue = 0;
-  int rank = 0;                              // of the owner, in the group
-  std::vector<std::unique_ptr<Peer>> peers;  // a short list, or by rank once it is long
-  bool dense = false;
-  Peer* recent = nullptr;
-  std::deque<Batch*> batches;  // not yet waited for
+/// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
+struct alignas(64) Channel {
+  Batch* first = nullptr;       // not yet waited for, in the order started
+  Batch* incomplete = nullptr;  // the first whose completion is not known
+  Batch* last = nullptr;
   std::uint64_t started = 0;
   std::uint64_t completed = 0;  // batches whose completion is known
   std::uint64_t waited = 0;     // …that have been waited for
   double free_at = 0;           // completion of the last completed batch
   Queue* waiter = nullptr;
   std::uint64_t waiter_number = 0;
+  Peer* recent_out = nullptr;  // the last sent to, and received from
+  Peer* recent_in = nullptr;
+  RankState* owner = nullptr;
+  int group = 0;
+  int queue = 0;
+  int rank = 0;        // of the owner, in the group
   int component = -1;  // race checks
+  bool dense = false;
+  std::vector<std::unique_ptr<Peer>> peers;  // a short list, or by rank once it is long
+
+  /// A batch that has been started and not waited for.
+  const Batch* batch(std::uint64_t number) const {
+    const Batch* at = first;
+    while (at->number != number) at = at->next;
+    return at;
+  }
 };
 
 /// Why a fiber does not run.
@@ -102,10 +111,12 @@ struct Closure {
 
 /// One ordered queue of one rank; queue 0 is main.
 struct Queue {
+  double clock = 0;
   RankState* owner = nullptr;
   int index = 0;
-  double clock = 0;
   std::unique_ptr<Fiber> fiber;
+  Channel* recent = nullptr;    // the channel last used
+  const char* stack = nullptr;  // where its fiber was suspended
   Blocked blocked;
   bool ended = false;
   std::deque<std::unique_ptr<Closure>> closures;  // not yet waited for by main
@@ -142,7 +153,7 @@ class RankState final : public Backend, public BlockOwner {
   void release(Block& block) override;
 
   Queue& queue(int index) { return *queues_[index]; }
-  const std::deque<std::unique_ptr<Queue>>& queues() const { return queues_; }
+  const std::vector<std::unique_ptr<Queue>>& queues() const { return queues_; }
   Channel& channel(int group, int queue);
   int rank_in(int group) const;
   void join_group(int group, int rank);
@@ -159,19 +170,21 @@ class RankState final : public Backend, public BlockOwner {
   Member& member(int group);
   Queue& calling(int queue, Location where);  // checks that this queue's fiber is the one running
   void sync(Queue& queue);                    // lets the world catch up, where others can see what this queue does
-  bool watched() const;                       // other queues of this rank are at work
+  bool watched() const { return live_closures_ > 0 || perturbed_; }  // other queues of this rank are at work
   void wait_batch(Queue& queue, const Ticket& ticket, Location where);
   void wait_closure(Queue& main, const Ticket& ticket, Location where);
   void queue_loop(Queue& queue);
   int set_up(Queue& queue, int group, bool is_split, const std::string& name, int color, int key, Location where);
   double jitter();  // with --perturb: extra seconds, often none
 
+  Channel& channel(Queue& queue, int group);
+
   World& world_;
   int rank_;
-  std::deque<std::unique_ptr<Queue>> queues_;
-  std::vector<Member> members_;
-  std::size_t recent_member_ = 0;
   int live_closures_ = 0;
+  bool perturbed_ = false;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<Member> members_;
   std::uint64_t allocations_ = 0;
   std::uint64_t live_blocks_ = 0;
   std::uint64_t draws_ = 0;
@@ -228,6 +241,14 @@ class World {
   void wake_at(Queue& queue, double time);
   Batch* new_batch();
   void retire(Batch* batch);
+  Peer& peer_to(Channel& channel, int rank) {
+    return channel.recent_out && channel.recent_out->rank == rank ? *channel.recent_out
+                                                                  : *(channel.recent_out = &peer(channel, rank));
+  }
+  Peer& peer_from(Channel& channel, int rank) {
+    return channel.recent_in && channel.recent_in->rank == rank ? *channel.recent_in
+                                                                : *(channel.recent_in = &peer(channel, rank));
+  }
   Peer& peer(Channel& channel, int rank);
   int make_group(const std::vector<int>& members);
   void complete_setup(int group, SetUp& setup);
@@ -244,6 +265,7 @@ class World {
   void loop();
   void handle(Event event);
   void resume(Queue& queue);
+  void fetch_ahead(std::size_t next) const;
   void begin(Batch* batch);
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
@@ -281,7 +303,6 @@ class World {
   std::vector<Message*> free_messages_;
   std::deque<Batch> batch_store_;
   std::vector<Batch*> free_batches_;
-  std::deque<Pair> pairs_;
 
   bool failing_ = false;
   Verdict verdict_ = Verdict::pass;
