@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace lockstep {
-std::unique_ptr<Device> make_cpu_device(int threads);
-}
+#include "common/device/cpu/cpu_device.hpp"
 
 namespace lockstep::sim {
 
