@@ -7,12 +7,13 @@
 #include <cstring>
 
 #include "common/device/cpu/cpu_device.hpp"
+#include "common/host/host.hpp"
 
 namespace lockstep::sim {
 
 World::World(const RunOptions& options, const Program& program)
     : options_(options), program_(program), network_(options.machine, options.ranks), values_(options.ranks) {
-  if (!options.phantom) device_ = make_cpu_device(options.threads);
+  if (!options.phantom) device_ = make_cpu_device(options.threads > 0 ? options.threads : read_host().usable_cores);
   std::vector<int> everyone(options.ranks);
   for (int r = 0; r < options.ranks; ++r) {
     everyone[r] = r;
