@@ -9,6 +9,7 @@
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
+#   skeletons/, mutants/, mine/  what is generated, in the build tree
 #
 # Everything that comes from LOCKSTEP_LABS_DIR is out of `all`: no edit there can break the build of the suite.
 
@@ -71,7 +72,6 @@ endfunction()
 function(lockstep_test_program name backend)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE lockstep_testing lockstep_${backend})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/programs)
 endfunction()
 
 # The student's object: compiled by compile_or_stub.sh, which falls back on a stub made from the reference.
@@ -118,9 +118,54 @@ function(lockstep_add_mine_programs id week)
   endforeach()
   # `lab check` builds and judges, so that `ctest` alone shows what the file says now. CONFIGURATIONS keeps it out of
   # a plain `ctest`; one at a time, because each may build.
-  add_test(NAME mine.week${week}.${id} CONFIGURATIONS Mine COMMAND lab_tool check ${id} --from-ctest
+  add_test(NAME mine.week${week}.${id} CONFIGURATIONS Mine COMMAND lab_tool check ${id}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(mine.week${week}.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 300 LABELS "mine;week${week}")
+endfunction()
+
+# One program for each mistake of common/tests/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`.
+function(lockstep_add_mutants id folder name solution)
+  set(file ${CMAKE_SOURCE_DIR}/common/tests/mutants/${folder}/${name}.json)
+  if(NOT EXISTS ${file} OR NOT TARGET lockstep_sim)
+    return()
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file} ${solution})
+  file(READ ${file} mutants)
+  file(READ ${solution} text)
+  string(JSON count LENGTH "${mutants}")
+  math(EXPR last "${count} - 1")
+  lockstep_all_needs(${id} needs)
+  get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
+  add_custom_target(mutants.${id})
+  foreach(i RANGE ${last})
+    string(JSON replace GET "${mutants}" ${i} replace)
+    string(JSON with GET "${mutants}" ${i} with)
+    string(FIND "${text}" "${replace}" first)
+    string(FIND "${text}" "${replace}" final REVERSE)
+    if(first EQUAL -1 OR NOT first EQUAL final)
+      set(mutant "#error mutant ${i} of ${id}: its text to replace must occur exactly once in the solution\n")
+    else()
+      string(REPLACE "${replace}" "${with}" mutant "${text}")
+    endif()
+    set(source ${CMAKE_BINARY_DIR}/mutants/${folder}/${name}.${i}.cpp)
+    set(before "")
+    if(EXISTS ${source})
+      file(READ ${source} before)
+    endif()
+    if(NOT before STREQUAL mutant)
+      file(WRITE ${source} "${mutant}")
+    endif()
+    lockstep_test_program(mutant.${id}.${i}_sim sim EXCLUDE_FROM_ALL ${source})
+    target_compile_options(mutant.${id}.${i}_sim PRIVATE -O1 -w)
+    target_link_libraries(mutant.${id}.${i}_sim PRIVATE tests.${id} ${links})
+    if(needs)
+      lockstep_use_reference(mutant.${id}.${i}_sim ${needs})
+    endif()
+    add_dependencies(mutants.${id} mutant.${id}.${i}_sim)
+  endforeach()
+  # CONFIGURATIONS: they take a minute, so .ci/run and `ctest -C Mutants` run them, a plain ctest does not.
+  add_test(NAME suite.mutants.${id} CONFIGURATIONS Mutants COMMAND lab_tool mutants ${id} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(suite.mutants.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 600 LABELS "mutants")
 endfunction()
 
 # One exercise. Sets nothing; says in a global property that it is there.
@@ -144,6 +189,7 @@ function(lockstep_add_exercise week folder exercise)
   target_link_libraries(tests.${id} PRIVATE lockstep_testing_headers)
   lockstep_add_mine(${id} ${LOCKSTEP_LABS_DIR}/${folder}/${name}.cpp ${solution})
   lockstep_add_mine_programs(${id} ${week})
+  lockstep_add_mutants(${id} ${folder} ${name} ${solution})
 
   set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)
   add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
@@ -192,8 +238,15 @@ function(lockstep_add_suite week)
   endif()
 endfunction()
 
-# Everything in course.json.
+# Everything in course.json, and the line on the student's answers below ctest's own last lines.
 function(lockstep_add_course)
+  file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake
+       "set(CTEST_CUSTOM_POST_TEST \"${CMAKE_BINARY_DIR}/tools/lab mine-summary\")\n")
+  lockstep_backends(backends)
+  file(REMOVE_RECURSE ${CMAKE_BINARY_DIR}/backends)
+  foreach(backend IN LISTS backends)
+    file(WRITE ${CMAKE_BINARY_DIR}/backends/${backend} "")  # for ./lab: what this build has
+  endforeach()
   file(READ ${LOCKSTEP_COURSE} course)
   string(JSON weeks LENGTH "${course}" weeks)
   math(EXPR last_week "${weeks} - 1")

@@ -1,0 +1,103 @@
+#include "tools/course.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/error.hpp"
+#include "common/testing/verdict.hpp"
+#include "common/text/nearest.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+using nlohmann::json;
+
+Part read_part(const json& j) {
+  return {j.at("id"), j.at("title"), j.value("points", 0), j.value("hints", std::vector<std::string>{})};
+}
+
+Exercise read_exercise(const json& j, const Week& week) {
+  Exercise e{.id = j.at("id"), .name = j.at("name"), .title = j.at("title"), .week = week.number};
+  e.folder = week.folder;
+  e.core = j.value("core", true);
+  e.graded = j.value("graded", true);
+  e.minutes = j.at("minutes");
+  e.reference_lines = j.value("reference_lines", 0);
+  e.points = j.value("points", 0);
+  e.needs = j.value("needs", std::vector<std::string>{});
+  e.hints = j.value("hints", std::vector<std::string>{});
+  for (const json& part : j.value("parts", json::array())) e.parts.push_back(read_part(part));
+  return e;
+}
+
+Week read_week(const json& j) {
+  Week week{.number = j.at("number"), .folder = j.at("folder"), .title = j.at("title"), .exercises = {}};
+  for (const json& exercise : j.at("exercises")) week.exercises.push_back(read_exercise(exercise, week));
+  return week;
+}
+
+}  // namespace
+
+std::vector<std::string> Exercise::ids() const {
+  std::vector<std::string> result{id};
+  for (const Part& part : parts) result.push_back(part.id);
+  return result;
+}
+
+Course Course::read(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  if (!in) throw Error(Verdict::usage, fmt::format("cannot read the course's list of exercises, {}", file.string()));
+  Course course;
+  try {
+    const json document = json::parse(in);
+    for (const json& week : document.at("weeks")) course.weeks_.push_back(read_week(week));
+  } catch (const json::exception& error) {
+    throw Error(Verdict::usage, fmt::format("{}: {}", file.string(), error.what()));
+  }
+  return course;
+}
+
+Selection Course::select(std::string_view what) const {
+  Selection selection;
+  std::vector<std::string> known;
+  for (const Week& week : weeks_) {
+    bool whole_week = what.empty() || what == std::to_string(week.number);
+    known.push_back(std::to_string(week.number));
+    for (const Exercise& exercise : week.exercises) {
+      auto ids = exercise.ids();
+      known.insert(known.end(), ids.begin(), ids.end());
+      bool named = std::find(ids.begin(), ids.end(), what) != ids.end();
+      if (whole_week || named) selection.exercises.push_back(exercise);
+      if (named && what != exercise.id) selection.part = what;
+    }
+  }
+  if (selection.exercises.empty()) throw Error(Verdict::usage, unknown_name("exercise", what, known));
+  return selection;
+}
+
+const Exercise& Course::exercise(std::string_view id) const {
+  for (const Week& week : weeks_) {
+    for (const Exercise& exercise : week.exercises) {
+      if (exercise.id == id) return exercise;
+    }
+  }
+  throw Error(Verdict::usage, fmt::format("labs/course.json has no exercise {}", id));
+}
+
+std::vector<Exercise> Course::all_needs(std::string_view id) const {
+  std::vector<Exercise> result;
+  auto add = [&result](const Exercise& e) {
+    bool there = std::any_of(result.begin(), result.end(), [&](const Exercise& other) { return other.id == e.id; });
+    if (!there) result.push_back(e);
+  };
+  for (const std::string& need : exercise(id).needs) {
+    for (const Exercise& deeper : all_needs(need)) add(deeper);
+    add(exercise(need));
+  }
+  return result;
+}
+
+}  // namespace lockstep::tools

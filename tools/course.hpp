@@ -1,0 +1,67 @@
+// labs/course.json, read: the weeks, their exercises and parts.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::tools {
+
+struct Part {
+  std::string id;  ///< "21.2a"
+  std::string title;
+  int points = 0;
+  std::vector<std::string> hints;  ///< level 1 first
+};
+
+struct Exercise {
+  std::string id;    ///< "21.2"
+  std::string name;  ///< of its files: "ring_all_reduce"
+  std::string title;
+  int week = 0;
+  std::string folder;  ///< below labs/ and solutions/: "week21_data_parallel"
+  bool core = true;
+  bool graded = true;
+  int minutes = 0;
+  int reference_lines = 0;
+  int points = 0;
+  std::vector<std::string> needs;  ///< ids of exercises that this one's answer calls
+  std::vector<Part> parts;
+  std::vector<std::string> hints;
+
+  /// Its own id and those of its parts: what its tests are filed under.
+  std::vector<std::string> ids() const;
+};
+
+struct Week {
+  int number = 0;
+  std::string folder;
+  std::string title;
+  std::vector<Exercise> exercises;
+};
+
+/// What a command line names: exercises, and for "21.2a" the one part of the one exercise.
+struct Selection {
+  std::vector<Exercise> exercises;
+  std::string part;  ///< empty: all parts
+};
+
+class Course {
+ public:
+  /// Throws Error(usage) where the file is missing, no JSON, or lacks a field.
+  static Course read(const std::filesystem::path& file);
+
+  const std::vector<Week>& weeks() const { return weeks_; }
+  /// "21" (a week), "21.2" (an exercise), "21.2a" (a part), or "" (everything). Throws Error(usage) with the nearest
+  /// known id where there is none.
+  Selection select(std::string_view what) const;
+  const Exercise& exercise(std::string_view id) const;
+  /// The exercises that `id` needs, directly or not, in an order in which each comes after its own needs.
+  std::vector<Exercise> all_needs(std::string_view id) const;
+
+ private:
+  std::vector<Week> weeks_;
+};
+
+}  // namespace lockstep::tools

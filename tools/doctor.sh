@@ -1,0 +1,75 @@
+#!/bin/sh
+# ./lab doctor: what this machine has for Lockstep, and what to do where something is missing. Changes nothing.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tools/probes.sh
+. "$here/probes.sh"
+
+bad=0
+ok() { printf 'ok       %-10s %s\n' "$1" "$2"; }
+without() { printf 'without  %-10s %s\n' "$1" "$2"; } # optional
+missing() {
+  printf 'MISSING  %-10s %s\n' "$1" "$2"
+  bad=1
+}
+first_line() { "$@" 2>&1 | head -n 1; }
+
+needed() { # needed NAME PROGRAM PACKAGE
+  if has_program "$2"; then ok "$1" "$(first_line "$2" --version)"; else missing "$1" "./lab setup installs $3"; fi
+}
+needed compiler c++ g++
+needed cmake cmake cmake
+needed ninja ninja ninja-build
+
+libraries=''
+for pair in fmt/format.h:libfmt-dev nlohmann/json.hpp:nlohmann-json3-dev CLI/CLI.hpp:libcli11-dev \
+  gtest/gtest.h:libgtest-dev benchmark/benchmark.h:libbenchmark-dev; do
+  has_header "${pair%%:*}" || libraries="$libraries ${pair##*:}"
+done
+if [ -z "$libraries" ]; then ok libraries 'fmt, JSON, CLI11, GoogleTest, Google Benchmark'; else missing libraries "./lab setup installs$libraries"; fi
+
+if has_header boost/context/fiber.hpp; then
+  ok fibers 'Boost.Context'
+else
+  without fibers 'Boost.Context (./lab setup installs libboost-context-dev): ranks are threads, and the simulator slower'
+fi
+
+if has_program mpirun || has_program mpiexec; then
+  ok MPI "$(first_line "$(command -v mpirun || command -v mpiexec)" --version)"
+else
+  without MPI './lab setup installs Open MPI; the simulator works without it'
+fi
+
+blas=$(find /usr/lib /usr/local/lib -name 'libopenblas.so*' 2> /dev/null | head -n 1)
+if [ -n "$blas" ]; then
+  ok BLAS "$(readlink -f "$blas")"
+else
+  without BLAS './lab setup installs libopenblas-dev; without it matrix products are several times slower'
+fi
+
+cores=$(nproc)
+quota=''
+[ -r /sys/fs/cgroup/cpu.max ] && quota=$(awk '$1 != "max" {printf "%.1f", $1 / $2}' /sys/fs/cgroup/cpu.max)
+threads_per_core=$(lscpu 2> /dev/null | awk -F: '/^Thread\(s\) per core/ {gsub(/ /, "", $2); print $2}')
+ok cores "$cores usable hardware threads, ${threads_per_core:-?} per core${quota:+, a quota of $quota}"
+ok memory "$(awk '/^MemAvailable/ {printf "%.1f GiB available", $2 / 1048576}' /proc/meminfo)"
+
+if has_program nvidia-smi && nvidia-smi -L > /dev/null 2>&1; then
+  ok GPU "$(first_line nvidia-smi -L)"
+else
+  without GPU 'no NVIDIA GPU answers; simulator and MPI need none'
+fi
+if has_program nvcc || [ -x /usr/local/cuda/bin/nvcc ]; then
+  ok CUDA "$(PATH=$PATH:/usr/local/cuda/bin nvcc --version | tail -n 2 | head -n 1)"
+else
+  without CUDA 'no nvcc: only a build with LOCKSTEP_CUDA needs it'
+fi
+
+if python=$(find_python); then
+  ok python "$python, matplotlib $("$python" -c 'import matplotlib; print(matplotlib.__version__)')"
+else
+  without python './lab setup installs python3-matplotlib; without it reports have numbers and no figures'
+fi
+if has_program gdb; then ok gdb "$(first_line gdb --version)"; else without gdb 'apt-get install gdb: for ./lab check --debug'; fi
+
+exit $bad

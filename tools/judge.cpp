@@ -1,0 +1,216 @@
+#include "tools/judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "common/error.hpp"
+#include "tools/compiler_error.hpp"
+#include "tools/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string filter_of(const std::vector<std::string>& ids) {
+  std::string filter = "--gtest_filter=";
+  for (const std::string& id : ids) filter += testing::suite_of_id(id) + ".*:";
+  return filter;
+}
+
+std::string last_lines(const std::string& text, int count) {
+  auto at = text.size();
+  while (count-- > 0 && at > 0) at = at < 2 ? 0 : text.rfind('\n', at - 2) + 1;
+  return text.substr(at);
+}
+
+/// How a program ended that left no verdict on the test it was in.
+Judgement broken_off(Judgement running, const Ended& ended, const std::string& output, const JudgeOptions& options) {
+  bool too_long = ended.timed_out || ended.exit_code == 124;
+  running.verdict = std::string(to_string(too_long ? Verdict::timeout : Verdict::crash));
+  running.failed = 1;
+  if (too_long) {
+    running.message = fmt::format("{} was still running after {:.0f} s: does a loop never end?", running.test,
+                                  options.timeout_seconds);
+  } else if (ended.signal) {
+    running.message = fmt::format("{} died of signal {} ({}); ./lab check {} --debug stops there in gdb", running.test,
+                                  ended.signal, strsignal(ended.signal), running.id);
+  } else {
+    running.message = fmt::format("{} ended the process with exit code {}", running.test, ended.exit_code);
+  }
+  std::string said = last_lines(output, 12);
+  if (!said.empty()) running.message += "\nThe last lines it printed:\n" + indented(said, "  ");
+  return running;
+}
+
+/// FNV-1a, 64 bits, of a whole file; 0 where there is none.
+std::uint64_t fingerprint(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return 0;
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  std::uint64_t hash = 14695981039346656037u;
+  for (unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
+  return hash;
+}
+
+fs::path record_file(const Workshop& shop, const Exercise& exercise) {
+  return shop.mine() / "verdicts" / (exercise.id + ".json");
+}
+
+/// Which program the record is about: the fingerprint stands in the row's `test` field of a row of its own.
+constexpr const char* kProgramRow = "program";
+
+void write_record(const fs::path& file, const Judgement& whole, const fs::path& program) {
+  Judgement about{.id = kProgramRow, .verdict = fmt::format("{:016x}", fingerprint(program))};
+  testing::write_judgements(file, {whole, about});
+}
+
+void write_if_different(const fs::path& file, const std::string& text) {
+  std::ifstream in(file);
+  std::string there{std::istreambuf_iterator<char>(in), {}};
+  if (in && there == text) return;
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << text;
+}
+
+Judgement does_not_compile(const Workshop& shop, const Exercise& exercise, const std::string& log) {
+  // The student's file compiles, or has a stub; so this is the linker's complaint, or the suite's own trouble.
+  Judgement judgement{.id = exercise.id, .verdict = std::string(to_string(Verdict::does_not_compile)), .failed = 1};
+  auto duplicate = log.find("multiple definition of");
+  auto line_end = duplicate == log.npos ? log.npos : log.find('\n', duplicate);
+  if (duplicate != log.npos) {
+    judgement.message =
+        explain("error: " + log.substr(duplicate, line_end - duplicate), shop.answer(exercise).string());
+  } else {
+    judgement.message = "its tests cannot be built:\n" + indented(last_lines(log, 20), "  ");
+  }
+  return judgement;
+}
+
+}  // namespace
+
+std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, const std::vector<std::string>& ids,
+                                 const JudgeOptions& options) {
+  fs::path file = shop.mine() / "running" / (program.filename().string() + ".json");
+  std::vector<std::string> pending = ids;
+  std::vector<Judgement> rows;
+  while (!pending.empty()) {
+    fs::remove(file);
+    std::string output;
+    Command command{.arguments = launch(shop, program, options.backend, options.processes), .folder = shop.source};
+    command.arguments.insert(command.arguments.end(), {filter_of(pending), "--verdict", file.string()});
+    command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
+    command.timeout_seconds = options.timeout_seconds;
+    command.on_line = [&output](std::string_view line) { output.append(line).append("\n"); };
+    Ended ended = run_command(command);
+    if (!fs::exists(file)) {
+      throw Error(Verdict::usage,
+                  fmt::format("{} did not come as far as its first test:\n{}", program.filename().string(), output));
+    }
+    std::vector<Judgement> found = testing::read_judgements(file);
+    bool broke_off = !found.empty() && found.back().verdict == "RUNNING";
+    if (broke_off) {
+      Judgement broken = broken_off(found.back(), ended, output, options);
+      found.pop_back();
+      // The tests of the same id that had passed are counted in a row of their own.
+      if (!found.empty() && found.back().id == broken.id) {
+        broken.passed = found.back().passed, broken.failed += found.back().failed;
+        found.pop_back();
+      }
+      found.push_back(broken);
+    }
+    for (const Judgement& row : found) {
+      rows.push_back(row);
+      std::erase(pending, row.id);
+    }
+    if (!broke_off) break;
+  }
+  return rows;
+}
+
+bool Judge::records(const std::string& part) const {
+  return part.empty() && options_.backend == "sim" && options_.arguments.empty() && needs_ == Needs::borrow;
+}
+
+Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs::path& program) {
+  std::vector<std::string> ids = part.empty() ? exercise.ids() : std::vector<std::string>{part};
+  Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
+  for (const Judgement& row : testing::with_exercises(run_tests(shop_, program, ids, options_))) {
+    if (row.id == exercise.id) {
+      judged.whole = row;
+    } else {
+      judged.parts.push_back(row);
+    }
+  }
+  if (judged.whole.id.empty()) {
+    judged.whole = {.id = exercise.id, .verdict = "SKIPPED (no test of it ran)"};
+  }
+  return judged;
+}
+
+/// The verdict on what the student's file says now: the recorded one if it is about the same program, else a new one.
+Judgement Judge::current_verdict(const Exercise& exercise) {
+  std::string program = fmt::format("mine.{}_sim", exercise.id);
+  Judge plain(shop_, JudgeOptions{.timeout_seconds = options_.timeout_seconds}, Needs::borrow);
+  plain.link_needs(exercise);
+  fs::path file = record_file(shop_, exercise);
+  if (build_targets(shop_, {program}, exercise.id).ok && fs::exists(file)) {
+    auto rows = testing::read_judgements(file);
+    if (rows.back().verdict == fmt::format("{:016x}", fingerprint(shop_.program(program)))) return rows.front();
+  }
+  return plain.mine(exercise).whole;
+}
+
+/// Decides for each need whose answer is linked, and returns those that are borrowed.
+std::vector<std::string> Judge::link_needs(const Exercise& exercise) {
+  std::vector<std::string> borrowed;
+  for (const Exercise& need : shop_.course.all_needs(exercise.id)) {
+    if (!shop_.has(need)) continue;
+    std::string use = "mine";
+    if (needs_ == Needs::borrow) {
+      Judgement verdict = current_verdict(need);
+      if (!verdict.ok()) {
+        use = "reference";
+        borrowed.push_back(fmt::format("{} (yours: {})", need.id, verdict.verdict));
+      }
+    }
+    write_if_different(shop_.mine() / "use" / need.id, use + "\n");
+  }
+  return borrowed;
+}
+
+Judged Judge::mine(const Exercise& exercise, const std::string& part) {
+  auto borrowed = link_needs(exercise);
+  std::string target = fmt::format("mine.{}_{}", exercise.id, options_.backend);
+  Built built = build_targets(shop_, {target}, exercise.id);
+  Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
+  if (built.ok) {
+    judged = judge(exercise, part, shop_.program(target));
+  } else {
+    judged.whole = does_not_compile(shop_, exercise, built.log);
+  }
+  judged.borrowed = borrowed;
+  if (records(part)) write_record(record_file(shop_, exercise), judged.whole, shop_.program(target));
+  return judged;
+}
+
+Judged Judge::reference(const Exercise& exercise, const std::string& part) {
+  std::string target = fmt::format("reference.week{}_{}", exercise.week, options_.backend);
+  Built built = build_targets(shop_, {target}, fmt::format("the reference of week {}", exercise.week));
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", target, last_lines(built.log, 30)));
+  return judge(exercise, part, shop_.program(target));
+}
+
+std::optional<Record> last_record(const Workshop& shop, const Exercise& exercise) {
+  fs::path file = record_file(shop, exercise), answer = shop.answer(exercise);
+  if (!fs::exists(file)) return std::nullopt;
+  bool stale = !fs::exists(answer) || fs::last_write_time(answer) > fs::last_write_time(file);
+  return Record{testing::read_judgements(file).front(), stale};
+}
+
+}  // namespace lockstep::tools

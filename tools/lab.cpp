@@ -1,0 +1,155 @@
+// The command line of ./lab. The shell script of that name installs and builds, then hands over to this program. A new
+// command is one function in tools/commands.hpp and one paragraph here.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include "common/error.hpp"
+#include "common/text/nearest.hpp"
+#include "tools/commands.hpp"
+
+namespace {
+
+using namespace lockstep::tools;
+
+/// What the command line asks for; exactly one command is called.
+class CommandLine {
+ public:
+  explicit CommandLine(const Workshop& shop) : shop_(shop) {
+    app_.require_subcommand(0, 1);
+    app_.allow_extras();
+    app_.set_help_flag();
+    add_check();
+    add_course();
+    add_programs();
+    add_internal();
+  }
+
+  int run(int argc, char** argv) {
+    std::string name = argc > 1 ? argv[1] : "help";
+    if (name == "help" || name == "--help" || name == "-h") return help(argc > 2 ? argv[2] : "");
+    if (!has(name)) throw lockstep::Error(lockstep::Verdict::usage, unknown(name));
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      return help(name);
+    } catch (const CLI::ParseError& error) {
+      throw lockstep::Error(lockstep::Verdict::usage, fmt::format("{} (./lab help {})", error.what(), name));
+    }
+    return command_();
+  }
+
+ private:
+  CLI::App* add(const char* name, const char* what, std::function<int()> run) {
+    CLI::App* command = app_.add_subcommand(name, what);
+    command->callback([this, run] { command_ = run; });
+    return command;
+  }
+  CLI::App* add_for_exercises(const char* name, const char* what, std::function<int()> run) {
+    CLI::App* command = add(name, what, std::move(run));
+    command->add_option("exercise", check_.what, "a week, an exercise or a part: 21, 21.2, 21.2a; nothing: all");
+    return command;
+  }
+
+  void add_check() {
+    CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(shop_, check_); });
+    c->add_flag("--solution", check_.solution, "judge the reference instead");
+    c->add_flag("--mine", check_.mine, "never borrow an earlier exercise from the reference");
+    c->add_option("--backend", check_.backend, "sim or mpi")->capture_default_str();
+    c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(CLI::Range(1, 1 << 20));
+    c->add_option("--size", check_.size, "only this size");
+    c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
+    c->add_flag("--trace", check_.trace, "record the timeline and draw it");
+    c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");
+    c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests")->capture_default_str();
+    c->add_option("--json", check_.json, "write the verdicts to this file");
+  }
+
+  void add_course() {
+    add_for_exercises("list", "exercises, minutes and your verdicts", [this] { return list(shop_, check_.what); });
+    CLI::App* h =
+        add_for_exercises("hint", "a hint for an exercise", [this] { return hint(shop_, check_.what, level_); });
+    h->add_option("--level", level_, "1 to 3, each saying more")->capture_default_str();
+    CLI::App* s = add_for_exercises("skeletons", "write missing skeletons into labs/",
+                                    [this] { return skeletons(shop_, check_.what, overwrite_, compare_); });
+    s->add_flag("--overwrite", overwrite_, "also where that loses an answer");
+    s->add_flag("--compare", compare_, "write nothing; fail where labs/ differs");
+    add_for_exercises("mutants", "plant mistakes in the reference; the tests must find each",
+                      [this] { return mutants(shop_, check_.what); });
+  }
+
+  void add_programs() {
+    // What the program behind it reads is not ours to parse.
+    add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(shop_, rest_); });
+    add_forward("train", "train the model: ./lab train --backend mpi --ranks 2 …",
+                [this] { return forward(shop_, "train", rest_); });
+  }
+  void add_forward(const char* name, const char* what, std::function<int()> run) {
+    CLI::App* command = add(name, what, std::move(run));
+    command->prefix_command();
+    command->set_help_flag();
+    command->final_callback([this, command] { rest_ = command->remaining(); });
+  }
+
+  void add_internal() {
+    CLI::App* e = add("expect-not-implemented", "", [this] { return expect_not_implemented(shop_, program_); });
+    e->add_option("program", program_)->required();
+    e->group("");
+    add("mine-summary", "", [this] { return mine_summary(shop_); })->group("");
+  }
+
+  bool has(const std::string& name) {
+    auto commands = app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
+    return !commands.empty();
+  }
+
+  std::string unknown(const std::string& name) {
+    std::vector<std::string> known{"setup", "test", "report", "doctor", "help"};  // the script's own
+    for (const CLI::App* command : app_.get_subcommands({})) {
+      if (!command->get_group().empty()) known.push_back(command->get_name());
+    }
+    return lockstep::unknown_name("command", name, known);
+  }
+
+  int help(const std::string& name) {
+    if (has(name)) {
+      fmt::print("{}", app_.get_subcommand(name)->help("./lab"));
+      return 0;
+    }
+    fmt::print(
+        "./lab COMMAND …; ./lab help COMMAND says more.\n"
+        "  setup      install what is missing\n"
+        "  test       build everything and test the suite\n"
+        "  report     measure, and write outputs/report/index.html\n"
+        "  doctor     what this machine has, and what it lacks\n");
+    for (const CLI::App* command : app_.get_subcommands({})) {
+      if (!command->get_group().empty()) fmt::print("  {:<10} {}\n", command->get_name(), command->get_description());
+    }
+    return 0;
+  }
+
+  const Workshop& shop_;
+  CLI::App app_{"Lockstep"};
+  std::function<int()> command_;
+  CheckOptions check_;
+  int level_ = 1;
+  bool overwrite_ = false, compare_ = false;
+  std::string program_;
+  std::vector<std::string> rest_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Workshop shop{.source = LOCKSTEP_SOURCE_DIR, .build = LOCKSTEP_BUILD_DIR, .labs = LOCKSTEP_LABS_DIR, .course = {}};
+    shop.course = Course::read(shop.source / "labs" / "course.json");
+    return CommandLine(shop).run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

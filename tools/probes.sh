@@ -1,0 +1,24 @@
+# shellcheck shell=sh
+# What is on this machine, whoever installed it. Sourced by setup.sh and doctor.sh.
+
+has_program() { command -v "$1" > /dev/null 2>&1; }
+
+has_header() {
+  for folder in /usr/include /usr/local/include /usr/include/"$(uname -m)"-linux-gnu; do
+    [ -e "$folder/$1" ] && return 0
+  done
+  # A compiler may know more places (CPATH, a module system).
+  has_program c++ && echo "#include <$1>" | c++ -std=c++20 -M -x c++ - > /dev/null 2>&1
+}
+
+# Prints the first Python that can draw: the one on PATH may not see the system's packages.
+find_python() {
+  for python in "${LOCKSTEP_PYTHON:-}" python3 /usr/bin/python3 /usr/local/bin/python3 python; do
+    { [ -n "$python" ] && has_program "$python"; } || continue
+    "$python" -c "import matplotlib" > /dev/null 2>&1 || continue
+    echo "$python"
+    return 0
+  done
+  return 1
+}
+python_with_matplotlib() { find_python > /dev/null; }

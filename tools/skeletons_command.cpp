@@ -1,0 +1,51 @@
+// ./lab skeletons: what students start from, generated from solutions/.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "common/error.hpp"
+#include "tools/commands.hpp"
+#include "tools/skeleton.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+std::string read(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write(const std::filesystem::path& file, const std::string& text) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream out(file);
+  out << text;
+  if (!out.flush()) throw Error(Verdict::usage, "cannot write " + file.string());
+}
+
+}  // namespace
+
+int skeletons(const Workshop& shop, const std::string& what, bool overwrite, bool compare) {
+  bool drifted = false;
+  for (const Exercise& exercise : shop.course.select(what).exercises) {
+    if (!std::filesystem::exists(shop.solution(exercise))) continue;
+    auto file = shop.answer(exercise);
+    std::string fresh = skeleton(read(shop.solution(exercise)), shop.solution(exercise).string());
+    bool there = std::filesystem::exists(file);
+    if (there && read(file) == fresh) continue;
+    if (compare) {
+      fmt::print("{} is not the skeleton of {}: ./lab skeletons --overwrite {}\n", file.string(),
+                 shop.solution(exercise).string(), exercise.id);
+      drifted = true;
+    } else if (there && !overwrite) {
+      fmt::print("kept {}, which differs from the skeleton (--overwrite replaces it)\n", file.string());
+    } else {
+      write(file, fresh);
+      fmt::print("wrote {}\n", file.string());
+    }
+  }
+  return drifted ? 1 : 0;
+}
+
+}  // namespace lockstep::tools
