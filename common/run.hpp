@@ -21,11 +21,12 @@ struct RunOptions {
   int ranks = 1;
   Machine machine = Machine::uniform(1e-6, 1e-9, 1e-10);  // prices of the simulator, or of --emulate
   bool phantom = false;                                   // no memory, no arithmetic, only prices (simulator)
-  bool check_races = true;                                // simulator
+  bool check_races = true;                                // simulator; MPI: a header before each message, so that
+                                                          // sizes, types and collectives of both ends are compared
   bool poison = true;                                     // new memory is filled with NaN patterns
   std::optional<std::uint64_t> perturb;                   // simulator: run queued work early or late, by this seed
   bool trace = false;
-  int threads = 0;               // of the CPU's arithmetic, each rank; 0: as many as there are usable cores for it
+  int threads = 0;           // of the CPU's arithmetic, each rank; 0: as many as there are usable cores for it
   bool emulate = false;      // MPI: sleep until the machine's modelled time of each operation and message has passed
   double emulate_scale = 1;  // modelled seconds × scale = wall-clock seconds
   double patience_seconds = 20;  // MPI: without progress for so long, the wait table is printed and the job ends
@@ -44,8 +45,8 @@ struct Outcome {
   std::vector<Values> values;       // by rank
   std::vector<RankLedger> ledgers;  // by rank
   Trace trace;
-  double seconds = 0;  // the slowest rank's: virtual, or wall-clock
-  double wall_seconds = 0;
+  double seconds = 0;       // the slowest rank's: virtual, or wall-clock; emulated: wall-clock / emulate_scale
+  double wall_seconds = 0;  // that really passed: of the simulation, or of the slowest rank
   std::uint64_t messages = 0;
 
   bool passed() const { return verdict == Verdict::pass; }
@@ -55,6 +56,9 @@ struct Outcome {
 
 /// Runs `program` on ranks 0 … options.ranks − 1 and waits for all. A failing program is an Outcome, not an exception;
 /// bad options (ranks < 1, more ranks than MPI processes) throw Error(usage).
+/// On MPI every process calls it, with the same options; those beyond options.ranks wait without using a core. A failed
+/// run is followed by others as usual. Only a rank that does not end within patience_seconds after another has failed,
+/// or a process that dies, ends the whole job, with an exit code that is not 0.
 Outcome run(const RunOptions& options, const Program& program);
 
 /// For programs that return nothing.

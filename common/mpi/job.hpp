@@ -1,0 +1,78 @@
+// One run as one process sees it: what its threads (main, queues, progress) share.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/ledger/recorder.hpp"
+#include "common/mpi/pace.hpp"
+#include "common/mpi/ports.hpp"
+#include "common/run.hpp"
+
+namespace lockstep::mpi {
+
+/// How this rank failed, or learnt that another did.
+struct Failure {
+  Verdict verdict = Verdict::pass;
+  int rank = -1;    // that failed; −1: nobody in particular
+  int origin = -1;  // that tells the others
+  double when = 0;  // seconds of its rank's clock, to name the first of several
+  std::string message;
+};
+
+struct Job {
+  Job(const RunOptions& o, int rank, int ranks) : options(o), rank(rank), ranks(ranks), recorder(rank, o.trace) {}
+
+  const RunOptions& options;
+  MPI_Comm comm = MPI_COMM_NULL;  // of all ranks: set-up, start and end
+  const int rank;
+  const int ranks;
+  std::string host;
+  int cores_per_rank = 1;  // on this host; 0 where ranks outnumber cores
+  Clock clock;
+  std::unique_ptr<Ports> ports;  // while emulating
+
+  Gate gate;                                       // before any call of MPI, and around lanes and control
+  std::atomic<bool> failed{false};                 // every wait ends in Unwind
+  std::atomic<int> outstanding{0};                 // batches started and not complete
+  std::atomic<int> computing{0};                   // threads in arithmetic
+  std::atomic<int> polling{0};                     // threads that look after progress themselves
+  std::atomic<int> working{0};                     // threads with something to do that is not waiting
+  std::atomic<std::uint64_t> activity{0};          // counts operations and completions
+  std::atomic<std::uint64_t> last_activity_ns{0};  // the last time anything completed
+
+  Recorder recorder;
+  std::mutex recorder_mutex;
+
+  bool checked() const { return options.check_races || options.emulate; }  // messages carry headers
+  bool emulate() const { return options.emulate; }
+  bool polite() const { return cores_per_rank == 0 || computing.load(std::memory_order_relaxed) > 0; }
+  void note_activity() {
+    activity.fetch_add(1, std::memory_order_relaxed);
+    last_activity_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  }
+
+  /// Ends this rank: the first failure counts, and is told to the others. Any thread, gate held or not.
+  void fail(Verdict verdict, std::string message);
+  Failure failure() const;
+  /// The ledgers are written by one thread at a time.
+  template <class F>
+  auto record(F f) {
+    std::lock_guard lock(recorder_mutex);
+    return f(recorder);
+  }
+  /// Another rank failed.
+  void learn(const Failure& failure);
+  /// All ranks have agreed that this is the run's failure.
+  void settle(const Failure& failure);
+
+ private:
+  mutable std::mutex mutex_;
+  Failure failure_;
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,21 @@
+// A rank's results as bytes, to travel to the process that judges and back to all.
+#pragma once
+
+#include <string>
+
+#include "common/run.hpp"
+
+namespace lockstep::mpi {
+
+std::string pack(const Values& values, const RankLedger& ledger);
+void unpack(const std::string& bytes, Values& values, RankLedger& ledger);
+
+std::string pack(const std::vector<TraceEvent>& events, const std::vector<std::string>& queues);
+/// Adds a rank's events; its queues are matched by name, since ranks may have made them in different orders.
+void unpack_into(Trace& trace, const std::string& bytes);
+
+/// Everything but the trace.
+std::string pack(const Outcome& outcome);
+Outcome unpack_outcome(const std::string& bytes);
+
+}  // namespace lockstep::mpi

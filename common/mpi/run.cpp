@@ -1,0 +1,191 @@
+// MPI's entry points: Session, and run(options, program) on the first processes of the job.
+#include "common/run.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "common/host/host.hpp"
+#include "common/mpi/backend.hpp"
+#include "common/mpi/results.hpp"
+#include "common/mpi/status.hpp"
+
+namespace lockstep {
+
+using mpi::check;
+
+namespace {
+
+bool mpi_is_up() {
+  int initialized = 0, finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized && !finalized;
+}
+
+int world_rank() {
+  if (!mpi_is_up()) {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
+      if (const char* text = std::getenv(name)) return std::atoi(text);
+    return 0;
+  }
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+/// A process whose launcher has gone ends: no orphans.
+void die_with_parent() {
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) std::_Exit(1);
+}
+
+/// Without a core, for processes that a run does not use. A broadcast of MPI would spin.
+std::string hear_from_judge(std::string bytes) {
+  using namespace std::chrono_literals;
+  unsigned long length = bytes.size();
+  auto hear = [](void* data, std::size_t size) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(data, static_cast<int>(size), MPI_BYTE, 0, MPI_COMM_WORLD, &request));
+    auto nap = 50us;
+    for (int done = 0;;) {
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+      if (done) return;
+      std::this_thread::sleep_for(nap);
+      nap = std::min<std::chrono::microseconds>(nap * 2, 2ms);
+    }
+  };
+  hear(&length, sizeof length);
+  bytes.resize(length);
+  hear(bytes.data(), length);
+  return bytes;
+}
+
+/// Each rank's bytes, on rank 0.
+std::vector<std::string> gather(const std::string& mine, MPI_Comm comm, int rank, int ranks) {
+  int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(ranks), offsets(ranks);
+  check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm));
+  int total = 0;
+  for (int r = 0; r < ranks && rank == 0; ++r) {
+    offsets[r] = total;
+    total += lengths[r];
+  }
+  std::string all(total, '\0');
+  check(MPI_Gatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, 0, comm));
+  std::vector<std::string> parts;
+  for (int r = 0; r < ranks && rank == 0; ++r) parts.push_back(all.substr(offsets[r], lengths[r]));
+  return parts;
+}
+
+std::string host_name() {
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return std::string(name, length);
+}
+
+/// Usable cores of this host for each rank on it; 0 when there are fewer than ranks.
+int cores_per_rank(MPI_Comm comm) {
+  MPI_Comm host = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+  int here = 1;
+  MPI_Comm_size(host, &here);
+  MPI_Comm_free(&host);
+  return read_host().usable_cores / here;
+}
+
+void start_clock(mpi::Job& job) {
+  check(MPI_Barrier(job.comm));
+  std::uint64_t epoch = mpi::monotonic_ns();
+  if (job.emulate()) check(MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, job.comm));  // one host, one clock
+  job.clock = mpi::Clock(epoch, job.emulate() ? job.options.emulate_scale : 1);
+}
+
+/// This process's part of a run; what it knows of the outcome is complete on rank 0 only.
+Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  mpi::Job job(options, rank, options.ranks);
+  job.comm = comm;
+  job.host = host_name();
+  job.cores_per_rank = cores_per_rank(comm);
+  if (options.emulate) job.ports = std::make_unique<mpi::Ports>(options.machine, comm);
+  auto backend = std::make_unique<mpi::MpiBackend>(job);
+  start_clock(job);
+  const Values values = backend->play(program);
+  backend->finish();
+
+  Outcome outcome;
+  const mpi::Failure failure = job.failure();
+  outcome.verdict = failure.verdict;
+  outcome.message = failure.message;
+  outcome.failed_rank = failure.rank;
+  const auto results = gather(mpi::pack(values, backend->ledger()), comm, rank, options.ranks);
+  for (const std::string& bytes : results) {
+    mpi::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
+    outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
+    outcome.messages += outcome.ledgers.back().traffic.messages_sent;
+  }
+  outcome.wall_seconds = outcome.seconds * job.clock.scale();
+  if (options.trace) {
+    const auto traces = gather(mpi::pack(job.recorder.trace(), backend->queue_names()), comm, rank, options.ranks);
+    for (const std::string& bytes : traces) mpi::unpack_into(outcome.trace, bytes);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome run(const RunOptions& options, const Program& program) {
+  if (!mpi_is_up()) throw Error(Verdict::usage, "run needs a Session: make one at the beginning of main");
+  const int world = world_size();
+  if (options.ranks < 1) throw Error(Verdict::usage, fmt::format("{} ranks: there must be at least 1", options.ranks));
+  if (options.ranks > world)
+    throw Error(Verdict::usage, fmt::format("{} ranks on {} MPI process{}: start more with mpirun -n {}", options.ranks,
+                                            world, world == 1 ? "" : "es", options.ranks));
+  if (options.phantom) throw Error(Verdict::usage, "phantom runs are for the simulator: MPI has real memory");
+  const bool takes_part = world_rank() < options.ranks;
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED, world_rank(), &comm));
+  Outcome mine;
+  if (takes_part) {
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    mine = take_part(options, program, comm);
+    MPI_Comm_free(&comm);
+  }
+  Outcome outcome = mpi::unpack_outcome(hear_from_judge(is_judge() ? mpi::pack(mine) : ""));
+  outcome.trace = std::move(mine.trace);
+  return outcome;
+}
+
+const char* backend_name() { return "mpi"; }
+
+bool is_judge() { return world_rank() == 0; }
+
+Session::Session(int& argc, char**& argv) {
+  die_with_parent();
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (provided < MPI_THREAD_SERIALIZED)
+    throw Error(Verdict::fail, "this MPI library was built without threads (MPI_THREAD_SERIALIZED)");
+}
+
+Session::~Session() { MPI_Finalize(); }
+
+int Session::available_ranks() const { return world_size(); }
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// MPI calls return codes; here they become the runtime's exception.
+#pragma once
+
+#include <mpi.h>
+
+#include "common/error.hpp"
+
+namespace lockstep::mpi {
+
+/// Throws Error(fail) with MPI's own words unless `status` is MPI_SUCCESS.
+void check(int status, Location where = Location::current());
+
+/// MPI's words for an error code.
+std::string words(int status);
+
+/// Thrown through lab code to end a rank because the run has failed elsewhere. Not a std::exception, so that lab code
+/// does not catch it by accident.
+struct Unwind {};
+
+}  // namespace lockstep::mpi

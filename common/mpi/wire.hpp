@@ -1,0 +1,48 @@
+// What travels: bytes in parts that MPI can count, and the header before them that lets both sides be explained.
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/rank.hpp"
+
+namespace lockstep::mpi {
+
+enum Tag : int { kHead = 1, kBody = 2, kAcknowledge = 3 };
+
+/// Precedes each message while checks are on or links are emulated.
+struct Header {
+  std::uint64_t bytes = 0;
+  double ready = 0;     // modelled seconds: when the sender could have sent it
+  double granted = -1;  // modelled seconds: when its first byte left; −1: the receiver decides (rendezvous)
+  DType dtype = DType::f32;
+  char region[40] = "";  // the collective it is part of; empty: none
+  char where[80] = "";   // the sender's line
+};
+
+/// From the receiver of an emulated message above eager_bytes: when its first byte left.
+struct Acknowledgement {
+  double granted = 0;
+};
+
+/// MPI counts in int: longer messages travel in parts of this many bytes.
+inline constexpr std::size_t kPartBytes = std::size_t{1} << 30;
+std::size_t parts_of(std::size_t bytes);
+std::size_t part_bytes(std::size_t bytes, std::size_t part);
+
+/// Appends one request a part.
+void post_send(std::vector<MPI_Request>& requests, const void* data, std::size_t bytes, int peer, MPI_Comm comm);
+void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t bytes, int peer, MPI_Comm comm);
+
+/// Bytes that a completed receive brought.
+std::size_t bytes_received(const MPI_Status& status);
+
+void copy_text(char* to, std::size_t room, std::string_view text);
+
+/// One side of a message, in words: "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"".
+std::string side_in_words(int rank, const char* verb, const Header& header);
+
+}  // namespace lockstep::mpi

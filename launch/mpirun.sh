@@ -1,0 +1,113 @@
+#!/bin/sh
+# Starts an MPI program on this host, whichever MPI is installed.
+#
+#   launch/mpirun.sh -n RANKS [--timeout SECONDS] program arguments…
+#
+# Works as root, in containers, and with more ranks than cores. The whole job ends when the launcher is interrupted,
+# when the time is over (exit code 124), or when a rank dies. MPIRUN names another launcher, for example mpirun.mpich;
+# it must belong to the MPI library that the program was built with.
+set -u
+
+usage() {
+  echo "usage: $0 -n RANKS [--timeout SECONDS] program arguments…" >&2
+  exit 2
+}
+
+ranks= timeout=
+while [ $# -gt 0 ]; do
+  case $1 in
+    -n) [ $# -ge 2 ] || usage; ranks=$2; shift 2 ;;
+    --timeout) [ $# -ge 2 ] || usage; timeout=$2; shift 2 ;;
+    --) shift; break ;;
+    -*) usage ;;
+    *) break ;;
+  esac
+done
+case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at least 1" >&2; exit 2 ;; esac
+case $timeout in *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
+[ $# -gt 0 ] || usage
+
+mpirun=${MPIRUN:-mpirun}
+if ! command -v "$mpirun" >/dev/null 2>&1; then
+  echo "$0: $mpirun is not installed; on Debian and Ubuntu: apt-get install openmpi-bin libopenmpi-dev" >&2
+  exit 2
+fi
+
+# One thread a rank, so that ranks do not fight for cores.
+export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+
+version=$("$mpirun" --version 2>&1 | head -n 3)
+case $version in
+  *"Open MPI"* | *OpenRTE* | *PRRTE* | *prterun*)
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    # What concerns processes is called OMPI_MCA_* in version 4 and PRTE_MCA_* in version 5.
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    export PRTE_MCA_rmaps_default_mapping_policy="${PRTE_MCA_rmaps_default_mapping_policy:-:OVERSUBSCRIBE}"
+    # A rank that waits yields its core; Open MPI would not, since it takes the slots it was given for cores.
+    export OMPI_MCA_mpi_yield_when_idle="${OMPI_MCA_mpi_yield_when_idle:-1}"
+    # Its own shared memory and TCP: UCX and libfabric start slowly and spin.
+    export OMPI_MCA_pml="${OMPI_MCA_pml:-ob1}"
+    # Each rank has threads of its own, so a rank is not pinned to one core.
+    export OMPI_MCA_hwloc_base_binding_policy="${OMPI_MCA_hwloc_base_binding_policy:-none}"
+    export PRTE_MCA_hwloc_default_binding_policy="${PRTE_MCA_hwloc_default_binding_policy:-none}"
+    if [ -f /.dockerenv ] || [ -f /run/.containerenv ]; then # they forbid copies between processes
+      export OMPI_MCA_btl_vader_single_copy_mechanism="${OMPI_MCA_btl_vader_single_copy_mechanism:-none}"
+    fi
+    ;;
+  *HYDRA* | *MPICH* | *Intel*) ;;
+  *)
+    echo "$0: $mpirun is neither Open MPI nor MPICH; it says: $version" >&2
+    exit 2
+    ;;
+esac
+
+# A session of its own holds everything that mpirun starts on this host, also what leaves mpirun's process group.
+setsid "$mpirun" -n "$ranks" "$@" </dev/null &
+job=$!
+timer=
+
+members() { # process ids of the job's session; the field after the command's name and two more is the session
+  for stat in /proc/[0-9]*/stat; do
+    line=$(cat "$stat" 2>/dev/null) || continue
+    set -- ${line##*)}
+    [ "${4:-}" = "$job" ] && echo "${line%% *}"
+  done
+}
+end_job() {
+  kill -TERM "$job" 2>/dev/null
+  tries=0
+  while [ $tries -lt 10 ] && [ -n "$(members)" ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  for process in $(members); do kill -KILL "$process" 2>/dev/null; done
+}
+finish() {
+  trap '' INT TERM HUP USR1
+  [ -n "$timer" ] && kill "$timer" 2>/dev/null
+  end_job
+  exit "$1"
+}
+trap 'finish 130' INT
+trap 'finish 143' TERM
+trap 'finish 129' HUP
+trap 'finish 124' USR1
+
+if [ -n "$timeout" ]; then
+  launcher=$$
+  (
+    trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+    sleep "$timeout" &
+    nap=$!
+    wait "$nap"
+    echo "$0: the job did not end within $timeout s; it is stopped" >&2
+    kill -USR1 "$launcher"
+  ) &
+  timer=$!
+fi
+
+wait "$job"
+status=$?
+[ -n "$timer" ] && kill "$timer" 2>/dev/null
+exit $status
