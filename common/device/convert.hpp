@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -10,36 +9,34 @@
 
 namespace lockstep {
 
+// Written without branches, so that loops over them become vector code.
+
 inline std::uint16_t to_bf16(float value) {
-  auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x0040u);  // keep NaN a NaN
-  bits += 0x7fffu + ((bits >> 16) & 1u);
-  return static_cast<std::uint16_t>(bits >> 16);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x0040u;  // keep NaN a NaN
+  return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 inline float from_bf16(std::uint16_t value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16); }
 
 inline std::uint16_t to_f16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
-  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // rounds to 65536 or more
-  if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 leaves value · 2^24 rounded in the lowest bits
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
-  }
-  const std::uint32_t rounded = magnitude - 0x38000000u + 0x0fffu + ((magnitude >> 13) & 1u);
-  return static_cast<std::uint16_t>(sign | (rounded >> 13));
+  const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  const std::uint32_t normal = (magnitude - 0x38000000u + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
+  // Subnormal: adding 0.5 leaves value · 2^24, rounded, in the lowest bits.
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  std::uint32_t result = magnitude < 0x38800000u ? small : normal;
+  result = magnitude >= 0x477ff000u ? 0x7c00u : result;  // rounds to 65536 or more
+  result = magnitude > 0x7f800000u ? 0x7e00u : result;
+  return static_cast<std::uint16_t>(sign | result);
 }
 inline float from_f16(std::uint16_t value) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(value & 0x8000u) << 16;
-  const std::uint32_t magnitude = value & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  if (magnitude < 0x0400u) {
-    const float small = std::ldexp(static_cast<float>(magnitude), -24);
-    return sign ? -small : small;
-  }
-  return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
+  const std::uint32_t sign = static_cast<std::uint32_t>(value & 0x8000u) << 16, magnitude = value & 0x7fffu;
+  const std::uint32_t normal = (magnitude << 13) + 0x38000000u, special = (magnitude << 13) | 0x7f800000u;
+  const float small = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
+  std::uint32_t result = magnitude < 0x0400u ? std::bit_cast<std::uint32_t>(small) : normal;
+  result = magnitude >= 0x7c00u ? special : result;
+  return std::bit_cast<float>(sign | result);
 }
 
 /// Element i of an array of `dtype`, whatever that is.

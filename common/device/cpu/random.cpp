@@ -1,20 +1,21 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// Counter-based random numbers.
 //
 // Global element e of a tensor belongs to block e / 256. Word (e / 64) mod 4 of Philox's answer to counter
 // 64 · (e / 256) + e mod 64 is its 32 bits; the key is a hash of (seed, tensor, step). So a value depends on nothing
 // else, and blocks are always computed whole: every sharding, and every number of threads, draws the same bits.
 // Uniform: the upper 24 bits. Normal: Box–Muller on words 0 and 1, and 2 and 3.
-#include <array>
+#include <algorithm>
 #include <cmath>
 
 #include "common/device/cpu/device_class.hpp"
+#include "common/device/cpu/philox.hpp"
 #include "common/device/cpu/view.hpp"
 
 namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t kLanes = 64, kBlock = 4 * kLanes;
+constexpr std::size_t kLanes = kPhiloxLanes, kBlock = kPhiloxBlock;
 
 /// splitmix64's output function.
 std::uint64_t mix(std::uint64_t x) {
@@ -25,30 +26,6 @@ std::uint64_t mix(std::uint64_t x) {
 }
 
 std::uint64_t key_of(const Random& random) { return mix(mix(mix(random.seed) ^ random.tensor) ^ random.step); }
-
-/// Ten rounds on kLanes counters; word w of lane j comes to bits[w · kLanes + j].
-void philox(std::uint32_t* bits, std::uint64_t block, std::uint64_t key) {
-#pragma omp simd
-  for (std::size_t j = 0; j < kLanes; ++j) {
-    const std::uint64_t counter = block * kLanes + j;
-    std::uint32_t c0 = static_cast<std::uint32_t>(counter), c1 = static_cast<std::uint32_t>(counter >> 32), c2 = 0,
-                  c3 = 0;
-    std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const std::uint64_t product0 = std::uint64_t{0xd2511f53u} * c0, product1 = std::uint64_t{0xcd9e8d57u} * c2;
-      c0 = static_cast<std::uint32_t>(product1 >> 32) ^ c1 ^ k0;
-      c1 = static_cast<std::uint32_t>(product1);
-      c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ k1;
-      c3 = static_cast<std::uint32_t>(product0);
-      k0 += 0x9e3779b9u;
-      k1 += 0xbb67ae85u;
-    }
-    bits[j] = c0;
-    bits[kLanes + j] = c1;
-    bits[2 * kLanes + j] = c2;
-    bits[3 * kLanes + j] = c3;
-  }
-}
 
 /// [0, 1), a multiple of 2⁻²⁴.
 inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 0x1p-24f; }

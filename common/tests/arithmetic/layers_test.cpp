@@ -1,0 +1,220 @@
+// The layers of a GPT against their formulas in double: forward, backward, and the backward's formula against finite
+// differences of the forward's.
+#include <numeric>
+
+#include "common/tests/arithmetic/near.hpp"
+#include "common/tests/arithmetic/reference.hpp"
+#include "common/tests/arithmetic/serial_backend.hpp"
+
+namespace lockstep::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+double dot(const Values& a, const Values& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+
+Values random_values(std::size_t n, std::uint32_t seed) {
+  Bench bench(1, seed);
+  return bench.read(bench.normal(n));
+}
+
+void expect_all_near(const Values& a, const Values& b, double bound) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], bound) << i;
+}
+
+// The formulas of the backward passes ---------------------------------------------------------------------------------
+// Central differences with a step of 1e-5 are right to about 1e-10 times the third derivative, and 1e-11 of rounding.
+
+TEST(Reference, LayerNormGradients) {
+  const Values x = random_values(3 * 5, 1), weight = random_values(5, 2), bias = random_values(5, 3);
+  const Values dy = random_values(3 * 5, 4);
+  const auto gradients = reference::layer_norm_backward(dy, x, weight);
+  const auto of_x = [&](const Values& v) { return dot(dy, reference::layer_norm(v, weight, bias).y); };
+  const auto of_weight = [&](const Values& v) { return dot(dy, reference::layer_norm(x, v, bias).y); };
+  const auto of_bias = [&](const Values& v) { return dot(dy, reference::layer_norm(x, weight, v).y); };
+  expect_all_near(gradients.dx, finite_differences(x, of_x), 1e-7);
+  expect_all_near(gradients.dweight, finite_differences(weight, of_weight), 1e-7);
+  expect_all_near(gradients.dbias, finite_differences(bias, of_bias), 1e-7);
+}
+
+TEST(Reference, AttentionGradients) {
+  const AttentionShape shape{2, 5, 2, 3};
+  const Values qkv = random_values(2 * 5 * 3 * 6, 1), dy = random_values(2 * 5 * 6, 2);
+  const auto f = [&](const Values& v) { return dot(dy, reference::attention(v, shape).y); };
+  expect_all_near(reference::attention_backward(dy, qkv, shape), finite_differences(qkv, f), 1e-7);
+}
+
+TEST(Reference, CrossEntropyGradients) {
+  const Values logits = random_values(4 * 6, 1);
+  const std::vector<std::int32_t> targets{2, -1, 5, 0};
+  const auto f = [&](const Values& v) { return reference::cross_entropy(v, targets, 0.25).loss; };
+  expect_all_near(reference::cross_entropy(logits, targets, 0.25).gradient, finite_differences(logits, f), 1e-8);
+}
+
+// The device ----------------------------------------------------------------------------------------------------------
+
+constexpr std::array<std::size_t, 2> kRowsAndColumns[] = {{0, 4},  {1, 1},    {1, 3},   {2, 64},
+                                                          {7, 33}, {70, 129}, {300, 48}};
+
+TEST(LayerNorm, Forward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const auto [rows, columns] : kRowsAndColumns) {
+      Slice x = bench.normal(rows * columns, dtype, 3), y = bench.poisoned(rows * columns, dtype);
+      Slice weight = bench.normal(columns, dtype), bias = bench.normal(columns, dtype);
+      Slice statistics = bench.poisoned(2 * rows);
+      layer_norm(bench.me, y, statistics, x, weight, bias);
+      const auto exact = reference::layer_norm(bench.read(x), bench.read(weight), bench.read(bias));
+      // The mean is a sum of `columns` numbers in at least 16 lanes; the deviation, of as many; 6 roundings more. A
+      // difference from the mean is as exact as numbers as large as x are, and is divided by the deviation.
+      const double roundings = static_cast<double>(columns) / 8 + 14;
+      Values magnitude(rows * columns);
+      const double size = 1 + largest(bench.read(x));
+      for (std::size_t i = 0; i < magnitude.size(); ++i)
+        magnitude[i] = size * exact.reciprocal_deviation[i / columns] * (1 + largest(bench.read(weight))) + 2;
+      expect_near(bench.read(y), exact.y, dtype, roundings, magnitude, "y");
+      const Values kept = bench.read(statistics);
+      for (std::size_t n = 0; n < rows; ++n) {
+        ASSERT_NEAR(kept[n], exact.mean[n], 1e-6 * size);
+        ASSERT_NEAR(kept[rows + n], exact.reciprocal_deviation[n], 1e-5 * exact.reciprocal_deviation[n]);
+      }
+    }
+}
+
+TEST(LayerNorm, Backward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const auto [rows, columns] : kRowsAndColumns)
+      for (Into into : {Into::overwrite, Into::accumulate}) {
+        const std::size_t size = rows * columns;
+        Slice x = bench.normal(size, dtype), dy = bench.normal(size, dtype), weight = bench.normal(columns, dtype);
+        Slice y = bench.poisoned(size, dtype), statistics = bench.poisoned(2 * rows);
+        Slice dx = into == Into::accumulate ? bench.normal(size, dtype) : bench.poisoned(size, dtype);
+        Slice dweight = bench.normal(columns, dtype), dbias = bench.normal(columns, dtype);
+        auto exact = reference::layer_norm_backward(bench.read(dy), bench.read(x), bench.read(weight));
+        const auto norm = reference::layer_norm(bench.read(x), bench.read(weight), Values(columns));
+        const auto plus = [](Values a, const Values& b) {
+          for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+          return a;
+        };
+        if (into == Into::accumulate) exact.dx = plus(exact.dx, bench.read(dx));
+        exact.dweight = plus(exact.dweight, bench.read(dweight));
+        exact.dbias = plus(exact.dbias, bench.read(dbias));
+        layer_norm(bench.me, y, statistics, x, weight, bench.normal(columns, dtype));
+        layer_norm_backward(bench.me, dx, dweight, dbias, dy, x, weight, statistics, into);
+        // As forward, with products of dy, weight and the normalised x; a row of equal numbers (columns = 1) is divided
+        // by √ε, which is why the deviation counts.
+        const double terms = (1 + largest(bench.read(dy))) * (1 + largest(bench.read(weight))) *
+                             (1 + largest(bench.read(x))) * (2 + largest(norm.reciprocal_deviation));
+        const double roundings = static_cast<double>(columns) / 8 + 30;
+        expect_near(bench.read(dx), exact.dx, dtype, roundings, {terms * (1 + largest(norm.y))}, "dx");
+        const double over_rows = 40 + static_cast<double>(rows);
+        expect_near(bench.read(dweight), exact.dweight, dtype, over_rows, {terms * 4}, "dweight");
+        expect_near(bench.read(dbias), exact.dbias, dtype, over_rows, {terms}, "dbias");
+      }
+}
+
+// Blocks of queries are of 64: shapes around that, one position, one element a head, and nothing at all.
+const AttentionShape kAttentions[] = {{1, 1, 1, 1},  {2, 3, 1, 4},   {1, 7, 3, 5}, {3, 64, 2, 8},
+                                      {1, 65, 1, 3}, {2, 130, 2, 7}, {0, 5, 2, 4}, {1, 200, 1, 64}};
+
+TEST(Attention, ForwardAndBackward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const AttentionShape& shape : kAttentions) {
+      const std::size_t size = shape.batch * shape.positions * shape.heads * shape.head_size;
+      Slice qkv = bench.normal(3 * size, dtype), y = bench.poisoned(size, dtype), dy = bench.normal(size, dtype);
+      Slice log_sums = bench.poisoned(shape.batch * shape.heads * shape.positions);
+      Slice dqkv = bench.poisoned(3 * size, dtype);
+      attention(bench.me, y, log_sums, qkv, shape);
+      attention_backward(bench.me, dqkv, dy, y, qkv, log_sums, shape);
+      const auto exact = reference::attention(bench.read(qkv), shape);
+      const Values gradient = reference::attention_backward(bench.read(dy), bench.read(qkv), shape);
+      // A score is a sum of d products, off by δ = (d + 4) roundings of |q||k|/√d; probabilities, and so y, by 2δ of
+      // it.
+      const double d = static_cast<double>(shape.head_size), t = static_cast<double>(shape.positions);
+      const double v = largest(bench.read(qkv)), score = (d + 4) * v * v * std::sqrt(d);
+      expect_near(bench.read(y), exact.y, dtype, 2 * score + t + 8, {v}, "y");
+      expect_near(bench.read(log_sums), exact.log_sums, DType::f32, score + t + 4, {1 + std::log(t + 1)},
+                  "log-sum-exp");
+      // The stored y is rounded to dtype; row · dy enters each gradient. Everything else is rounded in float.
+      const double terms = largest(bench.read(dy)) * v * std::sqrt(d);
+      const double from_y = rounding(dtype) / rounding(DType::f32) * (dtype == DType::f32 ? 0 : 2) * std::sqrt(d);
+      expect_near(bench.read(dqkv), gradient, dtype, (4 * score + 4 * d + 2 * t + 30 + from_y), {terms * v}, "dqkv");
+    }
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  Bench bench;
+  const AttentionShape shape{1, 9, 1, 4};
+  Slice qkv = bench.normal(9 * 12, DType::f32, 30), y = bench.poisoned(9 * 4), log_sums = bench.poisoned(9);
+  attention(bench.me, y, log_sums, qkv, shape);
+  const auto exact = reference::attention(bench.read(qkv), shape);
+  // Scores of thousands, right to 2⁻²⁴ of them.
+  for (std::size_t i = 0; i < 36; ++i) ASSERT_NEAR(bench.read(y)[i], exact.y[i], 0.05);
+}
+
+TEST(Embedding, ForwardAndBackward) {
+  Bench bench(2);
+  struct Shape {
+    std::size_t batch, sequence, columns, vocabulary, longest;
+  };
+  for (DType dtype : kFloating)
+    for (const Shape& shape :
+         {Shape{1, 1, 1, 1, 1}, Shape{2, 5, 7, 3, 9}, Shape{4, 33, 65, 300, 40}, Shape{0, 4, 3, 5, 4}})
+      for (bool positional : {true, false}) {
+        const std::size_t rows = shape.batch * shape.sequence, columns = shape.columns;
+        const auto tokens = bench.tokens(rows, shape.vocabulary);
+        Slice table = bench.normal(shape.vocabulary * columns, dtype), token = bench.integers(tokens);
+        Slice positions = positional ? bench.normal(shape.longest * columns, dtype) : Slice();
+        Slice y = bench.poisoned(rows * columns, dtype), dy = bench.normal(rows * columns, dtype);
+        Values exact(rows * columns), dtable = bench.read(table), dpositions = bench.read(positions);
+        const Values from = dtable, from_positions = dpositions, gradient = bench.read(dy);
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+          const std::size_t at = static_cast<std::size_t>(tokens[i / columns]) * columns + i % columns;
+          const std::size_t position = i / columns % shape.sequence * columns + i % columns;
+          exact[i] = from[at] + (positional ? from_positions[position] : 0);
+          dtable[at] += gradient[i];
+          if (positional) dpositions[position] += gradient[i];
+        }
+        embedding(bench.me, y, token, table, positions, shape.sequence);
+        expect_near(bench.read(y), exact, dtype, positional ? 1 : 0, {8}, "y");
+        embedding_backward(bench.me, table, positions, dy, token, shape.sequence);
+        // Each row sums at most all tokens of one value, in float, and is rounded once.
+        const double most = static_cast<double>(rows) + 1;
+        expect_near(bench.read(table), dtable, dtype, most, {largest(dtable) + 4}, "dtable");
+        expect_near(bench.read(positions), dpositions, dtype, most, {largest(dpositions) + 4}, "dpositions");
+      }
+}
+
+TEST(CrossEntropy, LossAndGradient) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const auto [rows, vocabulary] :
+         {std::array<std::size_t, 2>{0, 5}, {1, 1}, {3, 2}, {5, 257}, {40, 1000}, {2, 20011}}) {
+      auto targets = bench.tokens(rows, vocabulary, -1);
+      Slice logits = bench.normal(rows * vocabulary, dtype, 4), loss = bench.of({1}), only = bench.of({1});
+      const float factor = rows == 0 ? 1 : 1 / static_cast<float>(rows);
+      const auto exact = reference::cross_entropy(bench.read(logits), targets, factor);
+      const double size = largest(bench.read(logits));
+      cross_entropy_loss(bench.me, only, logits, bench.integers(targets), factor);
+      cross_entropy(bench.me, loss, logits, bench.integers(targets), factor);
+      // A logit less the maximum is off by one rounding of it, its exponential by 3 more; sums in at least 16 lanes.
+      const double roundings = 4 * size + 8 + static_cast<double>(vocabulary) / 16;
+      expect_near(bench.read(loss), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss");
+      expect_near(bench.read(only), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss only");
+      expect_near(bench.read(logits), exact.gradient, dtype, roundings, {factor}, "gradient");
+    }
+}
+
+TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
+  Bench bench;
+  Slice logits = bench.of({1000, -1000, 0, -5e4f, 5e4f, 1}), loss = bench.of({0});
+  cross_entropy(bench.me, loss, logits, bench.integers({1, 1}), 1);
+  EXPECT_EQ(bench.read(loss)[0], 2000);
+  EXPECT_EQ(bench.read(logits), (Values{1, -1, 0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
