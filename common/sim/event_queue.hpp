@@ -20,12 +20,14 @@ class EventQueue {
   }
   bool empty() const { return size_ == 0; }
 
-  /// Of the earliest event; the queue must not be empty.
-  double next_time() {
-    if (taken_ == buckets_[0].size()) refill();
+  /// There are events left at the time last advanced to.
+  bool due() const { return taken_ < buckets_[0].size(); }
+  /// Goes on to the earliest event, and returns its time; nothing earlier may be put from now on. Not when empty.
+  double advance() {
+    if (!due()) refill();
     return std::bit_cast<double>(last_);
   }
-  /// The earliest event, after next_time().
+  /// The next event that is due.
   T take() {
     T what = buckets_[0][taken_++].what;
     if (taken_ == buckets_[0].size()) {

@@ -33,18 +33,24 @@ struct Path {
   std::array<Port*, 2 * kMaxLevels> ports{};
 };
 
-/// One message, from the moment its first half is posted. Halves are null until posted.
+/// One message, from the moment its first half is posted. The sender's batch may be over, and its slices gone, before
+/// an eager message is received: what is needed then is kept here.
 struct Message {
-  Batch* sender = nullptr;
+  const Transfer* in = nullptr;  // the receiver's half, once posted
   Batch* receiver = nullptr;
+  Batch* sender = nullptr;  // not null once the sender's half is posted; not to be used once granted
   const Transfer* out = nullptr;
-  const Transfer* in = nullptr;
   const Path* path = nullptr;
+  std::uint64_t elements = 0;  // of the sender's slice
   std::uint64_t bytes = 0;
   std::uint64_t issue = 0;  // order of sends over the whole run
   double ready = 0;
   double granted = -1;
   double arrival = -1;
+  DType dtype = DType::f32;
+  int from = 0;  // world rank
+  Location where{};
+  const char* collective = nullptr;
   std::unique_ptr<char[]> early;  // payload that arrived before its receive was posted
   Message* next = nullptr;        // in its pair's queue of unmatched halves
 };

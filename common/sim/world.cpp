@@ -162,7 +162,7 @@ void World::loop() {
         resume(*runnable_[i]);
       }
       runnable_.clear();
-    } else if (!events_.empty() && events_.next_time() <= time_) {
+    } else if (events_.due()) {
       handle(events_.take());
     } else if (network_.has_work()) {
       network_.grant(
@@ -171,7 +171,7 @@ void World::loop() {
             events_.put(port->free_at, {EventKind::port, port});
           });
     } else if (!events_.empty()) {
-      time_ = events_.next_time();
+      time_ = events_.advance();
     } else {
       return;
     }
@@ -303,7 +303,12 @@ void World::post_send(Batch* batch, Transfer& transfer) {
   message->sender = batch;
   message->out = &transfer;
   message->path = &peer.path;
+  message->elements = transfer.slice.size();
   message->bytes = bytes;
+  message->dtype = transfer.slice.dtype();
+  message->from = batch->channel->owner->world_rank();
+  message->where = batch->where;
+  message->collective = batch->collective;
   message->issue = ++issues_;
   message->ready = time_;
   if (met) {
@@ -337,21 +342,23 @@ void World::post_receive(Batch* batch, Transfer& transfer) {
 }
 
 void World::check_match(Message& message) {
-  const Slice &out = message.out->slice, &in = message.in->slice;
-  const Batch &sender = *message.sender, &receiver = *message.receiver;
-  auto side = [](const char* verb, const Batch& batch, const Slice& slice) {
-    return fmt::format("rank {} {} {} {} at {}{}", batch.channel->owner->world_rank(), verb, slice.size(),
-                       to_string(slice.dtype()), describe(batch.where),
-                       batch.collective ? fmt::format(" in region \"{}\"", batch.collective) : "");
+  const Slice& in = message.in->slice;
+  const Batch& receiver = *message.receiver;
+  const bool regions_differ = message.collective && receiver.collective && message.collective != receiver.collective &&
+                              std::strcmp(message.collective, receiver.collective) != 0;
+  if (message.elements == in.size() && message.dtype == in.dtype() && !regions_differ) return;
+  auto side = [](int rank, const char* verb, std::uint64_t elements, DType dtype, Location where, const char* region) {
+    return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, to_string(dtype), describe(where),
+                       region ? fmt::format(" in region \"{}\"", region) : "");
   };
-  const bool regions_differ = sender.collective && receiver.collective && sender.collective != receiver.collective &&
-                              std::strcmp(sender.collective, receiver.collective) != 0;
-  if (out.size() == in.size() && out.dtype() == in.dtype() && !regions_differ) return;
   throw Error(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.",
-                                             regions_differ            ? "the collective"
-                                             : out.size() != in.size() ? "the size"
-                                                                       : "the element type",
-                                             side("sends", sender, out), side("receives", receiver, in)));
+                                             regions_differ                  ? "the collective"
+                                             : message.elements != in.size() ? "the size"
+                                                                             : "the element type",
+                                             side(message.from, "sends", message.elements, message.dtype, message.where,
+                                                  message.collective),
+                                             side(receiver.channel->owner->world_rank(), "receives", in.size(),
+                                                  in.dtype(), receiver.where, receiver.collective)));
 }
 
 void World::granted(Message* message) {

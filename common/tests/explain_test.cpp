@@ -1,0 +1,378 @@
+// What the simulator says when something is wrong: deadlocks, mismatches, unread messages, exceptions, races, misuse.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/arithmetic.hpp"
+#include "common/run.hpp"
+
+namespace lockstep {
+namespace {
+
+RunOptions ranks(int p) {
+  RunOptions options;
+  options.ranks = p;
+  options.threads = 1;
+  return options;
+}
+
+Slice buffer(Rank me, std::size_t count = 16) { return me.allocate(count, DType::f32, Category::buffer); }
+
+/// Runs and expects `verdict` and every one of `words` in the message.
+void expect(const RunOptions& options, const std::function<void(Rank)>& program, Verdict verdict,
+            std::initializer_list<const char*> words) {
+  const Outcome outcome = run(options, program);
+  EXPECT_EQ(to_string(outcome.verdict), to_string(verdict)) << outcome.message;
+  for (const char* word : words)
+    EXPECT_NE(outcome.message.find(word), std::string::npos) << "no \"" << word << "\" in:\n" << outcome.message;
+}
+
+// Deadlocks -----------------------------------------------------------------------------------------------------------
+
+void receive_first(Rank me) {
+  Slice x = buffer(me);
+  me.exchange({receive((me.rank() + 1) % me.size(), x)});
+  me.exchange({send((me.rank() + me.size() - 1) % me.size(), x)});
+}
+
+TEST(Deadlock, NamesTheCycle) {
+  expect(ranks(3), receive_first, Verdict::deadlock,
+         {"3 ranks wait for each other in a cycle: 0 → 1 → 2 → 0", "rank 0 waits at explain_test.cpp:",
+          "(receive_first)", "receives 64 bytes from rank 1, which has not started the send"});
+}
+
+TEST(Deadlock, OfAThousandRanksIsShort) {
+  const Outcome outcome = run(ranks(1024), receive_first);
+  EXPECT_EQ(outcome.verdict, Verdict::deadlock);
+  EXPECT_EQ(outcome.message.rfind("DEADLOCK: 1024 ranks wait for each other in a cycle: 0 → 1 → 2", 0), 0u)
+      << outcome.message;
+  EXPECT_LT(std::count(outcome.message.begin(), outcome.message.end(), '\n'), 20) << outcome.message;
+}
+
+TEST(Deadlock, NamesAMissingPartner) {
+  expect(ranks(4),
+         [](Rank me) {
+           Slice x = buffer(me);
+           if (me.rank() == 2) return;
+           if (me.rank() == 3) me.exchange({receive(2, x)});
+           if (me.rank() < 2) me.exchange({receive(3, x)});
+         },
+         Verdict::deadlock, {"rank 3 waits for rank 2, whose program has ended"});
+}
+
+TEST(Deadlock, InAClosureNamesItsQueueAndItsRun) {
+  expect(ranks(2),
+         [](Rank me) {
+           Rank comm = me.stream("comm");
+           Slice x = buffer(me);
+           Ticket t = me.run(comm, [x](Rank queue) { queue.exchange({receive(1 - queue.rank(), x)}); });
+           me.wait(t);
+         },
+         Verdict::deadlock, {"cycle", "on queue \"comm\", in the closure run at explain_test.cpp:"});
+}
+
+TEST(Deadlock, OfSetUpNamesTheCall) {
+  expect(ranks(3),
+         [](Rank me) {
+           if (me.rank() != 1) (void)me.stream("comm");
+         },
+         Verdict::deadlock, {"waits for rank 1, whose program has ended", "set-up call 1 (stream(\"comm\"))"});
+}
+
+TEST(Deadlock, NamesTheRegion) {
+  expect(ranks(2),
+         [](Rank me) {
+           Scope scope = me.region("my_collective", 64);
+           me.exchange({receive(1 - me.rank(), buffer(me))});
+         },
+         Verdict::deadlock, {"in region \"my_collective\""});
+}
+
+// Mismatches and messages that nobody reads ---------------------------------------------------------------------------
+
+TEST(Mismatch, OfSizesNamesBothSides) {
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) me.exchange({send(1, buffer(me, 12))});
+           if (me.rank() == 1) me.exchange({receive(0, buffer(me, 8))});
+         },
+         Verdict::mismatch, {"the size", "rank 0 sends 12 fp32", "rank 1 receives 8 fp32", "explain_test.cpp"});
+}
+
+TEST(Mismatch, OfElementTypes) {
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) me.exchange({send(1, buffer(me, 8))});
+           if (me.rank() == 1) me.exchange({receive(0, me.allocate(8, DType::i32, Category::buffer))});
+         },
+         Verdict::mismatch, {"the element type", "sends 8 fp32", "receives 8 int32"});
+}
+
+TEST(Mismatch, OfCollectives) {
+  expect(ranks(2),
+         [](Rank me) {
+           Scope scope = me.region(me.rank() == 0 ? "broadcast" : "all_reduce", 64);
+           if (me.rank() == 0) me.exchange({send(1, buffer(me))});
+           if (me.rank() == 1) me.exchange({receive(0, buffer(me))});
+         },
+         Verdict::mismatch, {"the collective", "\"broadcast\"", "\"all_reduce\""});
+}
+
+TEST(Mismatch, PhasesMayDiffer) {
+  expect(ranks(2),
+         [](Rank me) {
+           Scope scope = me.region(me.rank() == 0 ? "forward" : "backward");
+           if (me.rank() == 0) me.exchange({send(1, buffer(me))});
+           if (me.rank() == 1) me.exchange({receive(0, buffer(me))});
+         },
+         Verdict::pass, {});
+}
+
+TEST(Mismatch, OfSetUpCalls) {
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) (void)me.stream("comm");
+           if (me.rank() == 1) (void)me.split(0, 0);
+         },
+         Verdict::mismatch, {"set-up call 1", "stream(\"comm\")", "split", "rank 0", "rank 1"});
+}
+
+TEST(Unread, IsNamed) {
+  expect(ranks(3),
+         [](Rank me) {
+           if (me.rank() != 2) me.exchange({send(2, buffer(me))});
+         },
+         Verdict::unread, {"rank 0 sent 64 bytes to rank 2, which ended without receiving", "1 more"});
+}
+
+TEST(Exception, OfOneRankEndsTheRun) {
+  expect(ranks(1024),
+         [](Rank me) {
+           if (me.rank() == 700) throw std::runtime_error("the dog ate it");
+           receive_first(me);
+         },
+         Verdict::fail, {"rank 700: the dog ate it"});
+}
+
+TEST(Exception, UnwindsTheOthers) {
+  int destroyed = 0;
+  struct Witness {
+    int& count;
+    ~Witness() { ++count; }
+  };
+  run(ranks(5), [&](Rank me) {
+    Witness witness{destroyed};
+    (void)me.split(0, 0);  // so that all have begun
+    if (me.rank() == 3) throw std::runtime_error("no");
+    receive_first(me);
+  });
+  EXPECT_EQ(destroyed, 5);
+}
+
+TEST(Exception, OfAClosureEndsItsRank) {
+  expect(ranks(2),
+         [](Rank me) {
+           Rank comm = me.stream("comm");
+           me.wait(me.run(comm, [](Rank queue) {
+             if (queue.rank() == 1) throw std::runtime_error("in the closure");
+           }));
+           receive_first(me);
+         },
+         Verdict::fail, {"rank 1, in the closure run at explain_test.cpp", "on queue \"comm\"", "in the closure"});
+}
+
+// Races ---------------------------------------------------------------------------------------------------------------
+
+TEST(Race, AForgottenWait) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           fill(me, x, 1);
+           Ticket t = me.rank() == 0 ? me.start({send(1, x)}) : me.start({receive(0, x)});
+           if (me.rank() == 1) scale(me, x, 2);  // before the wait
+           me.wait(t);
+         },
+         Verdict::race,
+         {"rank 1: RACE", "scale at explain_test.cpp:", "writes", "a receive started at explain_test.cpp:"});
+}
+
+TEST(Race, WritingWhatIsBeingSent) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           fill(me, x, 1);
+           Ticket t = me.rank() == 0 ? me.start({send(1, x)}) : me.start({receive(0, x)});
+           if (me.rank() == 0) fill(me, x, 2);
+           me.wait(t);
+         },
+         Verdict::race, {"rank 0: RACE", "a send started"});
+}
+
+TEST(Race, ReadingWhatIsBeingSentIsFine) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me), y = buffer(me);
+           fill(me, x, 1);
+           Ticket t = me.rank() == 0 ? me.start({send(1, x)}) : me.start({receive(0, y)});
+           copy(me, me.rank() == 0 ? y : buffer(me), x);
+           me.wait(t);
+         },
+         Verdict::pass, {});
+}
+
+TEST(Race, TwoQueuesWithoutAnOrder) {
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           Slice x = buffer(me);
+           fill(me, x, 1);
+           Ticket t = me.run(other, [x](Rank queue) { scale(queue, x, 2); });
+           scale(me, x, 3);
+           me.wait(t);
+         },
+         Verdict::race, {"scale", "nothing orders the two"});
+}
+
+TEST(Race, DisjointHalvesAreFine) {
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           Slice x = buffer(me);
+           fill(me, x, 1);
+           Ticket t = me.run(other, [x](Rank queue) { scale(queue, x.cut(0, 8), 2); });
+           scale(me, x.cut(8, 8), 3);
+           me.wait(t);
+           scale(me, x, 4);
+         },
+         Verdict::pass, {});
+}
+
+TEST(Race, ReceivingIntoWhatIsSentInTheSameBatch) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           fill(me, x, 1);
+           me.exchange({send(1 - me.rank(), x), receive(1 - me.rank(), x)});
+         },
+         Verdict::race, {"a receive started", "a send started"});
+}
+
+TEST(Race, AnOrderThroughAnotherRankDoesNotCount) {
+  // The second message tells that rank 1 has read x, but nothing on rank 0 waited for the first send.
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me), y = buffer(me);
+           Rank other = me.stream("other");
+           if (me.rank() == 0) {
+             fill(me, x, 1);
+             Ticket first = me.start({send(1, x)});
+             me.wait(me.run(other, [y](Rank queue) { queue.exchange({receive(1, y)}); }));
+             fill(me, x, 2);
+             me.wait(first);
+           } else {
+             me.exchange({receive(0, x)});
+             me.wait(me.run(other, [x](Rank queue) { queue.exchange({send(0, x)}); }));
+           }
+         },
+         Verdict::race, {"rank 0: RACE"});
+}
+
+TEST(Race, CanBeSwitchedOff) {
+  RunOptions options = ranks(1);
+  options.check_races = false;
+  expect(options,
+         [](Rank me) {
+           Rank other = me.stream("other");
+           Slice x = buffer(me);
+           Ticket t = me.run(other, [x](Rank queue) { fill(queue, x, 2); });
+           fill(me, x, 3);
+           me.wait(t);
+         },
+         Verdict::pass, {});
+}
+
+TEST(Perturb, ChangesWhenButNotWhat) {
+  auto program = [](Rank me) {
+    Rank comm = me.stream("comm");
+    Slice x = buffer(me), sum = buffer(me);
+    fill(me, x, static_cast<float>(me.rank() + 1));
+    fill(me, sum, 0);
+    Ticket t = me.run(comm, [x, sum](Rank queue) {
+      Slice in = queue.allocate(x.size(), DType::f32, Category::buffer);
+      Ticket going = queue.start(
+          {send((queue.rank() + 1) % queue.size(), x), receive((queue.rank() + queue.size() - 1) % queue.size(), in)});
+      queue.wait(going);
+      add(queue, sum, in);
+    });
+    Slice other = buffer(me);
+    fill(me, other, 7);
+    me.wait(t);
+    add(me, sum, other);
+    return Values{to_host(me, sum)[3], me.now()};
+  };
+  RunOptions options = ranks(4);
+  const Outcome plain = run(options, program);
+  ASSERT_TRUE(plain.passed()) << plain.message;
+  bool moved = false;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    options.perturb = seed;
+    const Outcome outcome = run(options, program);
+    ASSERT_TRUE(outcome.passed()) << outcome.message;
+    for (int r = 0; r < 4; ++r) {
+      EXPECT_EQ(outcome.values[r][0], plain.values[r][0]);
+      moved |= outcome.values[r][1] != plain.values[r][1];
+    }
+  }
+  EXPECT_TRUE(moved);
+}
+
+// Misuse --------------------------------------------------------------------------------------------------------------
+
+TEST(Usage, ForgottenTransfersAndClosures) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           if (me.rank() == 0) me.start({send(1, x)});
+           if (me.rank() == 1) me.exchange({receive(0, x)});
+         },
+         Verdict::usage, {"rank 0: USAGE", "nobody waited for the transfers started here"});
+  expect(ranks(1), [](Rank me) { me.run(me.stream("other"), [](Rank) {}); }, Verdict::usage,
+         {"nobody waited for the closure"});
+}
+
+TEST(Usage, RanksOfTheWrongQueue) {
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           fill(other, buffer(me), 1);
+         },
+         Verdict::usage, {"the Rank of queue \"other\" was used outside its closure"});
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           Slice x = buffer(me);
+           me.wait(me.run(other, [me, x](Rank) { fill(me, x, 1); }));
+         },
+         Verdict::usage, {"main's Rank was used inside a closure on queue \"other\""});
+}
+
+TEST(Usage, PeersAndSlices) {
+  expect(ranks(2), [](Rank me) { me.exchange({send(2, buffer(me))}); }, Verdict::usage,
+         {"send to rank 2 in a group of 2"});
+  expect(ranks(2), [](Rank me) { me.exchange({send(me.rank(), buffer(me))}); }, Verdict::usage, {"use copy"});
+  expect(ranks(1), [](Rank me) { (void)buffer(me).cut(10, 7); }, Verdict::usage, {"cut(10, 7)", "16 elements"});
+}
+
+TEST(Usage, ScratchOfAClosureDiesInside) {
+  Slice kept;
+  expect(ranks(1),
+         [&](Rank me) {
+           Rank other = me.stream("other");
+           me.wait(me.run(other, [&kept](Rank queue) { kept = queue.allocate(4, DType::f32, Category::buffer); }));
+         },
+         Verdict::usage, {"ends with 16 bytes of scratch alive"});
+  kept = {};
+}
+
+}  // namespace
+}  // namespace lockstep
