@@ -47,7 +47,7 @@ std::string describe_counts(const Reading& reading, int rank) {
   const char* each = present.size() == 1 ? "rank" : "ranks";
   if (repeated.empty() && present.size() == 1)
     return present[0] == rank ? fmt::format("rank {}'s own input: nothing was added to it", rank)
-                              : fmt::format("rank {}'s input alone", present[0]);
+                              : fmt::format("rank {}'s input alone, rank {}'s own is not in it", present[0], rank);
   std::string text = missing.empty() ? "the sum of all ranks" : fmt::format("the sum of {} {}", each, list_of(present));
   if (!missing.empty())
     text += fmt::format("; rank{} {} missing", missing.size() == 1 ? "" : "s",

@@ -118,6 +118,12 @@ std::string first_of(std::initializer_list<std::string> complaints) {
 
 // 21.2a ---------------------------------------------------------------------------------------------------------------
 
+bool is_complete(const Values& seen, ChunkRange chunk, int ranks) {
+  for (std::size_t i = chunk.offset; i < chunk.offset + chunk.size; ++i)
+    if (seen[i] != sum_of_inputs(i, ranks)) return false;
+  return true;
+}
+
 TEST(Lab21_2a, EachRankCompletesItsChunk) {
   run_cases(reduce_with(ring_reduce_scatter), [](const Case& c, const Outcome& outcome) -> std::string {
     for (int rank = 0; rank < c.ranks; ++rank) {
@@ -129,12 +135,9 @@ TEST(Lab21_2a, EachRankCompletesItsChunk) {
             "rank {}'s chunk {} must hold the sum of all ranks. Its element {} is {:.10g}, expected {:.10g}. "
             "It is {}.",
             rank, rank, i, seen, sum, explain_sum(seen, i, c.size, rank, c.ranks));
-        for (int other = 0; other < c.ranks; ++other) {
-          const ChunkRange there = chunk_range(c.size, other, c.ranks);
-          if (other != rank && there.size > 0 &&
-              outcome.values[rank][there.offset] == sum_of_inputs(there.offset, c.ranks))
-            text += fmt::format(" Chunk {} is complete on rank {} instead: begin with another chunk.", other, rank);
-        }
+        for (int other = 0; other < c.ranks; ++other)
+          if (is_complete(outcome.values[other], own, c.ranks))
+            text += fmt::format(" Chunk {} is complete on rank {} instead: begin with another chunk.", rank, other);
         return text;
       }
     }
