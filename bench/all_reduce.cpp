@@ -1,0 +1,111 @@
+// All-reduce algorithms against each other, and on MPI against the library's own:
+//
+//   ./lab bench all_reduce --backend sim --machine dgx-a100 --ranks 8 --bytes 1KiB:64MiB
+//   ./lab bench all_reduce --backend mpi --ranks 4 --bytes 64KiB --algorithm ring,library --json out.json
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/library_all_reduce.hpp"
+#include "bench/support/bench.hpp"
+#include "common/arithmetic.hpp"
+#include "common/text/nearest.hpp"
+#include "common/text/units.hpp"
+#include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/naive_all_reduce.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+struct Algorithm {
+  std::string name;
+  std::function<void(Rank, Slice)> sum;
+  std::function<double(week21::CostModel, int ranks, double bytes)> seconds;  // empty: no formula
+  bool counted = true;
+};
+
+std::vector<Algorithm> algorithms() {
+  std::vector<Algorithm> all = {{"naive", week21::naive_all_reduce, week21::naive_all_reduce_seconds},
+                                {"ring", week21::ring_all_reduce, week21::ring_all_reduce_seconds}};
+  if (auto library = library_all_reduce()) all.push_back({"library", library, {}, false});
+  return all;
+}
+
+/// What rank r puts into element i: small whole numbers, so that any order of adding gives the same sum.
+float input(int rank, std::size_t element) { return static_cast<float>(rank % 7 + static_cast<int>(element % 5)); }
+
+std::vector<float> inputs(int rank, std::size_t elements) {
+  std::vector<float> values(elements);
+  for (std::size_t i = 0; i < elements; ++i) values[i] = input(rank, i);
+  return values;
+}
+
+bool is_the_sum(const std::vector<float>& values, int ranks) {
+  int of_ranks = 0;
+  for (int rank = 0; rank < ranks; ++rank) of_ranks += rank % 7;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != static_cast<float>(of_ranks + ranks * static_cast<int>(i % 5))) return false;
+  return true;
+}
+
+Prepared prepare(const Algorithm& algorithm, std::size_t elements, Rank me, Purpose purpose) {
+  Slice data = me.allocate(elements, DType::f32, Category::gradient);
+  if (purpose == Purpose::verify)
+    upload(me, data, inputs(me.rank(), elements));
+  else
+    fill(me, data, 0);  // so that repeated sums stay finite
+  return {.act = [=] { algorithm.sum(me, data); }, .right = [=] { return is_the_sum(to_host(me, data), me.size()); }};
+}
+
+std::vector<Algorithm> chosen(const std::vector<std::string>& names) {
+  std::vector<Algorithm> all = algorithms(), result;
+  std::vector<std::string> known;
+  for (const Algorithm& algorithm : all) known.push_back(algorithm.name);
+  for (const std::string& name : names) {
+    auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end()) throw Error(Verdict::usage, unknown_name("algorithm", name, known));
+    result.push_back(all[static_cast<std::size_t>(found - known.begin())]);
+  }
+  return names.empty() ? all : result;
+}
+
+void add_size(Bench& bench, const std::vector<Algorithm>& algorithms, std::uint64_t bytes) {
+  if (bytes % 4 != 0) throw Error(Verdict::usage, fmt::format("{} bytes are no whole number of fp32 elements", bytes));
+  int ranks = bench.run_options().ranks;
+  std::vector<Contender> contenders;
+  for (const Algorithm& algorithm : algorithms) {
+    Contender contender{.name = algorithm.name,
+                        .prepare = [=](Rank me, Purpose purpose) { return prepare(algorithm, bytes / 4, me, purpose); },
+                        .counted = algorithm.counted};
+    if (bench.has_machine() && algorithm.seconds)
+      contender.predicted_seconds =
+          algorithm.seconds(week21::cost_model(bench.run_options().machine, ranks), ranks, static_cast<double>(bytes));
+    contenders.push_back(std::move(contender));
+  }
+  bench.add(format_bytes(static_cast<double>(bytes)), contenders, [=](const Measurement& measurement, Row& row) {
+    auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), measurement.seconds.value);
+    row.set("bytes", bytes);
+    row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  std::string bytes = "1KiB:16MiB";
+  std::vector<std::string> names;
+  auto declare = [&](CommandLine& line) {
+    line.add("--bytes", bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
+    line.add("--algorithm", names, "naive, ring, library (MPI's own); several with commas; default all");
+  };
+  return bench::bench_main("all_reduce", "All-reduce algorithms: time, bandwidth and prediction.", argc, argv, declare,
+                           [&](bench::Bench& bench) {
+                             auto algorithms = bench::chosen(names);
+                             for (std::uint64_t size : parse_byte_sizes(bytes))
+                               bench::add_size(bench, algorithms, size);
+                             bench.run();
+                           });
+}

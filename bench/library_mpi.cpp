@@ -1,0 +1,26 @@
+// MPI's own all-reduce, and its version.
+#include <mpi.h>
+
+#include <array>
+
+#include "bench/library_all_reduce.hpp"
+#include "bench/support/versions.hpp"
+#include "common/device/cpu/cpu_device.hpp"
+
+namespace lockstep::bench {
+
+std::function<void(Rank, Slice)> library_all_reduce() {
+  return [](Rank, Slice data) {
+    MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  };
+}
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  std::string version(text.data(), static_cast<std::size_t>(length));
+  return {{"mpi", version.substr(0, version.find_first_of(",\n"))}, {"blas", cpu_blas_name()}};
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,12 @@
+// The simulator has no library of its own to compare with.
+#include "bench/library_all_reduce.hpp"
+#include "bench/support/versions.hpp"
+#include "common/device/cpu/cpu_device.hpp"
+
+namespace lockstep::bench {
+
+std::function<void(Rank, Slice)> library_all_reduce() { return {}; }
+
+std::vector<std::pair<std::string, std::string>> library_versions() { return {{"blas", cpu_blas_name()}}; }
+
+}  // namespace lockstep::bench

@@ -1,0 +1,209 @@
+#include "bench/support/bench.hpp"
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+
+#include "bench/support/versions.hpp"
+#include "common/text/units.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
+
+bool simulated() { return std::string_view(backend_name()) == "sim"; }
+
+/// The machine, if it holds so many ranks.
+Machine machine_for(const std::string& name, int ranks) {
+  Machine machine = find_machine(name, kMachines);
+  if (machine.capacity() == 0 || ranks <= machine.capacity()) return machine;
+  std::string clusters;
+  for (const std::string& other : machine_names(kMachines))
+    if (other.starts_with(machine.name + "-")) clusters += (clusters.empty() ? "; clusters of it are " : ", ") + other;
+  throw Error(Verdict::usage,
+              fmt::format("machine {} holds {} ranks, not {}{}", machine.name, machine.capacity(), ranks, clusters));
+}
+
+std::uint64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+const Row::Value* find(const Row& row, std::string_view name) {
+  for (const Row::Field& field : row.fields())
+    if (field.name == name) return &field.value;
+  return nullptr;
+}
+
+/// A number of the row; NaN where it has none of that name.
+double number(const Row& row, std::string_view name) {
+  const Row::Value* value = find(row, name);
+  return value && std::holds_alternative<double>(*value) ? std::get<double>(*value) : std::nan("");
+}
+
+}  // namespace
+
+struct Bench::Group {
+  std::vector<Contender> contenders;
+  std::function<void(const Measurement&, Row&)> finish;
+  std::vector<Measurement> measurements;  // empty until the first contender's turn
+  std::exception_ptr failure;
+};
+
+/// Google Benchmark's results as a table: the measured beside the predicted. Silent where this is not the judge.
+class Bench::Table : public benchmark::BenchmarkReporter {
+ public:
+  explicit Table(const std::vector<Row>& rows) : rows_(rows) {}
+
+  bool ReportContext(const Context&) override {
+    if (is_judge())
+      fmt::print("{:<36} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", "time", "95 % of the median", "predicted", "error",
+                 "busbw");
+    return true;
+  }
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    if (!is_judge() || runs.empty() || runs.front().error_occurred || rows_.empty()) return;
+    const Row& row = rows_.back();  // the one that was just measured
+    double seconds = number(row, "seconds"), predicted = number(row, "predicted_seconds");
+    double low = number(row, "seconds_low"), high = number(row, "seconds_high");
+    std::string interval = low < high ? fmt::format("{} – {}", format_seconds(low), format_seconds(high)) : "";
+    std::string bandwidth =
+        std::isfinite(number(row, "busbw_gb_per_s")) ? format_bandwidth(number(row, "busbw_gb_per_s") * 1e9) : "";
+    bool has_prediction = std::isfinite(predicted) && seconds > 0;
+    double error = std::round(1000 * (predicted / seconds - 1)) / 10 + 0.0;  // + 0.0: never "−0.0"
+    fmt::print("{:<36} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", runs.front().run_name.function_name,
+               format_seconds(seconds), interval, has_prediction ? format_seconds(predicted) : "",
+               has_prediction ? fmt::format("{:+.1f} %", error) : "", bandwidth);
+    std::fflush(stdout);
+  }
+
+ private:
+  const std::vector<Row>& rows_;
+};
+
+Bench::Bench(std::string name, Options options, int available_ranks)
+    : name_(std::move(name)), options_(std::move(options)) {
+  if (options_.ranks == 0) options_.ranks = simulated() ? 4 : available_ranks;
+  if (options_.ranks < 1) throw Error(Verdict::usage, fmt::format("--ranks {}: there is at least one", options_.ranks));
+  if (options_.samples < 1)
+    throw Error(Verdict::usage, fmt::format("--samples {}: take at least one", options_.samples));
+  if (simulated() && !options_.emulate.empty())
+    throw Error(Verdict::usage, "--emulate sleeps through modelled times; the simulator needs no sleep: use --machine");
+  if (!simulated() && options_.phantom)
+    throw Error(Verdict::usage, "--phantom: only the simulator can do without memory");
+  if (!options_.emulate.empty()) options_.machine = options_.emulate;
+  if (options_.machine.empty() && simulated()) options_.machine = "uniform";
+
+  run_options_.ranks = options_.ranks;
+  run_options_.phantom = options_.phantom;
+  run_options_.emulate = !options_.emulate.empty();
+  run_options_.check_races = false;  // speed runs
+  run_options_.poison = false;
+  run_options_.threads = 1;
+  has_machine_ = !options_.machine.empty();
+  if (has_machine_) run_options_.machine = machine_for(options_.machine, options_.ranks);
+  if (!is_judge()) return;
+  if (!options_.json.empty()) check_writable(options_.json);
+  if (!options_.csv.empty()) check_writable(options_.csv);
+}
+
+void Bench::add(const std::string& label, std::vector<Contender> contenders,
+                std::function<void(const Measurement&, Row&)> finish) {
+  auto group = std::make_shared<Group>(Group{.contenders = std::move(contenders), .finish = std::move(finish)});
+  groups_.push_back(group);
+  for (std::size_t i = 0; i < group->contenders.size(); ++i) {
+    std::string name = fmt::format("{}/{}/{}", name_, group->contenders[i].name, label);
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [this, group, i](benchmark::State& state) {
+                                   try {
+                                     measure_one(*group, i);
+                                     for (auto _ : state) state.SetIterationTime(group->measurements[i].seconds.value);
+                                   } catch (...) {
+                                     group->failure = std::current_exception();
+                                     state.SkipWithError("failed");
+                                   }
+                                 })
+        ->UseManualTime()
+        ->Iterations(1);
+  }
+}
+
+/// The first of a group measures all of it, since contenders take turns.
+void Bench::measure_one(Group& group, std::size_t contender) {
+  if (group.failure) std::rethrow_exception(group.failure);
+  if (group.measurements.empty())
+    group.measurements = measure(run_options_, group.contenders, {.samples = options_.samples});
+  const Measurement& measurement = group.measurements[contender];
+  Row row = row_of(measurement);
+  group.finish(measurement, row);
+  rows_.push_back(std::move(row));
+}
+
+Row Bench::row_of(const Measurement& measurement) const {
+  Row row;
+  row.set("backend", backend_name()).set("machine", has_machine_ ? run_options_.machine.name : "host");
+  row.set("emulated", run_options_.emulate).set("ranks", options_.ranks).set("algorithm", measurement.contender);
+  row.set("seconds", measurement.seconds.value).set("predicted_seconds", measurement.predicted_seconds);
+  row.set("samples", measurement.seconds.samples);
+  row.set("seconds_low", measurement.seconds.low).set("seconds_high", measurement.seconds.high);
+  if (measurement.counted)
+    row.set("messages", measurement.messages).set("bytes_sent_per_rank_max", measurement.bytes_sent_per_rank_max);
+  row.set("verified", measurement.verified);
+  if (simulated()) row.set("wall_seconds", measurement.wall_seconds).set("peak_rss_bytes", peak_rss_bytes());
+  return row;
+}
+
+void Bench::run() {
+  std::string program = name_;
+  char* arguments[] = {program.data(), nullptr};
+  int count = 1;
+  benchmark::Initialize(&count, arguments);
+  Table table(rows_);
+  benchmark::RunSpecifiedBenchmarks(&table);
+  benchmark::ClearRegisteredBenchmarks();
+  for (const auto& group : groups_)
+    if (group->failure) std::rethrow_exception(group->failure);
+  if (!is_judge()) return;
+  lockstep::Context context = lockstep::Context::here();
+  for (auto& version : library_versions()) context.versions.push_back(version);
+  context.more.set("command", name_);
+  if (!options_.json.empty()) write_results(options_.json, context, rows_);
+  if (!options_.csv.empty()) write_csv(options_.csv, rows_);
+}
+
+int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
+               const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body) {
+  Session session(argc, argv);
+  try {
+    Options options;
+    CommandLine line("./lab bench " + name, description);
+    line.add("--ranks", options.ranks, "how many; 0: 4 in the simulator, all processes elsewhere");
+    line.add("--machine", options.machine,
+             "name from bench/machines, or a file: what the simulator prices with, what predicts");
+    line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");
+    line.add("--samples", options.samples, "of each contender, at most");
+    line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only prices");
+    line.add("--json", options.json, "write context and rows to this file");
+    line.add("--csv", options.csv, "write the rows to this file");
+    declare(line);
+    if (!line.parse(argc, argv)) {
+      if (is_judge()) fmt::print("{}", line.help());
+      return 0;
+    }
+    Bench bench(name, options, session.available_ranks());
+    body(bench);
+    return 0;
+  } catch (const Error& error) {
+    if (is_judge()) fmt::print(stderr, "{}\n", error.what());
+    return error.verdict() == Verdict::usage ? 2 : 1;
+  }
+}
+
+}  // namespace lockstep::bench

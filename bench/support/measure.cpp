@@ -1,0 +1,121 @@
+#include "bench/support/measure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace lockstep::bench {
+namespace {
+
+bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
+
+/// Dissemination: in round k every rank tells the one 2^k further on; ⌈lg p⌉ rounds.
+void barrier(Rank me, Slice token, Slice received) {
+  for (int distance = 1; distance < me.size(); distance *= 2) {
+    int to = (me.rank() + distance) % me.size(), from = (me.rank() - distance + me.size()) % me.size();
+    me.exchange({send(to, token), receive(from, received)});
+  }
+}
+
+/// Seconds of one act on each rank, after all have arrived.
+double timed(Rank me, const std::function<void()>& act, Slice token, Slice received) {
+  barrier(me, token, received);
+  double begin = me.now();
+  act();
+  return me.now() - begin;
+}
+
+double slowest(const Outcome& outcome, std::size_t index) {
+  double seconds = 0;
+  for (const Values& values : outcome.values) seconds = std::max(seconds, values[index]);
+  return seconds;
+}
+
+void count(const Outcome& outcome, Measurement& measurement) {
+  if (!measurement.counted) return;
+  measurement.messages = 0;
+  measurement.bytes_sent_per_rank_max = 0;
+  for (const RankLedger& ledger : outcome.ledgers) {
+    measurement.messages += ledger.traffic.messages_sent;
+    measurement.bytes_sent_per_rank_max = std::max(measurement.bytes_sent_per_rank_max, ledger.traffic.bytes_sent);
+  }
+}
+
+/// One act with values that can be checked; its traffic is what the ledgers hold. Returns how long it took.
+double verify(const RunOptions& options, const Contender& contender, Measurement& measurement) {
+  Outcome outcome = run(options, [&](Rank me) -> Values {
+    Prepared prepared = contender.prepare(me, Purpose::verify);
+    double begin = me.now();
+    prepared.act();
+    double seconds = me.now() - begin;
+    return {prepared.right() ? 1.0 : 0.0, seconds};
+  });
+  outcome.check();
+  for (std::size_t rank = 0; rank < outcome.values.size(); ++rank)
+    if (outcome.values[rank][0] != 1)
+      throw Error(Verdict::fail, fmt::format("{}: rank {} has a wrong result", contender.name, rank));
+  measurement.verified = true;
+  count(outcome, measurement);
+  return slowest(outcome, 1);
+}
+
+/// In virtual time one act says all, and the run's wall-clock time is that of the act.
+void time_virtually(const RunOptions& options, const Contender& contender, Measurement& measurement) {
+  Outcome outcome = run(options, [&](Rank me) -> Values {
+    Prepared prepared = contender.prepare(me, Purpose::time);
+    double begin = me.now();
+    prepared.act();
+    return {me.now() - begin};
+  });
+  outcome.check();
+  measurement.seconds = median({slowest(outcome, 0)});
+  measurement.wall_seconds = outcome.wall_seconds;
+  count(outcome, measurement);
+}
+
+/// All contenders in turn, sample by sample, in one run: what disturbs one disturbs all.
+void time_really(const RunOptions& options, const std::vector<Contender>& contenders, const Plan& plan, int samples,
+                 std::vector<Measurement>& measurements) {
+  Outcome outcome = run(options, [&](Rank me) -> Values {
+    Slice token = me.allocate(1, DType::f32, Category::buffer), received = me.allocate(1, DType::f32, Category::buffer);
+    upload(me, token, std::vector<float>{0});
+    std::vector<Prepared> prepared;
+    for (const Contender& contender : contenders) prepared.push_back(contender.prepare(me, Purpose::time));
+    for (int i = 0; i < plan.warm_up; ++i)
+      for (const Prepared& contender : prepared) timed(me, contender.act, token, received);
+    Values seconds;
+    for (int i = 0; i < samples; ++i)
+      for (const Prepared& contender : prepared) seconds.push_back(timed(me, contender.act, token, received));
+    return seconds;
+  });
+  outcome.check();
+  for (std::size_t c = 0; c < contenders.size(); ++c) {
+    std::vector<double> of_contender;
+    for (int i = 0; i < samples; ++i)
+      of_contender.push_back(slowest(outcome, static_cast<std::size_t>(i) * contenders.size() + c));
+    measurements[c].seconds = median(of_contender);
+  }
+}
+
+}  // namespace
+
+std::vector<Measurement> measure(const RunOptions& options, const std::vector<Contender>& contenders,
+                                 const Plan& plan) {
+  std::vector<Measurement> measurements;
+  double round = 0;  // seconds of one act of each; the same number on every process, so all choose the same samples
+  for (const Contender& contender : contenders) {
+    measurements.push_back(
+        {.contender = contender.name, .predicted_seconds = contender.predicted_seconds, .counted = contender.counted});
+    if (!options.phantom) round += verify(options, contender, measurements.back());
+    if (time_is_virtual()) time_virtually(options, contender, measurements.back());
+  }
+  if (time_is_virtual()) return measurements;
+  int affordable =
+      round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / round)) - plan.warm_up : plan.samples;
+  time_really(options, contenders, plan, std::min(plan.samples, std::max(affordable, 5)), measurements);
+  return measurements;
+}
+
+}  // namespace lockstep::bench
