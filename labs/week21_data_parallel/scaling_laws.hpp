@@ -41,8 +41,8 @@ struct SerialFraction {
   double high = 0;
 };
 
-/// Fits T(p) = a + b/p by least squares, with residuals counted relative to T(p) (timing noise is a percentage), and
-/// returns s = a / (a + b). Several measurements of one p are welcome. At least 3 measurements and 2 different p, else
+/// Fits T(p) = T(1)·(s + (1 − s)/p) by least squares over s and T(1), with residuals counted relative to T(p): timing
+/// noise is a percentage. Several measurements of one p are welcome. At least 3 measurements and 2 different p, else
 /// Error(usage). Not cut to [0, 1]: an estimate outside says that Amdahl is the wrong law.
 SerialFraction fit_amdahl(const std::vector<Measurement>& measurements);
 

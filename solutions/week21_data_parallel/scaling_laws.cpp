@@ -1,15 +1,15 @@
 // Exercise 21.10: scaling laws. Read labs/week21_data_parallel/scaling_laws.hpp first.
 //
-// Given are the refusals, the least-squares solver and Student's t; yours are the laws and the fit.
+// Given are the refusals; yours are the laws and the fit, on the statistics of common/stats.
 #include "labs/week21_data_parallel/scaling_laws.hpp"
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <set>
 
 #include "common/error.hpp"
+#include "common/stats/stats.hpp"
 
 namespace lockstep::week21 {
 
@@ -41,37 +41,11 @@ void check_measurements(const std::vector<Measurement>& measurements) {
                        measurements.size(), ranks.size()));
 }
 
-/// a and b that minimise Σ (1 − a·u[i] − b·v[i])², with the variances and the covariance that the residuals leave.
-struct Estimate {
-  double a = 0;
-  double b = 0;
-  double variance_a = 0;
-  double variance_b = 0;
-  double covariance = 0;
-};
-Estimate least_squares(const std::vector<double>& u, const std::vector<double>& v) {
-  double uu = 0, uv = 0, vv = 0, u1 = 0, v1 = 0;
-  for (std::size_t i = 0; i < u.size(); ++i) {
-    uu += u[i] * u[i];
-    uv += u[i] * v[i];
-    vv += v[i] * v[i];
-    u1 += u[i];
-    v1 += v[i];
-  }
-  const double determinant = uu * vv - uv * uv;
-  const double a = (vv * u1 - uv * v1) / determinant, b = (uu * v1 - uv * u1) / determinant;
-  double squares = 0;
-  for (std::size_t i = 0; i < u.size(); ++i) squares += std::pow(1 - a * u[i] - b * v[i], 2);
-  const double variance = squares / static_cast<double>(u.size() - 2);
-  return {a, b, variance * vv / determinant, variance * uu / determinant, -variance * uv / determinant};
-}
-
-/// Student's t: 95 % of a symmetric distribution with `freedom` ≥ 1 degrees lie within ± this many standard errors.
-double student_t(std::size_t freedom) {
-  constexpr std::array<double, 30> table = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-                                            2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-                                            2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
-  return freedom <= table.size() ? table[freedom - 1] : 1.960 + 2.42 / static_cast<double>(freedom);
+/// Weights of squared residuals so that errors count relative to the time: 1/T².
+std::vector<double> relative_weights(const std::vector<Measurement>& measurements) {
+  std::vector<double> weights;
+  for (const Measurement& m : measurements) weights.push_back(1 / (m.seconds * m.seconds));
+  return weights;
 }
 
 }  // namespace
@@ -123,18 +97,21 @@ double karp_flatt(double speedup, int ranks) {
 
 SerialFraction fit_amdahl(const std::vector<Measurement>& measurements) {
   check_measurements(measurements);
-  // lab 21.10 begin: T = a + b/p, divided by T: 1 = a·u + b·v with u = 1/T and v = 1/(p·T). least_squares gives a and
-  // b; s = a/(a + b), and its variance by the derivatives of s with respect to a and b
-  std::vector<double> u, v;
-  for (const Measurement& m : measurements) {
-    u.push_back(1 / m.seconds);
-    v.push_back(1 / (m.ranks * m.seconds));
-  }
-  const Estimate e = least_squares(u, v);
-  const double total = e.a + e.b, by_a = e.b / (total * total), by_b = -e.a / (total * total);
-  const double variance = by_a * by_a * e.variance_a + by_b * by_b * e.variance_b + 2 * by_a * by_b * e.covariance;
-  const double value = e.a / total, reach = student_t(measurements.size() - 2) * std::sqrt(std::max(0.0, variance));
-  return {value, value - reach, value + reach};
+  std::vector<double> seconds;
+  for (const Measurement& m : measurements) seconds.push_back(m.seconds);
+  const std::vector<double> weights = relative_weights(measurements);
+  // lab 21.10 begin: T(p) = T(1)·(1/p) + s·T(1)·(1 − 1/p) is a sum of two known functions of p: least_squares (see
+  // common/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the fitted law
+  // 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still be wrong by
+  std::vector<std::vector<double>> parts, around;
+  for (const Measurement& m : measurements) parts.push_back({1.0 / m.ranks, 1 - 1.0 / m.ranks});
+  const Fit fit = least_squares(parts, seconds, weights);
+  const double s = fit.coefficients[1] / fit.coefficients[0];
+  for (const Measurement& m : measurements)
+    around.push_back({1.0 / m.ranks + s * (1 - 1.0 / m.ranks), 1 - 1.0 / m.ranks});
+  const Fit rest = least_squares(around, seconds, weights);
+  const double reach = student_t95(rest.degrees_of_freedom) * rest.standard_errors[1] / rest.coefficients[0];
+  return {s, s - reach, s + reach};
   // lab end
 }
 

@@ -1,0 +1,267 @@
+// Tests of exercise 21.6: gradient accumulation, on gradients that are known integers, on a GPT, and on the model where
+// it must fail.
+#include "labs/week21_data_parallel/accumulation.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/arithmetic.hpp"
+#include "common/model/gpt.hpp"
+#include "common/testing/cases.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+using testing::Case;
+using testing::run_cases;
+using testing::sizes_of;
+
+std::vector<Microbatch> parts_of(const std::vector<std::size_t>& counts) {
+  std::vector<Microbatch> parts;
+  std::size_t first = 0;
+  for (std::size_t count : counts) {
+    parts.push_back({first, count});
+    first += count;
+  }
+  return parts;
+}
+
+const std::vector<std::vector<std::size_t>> kCuts = {{8},       {4, 4},    {5, 3},    {1, 7},
+                                                     {1, 2, 5}, {3, 0, 5}, {0, 8, 0}, {2, 2, 2, 2}};
+
+/// The weight that each micro-batch of kCuts[size] was given, in order; and the gradient, to which each adds its weight
+/// in element 0 and, in element 1, weight × the sum of its sample numbers 1, 2, … over their count.
+Values weights_given(Rank me, const Case& c) {
+  Slice gradients = me.allocate(2, DType::f32, Category::gradient);  // full of NaN, as new memory is
+  Slice part = me.allocate(2, DType::f32, Category::buffer);
+  Values seen;
+  accumulate_gradients(me, gradients, parts_of(kCuts[c.size]), [&](Microbatch microbatch, float weight) {
+    seen.push_back(static_cast<double>(microbatch.first));
+    seen.push_back(weight);
+    const float mean = static_cast<float>(microbatch.first) + (static_cast<float>(microbatch.count) + 1) / 2;
+    upload(me, part, std::vector<float>{weight, weight * mean});
+    add(me, gradients, part);
+  });
+  for (float value : to_host(me, gradients)) seen.push_back(value);
+  return seen;
+}
+
+std::string wrong_weights(const Case& c, const Outcome& outcome) {
+  const auto all = parts_of(kCuts[c.size]);
+  const Values& seen = outcome.values[0];
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool called =
+        at + 3 < seen.size() && seen[at] == static_cast<double>(all[i].first) && !std::isnan(seen[at + 1]);
+    if (all[i].count == 0) {
+      if (called && (i + 1 == all.size() || all[i + 1].first != all[i].first))
+        return fmt::format("micro-batch {} has no samples: skip it (its mean loss is 0/0)", i);
+      continue;
+    }
+    if (!called) return fmt::format("micro-batch {} of {} was not run, or not in its turn", i, all.size());
+    const double expected = static_cast<double>(all[i].count) / 8;
+    if (seen[at + 1] != expected)
+      return fmt::format("micro-batch {} has {} of 8 samples: its weight is {}, expected {}{}", i, all[i].count,
+                         seen[at + 1], expected,
+                         seen[at + 1] == static_cast<float>(1.0 / static_cast<double>(all.size()))
+                             ? ": it was weighed by steps; the samples of a short micro-batch then count too much"
+                         : seen[at + 1] == 1 ? ": nothing was divided"
+                                             : "");
+    at += 2;
+  }
+  if (at + 2 != seen.size())
+    return fmt::format("{} micro-batches were run, expected {}", (seen.size() - 2) / 2, at / 2);
+  if (std::isnan(seen[at]))
+    return "the gradient is not a number: it must be zeroed before the first micro-batch adds to it";
+  if (seen[at] != 1 || seen[at + 1] != 4.5)
+    return fmt::format("the gradient is {} and {}, expected 1 and 4.5: every micro-batch must add to it, none clear it",
+                       seen[at], seen[at + 1]);
+  return "";
+}
+
+TEST(Lab21_6, MicrobatchesCountByTheirSamples) {
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < kCuts.size(); ++i) numbers.push_back(i);
+  run_cases(weights_given, wrong_weights, {.ranks = {1}, .sizes = sizes_of(numbers)});
+}
+
+TEST(Lab21_6, ASecondBatchStartsFromZero) {
+  run_cases(
+      [](Rank me, const Case& c) {
+        weights_given(me, c);
+        Slice gradients = me.allocate(1, DType::f32, Category::gradient),
+              one = me.allocate(1, DType::f32, Category::buffer);
+        fill(me, one, 1);
+        for (int batch = 0; batch < 2; ++batch)
+          accumulate_gradients(me, gradients, microbatches(4, 2), [&](Microbatch, float) { add(me, gradients, one); });
+        return Values{to_host(me, gradients)[0]};
+      },
+      [](const Case&, const Outcome& outcome) -> std::string {
+        if (outcome.values[0][0] == 2) return "";
+        return fmt::format(
+            "after a second batch of two micro-batches the gradient is {}, expected 2: the first batch's is "
+            "still in it",
+            outcome.values[0][0]);
+      },
+      {.ranks = {1}, .sizes = sizes_of({0})});
+}
+
+TEST(Lab21_6, TheGapIsRelativeToTheSecondGradient) {
+  run_cases(
+      [](Rank me, const Case& c) {
+        Slice a = me.allocate(c.size, DType::f32, Category::gradient),
+              b = me.allocate(c.size, DType::f32, Category::gradient);
+        Values seen;
+        for (float factor : {1.0f, 3.0f, 0.0f, 0.5f}) {
+          fill(me, a, 2 * factor);
+          fill(me, b, 2);
+          seen.push_back(relative_gap(me, a, b));
+        }
+        seen.push_back(to_host(me, a)[0]);
+        seen.push_back(to_host(me, b)[0]);
+        return seen;
+      },
+      [](const Case&, const Outcome& outcome) -> std::string {
+        const Values& seen = outcome.values[0];
+        const double expected[] = {0, 2, 1, 0.5};
+        const char* pair[] = {"b and b", "3b and b", "0 and b", "b/2 and b"};
+        for (int i = 0; i < 4; ++i)
+          if (std::abs(seen[i] - expected[i]) > 1e-6)
+            return fmt::format("the gap between {} is {}, expected {} = ‖a − b‖/‖b‖", pair[i], seen[i], expected[i]);
+        return seen[4] == 1 && seen[5] == 2 ? "" : "relative_gap changed its arguments: work on a copy";
+      },
+      {.ranks = {1}, .sizes = sizes_of({1, 4, 101})});
+}
+
+// On models ----------------------------------------------------------------------------------------------------------
+
+/// The gap between the gradient accumulated over `parts` and the one of the whole batch, for a model's backward.
+double gap_of(Rank me, Slice gradients, const std::vector<Microbatch>& parts, const WeightedBackward& backward) {
+  std::size_t samples = 0;
+  for (const Microbatch& part : parts) samples += part.count;
+  fill(me, gradients, 0);
+  backward({0, samples}, 1);
+  Slice whole = me.allocate(gradients.size(), DType::f32, Category::buffer);
+  copy(me, whole, gradients);
+  accumulate_gradients(me, gradients, parts, backward);
+  return relative_gap(me, gradients, whole);
+}
+
+TEST(Lab21_6, AGptCannotTellTheDifference) {
+  const auto program = [](Rank me, const Case& c) {
+    Gpt gpt(me, {.layers = 1, .heads = 2, .d_model = 8, .vocabulary = 13, .context = 4}, 1);
+    const auto backward = [&](Microbatch part, float weight) {
+      std::vector<std::int32_t> tokens, targets;
+      for (std::size_t i = 4 * part.first; i < 4 * (part.first + part.count); ++i) {
+        tokens.push_back(static_cast<std::int32_t>(i * i % 13));
+        targets.push_back(static_cast<std::int32_t>((i + 1) * (i + 1) % 13));
+      }
+      Batch batch{me.allocate(tokens.size(), DType::i32, Category::buffer),
+                  me.allocate(tokens.size(), DType::i32, Category::buffer), part.count, 4};
+      upload(me, batch.tokens, tokens);
+      upload(me, batch.targets, targets);
+      Activations saved = gpt.allocate_activations(me, batch.sequences, batch.length);
+      Slice loss = me.allocate(1, DType::f32, Category::activation);
+      fill(me, loss, 0);
+      gpt.forward(me, batch, saved);
+      cross_entropy(me, loss, saved.logits, batch.targets, weight / static_cast<float>(batch.rows()));
+      gpt.backward(me, batch, saved);
+    };
+    return Values{gap_of(me, gpt.parameters().gradients, parts_of(kCuts[c.size]), backward)};
+  };
+  const auto judge = [](const Case&, const Outcome& outcome) -> std::string {
+    // Sums of 32 products in another order: some multiples of 2^-24.
+    if (outcome.values[0][0] < 2e-6) return "";
+    return fmt::format("the accumulated gradient lies {:.2e} from the large batch's: more than rounding",
+                       outcome.values[0][0]);
+  };
+  run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 3, 4, 5, 6, 7})});
+}
+
+/// A classifier of d inputs, h hidden units and 3 classes, which normalises its hidden units over the batch or not at
+/// all. Hidden units are kept as h × n, so that batch norm is layer_norm of each row: over the samples of a
+/// micro-batch.
+struct Classifier {
+  static constexpr std::size_t d = 5, h = 8, classes = 3, samples = 8;
+  Rank me;
+  bool batch_norm;
+  Slice values = me.allocate((d + classes) * h, DType::f32, Category::parameter);
+  Slice gradients = me.allocate((d + classes) * h, DType::f32, Category::gradient);
+  Slice inputs = me.allocate(samples * d, DType::f32, Category::buffer);
+  Slice targets = me.allocate(samples, DType::i32, Category::buffer);
+
+  Classifier(Rank rank, bool with_batch_norm) : me(rank), batch_norm(with_batch_norm) {
+    random_normal(me, values, {.seed = 1}, 0, 0.5f);
+    random_normal(me, inputs, {.seed = 2}, 0, 1);
+    upload(me, targets, std::vector<std::int32_t>{0, 1, 2, 0, 1, 2, 0, 1});
+  }
+
+  void backward(Microbatch part, float weight) {
+    const std::size_t n = part.count;
+    const auto buffer = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::activation); };
+    const Matrix x = matrix(inputs.cut(part.first * d, n * d), n, d);
+    const Matrix w1 = matrix(values.cut(0, h * d), h, d), w2 = matrix(values.cut(h * d, classes * h), classes, h);
+    const Matrix dw1 = matrix(gradients.cut(0, h * d), h, d);
+    const Matrix dw2 = matrix(gradients.cut(h * d, classes * h), classes, h);
+    const Matrix hidden = matrix(buffer(h * n), h, n), normal = matrix(buffer(h * n), h, n);
+    const Matrix active = matrix(buffer(h * n), h, n), logits = matrix(buffer(n * classes), n, classes);
+    Slice ones = buffer(n), zeros = buffer(n), statistics = buffer(2 * h), loss = buffer(1), ignored = buffer(2 * n);
+    fill(me, ones, 1);
+    for (const Slice& slice : {zeros, loss, ignored}) fill(me, slice, 0);
+
+    matmul(me, hidden, w1, x.t());
+    if (batch_norm)
+      layer_norm(me, normal.slice, statistics, hidden.slice, ones, zeros);
+    else
+      copy(me, normal.slice, hidden.slice);
+    gelu(me, active.slice, normal.slice);
+    matmul(me, logits, active.t(), w2.t());
+    cross_entropy(me, loss, logits.slice, targets.cut(part.first, n), weight / static_cast<float>(n));
+
+    const Matrix dactive = matrix(buffer(h * n), h, n), dnormal = matrix(buffer(h * n), h, n);
+    const Matrix dhidden = batch_norm ? matrix(buffer(h * n), h, n) : dnormal;
+    matmul(me, dw2, logits.t(), active.t(), Into::accumulate);
+    matmul(me, dactive, w2.t(), logits.t());
+    gelu_backward(me, dnormal.slice, dactive.slice, normal.slice);
+    if (batch_norm)
+      layer_norm_backward(me, dhidden.slice, ignored.cut(0, n), ignored.cut(n, n), dnormal.slice, hidden.slice, ones,
+                          statistics, Into::overwrite);
+    matmul(me, dw1, dhidden, x, Into::accumulate);
+  }
+};
+
+Values classifier_gap(Rank me, const Case& c, bool batch_norm) {
+  Classifier model(me, batch_norm);
+  return {gap_of(me, model.gradients, parts_of(kCuts[c.size]),
+                 [&](Microbatch part, float weight) { model.backward(part, weight); })};
+}
+
+TEST(Lab21_6, WithoutBatchNormItIsTheLargeBatch) {
+  run_cases([](Rank me, const Case& c) { return classifier_gap(me, c, false); },
+            [](const Case&, const Outcome& outcome) -> std::string {
+              if (outcome.values[0][0] < 1e-6) return "";
+              return fmt::format("the accumulated gradient lies {:.2e} from the large batch's: more than rounding",
+                                 outcome.values[0][0]);
+            },
+            {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 4, 7})});
+}
+
+TEST(Lab21_6, WithBatchNormItIsNot) {
+  run_cases([](Rank me, const Case& c) { return classifier_gap(me, c, true); },
+            [](const Case& c, const Outcome& outcome) -> std::string {
+              const double gap = outcome.values[0][0];
+              if (c.size == 0)
+                return gap < 1e-6 ? "" : fmt::format("one micro-batch is the large batch, but the gap is {:.2e}", gap);
+              if (gap > 0.05) return "";
+              return fmt::format(
+                  "batch norm sees each micro-batch's own mean and variance, so the gradients must differ; "
+                  "the gap is {:.2e}: is it measured?",
+                  gap);
+            },
+            {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 4, 7})});
+}
+
+}  // namespace
+}  // namespace lockstep::week21
