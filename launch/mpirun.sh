@@ -4,8 +4,8 @@
 #   launch/mpirun.sh -n RANKS [--timeout SECONDS] program arguments…
 #
 # Works as root, in containers, and with more ranks than cores. The whole job ends when the launcher is interrupted,
-# when the time is over (exit code 124), or when a rank dies. MPIRUN names another launcher, for example mpirun.mpich;
-# it must belong to the MPI library that the program was built with.
+# when the time is over (exit code 124), or when a rank dies. MPIRUN names another launcher than the one that fits the
+# library the program is linked with.
 set -u
 
 usage() {
@@ -27,7 +27,18 @@ case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at le
 case $timeout in *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
 
-mpirun=${MPIRUN:-mpirun}
+# The launcher of the library that the program is linked with: another one would start N programs of one rank each.
+choose_launcher() {
+  case $(ldd "$1" 2>/dev/null) in
+    *libmpich*) set -- mpirun.mpich mpirun.hydra mpirun ;;
+    *) set -- mpirun mpirun.openmpi ;;
+  esac
+  for name; do
+    command -v "$name" && return
+  done
+  echo mpirun
+}
+mpirun=${MPIRUN:-$(choose_launcher "$1")}
 if ! command -v "$mpirun" >/dev/null 2>&1; then
   echo "$0: $mpirun is not installed; on Debian and Ubuntu: apt-get install openmpi-bin libopenmpi-dev" >&2
   exit 2
@@ -62,8 +73,14 @@ case $version in
     ;;
 esac
 
-# A session of its own holds everything that mpirun starts on this host, also what leaves mpirun's process group.
-setsid "$mpirun" -n "$ranks" "$@" </dev/null &
+# The program compares this with what it finds.
+export LOCKSTEP_MPI_RANKS="$ranks"
+
+# A session of its own holds everything that mpirun starts on this host, also what leaves mpirun's process group; and
+# mpirun ends when this script is killed.
+guard=
+setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
+setsid $guard "$mpirun" -n "$ranks" "$@" </dev/null &
 job=$!
 timer=
 

@@ -176,12 +176,17 @@ const char* backend_name() { return "mpi"; }
 bool is_judge() { return world_rank() == 0; }
 
 Session::Session(int& argc, char**& argv) {
-  die_with_parent();
+  const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // by launch/mpirun.sh
+  if (started) die_with_parent();
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (provided < MPI_THREAD_SERIALIZED)
     throw Error(Verdict::fail, "this MPI library was built without threads (MPI_THREAD_SERIALIZED)");
+  if (started && world_size() != std::atoi(started))
+    throw Error(Verdict::usage, fmt::format("{} processes were started, but MPI knows of {}: mpirun belongs to another "
+                                            "MPI library than the program",
+                                            started, world_size()));
 }
 
 Session::~Session() { MPI_Finalize(); }
