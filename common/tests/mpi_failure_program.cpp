@@ -1,0 +1,53 @@
+// Ends badly, in the way its argument says; mpi_failure_test.sh looks at what is left. Exit code 1 where a failed run
+// is an Outcome; the other ways end the job from outside.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string_view>
+
+#include "common/arithmetic.hpp"
+#include "common/run.hpp"
+
+using namespace lockstep;
+
+namespace {
+
+void ring(Rank me, Slice out, Slice in) {
+  const int p = me.size();
+  me.exchange({send((me.rank() + 1) % p, out), receive((me.rank() + p - 1) % p, in)});
+}
+
+void receive_first(Rank me, Slice out, Slice in) {
+  const int p = me.size();
+  me.exchange({receive((me.rank() + p - 1) % p, in)});
+  me.exchange({send((me.rank() + 1) % p, out)});
+}
+
+void fail(Rank me, std::string_view way) {
+  Slice out = me.allocate(1000, DType::f32, Category::buffer), in = me.allocate(1000, DType::f32, Category::buffer);
+  fill(me, out, 1);
+  ring(me, out, in);
+  if (way == "deadlock") receive_first(me, out, in);
+  if (me.rank() == 1) {
+    if (way == "throw") throw std::runtime_error("rank 1 has had enough");
+    if (way == "killed") raise(SIGKILL);
+    if (way == "stuck")
+      while (true) usleep(1000);  // code of its own that never ends
+  }
+  while (way != "good") ring(me, out, in);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Session session(argc, argv);
+  const std::string_view way = argc > 1 ? argv[1] : "good";
+  RunOptions options;
+  options.ranks = session.available_ranks();
+  options.patience_seconds = 1;
+  const Outcome outcome = run(options, [way](Rank me) { fail(me, way); });
+  if (is_judge()) fmt::print("{} {}\n", to_string(outcome.verdict), outcome.message);
+  return outcome.passed() ? 0 : 1;
+}
