@@ -26,13 +26,8 @@ std::string_view to_string(Category category) {
   return "?";
 }
 
-Slice Slice::cut(std::size_t offset, std::size_t count, Location where) const {
-  if (offset > size_ || count > size_ - offset)
-    usage_error(fmt::format("cut({}, {}) reaches outside a slice of {} elements", offset, count, size_), where);
-  Slice part = *this;
-  part.offset_ += offset;
-  part.size_ = count;
-  return part;
+void Slice::reaches_outside(std::size_t offset, std::size_t count, Location where) const {
+  usage_error(fmt::format("cut({}, {}) reaches outside a slice of {} elements", offset, count, size_), where);
 }
 
 }  // namespace lockstep

@@ -68,7 +68,13 @@ class Slice {
   Category category() const { return block_ ? block_->category : Category::buffer; }
 
   /// Elements [offset, offset + count) of this slice; a USAGE error when they reach outside it.
-  Slice cut(std::size_t offset, std::size_t count, Location where = Location::current()) const;
+  Slice cut(std::size_t offset, std::size_t count, Location where = Location::current()) const {
+    if (offset > size_ || count > size_ - offset) reaches_outside(offset, count, where);
+    Slice part = *this;
+    part.offset_ += offset;
+    part.size_ = count;
+    return part;
+  }
 
   /// For the runtime: the allocation, and this slice's first byte within it.
   Block* block() const { return block_; }
@@ -78,6 +84,7 @@ class Slice {
   explicit Slice(Block& block) : block_(&block), size_(block.bytes / bytes_of(block.dtype)) { retain(); }
 
  private:
+  [[noreturn]] void reaches_outside(std::size_t offset, std::size_t count, Location where) const;
   void retain() const {
     if (!block_) return;
     if (block_->threads)

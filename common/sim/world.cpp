@@ -84,8 +84,6 @@ bool World::stopped() const {
 
 void World::block(Queue& queue, Blocked why) {
   queue.blocked = why;
-  const char here = 0;
-  queue.stack = &here;
   queue.fiber->suspend();
   queue.blocked = {};
   if (failing_) throw Unwind{};
@@ -136,31 +134,11 @@ void World::record_failure(int rank, const Queue& queue) {
   }
 }
 
-/// With a thousand ranks the next one's stack has left the cache since it last ran: asking for it while the present one
-/// runs makes the ring all-reduce of 1,024 ranks half as fast again.
-void World::fetch_ahead(std::size_t next) const {
-  constexpr int kLine = 64, kLines = 14;
-  if (next + 1 < runnable_.size()) {
-    __builtin_prefetch(runnable_[next + 1]);
-    __builtin_prefetch(reinterpret_cast<const char*>(runnable_[next + 1]) + kLine);
-  }
-  if (next >= runnable_.size()) return;
-  const Queue& queue = *runnable_[next];
-  __builtin_prefetch(queue.fiber.get());
-  __builtin_prefetch(queue.recent);
-  __builtin_prefetch(reinterpret_cast<const char*>(queue.recent) + kLine);
-  if (!queue.stack) return;
-  for (int line = -3; line < kLines; ++line) __builtin_prefetch(queue.stack + line * kLine);
-}
-
 void World::loop() {
   while (!failing_) {
     if (!runnable_.empty()) {
       // In the order woken; what they wake comes after.
-      for (std::size_t i = 0; i < runnable_.size() && !failing_; ++i) {
-        fetch_ahead(i + 1);
-        resume(*runnable_[i]);
-      }
+      for (std::size_t i = 0; i < runnable_.size() && !failing_; ++i) resume(*runnable_[i]);
       runnable_.clear();
     } else if (events_.due()) {
       handle(events_.take());

@@ -115,8 +115,7 @@ struct Queue {
   RankState* owner = nullptr;
   int index = 0;
   std::unique_ptr<Fiber> fiber;
-  Channel* recent = nullptr;    // the channel last used
-  const char* stack = nullptr;  // where its fiber was suspended
+  Channel* recent = nullptr;  // the channel last used
   Blocked blocked;
   bool ended = false;
   std::deque<std::unique_ptr<Closure>> closures;  // not yet waited for by main
@@ -265,7 +264,6 @@ class World {
   void loop();
   void handle(Event event);
   void resume(Queue& queue);
-  void fetch_ahead(std::size_t next) const;
   void begin(Batch* batch);
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
