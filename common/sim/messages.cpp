@@ -1,0 +1,215 @@
+// How messages meet: batches begin, their transfers find the other half, and what can go, goes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/sim/world.hpp"
+
+namespace lockstep::sim {
+
+Batch* World::new_batch() {
+  if (free_batches_.empty()) return &batch_store_.emplace_back();
+  Batch* batch = free_batches_.back();
+  free_batches_.pop_back();
+  return batch;
+}
+
+void World::retire(Batch* batch) {
+  batch->transfers.clear();
+  batch->next = nullptr;
+  free_batches_.push_back(batch);
+}
+
+Message* World::new_message() {
+  if (free_messages_.empty()) return &message_store_.emplace_back();
+  Message* message = free_messages_.back();
+  free_messages_.pop_back();
+  return message;
+}
+
+void World::recycle(Message* message) {
+  *message = {};
+  free_messages_.push_back(message);
+}
+
+Peer& World::peer(Channel& channel, int rank) {
+  constexpr std::size_t kFew = 8;
+  if (channel.dense) {
+    if (auto& slot = channel.peers[rank]) return *slot;
+  } else {
+    for (auto& known : channel.peers)
+      if (known->rank == rank) return *known;
+  }
+  const Group& group = *groups_[channel.group];
+  auto fresh = std::make_unique<Peer>();
+  fresh->rank = rank;
+  fresh->world = group.members[rank];
+  fresh->path = network_.path(channel.owner->world_rank(), fresh->world);
+  Peer* made = fresh.get();
+  if (!channel.dense && channel.peers.size() == kFew) {
+    std::vector<std::unique_ptr<Peer>> by_rank(group.members.size());
+    for (auto& known : channel.peers) by_rank[known->rank] = std::move(known);
+    channel.peers = std::move(by_rank);
+    channel.dense = true;
+  }
+  if (channel.dense)
+    channel.peers[rank] = std::move(fresh);
+  else
+    channel.peers.push_back(std::move(fresh));
+  // What one end sends, the other receives.
+  made->out = &peer(ranks_[made->world]->channel(channel.group, channel.queue), channel.rank).in;
+  return *made;
+}
+
+void World::post(Batch* batch) {
+  const Channel& channel = *batch->channel;
+  if (channel.completed + 1 < batch->number) return;  // the one before it will post it
+  const double time = std::max(batch->posted, channel.free_at);
+  if (time <= time_)
+    begin(batch);
+  else
+    events_.put(time, {EventKind::begin, batch});
+}
+
+void World::begin(Batch* batch) {
+  batch->begin = time_;
+  batch->completion = time_;
+  const std::size_t count = batch->transfers.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Transfer& transfer = batch->transfers[i];
+    if (transfer.kind == Transfer::Kind::send)
+      post_send(batch, transfer);
+    else
+      post_receive(batch, transfer);
+  }
+}
+
+namespace {
+void append(Pair& pair, Message* message) {
+  (pair.first ? pair.last->next : pair.first) = message;
+  pair.last = message;
+}
+
+Message* pop(Pair& pair) {
+  Message* message = pair.first;
+  pair.first = message->next;
+  message->next = nullptr;
+  return message;
+}
+}  // namespace
+
+void World::post_send(Batch* batch, Transfer& transfer) {
+  Peer& peer = peer_to(*batch->channel, transfer.peer);
+  const std::uint64_t bytes = transfer.slice.bytes();
+  ++peer.traffic.messages_sent;
+  peer.traffic.bytes_sent += bytes;
+  ++messages_;
+  const bool met = peer.out->first && !peer.out->first->sender;
+  Message* message = met ? pop(*peer.out) : new_message();
+  message->sender = batch;
+  message->out = &transfer;
+  message->path = &peer.path;
+  message->elements = transfer.slice.size();
+  message->bytes = bytes;
+  message->dtype = transfer.slice.dtype();
+  message->from = batch->channel->owner->world_rank();
+  message->where = batch->where;
+  message->collective = batch->collective;
+  message->issue = ++issues_;
+  message->ready = time_;
+  if (met) {
+    check_match(*message);
+    network_.add_ready(message);
+  } else {
+    append(*peer.out, message);
+    if (bytes <= options_.machine.eager_bytes) network_.add_ready(message);
+  }
+}
+
+void World::post_receive(Batch* batch, Transfer& transfer) {
+  Peer& peer = peer_from(*batch->channel, transfer.peer);
+  ++peer.traffic.messages_received;
+  peer.traffic.bytes_received += transfer.slice.bytes();
+  const bool met = peer.in.first && peer.in.first->sender;
+  Message* message = met ? pop(peer.in) : new_message();
+  message->receiver = batch;
+  message->in = &transfer;
+  if (!met) {
+    append(peer.in, message);
+    return;
+  }
+  check_match(*message);
+  if (message->granted >= 0) {  // it arrived, or is on its way
+    deliver(message);
+  } else if (message->bytes > options_.machine.eager_bytes) {
+    message->ready = time_;
+    network_.add_ready(message);
+  }
+}
+
+void World::check_match(Message& message) {
+  const Slice& in = message.in->slice;
+  const Batch& receiver = *message.receiver;
+  const bool regions_differ = message.collective && receiver.collective && message.collective != receiver.collective &&
+                              std::strcmp(message.collective, receiver.collective) != 0;
+  if (message.elements == in.size() && message.dtype == in.dtype() && !regions_differ) return;
+  auto side = [](int rank, const char* verb, std::uint64_t elements, DType dtype, Location where, const char* region) {
+    return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, to_string(dtype), describe(where),
+                       region ? fmt::format(" in region \"{}\"", region) : "");
+  };
+  throw Error(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.",
+                                             regions_differ                  ? "the collective"
+                                             : message.elements != in.size() ? "the size"
+                                                                             : "the element type",
+                                             side(message.from, "sends", message.elements, message.dtype, message.where,
+                                                  message.collective),
+                                             side(receiver.channel->owner->world_rank(), "receives", in.size(),
+                                                  in.dtype(), receiver.where, receiver.collective)));
+}
+
+void World::granted(Message* message) {
+  const Path& path = *message->path;
+  const double bytes = static_cast<double>(message->bytes);
+  message->granted = time_;
+  message->arrival = time_ + path.alpha + bytes * path.beta;
+  if (!message->receiver && message->out->slice.data()) {  // the sender may change its memory before it is received
+    message->early = std::make_unique<char[]>(message->bytes);
+    std::memcpy(message->early.get(), message->out->slice.data(), message->bytes);
+  }
+  Batch* sender = message->sender;
+  if (message->receiver) deliver(message);
+  half_done(sender, time_ + bytes * path.beta);
+}
+
+void World::deliver(Message* message) {
+  if (void* to = message->in->slice.data(); to && message->bytes > 0)
+    std::memcpy(to, message->early ? message->early.get() : message->out->slice.data(), message->bytes);
+  Batch* receiver = message->receiver;
+  const double arrival = std::max(message->arrival, time_);
+  recycle(message);
+  half_done(receiver, arrival);
+}
+
+void World::half_done(Batch* batch, double time) {
+  batch->completion = std::max(batch->completion, time);
+  if (--batch->pending == 0) completed(batch);
+}
+
+void World::completed(Batch* batch) {
+  Channel& channel = *batch->channel;
+  RankState& rank = *channel.owner;
+  channel.completed = batch->number;
+  channel.free_at = batch->completion;
+  channel.incomplete = batch->next;
+  rank.recorder_.transferred(channel.queue, batch->begin, batch->completion, batch->transfers, batch->where,
+                             batch->collective);
+  if (channel.incomplete) post(channel.incomplete);
+  if (channel.waiter && channel.completed >= channel.waiter_number) {
+    Queue* waiter = channel.waiter;
+    channel.waiter = nullptr;
+    wake(*waiter, channel.batch(channel.waiter_number)->completion);
+  }
+}
+
+}  // namespace lockstep::sim
