@@ -55,10 +55,10 @@ void write_trace(const Case& the_case, const Outcome& outcome) {
 }
 
 /// What a failed case tells its reader.
-std::string report(const Case& the_case, const Outcome& outcome, const std::string& wrong,
+std::string report(const Case& the_case, const std::string& unit, const Outcome& outcome, const std::string& wrong,
                    std::optional<std::uint64_t> perturb) {
-  std::string text = fmt::format("with {} rank{} and {} element{}", the_case.ranks, the_case.ranks == 1 ? "" : "s",
-                                 the_case.size, the_case.size == 1 ? "" : "s");
+  std::string text = fmt::format("with {} rank{} and {} {}{}", the_case.ranks, the_case.ranks == 1 ? "" : "s",
+                                 the_case.size, unit, the_case.size == 1 ? "" : "s");
   if (perturb)
     text += fmt::format(", queued work run early or late (--perturb {}): the result depends on luck, a wait is missing",
                         *perturb);
@@ -78,7 +78,7 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
 
   const bool nothing_to_replay =
       outcome.verdict == Verdict::not_implemented || outcome.verdict == Verdict::does_not_compile;
-  const std::string text = nothing_to_replay ? outcome.message : report(the_case, outcome, wrong, perturb);
+  const std::string text = nothing_to_replay ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
   record_verdict(outcome.passed() ? Verdict::fail : outcome.verdict, text);
   if (is_judge()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
   return false;

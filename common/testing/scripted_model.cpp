@@ -66,7 +66,7 @@ std::string ScriptedWindow::explain(double value, int rank, std::size_t index, s
     return "the average of the last pass alone: what was accumulated before it is lost";
   if (passes > 1 && near(mine - own(rank, index, element, passes - 1) + sum(index, element, passes - 1) / ranks))
     return "the last pass averaged, and this rank's own earlier passes on top";
-  return "not the average of any gradients: was it averaged before it was final, or read before it was averaged?";
+  return "not the average of any gradients: averaged before it was final, or read before it was averaged";
 }
 
 }  // namespace lockstep::testing

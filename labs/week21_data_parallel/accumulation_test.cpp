@@ -53,10 +53,9 @@ std::string wrong_weights(const Case& c, const Outcome& outcome) {
   const Values& seen = outcome.values[0];
   std::size_t at = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool called =
-        at + 3 < seen.size() && seen[at] == static_cast<double>(all[i].first) && !std::isnan(seen[at + 1]);
+    const bool called = at + 3 < seen.size() && seen[at] == static_cast<double>(all[i].first);
     if (all[i].count == 0) {
-      if (called && (i + 1 == all.size() || all[i + 1].first != all[i].first))
+      if (called && !(seen[at + 1] > 0))
         return fmt::format("micro-batch {} has no samples: skip it (its mean loss is 0/0)", i);
       continue;
     }

@@ -125,7 +125,8 @@ inline std::string wrong_counts(const Case& c, const Outcome& outcome, const Scr
     if (seen != visits)
       return fmt::format("rank {} started {} all-reduces in {}: expected {}, one for each bucket and window. {}", rank,
                          seen, plan, visits,
-                         seen < visits       ? "Some bucket was never averaged."
+                         seen < visits       ? extra ? "Some bucket was never averaged, or the usage never summed."
+                                                     : "Some bucket was never averaged."
                          : script.passes > 1 ? "Passes inside no_sync must not communicate."
                                              : "Some bucket was averaged more than once.");
     if (seen_bytes != bytes)
