@@ -36,6 +36,14 @@ void gather(float* to, View x, HeadRows rows, AttentionShape shape, float factor
   }
 }
 
+/// to[i][t] = x at the head's position t: so that products with its transpose run over rows.
+void gather_transposed(float* to, View x, HeadRows rows, AttentionShape shape, float* buffer) {
+  for (std::size_t t = 0; t < shape.positions; ++t) {
+    const float* from = x.read(rows.first + t * rows.stride, shape.head_size, buffer);
+    for (std::size_t i = 0; i < shape.head_size; ++i) to[i * shape.positions + t] = from[i];
+  }
+}
+
 void scatter(View x, HeadRows rows, AttentionShape shape, float* from) {
   for (std::size_t t = 0; t < shape.positions; ++t, from += shape.head_size)
     x.write(rows.first + t * rows.stride, shape.head_size, from);
@@ -85,24 +93,25 @@ float score_factor(AttentionShape shape) { return 1.0f / std::sqrt(static_cast<f
 
 void CpuDevice::attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) {
   const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
+  const std::size_t block_size = kQueries * std::max(positions, d);  // of scores, or of a row on its way
   const View from(qkv), to(y);
   threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
-    const auto buffer = scratch_.take(4 * size + kQueries * positions);
+    const auto buffer = scratch_.take(4 * size + block_size);
     float *q = buffer.data(), *k = q + size, *v = k + size, *out = v + size, *scores = out + size;
     gather(q, from, head_rows(shape, head, 0, 3), shape, score_factor(shape));
-    gather(k, from, head_rows(shape, head, 1, 3), shape, 1);
+    gather_transposed(k, from, head_rows(shape, head, 1, 3), shape, scores);
     gather(v, from, head_rows(shape, head, 2, 3), shape, 1);
     float* log_sums = scalar(statistics) + head * positions;
     for (std::size_t first = 0; first < positions; first += kQueries) {
       const std::size_t end = std::min(positions, first + kQueries), rows = end - first;
-      sgemm(rows, end, d, {q + first * d, d}, {k, d, true}, 0, scores, end);
+      sgemm(scratch_, rows, end, d, {q + first * d, d}, {k, positions}, 0, scores, end);
       float sums[kQueries];
       for (std::size_t i = 0; i < rows; ++i) {
         const Softmax row = softmax_row(scores + i * end, first + i + 1, end);
         log_sums[first + i] = row.maximum + std::log(row.sum);
         sums[i] = row.sum;
       }
-      sgemm(rows, d, end, {scores, end}, {v, d}, 0, out + first * d, d);
+      sgemm(scratch_, rows, d, end, {scores, end}, {v, d}, 0, out + first * d, d);
       for (std::size_t i = 0; i < rows; ++i) {
         float* row = out + (first + i) * d;
         const float factor = 1.0f / sums[i];
@@ -117,15 +126,17 @@ void CpuDevice::attention(const Slice& y, const Slice& statistics, const Slice& 
 void CpuDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv,
                                    const Slice& statistics, AttentionShape shape) {
   const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
+  const std::size_t block_size = kQueries * std::max(positions, d);  // of scores, or of a row on its way
   const View from(qkv), to(dqkv), from_y(y), from_dy(dy);
   threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
-    const auto buffer = scratch_.take(8 * size + 2 * kQueries * positions);
+    const auto buffer = scratch_.take(9 * size + 2 * block_size);
     float *q = buffer.data(), *k = q + size, *v = k + size, *out = v + size, *dout = out + size;
-    float *dq = dout + size, *dk = dq + size, *dv = dk + size, *scores = dv + size;
-    float* gradient = scores + kQueries * positions;
+    float *dq = dout + size, *dk = dq + size, *dv = dk + size, *k_transposed = dv + size;
+    float *scores = k_transposed + size, *gradient = scores + block_size;
     gather(q, from, head_rows(shape, head, 0, 3), shape, score_factor(shape));
     gather(k, from, head_rows(shape, head, 1, 3), shape, 1);
-    gather(v, from, head_rows(shape, head, 2, 3), shape, 1);
+    gather_transposed(k_transposed, from, head_rows(shape, head, 1, 3), shape, scores);
+    gather_transposed(v, from, head_rows(shape, head, 2, 3), shape, scores);
     gather(out, from_y, head_rows(shape, head, 0, 1), shape, 1);
     gather(dout, from_dy, head_rows(shape, head, 0, 1), shape, 1);
     const float* log_sums = scalar(statistics) + head * positions;
@@ -134,15 +145,15 @@ void CpuDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Sli
     for (std::size_t block = blocks; block-- > 0;) {
       const std::size_t first = block * kQueries, end = std::min(positions, first + kQueries), rows = end - first;
       const float beta = block + 1 == blocks ? 0.0f : 1.0f;
-      sgemm(rows, end, d, {q + first * d, d}, {k, d, true}, 0, scores, end);
-      sgemm(rows, end, d, {dout + first * d, d}, {v, d, true}, 0, gradient, end);
+      sgemm(scratch_, rows, end, d, {q + first * d, d}, {k_transposed, positions}, 0, scores, end);
+      sgemm(scratch_, rows, end, d, {dout + first * d, d}, {v, positions}, 0, gradient, end);
       for (std::size_t i = 0; i < rows; ++i) {
         const float dot = dot_product(out + (first + i) * d, dout + (first + i) * d, d);
         softmax_backward_row(scores + i * end, gradient + i * end, first + i + 1, end, log_sums[first + i], dot);
       }
-      sgemm(end, d, rows, {scores, end, true}, {dout + first * d, d}, beta, dv, d);
-      sgemm(end, d, rows, {gradient, end, true}, {q + first * d, d}, beta, dk, d);
-      sgemm(rows, d, end, {gradient, end}, {k, d}, 0, dq + first * d, d);
+      sgemm(scratch_, end, d, rows, {scores, end, true}, {dout + first * d, d}, beta, dv, d);
+      sgemm(scratch_, end, d, rows, {gradient, end, true}, {q + first * d, d}, beta, dk, d);
+      sgemm(scratch_, rows, d, end, {gradient, end}, {k, d}, 0, dq + first * d, d);
     }
     const float factor = score_factor(shape);
 #pragma omp simd

@@ -77,7 +77,7 @@ void CpuDevice::matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into i
   const float beta = into == Into::accumulate || add ? 1.0f : 0.0f;
   threads_.chunks(m, rows_of_part(m, n, k, threads_.count()), [&](std::size_t first, std::size_t last) {
     prepare(to, result, into, add, first, last, n);
-    sgemm(last - first, n, k, rows_from(from_a, first), from_b, beta, to + first * n, n);
+    sgemm(scratch_, last - first, n, k, rows_from(from_a, first), from_b, beta, to + first * n, n);
     if (!result.direct()) result.write(first * n, (last - first) * n, to + first * n);
   });
 }

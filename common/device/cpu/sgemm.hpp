@@ -1,8 +1,11 @@
-// c = op(a)·op(b) + beta·c on floats, row-major, by one thread. CMake picks who does it: sgemm_cblas.cpp or
-// sgemm_own.cpp.
+// c = op(a)·op(b) + beta·c on floats, row-major, by one thread: by a BLAS (sgemm_cblas.cpp) or our own code. CMake
+// picks sgemm_cblas.cpp or sgemm_no_blas.cpp; with a BLAS that does not know the processor, our own code is used all
+// the same.
 #pragma once
 
 #include <cstddef>
+
+#include "common/device/cpu/scratch.hpp"
 
 namespace lockstep::cpu {
 
@@ -14,8 +17,11 @@ struct Operand {
 };
 
 /// c: m × n, its rows `stride_c` apart; op(a): m × k; op(b): k × n; beta: 0 (c is not read) or 1.
-void sgemm(std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
+void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
            std::size_t stride_c);
+
+void own_sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta,
+               float* c, std::size_t stride_c);
 
 /// Tells the library to use no threads of its own; once, before the first product.
 void use_one_thread();

@@ -1,0 +1,14 @@
+// sgemm without a BLAS.
+#include "common/device/cpu/sgemm.hpp"
+
+namespace lockstep::cpu {
+
+void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
+           std::size_t stride_c) {
+  own_sgemm(scratch, m, n, k, a, b, beta, c, stride_c);
+}
+
+void use_one_thread() {}
+const char* sgemm_name() { return "own sgemm"; }
+
+}  // namespace lockstep::cpu
