@@ -92,8 +92,13 @@ Bench::Bench(std::string name, Options options, int available_ranks)
     : name_(std::move(name)), options_(std::move(options)) {
   if (options_.ranks == 0) options_.ranks = simulated() ? 4 : available_ranks;
   if (options_.ranks < 1) throw Error(Verdict::usage, fmt::format("--ranks {}: there is at least one", options_.ranks));
+  if (!simulated() && options_.ranks > available_ranks)
+    throw Error(Verdict::usage,
+                fmt::format("--ranks {}: only {} processes were started", options_.ranks, available_ranks));
+  if (!(options_.scale > 0)) throw Error(Verdict::usage, fmt::format("--scale {}: above 0, please", options_.scale));
   if (options_.samples < 1)
     throw Error(Verdict::usage, fmt::format("--samples {}: take at least one", options_.samples));
+  if (options_.scale != 1 && options_.emulate.empty()) throw Error(Verdict::usage, "--scale is for --emulate alone");
   if (simulated() && !options_.emulate.empty())
     throw Error(Verdict::usage, "--emulate sleeps through modelled times; the simulator needs no sleep: use --machine");
   if (!simulated() && options_.phantom)
@@ -104,6 +109,7 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   run_options_.ranks = options_.ranks;
   run_options_.phantom = options_.phantom;
   run_options_.emulate = !options_.emulate.empty();
+  run_options_.emulate_scale = options_.scale;
   run_options_.check_races = false;  // speed runs
   run_options_.poison = false;
   run_options_.threads = 1;
@@ -149,7 +155,10 @@ void Bench::measure_one(Group& group, std::size_t contender) {
 Row Bench::row_of(const Measurement& measurement) const {
   Row row;
   row.set("backend", backend_name()).set("machine", has_machine_ ? run_options_.machine.name : "host");
-  row.set("emulated", run_options_.emulate).set("ranks", options_.ranks).set("algorithm", measurement.contender);
+  row.set("emulated", run_options_.emulate)
+      .set("emulate_scale", options_.scale)
+      .set("ranks", options_.ranks)
+      .set("algorithm", measurement.contender);
   row.set("seconds", measurement.seconds.value).set("predicted_seconds", measurement.predicted_seconds);
   row.set("samples", measurement.seconds.samples);
   row.set("seconds_low", measurement.seconds.low).set("seconds_high", measurement.seconds.high);
@@ -188,6 +197,8 @@ int bench_main(const std::string& name, const std::string& description, int argc
     line.add("--machine", options.machine,
              "name from bench/machines, or a file: what the simulator prices with, what predicts");
     line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");
+    line.add("--scale", options.scale,
+             "with --emulate: sleep so many times longer, where links are faster than this computer");
     line.add("--samples", options.samples, "of each contender, at most");
     line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only prices");
     line.add("--json", options.json, "write context and rows to this file");

@@ -23,6 +23,7 @@ namespace lockstep::bench {
 struct Options {
   std::string machine;  // name or file; "": uniform in the simulator, none elsewhere (then nothing is predicted)
   std::string emulate;  // MPI: the machine whose times are slept through
+  double scale = 1;     // modelled seconds × scale are slept; the runtime reports modelled seconds
   int ranks = 0;        // 0: 4 in the simulator, all processes elsewhere
   int samples = 31;
   bool phantom = false;

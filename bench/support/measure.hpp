@@ -29,10 +29,9 @@ struct Contender {
 };
 
 struct Plan {
-  int samples = 31;  // of each contender; one where time is virtual
-  int warm_up = 3;   // acts before them
-  double budget_seconds =
-      20;  // of wall-clock time for all contenders together: fewer samples, at least 5, where needed
+  int samples = 31;            // of each contender; one where time is virtual
+  int warm_up = 3;             // acts before them
+  double budget_seconds = 20;  // of wall-clock time for all contenders: fewer samples, at least 5, where needed
 };
 
 struct Measurement {
