@@ -130,7 +130,9 @@ void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePla
   const std::string words =
       fmt::format("cases with up to {} ranks need as many processes; there are {}", needed, available);
   if (ran == 0) GTEST_SKIP() << words;
-  if (is_judge()) fmt::print("SKIPPED {}\n", words);
+  static bool said = false;  // once a program, not once a test
+  if (is_judge() && !said) fmt::print("SKIPPED {}\n", words);
+  said = true;
 }
 
 }  // namespace lockstep::testing

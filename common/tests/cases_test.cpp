@@ -1,0 +1,118 @@
+// Tests of what lab tests share: chunks, inputs whose sums can be read, and the one function that runs all cases.
+#include "common/testing/cases.hpp"
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "common/arithmetic.hpp"
+#include "common/chunk.hpp"
+#include "common/testing/inputs.hpp"
+
+namespace lockstep::testing {
+namespace {
+
+TEST(Chunks, CoverTheArrayInOrderAndDifferByAtMostOne) {
+  for (int count : {1, 2, 3, 7, 8})
+    for (std::size_t elements : {0u, 1u, 2u, 6u, 7u, 8u, 9u, 101u}) {
+      std::size_t next = 0;
+      for (int c = 0; c < count; ++c) {
+        const ChunkRange chunk = chunk_range(elements, c, count);
+        EXPECT_EQ(chunk.offset, next);
+        EXPECT_LE(chunk.size, chunk_range(elements, 0, count).size);
+        EXPECT_GE(chunk.size + 1, chunk_range(elements, 0, count).size);
+        for (std::size_t i = 0; i < chunk.size; ++i) EXPECT_EQ(chunk_of(elements, next + i, count), c);
+        next += chunk.size;
+      }
+      EXPECT_EQ(next, elements);
+    }
+}
+
+TEST(Chunks, CountModuloTheirNumber) {
+  for (int c = 0; c < 3; ++c)
+    for (int turns : {-2, -1, 1, 5}) EXPECT_EQ(chunk_range(7, c + 3 * turns, 3).offset, chunk_range(7, c, 3).offset);
+}
+
+TEST(Inputs, DifferAndTheirSumsAreExactInFp32) {
+  for (int ranks : {1, 3, 8}) {
+    std::set<float> seen;
+    for (int rank = 0; rank < ranks; ++rank)
+      for (float value : inputs_of(rank, 31, ranks)) seen.insert(value);
+    EXPECT_EQ(seen.size(), 31u * ranks);
+    for (std::size_t i = 0; i < 31; ++i) {
+      float sum = 0;  // in fp32, from the back: the order does not matter
+      for (int rank = ranks - 1; rank >= 0; --rank) sum += input_of(rank, i, ranks);
+      EXPECT_EQ(sum, sum_of_inputs(i, ranks));
+    }
+  }
+}
+
+TEST(Inputs, WrongSumsAreRead) {
+  const auto value = [](std::initializer_list<int> ranks, std::size_t element) {
+    double sum = 0;
+    for (int rank : ranks) sum += input_of(rank, element, 4);
+    return sum;
+  };
+  const auto read = [](double v) { return explain_sum(v, 5, 20, 1, 4); };
+  EXPECT_EQ(read(value({1}, 5)), "rank 1's own input: nothing was added to it");
+  EXPECT_EQ(read(value({2}, 5)), "rank 2's input alone, rank 1's own is not in it");
+  EXPECT_EQ(read(value({0, 1, 3}, 5)), "the sum of ranks 0, 1 and 3; rank 2 is missing");
+  EXPECT_EQ(read(value({0, 1, 2, 3, 3}, 5)), "the sum of all ranks; rank 3 is counted 2 times");
+  EXPECT_EQ(read(value({0, 1, 2, 3}, 9)), "the sum of all ranks, but of element 9");
+  EXPECT_EQ(read(value({0, 1, 2, 3}, 5) / 4), "the sum divided by the number of ranks: an average");
+  EXPECT_EQ(read(0.5), "not a sum of inputs");
+  EXPECT_EQ(read(0.0 / 0.0), "memory that nobody has written (new memory is filled with NaN)");
+}
+
+TEST(Cases, RunSmallestFirstAndStopAtTheFirstThatFails) {
+  std::vector<Case> judged;
+  const CasePlan plan{.ranks = {4, 2}, .sizes = sizes_of({9, 3, 3})};
+  const auto judge = [&judged](const Case& c, const Outcome&) -> std::string {
+    judged.push_back(c);
+    return c.ranks == 2 && c.size == 9 ? "element 4 is wrong" : "";
+  };
+  EXPECT_NONFATAL_FAILURE(run_cases([](Rank, const Case&) { return Values{}; }, judge, plan),
+                          "with 2 ranks and 9 elements:\nelement 4 is wrong\nreplay: ./lab check");
+  ASSERT_EQ(judged.size(), 2u);
+  EXPECT_EQ(judged[0].size, 3u);
+}
+
+TEST(Cases, ASendThatNeedsABufferIsADeadlock) {
+  const auto send_first = [](Rank me, const Case& c) {
+    Slice mine = me.allocate(c.size, DType::f32, Category::buffer),
+          theirs = me.allocate(c.size, DType::f32, Category::buffer);
+    me.exchange({send(1 - me.rank(), mine)});
+    me.exchange({receive(1 - me.rank(), theirs)});
+    return Values{};
+  };
+  const CasePlan plan{.ranks = {2}, .sizes = sizes_of({1})};
+  EXPECT_NONFATAL_FAILURE(run_cases(
+                              send_first, [](const Case&, const Outcome&) { return ""; }, plan),
+                          "DEADLOCK");
+}
+
+// Main reads what another queue writes after working for so long that the other has finished, most of the time.
+TEST(Cases, AResultThatDependsOnLuckFailsAndSaysSo) {
+  const auto no_wait = [](Rank me, const Case& c) {
+    Rank comm = me.stream("comm");
+    Slice x = me.allocate(c.size, DType::f32, Category::buffer),
+          work = me.allocate(1 << 12, DType::f32, Category::buffer);
+    fill(me, x, 0);
+    Ticket ticket = me.run(comm, [x](Rank queue) { fill(queue, x, 1); });
+    fill(me, work, 0);
+    const Values seen{to_host(me, x)[0]};
+    me.wait(ticket);
+    return seen;
+  };
+  const auto judge = [](const Case&, const Outcome& outcome) {
+    return outcome.values[0][0] == 1 ? "" : "the closure's result was not there";
+  };
+  CasePlan plan{.ranks = {1}, .sizes = sizes_of({1}), .queues = true};
+  EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "RACE");
+  plan.adjust = [](const Case&, RunOptions& options) { options.check_races = false; };
+  EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "the result depends on luck, a wait is missing");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
