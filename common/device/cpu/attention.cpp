@@ -3,6 +3,7 @@
 // FlashAttention, arXiv 2205.14135; a core's cache holds a whole row of scores, so the softmax needs no second pass).
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "common/device/cpu/device_class.hpp"
 #include "common/device/cpu/functions.hpp"
@@ -13,7 +14,8 @@ namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t kQueries = 64;  // rows of a block
+constexpr std::size_t kQueries = 60;  // rows of a block: a multiple of our sgemm's 12 and 6
+constexpr std::size_t kLanes = 16;    // floats of the widest vector
 
 /// Where a head's rows lie in an array of B × T × `parts` × h × d.
 struct HeadRows {
@@ -49,34 +51,43 @@ void scatter(View x, HeadRows rows, AttentionShape shape, float* from) {
     x.write(rows.first + t * rows.stride, shape.head_size, from);
 }
 
-/// Turns the n scores of a row into exp(score − maximum), clears those from n to `end`.
+/// A row's loops go over its n scores rounded up to whole vectors; those that causality hides are −∞, whose exponential
+/// is 0.
+std::size_t hide_tail(float* scores, std::size_t n, std::size_t end) {
+  const std::size_t whole = std::min(end, (n + kLanes - 1) / kLanes * kLanes);
+  std::fill(scores + n, scores + whole, -std::numeric_limits<float>::infinity());
+  std::fill(scores + whole, scores + end, 0.0f);
+  return whole;
+}
+
+/// Turns the n scores of a row into exp(score − maximum), and those from n to `end` into 0.
 struct Softmax {
   float maximum;
   float sum;
 };
 Softmax softmax_row(float* scores, std::size_t n, std::size_t end) {
+  const std::size_t whole = hide_tail(scores, n, end);
   float maximum = scores[0];
 #pragma omp simd reduction(max : maximum)
-  for (std::size_t j = 0; j < n; ++j) maximum = scores[j] > maximum ? scores[j] : maximum;
+  for (std::size_t j = 0; j < whole; ++j) maximum = scores[j] > maximum ? scores[j] : maximum;
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::size_t j = 0; j < n; ++j) {
+  for (std::size_t j = 0; j < whole; ++j) {
     scores[j] = exponential(scores[j] - maximum);
     sum += scores[j];
   }
-  std::fill(scores + n, scores + end, 0.0f);
   return {maximum, sum};
 }
 
 /// From the scores and the gradient of the probabilities of a row: probabilities, and the gradient of the scores.
 void softmax_backward_row(float* scores, float* gradient, std::size_t n, std::size_t end, float log_sum, float dot) {
+  const std::size_t whole = hide_tail(scores, n, end);
 #pragma omp simd
-  for (std::size_t j = 0; j < n; ++j) {
+  for (std::size_t j = 0; j < whole; ++j) {
     const float probability = exponential(scores[j] - log_sum);
     gradient[j] = probability * (gradient[j] - dot);
     scores[j] = probability;
   }
-  std::fill(scores + n, scores + end, 0.0f);
   std::fill(gradient + n, gradient + end, 0.0f);
 }
 

@@ -85,7 +85,8 @@ void CpuDevice::embedding_backward(const Slice& dtable, const Slice& dpositions,
   check_tokens(token, rows, vocabulary);
   const View from(dy), to(dtable), to_positions(dpositions);
   const Grouped grouped = group(token, rows, vocabulary);
-  threads_.chunks(vocabulary, rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
+  const std::size_t tokens_of_chunk = std::max(rows_of_chunk(columns), vocabulary / 64);  // most have no gradient
+  threads_.chunks(vocabulary, tokens_of_chunk, [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(2 * columns);
     for (std::size_t t = first; t < last; ++t) {
       const std::uint32_t begin = grouped.begin[t], count = grouped.begin[t + 1] - begin;

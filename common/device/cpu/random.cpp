@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "common/device/cpu/device_class.hpp"
+#include "common/device/cpu/functions.hpp"
 #include "common/device/cpu/philox.hpp"
 #include "common/device/cpu/view.hpp"
 
@@ -32,11 +33,12 @@ inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<st
 
 /// Two words of each lane to two normal values.
 void box_muller(float* values, const std::uint32_t* bits) {
+#pragma omp simd
   for (std::size_t j = 0; j < kLanes; ++j) {
-    const float radius = std::sqrt(-2.0f * std::log(1.0f - unit(bits[j])));  // of (0, 1]
-    const float angle = 6.28318530718f * unit(bits[kLanes + j]);
-    values[j] = radius * std::cos(angle);
-    values[kLanes + j] = radius * std::sin(angle);
+    const float radius = std::sqrt(-2.0f * logarithm(1.0f - unit(bits[j])));  // of (0, 1]
+    const SineCosine direction = sine_cosine(unit(bits[kLanes + j]));
+    values[j] = radius * direction.cosine;
+    values[kLanes + j] = radius * direction.sine;
   }
 }
 

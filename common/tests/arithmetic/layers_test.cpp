@@ -115,9 +115,9 @@ TEST(LayerNorm, Backward) {
       }
 }
 
-// Blocks of queries are of 64: shapes around that, one position, one element a head, and nothing at all.
-const AttentionShape kAttentions[] = {{1, 1, 1, 1},  {1, 1, 2, 200}, {2, 3, 1, 4}, {1, 7, 3, 5},   {3, 64, 2, 8},
-                                      {1, 65, 1, 3}, {2, 130, 2, 7}, {0, 5, 2, 4}, {1, 200, 1, 64}};
+// Blocks of queries are of 60: shapes around that, one position, one element a head, and nothing at all.
+const AttentionShape kAttentions[] = {{1, 1, 1, 1},  {1, 1, 2, 200}, {2, 3, 1, 4}, {1, 7, 3, 5},   {3, 60, 2, 8},
+                                      {1, 61, 1, 3}, {2, 130, 2, 7}, {0, 5, 2, 4}, {1, 200, 1, 64}};
 
 TEST(Attention, ForwardAndBackward) {
   Bench bench(2);
