@@ -25,11 +25,16 @@ namespace {
 constexpr std::size_t kRowsMultiple = 64;            // of a part, so that parts meet at a BLAS kernel's boundary
 constexpr double kSmallestPart = 4.0 * 1024 * 1024;  // multiply-adds: below, a thread costs more than it does
 
+/// Rows of each part but the last. No part is small: BLAS has kernels of their own, and other sums, for small products.
 std::size_t rows_of_part(std::size_t m, std::size_t n, std::size_t k, int threads) {
+  const auto small = [&](std::size_t rows, double least) {
+    return static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k) < least;
+  };
   const std::size_t share = (m + static_cast<std::size_t>(threads) - 1) / static_cast<std::size_t>(threads);
-  const std::size_t rows = (share + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple;
-  const double work = static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k);
-  return work < kSmallestPart ? m : rows;
+  std::size_t rows = (share + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple;
+  if (small(rows, kSmallestPart)) return m;
+  while (rows < m && m % rows != 0 && small(m % rows, kSmallestPart / 2)) rows += kRowsMultiple;
+  return rows;
 }
 
 /// All of a slice as floats: where it lies, or widened into `buffer`.
