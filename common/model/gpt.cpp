@@ -116,6 +116,25 @@ Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_
   return saved;
 }
 
+Activations Gpt::first_sequences(const Activations& saved, std::size_t sequences) const {
+  if (sequences == saved.sequences) return saved;
+  const auto part = [&](const Slice& whole) { return whole.cut(0, whole.size() / saved.sequences * sequences); };
+  Activations cut;
+  cut.sequences = sequences;
+  cut.length = saved.length;
+  for (const BlockActivations& block : saved.blocks)
+    cut.blocks.push_back({part(block.input), part(block.norm1), part(block.norm1_statistics), part(block.qkv),
+                          part(block.attention), part(block.attention_statistics), part(block.residual),
+                          part(block.norm2), part(block.norm2_statistics), part(block.up), part(block.gelu)});
+  cut.output = part(saved.output);
+  cut.norm = part(saved.norm);
+  cut.norm_statistics = part(saved.norm_statistics);
+  cut.logits = part(saved.logits);
+  cut.residual_gradient = part(saved.residual_gradient);
+  cut.scratch = {part(saved.scratch.narrow), part(saved.scratch.wide)};
+  return cut;
+}
+
 void Gpt::forward(Rank me, const Batch& batch, Activations& saved) const {
   auto phase = me.region("forward");
   embed(me, batch, saved);

@@ -55,6 +55,9 @@ class Gpt {
 
   Activations allocate_activations(Rank me, std::size_t sequences, std::size_t length) const;
 
+  /// The part of `saved` that a smaller microbatch of the same length uses.
+  Activations first_sequences(const Activations& saved, std::size_t sequences) const;
+
   /// saved.logits = model(batch.tokens); batch and `saved` have the same shape.
   void forward(Rank me, const Batch& batch, Activations& saved) const;
 

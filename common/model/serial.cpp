@@ -6,9 +6,10 @@ void accumulate_gradients(Rank me, const Gpt& gpt, std::span<const Batch> microb
                           float factor, const GradientReady& ready) {
   for (std::size_t i = 0; i < microbatches.size(); ++i) {
     const Batch& batch = microbatches[i];
-    gpt.forward(me, batch, saved);
-    cross_entropy(me, loss, saved.logits, batch.targets, factor);
-    gpt.backward(me, batch, saved, i + 1 == microbatches.size() ? ready : GradientReady{});
+    Activations part = gpt.first_sequences(saved, batch.sequences);
+    gpt.forward(me, batch, part);
+    cross_entropy(me, loss, part.logits, batch.targets, factor);
+    gpt.backward(me, batch, part, i + 1 == microbatches.size() ? ready : GradientReady{});
   }
 }
 
@@ -37,8 +38,9 @@ void serial_step(Rank me, Gpt& gpt, Optimizer& optimizer, std::span<const Batch>
 }
 
 void add_validation_loss(Rank me, const Gpt& gpt, const Batch& batch, Activations& saved, Slice loss, float factor) {
-  gpt.forward(me, batch, saved);
-  cross_entropy_loss(me, loss, saved.logits, batch.targets, factor);
+  Activations part = gpt.first_sequences(saved, batch.sequences);
+  gpt.forward(me, batch, part);
+  cross_entropy_loss(me, loss, part.logits, batch.targets, factor);
 }
 
 }  // namespace lockstep

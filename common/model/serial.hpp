@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// Gradients and loss of the microbatches in the order given, added up: gradients (+=), and loss[0] += factor · Σ over
 /// tokens. With factor = 1 / (tokens of the global batch), microbatches of unequal size weigh as they should. `ready`
-/// is called during the last microbatch only: before it no gradient is final.
+/// is called during the last microbatch only: before it no gradient is final. `saved` fits the largest microbatch.
 void accumulate_gradients(Rank me, const Gpt& gpt, std::span<const Batch> microbatches, Activations& saved, Slice loss,
                           float factor, const GradientReady& ready = {});
 

@@ -1,0 +1,29 @@
+// Checkpoints: fp32 values, AdamW's m and v, and the step, in one file that is either whole or not there.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/model/gpt.hpp"
+#include "common/model/optimizer.hpp"
+
+namespace lockstep::train {
+
+struct Checkpoint {
+  int step = 0;       // steps done
+  std::string model;  // the sizes that values depend on, in words
+  std::vector<float> values, m, v;
+};
+
+/// "4 layers, 6 heads, …": two models are exchangeable where this is equal.
+std::string describe_model(const GptConfig& config);
+
+/// To a file beside `path`, then renamed. Throws Error(usage) where it cannot be written.
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+/// Throws Error(usage) with one sentence: no such file, not a checkpoint, cut short, or of another model.
+Checkpoint read_checkpoint(const std::string& path, const GptConfig& config);
+
+Checkpoint take_checkpoint(Rank me, const Gpt& gpt, const Optimizer& optimizer);
+void restore(Rank me, Optimizer& optimizer, const Checkpoint& checkpoint);
+
+}  // namespace lockstep::train

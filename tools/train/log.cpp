@@ -1,0 +1,187 @@
+#include "tools/train/log.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "common/stats/stats.hpp"
+#include "common/text/units.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+std::string number(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "–";
+}
+
+std::string short_count(double value) {
+  if (value >= 1e12) return fmt::format("{:.3g} T", value / 1e12);
+  if (value >= 1e9) return fmt::format("{:.3g} G", value / 1e9);
+  if (value >= 1e6) return fmt::format("{:.3g} M", value / 1e6);
+  if (value >= 1e3) return fmt::format("{:.3g} k", value / 1e3);
+  return fmt::format("{:.3g}", value);
+}
+
+/// 2(p−1)/p · n: what a ring all-reduce of all gradients makes each rank send a step.
+double predicted_bytes(const Plan& plan) {
+  const double p = plan.run.ranks;
+  return 2 * (p - 1) / p * static_cast<double>(plan.model.parameters() * bytes_of(plan.model.storage));
+}
+
+std::uint64_t peak(const Outcome& outcome, Category category) {
+  std::uint64_t most = 0;
+  for (const RankLedger& ledger : outcome.ledgers) most = std::max(most, ledger.memory.peak_of(category));
+  return most;
+}
+
+}  // namespace
+
+TrainLog::TrainLog(const Plan& plan)
+    : plan_(plan),
+      // mpirun gives its processes a terminal even where its own output is a file
+      terminal_(isatty(STDOUT_FILENO) != 0 && std::string_view(backend_name()) == "sim"),
+      virtual_time_(std::string_view(backend_name()) == "sim" && (plan.run.ranks > 1 || plan.run.phantom)) {}
+
+void TrainLog::note(const std::string& line) {
+  fmt::print("{}{}\n", terminal_ ? "\r\033[K" : "", line);
+  std::fflush(stdout);
+}
+
+void TrainLog::begin(int first_step) {
+  first_step_ = first_step;
+  began_ = std::chrono::steady_clock::now();
+  const GptConfig& m = plan_.model;
+  note(fmt::format("model     {} parameters: {} layers, {} heads, d_model {}, vocabulary {}, context {}, {}, {} head",
+                   short_count(static_cast<double>(m.parameters())), m.layers, m.heads, m.d_model, m.vocabulary,
+                   m.context, to_string(m.storage), m.tied_head ? "tied" : "untied"));
+  if (plan_.corpus)
+    note(fmt::format("text      {}: {} training tokens, unigram entropy {:.3f} nats", plan_.options.data,
+                     short_count(static_cast<double>(plan_.corpus->train().size())), plan_.corpus->unigram_entropy()));
+  note(fmt::format("step      {} sequences × {} tokens on {} rank{} ({}{}), {} microbatch{} each", plan_.options.batch,
+                   plan_.options.sequence, plan_.run.ranks, plan_.run.ranks == 1 ? "" : "s", backend_name(),
+                   virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "", plan_.options.accumulate,
+                   plan_.options.accumulate == 1 ? "" : "es"));
+}
+
+void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds) {
+  if (records.empty()) return;
+  const double per_step = (seconds - logged_seconds_) / static_cast<double>(records.size());
+  const double bytes =
+      static_cast<double>(ledger.traffic.bytes_sent - logged_bytes_) / static_cast<double>(records.size());
+  logged_seconds_ = seconds;
+  logged_bytes_ = ledger.traffic.bytes_sent;
+  step_seconds_.push_back(per_step);
+  for (StepRecord& record : records) {
+    record.seconds = per_step;
+    record.bytes_sent = bytes;
+    records_.push_back(record);
+  }
+  const StepRecord& last = records_.back();
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - began_;
+  const double left = wall.count() / (last.step - first_step_) * (plan_.options.steps - last.step);
+  const std::string line = fmt::format(
+      "step {:>5}/{}  loss {}  gradient {}  {} tokens/s{}  {}/step  {}/rank  {} left", last.step, plan_.options.steps,
+      number(last.loss, 4), number(last.gradient_norm, 2),
+      short_count(static_cast<double>(plan_.tokens_per_step()) / per_step), virtual_time_ ? " (virtual)" : "",
+      format_bytes(bytes), format_bytes(static_cast<double>(ledger.memory.peak_total)), format_seconds(left));
+  if (terminal_)
+    fmt::print("\r\033[K{}", line);
+  else
+    fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void TrainLog::validation(int step, double loss) {
+  validations_.push_back({step, loss});
+  if (std::isfinite(loss)) note(fmt::format("step {:>5}/{}  validation loss {:.4f}", step, plan_.options.steps, loss));
+}
+
+double TrainLog::mean_last_losses() const {
+  const std::size_t count = std::min<std::size_t>(10, records_.size());
+  double sum = 0;
+  for (std::size_t i = records_.size() - count; i < records_.size(); ++i) sum += records_[i].loss;
+  return count ? sum / static_cast<double>(count) : NAN;
+}
+
+double TrainLog::median_step_seconds() const {
+  // The first log line holds what happens once: threads start, memory is touched for the first time.
+  std::vector<double> samples(step_seconds_.begin() + (step_seconds_.size() > 2 ? 1 : 0), step_seconds_.end());
+  return samples.empty() ? NAN : median(samples).value;
+}
+
+double TrainLog::tokens_per_second() const {
+  return static_cast<double>(plan_.tokens_per_step()) / median_step_seconds();
+}
+
+void TrainLog::summary(const Outcome& outcome) const {
+  if (terminal_) fmt::print("\n");
+  if (plan_.corpus)
+    fmt::print(
+        "loss      {:.4f} (mean of the last steps), validation {:.4f}; a model that knows only how often each token "
+        "occurs: {:.4f}\n",
+        mean_last_losses(), validations_.empty() ? NAN : validations_.back().loss, plan_.corpus->unigram_entropy());
+  fmt::print("speed     {} tokens/s{}, {} a step (median){}\n", short_count(tokens_per_second()),
+             virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "", format_seconds(median_step_seconds()),
+             virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : "");
+  if (plan_.run.ranks > 1)
+    fmt::print("traffic   {} a rank and step, predicted {}: 2(p−1)/p of the gradients\n",
+               format_bytes(records_.empty() ? 0 : records_.back().bytes_sent), format_bytes(predicted_bytes(plan_)));
+  const double n = static_cast<double>(plan_.model.parameters()),
+               element = static_cast<double>(bytes_of(plan_.model.storage));
+  const double state = element == 4 ? 8 : 12;
+  const auto measured = [&](Category category) { return format_bytes(static_cast<double>(peak(outcome, category))); };
+  fmt::print(
+      "memory    a rank, peaks (predicted): parameters {} ({}), gradients {} ({}), optimizer {} ({}), activations {} "
+      "({})\n",
+      measured(Category::parameter), format_bytes(element * n), measured(Category::gradient), format_bytes(element * n),
+      measured(Category::optimizer), format_bytes(state * n), measured(Category::activation),
+      format_bytes(
+          static_cast<double>(activation_bytes(plan_.model, plan_.largest_microbatch, plan_.options.sequence))));
+}
+
+std::vector<Row> TrainLog::step_rows() const {
+  std::vector<Row> rows;
+  for (const StepRecord& r : records_) {
+    Row& row = rows.emplace_back();
+    row.set("step", r.step)
+        .set("loss", r.loss)
+        .set("learning_rate", r.learning_rate)
+        .set("gradient_norm", r.gradient_norm);
+    row.set("seconds", r.seconds).set("tokens_per_second", static_cast<double>(plan_.tokens_per_step()) / r.seconds);
+    row.set("bytes_sent", r.bytes_sent);
+    const auto found =
+        std::find_if(validations_.begin(), validations_.end(), [&](const Validation& v) { return v.step == r.step; });
+    row.set("validation_loss", found == validations_.end() ? NAN : found->loss);
+  }
+  return rows;
+}
+
+Row TrainLog::result_row(const Outcome& outcome) const {
+  std::uint64_t sent = 0;
+  for (const RankLedger& ledger : outcome.ledgers) sent = std::max(sent, ledger.traffic.bytes_sent);
+  Row row;
+  row.set("backend", backend_name()).set("machine", virtual_time_ || plan_.run.emulate ? plan_.run.machine.name : "");
+  row.set("ranks", plan_.run.ranks).set("phantom", plan_.run.phantom).set("parameters", plan_.model.parameters());
+  row.set("steps", plan_.options.steps).set("batch_sequences", plan_.options.batch);
+  row.set("sequence_tokens", plan_.options.sequence).set("accumulate", plan_.options.accumulate);
+  row.set("overlap", !plan_.options.no_overlap).set("bucket_bytes", plan_.bucket_bytes);
+  row.set("loss", mean_last_losses()).set("last_loss", records_.empty() ? NAN : records_.back().loss);
+  row.set("validation_loss", validations_.empty() ? NAN : validations_.back().loss);
+  row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
+  row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
+  row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
+  row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
+  row.set("messages", outcome.messages);
+  row.set("parameter_bytes_peak", peak(outcome, Category::parameter));
+  row.set("gradient_bytes_peak", peak(outcome, Category::gradient));
+  row.set("optimizer_bytes_peak", peak(outcome, Category::optimizer));
+  row.set("activation_bytes_peak", peak(outcome, Category::activation));
+  row.set("run_seconds", outcome.seconds).set("wall_seconds", outcome.wall_seconds);
+  return row;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,63 @@
+// What a training run tells people: the progress line, the rows of the CSV file, the summary. Kept by rank 0.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "common/json/results.hpp"
+#include "common/ledger/ledger.hpp"
+#include "tools/train/options.hpp"
+
+namespace lockstep::train {
+
+/// What rank 0 knows of one step. Seconds are virtual in the simulator of several ranks, else wall-clock.
+struct StepRecord {
+  int step = 0;  // counts from 1
+  double loss = 0;
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  double seconds = 0;     // mean since the last log line
+  double bytes_sent = 0;  // by rank 0; mean since the last log line
+};
+
+struct Validation {
+  int step = 0;
+  double loss = 0;
+};
+
+class TrainLog {
+ public:
+  explicit TrainLog(const Plan& plan);
+
+  /// Before the first step: what is going to be trained.
+  void begin(int first_step);
+  /// Steps since the last call, after `seconds` on the run's clock, with rank 0's ledger.
+  void steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds);
+  void validation(int step, double loss);
+  void note(const std::string& line);
+
+  /// After the run: what it came to, beside what formulas predict.
+  void summary(const Outcome& outcome) const;
+  std::vector<Row> step_rows() const;
+  Row result_row(const Outcome& outcome) const;
+
+  bool virtual_time() const { return virtual_time_; }
+
+ private:
+  double tokens_per_second() const;
+  double mean_last_losses() const;
+  double median_step_seconds() const;
+
+  const Plan& plan_;
+  bool terminal_;
+  bool virtual_time_;
+  std::vector<StepRecord> records_;
+  std::vector<Validation> validations_;
+  std::vector<double> step_seconds_;  // one mean a log line
+  int first_step_ = 0;
+  double logged_seconds_ = 0;
+  std::uint64_t logged_bytes_ = 0;
+  std::chrono::steady_clock::time_point began_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,75 @@
+// ./lab train: trains the GPT on text, on whichever backend this program was linked with. See --help.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "tools/train/program.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::train;
+
+void write_trace(const Trace& trace, const std::string& path) {
+  std::ostringstream text;
+  if (path.ends_with(".svg"))
+    write_gantt_svg(trace, text, "Training");
+  else
+    write_chrome_trace(trace, text);
+  write_atomically(path, text.str());
+}
+
+/// Replicas that differ have not trained the same model.
+bool replicas_agree(const Outcome& outcome) {
+  for (const Values& values : outcome.values)
+    if (values != outcome.values.front()) return false;
+  return true;
+}
+
+void write_files(const Plan& plan, const TrainLog& log, const Outcome& outcome) {
+  const TrainOptions& o = plan.options;
+  if (!o.csv.empty()) write_csv(o.csv, log.step_rows());
+  if (!o.trace.empty()) write_trace(outcome.trace, o.trace);
+  if (o.json.empty()) return;
+  Context context = Context::here();
+  context.more.set("model", describe_model(plan.model)).set("dtype", o.dtype).set("seed", o.seed);
+  context.more.set("learning_rate", o.learning_rate).set("data", plan.corpus ? o.data : "").set("tokens", o.tokens);
+  write_results(o.json, context, std::vector<Row>{log.result_row(outcome)});
+}
+
+int train_text(int argc, char** argv, const Session& session) {
+  TrainOptions options;
+  if (const std::optional<int> code = parse(argc, argv, options)) return *code;
+  const Plan plan = make_plan(options, session.available_ranks());
+  std::optional<Checkpoint> resume;
+  if (!plan.options.resume.empty()) resume = read_checkpoint(plan.options.resume, plan.model);
+  if (resume && resume->step >= plan.options.steps)
+    throw Error(Verdict::usage, fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}",
+                                            plan.options.resume, resume->step, plan.options.steps));
+  TrainLog log(plan);
+  const Outcome outcome =
+      run(plan.run, [&](Rank me) { return train_rank(me, plan, resume ? &*resume : nullptr, log); });
+  outcome.check();
+  if (!is_judge()) return replicas_agree(outcome) ? 0 : 1;
+  log.summary(outcome);
+  write_files(plan, log, outcome);
+  if (!replicas_agree(outcome)) {
+    fmt::print(stderr, "lab train: the ranks' parameters differ after the last step\n");
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Session session(argc, argv);
+  try {
+    return train_text(argc, argv, session);
+  } catch (const Error& error) {
+    if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());
+    return error.verdict() == Verdict::usage ? 2 : 1;
+  }
+}

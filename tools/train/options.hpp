@@ -1,0 +1,70 @@
+// What ./lab train can be asked for, and what it means for a model, a text and a machine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/data/corpus.hpp"
+#include "common/model/config.hpp"
+#include "common/run.hpp"
+
+namespace lockstep::train {
+
+/// As typed; 0 or empty: by default.
+struct TrainOptions {
+  int ranks = 0;
+  std::string model = "small";
+  std::size_t layers = 0, heads = 0, d_model = 0;
+  bool untied = false;
+  std::string dtype = "fp32";
+  int steps = 200;
+  std::size_t batch = 64;      // sequences of the global batch, whatever the number of ranks
+  std::size_t sequence = 0;    // tokens of each
+  std::size_t accumulate = 1;  // microbatches a rank
+  double learning_rate = 3e-3;
+  int warmup = 20;
+  double weight_decay = 0.1;
+  double clip = 1.0;
+  std::uint64_t seed = 1;
+  std::string data;
+  std::string tokens = "byte";
+  std::string bucket_bytes;
+  bool no_overlap = false;
+  std::string machine = "laptop";
+  std::string emulate;
+  bool phantom = false;
+  bool check_races = false;
+  int threads = 0;
+  int log_every = 0;
+  int validate_every = 0;
+  int checkpoint_every = 0;
+  std::string csv, trace, json, checkpoint, resume;
+  std::size_t sample = 300;
+  std::string prompt;
+};
+
+/// Parses the command line. Returns an exit code where there is nothing to run: 0 after --help, 2 after a mistake.
+/// Only the process that judges prints.
+std::optional<int> parse(int argc, char** argv, TrainOptions& options);
+
+/// Everything that can be decided, and refused, before a rank starts.
+struct Plan {
+  TrainOptions options;
+  GptConfig model;
+  std::optional<Corpus> corpus;  // none in a phantom run
+  RunOptions run;
+  std::size_t bucket_bytes = 0;
+  std::size_t largest_microbatch = 0;  // sequences
+
+  std::size_t tokens_per_step() const { return options.batch * options.sequence; }
+  bool sample() const { return options.sample > 0 && !options.phantom; }
+};
+
+/// Checks everything and reads the text. `available_ranks` as of Session. Throws Error(usage) with one sentence.
+Plan make_plan(TrainOptions options, int available_ranks);
+
+/// Linear warm-up, then a cosine down to a tenth. `step` counts from 0.
+float learning_rate(int step, const TrainOptions& options);
+
+}  // namespace lockstep::train

@@ -1,0 +1,85 @@
+// The command line of ./lab train.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "common/run.hpp"
+#include "tools/train/options.hpp"
+
+namespace lockstep::train {
+
+std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
+  CLI::App app("Trains a GPT on text: serial on one rank, data-parallel on several.", "lab train");
+  std::string backend = backend_name();
+  app.set_help_flag("-h,--help", "This text");
+  app.add_option("--backend", backend, "sim, mpi, or serial: one rank and all cores (default)");
+  app.add_option("--ranks", o.ranks, "Ranks; 1 is the serial program (default: 1; under mpirun, all)")
+      ->check(CLI::PositiveNumber);
+  auto* model = app.add_option_group("Model");
+  model->add_option("--model", o.model, "tiny, small, gpt2-124m, gpt2-355m, …, gpt3-175b, gpt-1t")
+      ->capture_default_str();
+  model->add_option("--layers", o.layers, "Instead of the model's");
+  model->add_option("--d-model", o.d_model, "Instead of the model's");
+  model->add_option("--heads", o.heads, "Instead of the model's");
+  model->add_flag("--untied", o.untied, "A head of its own, not the token embedding");
+  model->add_option("--dtype", o.dtype, "Of storage: fp32, bf16 or fp16; AdamW keeps fp32")->capture_default_str();
+  auto* data = app.add_option_group("Text");
+  data->add_option("--data", o.data, "A text file (default: data/austen.txt)");
+  data->add_option("--tokens", o.tokens, "byte or char")->capture_default_str();
+  auto* training = app.add_option_group("Training");
+  training->add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(CLI::PositiveNumber);
+  training->add_option("--batch", o.batch, "Sequences of the global batch, the same for any number of ranks")
+      ->capture_default_str();
+  training->add_option("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)");
+  training->add_option("--accumulate", o.accumulate, "Microbatches a rank and step")->capture_default_str();
+  training->add_option("--lr", o.learning_rate, "Learning rate after warm-up")->capture_default_str();
+  training->add_option("--warmup", o.warmup, "Steps of linear warm-up")->capture_default_str();
+  training->add_option("--weight-decay", o.weight_decay, "Of matrices and embeddings")->capture_default_str();
+  training->add_option("--clip", o.clip, "Largest gradient norm; 0: any")->capture_default_str();
+  training->add_option("--seed", o.seed, "Of initial values and of the order of the text")->capture_default_str();
+  auto* parallel = app.add_option_group("Data parallelism");
+  parallel->add_option("--bucket-bytes", o.bucket_bytes,
+                       "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
+  parallel->add_flag("--no-overlap", o.no_overlap, "All-reduce on the main queue");
+  auto* machine = app.add_option_group("Machine");
+  machine->add_option("--machine", o.machine, "What the simulator prices with: a name in bench/machines")
+      ->capture_default_str();
+  machine->add_option("--emulate", o.emulate, "MPI: last as long as on this machine");
+  machine->add_flag("--phantom", o.phantom, "Simulator: prices only, no memory, no arithmetic");
+  machine->add_flag("--check-races", o.check_races, "Simulator: look for races, slower");
+  machine->add_option("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)");
+  auto* output = app.add_option_group("Output");
+  output->add_option("--log-every", o.log_every, "Steps between log lines (default: a twentieth)");
+  output->add_option("--validate-every", o.validate_every, "Steps between validations (default: a quarter)");
+  output->add_option("--sample", o.sample, "Tokens of text to write at the end; 0: none")->capture_default_str();
+  output->add_option("--prompt", o.prompt, "What the sample begins with (default: a line of the text)");
+  output->add_option("--csv", o.csv, "One row a step");
+  output->add_option("--json", o.json, "The result with its context");
+  output->add_option("--trace", o.trace, "A timeline: Perfetto JSON, or an SVG chart where the name ends in .svg");
+  output->add_option("--checkpoint", o.checkpoint, "Where to save values and optimizer state");
+  output->add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints (default: at the end)");
+  output->add_option("--resume", o.resume, "Go on from a checkpoint, up to --steps in all");
+  try {
+    app.parse(argc, argv);
+    if (backend != backend_name() && backend != "serial")
+      throw CLI::ValidationError(
+          fmt::format("this program runs on {}: ./lab train --backend {} starts the other", backend_name(), backend));
+    if (backend == "serial") {
+      if (o.ranks > 1) throw CLI::ValidationError("serial means one rank: leave out --ranks, or choose sim or mpi");
+      o.ranks = 1;
+    }
+  } catch (const CLI::ParseError& error) {
+    const bool help = error.get_exit_code() == 0;
+    if (is_judge()) {
+      if (help)
+        std::fputs(app.help().c_str(), stdout);
+      else
+        fmt::print(stderr, "lab train: {}\n", error.what());
+    }
+    return help ? 0 : 2;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::train

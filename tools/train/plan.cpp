@@ -1,0 +1,130 @@
+// From options to a plan: everything that can be refused is refused here, before a rank starts or a file is written.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "common/host/host.hpp"
+#include "common/json/results.hpp"
+#include "common/machine/machine.hpp"
+#include "common/text/nearest.hpp"
+#include "common/text/units.hpp"
+#include "tools/train/options.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
+
+DType dtype_of(const std::string& name) {
+  if (name == "fp32" || name == "f32") return DType::f32;
+  if (name == "bf16") return DType::bf16;
+  if (name == "fp16" || name == "f16") return DType::f16;
+  refuse(unknown_name("dtype", name, std::array<std::string, 3>{"fp32", "bf16", "fp16"}));
+}
+
+TokenKind token_kind(const std::string& name) {
+  if (name == "byte" || name == "bytes") return TokenKind::bytes;
+  if (name == "char" || name == "characters") return TokenKind::characters;
+  refuse(unknown_name("kind of tokens", name, std::array<std::string, 2>{"byte", "char"}));
+}
+
+GptConfig model_of(TrainOptions& o, std::size_t vocabulary) {
+  GptConfig model = gpt_preset(o.model);
+  if (o.layers) model.layers = o.layers;
+  if (o.d_model) model.d_model = o.d_model;
+  if (o.heads) model.heads = o.heads;
+  model.tied_head = !o.untied;
+  model.storage = dtype_of(o.dtype);
+  if (o.sequence == 0) o.sequence = model.context;
+  model.context = std::max(model.context, o.sequence);
+  // The models for one laptop know bytes; the published ones keep their vocabulary, of which a text may use a part.
+  if (vocabulary && (model.vocabulary == 256 || model.vocabulary < vocabulary)) model.vocabulary = vocabulary;
+  model.check();
+  return model;
+}
+
+void check_training(const TrainOptions& o, int ranks) {
+  if (o.batch == 0 || o.accumulate == 0) refuse("--batch and --accumulate count at least 1");
+  if (o.batch / o.accumulate < static_cast<std::size_t>(ranks))
+    refuse(fmt::format("a global batch of {} sequences cannot give each of {} ranks {} microbatches: raise --batch",
+                       o.batch, ranks, o.accumulate));
+  if (!(o.learning_rate > 0) || !(o.learning_rate < 10))
+    refuse(fmt::format("--lr {} is no learning rate", o.learning_rate));
+  if (o.warmup < 0 || o.clip < 0 || o.weight_decay < 0) refuse("--warmup, --clip and --weight-decay are not negative");
+  if (o.log_every < 0 || o.validate_every < 0 || o.checkpoint_every < 0)
+    refuse("steps between outputs are not negative");
+  if (o.checkpoint_every && o.checkpoint.empty()) refuse("--checkpoint-every needs --checkpoint FILE");
+  if (o.phantom && (!o.resume.empty() || !o.checkpoint.empty()))
+    refuse("a phantom run has no values to save or resume");
+}
+
+/// Bytes of one rank: 16 a parameter and the activations.
+void check_memory(const Plan& plan) {
+  const double rank = 16.0 * static_cast<double>(plan.model.parameters()) +
+                      static_cast<double>(activation_bytes(plan.model, plan.largest_microbatch, plan.options.sequence));
+  const double here = read_host().memory_bytes;
+  if (!plan.options.phantom && here > 0 && rank * plan.run.ranks > here)
+    refuse(fmt::format("{} ranks of {} each do not fit in this computer's {}: take a smaller model, or --phantom",
+                       plan.run.ranks, format_bytes(rank), format_bytes(here)));
+}
+
+RunOptions run_options(const TrainOptions& o, int ranks) {
+  RunOptions run;
+  run.ranks = ranks;
+  const std::string folder = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines";
+  run.machine = find_machine(o.emulate.empty() ? o.machine : o.emulate, folder);
+  run.phantom = o.phantom;
+  run.check_races = o.check_races;
+  run.poison = false;
+  run.trace = !o.trace.empty();
+  run.threads = o.threads;
+  run.emulate = !o.emulate.empty();
+  run.patience_seconds = 60;  // rank 0 writes checkpoints and samples alone
+  const bool simulator = std::string_view(backend_name()) == "sim";
+  if (simulator && run.emulate) refuse("--emulate is for --backend mpi; the simulator always prices --machine");
+  if (!simulator && run.phantom) refuse("--phantom is for the simulator: leave out --backend");
+  return run;
+}
+
+}  // namespace
+
+Plan make_plan(TrainOptions o, int available_ranks) {
+  Plan plan;
+  const int ranks = o.ranks ? o.ranks : std::max(1, available_ranks);
+  check_training(o, ranks);
+  plan.run = run_options(o, ranks);
+  if (o.data.empty()) o.data = std::string(LOCKSTEP_SOURCE_DIR) + "/data/austen.txt";
+  if (o.phantom)
+    token_kind(o.tokens);
+  else
+    plan.corpus = Corpus::read(o.data, token_kind(o.tokens));
+  plan.model = model_of(o, plan.corpus ? plan.corpus->vocabulary() : 0);
+  if (plan.corpus) {
+    plan.corpus->batch(0, 1, o.sequence, o.seed);  // refuses a text that is too short
+    plan.corpus->validation_batch(0, 1, o.sequence);
+  }
+  plan.largest_microbatch = (((o.batch + ranks - 1) / ranks) + o.accumulate - 1) / o.accumulate;
+  const std::size_t gradient_bytes = plan.model.parameters() * bytes_of(plan.model.storage);
+  plan.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradient_bytes / 8 + 1)
+                                             : parse_bytes(o.bucket_bytes);
+  if (plan.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
+  if (o.log_every == 0) o.log_every = std::max(1, o.steps / 20);
+  if (o.validate_every == 0) o.validate_every = std::max(1, o.steps / 4);
+  for (const std::string* path : {&o.csv, &o.trace, &o.json, &o.checkpoint})
+    if (!path->empty() && is_judge()) check_writable(*path);
+  plan.options = std::move(o);
+  check_memory(plan);
+  return plan;
+}
+
+float learning_rate(int step, const TrainOptions& o) {
+  if (step < o.warmup) return static_cast<float>(o.learning_rate * (step + 1) / o.warmup);
+  const double done = static_cast<double>(step - o.warmup) / std::max(1, o.steps - o.warmup);
+  return static_cast<float>(o.learning_rate * (0.1 + 0.45 * (1 + std::cos(std::numbers::pi * std::min(1.0, done)))));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,211 @@
+#include "tools/train/program.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "common/chunk.hpp"
+#include "common/model/serial.hpp"
+#include "labs/week21_data_parallel/ddp.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "tools/train/sample.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+constexpr std::uint64_t kValidationBatches = 2;
+constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();  // what a phantom run reads
+
+class Trainer {
+ public:
+  Trainer(Rank me, const Plan& plan, const Checkpoint* resume, TrainLog& log)
+      : me_(me),
+        plan_(plan),
+        log_(log),
+        gpt_(me, plan.model, plan.options.seed),
+        optimizer_(me, gpt_.parameters(), {.weight_decay = static_cast<float>(plan.options.weight_decay)}),
+        shard_(chunk_range(plan.options.batch, me.rank(), me.size())),
+        saved_(gpt_.allocate_activations(me, plan.largest_microbatch, plan.options.sequence)),
+        scalars_(allocate_step_scalars(me)) {
+    if (resume) restore(me, optimizer_, *resume);
+    first_ = optimizer_.steps();
+    allocate_batch();
+    losses_ = scalars_of(static_cast<std::size_t>(plan.options.steps));
+    squares_ = scalars_of(losses_.size());
+    validation_ = scalars_of(1);
+    if (me.size() == 1) return;
+    received_ = me.allocate(me.rank() == 0 ? static_cast<std::size_t>(plan.options.log_every) : 0, DType::f32,
+                            Category::buffer);
+    ddp_ = week21::make_ddp(me, gpt_.parameters(),
+                            {.bucket_bytes = plan.bucket_bytes,
+                             .first_bucket_bytes = std::min<std::size_t>(plan.bucket_bytes, std::size_t{1} << 20),
+                             .overlap = !plan.options.no_overlap},
+                            week21::ring_all_reduce);
+  }
+
+  Values train() {
+    if (judge()) log_.begin(first_);
+    began_ = seconds();
+    logged_ = first_;
+    for (int index = first_; index < plan_.options.steps; ++index) {
+      step(index);
+      const int done = index + 1;
+      const bool last = done == plan_.options.steps;
+      if (last || done == first_ + 1 || done % plan_.options.log_every == 0) report(done);
+      if (last || done % plan_.options.validate_every == 0) validate(done);
+      const int every = plan_.options.checkpoint_every;
+      if (judge() && !plan_.options.checkpoint.empty() && (last || (every > 0 && done % every == 0)))
+        write_checkpoint(plan_.options.checkpoint, take_checkpoint(me_, gpt_, optimizer_));
+    }
+    if (judge() && plan_.sample()) write_sample();
+    fill(me_, validation_, 0);
+    add_squares(me_, validation_, gpt_.parameters().values);
+    return {read(me_, validation_, 0)};
+  }
+
+ private:
+  bool judge() const { return me_.rank() == 0; }
+  Slice scalars_of(std::size_t count) {
+    Slice values = me_.allocate(count, DType::f32, Category::buffer);
+    if (count > 0) fill(me_, values, 0);
+    return values;
+  }
+
+  double seconds() const {
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now().time_since_epoch();
+    return log_.virtual_time() ? me_.now() : wall.count();
+  }
+
+  void allocate_batch() {
+    const std::size_t length = plan_.options.sequence;
+    tokens_ = me_.allocate(shard_.size * length, DType::i32, Category::buffer);
+    targets_ = me_.allocate(shard_.size * length, DType::i32, Category::buffer);
+    const int count = static_cast<int>(plan_.options.accumulate);
+    for (int i = 0; i < count; ++i) {
+      const ChunkRange part = chunk_range(shard_.size, i, count);
+      microbatches_.push_back({tokens_.cut(part.offset * length, part.size * length),
+                               targets_.cut(part.offset * length, part.size * length), part.size, length});
+    }
+  }
+
+  /// This rank's rows of a global batch.
+  void upload_batch(const TextBatch& batch) {
+    const TextBatch mine = batch.rows(shard_.offset, shard_.size);
+    upload(me_, tokens_, mine.inputs);
+    upload(me_, targets_, mine.targets);
+  }
+  void upload_nothing() {
+    const std::vector<std::int32_t> zeros(tokens_.size());
+    upload(me_, tokens_, zeros);
+    upload(me_, targets_, zeros);
+  }
+
+  void step(int index) {
+    auto phase = me_.region("step");
+    if (plan_.corpus)
+      upload_batch(plan_.corpus->batch(static_cast<std::uint64_t>(index), plan_.options.batch, plan_.options.sequence,
+                                       plan_.options.seed));
+    else
+      upload_nothing();
+    scalars_.loss = losses_.cut(static_cast<std::size_t>(index), 1);
+    scalars_.squares = squares_.cut(static_cast<std::size_t>(index), 1);
+    const StepOptions options{learning_rate(index, plan_.options), static_cast<float>(plan_.options.clip)};
+    if (!ddp_) return serial_step(me_, gpt_, optimizer_, microbatches_, saved_, scalars_, options);
+    week21::run_window(*ddp_, static_cast<int>(microbatches_.size()), [&](int i) {
+      accumulate_gradients(me_, gpt_, std::span(&microbatches_[static_cast<std::size_t>(i)], 1), saved_, scalars_.loss,
+                           token_factor(1), [&](std::size_t parameter) { ddp_->gradient_ready(parameter); });
+    });
+    finish_step(me_, gpt_, optimizer_, scalars_, options);
+  }
+
+  /// What each token's loss counts, so that the average over ranks is the mean over `batches` global batches.
+  float token_factor(std::uint64_t batches) const {
+    return static_cast<float>(me_.size()) / static_cast<float>(plan_.tokens_per_step() * batches);
+  }
+
+  /// On rank 0, values becomes its average over the ranks.
+  void average_at_judge(const Slice& values) {
+    auto phase = me_.region("log");
+    if (!judge()) return me_.exchange({send(0, values)});
+    for (int peer = 1; peer < me_.size(); ++peer) {
+      const Slice theirs = received_.cut(0, values.size());
+      me_.exchange({receive(peer, theirs)});
+      add(me_, values, theirs);
+    }
+    scale(me_, values, 1.0f / static_cast<float>(me_.size()));
+  }
+
+  void report(int done) {
+    const auto first = static_cast<std::size_t>(logged_), count = static_cast<std::size_t>(done - logged_);
+    const RankLedger ledger = judge() ? ledger_of(me_) : RankLedger{};
+    const double now = seconds();
+    average_at_judge(losses_.cut(first, count));
+    logged_ = done;
+    if (!judge()) return;
+    std::vector<StepRecord> records;
+    for (std::size_t i = first; i < first + count; ++i) {
+      StepRecord& record = records.emplace_back();
+      record.step = static_cast<int>(i) + 1;
+      record.learning_rate = learning_rate(static_cast<int>(i), plan_.options);
+      record.loss = read(me_, losses_.cut(i, 1), kUnknown);
+      record.gradient_norm = plan_.options.clip > 0 ? std::sqrt(read(me_, squares_.cut(i, 1), kUnknown)) : kUnknown;
+    }
+    log_.steps(std::move(records), ledger, now - began_ - elsewhere_);
+  }
+
+  void validate(int done) {
+    if (!plan_.corpus) return;
+    auto phase = me_.region("validation");
+    const double begin = seconds();
+    fill(me_, validation_, 0);
+    for (std::uint64_t i = 0; i < kValidationBatches; ++i) {
+      upload_batch(plan_.corpus->validation_batch(i, plan_.options.batch, plan_.options.sequence));
+      for (const Batch& batch : microbatches_)
+        add_validation_loss(me_, gpt_, batch, saved_, validation_, token_factor(kValidationBatches));
+    }
+    average_at_judge(validation_);
+    if (judge()) log_.validation(done, read(me_, validation_, kUnknown));
+    elsewhere_ += seconds() - begin;
+  }
+
+  void write_sample() {
+    const std::string& prompt = plan_.options.prompt;
+    const SampleOptions options{.tokens = plan_.options.sample,
+                                .prompt = prompt.empty() ? std::string(1, '\n') : prompt,
+                                .seed = plan_.options.seed};
+    saved_ = {};  // its memory is enough for the sample's
+    const std::string text = sample_text(me_, gpt_, *plan_.corpus, plan_.options.sequence, options);
+    log_.note(fmt::format("sample    of {} tokens:\n{}\n", options.tokens, text));
+  }
+
+  Rank me_;
+  const Plan& plan_;
+  TrainLog& log_;
+  Gpt gpt_;
+  Optimizer optimizer_;
+  ChunkRange shard_;  // sequences of the global batch
+  Activations saved_;
+  StepScalars scalars_;
+  std::unique_ptr<week21::Ddp> ddp_;  // none on one rank
+  Slice tokens_, targets_;            // of this rank's shard
+  std::vector<Batch> microbatches_;   // cuts of them
+  Slice losses_, squares_;            // one f32 a step: this rank's loss, the squared gradient norm
+  Slice received_;                    // rank 0: losses of a peer
+  Slice validation_;                  // one f32
+  int first_ = 0;                     // steps done before this run
+  int logged_ = 0;                    // steps reported
+  double began_ = 0;
+  double elsewhere_ = 0;  // seconds that were not training
+};
+
+}  // namespace
+
+Values train_rank(Rank me, const Plan& plan, const Checkpoint* resume, TrainLog& log) {
+  return Trainer(me, plan, resume, log).train();
+}
+
+}  // namespace lockstep::train

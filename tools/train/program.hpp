@@ -1,0 +1,14 @@
+// What each rank does in ./lab train: the serial step on one rank, DDP on several.
+#pragma once
+
+#include "tools/train/checkpoint.hpp"
+#include "tools/train/log.hpp"
+#include "tools/train/options.hpp"
+
+namespace lockstep::train {
+
+/// Trains from `resume` (or from the start) to plan.options.steps. Rank 0 writes to `log` and saves checkpoints.
+/// Returns Σ values² of the rank's replica, which is the same on every rank.
+Values train_rank(Rank me, const Plan& plan, const Checkpoint* resume, TrainLog& log);
+
+}  // namespace lockstep::train
