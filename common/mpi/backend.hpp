@@ -156,7 +156,7 @@ bool MpiBackend::poll_until(Queue& queue, const Doing& doing, Done done, NotBefo
       later = not_before();
     }
     if (found) break;
-    const bool slept = later > 0 ? sleep_for_link(later) : pace.rest(job_.polite());
+    const bool slept = later > 0 ? sleep_for_link(later) : pace.rest(job_.manners());
     if (!slept || noted) continue;
     noted = true;
     queue.set_doing(doing);
