@@ -1,0 +1,98 @@
+// Exercise 21.10: scaling laws. Read labs/week21_data_parallel/scaling_laws.hpp first.
+//
+// Given are the refusals; yours are the laws and the fit, on the statistics of common/stats.
+#include "labs/week21_data_parallel/scaling_laws.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+#include "common/error.hpp"
+#include "common/stats/stats.hpp"
+
+namespace lockstep::week21 {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
+
+void check_seconds(double seconds) {
+  if (!(seconds > 0) || !std::isfinite(seconds)) refuse(fmt::format("{} is not a time: seconds must be > 0", seconds));
+}
+
+void check_ranks(int ranks, int least = 1) {
+  if (ranks < least) refuse(fmt::format("{} ranks: at least {} needed", ranks, least));
+}
+
+void check_fraction(double fraction) {
+  if (!(fraction >= 0 && fraction <= 1)) refuse(fmt::format("serial fraction {} is not within [0, 1]", fraction));
+}
+
+void check_measurements(const std::vector<Measurement>& measurements) {
+  std::set<int> ranks;
+  for (const Measurement& m : measurements) {
+    check_ranks(m.ranks);
+    check_seconds(m.seconds);
+    ranks.insert(m.ranks);
+  }
+  if (measurements.size() < 3 || ranks.size() < 2)
+    refuse(fmt::format("a fit needs 3 measurements at 2 different numbers of ranks; there are {} at {}",
+                       measurements.size(), ranks.size()));
+}
+
+/// Weights of squared residuals so that errors count relative to the time: 1/T².
+std::vector<double> relative_weights(const std::vector<Measurement>& measurements) {
+  std::vector<double> weights;
+  for (const Measurement& m : measurements) weights.push_back(1 / (m.seconds * m.seconds));
+  return weights;
+}
+
+}  // namespace
+
+double speedup(double serial_seconds, double parallel_seconds) {
+  check_seconds(serial_seconds);
+  check_seconds(parallel_seconds);
+  todo("21.10", "how many times faster");
+}
+
+double efficiency(double serial_seconds, double parallel_seconds, int ranks) {
+  check_ranks(ranks);
+  todo("21.10", "the speedup of each rank");
+}
+
+double weak_efficiency(double serial_seconds, double parallel_seconds) {
+  todo("21.10", "p ranks do p times the work, in ideally the same time");
+}
+
+double amdahl_speedup(double serial_fraction, int ranks) {
+  check_fraction(serial_fraction);
+  check_ranks(ranks);
+  todo("21.10", "the serial part keeps its time, the rest is divided by p");
+}
+
+double gustafson_speedup(double serial_fraction, int ranks) {
+  check_fraction(serial_fraction);
+  check_ranks(ranks);
+  todo("21.10", "how long one rank would take for what p ranks do in one unit of time");
+}
+
+double karp_flatt(double speedup, int ranks) {
+  check_ranks(ranks, 2);
+  if (!(speedup > 0) || !std::isfinite(speedup)) refuse(fmt::format("{} is not a speedup: it must be > 0", speedup));
+  todo("21.10", "solve 1/S = s + (1 − s)/p for s");
+}
+
+SerialFraction fit_amdahl(const std::vector<Measurement>& measurements) {
+  check_measurements(measurements);
+  std::vector<double> seconds;
+  for (const Measurement& m : measurements) seconds.push_back(m.seconds);
+  const std::vector<double> weights = relative_weights(measurements);
+  todo("21.10",
+       "T(p) = T(1)·(1/p) + s·T(1)·(1 − 1/p) is a sum of two known functions of p: least_squares (see "
+       "common/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the "
+       "fitted law 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still be "
+       "wrong by");
+}
+
+}  // namespace lockstep::week21
