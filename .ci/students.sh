@@ -1,0 +1,44 @@
+#!/bin/sh
+# A student's week in this clone: exercise 21.2 is broken, then made not to compile, then solved. Each time the student's
+# view says exactly that, the other verdicts stand, and the suite stays green.
+set -eu
+answer=labs/week21_data_parallel/ring_all_reduce.cpp
+solution=solutions/week21_data_parallel/ring_all_reduce.cpp
+
+fail() {
+  echo "students.sh: $1" >&2
+  exit 1
+}
+
+# verdicts NAME EXPECTED: the student's view of the week says EXPECTED of 21.2, and of 21.1 that nothing is done.
+verdicts() {
+  echo "-- 21.2 $1"
+  if ctest --preset week21 > build/students.log 2>&1; then fail 'exercises that are not done must fail'; fi
+  case $2 in
+    PASS) seen='mine\.week21\.21\.2 .* Passed' ;;
+    *) seen="^21\.2 .* $2\$" ;;
+  esac
+  grep -Eq "$seen" build/students.log || { cat build/students.log; fail "21.2 should be $2"; }
+  grep -Eq '^21\.1 .* NOT IMPLEMENTED$' build/students.log || { cat build/students.log; fail '21.1 should stand'; }
+  tail -n 1 build/students.log
+  cmake --build --preset default > build/students.log || { cat build/students.log; fail 'the suite must build'; }
+  ctest --preset default > build/students.log || { cat build/students.log; fail 'the suite must stay green'; }
+}
+
+./lab skeletons --overwrite 21.2 > /dev/null
+verdicts 'untouched' 'NOT IMPLEMENTED'
+
+sed 's/r - step - 1, p), incoming/r - step, p), incoming/' $solution > $answer
+cmp -s $solution $answer && fail 'nothing was broken'
+verdicts 'broken' '(FAIL|MISMATCH|DEADLOCK)'
+
+sed 's/return;/return/' $solution > $answer
+verdicts 'with a semicolon less' 'DOES NOT COMPILE'
+
+sed 's/ring_all_gather(Rank me/gather(Rank me/' $solution > $answer
+verdicts 'without a function' 'DOES NOT COMPILE'
+
+cp $solution $answer
+verdicts 'solved' PASS
+
+git checkout -q -- $answer

@@ -1,0 +1,16 @@
+#!/bin/sh
+# tidy.sh BUILD [FILE…]: clang-tidy with the checks of .clang-tidy over the files that BUILD compiles; every finding is an
+# error. Only findings are printed.
+set -eu
+build=$1
+shift
+# shellcheck disable=SC2046  # one word a file
+[ $# -gt 0 ] || set -- $(git ls-files 'common/*.cpp' 'solutions/*.cpp' 'tools/*.cpp' 'labs/*_test.cpp' 'bench/*.cpp')
+root=$(pwd)
+findings=$(mktemp)
+trap 'rm -f "$findings"' EXIT
+printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$build" --quiet \
+  --extra-arg=-isystem"$root/.ci/clang_tidy" --extra-arg=-Wno-unknown-warning-option > "$findings" 2> /dev/null || {
+  cat "$findings"
+  exit 1
+}
