@@ -29,8 +29,11 @@ std::string coloured(const std::string& verdict) {
   return colour + verdict + s.off;
 }
 
+/// So that verdicts stand in one column.
+constexpr std::size_t kLabelColumns = 80;
+
 void print_row(const std::string& indent, const std::string& title, const Judgement& row) {
-  std::string label = padded(indent + padded(row.id, indent.empty() ? 7 : 8) + title, 66);
+  std::string label = padded(indent + padded(row.id, indent.empty() ? 7 : 8) + title, kLabelColumns);
   std::string tests = row.ok() ? fmt::format("  {} tests, {:.2f} s", row.passed, row.seconds) : "";
   fmt::print("{} {}{}{}{}\n", label, coloured(row.verdict), style().faint, tests, style().off);
 }
@@ -101,7 +104,7 @@ int check(const Workshop& shop, const CheckOptions& options) {
   std::vector<Judged> all;
   for (const Exercise& exercise : selection.exercises) {
     if (!shop.has(exercise)) {
-      fmt::print("{} SKIPPED (not in the suite yet)\n", padded(padded(exercise.id, 7) + exercise.title, 66));
+      fmt::print("{} SKIPPED (not in the suite yet)\n", padded(padded(exercise.id, 7) + exercise.title, kLabelColumns));
       continue;
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));

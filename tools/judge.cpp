@@ -32,14 +32,15 @@ std::string last_lines(const std::string& text, int count) {
 /// How a program ended that left no verdict on the test it was in.
 Judgement broken_off(Judgement running, const Ended& ended, const std::string& output, const JudgeOptions& options) {
   bool too_long = ended.timed_out || ended.exit_code == 124;
+  int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;  // also what a launcher says of a rank
   running.verdict = std::string(to_string(too_long ? Verdict::timeout : Verdict::crash));
   running.failed = 1;
   if (too_long) {
     running.message = fmt::format("{} was still running after {:.0f} s: does a loop never end?", running.test,
                                   options.timeout_seconds);
-  } else if (ended.signal) {
+  } else if (signal) {
     running.message = fmt::format("{} died of signal {} ({}); ./lab check {} --debug stops there in gdb", running.test,
-                                  ended.signal, strsignal(ended.signal), running.id);
+                                  signal, strsignal(signal), running.id);
   } else {
     running.message = fmt::format("{} ended the process with exit code {}", running.test, ended.exit_code);
   }
@@ -102,10 +103,12 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
   while (!pending.empty()) {
     fs::remove(file);
     std::string output;
-    Command command{.arguments = launch(shop, program, options.backend, options.processes), .folder = shop.source};
+    Command command{.arguments = launch(shop, program, options.backend, options.processes, options.timeout_seconds),
+                    .folder = shop.source};
     command.arguments.insert(command.arguments.end(), {filter_of(pending), "--verdict", file.string()});
     command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
-    command.timeout_seconds = options.timeout_seconds;
+    // The MPI launcher has the same limit and ends its processes itself; ours is for a launcher that hangs.
+    command.timeout_seconds = options.timeout_seconds + (options.backend == "mpi" ? 10 : 0);
     command.on_line = [&output](std::string_view line) { output.append(line).append("\n"); };
     Ended ended = run_command(command);
     if (!fs::exists(file)) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -76,9 +77,15 @@ Built build_targets(const Workshop& shop, const std::vector<std::string>& target
 }
 
 std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, std::string_view backend,
-                                int processes) {
+                                int processes, double timeout_seconds) {
   if (backend != "mpi") return {program.string()};
-  return {"sh", (shop.source / "launch" / "mpirun.sh").string(), "-n", std::to_string(processes), program.string()};
+  std::vector<std::string> command{"sh", (shop.source / "launch" / "mpirun.sh").string(), "-n",
+                                   std::to_string(processes)};
+  if (timeout_seconds > 0) {
+    command.insert(command.end(), {"--timeout", std::to_string(static_cast<int>(std::ceil(timeout_seconds)))});
+  }
+  command.push_back(program.string());
+  return command;
 }
 
 void check_backend(const Workshop& shop, const std::string& backend) {

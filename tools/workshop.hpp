@@ -34,9 +34,10 @@ struct Built {
 /// Brings targets up to date, one build at a time in this tree. `what` ("21.2") is shown on a terminal while it takes.
 Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what);
 
-/// The command line that runs `program` on `backend` with `processes` (MPI; ignored otherwise), arguments to follow.
+/// The command line that runs `program` on `backend`, arguments to follow. For MPI: with `processes`, and ended by the
+/// launcher after `timeout_seconds` (0: never), which leaves no process behind.
 std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, std::string_view backend,
-                                int processes);
+                                int processes, double timeout_seconds = 0);
 
 /// Throws Error(usage) for a backend that does not exist, or that this build lacks.
 void check_backend(const Workshop& shop, const std::string& backend);

@@ -66,8 +66,7 @@ class Queue {
 
   const int index;
   const std::string name;
-  double clock = 0;     // modelled seconds, while emulating
-  double last_end = 0;  // when its last verb returned
+  double clock = 0;  // modelled seconds, while emulating
 
  private:
   void serve();

@@ -1,0 +1,90 @@
+// Skeletons, stubs and the plain words for a compiler's error.
+#include "tools/skeleton.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tools/compiler_error.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr const char* kSolution = R"(#include "a.hpp"
+int given() { return 1; }
+int f(int p) {
+  // lab 21.2a begin: return twice
+  // the "argument"
+  int twice = 2 * p;  // the answer
+  return twice;
+  // lab end
+}
+)";
+
+TEST(Skeleton, KeepsWhatIsGivenAndTakesTheAnswerOut) {
+  EXPECT_EQ(skeleton(kSolution, "f.cpp"), R"(#include "a.hpp"
+int given() { return 1; }
+int f(int p) {
+  todo("21.2a", "return twice the \"argument\"");
+}
+)");
+}
+
+TEST(Skeleton, WrapsALongDescriptionAtColumn120) {
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += "word ";
+  std::string text = skeleton("// lab 21.2 begin: " + words + "\n// lab end\n", "f.cpp");
+  std::size_t longest = 0, begin = 0;
+  for (auto end = text.find('\n'); end != text.npos; begin = end + 1, end = text.find('\n', begin)) {
+    longest = std::max(longest, end - begin);
+  }
+  EXPECT_LE(longest, 120u);
+  EXPECT_TRUE(text.starts_with("todo(\"21.2\",\n     \"word"));
+}
+
+TEST(Skeleton, NamesTheLineOfAMalformedRegion) {
+  auto message = [](const char* solution) -> std::string {
+    try {
+      skeleton(solution, "f.cpp");
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message("\n// lab 21.2 begin: x\n"), "f.cpp:2: this region has no '// lab end'");
+  EXPECT_EQ(message("// lab end\n"), "f.cpp:1: '// lab end' without a begin");
+  EXPECT_EQ(message("// lab 1 begin: x\n// lab 2 begin: y\n"), "f.cpp:2: a region begins inside another one");
+  EXPECT_NE(message("// lab 21.2 start: x\n"), "");
+}
+
+TEST(Stub, ThrowsTheExplanationInPlaceOfEveryAnswer) {
+  std::string text = stub(kSolution, "f.cpp", "21.2", "f.cpp:3: \"no\"");
+  EXPECT_NE(text.find("  ::lockstep::does_not_compile(\"21.2\", \"f.cpp:3: \\\"no\\\"\");\n"), text.npos);
+  EXPECT_NE(text.find("int given()"), text.npos);
+}
+
+TEST(CompilerError, IsTheFirstInTheStudentsFile) {
+  EXPECT_EQ(first_error("labs/f.cpp: In function 'int f()':\nlabs/f.cpp:7:3: error: expected ';' before 'x'\n"
+                        "labs/f.cpp:9:1: error: later\n",
+                        "labs/f.cpp")
+                .line,
+            7);
+}
+
+TEST(CompilerError, InAHeaderCountsWhereTheStudentLedToIt) {
+  std::string log =
+      "In file included from /usr/include/c++/12/vector:1,\n                 from labs/f.cpp:2:\n"
+      "/usr/include/c++/12/bits/x.h:90:1: error: static assertion failed\n";
+  EXPECT_EQ(first_error(log, "labs/f.cpp").line, 2);
+  std::string used = "/usr/include/h.h:5:1: error: no match for 'operator<'\nlabs/f.cpp:12:9:   required from here\n";
+  EXPECT_EQ(first_error(used, "labs/f.cpp").line, 12);
+}
+
+TEST(CompilerError, ComesWithOnePlainSentence) {
+  EXPECT_EQ(explain("a/f.cpp:7:3: error: expected ';' before 'x'\n", "a/f.cpp"),
+            "f.cpp:7: expected ';' before 'x' — A semicolon is missing, usually at the end of the line before.");
+  EXPECT_NE(in_plain_words("no match for 'operator[]' (operand types are 'lockstep::Slice' and 'int')").find("GPU"),
+            std::string::npos);
+  EXPECT_EQ(in_plain_words("something nobody has seen"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::tools

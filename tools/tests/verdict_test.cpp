@@ -1,0 +1,114 @@
+// Words: verdicts of exercises, the course's list, the nearest known name, and how a program's end is told.
+#include "common/testing/verdict.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/text/nearest.hpp"
+#include "tools/course.hpp"
+#include "tools/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+using testing::Judgement;
+
+TEST(Verdict, SuitesAreNamedAfterExercises) {
+  EXPECT_EQ(testing::id_of_suite("Lab21_2a"), "21.2a");
+  EXPECT_EQ(testing::id_of_suite("Simulator"), "");
+  EXPECT_EQ(testing::suite_of_id("21.10"), "Lab21_10");
+  EXPECT_EQ(testing::exercise_of("21.2a"), "21.2");
+  EXPECT_EQ(testing::exercise_of("21.10"), "21.10");
+}
+
+TEST(Verdict, AMissingPartBlocksOthersAndNotItself) {
+  const char* message = "rank 0: exercise 21.2a is not implemented yet: add — at f.cpp:1 (f)";
+  EXPECT_EQ(testing::word_for("21.2a", Verdict::not_implemented, message), "NOT IMPLEMENTED");
+  EXPECT_EQ(testing::word_for("21.2", Verdict::not_implemented, message), "NOT IMPLEMENTED");
+  EXPECT_EQ(testing::word_for("21.2b", Verdict::not_implemented, message), "BLOCKED BY 21.2a");
+  EXPECT_EQ(testing::word_for("21.7", Verdict::not_implemented, message), "BLOCKED BY 21.2a");
+  const char* stub = "exercise 21.2 does not compile: f.cpp:3: error";
+  EXPECT_EQ(testing::word_for("21.2b", Verdict::does_not_compile, stub), "DOES NOT COMPILE");
+  EXPECT_EQ(testing::word_for("21.7a", Verdict::does_not_compile, stub), "BLOCKED BY 21.2");
+  EXPECT_EQ(testing::verdict_of_exception(stub), Verdict::does_not_compile);
+}
+
+TEST(Verdict, AnExerciseIsCalledWhatIsWrongBeforeWhatIsMissing) {
+  std::vector<Judgement> rows{{.id = "21.2a", .verdict = "PASS", .passed = 3},
+                              {.id = "21.2b", .verdict = "NOT IMPLEMENTED", .failed = 1},
+                              {.id = "21.2", .verdict = "DEADLOCK", .message = "why", .failed = 1}};
+  auto joined = testing::with_exercises(rows);
+  ASSERT_EQ(joined.size(), 3u);
+  EXPECT_EQ(joined.back().id, "21.2");
+  EXPECT_EQ(joined.back().verdict, "DEADLOCK");
+  EXPECT_EQ(joined.back().message, "why");
+  EXPECT_EQ(joined.back().passed, 3);
+  EXPECT_EQ(joined.back().failed, 2);
+}
+
+TEST(Verdict, FilesKeepWhatWasWritten) {
+  auto file = std::filesystem::path(::testing::TempDir()) / "verdict_test.json";
+  testing::write_judgements(file, {{.id = "21.2", .verdict = "FAIL", .message = "line\n\"quoted\" \xff", .failed = 1}});
+  auto rows = testing::read_judgements(file);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].verdict, "FAIL");
+  EXPECT_TRUE(rows[0].message.starts_with("line\n\"quoted\" "));
+  std::filesystem::remove(file);
+  EXPECT_THROW(testing::read_judgements(file), Error);
+}
+
+TEST(Nearest, SuggestsWhatWasMeant) {
+  const std::vector<std::string> known{"dgx_h100", "laptop", "pcie_box"};
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("ab", "ba"), 1u);
+  EXPECT_EQ(nearest("DGX_H10", known), "dgx_h100");
+  EXPECT_EQ(unknown_name("machine", "loptap", known),
+            "unknown machine 'loptap': did you mean 'laptop'? Known: dgx_h100, laptop, pcie_box.");
+  EXPECT_EQ(unknown_name("machine", "z", {}), "unknown machine 'z'.");
+}
+
+TEST(Course, ReadsTheListAndSelectsFromIt) {
+  Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
+  EXPECT_EQ(course.select("21.2").exercises.at(0).name, "ring_all_reduce");
+  EXPECT_EQ(course.select("21.2a").part, "21.2a");
+  EXPECT_GE(course.select("21").exercises.size(), 7u);
+  EXPECT_THROW(course.select("21.22"), Error);
+  for (const Exercise& exercise : course.select("").exercises) {
+    EXPECT_GT(exercise.minutes, 0) << exercise.id;
+    for (const Exercise& need : course.all_needs(exercise.id)) EXPECT_NE(need.id, exercise.id);
+    int points = 0;
+    for (const Part& part : exercise.parts) points += part.points;
+    EXPECT_TRUE(exercise.parts.empty() || points == exercise.points) << exercise.id;
+    // A ladder of three levels: on the exercise, or on each part.
+    for (const Part& part : exercise.parts) EXPECT_EQ(part.hints.size(), 3u) << part.id;
+    EXPECT_TRUE(!exercise.parts.empty() || exercise.hints.size() == 3u) << exercise.id;
+  }
+}
+
+TEST(Course, AFileThatIsNoCourseIsOneSentence) {
+  auto file = std::filesystem::path(::testing::TempDir()) / "course_test.json";
+  std::ofstream(file) << "{\"weeks\": [{\"number\": 21}]}";
+  EXPECT_THROW(Course::read(file), Error);
+  std::filesystem::remove(file);
+  EXPECT_THROW(Course::read(file), Error);
+}
+
+TEST(Process, TellsHowAProgramEnded) {
+  std::string lines;
+  auto shell = [&](const char* script, double seconds = 0) {
+    lines.clear();
+    Command command{.arguments = {"sh", "-c", script}, .folder = {}, .timeout_seconds = seconds, .on_line = {}};
+    command.on_line = [&lines](std::string_view line) { lines.append(line).append("|"); };
+    return run_command(command);
+  };
+  EXPECT_TRUE(shell("echo one; echo two >&2; printf three").ok());
+  EXPECT_EQ(lines, "one|two|three|");
+  EXPECT_EQ(shell("exit 3").exit_code, 3);
+  EXPECT_EQ(shell("kill -SEGV $$").signal, 11);
+  EXPECT_TRUE(shell("exec sleep 20", 0.1).timed_out);
+  EXPECT_THROW(run_command({.arguments = {"/no/such/program"}, .folder = {}, .on_line = {}}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::tools
