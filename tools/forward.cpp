@@ -50,6 +50,10 @@ std::vector<std::string> known_benchmarks(const Workshop& shop) {
 
 int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments) {
   std::string backend = option(arguments, "--backend", "sim", true);
+  if (backend == "serial") {  // the serial program is the simulator's, on one rank
+    arguments.insert(arguments.end(), {"--backend", backend});
+    backend = "sim";
+  }
   check_backend(shop, backend);
   std::string program = target + "_" + backend;
   int processes = backend == "mpi" ? number_of_processes(option(arguments, "--ranks", "2", false)) : 1;

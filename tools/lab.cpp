@@ -88,10 +88,13 @@ class CommandLine {
                 [this] { return forward(shop_, "train", rest_); });
   }
   void add_forward(const char* name, const char* what, std::function<int()> run) {
-    CLI::App* command = add(name, what, std::move(run));
+    CLI::App* command = app_.add_subcommand(name, what);
     command->prefix_command();
     command->set_help_flag();
-    command->final_callback([this, command] { rest_ = command->remaining(); });
+    command->callback([this, command, run] {
+      rest_ = command->remaining();
+      command_ = run;
+    });
   }
 
   void add_internal() {
