@@ -40,16 +40,20 @@ std::uint64_t peak(const Outcome& outcome, Category category) {
 
 }  // namespace
 
-TrainLog::TrainLog(const Plan& plan)
+TrainLog::TrainLog(const Plan& plan, std::FILE* out)
     : plan_(plan),
+      out_(out),
       // mpirun gives its processes a terminal even where its own output is a file
-      terminal_(isatty(STDOUT_FILENO) != 0 && std::string_view(backend_name()) == "sim"),
+      terminal_(out && isatty(fileno(out)) != 0 && std::string_view(backend_name()) == "sim"),
       virtual_time_(std::string_view(backend_name()) == "sim" && (plan.run.ranks > 1 || plan.run.phantom)) {}
 
-void TrainLog::note(const std::string& line) {
-  fmt::print("{}{}\n", terminal_ ? "\r\033[K" : "", line);
-  std::fflush(stdout);
+void TrainLog::print(const std::string& text) const {
+  if (!out_) return;
+  fmt::print(out_, "{}", text);
+  std::fflush(out_);
 }
+
+void TrainLog::note(const std::string& line) { print((terminal_ ? "\r\033[K" : "") + line + "\n"); }
 
 void TrainLog::begin(int first_step) {
   first_step_ = first_step;
@@ -88,11 +92,7 @@ void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, 
       number(last.loss, 4), number(last.gradient_norm, 2),
       short_count(static_cast<double>(plan_.tokens_per_step()) / per_step), virtual_time_ ? " (virtual)" : "",
       format_bytes(bytes), format_bytes(static_cast<double>(ledger.memory.peak_total)), format_seconds(left));
-  if (terminal_)
-    fmt::print("\r\033[K{}", line);
-  else
-    fmt::print("{}\n", line);
-  std::fflush(stdout);
+  print(terminal_ ? "\r\033[K" + line : line + "\n");
 }
 
 void TrainLog::validation(int step, double loss) {
@@ -118,29 +118,31 @@ double TrainLog::tokens_per_second() const {
 }
 
 void TrainLog::summary(const Outcome& outcome) const {
-  if (terminal_) fmt::print("\n");
+  if (terminal_) print("\n");
   if (plan_.corpus)
-    fmt::print(
+    print(fmt::format(
         "loss      {:.4f} (mean of the last steps), validation {:.4f}; a model that knows only how often each token "
         "occurs: {:.4f}\n",
-        mean_last_losses(), validations_.empty() ? NAN : validations_.back().loss, plan_.corpus->unigram_entropy());
-  fmt::print("speed     {} tokens/s{}, {} a step (median){}\n", short_count(tokens_per_second()),
-             virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "", format_seconds(median_step_seconds()),
-             virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : "");
+        mean_last_losses(), validations_.empty() ? NAN : validations_.back().loss, plan_.corpus->unigram_entropy()));
+  print(fmt::format("speed     {} tokens/s{}, {} a step (median){}\n", short_count(tokens_per_second()),
+                    virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "",
+                    format_seconds(median_step_seconds()),
+                    virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
   if (plan_.run.ranks > 1)
-    fmt::print("traffic   {} a rank and step, predicted {}: 2(p−1)/p of the gradients\n",
-               format_bytes(records_.empty() ? 0 : records_.back().bytes_sent), format_bytes(predicted_bytes(plan_)));
+    print(fmt::format("traffic   {} a rank and step, predicted {}: 2(p−1)/p of the gradients\n",
+                      format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
+                      format_bytes(predicted_bytes(plan_))));
   const double n = static_cast<double>(plan_.model.parameters()),
                element = static_cast<double>(bytes_of(plan_.model.storage));
   const double state = element == 4 ? 8 : 12;
   const auto measured = [&](Category category) { return format_bytes(static_cast<double>(peak(outcome, category))); };
-  fmt::print(
+  print(fmt::format(
       "memory    a rank, peaks (predicted): parameters {} ({}), gradients {} ({}), optimizer {} ({}), activations {} "
       "({})\n",
       measured(Category::parameter), format_bytes(element * n), measured(Category::gradient), format_bytes(element * n),
       measured(Category::optimizer), format_bytes(state * n), measured(Category::activation),
       format_bytes(
-          static_cast<double>(activation_bytes(plan_.model, plan_.largest_microbatch, plan_.options.sequence))));
+          static_cast<double>(activation_bytes(plan_.model, plan_.largest_microbatch, plan_.options.sequence)))));
 }
 
 std::vector<Row> TrainLog::step_rows() const {

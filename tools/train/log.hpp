@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <vector>
 
 #include "common/json/results.hpp"
@@ -27,7 +28,8 @@ struct Validation {
 
 class TrainLog {
  public:
-  explicit TrainLog(const Plan& plan);
+  /// Prints to `out`; a null one prints nothing.
+  explicit TrainLog(const Plan& plan, std::FILE* out = stdout);
 
   /// Before the first step: what is going to be trained.
   void begin(int first_step);
@@ -38,6 +40,8 @@ class TrainLog {
 
   /// After the run: what it came to, beside what formulas predict.
   void summary(const Outcome& outcome) const;
+  const std::vector<StepRecord>& records() const { return records_; }
+  const std::vector<Validation>& validations() const { return validations_; }
   std::vector<Row> step_rows() const;
   Row result_row(const Outcome& outcome) const;
 
@@ -48,7 +52,10 @@ class TrainLog {
   double mean_last_losses() const;
   double median_step_seconds() const;
 
+  void print(const std::string& text) const;
+
   const Plan& plan_;
+  std::FILE* out_;
   bool terminal_;
   bool virtual_time_;
   std::vector<StepRecord> records_;

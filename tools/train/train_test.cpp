@@ -1,0 +1,201 @@
+// ./lab train: data-parallel training is the serial training, a resumed run is the run that was not interrupted, and
+// what cannot work is refused in one sentence.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "tools/train/program.hpp"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+TrainOptions small_run() {
+  TrainOptions options;
+  options.model = "tiny";
+  options.steps = 8;
+  options.warmup = 100;  // the learning rate then does not depend on the number of steps
+  options.batch = 7;
+  options.sequence = 16;
+  options.sample = 0;
+  options.threads = 1;
+  return options;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  double validation = 0;
+  Values squares;  // of the parameters, by rank
+  Outcome outcome;
+};
+
+Trained train(const TrainOptions& options, const Checkpoint* resume = nullptr) {
+  Plan plan = make_plan(options, 0);
+  plan.run.check_races = true;
+  TrainLog log(plan, nullptr);
+  Trained result;
+  result.outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, resume, log); });
+  result.outcome.check();
+  for (const StepRecord& record : log.records()) result.losses.push_back(record.loss);
+  if (!log.validations().empty()) result.validation = log.validations().back().loss;
+  for (const Values& values : result.outcome.values) result.squares.push_back(values.at(0));
+  return result;
+}
+
+class Folder : public testing::Test {
+ protected:
+  Folder() : folder_(fs::temp_directory_path() / ("lockstep_train_" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~Folder() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  fs::path folder_;
+};
+
+TEST(Train, DataParallelRunsAreTheSerialRun) {
+  const TrainOptions serial = small_run();
+  const Trained expected = train(serial);
+  ASSERT_EQ(expected.losses.size(), 8u);
+  EXPECT_NEAR(expected.losses.front(), std::log(256.0), 0.4);
+  for (int ranks : {2, 3})  // 7 sequences: shards of 4 and 3, of 3, 2 and 2
+    for (std::size_t accumulate : {1, 2})
+      for (bool overlap : {true, false}) {
+        TrainOptions options = serial;
+        options.ranks = ranks;
+        options.accumulate = accumulate;
+        options.no_overlap = !overlap;
+        options.bucket_bytes = "100kB";
+        const Trained got = train(options);
+        ASSERT_EQ(got.losses.size(), expected.losses.size());
+        for (std::size_t i = 0; i < got.losses.size(); ++i)
+          EXPECT_NEAR(got.losses[i], expected.losses[i], 2e-4) << "step " << i + 1 << ", " << ranks << " ranks";
+        EXPECT_NEAR(got.validation, expected.validation, 2e-4);
+        for (double squares : got.squares) EXPECT_EQ(squares, got.squares.front());
+      }
+}
+
+TEST(Train, LearnsMoreThanHowOftenEachByteOccurs) {
+  TrainOptions options = small_run();
+  options.steps = 120;
+  options.warmup = 10;
+  options.batch = 32;
+  options.sequence = 32;
+  options.learning_rate = 1e-2;
+  const Trained got = train(options);
+  const Plan plan = make_plan(options, 0);
+  EXPECT_LT(got.losses.back(), plan.corpus->unigram_entropy() - 0.3);
+  EXPECT_LT(got.validation, plan.corpus->unigram_entropy() - 0.3);
+}
+
+TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
+  TrainOptions options = small_run();
+  options.steps = 3;
+  options.ranks = 3;
+  options.validate_every = 100;
+  const Trained real = train(options);
+  options.phantom = true;
+  const Trained phantom = train(options);
+  ASSERT_EQ(real.outcome.ledgers.size(), phantom.outcome.ledgers.size());
+  const std::size_t parameters = make_plan(options, 0).model.parameters();
+  for (std::size_t r = 0; r < 3; ++r) {
+    const RankLedger &a = real.outcome.ledgers[r], &b = phantom.outcome.ledgers[r];
+    EXPECT_EQ(a.memory.peak_of(Category::activation), b.memory.peak_of(Category::activation));
+    EXPECT_EQ(b.memory.peak_of(Category::optimizer), 8 * parameters);
+    EXPECT_EQ(a.region("broadcast")->traffic.bytes_sent, b.region("broadcast")->traffic.bytes_sent);
+  }
+}
+
+TEST_F(Folder, ResumedIsUninterrupted) {
+  for (const char* dtype : {"fp32", "bf16"}) {
+    TrainOptions options = small_run();
+    options.dtype = dtype;
+    const Trained whole = train(options);
+    TrainOptions half = options;
+    half.steps = 4;
+    half.checkpoint = path("half.ckpt");
+    train(half);
+    EXPECT_FALSE(fs::exists(half.checkpoint + ".tmp"));
+    const Checkpoint checkpoint = read_checkpoint(half.checkpoint, make_plan(options, 0).model);
+    EXPECT_EQ(checkpoint.step, 4);
+    const Trained rest = train(options, &checkpoint);
+    ASSERT_EQ(rest.losses.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << dtype;
+    EXPECT_EQ(rest.squares, whole.squares);
+  }
+}
+
+TEST_F(Folder, DamagedCheckpointsAreRefused) {
+  TrainOptions options = small_run();
+  options.steps = 1;
+  options.checkpoint = path("a.ckpt");
+  train(options);
+  const GptConfig model = make_plan(options, 0).model;
+  EXPECT_NO_THROW(read_checkpoint(options.checkpoint, model));
+  GptConfig other = model;
+  other.layers = 3;
+  EXPECT_THROW(read_checkpoint(options.checkpoint, other), Error);
+  EXPECT_THROW(read_checkpoint(path("none.ckpt"), model), Error);
+  fs::resize_file(options.checkpoint, fs::file_size(options.checkpoint) - 1);
+  EXPECT_THROW(read_checkpoint(options.checkpoint, model), Error);
+  std::ofstream(options.checkpoint) << "hello\n";
+  EXPECT_THROW(read_checkpoint(options.checkpoint, model), Error);
+}
+
+TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
+  std::ofstream(path("empty.txt")).close();
+  std::ofstream(path("short.txt")) << "too short";
+  struct Case {
+    const char* says;
+    std::function<void(TrainOptions&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"do not divide", [](TrainOptions& o) { o.heads = 5; }},
+      {"gpt2-124m", [](TrainOptions& o) { o.model = "gtp2"; }},
+      {"none.txt", [&](TrainOptions& o) { o.data = path("none.txt"); }},
+      {"empty.txt", [&](TrainOptions& o) { o.data = path("empty.txt"); }},
+      {"short.txt", [&](TrainOptions& o) { o.data = path("short.txt"); }},
+      {"global batch of 7", [](TrainOptions& o) { o.ranks = 8; }},
+      {"global batch of 7", [](TrainOptions& o) { o.accumulate = 8; }},
+      {"tokens", [](TrainOptions& o) { o.tokens = "words"; }},
+      {"dtype", [](TrainOptions& o) { o.dtype = "fp8"; }},
+      {"learning rate", [](TrainOptions& o) { o.learning_rate = -1; }},
+      {"machine", [](TrainOptions& o) { o.machine = "dgx-h1000"; }},
+      {"do not fit", [](TrainOptions& o) { o.model = "gpt3-175b"; }},
+      {"absurd", [](TrainOptions& o) { o.d_model = std::size_t{1} << 40; }},
+      {"emulate", [](TrainOptions& o) { o.emulate = "laptop"; }},
+      {"100x", [](TrainOptions& o) { o.bucket_bytes = "100x"; }},
+      {"phantom", [](TrainOptions& o) { o.phantom = true, o.resume = "a"; }},
+      {"checkpoint", [](TrainOptions& o) { o.checkpoint_every = 5; }},
+      {"nowhere", [](TrainOptions& o) { o.csv = "/nowhere/at/all.csv"; }},
+  };
+  for (const Case& c : cases) {
+    TrainOptions options = small_run();
+    c.spoil(options);
+    try {
+      make_plan(options, 0);
+      ADD_FAILURE() << "accepted: " << c.says;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.verdict(), Verdict::usage) << error.what();
+      EXPECT_NE(std::string(error.what()).find(c.says), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Train, LearningRateWarmsUpAndFallsToATenth) {
+  TrainOptions options;
+  options.steps = 100;
+  options.warmup = 10;
+  options.learning_rate = 1;
+  EXPECT_FLOAT_EQ(learning_rate(0, options), 0.1f);
+  EXPECT_FLOAT_EQ(learning_rate(9, options), 1);
+  EXPECT_FLOAT_EQ(learning_rate(10, options), 1);
+  EXPECT_FLOAT_EQ(learning_rate(55, options), 0.55f);
+  EXPECT_FLOAT_EQ(learning_rate(100, options), 0.1f);
+}
+
+}  // namespace
+}  // namespace lockstep::train
