@@ -63,31 +63,35 @@ std::vector<Algorithm> chosen(const std::vector<std::string>& names) {
   std::vector<std::string> known;
   for (const Algorithm& algorithm : all) known.push_back(algorithm.name);
   for (const std::string& name : names) {
+    if (name == "all") continue;
     auto found = std::find(known.begin(), known.end(), name);
     if (found == known.end()) throw Error(Verdict::usage, unknown_name("algorithm", name, known));
     result.push_back(all[static_cast<std::size_t>(found - known.begin())]);
   }
-  return names.empty() ? all : result;
+  return names.empty() || names == std::vector<std::string>{"all"} ? all : result;
 }
 
-void add_size(Bench& bench, const std::vector<Algorithm>& algorithms, std::uint64_t bytes) {
+void add_size(Bench& bench, const std::vector<Algorithm>& algorithms, int ranks, std::uint64_t bytes) {
   if (bytes % 4 != 0) throw Error(Verdict::usage, fmt::format("{} bytes are no whole number of fp32 elements", bytes));
-  int ranks = bench.run_options().ranks;
+  const LinkPrices prices = bench.prices(ranks);
+  const week21::CostModel cost{prices.alpha, prices.beta, prices.gamma, prices.launch};
   std::vector<Contender> contenders;
   for (const Algorithm& algorithm : algorithms) {
     Contender contender{.name = algorithm.name,
                         .prepare = [=](Rank me, Purpose purpose) { return prepare(algorithm, bytes / 4, me, purpose); },
                         .counted = algorithm.counted};
-    if (bench.has_machine() && algorithm.seconds)
-      contender.predicted_seconds =
-          algorithm.seconds(week21::cost_model(bench.run_options().machine, ranks), ranks, static_cast<double>(bytes));
+    if (algorithm.seconds) contender.predicted_seconds = algorithm.seconds(cost, ranks, static_cast<double>(bytes));
     contenders.push_back(std::move(contender));
   }
-  bench.add(format_bytes(static_cast<double>(bytes)), contenders, [=](const Measurement& measurement, Row& row) {
-    auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), measurement.seconds.value);
-    row.set("bytes", bytes);
-    row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
-  });
+  bench.add(fmt::format("{} ranks/{}", ranks, format_bytes(static_cast<double>(bytes))), bench.run_options(ranks),
+            contenders, [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+              const double seconds = group[i].seconds.value;
+              const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), seconds);
+              row.set("bytes", bytes);
+              row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
+              if (group[i].wall_seconds > 0)
+                row.set("messages_per_wall_second", static_cast<double>(group[i].messages) / group[i].wall_seconds);
+            });
 }
 
 }  // namespace
@@ -99,13 +103,14 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   auto declare = [&](CommandLine& line) {
     line.add("--bytes", bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
-    line.add("--algorithm", names, "naive, ring, library (MPI's own); several with commas; default all");
+    line.add("--algorithm", names, "naive, ring, library (MPI's own), all; several with commas; default all");
   };
   return bench::bench_main("all_reduce", "All-reduce algorithms: time, bandwidth and prediction.", argc, argv, declare,
                            [&](bench::Bench& bench) {
                              auto algorithms = bench::chosen(names);
-                             for (std::uint64_t size : parse_byte_sizes(bytes))
-                               bench::add_size(bench, algorithms, size);
+                             for (int ranks : bench.ranks())
+                               for (std::uint64_t size : parse_byte_sizes(bytes))
+                                 bench::add_size(bench, algorithms, ranks, size);
                              bench.run();
                            });
 }

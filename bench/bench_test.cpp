@@ -28,13 +28,25 @@ class BenchProgram : public testing::Test {
   ~BenchProgram() override { fs::remove_all(folder_); }
 
   /// The exit code; what it said is in out and err.
-  int start(const std::string& arguments) {
-    std::string command = LOCKSTEP_PROGRAMS "/bench_all_reduce_sim " + arguments + " >" + (folder_ / "out").string() +
-                          " 2>" + (folder_ / "err").string();
+  int start(const std::string& arguments, const std::string& benchmark = "all_reduce") {
+    std::string command = LOCKSTEP_PROGRAMS "/bench_" + benchmark + "_sim " + arguments + " >" +
+                          (folder_ / "out").string() + " 2>" + (folder_ / "err").string();
     int status = std::system(command.c_str());
     out_ = read(folder_ / "out");
     err_ = read(folder_ / "err");
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  /// The rows of a run that succeeds; every field of theirs, and of the context, is in docs/output.md.
+  json rows_of(const std::string& arguments, const std::string& benchmark) {
+    EXPECT_EQ(start(arguments + " --json " + file("rows.json"), benchmark), 0) << err_;
+    json document = json::parse(read(file("rows.json")));
+    std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+    for (const auto& [name, value] : document.at("context").items())
+      EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+    for (const json& row : document.at("rows"))
+      for (const auto& [name, value] : row.items())
+        EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+    return document.at("rows");
   }
   std::string file(const char* name) const { return (folder_ / name).string(); }
 
@@ -86,15 +98,63 @@ TEST_F(BenchProgram, TwoRunsGiveTheSameVirtualTimes) {
 
 TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   std::string json_file = " --json " + file("c.json");
-  for (const char* arguments :
-       {"--ranks -1", "--ranks two", "--machine dgx-h10", "--machine dgx-a100 --ranks 9", "--algorithm rnig",
-        "--bytes 64k", "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus"}) {
+  for (const char* arguments : {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 2,", "--ranks 1,x",
+                                "--machine dgx-h10", "--machine dgx-a100 --ranks 9", "--algorithm rnig", "--bytes 64k",
+                                "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus"}) {
     EXPECT_EQ(start(arguments + json_file), 2) << arguments;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
     EXPECT_EQ(out_, "") << arguments;
   }
   EXPECT_EQ(start("--json /nowhere/x.json"), 2);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "only out and err";
+}
+
+TEST_F(BenchProgram, SeveralNumbersOfRanksAndSizes) {
+  json rows = rows_of("--ranks 1,2,5 --bytes 20,40 --algorithm all", "all_reduce");
+  ASSERT_EQ(rows.size(), 12u);
+  EXPECT_EQ(rows[11].at("ranks"), 5);
+  EXPECT_EQ(rows[11].at("bytes"), 40);
+}
+
+TEST_F(BenchProgram, OverlapHidesCommunicationAndTheStepIsPredicted) {
+  json rows = rows_of("--ranks 4 --machine dgx-a100 --batch 2 --microbatches 1,2", "ddp");
+  ASSERT_EQ(rows.size(), 8u);
+  for (std::size_t i = 0; i < 8; i += 4) {
+    double compute = rows[i].at("seconds"), after = rows[i + 1].at("seconds"), overlapped = rows[i + 2].at("seconds"),
+           communication = rows[i + 3].at("seconds");
+    EXPECT_LT(compute, overlapped);
+    EXPECT_LT(overlapped, after);
+    EXPECT_NEAR(after / (compute + communication), 1, 1e-3);
+    EXPECT_EQ(rows[i + 1].at("verified"), true);
+    EXPECT_EQ(rows[i + 2].at("verified"), true);
+    EXPECT_GT(rows[i + 2].at("hidden_fraction"), 0.1);
+    double bytes = rows[i].at("bytes");
+    EXPECT_NEAR(rows[i + 2].at("bytes_sent_per_rank_max").get<double>() / (bytes * 2 * 3 / 4), 1, 0.01);
+    for (std::size_t k = 0; k < 4; ++k)
+      EXPECT_NEAR(rows[i + k].at("predicted_seconds").get<double>() / rows[i + k].at("seconds").get<double>(), 1, 0.02)
+          << rows[i + k];
+  }
+}
+
+TEST_F(BenchProgram, OverheadShrinksWithTheBandwidth) {
+  json rows = rows_of("--ranks 2 --parameters 1e6,4e6 --links 10,100", "overhead");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_LT(rows[0].at("efficiency"), rows[1].at("efficiency"));
+  EXPECT_EQ(start("--links 0", "overhead"), 2);
+  EXPECT_EQ(start("--parameters many", "overhead"), 2);
+}
+
+TEST_F(BenchProgram, ScalingStartsFromTheSerialStep) {
+  json rows = rows_of("--ranks 2,4 --machine pcie-box --phantom --model small --batch 8", "scaling");
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_EQ(rows[0].at("speedup"), 1);
+  for (std::size_t i : {1, 2}) {
+    double speedup = rows[i].at("speedup"), p = rows[i].at("ranks");
+    EXPECT_GT(speedup, 1);
+    EXPECT_LT(speedup, p);
+    EXPECT_NEAR(rows[i].at("karp_flatt").get<double>(), (1 / speedup - 1 / p) / (1 - 1 / p), 1e-12);
+  }
+  EXPECT_GT(rows[5].at("efficiency"), rows[2].at("efficiency")) << "weak above strong";
 }
 
 }  // namespace

@@ -29,13 +29,20 @@ std::string option(std::vector<std::string>& arguments, const std::string& flag,
   return otherwise;
 }
 
+/// As many processes as the largest of the numbers, which are separated by commas.
 int number_of_processes(const std::string& text) {
-  int value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1) {
-    throw Error(Verdict::usage, fmt::format("--ranks wants a whole number of at least 1, not '{}'.", text));
+  int most = 0;
+  const char* end = text.data() + text.size();
+  for (const char* at = text.data(); most >= 0;) {
+    int value = 0;
+    auto [next, error] = std::from_chars(at, end, value);
+    most = error == std::errc{} && value >= 1 ? std::max(most, value) : -1;
+    if (next == end) break;
+    if (*next != ',') most = -1;
+    at = next + 1;
   }
-  return value;
+  if (most < 0) throw Error(Verdict::usage, fmt::format("--ranks wants whole numbers of at least 1, not '{}'.", text));
+  return most;
 }
 
 /// Names of the benchmarks in this build, as CMake wrote them.

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -29,6 +31,14 @@ Machine machine_for(const std::string& name, int ranks) {
               fmt::format("machine {} holds {} ranks, not {}{}", machine.name, machine.capacity(), ranks, clusters));
 }
 
+int number_of_ranks(const std::string& text) {
+  int value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1)
+    throw Error(Verdict::usage, fmt::format("--ranks wants whole numbers of at least 1, not '{}'", text));
+  return value;
+}
+
 std::uint64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -50,8 +60,9 @@ double number(const Row& row, std::string_view name) {
 }  // namespace
 
 struct Bench::Group {
+  RunOptions options;
   std::vector<Contender> contenders;
-  std::function<void(const Measurement&, Row&)> finish;
+  Finish finish;
   std::vector<Measurement> measurements;  // empty until the first contender's turn
   std::exception_ptr failure;
 };
@@ -63,7 +74,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
 
   bool ReportContext(const Context&) override {
     if (is_judge())
-      fmt::print("{:<36} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", "time", "95 % of the median", "predicted", "error",
+      fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", "time", "95 % of the median", "predicted", "error",
                  "busbw");
     return true;
   }
@@ -78,7 +89,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
         std::isfinite(number(row, "busbw_gb_per_s")) ? format_bandwidth(number(row, "busbw_gb_per_s") * 1e9) : "";
     bool has_prediction = std::isfinite(predicted) && seconds > 0;
     double error = std::round(1000 * (predicted / seconds - 1)) / 10 + 0.0;  // + 0.0: never "−0.0"
-    fmt::print("{:<36} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", runs.front().run_name.function_name,
+    fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", runs.front().run_name.function_name,
                format_seconds(seconds), interval, has_prediction ? format_seconds(predicted) : "",
                has_prediction ? fmt::format("{:+.1f} %", error) : "", bandwidth);
     std::fflush(stdout);
@@ -90,11 +101,11 @@ class Bench::Table : public benchmark::BenchmarkReporter {
 
 Bench::Bench(std::string name, Options options, int available_ranks)
     : name_(std::move(name)), options_(std::move(options)) {
-  if (options_.ranks == 0) options_.ranks = simulated() ? 4 : available_ranks;
-  if (options_.ranks < 1) throw Error(Verdict::usage, fmt::format("--ranks {}: there is at least one", options_.ranks));
-  if (!simulated() && options_.ranks > available_ranks)
-    throw Error(Verdict::usage,
-                fmt::format("--ranks {}: only {} processes were started", options_.ranks, available_ranks));
+  for (const std::string& text : options_.ranks) ranks_.push_back(number_of_ranks(text));
+  if (ranks_.empty()) ranks_ = {simulated() ? 4 : available_ranks};
+  const int most = *std::max_element(ranks_.begin(), ranks_.end());
+  if (!simulated() && most > available_ranks)
+    throw Error(Verdict::usage, fmt::format("--ranks {}: only {} processes were started", most, available_ranks));
   if (!(options_.scale > 0)) throw Error(Verdict::usage, fmt::format("--scale {}: above 0, please", options_.scale));
   if (options_.samples < 1)
     throw Error(Verdict::usage, fmt::format("--samples {}: take at least one", options_.samples));
@@ -106,7 +117,7 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   if (!options_.emulate.empty()) options_.machine = options_.emulate;
   if (options_.machine.empty() && simulated()) options_.machine = "uniform";
 
-  run_options_.ranks = options_.ranks;
+  run_options_.ranks = most;
   run_options_.phantom = options_.phantom;
   run_options_.emulate = !options_.emulate.empty();
   run_options_.emulate_scale = options_.scale;
@@ -114,15 +125,43 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   run_options_.poison = false;
   run_options_.threads = 1;
   has_machine_ = !options_.machine.empty();
-  if (has_machine_) run_options_.machine = machine_for(options_.machine, options_.ranks);
+  if (has_machine_) run_options_.machine = machine_for(options_.machine, most);
   if (!is_judge()) return;
   if (!options_.json.empty()) check_writable(options_.json);
   if (!options_.csv.empty()) check_writable(options_.csv);
 }
 
-void Bench::add(const std::string& label, std::vector<Contender> contenders,
-                std::function<void(const Measurement&, Row&)> finish) {
-  auto group = std::make_shared<Group>(Group{.contenders = std::move(contenders), .finish = std::move(finish)});
+RunOptions Bench::run_options(int ranks) const {
+  RunOptions options = run_options_;
+  options.ranks = ranks;
+  return options;
+}
+
+LinkPrices Bench::prices(int ranks) {
+  if (has_machine_) {
+    const Machine& machine = run_options_.machine;
+    if (ranks == 1) return {.gamma = machine.gamma(), .launch = machine.launch};
+    const int level = machine.level_between(0, ranks - 1);
+    return {machine.alpha(level), machine.beta(level), machine.gamma(), machine.launch};
+  }
+  if (!measured_prices_) {
+    measured_prices_ = measure_links(run_options_);
+    const LinkPrices& p = *measured_prices_;
+    about_.set("predicted_from", "a ping-pong of two ranks and an addition, measured in the same run");
+    about_.set("alpha_seconds", p.alpha).set("beta_seconds_per_byte", p.beta);
+    about_.set("gamma_seconds_per_byte", p.gamma).set("launch_seconds", p.launch);
+    if (is_judge())
+      fmt::print("measured to predict from: α = {}, 1/β = {} (ping-pong), 1/γ = {} (addition)\n",
+                 format_seconds(p.alpha), format_bandwidth(1 / p.beta), format_bandwidth(1 / p.gamma));
+  }
+  LinkPrices prices = *measured_prices_;
+  if (ranks == 1) prices.alpha = prices.beta = 0;
+  return prices;
+}
+
+void Bench::add(const std::string& label, RunOptions options, std::vector<Contender> contenders, Finish finish) {
+  auto group = std::make_shared<Group>(
+      Group{.options = std::move(options), .contenders = std::move(contenders), .finish = std::move(finish)});
   groups_.push_back(group);
   for (std::size_t i = 0; i < group->contenders.size(); ++i) {
     std::string name = fmt::format("{}/{}/{}", name_, group->contenders[i].name, label);
@@ -145,19 +184,19 @@ void Bench::add(const std::string& label, std::vector<Contender> contenders,
 void Bench::measure_one(Group& group, std::size_t contender) {
   if (group.failure) std::rethrow_exception(group.failure);
   if (group.measurements.empty())
-    group.measurements = measure(run_options_, group.contenders, {.samples = options_.samples});
+    group.measurements = measure(group.options, group.contenders, {.samples = options_.samples});
   const Measurement& measurement = group.measurements[contender];
-  Row row = row_of(measurement);
-  group.finish(measurement, row);
+  Row row = row_of(group.options, measurement);
+  group.finish(group.measurements, contender, row);
   rows_.push_back(std::move(row));
 }
 
-Row Bench::row_of(const Measurement& measurement) const {
+Row Bench::row_of(const RunOptions& options, const Measurement& measurement) const {
   Row row;
-  row.set("backend", backend_name()).set("machine", has_machine_ ? run_options_.machine.name : "host");
+  row.set("backend", backend_name()).set("machine", has_machine_ ? options.machine.name : "host");
   row.set("emulated", run_options_.emulate)
       .set("emulate_scale", options_.scale)
-      .set("ranks", options_.ranks)
+      .set("ranks", options.ranks)
       .set("algorithm", measurement.contender);
   row.set("seconds", measurement.seconds.value).set("predicted_seconds", measurement.predicted_seconds);
   row.set("samples", measurement.seconds.samples);
@@ -169,7 +208,7 @@ Row Bench::row_of(const Measurement& measurement) const {
   return row;
 }
 
-void Bench::run() {
+void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   std::string program = name_;
   char* arguments[] = {program.data(), nullptr};
   int count = 1;
@@ -182,7 +221,9 @@ void Bench::run() {
   if (!is_judge()) return;
   lockstep::Context context = lockstep::Context::here();
   for (auto& version : library_versions()) context.versions.push_back(version);
-  context.more.set("command", name_);
+  about_.set("command", name_);
+  if (after) after(rows_);
+  context.more = about_;
   if (!options_.json.empty()) write_results(options_.json, context, rows_);
   if (!options_.csv.empty()) write_csv(options_.csv, rows_);
 }
@@ -193,7 +234,8 @@ int bench_main(const std::string& name, const std::string& description, int argc
   try {
     Options options;
     CommandLine line("./lab bench " + name, description);
-    line.add("--ranks", options.ranks, "how many; 0: 4 in the simulator, all processes elsewhere");
+    line.add("--ranks", options.ranks,
+             "how many; several with commas; default 4 in the simulator, all processes elsewhere");
     line.add("--machine", options.machine,
              "name from bench/machines, or a file: what the simulator prices with, what predicts");
     line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");

@@ -3,7 +3,7 @@
 //
 //   int main(int argc, char** argv) {
 //     return bench_main("all_reduce", "what it measures", argc, argv, declare, [&](Bench& bench) {
-//       bench.add("64KiB", contenders, finish);
+//       for (int p : bench.ranks()) bench.add("64KiB", bench.run_options(p), contenders, finish);
 //       bench.run();
 //     });
 //   }
@@ -11,10 +11,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/support/command_line.hpp"
+#include "bench/support/links.hpp"
 #include "bench/support/measure.hpp"
 #include "common/json/results.hpp"
 
@@ -24,7 +26,7 @@ struct Options {
   std::string machine;  // name or file; "": uniform in the simulator, none elsewhere (then nothing is predicted)
   std::string emulate;  // MPI: the machine whose times are slept through
   double scale = 1;     // modelled seconds × scale are slept; the runtime reports modelled seconds
-  int ranks = 0;        // 0: 4 in the simulator, all processes elsewhere
+  std::vector<std::string> ranks;  // one or several numbers; none: 4 in the simulator, all processes elsewhere
   int samples = 31;
   bool phantom = false;
   std::string json;
@@ -36,28 +38,40 @@ class Bench {
   /// Checks what the options say: ranks, machine, files that can be written. Throws Error(usage).
   Bench(std::string name, Options options, int available_ranks);
 
+  /// How many ranks, each number in turn.
+  const std::vector<int>& ranks() const { return ranks_; }
   /// For `run`: ranks, machine, phantom, emulate; race checks off.
-  const RunOptions& run_options() const { return run_options_; }
+  RunOptions run_options(int ranks) const;
   /// Whether there is a machine to predict with.
   bool has_machine() const { return has_machine_; }
+  /// α, β, γ and launch to predict with: the machine's between `ranks` neighbours; without a machine, measured once
+  /// on this computer by ping-pong, copy and addition, never by what they predict.
+  LinkPrices prices(int ranks);
 
-  /// Contenders to be measured against each other; `label` names the group ("64KiB"). `finish` adds to each one's row
-  /// what this program knows.
-  void add(const std::string& label, std::vector<Contender> contenders,
-           std::function<void(const Measurement&, Row&)> finish);
+  /// Adds to the row of contender `index` what the program knows; all contenders of its group are measured by then.
+  using Finish = std::function<void(const std::vector<Measurement>& group, std::size_t index, Row& row)>;
+  /// Contenders to be measured against each other; `label` names the group ("64KiB").
+  void add(const std::string& label, RunOptions options, std::vector<Contender> contenders, Finish finish);
 
-  /// Measures every group, prints the table, writes the files.
-  void run();
+  /// For the context of the results: options, fits.
+  Row& about() { return about_; }
+
+  /// Measures every group and prints the table; then calls `after`, which may print and add to `about`; then writes the
+  /// files.
+  void run(const std::function<void(const std::vector<Row>&)>& after = {});
 
  private:
   struct Group;
   class Table;
   void measure_one(Group& group, std::size_t contender);
-  Row row_of(const Measurement& measurement) const;
+  Row row_of(const RunOptions& options, const Measurement& measurement) const;
 
   std::string name_;
   Options options_;
+  std::vector<int> ranks_;
   RunOptions run_options_;
+  std::optional<LinkPrices> measured_prices_;
+  Row about_;
   bool has_machine_ = false;
   std::vector<std::shared_ptr<Group>> groups_;
   std::vector<Row> rows_;

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "common/arithmetic.hpp"
+
 namespace lockstep::bench {
 namespace {
 
@@ -33,41 +35,60 @@ double slowest(const Outcome& outcome, std::size_t index) {
   return seconds;
 }
 
+/// Seconds and traffic of one act on one rank: what the ledger holds afterwards less what it held before, so that
+/// preparing it does not count.
+struct Act {
+  double seconds = 0;
+  Traffic traffic;
+};
+Act one_act(Rank me, const Prepared& prepared) {
+  const Traffic before = ledger_of(me).traffic;
+  const double begin = me.now();
+  prepared.act();
+  const double seconds = me.now() - begin;
+  const Traffic after = ledger_of(me).traffic;
+  return {seconds,
+          {.messages_sent = after.messages_sent - before.messages_sent,
+           .bytes_sent = after.bytes_sent - before.bytes_sent}};
+}
+Values values_of(const Act& act, bool right) {
+  return {act.seconds, static_cast<double>(act.traffic.messages_sent), static_cast<double>(act.traffic.bytes_sent),
+          right ? 1.0 : 0.0};
+}
+
 void count(const Outcome& outcome, Measurement& measurement) {
   if (!measurement.counted) return;
   measurement.messages = 0;
-  measurement.bytes_sent_per_rank_max = 0;
-  for (const RankLedger& ledger : outcome.ledgers) {
-    measurement.messages += ledger.traffic.messages_sent;
-    measurement.bytes_sent_per_rank_max = std::max(measurement.bytes_sent_per_rank_max, ledger.traffic.bytes_sent);
-  }
+  for (const Values& values : outcome.values) measurement.messages += static_cast<std::uint64_t>(values[1]);
+  measurement.bytes_sent_per_rank_max = static_cast<std::uint64_t>(slowest(outcome, 2));
 }
 
-/// One act with values that can be checked; its traffic is what the ledgers hold. Returns how long it took.
+/// One act with values that can be checked. Returns how long it took.
 double verify(const RunOptions& options, const Contender& contender, Measurement& measurement) {
   Outcome outcome = run(options, [&](Rank me) -> Values {
     Prepared prepared = contender.prepare(me, Purpose::verify);
-    double begin = me.now();
-    prepared.act();
-    double seconds = me.now() - begin;
-    return {prepared.right() ? 1.0 : 0.0, seconds};
+    const Act act = one_act(me, prepared);
+    Values values = values_of(act, !prepared.right || prepared.right());
+    values.push_back(prepared.right ? 1 : 0);
+    return values;
   });
   outcome.check();
   for (std::size_t rank = 0; rank < outcome.values.size(); ++rank)
-    if (outcome.values[rank][0] != 1)
+    if (outcome.values[rank][3] != 1)
       throw Error(Verdict::fail, fmt::format("{}: rank {} has a wrong result", contender.name, rank));
-  measurement.verified = true;
+  measurement.verified = outcome.values[0][4] == 1;
   count(outcome, measurement);
-  return slowest(outcome, 1);
+  return slowest(outcome, 0);
 }
 
 /// In virtual time one act says all, and the run's wall-clock time is that of the act.
 void time_virtually(const RunOptions& options, const Contender& contender, Measurement& measurement) {
   Outcome outcome = run(options, [&](Rank me) -> Values {
+    Slice token = me.allocate(1, DType::f32, Category::buffer), received = me.allocate(1, DType::f32, Category::buffer);
+    fill(me, token, 0);
     Prepared prepared = contender.prepare(me, Purpose::time);
-    double begin = me.now();
-    prepared.act();
-    return {me.now() - begin};
+    barrier(me, token, received);
+    return values_of(one_act(me, prepared), true);
   });
   outcome.check();
   measurement.seconds = median({slowest(outcome, 0)});

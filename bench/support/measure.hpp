@@ -18,7 +18,7 @@ enum class Purpose { verify, time };
 /// A contender on one rank, its memory allocated. Both run on that rank; `act` may communicate, `right` may not.
 struct Prepared {
   std::function<void()> act;    // what is timed
-  std::function<bool()> right;  // after one act: is this rank's result exact?
+  std::function<bool()> right;  // after one act: is this rank's result exact? Empty: nothing to compare
 };
 
 struct Contender {
@@ -38,7 +38,7 @@ struct Measurement {
   std::string contender;
   double predicted_seconds = 0;  // NaN: none
   Median seconds;
-  bool verified = false;  // false in a phantom run, which has no values
+  bool verified = false;  // false in a phantom run, which has no values, and where nothing can be compared
   bool counted = true;
   std::uint64_t messages = 0;  // of one act, all ranks
   std::uint64_t bytes_sent_per_rank_max = 0;

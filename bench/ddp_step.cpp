@@ -1,0 +1,233 @@
+#include "bench/ddp_step.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/arithmetic.hpp"
+#include "common/chunk.hpp"
+#include "common/model/serial.hpp"
+#include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+using week21::Ddp;
+
+/// Tokens with some structure; their values do not matter to time.
+std::vector<std::int32_t> tokens_of(const StepShape& shape, ChunkRange part, std::size_t shift) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(part.size * shape.length);
+  for (std::size_t s = part.offset; s < part.offset + part.size; ++s)
+    for (std::size_t t = shift; t < shape.length + shift; ++t)
+      tokens.push_back(static_cast<std::int32_t>((s * s + 3 * t + s * t) % shape.model.vocabulary));
+  return tokens;
+}
+
+Batch batch_of(Rank me, const StepShape& shape, ChunkRange part) {
+  Batch batch{me.allocate(part.size * shape.length, DType::i32, Category::buffer),
+              me.allocate(part.size * shape.length, DType::i32, Category::buffer), part.size, shape.length};
+  upload(me, batch.tokens, tokens_of(shape, part, 0));
+  upload(me, batch.targets, tokens_of(shape, part, 1));
+  return batch;
+}
+
+/// Sequences of microbatch i of a rank's shard.
+ChunkRange microbatch(const StepShape& shape, int rank, int ranks, int i) {
+  const ChunkRange shard = chunk_range(shape.sequences, rank, ranks);
+  const ChunkRange part = chunk_range(shard.size, i, shape.microbatches);
+  return {shard.offset + part.offset, part.size};
+}
+
+/// Everything one rank needs for a step.
+class Step {
+ public:
+  Step(Rank me, const StepShape& shape, Variant variant, Purpose purpose)
+      : me_(me),
+        shape_(shape),
+        variant_(variant),
+        purpose_(purpose),
+        gpt_(me, shape.model, /*seed=*/1),
+        optimizer_(me, gpt_.parameters(), {}),
+        saved_(gpt_.allocate_activations(me, microbatch(shape, 0, me.size(), 0).size, shape.length)),
+        scalars_(allocate_step_scalars(me)) {
+    for (int i = 0; i < shape.microbatches; ++i)
+      batches_.push_back(batch_of(me, shape, microbatch(shape, me.rank(), me.size(), i)));
+    shape_.ddp.overlap = variant == Variant::overlapped;
+    ddp_ = week21::make_ddp(me, gpt_.parameters(), shape_.ddp, week21::ring_all_reduce);
+    const bool alone = variant == Variant::communication;
+    fill(me, gpt_.parameters().gradients, alone ? static_cast<float>(me.rank() + 1) : 0);
+  }
+
+  void act() {
+    if (variant_ == Variant::communication) return average_buckets();
+    fill(me_, scalars_.loss, 0);
+    if (variant_ == Variant::compute)
+      compute({});
+    else
+      week21::run_window(*ddp_, shape_.microbatches,
+                         [&](int i) { pass(i, [&](std::size_t p) { ddp_->gradient_ready(p); }); });
+    if (purpose_ == Purpose::time) update();
+  }
+
+  /// Forward and backward of all microbatches; `ready` is called in the last one.
+  void compute(const GradientReady& ready) {
+    for (int i = 0; i < shape_.microbatches; ++i) pass(i, i + 1 == shape_.microbatches ? ready : GradientReady{});
+  }
+  void update() { finish_step(me_, gpt_, optimizer_, scalars_, {}); }
+  const std::vector<week21::Bucket>& buckets() const { return ddp_->buckets(); }
+
+  bool right() {
+    const std::vector<float> mine = to_host(me_, gpt_.parameters().gradients);
+    if (variant_ == Variant::communication) {
+      const float average = static_cast<float>(me_.size() + 1) / 2;
+      return std::all_of(mine.begin(), mine.end(), [&](float x) { return std::abs(x - average) <= 1e-6f * average; });
+    }
+    return distance(mine, whole_batch()) < 1e-4;
+  }
+
+ private:
+  void pass(int i, const GradientReady& ready) {
+    const float factor = static_cast<float>(me_.size()) / static_cast<float>(shape_.sequences * shape_.length);
+    accumulate_gradients(me_, gpt_, std::span(&batches_[static_cast<std::size_t>(i)], 1), saved_, scalars_.loss, factor,
+                         ready);
+  }
+
+  void average_buckets() {
+    for (const week21::Bucket& bucket : ddp_->buckets())
+      week21::average(me_, bucket.gradients, week21::ring_all_reduce);
+  }
+
+  /// The gradient of the whole batch, on this rank alone.
+  std::vector<float> whole_batch() {
+    fill(me_, gpt_.parameters().gradients, 0);
+    const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length);
+    for (int rank = 0; rank < me_.size(); ++rank)
+      for (int i = 0; i < shape_.microbatches; ++i) {
+        const Batch batch = batch_of(me_, shape_, microbatch(shape_, rank, me_.size(), i));
+        accumulate_gradients(me_, gpt_, std::span(&batch, 1), saved_, scalars_.loss, factor);
+      }
+    return to_host(me_, gpt_.parameters().gradients);
+  }
+
+  /// ‖a − b‖ / ‖b‖; NaN, which is no small distance, where a value is not finite.
+  static double distance(const std::vector<float>& a, const std::vector<float>& b) {
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+      norm += std::pow(static_cast<double>(b[i]), 2);
+    }
+    return std::sqrt(difference / norm);
+  }
+
+  Rank me_;
+  StepShape shape_;
+  Variant variant_;
+  Purpose purpose_;
+  Gpt gpt_;
+  Optimizer optimizer_;
+  Activations saved_;
+  StepScalars scalars_;
+  std::vector<Batch> batches_;
+  std::unique_ptr<Ddp> ddp_;
+};
+
+/// One step on one rank, as numbers: seconds, end of the backward pass, then for each bucket seconds and bytes.
+Values serial_step_of(Rank me, Step& step, std::size_t parameters) {
+  std::vector<double> ready(parameters, 0);
+  const double begin = me.now();
+  step.compute([&](std::size_t parameter) { ready[parameter] = me.now() - begin; });
+  Values values{0, me.now() - begin};
+  step.update();
+  values[0] = me.now() - begin;
+  for (const week21::Bucket& bucket : step.buckets()) {
+    const auto first = ready.begin() + static_cast<std::ptrdiff_t>(bucket.first);
+    values.push_back(*std::max_element(first, first + static_cast<std::ptrdiff_t>(bucket.count)));
+    values.push_back(static_cast<double>(bucket.gradients.bytes()));
+  }
+  // Buckets are averaged in order, so none starts before the one before it is complete.
+  for (std::size_t i = 4; i < values.size(); i += 2) values[i] = std::max(values[i], values[i - 2]);
+  return values;
+}
+
+/// What averaging one bucket takes, and how much of it is arithmetic.
+struct BucketPrice {
+  double seconds = 0;
+  double arithmetic = 0;
+};
+BucketPrice price(double bytes, LinkPrices prices, int ranks) {
+  if (ranks == 1) return {};
+  const double p = ranks;
+  const week21::CostModel cost{prices.alpha, prices.beta, prices.gamma, prices.launch};
+  const double scaling = prices.launch + bytes * prices.gamma * 2 / 3;  // a read and a write, where adding has three
+  const double adding = (p - 1) * (bytes / p * prices.gamma + prices.launch);
+  return {week21::ring_all_reduce_seconds(cost, ranks, bytes) + scaling, adding + scaling};
+}
+
+}  // namespace
+
+std::string to_string(Variant variant) {
+  switch (variant) {
+    case Variant::compute: return "compute";
+    case Variant::sequential: return "no_overlap";
+    case Variant::overlapped: return "overlap";
+    case Variant::communication: return "communication";
+  }
+  return "";
+}
+
+Prepared prepare_step(Rank me, const StepShape& shape, Variant variant, Purpose purpose) {
+  auto step = std::make_shared<Step>(me, shape, variant, purpose);
+  Prepared prepared{.act = [step] { step->act(); }, .right = {}};
+  if (variant != Variant::compute) prepared.right = [step] { return step->right(); };
+  return prepared;
+}
+
+SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int ranks) {
+  StepShape shard = shape;
+  shard.sequences = chunk_range(shape.sequences, 0, ranks).size;
+  options.ranks = 1;
+  const bool virtual_time = std::string_view(backend_name()) == "sim";
+  const Outcome outcome = run(options, [&](Rank me) -> Values {
+    Step step(me, shard, Variant::compute, Purpose::time);
+    const std::size_t parameters = gpt_parameter_table(shape.model).size();
+    std::vector<Values> samples;
+    for (int i = 0; i < (virtual_time ? 1 : 9); ++i) samples.push_back(serial_step_of(me, step, parameters));
+    if (!virtual_time) samples.erase(samples.begin(), samples.begin() + 2);  // warm-up
+    std::sort(samples.begin(), samples.end());
+    return samples[samples.size() / 2];
+  });
+  outcome.check();
+  const Values& values = outcome.values[0];
+  SerialStep serial{.buckets = {}, .backward_end = values[1], .seconds = values[0]};
+  for (std::size_t i = 2; i + 1 < values.size(); i += 2) serial.buckets.push_back({values[i], values[i + 1]});
+  return serial;
+}
+
+double predicted_seconds(const SerialStep& serial, Variant variant, LinkPrices prices, int ranks) {
+  double total = 0, lengthened = 0, end = 0;
+  for (const SerialStep::BucketReady& bucket : serial.buckets) {
+    const BucketPrice cost = price(bucket.bytes, prices, ranks);
+    total += cost.seconds;
+    const double begin = std::max(bucket.seconds + lengthened, end);
+    end = begin + cost.seconds;
+    if (begin < serial.backward_end + lengthened) lengthened += cost.arithmetic;
+  }
+  if (variant == Variant::compute) return serial.seconds;
+  if (variant == Variant::communication) return total;
+  if (variant == Variant::sequential) return serial.seconds + total;
+  return std::max(serial.backward_end + lengthened, end) + serial.seconds - serial.backward_end;
+}
+
+std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const StepShape& shape,
+                                       const SerialStep& serial, LinkPrices prices, int ranks) {
+  std::vector<Contender> contenders;
+  for (Variant variant : variants)
+    contenders.push_back(
+        {.name = to_string(variant),
+         .prepare = [=](Rank me, Purpose purpose) { return prepare_step(me, shape, variant, purpose); },
+         .predicted_seconds = predicted_seconds(serial, variant, prices, ranks)});
+  return contenders;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,119 @@
+// The communication-overhead chart: how much of a data-parallel step goes into averaging gradients, for models of
+// several sizes over links of several bandwidths. Communication is simulated (on MPI: measured, over this computer's
+// link), computing is 6 FLOP a parameter and token.
+//
+//   ./lab bench overhead --ranks 2 --parameters 100e6,1e9 --links 25,235 --json chart.json
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "bench/support/bench.hpp"
+#include "common/arithmetic.hpp"
+#include "common/text/units.hpp"
+#include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+struct OverheadOptions {
+  std::vector<std::string> parameters{"25e6", "100e6", "350e6", "1.3e9", "7e9"};
+  std::vector<std::string> links{"1.25", "3", "6", "12.5", "25", "50", "100", "235", "450"};
+  double tokens = 8192;
+  double flop_per_second = 1e14;
+  double latency = 5e-6;
+};
+
+std::vector<double> numbers(const std::string& option, const std::vector<std::string>& texts) {
+  std::vector<double> values;
+  for (const std::string& text : texts) {
+    double value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || !(value > 0) || !std::isfinite(value))
+      throw Error(Verdict::usage, fmt::format("{} wants numbers above 0, not '{}'", option, text));
+    values.push_back(value);
+  }
+  return values;
+}
+
+Prepared prepare(Rank me, std::size_t elements, Purpose purpose) {
+  Slice gradients = me.allocate(elements, DType::f32, Category::gradient);
+  fill(me, gradients, purpose == Purpose::verify ? static_cast<float>(me.rank() + 1) : 0);
+  const float sum = static_cast<float>(me.size() * (me.size() + 1)) / 2;
+  return {.act = [=] { week21::ring_all_reduce(me, gradients); },
+          .right =
+              [=] {
+                for (float value : to_host(me, gradients))
+                  if (value != sum) return false;
+                return true;
+              }};
+}
+
+/// The machine whose ranks are joined by one link of this bandwidth, and add at an A100's memory bandwidth.
+Machine linked(double latency, double bytes_per_second) {
+  Machine machine = Machine::uniform(latency, 1 / bytes_per_second, 3 / 2e12);
+  machine.name = fmt::format("{:g} GB/s", bytes_per_second / 1e9);
+  return machine;
+}
+
+void add_point(Bench& bench, RunOptions options, const OverheadOptions& o, double parameters, double link) {
+  const int ranks = options.ranks;
+  const week21::Workload workload{.ranks = ranks, .tokens = o.tokens, .flop_per_second = o.flop_per_second};
+  const week21::OverheadPoint point = week21::overhead_chart({parameters}, {link}, workload).front();
+  const auto elements = static_cast<std::size_t>(parameters);
+  Contender ring{.name = "ring",
+                 .prepare = [=](Rank me, Purpose purpose) { return prepare(me, elements, purpose); },
+                 .predicted_seconds = point.communication_seconds};
+  bench.add(fmt::format("{:g} M/{:.3g} GB/s", parameters / 1e6, link / 1e9), options, {ring},
+            [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+              const double seconds = group[i].seconds.value;
+              const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(elements) * 4, seconds);
+              const double efficiency = week21::communication_efficiency(point.compute_seconds, seconds);
+              row.set("parameters", elements).set("bytes", elements * 4).set("link_gb_per_s", link / 1e9);
+              row.set("tokens_per_rank", o.tokens).set("flop_per_second", o.flop_per_second);
+              row.set("compute_seconds", point.compute_seconds).set("efficiency", efficiency);
+              row.set("predicted_efficiency", point.efficiency).set("overhead_fraction", 1 - efficiency);
+              row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
+            });
+}
+
+void measure_chart(Bench& bench, const OverheadOptions& o, bool chosen_links) {
+  if (!(o.tokens > 0) || !(o.flop_per_second > 0) || !(o.latency >= 0))
+    throw Error(Verdict::usage, "--tokens and --flop-per-second are above 0, --latency is not negative");
+  const bool simulated = std::string_view(backend_name()) == "sim";
+  if (!simulated && chosen_links)
+    throw Error(Verdict::usage, "--links: a bandwidth can only be chosen in the simulator; MPI has this computer's");
+  for (int ranks : bench.ranks()) {
+    RunOptions options = bench.run_options(ranks);
+    if (simulated) options.phantom = true;
+    const std::vector<double> links = simulated    ? numbers("--links", o.links)
+                                      : ranks == 1 ? std::vector<double>{}
+                                                   : std::vector<double>{1e-9 / bench.prices(ranks).beta};
+    for (double parameters : numbers("--parameters", o.parameters))
+      for (double link : links) {
+        if (simulated) options.machine = linked(o.latency, link * 1e9);
+        add_point(bench, options, o, parameters, link * 1e9);
+      }
+  }
+  bench.run();
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::OverheadOptions o;
+  const std::vector<std::string> usual = o.links;
+  if (std::string_view(backend_name()) != "sim") o.parameters = {"1e6", "4e6"};
+  auto declare = [&](CommandLine& line) {
+    line.add("--parameters", o.parameters, "of the models; several with commas");
+    line.add("--links", o.links, "simulator: bandwidths of links in GB/s; several with commas");
+    line.add("--tokens", o.tokens, "of each rank in a step");
+    line.add("--flop-per-second", o.flop_per_second, "that a rank reaches in training");
+    line.add("--latency", o.latency, "simulator: seconds of a small message");
+  };
+  return bench::bench_main("overhead", "Communication overhead: model size × bandwidth.", argc, argv, declare,
+                           [&](bench::Bench& bench) { bench::measure_chart(bench, o, o.links != usual); });
+}

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Draws the report's figures: python3 bench/plots/figures.py outputs/report. Needs matplotlib.
+
+Reads data/*.json and *.csv, writes figures/NAME.svg, .pdf and .png. A figure whose data is missing is left out.
+"""
+
+import pathlib
+import sys
+
+from results import NCCL_8_A100, bytes_text, load, load_all, load_csv
+from style import COLOURS, MARKERS, look, save, subplots
+
+
+def by(rows, **wanted):
+    return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+
+
+def size_axis(axis, sizes):
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes[:: max(1, len(sizes) // 6)])
+    axis.set_xticklabels([bytes_text(s) for s in sizes[:: max(1, len(sizes) // 6)]])
+    axis.minorticks_off()
+    axis.set_xlabel("array")
+
+
+def busbw_simulated(data):
+    """busbw over size, one panel for each kind of algorithm."""
+    machines = load_all(data, "all_reduce_sim")
+    if not machines:
+        return None
+    figure, axes = subplots(2, 10, 4.2, sharey=True)
+    for axis, algorithm in zip(axes[0], ("ring", "naive")):
+        for i, (machine, results) in enumerate(machines.items()):
+            rows = by(results["rows"], algorithm=algorithm)
+            x = [r["bytes"] for r in rows]
+            axis.plot(x, [r["busbw_gb_per_s"] for r in rows], label=f"{machine}, p = {rows[0]['ranks']}", **look(i))
+        if algorithm == "ring":
+            axis.plot(*zip(*NCCL_8_A100), linestyle="none", marker="*", markersize=9, color="black",
+                      label="published: NCCL, 8 × A100")
+        size_axis(axis, x)
+        axis.set_yscale("log")
+        axis.set_title(f"{algorithm} all-reduce, simulated")
+    axes[0][0].set_ylabel("busbw, GB/s")
+    axes[0][0].legend()
+    return figure
+
+
+def busbw_measured(data):
+    results = load(data, "all_reduce_mpi")
+    if not results:
+        return None
+    figure, axes = subplots(2, 10, 4.2)
+    for i, algorithm in enumerate(dict.fromkeys(r["algorithm"] for r in results["rows"])):
+        rows = by(results["rows"], algorithm=algorithm)
+        x, y = [r["bytes"] for r in rows], [r["busbw_gb_per_s"] for r in rows]
+        spread = [[b - b * r["seconds"] / r["seconds_high"] for b, r in zip(y, rows)],
+                  [b * r["seconds"] / r["seconds_low"] - b for b, r in zip(y, rows)]]
+        axes[0][0].errorbar(x, y, yerr=spread, capsize=2, label=algorithm, **look(i))
+        axes[0][1].plot(x, [r["seconds"] * 1e6 for r in rows], label=f"{algorithm}, measured", **look(i))
+        if rows[0]["predicted_seconds"]:
+            axes[0][1].plot(x, [r["predicted_seconds"] * 1e6 for r in rows], color=COLOURS[i], linestyle=":", linewidth=1,
+                            label=f"{algorithm}, predicted")
+    for axis in axes[0]:
+        size_axis(axis, x)
+        axis.legend()
+    axes[0][0].set_ylabel("busbw, GB/s")
+    axes[0][0].set_title(f"measured, {rows[0]['ranks']} MPI processes (medians, 95 %)")
+    axes[0][1].set_yscale("log")
+    axes[0][1].set_ylabel("time, µs")
+    axes[0][1].set_title("measured and predicted from a ping-pong")
+    return figure
+
+
+def overhead(data):
+    results = load(data, "overhead")
+    if not results:
+        return None
+    figure, axes = subplots(2, 10, 4.2)
+    rows = results["rows"]
+    for i, parameters in enumerate(dict.fromkeys(r["parameters"] for r in rows)):
+        mine = by(rows, parameters=parameters)
+        x = [r["link_gb_per_s"] for r in mine]
+        name = f"{parameters / 1e9:g} G" if parameters >= 1e9 else f"{parameters / 1e6:g} M"
+        axes[0][0].plot(x, [r["seconds"] for r in mine], label=f"{name} parameters", **look(i))
+        if i == 0:
+            axes[0][1].plot(x, [100 * r["efficiency"] for r in mine], label="simulated", **look(i))
+            axes[0][1].plot(x, [100 * r["predicted_efficiency"] for r in mine], color="black", linestyle=":", label="predicted")
+    for axis in axes[0]:
+        axis.set_xscale("log")
+        axis.set_xlabel("bandwidth of the link, GB/s")
+        for bandwidth, name in ((1.25, "10 GbE"), (12.5, "100 GbE, PCIe 3"), (25, "PCIe 4, HDR"), (235, "NVLink 3")):
+            axis.axvline(bandwidth, color="#999999", linewidth=0.7, zorder=0)
+            axis.annotate(name, (bandwidth, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=7,
+                          color="#555555", ha="right", va="bottom")
+    axes[0][0].set_yscale("log")
+    axes[0][0].set_ylabel("seconds to average the gradients")
+    axes[0][0].set_title(f"communication, p = {rows[0]['ranks']}, simulated")
+    axes[0][0].legend(fontsize=8)
+    axes[0][1].set_ylim(0, 100)
+    axes[0][1].set_ylabel("compute / (compute + communication), %")
+    axes[0][1].set_title(f"efficiency, {rows[0]['tokens_per_rank']:g} tokens a rank at {rows[0]['flop_per_second'] / 1e12:g} TFLOP/s")
+    axes[0][1].legend()
+    return figure
+
+
+def amdahl(data):
+    """Strong scaling: simulated, measured where every rank has a core, fitted, and the course's two curves."""
+    machines = load_all(data, "scaling_sim")
+    if not machines:
+        return None
+    figure, axes = subplots(2, 10, 4.4)
+    axis = axes[0][0]
+    most = 64
+    p = [2 ** (k / 4) for k in range(25)]
+    for fraction, line in ((0.99, (0, (1, 1))), (0.9, (0, (4, 2)))):
+        axis.plot(p, [1 / (1 - fraction + fraction / n) for n in p], color="#777777", linestyle=line, linewidth=1,
+                  label=f"Amdahl, p = {fraction} (the course's)")
+    axis.plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
+    for i, (machine, results) in enumerate(machines.items()):
+        strong, weak = by(results["rows"], scaling="strong"), by(results["rows"], scaling="weak")
+        fitted = results["context"].get("amdahl_parallel_fraction")
+        label = f"{machine}, simulated" + (f": fit {fitted:.4f}" if fitted else "")
+        axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label=label, **look(i))
+        axes[0][1].plot([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], label=machine, **look(i))
+    measured = load(data, "scaling_mpi")
+    if measured:
+        strong = [r for r in by(measured["rows"], scaling="strong") if r["speedup"] is not None]
+        weak = [r for r in by(measured["rows"], scaling="weak") if r["efficiency"] is not None]
+        look_measured = {"color": "black", "marker": "*", "markersize": 10, "linestyle": "none"}
+        axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label="this computer, measured", **look_measured)
+        axes[0][1].plot([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], label="this computer, measured", **look_measured)
+    for a in axes[0]:
+        a.set_xscale("log", base=2)
+        ticks = [1, 2, 4, 8, 16, 32, 64]
+        a.set_xticks(ticks)
+        a.set_xticklabels(ticks)
+        a.set_xlabel("ranks")
+    axis.set_yscale("log", base=2)
+    axis.set_yticks(ticks)
+    axis.set_yticklabels(ticks)
+    axis.set_ylabel("speedup over T(1)")
+    axis.set_title("strong scaling: the same batch on more ranks")
+    axis.legend(fontsize=7.5)
+    axes[0][1].set_ylim(0, 108)
+    axes[0][1].set_ylabel("efficiency T(1)/T(p), %")
+    axes[0][1].set_title("weak scaling: the same batch for each rank")
+    axes[0][1].legend(fontsize=7.5)
+    return figure
+
+
+def buckets(data):
+    """A DDP step's parts over bucket size: what is hidden, what is exposed."""
+    machines = load_all(data, "ddp_sim")
+    if not machines:
+        return None
+    figure, axes = subplots(len(machines), 10, 4.0)
+    hatches = {"compute": "", "no_overlap": "//", "overlap": ".."}
+    for axis, (machine, results) in zip(axes[0], machines.items()):
+        rows = by(results["rows"], microbatches=1)
+        sizes = list(dict.fromkeys(r["bucket_bytes"] for r in rows))
+        for k, algorithm in enumerate(hatches):
+            mine = by(rows, algorithm=algorithm)
+            x = [i + 0.27 * (k - 1) for i in range(len(mine))]
+            axis.bar(x, [r["seconds"] * 1e3 for r in mine], 0.25, color=COLOURS[k], alpha=0.85, hatch=hatches[algorithm],
+                     edgecolor="white", label={"compute": "compute alone"}.get(algorithm, algorithm.replace("_", " ")))
+            axis.plot(x, [r["predicted_seconds"] * 1e3 for r in mine], linestyle="none", marker="_", markersize=11,
+                      color="black", label="predicted" if k == 2 else None)
+        axis.set_xticks(range(len(sizes)))
+        axis.set_xticklabels([bytes_text(s) for s in sizes])
+        axis.set_xlabel("bucket")
+        axis.set_title(f"{machine}, p = {rows[0]['ranks']}, {rows[0]['model']}, simulated", fontsize=10)
+    axes[0][0].set_ylabel("step, ms")
+    axes[0][0].legend(fontsize=8, loc="lower right")
+    return figure
+
+
+def training(data):
+    serial, ddp = load_csv(data, "train_serial"), load_csv(data, "train_ddp")
+    if not serial or not ddp:
+        return None
+    figure, axes = subplots(2, 10, 4.0)
+    loss = lambda rows: [float(r["loss"]) for r in rows]
+    steps = [int(r["step"]) for r in serial]
+    axes[0][0].plot(steps, loss(serial), color=COLOURS[5], linewidth=4, alpha=0.6, label="serial")
+    axes[0][0].plot([int(r["step"]) for r in ddp], loss(ddp), color=COLOURS[0], linewidth=1.2, linestyle="--", label="DDP")
+    axes[0][0].set_ylabel("loss, nats a token")
+    axes[0][0].set_title("training loss, the same global batch")
+    axes[0][0].legend()
+    gap = [max(abs(a - b), 1e-9) for a, b in zip(loss(serial), loss(ddp))]
+    axes[0][1].plot(steps[: len(gap)], gap, color=COLOURS[1], marker=MARKERS[1], linestyle="none", markersize=3)
+    axes[0][1].set_yscale("log")
+    axes[0][1].set_ylabel("|serial − DDP|, nats")
+    axes[0][1].set_title("their distance: rounding")
+    for axis in axes[0]:
+        axis.set_xlabel("step")
+    return figure
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    for draw in (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training):
+        figure = draw(out / "data")
+        if figure:
+            save(figure, out / "figures", draw.__name__)
+
+
+if __name__ == "__main__":
+    main()

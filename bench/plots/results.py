@@ -1,0 +1,48 @@
+"""Reads what the benchmarks wrote: JSON with a context and rows, and CSV files. Standard library only."""
+
+import csv
+import json
+import pathlib
+
+
+def load(data, name):
+    """{"context": …, "rows": […]} of data/NAME.json, or None where that step did not run."""
+    path = pathlib.Path(data) / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def load_all(data, prefix):
+    """By machine: {"dgx-a100": results, …} of all data/PREFIX_MACHINE.json."""
+    found = {}
+    for path in sorted(pathlib.Path(data).glob(f"{prefix}_*.json")):
+        found[path.stem[len(prefix) + 1 :]] = json.loads(path.read_text())
+    return found
+
+
+def load_csv(data, name):
+    path = pathlib.Path(data) / f"{name}.csv"
+    if not path.exists():
+        return None
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def bytes_text(count):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:g} B"
+
+
+def seconds_text(seconds):
+    if seconds is None:
+        return "–"
+    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+# All-reduce on 8 A100 SXM with NCCL: bytes, busbw in GB/s (stas00/ml-engineering, network/README.md).
+NCCL_8_A100 = [(32 << 10, 1.31), (128 << 10, 4.43), (512 << 10, 11.41), (2 << 20, 36.18), (8 << 20, 109.93),
+               (32 << 20, 138.49), (128 << 20, 176.92), (512 << 20, 222.72)]

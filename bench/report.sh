@@ -1,0 +1,131 @@
+#!/bin/sh
+# ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html.
+#
+#   bench/report.sh [BUILD_DIRECTORY [OUTPUT_DIRECTORY]]
+#
+# About four minutes on two cores. Without MPI, what needs it is left out and said so; likewise figures without
+# matplotlib. A step that fails costs its own section, and the exit code is 1.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${1:-$root/build/default}
+out=${2:-$root/outputs/report}
+data=$out/data
+programs=$build/programs
+began=$(date +%s)
+failures=0
+
+say() { printf '%5ss  %s\n' "$(($(date +%s) - began))" "$*"; }
+
+# step NAME 'what it is' program arguments…: its output goes to data/NAME.log.
+step() {
+  name=$1 what=$2
+  shift 2
+  say "$what"
+  if ! "$@" > "$data/$name.log" 2>&1; then
+    failures=$((failures + 1))
+    say "  failed: $(tail -n 1 "$data/$name.log")"
+  fi
+}
+mpi() { # ranks, then program and arguments
+  ranks=$1
+  shift
+  sh "$root/launch/mpirun.sh" -n "$ranks" --timeout 120 "$@"
+}
+has() { grep -q "^build $1:" "$build/build.ninja"; }
+
+[ -f "$build/build.ninja" ] || { echo "report: $build is not configured; ./lab report does that" >&2; exit 2; }
+targets=
+for target in bench_all_reduce bench_overhead bench_ddp bench_scaling train; do
+  for backend in sim mpi; do
+    has "${target}_$backend" && targets="$targets ${target}_$backend"
+  done
+done
+case $targets in
+  *bench_all_reduce_sim*) ;;
+  *) echo "report: this build has no benchmark programs, because Google Benchmark is missing (./lab setup)" >&2; exit 2 ;;
+esac
+say "building"
+log=$build/report.log
+# shellcheck disable=SC2086
+cmake --build "$build" --target $targets > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+rm -rf "$out"
+mkdir -p "$data" "$out/figures" || exit 2
+
+all_reduce=$programs/bench_all_reduce
+for machine in pcie-box:4 dgx-a100:8 dgx-h100:8 dgx-a100-hdr:16; do
+  name=${machine%:*}
+  step "all_reduce_sim_$name" "all-reduce, simulated on $name" "${all_reduce}_sim" --machine "$name" \
+    --ranks "${machine#*:}" --bytes 4KiB:512MiB --phantom \
+    --json "$data/all_reduce_sim_$name.json" --csv "$data/all_reduce_sim_$name.csv"
+done
+step speed_phantom "simulator: 1,024 ranks, prices only" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
+  --phantom --json "$data/speed_phantom.json" --csv "$data/speed_phantom.csv"
+step speed_real "simulator: 1,024 ranks, real data" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
+  --json "$data/speed_real.json" --csv "$data/speed_real.csv"
+step overhead "overhead of communication, simulated" "$programs/bench_overhead_sim" --ranks 2 \
+  --json "$data/overhead.json" --csv "$data/overhead.csv"
+for machine in pcie-box:1,2,4 dgx-a100:1,2,4,8 dgx-a100-hdr:1,2,4,8,16,32,64; do
+  name=${machine%:*}
+  step "scaling_sim_$name" "scaling, simulated on $name" "$programs/bench_scaling_sim" --machine "$name" \
+    --ranks "${machine#*:}" --model gpt2-124m --batch 64 --phantom \
+    --json "$data/scaling_sim_$name.json" --csv "$data/scaling_sim_$name.csv"
+done
+for machine in pcie-box:4 dgx-a100:8; do
+  name=${machine%:*}
+  step "ddp_sim_$name" "DDP step, simulated on $name" "$programs/bench_ddp_sim" --machine "$name" \
+    --ranks "${machine#*:}" --model gpt2-124m --batch 8 --phantom --bucket-bytes 1MiB,5MiB,25MiB,100MiB --microbatches 1,4 \
+    --json "$data/ddp_sim_$name.json" --csv "$data/ddp_sim_$name.csv"
+done
+step timeline "DDP timeline with and without overlap" "$programs/bench_ddp_sim" --machine pcie-box --ranks 2 \
+  --model gpt2-124m --batch 4 --phantom --bucket-bytes 25MiB --timeline "$out/figures/timeline"
+
+if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
+  step all_reduce_mpi "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" --bytes 4KiB:16MiB \
+    --json "$data/all_reduce_mpi.json" --csv "$data/all_reduce_mpi.csv"
+  step scaling_mpi "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small --batch 16 \
+    --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
+  step ddp_mpi "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model tiny --batch 16 \
+    --json "$data/ddp_mpi.json" --csv "$data/ddp_mpi.csv"
+  step ddp_emulated "DDP step, emulated with 4 MPI processes" mpi 4 "$programs/bench_ddp_mpi" --ranks 4 --model tiny --batch 4 \
+    --emulate laptop --scale 20 --samples 11 --json "$data/ddp_emulated.json" --csv "$data/ddp_emulated.csv"
+else
+  say "no MPI in this build: what is measured on processes is left out"
+fi
+
+training="--steps 120 --model tiny --batch 32 --log-every 1 --sample 0"
+if has train_sim; then
+  # shellcheck disable=SC2086
+  step train_serial "training on text, serial" "$programs/train_sim" --ranks 1 $training --csv "$data/train_serial.csv"
+  if has train_mpi; then
+    # shellcheck disable=SC2086
+    step train_ddp "training on text, DDP on 2 MPI processes" mpi 2 "$programs/train_mpi" $training --csv "$data/train_ddp.csv"
+  else
+    # shellcheck disable=SC2086
+    step train_ddp "training on text, DDP on 2 simulated ranks" "$programs/train_sim" --ranks 2 $training --csv "$data/train_ddp.csv"
+  fi
+fi
+
+# The first python3 on PATH may not see the system's packages.
+python= plain=
+for candidate in "${LOCKSTEP_PYTHON:-}" /usr/bin/python3 python3 /usr/local/bin/python3; do
+  [ -n "$candidate" ] && command -v "$candidate" > /dev/null 2>&1 || continue
+  plain=${plain:-$candidate}
+  if "$candidate" -c 'import matplotlib' > /dev/null 2>&1; then
+    python=$candidate
+    break
+  fi
+done
+if [ -n "$python" ]; then
+  say "drawing figures"
+  "$python" -B "$root/bench/plots/figures.py" "$out" || failures=$((failures + 1))
+else
+  say "no Python with matplotlib: the figures are left out, the numbers are written"
+fi
+if [ -z "$plain" ]; then
+  say "no python3: no page; the numbers are in ${data#"$root"/}"
+  exit 1
+fi
+"$plain" -B "$root/bench/plots/page.py" "$out" "$root" || failures=$((failures + 1))
+say "wrote ${out#"$root"/}/index.html"
+[ "$failures" -eq 0 ] || say "$failures steps failed; their logs are in ${data#"$root"/}"
+[ "$failures" -eq 0 ]

@@ -1,0 +1,130 @@
+// Strong and weak scaling of the data-parallel step, and the laws behind it. T(1) is the serial step: one rank, no DDP.
+//
+//   ./lab bench scaling --machine pcie-box-10gbe --ranks 1,2,4,8 --model gpt2-124m --phantom
+//   ./lab bench scaling --backend mpi --ranks 1,2
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "bench/ddp_step.hpp"
+#include "bench/support/bench.hpp"
+#include "common/host/host.hpp"
+#include "common/text/units.hpp"
+#include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/scaling_laws.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+struct ScalingOptions {
+  std::string model = "tiny";
+  int batch = 16;    // sequences: of all ranks (strong), of each rank (weak)
+  int sequence = 0;  // tokens; 0: the model's context
+};
+
+/// Whether times on so many ranks say anything about scaling: virtual, slept through, or a core for each rank.
+bool has_cores(const RunOptions& options) {
+  return std::string_view(backend_name()) == "sim" || options.emulate || options.ranks <= read_host().usable_cores;
+}
+
+/// What has been measured so far, by kind of scaling.
+struct Curve {
+  double serial_seconds = std::nan("");
+  std::vector<week21::Measurement> points;
+};
+
+StepShape shape_of(const ScalingOptions& o, bool strong, int ranks) {
+  StepShape shape{.model = gpt_preset(o.model), .sequences = static_cast<std::size_t>(o.batch * (strong ? 1 : ranks))};
+  shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
+  shape.model.context = std::max(shape.model.context, shape.length);
+  const std::size_t bytes = shape.model.parameters() * bytes_of(shape.model.storage);
+  shape.ddp.bucket_bytes = std::min<std::size_t>(std::size_t{25} << 20, bytes / 8 + 1);
+  shape.ddp.first_bucket_bytes = std::min<std::size_t>(shape.ddp.bucket_bytes, std::size_t{1} << 20);
+  return shape;
+}
+
+void describe(Row& row, const Curve& curve, bool strong, int ranks, double seconds, bool cores) {
+  const double none = std::nan("");
+  const double speedup = cores ? week21::speedup(curve.serial_seconds, seconds) * (strong ? 1 : ranks) : none;
+  row.set("serial_seconds", curve.serial_seconds).set("speedup", speedup);
+  row.set("efficiency", !cores   ? none
+                        : strong ? week21::efficiency(curve.serial_seconds, seconds, ranks)
+                                 : week21::weak_efficiency(curve.serial_seconds, seconds));
+  row.set("karp_flatt", cores && strong && ranks > 1 ? week21::karp_flatt(speedup, ranks) : none);
+  row.set("fits_cores", cores);
+}
+
+void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, std::shared_ptr<Curve> curve) {
+  const StepShape shape = shape_of(o, strong, ranks);
+  const RunOptions options = bench.run_options(ranks);
+  const LinkPrices prices = bench.prices(ranks);
+  const SerialStep serial = profile_serial_step(options, shape, ranks);
+  const Variant variant = ranks == 1 ? Variant::compute : Variant::overlapped;
+  const std::size_t parameters = shape.model.parameters(), bytes = parameters * bytes_of(shape.model.storage);
+  const std::string label = fmt::format("{}/{} ranks", strong ? "strong" : "weak", ranks);
+  bench.add(label, options, step_contenders({variant}, shape, serial, prices, ranks),
+            [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+              const double seconds = group[i].seconds.value;
+              if (ranks == 1) curve->serial_seconds = seconds;
+              const bool cores = has_cores(options);
+              if (cores) curve->points.push_back({ranks, seconds});
+              const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), seconds);
+              row.set("scaling", strong ? "strong" : "weak");
+              row.set("model", o.model).set("parameters", parameters).set("bytes", bytes);
+              row.set("tokens_per_rank", static_cast<double>(shape.sequences * shape.length) / ranks);
+              describe(row, *curve, strong, ranks, seconds, cores);
+              row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
+            });
+}
+
+/// Amdahl's serial fraction of the strong curve, and Gustafson's of the weak one at the most ranks.
+void fit(Bench& bench, const Curve& strong, const Curve& weak) {
+  if (strong.points.size() < 3) {
+    bench.about().set("amdahl_note", "no fit: fewer than 3 points on ranks with a core each");
+    if (is_judge()) fmt::print("Amdahl: no fit, since fewer than 3 points have a core for each rank\n");
+    return;
+  }
+  const week21::SerialFraction s = week21::fit_amdahl(strong.points);
+  bench.about().set("amdahl_serial_fraction", s.value);
+  bench.about().set("amdahl_serial_fraction_low", s.low).set("amdahl_serial_fraction_high", s.high);
+  bench.about().set("amdahl_parallel_fraction", 1 - s.value);
+  if (!weak.points.empty() && weak.points.back().ranks > 1) {
+    const week21::Measurement last = weak.points.back();
+    const double scaled = last.ranks * week21::weak_efficiency(weak.serial_seconds, last.seconds);
+    bench.about().set("gustafson_serial_fraction", (last.ranks - scaled) / (last.ranks - 1));
+  }
+  if (is_judge())
+    fmt::print("Amdahl: serial fraction {:.4f} (95 %: {:.4f} – {:.4f}), parallel fraction p = {:.4f}\n", s.value, s.low,
+               s.high, 1 - s.value);
+}
+
+void measure_scaling(Bench& bench, const ScalingOptions& o) {
+  std::vector<int> ranks = bench.ranks();
+  ranks.push_back(1);
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  if (o.sequence < 0 || o.batch < ranks.back())
+    throw Error(Verdict::usage,
+                fmt::format("--batch {}: at least a sequence for each of {} ranks", o.batch, ranks.back()));
+  auto strong = std::make_shared<Curve>(), weak = std::make_shared<Curve>();
+  for (int p : ranks) add_point(bench, o, true, p, strong);
+  for (int p : ranks) add_point(bench, o, false, p, weak);
+  bench.run([&](const std::vector<Row>&) { fit(bench, *strong, *weak); });
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::ScalingOptions o;
+  auto declare = [&](CommandLine& line) {
+    line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
+    line.add("--batch", o.batch, "sequences: of all ranks for strong scaling, of each rank for weak scaling");
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+  };
+  return bench::bench_main("scaling", "Strong and weak scaling of the data-parallel step.", argc, argv, declare,
+                           [&](bench::Bench& bench) { bench::measure_scaling(bench, o); });
+}

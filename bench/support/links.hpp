@@ -1,0 +1,20 @@
+// What messages and additions cost on this computer, measured: predictions on MPI start from these four numbers.
+#pragma once
+
+#include "common/run.hpp"
+
+namespace lockstep::bench {
+
+/// α (seconds), β (seconds per byte), γ (seconds per byte reduced), seconds that any operation takes.
+struct LinkPrices {
+  double alpha = 0;
+  double beta = 0;
+  double gamma = 0;
+  double launch = 0;
+};
+
+/// Two ranks exchange messages of 4 B to 1 MiB, both directions at once as in a ring, and add arrays of these sizes;
+/// a line through the medians, relative errors minimised, gives price and slope. With one rank, messages cost nothing.
+LinkPrices measure_links(RunOptions options);
+
+}  // namespace lockstep::bench
