@@ -98,9 +98,9 @@ TEST_F(BenchProgram, TwoRunsGiveTheSameVirtualTimes) {
 
 TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   std::string json_file = " --json " + file("c.json");
-  for (const char* arguments : {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 2,", "--ranks 1,x",
-                                "--machine dgx-h10", "--machine dgx-a100 --ranks 9", "--algorithm rnig", "--bytes 64k",
-                                "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus"}) {
+  for (const char* arguments :
+       {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 1,x", "--machine dgx-h10", "--machine dgx-a100 --ranks 9",
+        "--algorithm rnig", "--bytes 64k", "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus"}) {
     EXPECT_EQ(start(arguments + json_file), 2) << arguments;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
     EXPECT_EQ(out_, "") << arguments;
@@ -145,7 +145,7 @@ TEST_F(BenchProgram, OverheadShrinksWithTheBandwidth) {
 }
 
 TEST_F(BenchProgram, ScalingStartsFromTheSerialStep) {
-  json rows = rows_of("--ranks 2,4 --machine pcie-box --phantom --model small --batch 8", "scaling");
+  json rows = rows_of("--ranks 2,4 --machine pcie-box --phantom --model gpt2-124m --batch 64", "scaling");
   ASSERT_EQ(rows.size(), 6u);
   EXPECT_EQ(rows[0].at("speedup"), 1);
   for (std::size_t i : {1, 2}) {

@@ -1,0 +1,59 @@
+"""What the measurements say about claims of the course, and the ledger of all claims. Standard library only."""
+
+import html
+import re
+
+from html_parts import note, section, table
+
+
+def overhead(results):
+    """'20 to 40 % over PCIe, 5 to 10 % over NVLink at two GPUs': for which steps that holds."""
+    row = results["rows"][0]
+    rate, ranks = row["flop_per_second"], row["ranks"]
+    columns = {"claim": "claim", "link": "link", "holds for tokens a rank and step": "range"}
+    shown = []
+    for name, link, low, high in (("20 to 40 % over PCIe", 25e9, 0.2, 0.4), ("20 to 40 % over PCIe", 12.5e9, 0.2, 0.4),
+                                  ("5 to 10 % over NVLink", 235e9, 0.05, 0.1)):
+        # overhead f = c / (c + w): w = c (1 − f) / f, with c = 2 (p−1)/p · 4 bytes / link and w = 6 tokens / rate, a parameter each
+        c = 2 * (ranks - 1) / ranks * 4 / link
+        tokens = [c * (1 - f) / f * rate / 6 for f in (high, low)]
+        shown.append({"claim": name, "link": f"{link / 1e9:g} GB/s", "range": f"{tokens[0]:,.0f} to {tokens[1]:,.0f}"})
+    return note(f"The course's overheads at two GPUs hold for a range of steps, not for a link: at {rate / 1e12:g} TFLOP/s, fp32 gradients, no overlap "
+                "and any model size:") + table(shown, columns)
+
+
+def amdahl(machines, names):
+    rows = []
+    for machine, results in machines.items():
+        c = results["context"]
+        if "amdahl_parallel_fraction" not in c:
+            continue
+        interval = [1 - c["amdahl_serial_fraction_high"], 1 - c["amdahl_serial_fraction_low"]]
+        rows.append({"machine": names.get(machine, machine), "fit": f"{c['amdahl_parallel_fraction']:.4f}",
+                     "interval": f"{interval[0]:.3f} to {interval[1]:.3f}", "course": "0.99" if "NVLink" in names.get(machine, "") else "0.9" if "PCIe" in names.get(machine, "") else "–"})
+    return note("Amdahl's parallel fraction p, fitted to the simulated strong-scaling curves (exercise 21.10). A wide interval, or one outside [0, 1], says that Amdahl is the wrong law: "
+                "communication is no fixed serial part; it grows with p and hides behind computing until there is too little of it.") + table(
+        rows, {"machine": "machine", "fitted p": "fit", "95 % interval": "interval", "the course's p": "course"})
+
+
+def ledger(path):
+    """The first table of docs/claims.md."""
+    if not path.exists():
+        return ""
+    lines = [line.strip() for line in path.read_text().splitlines() if line.strip().startswith("|")]
+    if len(lines) < 3:
+        return ""
+    cells = [[marked(c.strip()) for c in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
+    head = "".join(f"<th>{c}</th>" for c in cells[0])
+    body = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in cells[2:] if len(row) == len(cells[0]) and row != cells[0]
+                   and not set("".join(row)) <= set("-: "))
+    return section("claims", "Claims of the course, checked", [
+        f'<div class="scroll" tabindex="0"><table class="text"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'])
+
+
+def marked(text):
+    """Inline Markdown: code, bold, links."""
+    text = html.escape(text.replace("\\|", "|"))
+    text = re.sub(r"`([^`]*)`", r"<code>\1</code>", text)
+    text = re.sub(r"\*\*([^*]*)\*\*", r"<b>\1</b>", text)
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)

@@ -1,0 +1,108 @@
+"""Pieces of the report's page: sections, tables, inlined figures. Standard library only."""
+
+import html
+import re
+
+from results import bytes_text, seconds_text
+
+STYLE = """
+:root { color-scheme: light; --ink: #1b1f24; --soft: #57606a; --line: #d8dee4; --accent: #0b5394; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; color: var(--ink); background: #fff;
+       font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
+h1 { font-size: 1.9rem; margin: .5rem 0; } h2 { margin: 3rem 0 .75rem; padding-top: .5rem; border-top: 2px solid var(--line); }
+nav a { margin-right: 1rem; white-space: nowrap; } a { color: var(--accent); }
+figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: auto; }
+.chart { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
+.chart svg { min-width: 34rem; }
+figcaption, .note { color: var(--soft); font-size: .93rem; margin: .5rem 0; max-width: 70rem; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
+.scroll { overflow: auto; max-height: 24rem; border: 1px solid var(--line); border-radius: 6px; }
+table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; width: 100%; }
+th, td { padding: .25rem .65rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th { position: sticky; top: 0; background: #f6f8fa; text-align: right; } th:first-child, td:first-child { text-align: left; }
+.text td, .text th { white-space: normal; text-align: left; vertical-align: top; }
+input { width: 9rem; font: inherit; padding: .1rem .3rem; border: 1px solid #8c959f; border-radius: 4px; }
+button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
+@media print { .scroll { max-height: none; } }
+"""
+
+
+def cell(row, column):
+    """What a table shows of a row: a field by name, in its unit, or what a function makes of the row."""
+    if callable(column):
+        value = column(row)
+    else:
+        value = row.get(column)
+        if value is None:
+            return "–"
+        if column.endswith("seconds"):
+            return seconds_text(value)
+        if column in ("bytes", "bucket_bytes"):
+            return bytes_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "–"
+    return f"{value:.3g}" if isinstance(value, float) else html.escape(str(value))
+
+
+def table(rows, columns, text=False):
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{cell(row, column)}</td>" for column in columns.values()) + "</tr>" for row in rows)
+    kind = ' class="text"' if text else ""
+    return f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def inline_svg(path, name, alt):
+    """The drawing without its XML prologue; ids get the figure's name before them, since all share one page."""
+    svg = path.read_text()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'url\(#', f"url(#{name}-", svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    return re.sub(r"<svg\b", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"', svg, count=1)
+
+
+def figure(out, name, alt, caption, shown, files):
+    path = out / "figures" / f"{name}.svg"
+    if path.exists():
+        links = " · ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png")
+                           if (out / "figures" / f"{name}.{kind}").exists())
+        drawing = f'<div class="chart">{inline_svg(path, name, alt)}</div>'
+    elif shown:
+        links, drawing = "the figure needs matplotlib", ""
+    else:
+        return ""
+    links += "".join(f' · <a href="data/{f}">{f}</a>' for f in files)
+    numbers = f"<details{'' if path.exists() else ' open'}><summary>The numbers</summary>{shown}</details>" if shown else ""
+    return f"<figure>{drawing}<figcaption>{caption} <span>({links})</span></figcaption>{numbers}</figure>"
+
+
+def note(text):
+    return f'<p class="note">{text}</p>'
+
+
+def section(name, title, parts):
+    return f'<section id="{name}"><h2>{html.escape(title)}</h2>{"".join(parts)}</section>'
+
+
+def context_table(contexts):
+    """Who measured: the contexts of all results, which agree but for the date and the command."""
+    first = contexts[0][1]
+    versions = {k: v for _, c in contexts for k, v in c["versions"].items()}
+    rows = [{"k": k, "v": v} for k, v in [
+        ("processor", first["machine"]), ("usable cores", first["cores"]), ("compiler", f"{first['compiler']}, {first['build']}"),
+        ("versions", ", ".join(f"{k} {v}" for k, v in versions.items())), ("commit", first["commit"]),
+        ("date", f"{contexts[0][1]['date']}"), ("results", f"{len(contexts)} files in data/, each with its own context")]]
+    return table(rows, {"measured and simulated on": "k", "": "v"}, text=True)
+
+
+def document(title, parts):
+    parts = [part for part in parts if part]
+    links = "".join(f'<a href="#{name}">{text}</a>' for part in parts
+                    for name, text in re.findall(r'<section id="(\w+)"><h2>(.*?)</h2>', part))
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body><h1>{html.escape(title)}</h1>"
+            f'<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on this computer, or '
+            f"<b>emulated</b> by real processes that sleep to modelled times. Predictions stand beside them and were made before.</p>"
+            f"<nav>{links}</nav>{''.join(parts)}</body></html>\n")

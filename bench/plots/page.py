@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Writes the report's page: python3 bench/plots/page.py outputs/report REPOSITORY. Standard library only.
+
+Figures are inlined, so index.html stands alone; a figure that was not drawn leaves its table.
+"""
+
+import pathlib
+import sys
+
+import claims
+import predict
+from html_parts import context_table, document, figure, note, section, table
+from results import load, load_all, load_csv, seconds_text
+
+MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
+            "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)"}
+
+
+class Report:
+    """What was measured, and the sections that show it."""
+
+    def __init__(self, out, root):
+        self.out, self.root, self.data = out, root, out / "data"
+
+    def figure(self, name, alt, caption, rows=None, columns=None, files=()):
+        shown = table(rows, columns) if rows else ""
+        return figure(self.out, name, alt, caption, shown, [f for f in files if (self.data / f).exists()])
+
+    def run(self):
+        contexts = [(p.stem, load(self.data, p.stem)["context"]) for p in sorted(self.data.glob("*.json"))]
+        if not contexts:
+            sys.exit(f"page: no results in {self.data}")
+        has_mpi = (self.data / "all_reduce_mpi.json").exists()
+        mpi = "" if has_mpi else note("This build has no MPI: what is measured on processes is left out.")
+        parts = [context_table(contexts), mpi, self.speed()]
+        return section("run", "What was run", parts)
+
+    def speed(self):
+        rows = [dict(data=kind, **r) for kind in ("real", "phantom") for results in [load(self.data, f"speed_{kind}")]
+                if results for r in results["rows"]]
+        if not rows:
+            return ""
+        columns = {"ring all-reduce of 64 KiB on 1,024 ranks": lambda r: "real data" if r["data"] == "real" else "prices only",
+                   "virtual": lambda r: seconds_text(r["seconds"]), "predicted": lambda r: seconds_text(r["predicted_seconds"]),
+                   "this computer": lambda r: seconds_text(r["wall_seconds"]),
+                   "million messages/s": lambda r: f"{r['messages'] / r['wall_seconds'] / 1e6:.2f}",
+                   "memory": lambda r: f"{r['peak_rss_bytes'] / 1e6:.0f} MB", "verified": lambda r: r["verified"]}
+        return table(rows, columns)
+
+    def bandwidth(self):
+        columns = {"machine": "machine", "p": "ranks", "array": "bytes", "algorithm": "algorithm", "time": "seconds",
+                   "predicted": "predicted_seconds", "error": error, "algbw": "algbw_gb_per_s", "busbw GB/s": "busbw_gb_per_s"}
+        simulated = load_all(self.data, "all_reduce_sim")
+        rows = [r for results in simulated.values() for r in results["rows"] if r["bytes"] in (4096, 1 << 20, 64 << 20, 512 << 20)]
+        parts = [self.figure(
+            "busbw_simulated", "Two panels of bus bandwidth over array size, ring and naive, for four machines; the ring climbs "
+            "towards each machine's link, the naive one falls far below it. Stars: published NCCL measurements.",
+            "<b>Simulated.</b> The course's own all-reduce in virtual time on machine files; predictions by exercise 21.5. "
+            "Stars: NCCL on 8 A100 as published (stas00/ml-engineering), not measured here. NCCL adds while it receives and "
+            "runs several rings; ours adds afterwards and runs one, so it stays below.",
+            rows, columns, [f"all_reduce_sim_{m}.csv" for m in simulated])]
+        measured = load(self.data, "all_reduce_mpi")
+        if measured:
+            c = measured["context"]
+            parts.append(self.figure(
+                "busbw_measured", "Bus bandwidth and time over array size of the naive, ring and library all-reduce, with intervals.",
+                f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes ({c['versions'].get('mpi', 'MPI')}); medians of "
+                f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
+                "MPI_Allreduce. Predicted from a ping-pong and an addition of the same run (two parameters each), never from the all-reduces: "
+                f"α = {seconds_text(c['alpha_seconds'])}, 1/β = {1e-9 / c['beta_seconds_per_byte']:.2f} GB/s.",
+                measured["rows"], columns, ["all_reduce_mpi.csv"]))
+        return section("bandwidth", "All-reduce: bus bandwidth", parts)
+
+    def overhead(self):
+        results = load(self.data, "overhead")
+        if not results:
+            return ""
+        columns = {"parameters": lambda r: f"{r['parameters'] / 1e6:g} M", "link GB/s": "link_gb_per_s", "compute": "compute_seconds",
+                   "averaging": "seconds", "predicted": "predicted_seconds", "error": error,
+                   "efficiency": lambda r: f"{100 * r['efficiency']:.1f} %"}
+        return section("overhead", "Communication overhead", [self.figure(
+            "overhead", "Seconds to average the gradients over link bandwidth for five model sizes, and the efficiency that follows.",
+            "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out latency and the price of adding. "
+            "Efficiency without overlap hardly depends on the model's size: compute and communication both grow with it. "
+            "It depends on the tokens a step: twice as many halve the overhead.",
+            results["rows"], columns, ["overhead.csv"]), claims.overhead(results)])
+
+    def scaling(self):
+        machines = load_all(self.data, "scaling_sim")
+        if not machines:
+            return ""
+        everything = list(machines.values()) + [r for r in [load(self.data, "scaling_mpi")] if r]
+        rows = [r for results in everything for r in results["rows"]]
+        columns = {"machine": "machine", "scaling": "scaling", "p": "ranks", "time": "seconds", "predicted": "predicted_seconds", "error": error,
+                   "speedup": "speedup", "efficiency": lambda r: "refused: no core each" if r["efficiency"] is None else f"{100 * r['efficiency']:.1f} %",
+                   "Karp–Flatt": "karp_flatt"}
+        serial = load(self.data, "scaling_mpi")
+        here = (f" Measured: {serial['rows'][0]['model']} on this computer, T(1) = {seconds_text(serial['rows'][0]['serial_seconds'])}; efficiencies are refused "
+                "where ranks exceed usable cores." if serial else "")
+        simulated = next(iter(machines.values()))["rows"][0]
+        return section("scaling", "Strong and weak scaling", [self.figure(
+            "amdahl", "Speedup over ranks with Amdahl's curves for 0.99 and 0.9 beside simulated and measured points; weak-scaling efficiency beside it.",
+            f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g} tokens a step in all (strong) or a rank (weak), DDP "
+            f"with overlap; T(1) is the serial step without DDP on the same machine ({', '.join(f'{m} {seconds_text(r['rows'][0]['serial_seconds'])}' for m, r in machines.items())}). "
+            f"Curves of theory are Amdahl's.{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_mpi.csv"]),
+            claims.amdahl(machines, MACHINES)])
+
+    def ddp(self):
+        columns = {"machine": "machine", "p": "ranks", "bucket": "bucket_bytes", "microbatches": "microbatches", "variant": "algorithm",
+                   "time": "seconds", "predicted": "predicted_seconds", "error": error, "exposed": "exposed_seconds",
+                   "hidden": lambda r: "–" if r["hidden_fraction"] is None else f"{100 * r['hidden_fraction']:.0f} %"}
+        machines = load_all(self.data, "ddp_sim")
+        parts = []
+        for variant, words in (("no_overlap", "without overlap: averaging begins after each bucket and the rank waits"),
+                               ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass goes on")):
+            parts.append(figure(self.out, f"timeline_{variant}", f"Gantt chart of one DDP step {words}.",
+                                f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula.", "", []))
+        if machines:
+            parts.append(self.figure(
+                "buckets", "Bars of step time for compute alone, without and with overlap, over bucket size, for two machines.",
+                "<b>Simulated.</b> Dashes: predicted from a serial step and 21.5's price of each bucket. Small buckets pay latency, "
+                "large ones start late; the tied embedding's gradient is ready last and can hardly be hidden.",
+                [r for results in machines.values() for r in results["rows"]], columns, [f"ddp_sim_{m}.csv" for m in machines]))
+        for name, words in (("ddp_mpi", "<b>Measured</b> on MPI processes"),
+                            ("ddp_emulated", "<b>Emulated</b>: real arithmetic and messages of MPI processes, slept to the modelled times of the machine (reported in its seconds)")):
+            results = load(self.data, name)
+            if results:
+                parts.append(note(words + f", {results['rows'][0]['samples']} samples:") + table(results["rows"], columns))
+        return section("ddp", "The DDP step: what overlap hides", parts)
+
+    def training(self):
+        serial, ddp = load_csv(self.data, "train_serial"), load_csv(self.data, "train_ddp")
+        if not serial or not ddp:
+            return ""
+        gap = max(abs(float(a["loss"]) - float(b["loss"])) for a, b in zip(serial, ddp))
+        shown = [dict(step=a["step"], serial=float(a["loss"]), ddp=float(b["loss"])) for a, b in zip(serial, ddp)]
+        shown = shown[:: max(1, len(shown) // 12)] + [shown[-1]]
+        return section("training", "Training on text: serial and DDP", [self.figure(
+            "training", "Training loss of the serial program and of DDP lying on each other, and their difference.",
+            f"<b>Measured.</b> The GPT on the shipped corpus, the same global batch; largest difference {gap:.2g} nats, from another order of additions.",
+            shown, {"step": "step", "serial": lambda r: f"{r['serial']:.5f}", "DDP": lambda r: f"{r['ddp']:.5f}"},
+            ["train_serial.csv", "train_ddp.csv"])])
+
+
+def error(row):
+    if not row.get("predicted_seconds") or not row["seconds"]:
+        return "–"
+    return f"{100 * (row['predicted_seconds'] / row['seconds'] - 1):+.1f} %"
+
+
+def main():
+    out, root = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    report = Report(out, root)
+    parts = [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(),
+             report.training(), claims.ledger(root / "docs" / "claims.md")]
+    (out / "index.html").write_text(document("Lockstep: report of week 21", parts))
+
+
+if __name__ == "__main__":
+    main()
