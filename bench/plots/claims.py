@@ -37,18 +37,27 @@ def amdahl(machines, names):
 
 
 def ledger(path):
-    """The first table of docs/claims.md."""
+    """The tables of docs/claims.md, each under its heading."""
     if not path.exists():
         return ""
-    lines = [line.strip() for line in path.read_text().splitlines() if line.strip().startswith("|")]
-    if len(lines) < 3:
-        return ""
-    cells = [[marked(c.strip()) for c in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
-    head = "".join(f"<th>{c}</th>" for c in cells[0])
-    body = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in cells[2:] if len(row) == len(cells[0]) and row != cells[0]
-                   and not set("".join(row)) <= set("-: "))
-    return section("claims", "Claims of the course, checked", [
-        f'<div class="scroll" tabindex="0"><table class="text"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'])
+    parts, rows = [], []
+
+    def close():
+        if len(rows) > 2:
+            head = "".join(f"<th>{c}</th>" for c in rows[0])
+            body = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in rows[2:])
+            parts.append(f'<div class="scroll" tabindex="0"><table class="text"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
+        rows.clear()
+
+    for line in map(str.strip, path.read_text().splitlines()):
+        if line.startswith("|"):
+            rows.append([marked(c.strip()) for c in re.split(r"(?<!\\)\|", line[1:].rstrip("|"))])
+            continue
+        close()
+        if line.startswith("## "):
+            parts.append(f"<h3>{marked(line[3:])}</h3>")
+    close()
+    return section("claims", "Claims of the course, checked", parts) if parts else ""
 
 
 def marked(text):

@@ -83,7 +83,7 @@ def overhead(data):
         name = f"{parameters / 1e9:g} G" if parameters >= 1e9 else f"{parameters / 1e6:g} M"
         axes[0][0].plot(x, [r["seconds"] for r in mine], label=f"{name} parameters", **look(i))
         if i == 0:
-            axes[0][1].plot(x, [100 * r["efficiency"] for r in mine], label="simulated", **look(i))
+            axes[0][1].plot(x, [100 * r["efficiency"] for r in mine], label=f"simulated, {name} parameters", **look(i))
             axes[0][1].plot(x, [100 * r["predicted_efficiency"] for r in mine], color="black", linestyle=":", label="predicted")
     for axis in axes[0]:
         axis.set_xscale("log")
@@ -168,9 +168,10 @@ def buckets(data):
         axis.set_xticks(range(len(sizes)))
         axis.set_xticklabels([bytes_text(s) for s in sizes])
         axis.set_xlabel("bucket")
+        axis.set_ylim(0, 1.25e3 * max(r["seconds"] for r in rows))
         axis.set_title(f"{machine}, p = {rows[0]['ranks']}, {rows[0]['model']}, simulated", fontsize=10)
     axes[0][0].set_ylabel("step, ms")
-    axes[0][0].legend(fontsize=8, loc="lower right")
+    axes[0][0].legend(fontsize=8, loc="upper center", ncols=2)
     return figure
 
 
@@ -190,7 +191,7 @@ def training(data):
     axes[0][1].plot(steps[: len(gap)], gap, color=COLOURS[1], marker=MARKERS[1], linestyle="none", markersize=3)
     axes[0][1].set_yscale("log")
     axes[0][1].set_ylabel("|serial − DDP|, nats")
-    axes[0][1].set_title("their distance: rounding")
+    axes[0][1].set_title("their distance (at the bottom: none at all)")
     for axis in axes[0]:
         axis.set_xlabel("step")
     return figure

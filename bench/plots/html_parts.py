@@ -11,18 +11,18 @@ STYLE = """
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; color: var(--ink); background: #fff;
        font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.9rem; margin: .5rem 0; } h2 { margin: 3rem 0 .75rem; padding-top: .5rem; border-top: 2px solid var(--line); }
-nav a { margin-right: 1rem; white-space: nowrap; } a { color: var(--accent); }
+nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; } a { color: var(--accent); }
 figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: auto; }
 .chart { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
 .chart svg { min-width: 34rem; }
 figcaption, .note { color: var(--soft); font-size: .93rem; margin: .5rem 0; max-width: 70rem; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
-.scroll { overflow: auto; max-height: 24rem; border: 1px solid var(--line); border-radius: 6px; }
+.scroll { overflow: auto; max-height: 24rem; margin: .5rem 0 1.25rem; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .25rem .65rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { position: sticky; top: 0; background: #f6f8fa; text-align: right; } th:first-child, td:first-child { text-align: left; }
 .text td, .text th { white-space: normal; text-align: left; vertical-align: top; }
-input { width: 9rem; font: inherit; padding: .1rem .3rem; border: 1px solid #8c959f; border-radius: 4px; }
+.guess { white-space: nowrap !important; } input { width: 9rem; font: inherit; padding: .1rem .3rem; border: 1px solid #8c959f; border-radius: 4px; }
 button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
 @media print { .scroll { max-height: none; } }
 """

@@ -62,7 +62,7 @@ def questions(data):
 def section_of(data):
     rows = ""
     for question, unit, predicted, measured, how in questions(data):
-        rows += (f'<tr data-measured="{measured:.9g}"><td>{html.escape(question)}</td><td><input inputmode="decimal" aria-label="your expectation, {unit}"> {unit}</td>'
+        rows += (f'<tr data-measured="{measured:.9g}"><td>{html.escape(question)}</td><td class="guess"><input inputmode="decimal" aria-label="your expectation, {unit}"> {unit}</td>'
                  f'<td class="hidden">{predicted:.4g} {unit}</td><td class="hidden">{measured:.4g} {unit} ({how})</td><td class="hidden">{100 * (predicted / measured - 1):+.1f} %</td>'
                  f'<td class="hidden off"></td></tr>')
     if not rows:
