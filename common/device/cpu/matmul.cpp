@@ -1,4 +1,4 @@
-// Matrix products by sgemm, split over rows of c: splits over columns or over k would change the order of sums.
+// Matrix products by sgemm, split over rows of c.
 #include <algorithm>
 #include <memory>
 
@@ -22,19 +22,18 @@ namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t kRowsMultiple = 64;            // of a part, so that parts meet at a BLAS kernel's boundary
+constexpr std::size_t kRowsMultiple = 64;            // of a part
+constexpr std::size_t kParts = 4;                    // of a product by a BLAS
 constexpr double kSmallestPart = 4.0 * 1024 * 1024;  // multiply-adds: below, a thread costs more than it does
 
-/// Rows of each part but the last. No part is small: BLAS has kernels of their own, and other sums, for small products.
+/// A BLAS may sum an element in another order when the rows around it change: it gets parts that do not depend on the
+/// number of threads. Our own code does not mind, and gets one part a thread.
 std::size_t rows_of_part(std::size_t m, std::size_t n, std::size_t k, int threads) {
-  const auto small = [&](std::size_t rows, double least) {
-    return static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k) < least;
-  };
-  const std::size_t share = (m + static_cast<std::size_t>(threads) - 1) / static_cast<std::size_t>(threads);
-  std::size_t rows = (share + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple;
-  if (small(rows, kSmallestPart)) return m;
-  while (rows < m && m % rows != 0 && small(m % rows, kSmallestPart / 2)) rows += kRowsMultiple;
-  return rows;
+  const std::size_t parts = splits_freely() ? static_cast<std::size_t>(threads) : kParts;
+  const std::size_t share = (m + parts - 1) / parts;
+  const std::size_t rows = (share + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple;
+  const double work = static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k);
+  return work < kSmallestPart ? m : rows;
 }
 
 /// All of a slice as floats: where it lies, or widened into `buffer`.

@@ -26,6 +26,9 @@ void own_sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Op
 /// Tells the library to use no threads of its own; once, before the first product.
 void use_one_thread();
 
+/// Whether an element of c gets the same bits whichever rows of c are computed in one call.
+bool splits_freely();
+
 const char* sgemm_name();
 
 }  // namespace lockstep::cpu

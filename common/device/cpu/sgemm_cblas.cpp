@@ -65,6 +65,8 @@ void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operan
               stride(b.stride), beta, c, stride(stride_c));
 }
 
+bool splits_freely() { return use_own(); }
+
 #ifdef LOCKSTEP_OPENBLAS
 void use_one_thread() {
   static std::once_flag chosen;

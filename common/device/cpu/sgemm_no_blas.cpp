@@ -8,6 +8,8 @@ void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operan
   own_sgemm(scratch, m, n, k, a, b, beta, c, stride_c);
 }
 
+bool splits_freely() { return true; }
+
 void use_one_thread() {}
 const char* sgemm_name() { return "own sgemm"; }
 

@@ -145,6 +145,25 @@ TEST(Attention, ForwardAndBackward) {
     }
 }
 
+// The bounds above are those of the worst case; in the mean, rounding errors of float stay within a few units.
+TEST(Attention, MeanErrorsAreSmall) {
+  Bench bench(2);
+  const AttentionShape shape{2, 130, 2, 16};
+  const std::size_t size = 2 * 130 * 2 * 16;
+  Slice qkv = bench.normal(3 * size), y = bench.poisoned(size), dy = bench.normal(size),
+        dqkv = bench.poisoned(3 * size);
+  Slice log_sums = bench.poisoned(2 * 130 * 2);
+  attention(bench.me, y, log_sums, qkv, shape);
+  attention_backward(bench.me, dqkv, dy, y, qkv, log_sums, shape);
+  const auto relative_error = [](Values actual, const Values& exact) {
+    for (std::size_t i = 0; i < exact.size(); ++i) actual[i] -= exact[i];
+    return std::sqrt(dot(actual, actual) / dot(exact, exact));
+  };
+  EXPECT_LT(relative_error(bench.read(y), reference::attention(bench.read(qkv), shape).y), 20 * rounding(DType::f32));
+  EXPECT_LT(relative_error(bench.read(dqkv), reference::attention_backward(bench.read(dy), bench.read(qkv), shape)),
+            20 * rounding(DType::f32));
+}
+
 TEST(Attention, LargeScoresDoNotOverflow) {
   Bench bench;
   const AttentionShape shape{1, 9, 1, 4};

@@ -47,6 +47,14 @@ TEST(AdamW, FollowsThePaper) {
       }
 }
 
+// From zero moments the first step is rate · g / (|g| + ε).
+TEST(AdamW, EpsilonCounts) {
+  Bench bench;
+  Slice master = bench.constant(1, 0), m = bench.constant(1, 0), v = bench.constant(1, 0), g = bench.of({1e-8f});
+  adamw(bench.me, master, master, m, v, g, {.learning_rate = 1, .epsilon = 3e-8f});
+  EXPECT_NEAR(bench.read(master)[0], -0.25, 1e-5);
+}
+
 TEST(AdamW, MasterMayBeTheParameter) {
   Bench bench;
   State apart = make_state(bench, 100, DType::f32, DType::f32), same = make_state(bench, 100, DType::f32, DType::f32);
