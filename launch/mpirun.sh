@@ -47,9 +47,11 @@ fi
 # One thread a rank, so that ranks do not fight for cores.
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
+quiet=
 version=$("$mpirun" --version 2>&1 | head -n 3)
 case $version in
   *"Open MPI"* | *OpenRTE* | *PRRTE* | *prterun*)
+    quiet=-q # its remarks on exit codes would drown the program's own words
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
     # What concerns processes is called OMPI_MCA_* in version 4 and PRTE_MCA_* in version 5.
@@ -80,7 +82,7 @@ export LOCKSTEP_MPI_RANKS="$ranks"
 # mpirun ends when this script is killed.
 guard=
 setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
-setsid $guard "$mpirun" -n "$ranks" "$@" </dev/null &
+setsid $guard "$mpirun" $quiet -n "$ranks" "$@" </dev/null &
 job=$!
 timer=
 
