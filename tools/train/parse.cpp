@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 
 #include "common/run.hpp"
@@ -9,35 +10,59 @@
 
 namespace lockstep::train {
 
+namespace {
+
+/// A whole number in [least, 10^9], said in words.
+CLI::Validator at_least(long least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        long value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool good =
+            error == std::errc{} && end == text.data() + text.size() && value >= least && value <= 1'000'000'000;
+        return good ? std::string()
+                    : fmt::format("wants a whole number from {} to a thousand million, not '{}'", least, text);
+      },
+      "");
+}
+
+}  // namespace
+
 std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   CLI::App app("Trains a GPT on text: serial on one rank, data-parallel on several.", "lab train");
   std::string backend = backend_name();
   app.set_help_flag("-h,--help", "This text");
   app.add_option("--backend", backend, "sim, mpi, or serial: one rank and all cores (default)");
   app.add_option("--ranks", o.ranks, "Ranks; 1 is the serial program (default: 1; under mpirun, all)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   auto* model = app.add_option_group("Model");
   model->add_option("--model", o.model, "tiny, small, gpt2-124m, gpt2-355m, …, gpt3-175b, gpt-1t")
       ->capture_default_str();
-  model->add_option("--layers", o.layers, "Instead of the model's");
-  model->add_option("--d-model", o.d_model, "Instead of the model's");
-  model->add_option("--heads", o.heads, "Instead of the model's");
+  model->add_option("--layers", o.layers, "Instead of the model's")->check(at_least(1));
+  model->add_option("--d-model", o.d_model, "Instead of the model's")->check(at_least(1));
+  model->add_option("--heads", o.heads, "Instead of the model's")->check(at_least(1));
   model->add_flag("--untied", o.untied, "A head of its own, not the token embedding");
   model->add_option("--dtype", o.dtype, "Of storage: fp32, bf16 or fp16; AdamW keeps fp32")->capture_default_str();
   auto* data = app.add_option_group("Text");
   data->add_option("--data", o.data, "A text file (default: data/austen.txt)");
   data->add_option("--tokens", o.tokens, "byte or char")->capture_default_str();
   auto* training = app.add_option_group("Training");
-  training->add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(CLI::PositiveNumber);
+  training->add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(at_least(1));
   training->add_option("--batch", o.batch, "Sequences of the global batch, the same for any number of ranks")
-      ->capture_default_str();
-  training->add_option("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)");
-  training->add_option("--accumulate", o.accumulate, "Microbatches a rank and step")->capture_default_str();
+      ->capture_default_str()
+      ->check(at_least(1));
+  training->add_option("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)")
+      ->check(at_least(1));
+  training->add_option("--accumulate", o.accumulate, "Microbatches a rank and step")
+      ->capture_default_str()
+      ->check(at_least(1));
   training->add_option("--lr", o.learning_rate, "Learning rate after warm-up")->capture_default_str();
-  training->add_option("--warmup", o.warmup, "Steps of linear warm-up")->capture_default_str();
+  training->add_option("--warmup", o.warmup, "Steps of linear warm-up")->capture_default_str()->check(at_least(0));
   training->add_option("--weight-decay", o.weight_decay, "Of matrices and embeddings")->capture_default_str();
   training->add_option("--clip", o.clip, "Largest gradient norm; 0: any")->capture_default_str();
-  training->add_option("--seed", o.seed, "Of initial values and of the order of the text")->capture_default_str();
+  training->add_option("--seed", o.seed, "Of initial values and of the order of the text")
+      ->capture_default_str()
+      ->check(at_least(0));
   auto* parallel = app.add_option_group("Data parallelism");
   parallel->add_option("--bucket-bytes", o.bucket_bytes,
                        "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
@@ -48,17 +73,22 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   machine->add_option("--emulate", o.emulate, "MPI: last as long as on this machine");
   machine->add_flag("--phantom", o.phantom, "Simulator: prices only, no memory, no arithmetic");
   machine->add_flag("--check-races", o.check_races, "Simulator: look for races, slower");
-  machine->add_option("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)");
+  machine->add_option("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)")
+      ->check(at_least(1));
   auto* output = app.add_option_group("Output");
-  output->add_option("--log-every", o.log_every, "Steps between log lines (default: a twentieth)");
-  output->add_option("--validate-every", o.validate_every, "Steps between validations (default: a quarter)");
-  output->add_option("--sample", o.sample, "Tokens of text to write at the end; 0: none")->capture_default_str();
+  output->add_option("--log-every", o.log_every, "Steps between log lines (default: a twentieth)")->check(at_least(1));
+  output->add_option("--validate-every", o.validate_every, "Steps between validations (default: a quarter)")
+      ->check(at_least(1));
+  output->add_option("--sample", o.sample, "Tokens of text to write at the end; 0: none")
+      ->capture_default_str()
+      ->check(at_least(0));
   output->add_option("--prompt", o.prompt, "What the sample begins with (default: a line of the text)");
   output->add_option("--csv", o.csv, "One row a step");
   output->add_option("--json", o.json, "The result with its context");
   output->add_option("--trace", o.trace, "A timeline: Perfetto JSON, or an SVG chart where the name ends in .svg");
   output->add_option("--checkpoint", o.checkpoint, "Where to save values and optimizer state");
-  output->add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints (default: at the end)");
+  output->add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints (default: at the end)")
+      ->check(at_least(1));
   output->add_option("--resume", o.resume, "Go on from a checkpoint, up to --steps in all");
   try {
     app.parse(argc, argv);
