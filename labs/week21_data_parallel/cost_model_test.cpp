@@ -57,6 +57,7 @@ void expect_equals_the_simulator(Algorithm algorithm, Formula formula, const Mac
   plan.simulator_only = "predicted times are compared with virtual time";
   plan.adjust = [&](const Case&, RunOptions& options) {
     options.phantom = true;
+    options.perturb.reset();  // its delays would be measured
     options.machine = machine;
     options.machine.eager_bytes = 0;
   };

@@ -111,7 +111,7 @@ class BucketedDdp final : public Ddp {
   /// The pass is over: parameters that are not ready yet have no gradient from it. Those of an earlier pass of the
   /// window, or of another rank, still count, so their buckets are launched like all others.
   void mark_unused() {
-    todo("21.7e", "mark every parameter that is not ready");
+    todo("21.7e", "mark every parameter that is not ready, so that each rank launches each bucket");
   }
 
   /// used_[i]: did any rank use parameter i in this window? used_here_[i] is 1 if this rank did, else 0.

@@ -107,13 +107,6 @@ TEST(Lab21_7a, AShardCountsByItsSamples) {
 
 // Part b -------------------------------------------------------------------------------------------------------------
 
-TEST(Lab21_7b, EveryBucketIsAveragedOnceAWindow) { run_script({.options = kOnMain}); }
-
-TEST(Lab21_7b, OneBucketForAllOrOneForEach) {
-  run_script({.options = {.overlap = false}});
-  run_script({.options = {.bucket_bytes = 1, .first_bucket_bytes = 1, .overlap = false}});
-}
-
 /// The offsets of the buckets in the order in which they were all-reduced, then, for each parameter that became ready,
 /// how many had been by then.
 Values launches(Rank dp, std::size_t tensors, const Script& script) {
@@ -175,6 +168,13 @@ TEST(Lab21_7b, ABucketGoesAsSoonAsItIsCompleteAndInOrder) {
               {.sizes = sizes_of({1, 2, 5, 12})});
 }
 
+TEST(Lab21_7b, EveryBucketIsAveragedOnceAWindow) { run_script({.options = kOnMain}); }
+
+TEST(Lab21_7b, OneBucketForAllOrOneForEach) {
+  run_script({.options = {.overlap = false}});
+  run_script({.options = {.bucket_bytes = 1, .first_bucket_bytes = 1, .overlap = false}});
+}
+
 TEST(Lab21_7b, RanksMayFinishTheirGradientsInDifferentOrders) {
   for (std::size_t tensors : {5, 12}) {
     Script script{.options = kOnMain, .order = [tensors](int rank, std::size_t step) {
@@ -234,6 +234,7 @@ TEST(Lab21_7c, CommunicationHidesBehindTheBackward) {
   plan.simulator_only = "how much is hidden is measured in virtual time";
   plan.adjust = [&](const Case& c, RunOptions& options) {
     options.phantom = true;
+    options.perturb.reset();  // its delays would be measured
     options.machine = Machine::uniform(1e-6, 1e-9, 1e-12);
     options.machine.peak_flop_per_second.fill(kFlop / (1.25 * ring_seconds(c.ranks)));  // a layer takes 1.25 buckets
   };
@@ -323,13 +324,15 @@ TEST(Lab21_7e, WithoutTheOptionAMissingGradientIsNamedAndNothingHangs) {
   const bool named =
       outcome.message.find("layer2") != std::string::npos && outcome.message.find("find_unused") != std::string::npos;
   if (outcome.verdict == Verdict::usage && named) return;
-  testing::record_verdict(outcome.verdict == Verdict::not_implemented ? outcome.verdict : Verdict::fail,
-                          outcome.message);
-  ADD_FAILURE()
-      << "rank 1 has no gradient of layer2, and find_unused is off: expected a USAGE error in finish() that names "
-         "layer2 and find_unused, got "
-      << to_string(outcome.verdict) << ":\n"
-      << outcome.message;
+  const std::string text =
+      outcome.verdict == Verdict::not_implemented
+          ? outcome.message
+          : fmt::format(
+                "rank 1 has no gradient of layer2, and find_unused is off: expected a USAGE error in finish() "
+                "that names layer2 and find_unused, got {}:\n{}",
+                to_string(outcome.verdict), outcome.message);
+  testing::record_verdict(outcome.verdict == Verdict::not_implemented ? outcome.verdict : Verdict::fail, text);
+  ADD_FAILURE() << text;
 }
 
 // All together: windows, unused parameters and the second queue; then a GPT ------------------------------------------

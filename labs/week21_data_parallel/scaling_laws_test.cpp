@@ -25,13 +25,12 @@ TEST(Lab21_10, SpeedupAndEfficiency) {
 
 TEST(Lab21_10, Amdahl) {
   for (int p : kRanks) {
-    EXPECT_DOUBLE_EQ(amdahl_speedup(0, p), p)
-        << "without a serial part, " << p << " ranks are " << p << " times faster";
+    EXPECT_DOUBLE_EQ(amdahl_speedup(0, p), p) << "s = 0: without a serial part, " << p << " ranks are " << p
+                                              << " times faster. Is s the serial fraction, not the parallel one?";
     EXPECT_DOUBLE_EQ(amdahl_speedup(1, p), 1) << "where all is serial, more ranks change nothing";
     EXPECT_LT(amdahl_speedup(0.05, p), 20) << "a serial part of 5 % limits the speedup to 1/s = 20";
   }
-  EXPECT_NEAR(amdahl_speedup(0.05, 8), 5.925925925925926, 1e-12)
-      << "s = 5 % on 8 ranks: 1/(0.05 + 0.95/8). Is s the serial fraction, not the parallel one?";
+  EXPECT_NEAR(amdahl_speedup(0.05, 8), 5.925925925925926, 1e-12) << "s = 5 % on 8 ranks: 1/(0.05 + 0.95/8)";
 }
 
 TEST(Lab21_10, Gustafson) {

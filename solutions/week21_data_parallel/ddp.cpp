@@ -137,7 +137,7 @@ class BucketedDdp final : public Ddp {
   /// The pass is over: parameters that are not ready yet have no gradient from it. Those of an earlier pass of the
   /// window, or of another rank, still count, so their buckets are launched like all others.
   void mark_unused() {
-    // lab 21.7e begin: mark every parameter that is not ready
+    // lab 21.7e begin: mark every parameter that is not ready, so that each rank launches each bucket
     for (std::size_t i = 0; i < ready_.size(); ++i)
       if (!ready_[i]) mark(i);
     // lab end
