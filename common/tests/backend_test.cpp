@@ -432,6 +432,33 @@ TEST(Ledgers, Time) {
   EXPECT_NE(std::find(outcome.trace.queues.begin(), outcome.trace.queues.end(), "comm"), outcome.trace.queues.end());
 }
 
+/// Sleeping for the modelled time makes an emulated run last as long as the simulated one, and longer where the host
+/// cannot keep up; never shorter.
+TEST(Ledgers, EmulatedTime) {
+  NEED_RANKS(2);
+  RunOptions options = options_for(2);
+  options.machine = Machine::uniform(1e-3, 1e-7, 1e-8);
+  options.emulate = true;
+  options.emulate_scale = 2;
+  constexpr std::size_t kElements = 10'000;
+  const Outcome outcome = run(options, Program([](Rank me) {
+                                Slice a = empty_of(me, kElements), b = empty_of(me, kElements);
+                                for (int step = 0; step < 3; ++step) {
+                                  me.exchange({send(1 - me.rank(), a), receive(1 - me.rank(), b)});
+                                  add(me, a, b);
+                                }
+                                return Values{me.now()};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  const double bytes = 4 * kElements, expected = 3 * (1e-3 + bytes * 1e-7 + bytes * 1e-8);
+  EXPECT_GE(outcome.seconds, expected * (1 - 1e-9));
+  EXPECT_LE(outcome.seconds, expected * 5);
+  if (testing::test_options().available_ranks > 0) {
+    EXPECT_GE(outcome.wall_seconds, 2 * expected * (1 - 1e-9));
+  }
+  EXPECT_GE(outcome.values[0][0], expected * (1 - 1e-9));
+}
+
 TEST(Doors, UploadReadAndToHost) {
   const Outcome outcome = run_on(1, [](Rank me) {
     Slice x = me.allocate(3, DType::bf16, kBuffer), tokens = me.allocate(2, DType::i32, kBuffer);
