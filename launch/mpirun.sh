@@ -86,12 +86,12 @@ setsid $guard "$mpirun" $quiet -n "$ranks" "$@" </dev/null &
 job=$!
 timer=
 
-members() { # process ids of the job's session; the field after the command's name and two more is the session
-  for stat in /proc/[0-9]*/stat; do
-    line=$(cat "$stat" 2>/dev/null) || continue
+members() { # process ids of the job's session: the fourth field after the command's name
+  for process in /proc/[0-9]*; do
+    read -r line 2>/dev/null <"$process/stat" || continue
     set -- ${line##*)}
-    [ "${4:-}" = "$job" ] && echo "${line%% *}"
-  done
+    [ "${4:-}" = "$job" ] && echo "${process#/proc/}"
+  done 2>/dev/null
 }
 end_job() {
   kill -TERM "$job" 2>/dev/null
@@ -116,10 +116,13 @@ trap 'finish 124' USR1
 if [ -n "$timeout" ]; then
   launcher=$$
   (
-    trap 'kill "$nap" 2>/dev/null; exit 0' TERM
-    sleep "$timeout" &
-    nap=$!
-    wait "$nap"
+    trap 'exit 0' TERM
+    passed=0
+    while [ "$passed" -lt "$timeout" ]; do
+      sleep 1
+      kill -0 "$launcher" 2>/dev/null || exit 0 # it was killed; do not signal whoever has its number next
+      passed=$((passed + 1))
+    done
     echo "$0: the job did not end within $timeout s; it is stopped" >&2
     kill -USR1 "$launcher"
   ) &

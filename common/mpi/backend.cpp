@@ -78,7 +78,7 @@ void MpiBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
   }
   if (ticket.number > waited->started()) usage_error("this ticket is of another rank", where);
   if (ticket.number <= waited->released()) return;
-  const double before = job_.clock.now();
+  const double before = begin_of(queue);
   double end = 0;
   const Doing doing{.kind = Doing::Kind::waits_for_batch, .where = where, .lane = waited, .number = ticket.number};
   auto complete = [&] {
@@ -88,7 +88,8 @@ void MpiBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
   };
   if (!poll_until(queue, doing, complete, [&] { return waited->earliest_end(); })) return;
   queue.clock = std::max(queue.clock, end);
-  job_.record([&](Recorder& recorder) { recorder.waited(queue.index, before, job_.clock.now(), where); });
+  const double after = end_of(queue);
+  job_.record([&](Recorder& recorder) { recorder.waited(queue.index, before, after, where); });
   std::lock_guard gate(job_.gate);
   waited->release(ticket.number);
 }
@@ -121,7 +122,7 @@ void MpiBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
   Queue& queue = *queues_[ticket.queue];
   if (ticket.number > queue.pushed()) usage_error("this ticket is of another rank", where);
   if (ticket.number <= queue.released()) return;
-  const double before = job_.clock.now();
+  const double before = begin_of(main);
   main.set_doing(
       {.kind = Doing::Kind::waits_for_closure, .where = where, .number = ticket.number, .queue = ticket.queue});
   job_.working.fetch_sub(1);
@@ -133,7 +134,8 @@ void MpiBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
     return;
   }
   main.clock = std::max(main.clock, queue.release(ticket.number));
-  job_.record([&](Recorder& recorder) { recorder.waited(0, before, job_.clock.now(), where); });
+  const double after = end_of(main);
+  job_.record([&](Recorder& recorder) { recorder.waited(0, before, after, where); });
 }
 
 // Arithmetic --------------------------------------------------------------------------------------------------------
@@ -143,14 +145,15 @@ void MpiBackend::compute(Channel at, const Operation& operation, Kernel kernel, 
   if (!queue) return;
   wake_progress();
   queue->set_doing({.kind = Doing::Kind::computes, .operation = operation.name, .where = where});
-  const double begin = job_.clock.now();
+  const double begin = begin_of(*queue);
   job_.computing.fetch_add(1, std::memory_order_relaxed);
   kernel(*device_);
   job_.computing.fetch_sub(1, std::memory_order_relaxed);
   if (job_.emulate()) pass_modelled_time(*queue, operation);
   job_.note_activity();
   queue->set_doing({.kind = Doing::Kind::own_code, .where = where});
-  job_.record([&](Recorder& recorder) { recorder.busy(at.queue, begin, job_.clock.now(), operation.name, where); });
+  const double end = end_of(*queue);
+  job_.record([&](Recorder& recorder) { recorder.busy(at.queue, begin, end, operation.name, where); });
 }
 
 void MpiBackend::pass_modelled_time(Queue& queue, const Operation& operation) {

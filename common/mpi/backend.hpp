@@ -81,6 +81,13 @@ class MpiBackend final : public Backend, public BlockOwner {
   void advance_lanes();
   bool sleep_for_link(double until);
   double time_of(const Queue& queue) const { return job_.emulate() ? queue.clock : job_.clock.now(); }
+  /// When a verb began, for ledgers: now; while emulating, the modelled moment that its modelled duration counts from,
+  /// unless the host was still busy with the verb before.
+  double begin_of(const Queue& queue) const {
+    const double now = job_.clock.now();
+    return job_.emulate() ? std::min(now, std::max(queue.clock, queue.last_end)) : now;
+  }
+  double end_of(Queue& queue) const { return queue.last_end = job_.clock.now(); }
 
   // Emulation.
   void pass_modelled_time(Queue& queue, const Operation& operation);
@@ -156,7 +163,7 @@ bool MpiBackend::poll_until(Queue& queue, const Doing& doing, Done done, NotBefo
       later = not_before();
     }
     if (found) break;
-    const bool slept = later > 0 ? sleep_for_link(later) : pace.rest(job_.polite());
+    const bool slept = later > 0 ? sleep_for_link(later) : pace.rest(job_.manners());
     if (!slept || noted) continue;
     noted = true;
     queue.set_doing(doing);

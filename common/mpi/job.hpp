@@ -50,7 +50,11 @@ struct Job {
 
   bool checked() const { return options.check_races || options.emulate; }  // messages carry headers
   bool emulate() const { return options.emulate; }
-  bool polite() const { return cores_per_rank == 0 || computing.load(std::memory_order_relaxed) > 0; }
+  /// What a thread that waits may take of the cores.
+  Manners manners() const {
+    if (computing.load(std::memory_order_relaxed) > 0) return Manners::sleep;
+    return cores_per_rank == 0 ? Manners::yield : Manners::spin;
+  }
   void note_activity() {
     activity.fetch_add(1, std::memory_order_relaxed);
     last_activity_ns.store(monotonic_ns(), std::memory_order_relaxed);

@@ -95,6 +95,7 @@ class Lane {
   template <class F>
   void each_request(Batch& batch, F f);
   void send_now(const Transfer& transfer, Message& message);
+  bool overtakes(const Batch& batch, std::size_t index) const;
   bool moved(const Transfer& transfer, Message& message);
   void step(Batch& batch, const Transfer& transfer, Message& message);
   void ask_for_port(Batch& batch, const Transfer& transfer, Message& message);

@@ -51,10 +51,8 @@ void Lane::post_checked(Batch& batch) {
     }
     message.header = header_of(batch, transfer);
     message.rendezvous = job_.emulate() && transfer.slice.bytes() > job_.options.machine.eager_bytes;
-    if (job_.emulate() && !message.rendezvous)
-      message.state = Message::State::waits_for_port;
-    else
-      send_now(transfer, message);
+    message.state = Message::State::waits_for_port;
+    if (!job_.emulate()) send_now(transfer, message);
   }
   batch.messages.resize(batch.transfers.size());
 }
@@ -73,8 +71,10 @@ bool Lane::finished_checked(Batch& batch) {
   bool all = true;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     Message& message = batch.messages[i];
-    // Several steps may be ready at once; a message between the same two ranks never overtakes an earlier one, because
-    // headers and acknowledgements match in the order posted and their ports are the same.
+    if (overtakes(batch, i)) {
+      all = false;
+      continue;
+    }
     for (auto before = Message::State::done; before != message.state && message.state != Message::State::done;) {
       before = message.state;
       step(batch, batch.transfers[i], message);
@@ -84,6 +84,20 @@ bool Lane::finished_checked(Batch& batch) {
     batch.end = i == 0 ? message.complete_at : std::max(batch.end, message.complete_at);
   }
   return all;
+}
+
+/// Between two ranks messages keep their order, bodies as well as headers: while an earlier one to or from the same
+/// peer has not begun to move, this one may not.
+bool Lane::overtakes(const Batch& batch, std::size_t index) const {
+  auto waits = [&](std::size_t i) {
+    const Message::State state = batch.messages[i].state;
+    return state == Message::State::waits_for_port || state == Message::State::waits_for_header;
+  };
+  if (!waits(index)) return false;
+  const Transfer& transfer = batch.transfers[index];
+  for (std::size_t i = 0; i < index; ++i)
+    if (batch.transfers[i].peer == transfer.peer && batch.transfers[i].kind == transfer.kind && waits(i)) return true;
+  return false;
 }
 
 void Lane::step(Batch& batch, const Transfer& transfer, Message& message) {
@@ -118,6 +132,7 @@ void Lane::header_arrived(Batch& batch, const Transfer& transfer, Message& messa
 }
 
 void Lane::ask_for_port(Batch& batch, const Transfer& transfer, Message& message) {
+  if (transfer.kind == Transfer::Kind::send && message.rendezvous) return send_now(transfer, message);
   const Path path = path_of(transfer);
   const auto bytes = static_cast<double>(transfer.slice.bytes());
   const double ready = std::max(message.header.ready, batch.begin);

@@ -9,10 +9,10 @@
 namespace lockstep::mpi {
 
 namespace {
-constexpr int kSpins = 200;                          // about 10 µs of polling MPI
-constexpr std::uint64_t kPatientYield = 10'000'000;  // ns of yielding while the cores are ours
-constexpr std::uint64_t kPoliteYield = 20'000;       // ns, while arithmetic wants the core
-constexpr long kLongestSleep = 200'000;              // ns
+constexpr int kSpins = 200;                       // about 10 µs of polling MPI
+constexpr std::uint64_t kLongYield = 10'000'000;  // ns
+constexpr std::uint64_t kShortYield = 10'000;     // ns, while arithmetic wants the core
+constexpr long kLongestSleep = 200'000;           // ns
 constexpr std::uint64_t kSpinBeforeDeadline = 5'000;
 constexpr std::uint64_t kBillion = 1'000'000'000;
 }  // namespace
@@ -36,12 +36,11 @@ void sleep_until_ns(std::uint64_t when) {
 
 void ask_for_exact_sleeps() { prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL); }
 
-bool Pace::rest(bool polite) {
-  ++looks_;
-  if (looks_ <= kSpins && !polite) return false;
+bool Pace::rest(Manners manners) {
+  if (manners == Manners::spin && ++looks_ <= kSpins) return false;
   const std::uint64_t now = monotonic_ns();
   if (first_ns_ == 0) first_ns_ = now;
-  if (now - first_ns_ < (polite ? kPoliteYield : kPatientYield)) {
+  if (now - first_ns_ < (manners == Manners::sleep ? kShortYield : kLongYield)) {
     sched_yield();
     return false;
   }

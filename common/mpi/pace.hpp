@@ -26,12 +26,15 @@ class Gate {
   std::mutex mutex_;
 };
 
+/// What a thread that waits may do with its core. Yielding is enough for other processes that wait; beside this
+/// process's own arithmetic it would still take every second slice.
+enum class Manners { spin, yield, sleep };
+
 /// Between two looks at something that has not happened yet: spin, then yield, then sleep a little, ever longer.
-/// `polite` skips what would take the core from arithmetic.
 class Pace {
  public:
   /// True once the thread has begun to sleep: it has waited a while.
-  bool rest(bool polite);
+  bool rest(Manners manners);
 
  private:
   int looks_ = 0;

@@ -59,7 +59,7 @@ void MpiBackend::barrier(const std::function<bool()>& before, const std::functio
       if (entered) check(MPI_Test(&request, &left, MPI_STATUS_IGNORE));
       if (left) return;
     }
-    pace.rest(job_.polite());
+    pace.rest(job_.manners());
   }
 }
 

@@ -66,7 +66,8 @@ class Queue {
 
   const int index;
   const std::string name;
-  double clock = 0;  // modelled seconds, while emulating
+  double clock = 0;     // modelled seconds, while emulating
+  double last_end = 0;  // when its last verb returned
 
  private:
   void serve();

@@ -108,6 +108,7 @@ int cores_per_rank(MPI_Comm comm) {
 }
 
 void start_clock(mpi::Job& job) {
+  std::lock_guard gate(job.gate);
   check(MPI_Barrier(job.comm));
   std::uint64_t epoch = mpi::monotonic_ns();
   if (job.emulate()) check(MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, job.comm));  // one host, one clock
@@ -128,12 +129,15 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   const Values values = backend->play(program);
   backend->finish();
 
+  const std::string result = mpi::pack(values, backend->ledger());
+
+  std::lock_guard gate(job.gate);  // the progress thread still breathes
   Outcome outcome;
   const mpi::Failure failure = job.failure();
   outcome.verdict = failure.verdict;
   outcome.message = failure.message;
   outcome.failed_rank = failure.rank;
-  const auto results = gather(mpi::pack(values, backend->ledger()), comm, rank, options.ranks);
+  const auto results = gather(result, comm, rank, options.ranks);
   for (const std::string& bytes : results) {
     mpi::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
     outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);

@@ -126,6 +126,33 @@ TEST(Messages, ManyBatchesAtOnce) {
   for (const Values& values : outcome.values) EXPECT_EQ(values, Values(50, 0));
 }
 
+TEST(Messages, ManyInABatch) {
+  NEED_RANKS(3);
+  RunOptions options = options_for(3);
+  for (bool emulate : {false, true}) {
+    options.emulate = emulate;
+    options.machine.eager_bytes = 40;  // some are longer, some are not
+    const Outcome outcome = run(options, Program([](Rank me) {
+                                  double wrong = 0;
+                                  for (int time = 0; time < 20; ++time) {
+                                    std::vector<Slice> in;
+                                    std::vector<Transfer> batch;
+                                    for (int i = 0; i < 12; ++i) {
+                                      const std::size_t size = 1 + (5 * i + time) % 23;
+                                      in.push_back(empty_of(me, size));
+                                      batch.push_back(receive(previous(me), in.back()));
+                                      batch.push_back(send(next(me), filled(me, size, 100.f * me.rank() + i)));
+                                    }
+                                    me.exchange(std::span<const Transfer>(batch));
+                                    for (int i = 0; i < 12; ++i) wrong += first(me, in[i]) != 100.f * previous(me) + i;
+                                  }
+                                  return Values{wrong};
+                                }));
+    ASSERT_TRUE(outcome.passed()) << outcome.message;
+    for (const Values& values : outcome.values) EXPECT_EQ(values, Values{0});
+  }
+}
+
 TEST(Messages, MayBeEmpty) {
   NEED_RANKS(2);
   const Outcome outcome = run_on(2, [](Rank me) {

@@ -4,7 +4,7 @@
 launcher=$1
 program=$2
 out=$(mktemp)
-copy=$(mktemp -d)/mpi_failure_$$ # a name that no other process has
+copy=$(mktemp -d)/fail_$$ # a name that no other process has
 cp "$program" "$copy"
 trap 'rm -rf "$out" "$(dirname "$copy")"' EXIT
 failures=0
@@ -15,10 +15,12 @@ fail() {
   failures=$((failures + 1))
 }
 
-left() { # processes of the program that still run
-  for comm in /proc/[0-9]*/comm; do
-    [ "$(cat "$comm" 2>/dev/null)" = "$(basename "$copy" | cut -c1-15)" ] && echo "$comm"
-  done
+short=$(basename "$copy" | cut -c1-15) # what the kernel keeps of a program's name
+
+left() { # process ids of the program that still run
+  for process in /proc/[0-9]*; do
+    read -r name 2>/dev/null <"$process/comm" && [ "$name" = "$short" ] && echo "${process#/proc/}"
+  done 2>/dev/null
 }
 
 check_gone() {
@@ -74,7 +76,7 @@ for victim in launcher-TERM launcher-KILL mpirun-KILL rank-TERM; do
   tries=0
   while [ "$(left | wc -l)" -lt 4 ] && [ $tries -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
   sleep 0.3
-  rank=$(left | head -n 1 | tr -cd 0-9)
+  rank=$(left | head -n 1)
   parent=$(sed 's/.*) //' "/proc/$rank/stat" | cut -d' ' -f2)
   case $victim in
     launcher-TERM) kill -TERM $pid ;;
