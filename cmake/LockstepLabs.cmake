@@ -83,8 +83,9 @@ function(lockstep_add_mine id source solution)
   # What a skeleton leaves unused is not worth a warning.
   target_compile_options(mine.${id} PRIVATE -g1 -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
   add_dependencies(mine.${id} skeleton ref.${id})
-  set_target_properties(mine.${id} PROPERTIES CXX_COMPILER_LAUNCHER
-    "sh;${CMAKE_SOURCE_DIR}/cmake/compile_or_stub.sh;${id};${CMAKE_BINARY_DIR}/tools/skeleton;${solution};$<TARGET_OBJECTS:ref.${id}>;--;${CMAKE_CXX_COMPILER_LAUNCHER}")
+  set(launcher sh ${CMAKE_SOURCE_DIR}/cmake/compile_or_stub.sh ${id} ${CMAKE_BINARY_DIR}/tools/skeleton ${solution}
+      $<TARGET_OBJECTS:ref.${id}> -- ${CMAKE_CXX_COMPILER_LAUNCHER})
+  set_target_properties(mine.${id} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 
   # What later exercises link. mine/use/ID says which: "mine" once the student's own has passed, else "reference".
   set(use ${LOCKSTEP_MINE_DIR}/use/${id})
