@@ -55,7 +55,7 @@ bool about_a_test(const Judgement& row) {
 }
 
 /// What is wrong, once for each part or, without parts, for the exercise.
-void explain(const Judged& judged) {
+void print_explanation(const Judged& judged) {
   std::vector<Judgement> rows = judged.parts;
   rows.push_back(judged.whole);
   std::vector<std::string> told;
@@ -112,7 +112,7 @@ int check(const Workshop& shop, const CheckOptions& options) {
   }
   std::vector<Judgement> rows;
   for (const Judged& judged : all) {
-    explain(judged);
+    print_explanation(judged);
     rows.insert(rows.end(), judged.parts.begin(), judged.parts.end());
     rows.push_back(judged.whole);
   }

@@ -12,12 +12,12 @@
 namespace lockstep::tools {
 namespace {
 
-std::string read(const std::filesystem::path& file) {
+std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-void write(const std::filesystem::path& file, const std::string& text) {
+void write_text(const std::filesystem::path& file, const std::string& text) {
   std::filesystem::create_directories(file.parent_path());
   std::ofstream out(file);
   out << text;
@@ -31,9 +31,9 @@ int skeletons(const Workshop& shop, const std::string& what, bool overwrite, boo
   for (const Exercise& exercise : shop.course.select(what).exercises) {
     if (!std::filesystem::exists(shop.solution(exercise))) continue;
     auto file = shop.answer(exercise);
-    std::string fresh = skeleton(read(shop.solution(exercise)), shop.solution(exercise).string());
+    std::string fresh = skeleton(read_text(shop.solution(exercise)), shop.solution(exercise).string());
     bool there = std::filesystem::exists(file);
-    if (there && read(file) == fresh) continue;
+    if (there && read_text(file) == fresh) continue;
     if (compare) {
       fmt::print("{} is not the skeleton of {}: ./lab skeletons --overwrite {}\n", file.string(),
                  shop.solution(exercise).string(), exercise.id);
@@ -41,7 +41,7 @@ int skeletons(const Workshop& shop, const std::string& what, bool overwrite, boo
     } else if (there && !overwrite) {
       fmt::print("kept {}, which differs from the skeleton (--overwrite replaces it)\n", file.string());
     } else {
-      write(file, fresh);
+      write_text(file, fresh);
       fmt::print("wrote {}\n", file.string());
     }
   }
