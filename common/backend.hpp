@@ -50,7 +50,7 @@ class Backend {
   /// device that does it.
   virtual void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) = 0;
 
-  virtual void open_region(Channel channel, const char* name, std::size_t bytes) = 0;
+  virtual void open_region(Channel channel, const char* name, std::size_t bytes, Location where) = 0;
   virtual void close_region(int queue) = 0;
 
   virtual void upload(Channel channel, const Slice& slice, const void* values, Location where) = 0;

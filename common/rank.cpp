@@ -54,8 +54,8 @@ Slice Rank::allocate(std::size_t count, DType dtype, Category category, Location
   return backend_->allocate(channel_of(*this), count, dtype, category, where);
 }
 
-Scope Rank::region(const char* name, std::size_t bytes) {
-  backend_->open_region(channel_of(*this), name, bytes);
+Scope Rank::region(const char* name, std::size_t bytes, Location where) {
+  backend_->open_region(channel_of(*this), name, bytes, where);
   return Scope(backend_, queue_);
 }
 

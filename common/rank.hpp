@@ -102,7 +102,7 @@ class Rank {
   /// Names a collective that carries `bytes` (of the whole array), or with kPhase a phase of the program, for
   /// ledgers, traces and explanations. A message whose two ends are in different collectives is a MISMATCH.
   /// `name` must outlive the run: a literal.
-  [[nodiscard]] Scope region(const char* name, std::size_t bytes = kPhase);
+  [[nodiscard]] Scope region(const char* name, std::size_t bytes = kPhase, Location where = Location::current());
 
   /// Seconds since the run began on this queue: virtual, or wall-clock. For logs; lab results never depend on it.
   double now() const;

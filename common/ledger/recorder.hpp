@@ -72,7 +72,7 @@ class Recorder {
   int rank_;
   bool trace_;
   std::uint64_t reads_ = 0;
-  std::vector<PerQueue> queues_;
+  std::deque<PerQueue> queues_;  // `innermost` points into one: they stay where they are
   std::vector<TraceEvent> events_;
 };
 

@@ -12,10 +12,9 @@ namespace lockstep::mpi {
 // Who calls ---------------------------------------------------------------------------------------------------------
 
 Queue* MpiBackend::enter(int index, Location where) {
-  if (job_.failed.load(std::memory_order_acquire)) {
-    if (std::uncaught_exceptions() == 0) throw Unwind{};
-    return nullptr;
-  }
+  // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
+  if (std::uncaught_exceptions() > 0) return nullptr;
+  if (job_.failed.load(std::memory_order_acquire)) throw Unwind{};
   Queue& queue = *queues_[index];
   if (queue.is_mine()) return &queue;
   if (index != 0)
@@ -183,7 +182,7 @@ void MpiBackend::pass_modelled_time(Queue& queue, const Operation& operation) {
 // Memory ------------------------------------------------------------------------------------------------------------
 
 Slice MpiBackend::allocate(Channel at, std::size_t count, DType dtype, Category category, Location where) {
-  if (!enter(at.queue, where)) throw Unwind{};
+  (void)enter(at.queue, where);
   const std::size_t bytes = count * bytes_of(dtype);
   std::unique_lock lock(memory_mutex_);
   void* data = nullptr;
@@ -221,7 +220,8 @@ void MpiBackend::release(Block& block) {
 
 // Regions, doors, clocks --------------------------------------------------------------------------------------------
 
-void MpiBackend::open_region(Channel at, const char* name, std::size_t bytes) {
+void MpiBackend::open_region(Channel at, const char* name, std::size_t bytes, Location where) {
+  (void)enter(at.queue, where);
   job_.record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, job_.clock.now()); });
 }
 

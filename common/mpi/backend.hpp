@@ -42,7 +42,7 @@ class MpiBackend final : public Backend, public BlockOwner {
   Ticket run(Channel main, Rank queue, std::function<void(Rank)> f, Location where) override;
   Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) override;
-  void open_region(Channel channel, const char* name, std::size_t bytes) override;
+  void open_region(Channel channel, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(Channel channel, const Slice& slice, const void* values, Location where) override;
   bool download(Channel channel, const Slice& slice, void* bytes, Location where) override;
@@ -64,7 +64,7 @@ class MpiBackend final : public Backend, public BlockOwner {
  private:
   struct SetUp;
 
-  /// The queue a verb is called on, or null while an exception already unwinds a failed run. Throws Unwind when the run
+  /// The queue a verb is called on, or null while an exception unwinds its thread. Throws Unwind when the run
   /// has failed, and Error(usage) when the calling thread does not run that queue's work.
   Queue* enter(int queue, Location where);
   Lane& lane(int group, int queue);  // gate held

@@ -63,11 +63,13 @@ Path Ports::path(int from, int to) const {
   for (int i = 0; i <= level; ++i) {
     const LinkLevel& link = machine_.levels[i];
     // A shared port belongs to the group one level in; on the innermost level, to the whole group: a bus.
-    const int width = !link.shared ? 1 : i > 0 ? machine_.levels[i - 1].ranks : std::max(link.ranks, 1);
-    const int first = 2 * i * ranks_;
     const bool bus = link.shared && i == 0;
-    path.hops[path.count++] = {first + from / width, 1 / link.bytes_per_second};
-    if (!bus) path.hops[path.count++] = {first + ranks_ + to / width, 1 / link.bytes_per_second};
+    const int group = link.ranks > 0 ? link.ranks : ranks_;  // 0: all
+    const int width = bus ? group : link.shared ? machine_.levels[i - 1].ranks : 1;
+    const int out = 2 * i * ranks_ + from / width;
+    const int in = (bus ? 2 * i : 2 * i + 1) * ranks_ + to / width;
+    path.hops[path.count++] = {out, 1 / link.bytes_per_second};
+    if (in != out) path.hops[path.count++] = {in, 1 / link.bytes_per_second};
   }
   return path;
 }

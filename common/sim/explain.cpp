@@ -151,15 +151,19 @@ class Explanation {
                          chain.back()->owner->world_rank(), last.rank);
     std::string ring;
     std::size_t shown = 0;
-    int previous = -1, ranks = 0;
+    int previous = -1;
+    std::size_t links = 0;
+    std::set<int> members;
     for (Queue* queue : chain) {
       const int rank = queue->owner->world_rank();
       if (rank == previous) continue;  // main waiting for its own closure
       previous = rank;
-      ++ranks;
+      members.insert(rank);
+      ++links;
       if (shown < kMostLines) ring += fmt::format("{} → ", rank), ++shown;
     }
-    if (ranks > static_cast<int>(shown)) ring += fmt::format("… {} more … → ", ranks - static_cast<int>(shown));
+    if (links > shown) ring += fmt::format("… {} more … → ", links - shown);
+    const std::size_t ranks = members.size();
     return fmt::format("DEADLOCK: {} rank{} wait{} for each other in a cycle: {}{}.", ranks, ranks == 1 ? "" : "s",
                        ranks == 1 ? "s" : "", ring, chain.front()->owner->world_rank());
   }
@@ -221,14 +225,16 @@ std::string World::explain_unread() {
           for (const Message* message = peer->out->first; message; message = message->next) {
             if (!message->sender) continue;
             if (unread++ == 0)
-              first = fmt::format("rank {} sent {} to rank {}, which ended without receiving",
-                                  channel->owner->world_rank(), bytes_text(message->bytes), peer->world);
+              first = fmt::format("rank {} sent {} to rank {}, which ended without receiving it (sent at {})",
+                                  channel->owner->world_rank(), bytes_text(message->bytes), peer->world,
+                                  describe(message->where));
           }
         }
       }
   if (unread == 0) return "";
-  return fmt::format("UNREAD: {}{}.", first,
-                     unread > 1 ? fmt::format(" (and {} more messages like it)", unread - 1) : "");
+  return fmt::format(
+      "UNREAD: {}{}.", first,
+      unread > 1 ? fmt::format(" (and {} more message{} like it)", unread - 1, unread == 2 ? "" : "s") : "");
 }
 
 }  // namespace lockstep::sim

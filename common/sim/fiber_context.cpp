@@ -1,4 +1,6 @@
 // Fibers on Boost.Context, with a guard page below each stack.
+#include <cxxabi.h>
+
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 
@@ -35,6 +37,24 @@ class ColoredStack {
   std::size_t shift_;
 };
 
+/// The exceptions that this stack is handling or unwinding, which the C++ runtime keeps by OS thread: taken off while
+/// another stack runs, so that handlers on several stacks may interleave. The layout is the Itanium C++ ABI's.
+class OwnExceptions {
+ public:
+  OwnExceptions() : of_thread_(reinterpret_cast<Globals*>(abi::__cxa_get_globals())), kept_(*of_thread_) {
+    *of_thread_ = {};
+  }
+  ~OwnExceptions() { *of_thread_ = kept_; }
+
+ private:
+  struct Globals {
+    void* caught;
+    unsigned uncaught;
+  };
+  Globals* of_thread_;
+  Globals kept_;
+};
+
 class ContextFiber final : public Fiber {
  public:
   ContextFiber(std::size_t stack_bytes, int color, std::function<void()> body)
@@ -44,7 +64,10 @@ class ContextFiber final : public Fiber {
     if (!started_) begin();
     inside_ = std::move(inside_).resume();
   }
-  void suspend() override { outside_ = std::move(outside_).resume(); }
+  void suspend() override {
+    const OwnExceptions own;
+    outside_ = std::move(outside_).resume();
+  }
   bool started() const override { return started_; }
 
  private:

@@ -69,8 +69,10 @@ void World::post(Batch* batch) {
   if (time <= time_)
     begin(batch);
   else
-    events_.put(time, {EventKind::begin, batch});
+    begin_at(time, batch);
 }
+
+void World::begin_at(double time, Batch* batch) { events_.put(time, {EventKind::begin, batch}); }
 
 void World::begin(Batch* batch) {
   batch->begin = time_;
@@ -178,7 +180,10 @@ void World::granted(Message* message) {
     std::memcpy(message->early.get(), message->out->slice.data(), message->bytes);
   }
   Batch* sender = message->sender;
-  if (message->receiver) deliver(message);
+  if (message->receiver)
+    deliver(message);
+  else
+    message->out = nullptr;  // the sender's batch may end, and another take its place
   half_done(sender, time_ + bytes * path.beta);
 }
 
@@ -204,7 +209,8 @@ void World::completed(Batch* batch) {
   channel.incomplete = batch->next;
   rank.recorder_.transferred(channel.queue, batch->begin, batch->completion, batch->transfers, batch->where,
                              batch->collective);
-  if (channel.incomplete) post(channel.incomplete);
+  // By an event even at this instant: beginning may fail, and the network may be in the middle of its grants.
+  if (Batch* next = channel.incomplete) begin_at(std::max({next->posted, channel.free_at, time_}), next);
   if (channel.waiter && channel.completed >= channel.waiter_number) {
     Queue* waiter = channel.waiter;
     channel.waiter = nullptr;

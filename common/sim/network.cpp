@@ -36,9 +36,11 @@ Path Network::path(int from, int to) {
   for (int i = 0; i <= level; ++i) {
     const LinkLevel& link = machine_.levels[i];
     // A shared port belongs to the group one level in; on the innermost level, to the whole group: a bus.
-    const int width = !link.shared ? 1 : i > 0 ? machine_.levels[i - 1].ranks : std::max(link.ranks, 1);
+    const bool bus = link.shared && i == 0;
+    const int group = link.ranks > 0 ? link.ranks : static_cast<int>(ports_[i][0].size());  // 0: all
+    const int width = bus ? group : link.shared ? machine_.levels[i - 1].ranks : 1;
     Port* out = port(ports_[i][0], from / width, link.bytes_per_second);
-    Port* in = link.shared && i == 0 ? out : port(ports_[i][1], to / width, link.bytes_per_second);
+    Port* in = port(ports_[i][bus ? 0 : 1], to / width, link.bytes_per_second);
     path.ports[path.count++] = out;
     if (in != out) path.ports[path.count++] = in;
   }

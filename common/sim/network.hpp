@@ -38,8 +38,8 @@ struct Path {
 struct Message {
   const Transfer* in = nullptr;  // the receiver's half, once posted
   Batch* receiver = nullptr;
-  Batch* sender = nullptr;  // not null once the sender's half is posted; not to be used once granted
-  const Transfer* out = nullptr;
+  Batch* sender = nullptr;        // not null once the sender's half is posted; not to be used once granted
+  const Transfer* out = nullptr;  // the sender's half, until it has left
   const Path* path = nullptr;
   std::uint64_t elements = 0;  // of the sender's slice
   std::uint64_t bytes = 0;

@@ -88,8 +88,8 @@ void RankState::release(Block& block) {
 
 // Regions, doors, clocks ----------------------------------------------------------------------------------------------
 
-void RankState::open_region(lockstep::Channel at, const char* name, std::size_t bytes) {
-  recorder_.open_region(at.queue, name, bytes, queues_[at.queue]->clock);
+void RankState::open_region(lockstep::Channel at, const char* name, std::size_t bytes, Location where) {
+  recorder_.open_region(at.queue, name, bytes, calling(at.queue, where).clock);
 }
 
 void RankState::close_region(int queue) { recorder_.close_region(queue, queues_[queue]->clock); }

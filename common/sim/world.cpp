@@ -76,9 +76,10 @@ void World::body_of(Queue& queue, const std::function<void()>& body) {
 }
 
 bool World::stopped() const {
-  if (!failing_) return false;
-  if (std::uncaught_exceptions() == 0) throw Unwind{};
-  return true;
+  // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
+  if (std::uncaught_exceptions() > 0) return true;
+  if (failing_) throw Unwind{};
+  return false;
 }
 
 void World::block(Queue& queue, Blocked why) {
@@ -197,7 +198,14 @@ Outcome World::run() {
   unwind_all();
   Outcome outcome;
   fill(outcome);
+  let_go();
   return outcome;
+}
+
+void World::let_go() {
+  for (Batch& batch : batch_store_) batch.transfers.clear();
+  for (auto& rank : ranks_)
+    for (auto& queue : rank->queues()) queue->closures.clear();
 }
 
 void World::judge_end() {

@@ -141,7 +141,7 @@ class RankState final : public Backend, public BlockOwner {
   Ticket run(lockstep::Channel main, Rank queue, std::function<void(Rank)> f, Location where) override;
   Slice allocate(lockstep::Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(lockstep::Channel channel, const Operation& operation, Kernel kernel, Location where) override;
-  void open_region(lockstep::Channel channel, const char* name, std::size_t bytes) override;
+  void open_region(lockstep::Channel channel, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(lockstep::Channel channel, const Slice& slice, const void* values, Location where) override;
   bool download(lockstep::Channel channel, const Slice& slice, void* bytes, Location where) override;
@@ -236,7 +236,7 @@ class World {
   void wake(Queue& queue, double time);         // a blocked queue goes on at `time`
   void post(Batch* batch);                      // begins now, at its time, or after the one before it
   void start_fiber(Queue& queue, std::function<void()> body, double time);
-  bool stopped() const;  // the run has failed: throws Unwind, or while something unwinds already returns true
+  bool stopped() const;  // the run has failed: throws Unwind; returns true while an exception unwinds this fiber
   void wake_at(Queue& queue, double time);
   Batch* new_batch();
   void retire(Batch* batch);
@@ -264,6 +264,7 @@ class World {
   void loop();
   void handle(Event event);
   void resume(Queue& queue);
+  void begin_at(double time, Batch* batch);
   void begin(Batch* batch);
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
@@ -275,6 +276,7 @@ class World {
   void body_of(Queue& queue, const std::function<void()>& body);
   void record_failure(int rank, const Queue& queue);
   void unwind_all();
+  void let_go();  // what a failed run has left in batches and closures holds memory
   void judge_end();
   std::string explain_unread();  // explain.cpp; empty when there is nothing
   void fill(Outcome& outcome);

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
 
 #include "common/arithmetic.hpp"
 #include "common/run.hpp"
@@ -88,6 +90,22 @@ TEST(Deadlock, NamesTheRegion) {
          Verdict::deadlock, {"in region \"my_collective\""});
 }
 
+TEST(Deadlock, AnEarlierEagerMessageDoesNotHideTheSendThatWaits) {
+  // The small one has left and waits to be read; the large one uses the same record of a batch.
+  RunOptions options = ranks(2);
+  options.machine.eager_bytes = 64;
+  expect(options,
+         [](Rank me) {
+           if (me.rank() == 0) {
+             me.exchange({send(1, buffer(me, 16))});
+             me.exchange({send(1, buffer(me, 17))});
+           } else {
+             me.exchange({send(0, buffer(me, 17))});
+           }
+         },
+         Verdict::deadlock, {"cycle: 0 → 1 → 0", "sends 68 bytes to rank 1, which has not started the receive"});
+}
+
 // Mismatches and messages that nobody reads ---------------------------------------------------------------------------
 
 TEST(Mismatch, OfSizesNamesBothSides) {
@@ -116,6 +134,20 @@ TEST(Mismatch, OfCollectives) {
            if (me.rank() == 1) me.exchange({receive(0, buffer(me))});
          },
          Verdict::mismatch, {"the collective", "\"broadcast\"", "\"all_reduce\""});
+}
+
+TEST(Mismatch, FoundWhileMessagesAreGranted) {
+  // The empty message takes no time, so the second batch begins, and does not match, at the same instant.
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) {
+             me.start({send(1, buffer(me, 0))});
+             me.wait(me.start({send(1, buffer(me, 12))}));
+           } else {
+             me.exchange({receive(0, buffer(me, 0)), receive(0, buffer(me, 8))});
+           }
+         },
+         Verdict::mismatch, {"the size", "rank 0 sends 12 fp32", "rank 1 receives 8 fp32"});
 }
 
 TEST(Mismatch, PhasesMayDiffer) {
@@ -167,6 +199,56 @@ TEST(Exception, UnwindsTheOthers) {
     receive_first(me);
   });
   EXPECT_EQ(destroyed, 5);
+}
+
+TEST(Exception, IsToldEvenIfADestructorWaits) {
+  // What the destructor waits for never comes, because its rank is going down.
+  struct Waits {
+    Rank me;
+    Ticket ticket;
+    ~Waits() { me.wait(ticket); }
+  };
+  expect(ranks(2),
+         [](Rank me) {
+           Waits waits{me, me.start({receive(1 - me.rank(), buffer(me))})};
+           if (me.rank() == 0) throw std::runtime_error("the real reason");
+         },
+         Verdict::fail, {"rank 0: the real reason"});
+}
+
+TEST(Exception, HandlersOfTwoRanksMayInterleave) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           try {
+             throw std::runtime_error("of rank " + std::to_string(me.rank()));
+           } catch (const std::exception& error) {
+             me.exchange({send(1 - me.rank(), x), receive(1 - me.rank(), buffer(me))});
+             if (me.rank() == 1) me.exchange({receive(0, x)});  // until rank 0 has left its handler
+             if (error.what() != "of rank " + std::to_string(me.rank())) throw std::logic_error("mixed up");
+             try {
+               throw;  // the one being handled
+             } catch (const std::exception& again) {
+               if (again.what() != "of rank " + std::to_string(me.rank())) throw std::logic_error("mixed up");
+             }
+           }
+           if (me.rank() == 0) me.exchange({send(1, x)});
+         },
+         Verdict::pass, {});
+}
+
+TEST(Exception, LeavesNothingBehind) {
+  std::weak_ptr<int> in_closure;
+  run(ranks(2), [&](Rank me) {
+    Rank comm = me.stream("comm");
+    Slice x = buffer(me);
+    auto witness = std::make_shared<int>(0);
+    in_closure = witness;
+    Ticket t = me.run(comm, [x, witness](Rank queue) { queue.exchange({receive(1 - queue.rank(), x)}); });
+    witness = nullptr;
+    me.wait(t);
+  });
+  EXPECT_TRUE(in_closure.expired()) << "what a deadlocked closure held is given back";
 }
 
 TEST(Exception, OfAClosureEndsItsRank) {
@@ -352,6 +434,15 @@ TEST(Usage, RanksOfTheWrongQueue) {
            Rank other = me.stream("other");
            Slice x = buffer(me);
            me.wait(me.run(other, [me, x](Rank) { fill(me, x, 1); }));
+         },
+         Verdict::usage, {"main's Rank was used inside a closure on queue \"other\""});
+}
+
+TEST(Usage, ARegionOfTheWrongQueue) {
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           me.wait(me.run(other, [me](Rank) mutable { Scope scope = me.region("all_reduce", 64); }));
          },
          Verdict::usage, {"main's Rank was used inside a closure on queue \"other\""});
 }

@@ -223,6 +223,34 @@ TEST(Contention, ANodesPortIsSharedByItsRanks) {
   expect_close(run(on(8, one_port), cross).check().seconds, alpha + 4 * bytes / 10e9);
 }
 
+TEST(Contention, ABusIsBusyAtBothEnds) {
+  // Two ranks a bus, two buses, fast links between them: one message each way crosses both buses, so one waits.
+  Machine machine = Machine::uniform(1e-6, 1 / 10e9, kGamma);
+  machine.levels = {{"bus", 2, 1e-6, 10e9, true}, {"across", 0, 1e-6, 100e9, false}};
+  const double bytes = 4e6;
+  const double crossing = run(on(4, machine),
+                              [](Rank me) {
+                                Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
+                                if (me.rank() == 0) me.exchange({send(2, x)});
+                                if (me.rank() == 2) me.exchange({receive(0, x)});
+                                if (me.rank() == 3) me.exchange({send(1, x)});
+                                if (me.rank() == 1) me.exchange({receive(3, x)});
+                              })
+                              .check()
+                              .seconds;
+  expect_close(crossing, machine.alpha(1) + 2 * bytes / 10e9);
+  machine.levels = {{"bus", 0, 1e-6, 10e9, true}};  // one for everybody
+  const double one_bus = run(on(4, machine),
+                             [](Rank me) {
+                               Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
+                               if (me.rank() % 2 == 0) me.exchange({send(me.rank() + 1, x)});
+                               if (me.rank() % 2 == 1) me.exchange({receive(me.rank() - 1, x)});
+                             })
+                             .check()
+                             .seconds;
+  expect_close(one_bus, machine.alpha(0) + 2 * bytes / 10e9);
+}
+
 TEST(Contention, BothDirectionsAtOnce) {
   const double time = run(on(2),
                           [](Rank me) {
@@ -256,6 +284,39 @@ TEST(Order, BatchesOfOneQueueGoOneAtATime) {
   ASSERT_TRUE(outcome.passed()) << outcome.message;
   const double fill_seconds = 4e6 * kGamma / 3;
   expect_close(outcome.values[2][0], fill_seconds + 2 * 4e6 * kBeta + kAlpha);
+}
+
+TEST(Order, ThousandsOfQueuedBatchesBeginOneAfterTheOther) {
+  // The messages have arrived when the receives can begin, which is when the first, from rank 2, is complete; each
+  // batch is then complete as soon as it begins.
+  const int count = 100'000;
+  RunOptions options = on(3);
+  options.check_races = false;
+  const Outcome outcome = run(options, [&](Rank me) {
+    Slice x = me.allocate(1, DType::f32, Category::buffer);
+    Slice late = me.allocate(1'000'000'000, DType::f32, Category::buffer);
+    if (me.rank() == 2) fill(me, late, 0);
+    if (me.rank() == 2) me.exchange({send(1, x)});
+    Ticket last = me.rank() == 1 ? me.start({receive(2, x)}) : Ticket{};
+    for (int i = 0; i < count && me.rank() != 2; ++i)
+      last = me.rank() == 0 ? me.start({send(1, x)}) : me.start({receive(0, x)});
+    me.wait(last);
+  });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.messages, count + 1u);
+}
+
+TEST(Ledger, ARegionStaysOpenWhileAQueueIsMade) {
+  const Outcome outcome = run(on(2), [](Rank me) {
+    Scope scope = me.region("all", 4);
+    for (const char* name : {"a", "b", "c", "d", "e"}) (void)me.stream(name);
+    me.exchange({send(1 - me.rank(), me.allocate(1, DType::f32, Category::buffer)),
+                 receive(1 - me.rank(), me.allocate(1, DType::f32, Category::buffer))});
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  ASSERT_TRUE(outcome.ledgers[0].region("all"));
+  EXPECT_EQ(outcome.ledgers[0].region("all")->batches, 1u);
+  EXPECT_EQ(outcome.ledgers[0].region("all")->traffic.bytes_sent, 4u);
 }
 
 // Overlap -----------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class SerialBackend final : public Backend, private BlockOwner {
   RankLedger ledger() const override { return {}; }
   double now(int) const override { return 0; }
   int world_rank() const override { return 0; }
-  void open_region(Channel, const char*, std::size_t) override {}
+  void open_region(Channel, const char*, std::size_t, Location) override {}
   void close_region(int) override {}
 
   Ticket start(Channel, std::span<const Transfer>, Location) override { throw alone(); }
