@@ -167,10 +167,16 @@ Outcome run(const RunOptions& options, const Program& program) {
   Outcome mine;
   if (takes_part) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    mine = take_part(options, program, comm);
+    try {
+      mine = take_part(options, program, comm);
+    } catch (const Error& error) {  // options that no rank can run with; the others are told
+      mine.verdict = error.verdict();
+      mine.message = error.what();
+    }
     MPI_Comm_free(&comm);
   }
   Outcome outcome = mpi::unpack_outcome(hear_from_judge(is_judge() ? mpi::pack(mine) : ""));
+  if (outcome.ledgers.empty()) throw Error(outcome.verdict, outcome.message);
   outcome.trace = std::move(mine.trace);
   return outcome;
 }
@@ -181,7 +187,7 @@ bool is_judge() { return world_rank() == 0; }
 
 Session::Session(int& argc, char**& argv) {
   const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // by launch/mpirun.sh
-  if (started) die_with_parent();
+  if (started || std::getenv("OMPI_COMM_WORLD_RANK")) die_with_parent();
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
