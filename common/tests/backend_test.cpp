@@ -479,7 +479,7 @@ TEST(Ledgers, EmulatedTime) {
   ASSERT_TRUE(outcome.passed()) << outcome.message;
   const double bytes = 4 * kElements, expected = 3 * (1e-3 + bytes * 1e-7 + bytes * 1e-8);
   EXPECT_GE(outcome.seconds, expected * (1 - 1e-9));
-  EXPECT_LE(outcome.seconds, expected * 5);
+  EXPECT_LE(outcome.seconds, expected * 10);  // the host may have other things to do
   if (testing::test_options().available_ranks > 0) {
     EXPECT_GE(outcome.wall_seconds, 2 * expected * (1 - 1e-9));
   }
@@ -605,6 +605,11 @@ TEST(Misuse, OfRunItself) {
   const int available = testing::test_options().available_ranks;
   if (available == 0) return;
   EXPECT_THROW(run_on(available + 1, [](Rank) { return Values{}; }), Error);
+  NEED_RANKS(2);
+  RunOptions options = options_for(2);
+  options.emulate = true;
+  options.machine.levels.back().ranks = 1;  // all processes hear of it, also those that do not take part
+  EXPECT_THROW(run(options, [](Rank) {}), Error);
 }
 
 // Failure -------------------------------------------------------------------------------------------------------------
