@@ -1,6 +1,6 @@
 #!/bin/sh
 # A student's week in this clone: exercise 21.2 is broken, then made not to compile, then solved. Each time the student's
-# view says exactly that, the other verdicts stand, and the suite stays green.
+# view says exactly that, the other verdicts stand, and the week's suite stays green.
 set -eu
 answer=labs/week21_data_parallel/ring_all_reduce.cpp
 solution=solutions/week21_data_parallel/ring_all_reduce.cpp
@@ -20,9 +20,9 @@ verdicts() {
   esac
   grep -Eq "$seen" build/students.log || { cat build/students.log; fail "21.2 should be $2"; }
   grep -Eq '^21\.1 .* NOT IMPLEMENTED$' build/students.log || { cat build/students.log; fail '21.1 should stand'; }
-  tail -n 1 build/students.log
+  grep '^mine:' build/students.log
   cmake --build --preset default > build/students.log || { cat build/students.log; fail 'the suite must build'; }
-  ctest --preset default > build/students.log || { cat build/students.log; fail 'the suite must stay green'; }
+  ctest --preset default -R '^suite\.week' > build/students.log || { cat build/students.log; fail 'the suite must stay green'; }
 }
 
 ./lab skeletons --overwrite 21.2 > /dev/null
