@@ -131,7 +131,7 @@ void measure_steps(Bench& bench, const DdpProgramOptions& o) {
       for (const std::string& count : o.microbatches)
         add_step(bench, o, ranks, bucket, microbatch_count(count, o.batch));
   }
-  if (!o.timeline.empty() && is_judge()) check_writable(o.timeline + "_overlap.svg");
+  if (!o.timeline.empty()) check_writable(o.timeline + "_overlap.svg");
   bench.run();
   if (!o.timeline.empty()) draw_timelines(bench, o);
 }

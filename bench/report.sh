@@ -1,14 +1,22 @@
 #!/bin/sh
 # ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html.
 #
-#   bench/report.sh [BUILD_DIRECTORY [OUTPUT_DIRECTORY]]
+#   ./lab report [--output DIRECTORY] [--build DIRECTORY]
 #
-# About four minutes on two cores. Without MPI, what needs it is left out and said so; likewise figures without
+# About two minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
 # matplotlib. A step that fails costs its own section, and the exit code is 1.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=${1:-$root/build/default}
-out=${2:-$root/outputs/report}
+build=$root/build/default
+out=$root/outputs/report
+while [ $# -gt 0 ]; do
+  case $1 in
+    --output) [ $# -ge 2 ] || { echo "report: --output wants a directory" >&2; exit 2; }; out=$2; shift 2 ;;
+    --build) [ $# -ge 2 ] || { echo "report: --build wants a directory" >&2; exit 2; }; build=$2; shift 2 ;;
+    -h | --help) sed -n 's/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
+    *) echo "report: unknown option '$1'. Known: --output, --build." >&2; exit 2 ;;
+  esac
+done
 data=$out/data
 programs=$build/programs
 began=$(date +%s)
@@ -48,8 +56,8 @@ say "building"
 log=$build/report.log
 # shellcheck disable=SC2086
 cmake --build "$build" --target $targets > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
-rm -rf "$out"
 mkdir -p "$data" "$out/figures" || exit 2
+rm -f "$data"/* "$out"/figures/* "$out/index.html" # nothing of an earlier run may pass for this one's
 
 all_reduce=$programs/bench_all_reduce
 for machine in pcie-box:4 dgx-a100:8 dgx-h100:8 dgx-a100-hdr:16; do
@@ -86,6 +94,8 @@ if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
     --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
   step ddp_mpi "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 \
     --json "$data/ddp_mpi.json" --csv "$data/ddp_mpi.csv"
+  step ddp_laptop "the same step, simulated" "$programs/bench_ddp_sim" --machine laptop --ranks 4 --model tiny --batch 4 \
+    --json "$data/ddp_laptop.json" --csv "$data/ddp_laptop.csv"
   step ddp_emulated "DDP step, emulated with 4 MPI processes" mpi 4 "$programs/bench_ddp_mpi" --ranks 4 --model tiny --batch 4 \
     --emulate laptop --scale 20 --samples 11 --json "$data/ddp_emulated.json" --csv "$data/ddp_emulated.csv"
 else

@@ -65,4 +65,5 @@ def marked(text):
     text = html.escape(text.replace("\\|", "|"))
     text = re.sub(r"`([^`]*)`", r"<code>\1</code>", text)
     text = re.sub(r"\*\*([^*]*)\*\*", r"<b>\1</b>", text)
+    text = re.sub(r"(?<!\w)\*([^*\s][^*]*)\*", r"<i>\1</i>", text)
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)

@@ -121,11 +121,18 @@ class Report:
                 "<b>Simulated.</b> Dashes: predicted from a serial step and 21.5's price of each bucket. Small buckets pay latency, "
                 "large ones start late; the tied embedding's gradient is ready last and can hardly be hidden.",
                 [r for results in machines.values() for r in results["rows"]], columns, [f"ddp_sim_{m}.csv" for m in machines]))
-        for name, words in (("ddp_mpi", "<b>Measured</b> on MPI processes, where computing and communicating share the cores, so overlap can hide little"),
-                            ("ddp_emulated", "<b>Emulated</b>: real arithmetic and messages of MPI processes, slept to the modelled times of the machine (reported in its seconds)")):
-            results = load(self.data, name)
-            if results:
-                parts.append(note(words + f", {results['rows'][0]['samples']} samples:") + table(results["rows"], columns))
+        measured, emulated, simulated = (load(self.data, name) for name in ("ddp_mpi", "ddp_emulated", "ddp_laptop"))
+        if measured:
+            parts.append(note(f"<b>Measured</b> on {measured['rows'][0]['ranks']} MPI processes, medians of {measured['rows'][0]['samples']} samples. Computing and "
+                              "communicating share this computer's cores, so overlap can hide little:") + table(measured["rows"], columns))
+        if emulated and simulated:
+            for row, twin in zip(emulated["rows"], simulated["rows"]):
+                row["simulated_seconds"] = twin["seconds"]
+            shown = {**columns, "simulated": "simulated_seconds",
+                     "emulated / simulated": lambda r: f"{100 * (r['seconds'] / r['simulated_seconds'] - 1):+.1f} %"}
+            parts.append(note(f"<b>Emulated</b> by {emulated['rows'][0]['ranks']} MPI processes on {emulated['context']['cores']} cores: real arithmetic and real messages, slept to "
+                              f"{emulated['rows'][0]['emulate_scale']:g} times the modelled times of the machine, reported in its seconds; beside the simulator's:")
+                         + table(emulated["rows"], shown))
         return section("ddp", "The DDP step: what overlap hides", parts)
 
     def training(self):

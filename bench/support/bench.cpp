@@ -126,7 +126,7 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   run_options_.threads = 1;
   has_machine_ = !options_.machine.empty();
   if (has_machine_) run_options_.machine = machine_for(options_.machine, most);
-  if (!is_judge()) return;
+  // On every process, though one writes: a process that refuses alone would leave the others waiting for it.
   if (!options_.json.empty()) check_writable(options_.json);
   if (!options_.csv.empty()) check_writable(options_.csv);
 }
