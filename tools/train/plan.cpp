@@ -115,7 +115,7 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   if (o.log_every == 0) o.log_every = std::max(1, o.steps / 20);
   if (o.validate_every == 0) o.validate_every = std::max(1, o.steps / 4);
   for (const std::string* path : {&o.csv, &o.trace, &o.json, &o.checkpoint})
-    if (!path->empty() && is_judge()) check_writable(*path);
+    if (!path->empty()) check_writable(*path);  // on every process: one that refused alone would leave others waiting
   plan.options = std::move(o);
   check_memory(plan);
   return plan;
