@@ -41,7 +41,12 @@ StepShape shape_of(const DdpProgramOptions& o, int ranks) {
 }
 
 std::vector<std::uint64_t> bucket_sizes(const DdpProgramOptions& o, std::size_t gradient_bytes) {
-  if (!o.buckets.empty()) return parse_byte_sizes(o.buckets);
+  if (!o.buckets.empty()) {
+    const auto sizes = parse_byte_sizes(o.buckets);
+    if (std::find(sizes.begin(), sizes.end(), 0u) != sizes.end())
+      throw Error(Verdict::usage, "--bucket-bytes 0: a bucket holds at least one byte");
+    return sizes;
+  }
   return {std::min<std::uint64_t>(std::uint64_t{25} << 20, gradient_bytes / 8 + 1)};
 }
 

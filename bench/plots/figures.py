@@ -127,8 +127,11 @@ def amdahl(data):
         strong = [r for r in by(measured["rows"], scaling="strong") if r["speedup"] is not None]
         weak = [r for r in by(measured["rows"], scaling="weak") if r["efficiency"] is not None]
         look_measured = {"color": "black", "marker": "*", "markersize": 10, "linestyle": "none"}
-        axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label="this computer, measured", **look_measured)
-        axes[0][1].plot([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], label="this computer, measured", **look_measured)
+        for a, rows, field, scale in ((axis, strong, "speedup", 1), (axes[0][1], weak, "efficiency", 100)):
+            y = [scale * r[field] for r in rows]
+            spread = [[v - v * r["seconds"] / r["seconds_high"] for v, r in zip(y, rows)],
+                      [v * r["seconds"] / r["seconds_low"] - v for v, r in zip(y, rows)]]
+            a.errorbar([r["ranks"] for r in rows], y, yerr=spread, capsize=3, label="this computer, measured (95 %)", **look_measured)
     for a in axes[0]:
         a.set_xscale("log", base=2)
         ticks = [1, 2, 4, 8, 16, 32, 64]
@@ -141,7 +144,7 @@ def amdahl(data):
     axis.set_ylabel("speedup over T(1)")
     axis.set_title("strong scaling: the same batch on more ranks")
     axis.legend(fontsize=7.5)
-    axes[0][1].set_ylim(0, 108)
+    axes[0][1].set_ylim(0, None)
     axes[0][1].set_ylabel("efficiency T(1)/T(p), %")
     axes[0][1].set_title("weak scaling: the same batch for each rank")
     axes[0][1].legend(fontsize=7.5)
