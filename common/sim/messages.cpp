@@ -174,7 +174,7 @@ void World::granted(Message* message) {
   const Path& path = *message->path;
   const double bytes = static_cast<double>(message->bytes);
   message->granted = time_;
-  message->arrival = time_ + path.alpha + bytes * path.beta;
+  message->arrival = time_ + path.alpha + bytes * path.beta + message->sender->channel->owner->jitter();
   if (!message->receiver && message->out->slice.data()) {  // the sender may change its memory before it is received
     message->early = std::make_unique<char[]>(message->bytes);
     std::memcpy(message->early.get(), message->out->slice.data(), message->bytes);

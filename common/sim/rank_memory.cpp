@@ -43,13 +43,15 @@ void RankState::compute(lockstep::Channel at, const Operation& operation, Kernel
 
 double RankState::jitter() {
   if (!world_.options().perturb) return 0;
-  // Half of the work goes at once, half of it very late: splitmix64 of (seed, rank, draw).
+  // Half of the work goes at once, the other half up to ten seconds late, which outlasts what runs beside it.
+  // splitmix64 of (seed, rank, draw).
   std::uint64_t x = *world_.options().perturb * 0x9e3779b97f4a7c15u +
                     static_cast<std::uint64_t>(rank_) * 0xbf58476d1ce4e5b9u + ++draws_ * 0x94d049bb133111ebu;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   x ^= x >> 31;
-  return (x & 1) ? 0 : 1e-3 * static_cast<double>(x >> 40) / static_cast<double>(1u << 24);
+  const double uniform = static_cast<double>(x >> 40) / static_cast<double>(1u << 24);
+  return (x & 1) ? 0 : 10 * uniform;
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------
