@@ -56,6 +56,17 @@ void describe(Row& row, const Curve& curve, bool strong, int ranks, double secon
   row.set("fits_cores", cores);
 }
 
+/// T(1) beside T(p), in turn with it: rank 0 alone takes the serial step while the others wait, so that whatever slows
+/// this computer down slows both.
+Contender serial_contender(const StepShape& shape, const SerialStep& serial) {
+  auto prepare = [shape](Rank me, Purpose purpose) -> Prepared {
+    const Rank alone = me.split(me.rank() == 0 ? 0 : -1, 0);
+    if (me.rank() != 0) return {.act = [] {}, .right = {}};
+    return prepare_step(alone, shape, Variant::compute, purpose);
+  };
+  return {.name = "serial", .prepare = prepare, .predicted_seconds = serial.seconds};
+}
+
 void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, std::shared_ptr<Curve> curve) {
   const StepShape shape = shape_of(o, strong, ranks);
   const RunOptions options = bench.run_options(ranks);
@@ -64,19 +75,29 @@ void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, st
   const Variant variant = ranks == 1 ? Variant::compute : Variant::overlapped;
   const std::size_t parameters = shape.model.parameters(), bytes = parameters * bytes_of(shape.model.storage);
   const std::string label = fmt::format("{}/{} ranks", strong ? "strong" : "weak", ranks);
-  bench.add(label, options, step_contenders({variant}, shape, serial, prices, ranks),
-            [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-              const double seconds = group[i].seconds.value;
-              if (ranks == 1) curve->serial_seconds = seconds;
-              const bool cores = has_cores(options);
-              if (cores) curve->points.push_back({ranks, seconds});
-              const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), seconds);
-              row.set("scaling", strong ? "strong" : "weak");
-              row.set("model", o.model).set("parameters", parameters).set("bytes", bytes);
-              row.set("tokens_per_rank", static_cast<double>(shape.sequences * shape.length) / ranks);
-              describe(row, *curve, strong, ranks, seconds, cores);
-              row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
-            });
+  std::vector<Contender> contenders = step_contenders({variant}, shape, serial, prices, ranks);
+  const bool real_time = std::string_view(backend_name()) != "sim";
+  if (real_time && ranks > 1) {
+    const StepShape one = shape_of(o, strong, 1);
+    contenders.push_back(serial_contender(one, profile_serial_step(options, one, 1)));
+  }
+  bench.add(label, options, contenders, [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+    const double seconds = group[i].seconds.value;
+    const bool is_serial = ranks == 1 || group[i].contender == "serial";
+    if (is_serial)
+      curve->serial_seconds = seconds;
+    else if (group.size() > 1)
+      curve->serial_seconds = group[1].seconds.value;
+    const bool cores = has_cores(options);
+    if (cores) curve->points.push_back({is_serial ? 1 : ranks, seconds});
+    const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), seconds);
+    row.set("scaling", strong ? "strong" : "weak");
+    row.set("model", o.model).set("parameters", parameters).set("bytes", bytes);
+    row.set("tokens_per_rank", static_cast<double>(shape.sequences * shape.length) / (is_serial && strong ? 1 : ranks));
+    if (is_serial) row.set("ranks", 1);
+    describe(row, *curve, strong, is_serial ? 1 : ranks, seconds, cores);
+    row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
+  });
 }
 
 /// Amdahl's serial fraction of the strong curve, and Gustafson's of the weak one at the most ranks.

@@ -99,7 +99,7 @@ def overhead(data):
     axes[0][1].set_ylim(0, 100)
     axes[0][1].set_ylabel("compute / (compute + communication), %")
     axes[0][1].set_title(f"efficiency, {rows[0]['tokens_per_rank']:g} tokens a rank at {rows[0]['flop_per_second'] / 1e12:g} TFLOP/s")
-    axes[0][1].legend()
+    axes[0][1].legend(loc="upper left")
     return figure
 
 
