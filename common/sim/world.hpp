@@ -132,7 +132,7 @@ struct Queue {
 class RankState final : public Backend, public BlockOwner {
  public:
   RankState(World& world, int rank);
-  ~RankState();
+  ~RankState() override;
 
   Ticket start(lockstep::Channel channel, std::span<const Transfer> batch, Location where) override;
   void wait(lockstep::Channel channel, Ticket ticket, Location where) override;
