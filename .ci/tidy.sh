@@ -9,7 +9,9 @@ shift
 root=$(pwd)
 findings=$(mktemp)
 trap 'rm -f "$findings"' EXIT
-printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$build" --quiet \
+# Files that are compiled several at once have no command of their own and borrow one, which may lack this definition.
+define="--extra-arg=-DLOCKSTEP_SOURCE_DIR=\"$root\""
+printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$build" --quiet "$define" --extra-arg=-Wno-macro-redefined \
   --extra-arg=-isystem"$root/.ci/clang_tidy" --extra-arg=-Wno-unknown-warning-option > "$findings" 2> /dev/null || {
   cat "$findings"
   exit 1
