@@ -234,12 +234,12 @@ TEST(Lab21_2, HoldsItsArrayAndOneChunk) {
             [](const Case& c, const Outcome& outcome) { return too_much_memory(c, outcome, chunk_bytes(c, 0)); });
 }
 
-// 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ, when p divides n.
+// 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ; where p does not divide n, the longest chunk stands for n/p.
 TEST(Lab21_2, TakesTheTimeOfTheFormula) {
   constexpr double alpha = 1e-6, beta = 1e-9, gamma = 1e-10;  // seconds; seconds per byte; per byte reduced
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const double n = static_cast<double>(c.size * sizeof(float)), p = c.ranks;
-    const double formula = 2 * (p - 1) * alpha + (p - 1) / p * n * (2 * beta + gamma);
+    const double longest = static_cast<double>(chunk_bytes(c, 0)), p = c.ranks;
+    const double formula = 2 * (p - 1) * alpha + (p - 1) * longest * (2 * beta + gamma);
     double seconds = 0;
     for (const RankLedger& ledger : outcome.ledgers)
       seconds = std::max(seconds, ledger.region("ring_all_reduce")->seconds);
