@@ -34,7 +34,8 @@ constexpr std::size_t kLabelColumns = 80;
 
 void print_row(const std::string& indent, const std::string& title, const Judgement& row) {
   std::string label = padded(indent + padded(row.id, indent.empty() ? 7 : 8) + title, kLabelColumns);
-  std::string tests = row.ok() ? fmt::format("  {} tests, {:.2f} s", row.passed, row.seconds) : "";
+  std::string tests =
+      row.ok() ? fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds) : "";
   fmt::print("{} {}{}{}{}\n", label, coloured(row.verdict), style().faint, tests, style().off);
 }
 
@@ -66,10 +67,28 @@ void print_explanation(const Judged& judged) {
     fmt::print("\n{} {}{}\n{}", row.id, coloured(row.verdict), about_a_test(row) ? " in " + row.test : "",
                indented(row.message, "  "));
   }
-  if (about_a_test(judged.whole)) {
-    fmt::print("  a hint: ./lab hint {}\n", judged.whole.id);
-  }
+  auto wrong = std::find_if(rows.begin(), rows.end(), about_a_test);
+  if (wrong != rows.end()) fmt::print("  a hint: ./lab hint {}\n", wrong->id);
 }
+
+/// What the tests and the answer's own show(…) print, up to a screenful or two.
+class Printed {
+ public:
+  void add(std::string_view line) {
+    if (++lines_ <= kMost) text_.append(line).append("\n");
+  }
+  void print_and_forget() {
+    if (lines_ > 0) fmt::print("\n{}", indented(text_, "  "));
+    if (lines_ > kMost) fmt::print("  … and {} lines more; --ranks and --size ask for one case\n", lines_ - kMost);
+    if (lines_ > 0) fmt::print("\n");
+    text_.clear(), lines_ = 0;
+  }
+
+ private:
+  static constexpr int kMost = 80;
+  std::string text_;
+  int lines_ = 0;
+};
 
 int debug(const Workshop& shop, const CheckOptions& options, const Selection& selection) {
   if (find_program("gdb").empty()) throw Error(Verdict::usage, "gdb is not installed: sudo apt-get install gdb");
@@ -100,6 +119,8 @@ int check(const Workshop& shop, const CheckOptions& options) {
   JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
   judge_options.processes = options.ranks.value_or(4);
   judge_options.timeout_seconds = options.timeout_seconds;
+  Printed printed;
+  judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
   Judge judge(shop, judge_options, options.mine ? Needs::mine_only : Needs::borrow);
   std::vector<Judged> all;
   for (const Exercise& exercise : selection.exercises) {
@@ -109,6 +130,7 @@ int check(const Workshop& shop, const CheckOptions& options) {
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(all.back());
+    printed.print_and_forget();
   }
   std::vector<Judgement> rows;
   for (const Judged& judged : all) {

@@ -22,7 +22,7 @@ struct Phrase {
   const char* words;  ///< what it means
 };
 
-constexpr const char* kSemicolon = "A semicolon is missing, usually at the end of the line before.";
+constexpr const char* kSemicolon = "A semicolon is missing, at the end of this line or of the one before.";
 constexpr const char* kUnclosed = "A brace '{' was opened and never closed.";
 constexpr const char* kBraceTooMany = "There is a brace '}' too many.";
 constexpr const char* kMember =

@@ -38,6 +38,10 @@ Judgement broken_off(Judgement running, const Ended& ended, const std::string& o
   if (too_long) {
     running.message = fmt::format("{} was still running after {:.0f} s: does a loop never end?", running.test,
                                   options.timeout_seconds);
+    if (options.backend == "mpi") {
+      running.message +=
+          fmt::format(" Or do ranks wait for each other? On the simulator, ./lab check {} says which.", running.id);
+    }
   } else if (signal) {
     running.message = fmt::format("{} died of signal {} ({}); ./lab check {} --debug stops there in gdb", running.test,
                                   signal, strsignal(signal), running.id);
@@ -109,7 +113,10 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
     command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
     // The MPI launcher has the same limit and ends its processes itself; ours is for a launcher that hangs.
     command.timeout_seconds = options.timeout_seconds + (options.backend == "mpi" ? 10 : 0);
-    command.on_line = [&output](std::string_view line) { output.append(line).append("\n"); };
+    command.on_line = [&](std::string_view line) {
+      output.append(line).append("\n");
+      if (options.on_line) options.on_line(line);
+    };
     Ended ended = run_command(command);
     if (!fs::exists(file)) {
       throw Error(Verdict::usage,

@@ -1,8 +1,10 @@
 // Runs tests and says what they found, whatever happens to the process that runs them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/testing/verdict.hpp"
@@ -17,6 +19,7 @@ struct JudgeOptions {
   int processes = 4;                   ///< MPI
   std::vector<std::string> arguments;  ///< for the test program: --ranks 3 --size 7 …
   double timeout_seconds = 60;
+  std::function<void(std::string_view)> on_line;  ///< gets each line that the tests print; may be empty
 };
 
 /// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id

@@ -20,7 +20,6 @@ class CommandLine {
  public:
   explicit CommandLine(const Workshop& shop) : shop_(shop) {
     app_.require_subcommand(0, 1);
-    app_.allow_extras();
     app_.set_help_flag();
     add_check();
     add_course();
@@ -45,6 +44,7 @@ class CommandLine {
  private:
   CLI::App* add(const char* name, const char* what, std::function<int()> run) {
     CLI::App* command = app_.add_subcommand(name, what);
+    command->set_help_flag("-h,--help", "this text");
     command->callback([this, run] { command_ = run; });
     return command;
   }
@@ -60,7 +60,7 @@ class CommandLine {
     c->add_flag("--mine", check_.mine, "never borrow an earlier exercise from the reference");
     c->add_option("--backend", check_.backend, "sim or mpi")->capture_default_str();
     c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(CLI::Range(1, 1 << 20));
-    c->add_option("--size", check_.size, "only this size");
+    c->add_option("--size", check_.size, "only this size")->check(CLI::Range(0, 1 << 30));
     c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
     c->add_flag("--trace", check_.trace, "record the timeline and draw it");
     c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");

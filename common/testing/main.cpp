@@ -59,12 +59,14 @@ void read_options(int argc, char** argv) {
   }
 }
 
-/// Replaces GoogleTest's listeners. Processes that do not judge print and write nothing.
+/// Replaces GoogleTest's listeners. Processes that do not judge print and write nothing; where the verdicts go to a
+/// file, who reads it tells them.
 void listen() {
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
   if (!is_judge()) delete listeners.Release(listeners.default_xml_generator());
-  listeners.Append(new VerdictListener(is_judge() ? options().verdict_file : "", is_judge()));
+  listeners.Append(
+      new VerdictListener(is_judge() ? options().verdict_file : "", is_judge() && options().verdict_file.empty()));
 }
 
 int run_tests(int argc, char** argv) {

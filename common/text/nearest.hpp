@@ -49,8 +49,9 @@ inline std::string unknown_name(std::string_view what, std::string_view name, st
   std::string text = "unknown " + std::string(what) + " '" + std::string(name) + "'";
   std::string best = nearest(name, known);
   if (best.empty()) return text + ".";
-  // A suggestion that shares nothing with what was typed helps nobody.
-  if (edit_distance(name, best) < std::max(name.size(), best.size())) text += ": did you mean '" + best + "'?";
+  // A suggestion that shares less than half with what was typed helps nobody.
+  bool near = 2 * edit_distance(name, best) <= std::max(name.size(), best.size());
+  text += near ? ": did you mean '" + best + "'?" : ".";
   text += " Known: ";
   for (std::size_t i = 0; i < known.size(); ++i) text += (i ? ", " : "") + known[i];
   return text + ".";

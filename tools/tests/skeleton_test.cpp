@@ -80,7 +80,7 @@ TEST(CompilerError, InAHeaderCountsWhereTheStudentLedToIt) {
 
 TEST(CompilerError, ComesWithOnePlainSentence) {
   EXPECT_EQ(explain("a/f.cpp:7:3: error: expected ';' before 'x'\n", "a/f.cpp"),
-            "f.cpp:7: expected ';' before 'x' — A semicolon is missing, usually at the end of the line before.");
+            "f.cpp:7: expected ';' before 'x' — A semicolon is missing, at the end of this line or of the one before.");
   EXPECT_NE(in_plain_words("no match for 'operator[]' (operand types are 'lockstep::Slice' and 'int')").find("GPU"),
             std::string::npos);
   EXPECT_EQ(in_plain_words("something nobody has seen"), "");
