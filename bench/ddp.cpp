@@ -83,7 +83,7 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
               row.set("buckets", serial.buckets.size());
               row.set("compute_seconds", compute).set("communication_seconds", communication);
               row.set("exposed_seconds", exposed);
-              // Below 0 or above 1 the steps differ by more than communication, by noise or by shared cores: no fraction.
+              // Outside 0 to 1 something else weighs more than communication (noise, shared cores): no fraction.
               const double hidden = communication > 0 ? 1 - exposed / communication : std::nan("");
               row.set("hidden_fraction", hidden >= -0.05 && hidden <= 1.05 ? hidden : std::nan(""));
               row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
