@@ -44,6 +44,14 @@ int Machine::level_between(int a, int b) const {
                                           std::min(a, b), std::max(a, b)));
 }
 
+Machine::LevelPorts Machine::ports(int level, int from, int to) const {
+  const LinkLevel& link = levels[level];
+  if (!link.shared) return {from, to, false};
+  if (level == 0) return link.ranks > 0 ? LevelPorts{from / link.ranks, to / link.ranks, true} : LevelPorts{0, 0, true};
+  const int width = levels[level - 1].ranks;
+  return {from / width, to / width, false};
+}
+
 double Machine::alpha(int level) const {
   double sum = 0;
   for (int l = 0; l <= level; ++l) sum += levels[l].latency;

@@ -53,6 +53,14 @@ struct Machine {
   int capacity() const { return levels.empty() ? 1 : levels.back().ranks; }
   /// Index of the innermost level that joins two different ranks; beyond the capacity, Error(usage).
   int level_between(int a, int b) const;
+  /// Which ports of `level` a message crosses. A shared port belongs to the group one level in; on the innermost level
+  /// to the whole group: a bus, which is one port for both directions.
+  struct LevelPorts {
+    int egress = 0;   // index among the egress ports of the level
+    int ingress = 0;  // among the ingress ports, or of a bus among the egress ports
+    bool bus = false;
+  };
+  LevelPorts ports(int level, int from, int to) const;
   /// α of a message between two ranks whose innermost common level is `level`.
   double alpha(int level) const;
   /// β of it: reciprocal of the smallest bandwidth on its path.

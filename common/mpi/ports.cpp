@@ -61,15 +61,12 @@ Path Ports::path(int from, int to) const {
   path.alpha = machine_.alpha(level);
   path.beta = machine_.beta(level);
   for (int i = 0; i <= level; ++i) {
-    const LinkLevel& link = machine_.levels[i];
-    // A shared port belongs to the group one level in; on the innermost level, to the whole group: a bus.
-    const bool bus = link.shared && i == 0;
-    const int group = link.ranks > 0 ? link.ranks : ranks_;  // 0: all
-    const int width = bus ? group : link.shared ? machine_.levels[i - 1].ranks : 1;
-    const int out = 2 * i * ranks_ + from / width;
-    const int in = (bus ? 2 * i : 2 * i + 1) * ranks_ + to / width;
-    path.hops[path.count++] = {out, 1 / link.bytes_per_second};
-    if (in != out) path.hops[path.count++] = {in, 1 / link.bytes_per_second};
+    const double seconds_per_byte = 1 / machine_.levels[i].bytes_per_second;
+    const Machine::LevelPorts crossed = machine_.ports(i, from, to);
+    const int out = 2 * i * ranks_ + crossed.egress;
+    const int in = (crossed.bus ? 2 * i : 2 * i + 1) * ranks_ + crossed.ingress;
+    path.hops[path.count++] = {out, seconds_per_byte};
+    if (in != out) path.hops[path.count++] = {in, seconds_per_byte};
   }
   return path;
 }

@@ -34,13 +34,10 @@ Path Network::path(int from, int to) {
   path.alpha = machine_.alpha(level);
   path.beta = machine_.beta(level);
   for (int i = 0; i <= level; ++i) {
-    const LinkLevel& link = machine_.levels[i];
-    // A shared port belongs to the group one level in; on the innermost level, to the whole group: a bus.
-    const bool bus = link.shared && i == 0;
-    const int group = link.ranks > 0 ? link.ranks : static_cast<int>(ports_[i][0].size());  // 0: all
-    const int width = bus ? group : link.shared ? machine_.levels[i - 1].ranks : 1;
-    Port* out = port(ports_[i][0], from / width, link.bytes_per_second);
-    Port* in = port(ports_[i][bus ? 0 : 1], to / width, link.bytes_per_second);
+    const double bytes_per_second = machine_.levels[i].bytes_per_second;
+    const Machine::LevelPorts crossed = machine_.ports(i, from, to);
+    Port* out = port(ports_[i][0], crossed.egress, bytes_per_second);
+    Port* in = port(ports_[i][crossed.bus ? 0 : 1], crossed.ingress, bytes_per_second);
     path.ports[path.count++] = out;
     if (in != out) path.ports[path.count++] = in;
   }

@@ -70,7 +70,7 @@ void World::body_of(Queue& queue, const std::function<void()>& body) {
     body();
   } catch (const Unwind&) {
   } catch (...) {
-    record_failure(queue.owner->world_rank(), queue);
+    record_failure(queue);
   }
   queue.ended = true;
 }
@@ -114,10 +114,10 @@ void World::resume(Queue& queue) {
   running_ = nullptr;
 }
 
-void World::record_failure(int rank, const Queue& queue) {
+void World::record_failure(const Queue& queue) {
   if (failing_) return;  // the first failure is the one to explain
   failing_ = true;
-  failed_rank_ = rank;
+  const int rank = failed_rank_ = queue.owner->world_rank();
   verdict_ = Verdict::fail;
   const std::string who = queue.current ? fmt::format("rank {}, in the closure run at {} on queue \"{}\": ", rank,
                                                       describe(queue.current->where), queue_names_[queue.index])
@@ -164,7 +164,7 @@ void World::handle(Event event) {
       try {
         begin(batch);
       } catch (...) {
-        record_failure(batch->channel->owner->world_rank(), batch->channel->owner->queue(batch->channel->queue));
+        record_failure(batch->channel->owner->queue(batch->channel->queue));
       }
       break;
     }

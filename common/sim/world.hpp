@@ -224,9 +224,7 @@ class World {
   double time() const { return time_; }
   Device* device() { return device_.get(); }
   Queue* running() const { return running_; }
-  bool failing() const { return failing_; }
   Group& group(int index) { return *groups_[index]; }
-  std::size_t groups() const { return groups_.size(); }
   int queue_id(std::string_view name);
   const std::string& queue_name(int index) const { return queue_names_[index]; }
   RankState& rank(int index) { return *ranks_[index]; }
@@ -274,7 +272,7 @@ class World {
   void half_done(Batch* batch, double time);
   void completed(Batch* batch);
   void body_of(Queue& queue, const std::function<void()>& body);
-  void record_failure(int rank, const Queue& queue);
+  void record_failure(const Queue& queue);
   void unwind_all();
   void let_go();  // what a failed run has left in batches and closures holds memory
   void judge_end();

@@ -1,6 +1,6 @@
-// c = op(a)·op(b) + beta·c on floats, row-major, by one thread: by a BLAS (sgemm_cblas.cpp) or our own code. CMake
-// picks sgemm_cblas.cpp or sgemm_no_blas.cpp; with a BLAS that does not know the processor, our own code is used all
-// the same.
+// c = op(a)·op(b) + beta·c on floats, row-major, by one thread: by a BLAS or our own code. CMake picks sgemm_cblas.cpp
+// with blas_openblas.cpp or blas_plain.cpp, or sgemm_no_blas.cpp; with a BLAS that does not know the processor, our own
+// code is used all the same.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,9 @@ void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operan
 
 void own_sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta,
                float* c, std::size_t stride_c);
+
+/// Whether the BLAS does not know this processor, so that our own code is faster.
+bool prefers_own_sgemm();
 
 /// Tells the library to use no threads of its own; once, before the first product.
 void use_one_thread();
