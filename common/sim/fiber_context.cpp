@@ -66,9 +66,15 @@ class ContextFiber final : public Fiber {
   }
   void suspend() override {
     const OwnExceptions own;
+    frame_ = static_cast<const char*>(__builtin_frame_address(0));
     outside_ = std::move(outside_).resume();
   }
   bool started() const override { return started_; }
+  void fetch() const override {
+    // The registers saved below the frame, and the frames of those who wait: what a few calls deep need.
+    constexpr int kLine = 64, kBelow = 3, kAbove = 8;
+    for (int line = -kBelow; frame_ && line < kAbove; ++line) __builtin_prefetch(frame_ + kLine * line, /*write=*/1);
+  }
 
  private:
   void begin() {
@@ -81,8 +87,9 @@ class ContextFiber final : public Fiber {
         });
   }
 
-  context::fiber inside_;   // the body, while it is suspended
-  context::fiber outside_;  // the scheduler, while the body runs
+  context::fiber inside_;        // the body, while it is suspended
+  context::fiber outside_;       // the scheduler, while the body runs
+  const char* frame_ = nullptr;  // while it is suspended
   bool started_ = false;
   std::size_t stack_bytes_;
   int color_;

@@ -25,6 +25,7 @@ class ThreadFiber final : public Fiber {
     inside_.acquire();
   }
   bool started() const override { return started_; }
+  void fetch() const override {}
 
  private:
   void begin() {

@@ -260,6 +260,7 @@ class World {
   };
 
   void loop();
+  void fetch_ahead(std::size_t next) const;
   void handle(Event event);
   void resume(Queue& queue);
   void begin_at(double time, Batch* batch);
