@@ -15,10 +15,12 @@ endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 
 include_directories(${CMAKE_SOURCE_DIR})
-add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wno-missing-field-initializers>"
+                    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall;-lineinfo>")
 
 if(LOCKSTEP_SANITIZE)
-  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -g1)
+  # Not what nvcc compiles: the pretend GPU compiles the kernels as C++, and those are instrumented.
+  add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-fsanitize=${LOCKSTEP_SANITIZE};-fno-omit-frame-pointer;-g1>")
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
   if(NOT LOCKSTEP_FIBERS STREQUAL "threads")
     message(STATUS "sanitizers need ordinary threads: configure with -DLOCKSTEP_FIBERS=threads (the asan and tsan presets do)")
