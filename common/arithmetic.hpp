@@ -100,7 +100,8 @@ void attention(Rank me, Slice y, Slice statistics, Slice qkv, AttentionShape sha
 void attention_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice qkv, Slice statistics, AttentionShape shape,
                         Location where = Location::current());
 
-/// y[n] = table[tokens[n]] + positions[n mod T]; tokens: N i32; table: V × C; positions: T_max × C or empty.
+/// y[n] = table[tokens[n]] + positions[n mod T]; tokens: N i32; table: V × C; positions: T_max × C or empty. A token of
+/// −1 reads zeros for its row, which another shard of the table holds, and has no gradient here.
 void embedding(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence,
                Location where = Location::current());
 /// dtable[tokens[n]] += dy[n]; dpositions[n mod T] += dy[n].
@@ -114,6 +115,24 @@ void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float facto
 /// loss[0] += factor · Σ_n −log softmax(logits[n])[targets[n]]; logits are untouched (validation).
 void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor,
                         Location where = Location::current());
+
+// A vocabulary cut over ranks (Megatron-LM, arXiv 1909.08053, section 3): rank r's logits are N × v, its columns those
+// of the tokens [first, first + v). Nobody ever holds a whole row.
+struct VocabularyShard {
+  std::size_t first = 0;  // the token of the first column
+  std::size_t count = 0;  // columns that stand for a token: at most v, the others pad it and count nothing
+};
+/// y[n] = x[n] − first where that token is in the shard, else −1. Tokens: N i32.
+void shard_tokens(Rank me, Slice y, Slice x, VocabularyShard shard, Location where = Location::current());
+/// What one shard knows of each row's loss. statistics: N × 2 f32: the logarithm of Σ exp(logit) over the shard's
+/// columns (−∞ where it has none), and the logit of the target, or 0 where that is in another shard. targets: of the
+/// whole vocabulary.
+void cross_entropy_statistics(Rank me, Slice statistics, Slice logits, Slice targets, VocabularyShard shard,
+                              Location where = Location::current());
+/// cross_entropy, from the statistics of all shards (p × N × 2, in any order): loss[0] gains the loss of the whole
+/// vocabulary, this shard's logits become their gradient, 0 in the padding. With empty logits only the loss.
+void cross_entropy_shard(Rank me, Slice loss, Slice logits, Slice statistics, Slice targets, VocabularyShard shard,
+                         float factor, Location where = Location::current());
 
 struct AdamW {
   float learning_rate = 1e-3f;

@@ -39,6 +39,11 @@ class Device {
                                   std::size_t sequence) = 0;
   virtual void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor) = 0;
   virtual void cross_entropy_loss(const Slice& loss, const Slice& logits, const Slice& targets, float factor) = 0;
+  virtual void shard_tokens(const Slice& y, const Slice& x, VocabularyShard shard) = 0;
+  virtual void cross_entropy_statistics(const Slice& statistics, const Slice& logits, const Slice& targets,
+                                        VocabularyShard shard) = 0;
+  virtual void cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics,
+                                   const Slice& targets, VocabularyShard shard, float factor) = 0;
   virtual void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
                      AdamW options, const Slice& gradient_factor, const Slice& skip) = 0;
 };

@@ -45,6 +45,11 @@ class CpuDevice final : public Device {
                           std::size_t sequence) override;
   void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor) override;
   void cross_entropy_loss(const Slice& loss, const Slice& logits, const Slice& targets, float factor) override;
+  void shard_tokens(const Slice& y, const Slice& x, VocabularyShard shard) override;
+  void cross_entropy_statistics(const Slice& statistics, const Slice& logits, const Slice& targets,
+                                VocabularyShard shard) override;
+  void cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics, const Slice& targets,
+                           VocabularyShard shard, float factor) override;
   void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
              AdamW options, const Slice& gradient_factor, const Slice& skip) override;
 

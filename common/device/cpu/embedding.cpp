@@ -12,9 +12,11 @@ namespace lockstep::cpu {
 
 namespace {
 
+constexpr std::int32_t kElsewhere = -1;  // its row is in another shard of the table
+
 void check_tokens(const std::int32_t* tokens, std::size_t count, std::size_t vocabulary) {
   for (std::size_t n = 0; n < count; ++n)
-    if (tokens[n] < 0 || static_cast<std::size_t>(tokens[n]) >= vocabulary)
+    if (tokens[n] < kElsewhere || (tokens[n] >= 0 && static_cast<std::size_t>(tokens[n]) >= vocabulary))
       throw std::out_of_range(
           fmt::format("token {} at position {} is outside a vocabulary of {}", tokens[n], n, vocabulary));
 }
@@ -50,9 +52,11 @@ Grouped group(const std::int32_t* tokens, std::size_t count, std::size_t vocabul
   Grouped grouped{std::vector<std::uint32_t>(vocabulary + 2), std::vector<std::uint32_t>(count)};
   // begin[t + 1] first counts, then holds where the next position of token t goes; in the end that is begin[t + 1].
   std::uint32_t* next = grouped.begin.data() + 1;
-  for (std::size_t n = 0; n < count; ++n) ++next[tokens[n] + 1];
+  for (std::size_t n = 0; n < count; ++n)
+    if (tokens[n] != kElsewhere) ++next[tokens[n] + 1];
   for (std::size_t t = 1; t <= vocabulary; ++t) next[t] += next[t - 1];
-  for (std::size_t n = 0; n < count; ++n) grouped.positions[next[tokens[n]]++] = static_cast<std::uint32_t>(n);
+  for (std::size_t n = 0; n < count; ++n)
+    if (tokens[n] != kElsewhere) grouped.positions[next[tokens[n]]++] = static_cast<std::uint32_t>(n);
   return grouped;
 }
 
@@ -70,7 +74,10 @@ void CpuDevice::embedding(const Slice& y, const Slice& tokens, const Slice& tabl
     const auto buffer = scratch_.take(2 * columns);
     for (std::size_t n = first; n < last; ++n) {
       float* out = to.place(n * columns, buffer.data());
-      take_row(out, from.read(static_cast<std::size_t>(token[n]) * columns, columns, out), columns, false);
+      if (token[n] == kElsewhere)
+        std::memset(out, 0, columns * sizeof(float));
+      else
+        take_row(out, from.read(static_cast<std::size_t>(token[n]) * columns, columns, out), columns, false);
       if (!positions.empty())
         take_row(out, from_positions.read(n % sequence * columns, columns, buffer.data() + columns), columns, true);
       to.write(n * columns, columns, out);

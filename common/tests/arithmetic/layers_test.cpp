@@ -227,6 +227,62 @@ TEST(CrossEntropy, LossAndGradient) {
     }
 }
 
+/// Rows of `whole` (N × V) cut into `shards` pieces of `width` columns, the last padded with a value that would win.
+TEST(CrossEntropy, OfAVocabularyCutIntoShards) {
+  Bench bench(2);
+  struct Shape {
+    std::size_t rows, vocabulary, shards;
+  };
+  for (DType dtype : kFloating)
+    for (const auto& [rows, vocabulary, shards] :
+         {Shape{1, 1, 1}, Shape{3, 5, 2}, Shape{7, 64, 4}, Shape{5, 9, 8}, Shape{40, 1000, 3}}) {
+      const std::size_t width = (vocabulary + shards - 1) / shards;
+      const auto targets = bench.tokens(rows, vocabulary, -1);
+      Slice token = bench.integers(targets), whole = bench.normal(rows * vocabulary, dtype, 4);
+      const Values values = bench.read(whole);
+      const float factor = 1 / static_cast<float>(rows);
+      const auto exact = reference::cross_entropy(values, targets, factor);
+      Slice statistics = bench.poisoned(shards * rows * 2);
+      std::vector<Slice> logits;
+      std::vector<VocabularyShard> parts;
+      for (std::size_t r = 0; r < shards; ++r) {
+        const std::size_t first = std::min(vocabulary, r * width), count = std::min(vocabulary - first, width);
+        parts.push_back({first, count});
+        std::vector<float> piece(rows * width, 1e4f);
+        for (std::size_t n = 0; n < rows; ++n)
+          for (std::size_t i = 0; i < count; ++i)
+            piece[n * width + i] = static_cast<float>(values[n * vocabulary + first + i]);
+        logits.push_back(bench.of(piece, dtype));
+        cross_entropy_statistics(bench.me, statistics.cut(r * rows * 2, rows * 2), logits[r], token, parts[r]);
+      }
+      const double roundings = 4 * largest(values) + 16 + static_cast<double>(vocabulary) / 16;
+      for (std::size_t r = 0; r < shards; ++r) {
+        Slice loss = bench.of({1}), only = bench.of({1});
+        cross_entropy_shard(bench.me, only, {}, statistics, token, parts[r], factor);
+        cross_entropy_shard(bench.me, loss, logits[r], statistics, token, parts[r], factor);
+        expect_near(bench.read(loss), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss");
+        EXPECT_EQ(bench.read(only), bench.read(loss));
+        Values gradient(rows * width, 0);
+        for (std::size_t n = 0; n < rows; ++n)
+          for (std::size_t i = 0; i < parts[r].count; ++i)
+            gradient[n * width + i] = exact.gradient[n * vocabulary + parts[r].first + i];
+        expect_near(bench.read(logits[r]), gradient, dtype, roundings, {factor}, "gradient");
+      }
+    }
+}
+
+TEST(Embedding, TokensOfAnotherShardReadZerosAndGiveNoGradient) {
+  Bench bench;
+  Slice tokens = bench.integers({0, 5, 3, 4}), here = bench.integers({9, 9, 9, 9});
+  shard_tokens(bench.me, here, tokens, {3, 2});
+  Slice table = bench.of({1, 2, 3, 4}), y = bench.poisoned(8);
+  embedding(bench.me, y, here, table, {}, 2);
+  EXPECT_EQ(bench.read(y), (Values{0, 0, 0, 0, 1, 2, 3, 4}));
+  Slice dy = bench.of({1, 1, 1, 1, 5, 6, 7, 8});
+  embedding_backward(bench.me, table, {}, dy, here, 2);
+  EXPECT_EQ(bench.read(table), (Values{6, 8, 10, 12}));
+}
+
 TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
   Bench bench;
   Slice logits = bench.of({1000, -1000, 0, -5e4f, 5e4f, 1}), loss = bench.of({0});
