@@ -30,8 +30,8 @@ bool ends_with(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-void call(const GradientReady& ready, std::size_t index) {
-  if (ready) ready(index);
+void call(const std::function<void(std::size_t)>& hook, std::size_t index) {
+  if (hook) hook(index);
 }
 
 }  // namespace
@@ -55,41 +55,57 @@ std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
   return maker.table;
 }
 
-Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed) : config_(config) {
-  config.check();
-  parameters_.list = gpt_parameter_table(config);
-  parameters_.values = me.allocate(config.parameters(), config.storage, Category::parameter);
-  parameters_.gradients = me.allocate(config.parameters(), config.storage, Category::gradient);
-  for (std::size_t i = 0; i < parameters_.list.size(); ++i) {
-    values_.push_back(parameters_.value(i));
-    gradients_.push_back(parameters_.gradient(i));
+std::vector<std::vector<std::size_t>> gpt_visits(const GptConfig& config) {
+  std::vector<std::vector<std::size_t>> visits{{0, 1}};
+  std::size_t next = 2;
+  for (std::size_t l = 0; l < config.layers; ++l) {
+    std::vector<std::size_t>& block = visits.emplace_back(BlockPart::count);
+    for (std::size_t& tensor : block) tensor = next++;
   }
-  block_values_.resize(config.layers);
-  block_gradients_.resize(config.layers);
-  for (std::size_t l = 0; l < config.layers; ++l)
-    for (std::size_t part = 0; part < BlockPart::count; ++part) {
-      block_values_[l][part] = values_[block_index(l) + part];
-      block_gradients_[l][part] = gradients_[block_index(l) + part];
-    }
-  initialise(me, seed);
-  fill(me, parameters_.gradients, 0);
+  visits.push_back({next, next + 1, config.tied_head ? 0 : next + 2});
+  return visits;
 }
 
-void Gpt::initialise(Rank me, std::uint64_t seed) {
-  const float deviation = 1 / std::sqrt(3.0f * static_cast<float>(config_.d_model));
-  const float residual = deviation / std::sqrt(2.0f * static_cast<float>(config_.layers));
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    const std::string& name = parameters_.list[i].name;
-    const bool norm = name.find("norm") != name.npos;
-    if (ends_with(name, ".bias"))
-      fill(me, values_[i], 0);
-    else if (norm)
-      fill(me, values_[i], 1);
-    else if (ends_with(name, "projection.weight") || ends_with(name, "down.weight"))
-      random_normal(me, values_[i], {seed, i}, 0, residual);
-    else
-      random_normal(me, values_[i], {seed, i}, 0, deviation);
+void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, std::size_t index, std::size_t first,
+                     Slice part, std::uint64_t seed) {
+  const float deviation = 1 / std::sqrt(3.0f * static_cast<float>(config.d_model));
+  const float residual = deviation / std::sqrt(2.0f * static_cast<float>(config.layers));
+  const std::string& name = tensor.name;
+  const bool writes_residual = ends_with(name, "projection.weight") || ends_with(name, "down.weight");
+  if (ends_with(name, ".bias"))
+    fill(me, part, 0);
+  else if (name.find("norm") != name.npos)
+    fill(me, part, 1);
+  else
+    random_normal(me, part, {.seed = seed, .tensor = index, .first = first}, 0, writes_residual ? residual : deviation);
+}
+
+Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns) : config_(config) {
+  config.check();
+  parameters_.list = gpt_parameter_table(config);
+  values_.resize(parameters_.list.size());
+  gradients_.resize(parameters_.list.size());
+  block_values_.resize(config.layers);
+  block_gradients_.resize(config.layers);
+  if (owns == Owns::nothing) return;
+  const bool both = owns == Owns::values_and_gradients;
+  parameters_.values = me.allocate(config.parameters(), config.storage, Category::parameter);
+  if (both) parameters_.gradients = me.allocate(config.parameters(), config.storage, Category::gradient);
+  for (std::size_t i = 0; i < parameters_.list.size(); ++i) {
+    bind(i, parameters_.value(i), both ? parameters_.gradient(i) : Slice{});
+    initialise_part(me, config, parameters_.list[i], i, 0, values_[i], seed);
   }
+  if (both) fill(me, parameters_.gradients, 0);
+}
+
+void Gpt::bind(std::size_t index, Slice value, Slice gradient) {
+  values_.at(index) = value;
+  gradients_.at(index) = gradient;
+  if (index < block_index(0) || index >= norm_index()) return;
+  const std::size_t layer = (index - block_index(0)) / BlockPart::count;
+  const std::size_t part = (index - block_index(0)) % BlockPart::count;
+  block_values_[layer][part] = std::move(value);
+  block_gradients_[layer][part] = std::move(gradient);
 }
 
 BlockShape Gpt::block_shape(const Activations& saved) const {
@@ -135,17 +151,28 @@ Activations Gpt::first_sequences(const Activations& saved, std::size_t sequences
   return cut;
 }
 
-void Gpt::forward(Rank me, const Batch& batch, Activations& saved) const {
+void Gpt::forward(Rank me, const Batch& batch, Activations& saved, const BeforeVisit& before) const {
   auto phase = me.region("forward");
+  call(before, 0);
   embed(me, batch, saved);
-  for (std::size_t l = 0; l < config_.layers; ++l) forward_block(me, l, saved);
+  for (std::size_t l = 0; l < config_.layers; ++l) {
+    call(before, l + 1);
+    forward_block(me, l, saved);
+  }
+  call(before, config_.layers + 1);
   forward_head(me, saved);
 }
 
-void Gpt::backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const {
+void Gpt::backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready,
+                   const BeforeVisit& before) const {
   auto phase = me.region("backward");
+  call(before, config_.layers + 1);
   backward_head(me, saved, ready);
-  for (std::size_t l = config_.layers; l-- > 0;) backward_block(me, l, saved, ready);
+  for (std::size_t l = config_.layers; l-- > 0;) {
+    call(before, l + 1);
+    backward_block(me, l, saved, ready);
+  }
+  call(before, 0);
   backward_embed(me, batch, saved, ready);
 }
 

@@ -42,12 +42,19 @@ struct Activations {
   BackwardScratch scratch;
 };
 
+/// Which flat slices a model allocates. Sharded data parallelism brings the others with `bind`, a unit at a time.
+enum class Owns : std::uint8_t { values_and_gradients, values, nothing };
+
 class Gpt {
  public:
   /// Values as GPT-2 draws them: matrices and embeddings N(0, 1/√(3C)), which at its 768 channels is its 0.02; those
   /// that write to the residual stream 1/√(2L) of that; norms 1 and 0, biases 0. Element i of tensor t depends on
   /// (seed, t, i) alone, so every sharding draws the same values.
-  Gpt(Rank me, const GptConfig& config, std::uint64_t seed);
+  Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns = Owns::values_and_gradients);
+
+  /// From now on tensor `index` of the table has this value and this gradient; an empty one is not there, and is kept
+  /// by nobody. What parameters() says stays as it is.
+  void bind(std::size_t index, Slice value, Slice gradient);
 
   const GptConfig& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
@@ -58,12 +65,14 @@ class Gpt {
   /// The part of `saved` that a smaller microbatch of the same length uses.
   Activations first_sequences(const Activations& saved, std::size_t sequences) const;
 
-  /// saved.logits = model(batch.tokens); batch and `saved` have the same shape.
-  void forward(Rank me, const Batch& batch, Activations& saved) const;
+  /// saved.logits = model(batch.tokens); batch and `saved` have the same shape. Calls `before` with the number of each
+  /// piece of gpt_visits before that runs.
+  void forward(Rank me, const Batch& batch, Activations& saved, const BeforeVisit& before = {}) const;
 
   /// From the gradient of the logits in saved.logits to the gradients of all parameters, which accumulate. Calls
   /// `ready` for each parameter once its gradient is final; a tied embedding comes last of all.
-  void backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready = {}) const;
+  void backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready = {},
+                const BeforeVisit& before = {}) const;
 
   // The pieces, for pipelines and recomputation. Block l's input is saved.blocks[l].input, its output the next one's
   // input, or saved.output. All backward pieces work on saved.residual_gradient in place.
@@ -80,7 +89,6 @@ class Gpt {
   std::size_t norm_index() const { return block_index(config_.layers); }
   std::size_t head_index() const { return config_.tied_head ? 0 : norm_index() + 2; }
   BlockShape block_shape(const Activations& saved) const;
-  void initialise(Rank me, std::uint64_t seed);
 
   GptConfig config_;
   Parameters parameters_;
@@ -92,5 +100,13 @@ class Gpt {
 
 /// The table of a GPT's parameters, without memory: for calculators and other layouts.
 std::vector<Parameter> gpt_parameter_table(const GptConfig& config);
+
+/// Elements first, first + 1, … of tensor `index`, as many as `part` has, as a Gpt with this seed begins with them.
+void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, std::size_t index, std::size_t first,
+                     Slice part, std::uint64_t seed);
+
+/// The tensors that each piece of the forward pass works with, by their places in the table: the embedding, each block,
+/// the head. The backward pass visits the pieces in reverse. A tied embedding is in the first and in the last.
+std::vector<std::vector<std::size_t>> gpt_visits(const GptConfig& config);
 
 }  // namespace lockstep

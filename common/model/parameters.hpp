@@ -35,4 +35,8 @@ struct Parameters {
 /// microbatch: each parameter once, roughly from last to first. Data parallelism starts its communication here.
 using GradientReady = std::function<void(std::size_t index)>;
 
+/// What a model calls before it works on one of its pieces, numbered in the order of the forward pass. Sharded
+/// parameters are gathered here.
+using BeforeVisit = std::function<void(std::size_t visit)>;
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/ledger/ledger.hpp"
+#include "common/model/units.hpp"
 #include "common/tests/model_support.hpp"
 
 namespace lockstep {
@@ -94,6 +95,54 @@ TEST(Optimizer, ShardsTogetherDoWhatOneDoes) {
   const std::vector<float> whole = after_steps(1);
   EXPECT_EQ(after_steps(3), whole);
   EXPECT_EQ(after_steps(7), whole);
+}
+
+TEST_P(Model, BringsItsTensorsAVisitAtATime) {
+  // Values and gradients of a model that owns nothing are lent to it before each visit and taken back after it.
+  const GptConfig config{2, 2, 16, 13, 8, GetParam()};
+  const auto visits = gpt_visits(config);
+  run_one([&](Rank me) {
+    const Batch batch = formula_batch(me, 3, 8, config.vocabulary);
+    Gpt whole(me, config, 3), lent(me, config, 3, Owns::nothing);
+    const Parameters& parameters = whole.parameters();
+    Activations saved = whole.allocate_activations(me, 3, 8);
+    Slice loss = me.allocate(1, DType::f32, Category::buffer);
+    Slice gradients = me.allocate(parameters.count(), DType::f32, Category::gradient);
+    accumulate_gradients(me, whole, std::span(&batch, 1), saved, loss, 1.0f / 24);
+    fill(me, gradients, 0);
+    std::vector<std::size_t> order;
+    const BeforeVisit before = [&](std::size_t visit) {
+      order.push_back(visit);
+      for (std::size_t i = 0; i < parameters.list.size(); ++i) lent.bind(i, {}, {});
+      for (std::size_t i : visits[visit])
+        lent.bind(i, parameters.value(i), gradients.cut(parameters.list[i].offset, parameters.list[i].size));
+    };
+    lent.forward(me, batch, saved, before);
+    cross_entropy(me, loss, saved.logits, batch.targets, 1.0f / 24);
+    lent.backward(me, batch, saved, {}, before);
+    EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 3, 3, 2, 1, 0}));
+    EXPECT_EQ(to_host(me, gradients), to_host(me, parameters.gradients));
+    return Values{};
+  });
+}
+
+TEST(Units, ShardsBeginAsTheWholeModelDoes) {
+  const GptConfig config{2, 2, 16, 13, 8};
+  const std::vector<Parameter> table = gpt_parameter_table(config);
+  run_one([&](Rank me) {
+    const std::vector<float> whole = to_host(me, Gpt(me, config, 3).parameters().values);
+    for (const Unit& unit : {make_unit(table, 0, 2), make_unit(table, 2, 12), make_unit(table, 14, table.size() - 14)})
+      for (int rank = 0; rank < 5; ++rank) {
+        const ChunkRange shard = unit.shard(rank, 5);
+        Slice values = me.allocate(shard.size, DType::f32, Category::parameter);
+        for (const TensorPart& part : tensor_parts(table, unit, shard))
+          initialise_part(me, config, table[part.tensor], part.tensor, part.first, values.cut(part.offset, part.size),
+                          3);
+        const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(unit.offset + shard.offset);
+        EXPECT_EQ(to_host(me, values), std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(shard.size)));
+      }
+    return Values{};
+  });
 }
 
 // 16 bits, memory, training -------------------------------------------------------------------------------------------
