@@ -79,6 +79,25 @@ void scale(Rank me, Slice x, Slice factor, Location where) {
       me, operation, [&](Device& device) { device.scale(x, factor); }, where);
 }
 
+void scale_if(Rank me, Slice x, float factor, Slice condition, Location where) {
+  need_floating("scale_if", "x", x, where);
+  need_scalar("scale_if", "condition", condition, where);
+  need_distinct("scale_if", "x", x, "condition", condition, where);
+  if (x.empty()) return;
+  const Operation operation{
+      "scale_if", number(x.size()), 2 * bytes(x) + bytes(condition), x.dtype(), false, {}, {&condition}, {&x}};
+  compute(
+      me, operation, [&](Device& device) { device.scale_if(x, factor, condition); }, where);
+}
+
+void at_least(Rank me, Slice flag, Slice x, float threshold, Location where) {
+  need_scalar("at_least", "flag", flag, where);
+  need_scalar("at_least", "x", x, where);
+  const Operation operation{"at_least", 1, bytes(flag) + bytes(x), DType::f32, false, {}, {&x}, {&flag}};
+  compute(
+      me, operation, [&](Device& device) { device.at_least(flag, x, threshold); }, where);
+}
+
 void add_squares(Rank me, Slice sum, Slice x, Location where) {
   need_scalar("add_squares", "sum", sum, where);
   need_floating("add_squares", "x", x, where);

@@ -25,6 +25,11 @@ void add(Rank me, Slice z, Slice x, Slice y, Location where = Location::current(
 void scale(Rank me, Slice x, float factor, Location where = Location::current());
 /// x[i] *= factor[0]; `factor` is one f32 on the device.
 void scale(Rank me, Slice x, Slice factor, Location where = Location::current());
+/// x[i] *= factor where condition[0] is not 0, else x stays as it is: a branch that never leaves the device.
+/// `condition` is one f32; with a factor of 0, x becomes 0 whatever it was.
+void scale_if(Rank me, Slice x, float factor, Slice condition, Location where = Location::current());
+/// flag[0] = 1 if x[0] ≥ threshold, else 0. Both one f32; flag may be x.
+void at_least(Rank me, Slice flag, Slice x, float threshold, Location where = Location::current());
 /// sum[0] += Σ x[i]²; `sum` is one f32. The order of summation is fixed, so reruns agree bit for bit.
 void add_squares(Rank me, Slice sum, Slice x, Location where = Location::current());
 /// sum[0] += Σ x[i].
@@ -100,6 +105,19 @@ void attention(Rank me, Slice y, Slice statistics, Slice qkv, AttentionShape sha
 void attention_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice qkv, Slice statistics, AttentionShape shape,
                         Location where = Location::current());
 
+// The same attention with its probabilities materialised, as before FlashAttention: they are memory of the caller's,
+// B × h × T × T, which the backward needs again.
+
+/// probabilities[b][h][t][u] = softmax over u ≤ t of q·k / √head_size, and 0 for u > t. Of qkv's dtype.
+void attention_probabilities(Rank me, Slice probabilities, Slice qkv, AttentionShape shape,
+                             Location where = Location::current());
+/// y[b][t][h] = Σ_u probabilities[b][h][t][u] · v[b][u][h].
+void attention_output(Rank me, Slice y, Slice probabilities, Slice qkv, AttentionShape shape,
+                      Location where = Location::current());
+/// attention_backward, from the probabilities instead of the statistics: it recomputes nothing.
+void attention_probabilities_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice probabilities, Slice qkv,
+                                      AttentionShape shape, Location where = Location::current());
+
 /// y[n] = table[tokens[n]] + positions[n mod T]; tokens: N i32; table: V × C; positions: T_max × C or empty. A token of
 /// −1 reads zeros for its row, which another shard of the table holds, and has no gradient here.
 void embedding(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence,
@@ -110,7 +128,9 @@ void embedding_backward(Rank me, Slice dtable, Slice dpositions, Slice dy, Slice
 
 /// loss[0] += factor · Σ_n −log softmax(logits[n])[targets[n]], and logits become its gradient, factor · (softmax −
 /// one-hot): forward and backward in one pass over N × V. `factor` is 1/N for a mean. A target of −1 counts nothing.
-void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor,
+/// The gradient, not the loss, is multiplied by `gradient_scale` (one f32, or empty for 1) before it is rounded: loss
+/// scaling, arXiv 1710.03740, section 3.2.
+void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale = {},
                    Location where = Location::current());
 /// loss[0] += factor · Σ_n −log softmax(logits[n])[targets[n]]; logits are untouched (validation).
 void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor,
@@ -132,7 +152,7 @@ void cross_entropy_statistics(Rank me, Slice statistics, Slice logits, Slice tar
 /// cross_entropy, from the statistics of all shards (p × N × 2, in any order): loss[0] gains the loss of the whole
 /// vocabulary, this shard's logits become their gradient, 0 in the padding. With empty logits only the loss.
 void cross_entropy_shard(Rank me, Slice loss, Slice logits, Slice statistics, Slice targets, VocabularyShard shard,
-                         float factor, Location where = Location::current());
+                         float factor, Slice gradient_scale = {}, Location where = Location::current());
 
 struct AdamW {
   float learning_rate = 1e-3f;
@@ -144,8 +164,10 @@ struct AdamW {
 };
 /// One AdamW step (arXiv 1711.05101) on f32 master weights, m and v. gradient: f32 or 16-bit, multiplied by
 /// `gradient_factor` (one f32, or empty for 1: clipping, unscaling). With a `skip` (one f32, or empty) that is not 0
-/// nothing changes. `parameter`, where its dtype is not f32, receives the master rounded; else it may be `master`.
+/// nothing changes. The bias correction counts options.step − skipped[0] steps, where `skipped` (one f32, or empty for
+/// 0) is how many of those before this one were skipped: so a skipped step leaves no trace. `parameter`, where its
+/// dtype is not f32, receives the master rounded; else it may be `master`.
 void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradient, AdamW options,
-           Slice gradient_factor = {}, Slice skip = {}, Location where = Location::current());
+           Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}, Location where = Location::current());
 
 }  // namespace lockstep

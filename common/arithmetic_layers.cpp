@@ -88,66 +88,6 @@ void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy
 
 namespace {
 
-void need_attention(const char* operation, const Slice& y, const Slice& qkv, const Slice& statistics,
-                    AttentionShape shape, Location where) {
-  const std::size_t rows = shape.batch * shape.positions, width = shape.heads * shape.head_size;
-  need_size(operation, "qkv", qkv, rows * 3 * width, "batch × positions × 3 × heads × head_size", where);
-  need_size(operation, "y", y, rows * width, "batch × positions × heads × head_size", where);
-  need_size(operation, "statistics", statistics, rows * shape.heads, "batch × heads × positions", where);
-  need_dtype(operation, "statistics", statistics, DType::f32, where);
-  need_dtype(operation, "y", y, qkv.dtype(), where);
-  need_floating(operation, "qkv", qkv, where);
-}
-
-/// Causal: FLOP of one product of scores, of which each row i has i + 1.
-double causal_product(AttentionShape shape) {
-  const double t = number(shape.positions);
-  return number(shape.batch) * number(shape.heads) * t * (t + 1) * number(shape.head_size);
-}
-
-}  // namespace
-
-void attention(Rank me, Slice y, Slice statistics, Slice qkv, AttentionShape shape, Location where) {
-  need_attention("attention", y, qkv, statistics, shape, where);
-  need_distinct("attention", "y", y, "qkv", qkv, where);
-  if (y.empty()) return;
-  // Two products: scores = q·kᵀ, y = softmax(scores)·v.
-  const Operation operation{"attention",
-                            2 * causal_product(shape),
-                            bytes(qkv) + bytes(y) + bytes(statistics),
-                            qkv.dtype(),
-                            true,
-                            {shape.positions, shape.positions, shape.head_size},
-                            {&qkv},
-                            {&y, &statistics}};
-  compute(
-      me, operation, [&](Device& device) { device.attention(y, statistics, qkv, shape); }, where);
-}
-
-void attention_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice qkv, Slice statistics, AttentionShape shape,
-                        Location where) {
-  need_attention("attention_backward", y, qkv, statistics, shape, where);
-  need_same("attention_backward", "dqkv", dqkv, "qkv", qkv, where);
-  need_same("attention_backward", "dy", dy, "y", y, where);
-  need_distinct("attention_backward", "dqkv", dqkv, "qkv", qkv, where);
-  need_distinct("attention_backward", "dqkv", dqkv, "dy", dy, where);
-  need_distinct("attention_backward", "dqkv", dqkv, "y", y, where);
-  if (y.empty()) return;
-  // Five products: the scores again, dv, the gradient of the probabilities, dq and dk.
-  const Operation operation{"attention_backward",
-                            5 * causal_product(shape),
-                            bytes(dqkv) + bytes(dy) + bytes(y) + bytes(qkv) + bytes(statistics),
-                            qkv.dtype(),
-                            true,
-                            {shape.positions, shape.positions, shape.head_size},
-                            {&dy, &y, &qkv, &statistics},
-                            {&dqkv}};
-  compute(
-      me, operation, [&](Device& device) { device.attention_backward(dqkv, dy, y, qkv, statistics, shape); }, where);
-}
-
-namespace {
-
 /// C, from y = N × C.
 std::size_t need_embedding(const char* operation, const Slice& y, const Slice& tokens, const Slice& table,
                            const Slice& positions, std::size_t sequence, Location where) {
@@ -226,19 +166,22 @@ void need_cross_entropy(const char* operation, const Slice& loss, const Slice& l
 }  // namespace
 
 // Maximum 1, exponential and sum 3, and the gradient's 1 FLOP an element.
-void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor, Location where) {
+void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale,
+                   Location where) {
   need_cross_entropy("cross_entropy", loss, logits, targets, where);
+  if (!gradient_scale.empty()) need_scalar("cross_entropy", "gradient_scale", gradient_scale, where);
   if (logits.empty()) return;
   const Operation operation{"cross_entropy",
                             5 * number(logits.size()),
-                            2 * bytes(logits) + bytes(targets) + 2 * bytes(loss),
+                            2 * bytes(logits) + bytes(targets) + 2 * bytes(loss) + bytes(gradient_scale),
                             logits.dtype(),
                             false,
                             {},
-                            {&targets},
+                            {&targets, &gradient_scale},
                             {&loss, &logits}};
   compute_indexed(
-      me, operation, [&](Device& device) { device.cross_entropy(loss, logits, targets, factor); }, where);
+      me, operation, [&](Device& device) { device.cross_entropy(loss, logits, targets, factor, gradient_scale); },
+      where);
 }
 
 void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Location where) {
@@ -258,7 +201,7 @@ void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float 
 
 // Moments 7, step 5, decay 2 FLOP an element.
 void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradient, AdamW options,
-           Slice gradient_factor, Slice skip, Location where) {
+           Slice gradient_factor, Slice skip, Slice skipped, Location where) {
   const std::size_t count = master.size();
   need_size("adamw", "parameter", parameter, count, "as master", where);
   need_size("adamw", "m", m, count, "as master", where);
@@ -270,6 +213,7 @@ void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradi
   need_floating("adamw", "gradient", gradient, where);
   if (!gradient_factor.empty()) need_scalar("adamw", "gradient_factor", gradient_factor, where);
   if (!skip.empty()) need_scalar("adamw", "skip", skip, where);
+  if (!skipped.empty()) need_scalar("adamw", "skipped", skipped, where);
   if (options.step < 1) usage_error(fmt::format("adamw: step {} (they count from 1)", options.step), where);
   need_apart("adamw", "parameter", parameter, "master", master, where);
   need_distinct("adamw", "m", m, "v", v, where);
@@ -279,15 +223,17 @@ void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradi
   const Operation operation{"adamw",
                             14 * number(count),
                             2 * (bytes(master) + bytes(m) + bytes(v)) + bytes(gradient) +
-                                (separate ? bytes(parameter) : 0) + bytes(gradient_factor) + bytes(skip),
+                                (separate ? bytes(parameter) : 0) + bytes(gradient_factor) + bytes(skip) +
+                                bytes(skipped),
                             DType::f32,
                             false,
                             {},
-                            {&gradient, &gradient_factor, &skip},
+                            {&gradient, &gradient_factor, &skip, &skipped},
                             {&parameter, &master, &m, &v}};
   compute(
       me, operation,
-      [&](Device& device) { device.adamw(parameter, master, m, v, gradient, options, gradient_factor, skip); }, where);
+      [&](Device& device) { device.adamw(parameter, master, m, v, gradient, options, gradient_factor, skip, skipped); },
+      where);
 }
 
 }  // namespace lockstep

@@ -48,26 +48,31 @@ void cross_entropy_statistics(Rank me, Slice statistics, Slice logits, Slice tar
 }
 
 void cross_entropy_shard(Rank me, Slice loss, Slice logits, Slice statistics, Slice targets, VocabularyShard shard,
-                         float factor, Location where) {
+                         float factor, Slice gradient_scale, Location where) {
   need_scalar("cross_entropy_shard", "loss", loss, where);
   need_dtype("cross_entropy_shard", "targets", targets, DType::i32, where);
   if (!logits.empty()) need_shard("cross_entropy_shard", logits, targets.size(), shard, where);
   need_dtype("cross_entropy_shard", "statistics", statistics, DType::f32, where);
   rows_of("cross_entropy_shard", "statistics", statistics, 2 * targets.size(), "two a target and shard", where);
   need_distinct("cross_entropy_shard", "loss", loss, "statistics", statistics, where);
+  if (!gradient_scale.empty()) need_scalar("cross_entropy_shard", "gradient_scale", gradient_scale, where);
   if (targets.empty()) return;
   if (statistics.empty()) usage_error("cross_entropy_shard: no statistics", where);
-  const Operation operation{"cross_entropy_shard",
-                            3 * number(logits.size()) + 4 * number(statistics.size()),
-                            2 * bytes(logits) + bytes(statistics) + bytes(targets) + 2 * bytes(loss),
-                            logits.dtype(),
-                            false,
-                            {},
-                            {&statistics, &targets},
-                            {&loss, &logits}};
+  const Operation operation{
+      "cross_entropy_shard",
+      3 * number(logits.size()) + 4 * number(statistics.size()),
+      2 * bytes(logits) + bytes(statistics) + bytes(targets) + 2 * bytes(loss) + bytes(gradient_scale),
+      logits.dtype(),
+      false,
+      {},
+      {&statistics, &targets, &gradient_scale},
+      {&loss, &logits}};
   compute(
       me, operation,
-      [&](Device& device) { device.cross_entropy_shard(loss, logits, statistics, targets, shard, factor); }, where);
+      [&](Device& device) {
+        device.cross_entropy_shard(loss, logits, statistics, targets, shard, factor, gradient_scale);
+      },
+      where);
 }
 
 }  // namespace lockstep

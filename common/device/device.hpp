@@ -16,6 +16,8 @@ class Device {
   virtual void add(const Slice& z, const Slice& x, const Slice& y) = 0;  // z may be x or y
   virtual void scale(const Slice& x, float factor) = 0;
   virtual void scale(const Slice& x, const Slice& factor) = 0;
+  virtual void scale_if(const Slice& x, float factor, const Slice& condition) = 0;
+  virtual void at_least(const Slice& flag, const Slice& x, float threshold) = 0;
   virtual void add_squares(const Slice& sum, const Slice& x) = 0;
   virtual void add_sum(const Slice& sum, const Slice& x) = 0;
   virtual void clip_factor(const Slice& factor, const Slice& sum_of_squares, float max_norm) = 0;
@@ -33,19 +35,25 @@ class Device {
   virtual void attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) = 0;
   virtual void attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv,
                                   const Slice& statistics, AttentionShape shape) = 0;
+  virtual void attention_probabilities(const Slice& probabilities, const Slice& qkv, AttentionShape shape) = 0;
+  virtual void attention_output(const Slice& y, const Slice& probabilities, const Slice& qkv, AttentionShape shape) = 0;
+  virtual void attention_probabilities_backward(const Slice& dqkv, const Slice& dy, const Slice& y,
+                                                const Slice& probabilities, const Slice& qkv, AttentionShape shape) = 0;
   virtual void embedding(const Slice& y, const Slice& tokens, const Slice& table, const Slice& positions,
                          std::size_t sequence) = 0;
   virtual void embedding_backward(const Slice& dtable, const Slice& dpositions, const Slice& dy, const Slice& tokens,
                                   std::size_t sequence) = 0;
-  virtual void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor) = 0;
+  virtual void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
+                             const Slice& gradient_scale) = 0;
   virtual void cross_entropy_loss(const Slice& loss, const Slice& logits, const Slice& targets, float factor) = 0;
   virtual void shard_tokens(const Slice& y, const Slice& x, VocabularyShard shard) = 0;
   virtual void cross_entropy_statistics(const Slice& statistics, const Slice& logits, const Slice& targets,
                                         VocabularyShard shard) = 0;
   virtual void cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics,
-                                   const Slice& targets, VocabularyShard shard, float factor) = 0;
+                                   const Slice& targets, VocabularyShard shard, float factor,
+                                   const Slice& gradient_scale) = 0;
   virtual void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
-                     AdamW options, const Slice& gradient_factor, const Slice& skip) = 0;
+                     AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) = 0;
 };
 
 }  // namespace lockstep

@@ -61,6 +61,7 @@ struct RankLedger {
   std::uint64_t batches = 0;  // started by this rank: the steps of an algorithm that uses one exchange a step
   std::vector<PeerTraffic> peers;
   std::vector<RegionTotal> regions;
+  double flop = 0;          // of all arithmetic, as the operations count it (a multiply-add is two)
   std::uint64_t reads = 0;  // synchronisations through the doors `read` and `to_host`
   Memory memory;
   std::vector<QueueTime> queues;  // [0] is main

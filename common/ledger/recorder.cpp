@@ -25,7 +25,8 @@ void Recorder::released(int queue, Category category, std::uint64_t bytes) {
   usage.live_total -= bytes;
 }
 
-void Recorder::busy(int queue, double begin, double end, const char* name, Location where) {
+void Recorder::busy(int queue, double begin, double end, const char* name, double flop, Location where) {
+  queues_[queue].flop += flop;
   QueueTime& time = queues_[queue].time;
   time.busy += end - begin;
   time.end = std::max(time.end, end);
@@ -113,6 +114,7 @@ RankLedger Recorder::ledger() const {
   ledger.reads = reads_;
   for (const PerQueue& q : queues_) {
     ledger.batches += q.batches;
+    ledger.flop += q.flop;
     for (int c = 0; c < kCategories; ++c) {
       ledger.memory.live[c] += q.memory.live[c];
       ledger.memory.peak[c] += q.memory.peak[c];

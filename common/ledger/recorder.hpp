@@ -26,8 +26,8 @@ class Recorder {
   void released(int queue, Category category, std::uint64_t bytes);
   std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes of a queue's own
 
-  // Time, on the queue's clock.
-  void busy(int queue, double begin, double end, const char* name, Location where);
+  // Time, on the queue's clock; of arithmetic also its FLOP.
+  void busy(int queue, double begin, double end, const char* name, double flop, Location where);
   void waited(int queue, double begin, double end, Location where);
   void transferred(int queue, double begin, double end, std::span<const Transfer> batch, Location where,
                    const char* region);
@@ -60,6 +60,7 @@ class Recorder {
     RegionTotal* innermost = nullptr;  // of the open regions
     const char* collective = nullptr;
     std::uint64_t batches = 0;
+    double flop = 0;
     double transferring_until = 0;
     QueueTime time;
     Usage memory;

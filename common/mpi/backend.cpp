@@ -152,7 +152,7 @@ void MpiBackend::compute(Channel at, const Operation& operation, Kernel kernel, 
   job_.note_activity();
   queue->set_doing({.kind = Doing::Kind::own_code, .where = where});
   const double end = end_of(*queue);
-  job_.record([&](Recorder& recorder) { recorder.busy(at.queue, begin, end, operation.name, where); });
+  job_.record([&](Recorder& recorder) { recorder.busy(at.queue, begin, end, operation.name, operation.flop, where); });
 }
 
 void MpiBackend::pass_modelled_time(Queue& queue, const Operation& operation) {

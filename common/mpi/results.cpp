@@ -67,6 +67,7 @@ void put(Writer& out, const RankLedger& ledger) {
     out.put(region.traffic);
     out.put(region.seconds);
   });
+  out.put(ledger.flop);
   out.put(ledger.reads);
   out.put(ledger.memory);
   out.each(ledger.queues, [&](const QueueTime& time) {
@@ -93,6 +94,7 @@ void get(Reader& in, RankLedger& ledger) {
     in.get(region.traffic);
     in.get(region.seconds);
   });
+  in.get(ledger.flop);
   in.get(ledger.reads);
   in.get(ledger.memory);
   in.each(ledger.queues, [&](QueueTime& time) {

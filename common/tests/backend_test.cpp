@@ -504,6 +504,22 @@ TEST(Doors, UploadReadAndToHost) {
   EXPECT_GE(outcome.ledgers[0].reads, 1u);
 }
 
+// Of all queues, on every rank its own.
+TEST(Ledgers, CountFlop) {
+  const Outcome outcome = run_on(2, [](Rank me) {
+    Rank side = me.stream("side");
+    Slice c = me.allocate(6, DType::f32, kBuffer), a = me.allocate(8, DType::f32, kBuffer),
+          b = me.allocate(12, DType::f32, kBuffer);
+    for (Slice x : {a, b, c}) fill(me, x, 1);
+    if (me.rank() == 0) matmul(me, matrix(c, 2, 3), matrix(a, 2, 4), matrix(b, 4, 3));
+    me.wait(me.run(side, [=](Rank queue) { scale(queue, a, 2); }));
+    return Values{};
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.ledgers[0].flop, 2 * 2 * 3 * 4 + 8);
+  EXPECT_EQ(outcome.ledgers[1].flop, 8);
+}
+
 // Misuse --------------------------------------------------------------------------------------------------------------
 
 struct Misuse {

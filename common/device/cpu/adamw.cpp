@@ -21,9 +21,9 @@ struct Step {
   float epsilon;
 };
 
-Step make_step(const AdamW& options, float gradient_factor) {
-  const double bias1 = 1 - std::pow(static_cast<double>(options.beta1), options.step);
-  const double bias2 = 1 - std::pow(static_cast<double>(options.beta2), options.step);
+Step make_step(const AdamW& options, int steps, float gradient_factor) {
+  const double bias1 = 1 - std::pow(static_cast<double>(options.beta1), steps);
+  const double bias2 = 1 - std::pow(static_cast<double>(options.beta2), steps);
   return {gradient_factor,
           options.beta1,
           options.beta2,
@@ -47,9 +47,11 @@ void step_tile(const Step& step, float* master, float* m, float* v, const float*
 }  // namespace
 
 void CpuDevice::adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,
-                      const Slice& gradient, AdamW options, const Slice& gradient_factor, const Slice& skip) {
+                      const Slice& gradient, AdamW options, const Slice& gradient_factor, const Slice& skip,
+                      const Slice& skipped) {
   if (!skip.empty() && *scalar(skip) != 0) return;
-  const Step step = make_step(options, gradient_factor.empty() ? 1.0f : *scalar(gradient_factor));
+  const int steps = options.step - (skipped.empty() ? 0 : static_cast<int>(*scalar(skipped)));
+  const Step step = make_step(options, steps, gradient_factor.empty() ? 1.0f : *scalar(gradient_factor));
   const View from(gradient), to(parameter);
   const bool separate = parameter.data() != master.data();
   threads_.chunks(master.size(), kGrain, [&](std::size_t first, std::size_t last) {

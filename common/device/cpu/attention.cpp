@@ -100,6 +100,12 @@ float dot_product(const float* a, const float* b, std::size_t n) {
 
 float score_factor(AttentionShape shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
 
+/// From the probabilities and their gradient: the gradient of the scores. Probabilities beyond the row are 0.
+void scores_gradient_row(const float* probabilities, float* gradient, std::size_t n, float dot) {
+#pragma omp simd
+  for (std::size_t j = 0; j < n; ++j) gradient[j] = probabilities[j] * (gradient[j] - dot);
+}
+
 }  // namespace
 
 void CpuDevice::attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) {
@@ -169,6 +175,81 @@ void CpuDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Sli
     const float factor = score_factor(shape);
 #pragma omp simd
     for (std::size_t i = 0; i < size; ++i) dq[i] *= factor;
+    scatter(to, head_rows(shape, head, 0, 3), shape, dq);
+    scatter(to, head_rows(shape, head, 1, 3), shape, dk);
+    scatter(to, head_rows(shape, head, 2, 3), shape, dv);
+  });
+}
+
+// With the probabilities materialised: rows of T, those beyond the diagonal 0
+// ------------------------------------------
+
+void CpuDevice::attention_probabilities(const Slice& probabilities, const Slice& qkv, AttentionShape shape) {
+  const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
+  const View from(qkv), to(probabilities);
+  threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
+    const auto buffer = scratch_.take(2 * size + kQueries * std::max(positions, d));
+    float *q = buffer.data(), *k = q + size, *scores = k + size;
+    gather(q, from, head_rows(shape, head, 0, 3), shape, score_factor(shape));
+    gather_transposed(k, from, head_rows(shape, head, 1, 3), shape, scores);
+    for (std::size_t first = 0; first < positions; first += kQueries) {
+      const std::size_t end = std::min(positions, first + kQueries), rows = end - first;
+      sgemm(scratch_, rows, end, d, {q + first * d, d}, {k, positions}, 0, scores, positions);
+      for (std::size_t i = 0; i < rows; ++i) {
+        float* row = scores + i * positions;
+        const float factor = 1.0f / softmax_row(row, first + i + 1, positions).sum;
+#pragma omp simd
+        for (std::size_t j = 0; j < end; ++j) row[j] *= factor;
+      }
+      to.write((head * positions + first) * positions, rows * positions, scores);
+    }
+  });
+}
+
+void CpuDevice::attention_output(const Slice& y, const Slice& probabilities, const Slice& qkv, AttentionShape shape) {
+  const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
+  const View from(qkv), from_p(probabilities), to(y);
+  threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
+    const auto buffer = scratch_.take(2 * size + kQueries * positions);
+    float *v = buffer.data(), *out = v + size, *block = out + size;
+    gather(v, from, head_rows(shape, head, 2, 3), shape, 1);
+    for (std::size_t first = 0; first < positions; first += kQueries) {
+      const std::size_t end = std::min(positions, first + kQueries), rows = end - first;
+      const float* p = from_p.read((head * positions + first) * positions, rows * positions, block);
+      sgemm(scratch_, rows, d, end, {p, positions}, {v, d}, 0, out + first * d, d);
+    }
+    scatter(to, head_rows(shape, head, 0, 1), shape, out);
+  });
+}
+
+void CpuDevice::attention_probabilities_backward(const Slice& dqkv, const Slice& dy, const Slice& y,
+                                                 const Slice& probabilities, const Slice& qkv, AttentionShape shape) {
+  const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
+  const std::size_t block_size = kQueries * std::max(positions, d);
+  const View from(qkv), from_p(probabilities), to(dqkv), from_y(y), from_dy(dy);
+  threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
+    const auto buffer = scratch_.take(8 * size + 2 * block_size);
+    float *q = buffer.data(), *k = q + size, *v = k + size, *out = v + size, *dout = out + size;
+    float *dq = dout + size, *dk = dq + size, *dv = dk + size, *block = dv + size, *gradient = block + block_size;
+    gather(q, from, head_rows(shape, head, 0, 3), shape, score_factor(shape));
+    gather(k, from, head_rows(shape, head, 1, 3), shape, score_factor(shape));  // its product is dq alone
+    gather_transposed(v, from, head_rows(shape, head, 2, 3), shape, gradient);
+    gather(out, from_y, head_rows(shape, head, 0, 1), shape, 1);
+    gather(dout, from_dy, head_rows(shape, head, 0, 1), shape, 1);
+    const std::size_t blocks = (positions + kQueries - 1) / kQueries;
+    for (std::size_t i = blocks; i-- > 0;) {  // from the last, as attention_backward
+      const std::size_t first = i * kQueries, end = std::min(positions, first + kQueries), rows = end - first;
+      const float beta = i + 1 == blocks ? 0.0f : 1.0f;
+      const float* p = from_p.read((head * positions + first) * positions, rows * positions, block);
+      sgemm(scratch_, rows, end, d, {dout + first * d, d}, {v, positions}, 0, gradient, end);
+      for (std::size_t row = 0; row < rows; ++row) {
+        const float dot = dot_product(out + (first + row) * d, dout + (first + row) * d, d);
+        scores_gradient_row(p + row * positions, gradient + row * end, end, dot);
+      }
+      sgemm(scratch_, end, d, rows, {p, positions, true}, {dout + first * d, d}, beta, dv, d);
+      sgemm(scratch_, end, d, rows, {gradient, end, true}, {q + first * d, d}, beta, dk, d);
+      sgemm(scratch_, rows, d, end, {gradient, end}, {k, d}, 0, dq + first * d, d);
+    }
     scatter(to, head_rows(shape, head, 0, 3), shape, dq);
     scatter(to, head_rows(shape, head, 1, 3), shape, dk);
     scatter(to, head_rows(shape, head, 2, 3), shape, dv);

@@ -64,10 +64,15 @@ void scale_row(float* x, std::size_t n, float factor) {
   for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
+float scaled(float factor, const Slice& gradient_scale) {
+  return gradient_scale.empty() ? factor : factor * *scalar(gradient_scale);
+}
+
 }  // namespace
 
 template <bool gradient>
-void CpuDevice::cross_entropy_rows(const Slice& loss, const Slice& logits, const Slice& targets, float factor) {
+void CpuDevice::cross_entropy_rows(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
+                                   float gradient_factor) {
   const std::size_t rows = targets.size(), vocabulary = logits.size() / rows;
   const auto* target = static_cast<const std::int32_t*>(targets.data());
   check_targets(target, rows, vocabulary);
@@ -90,8 +95,8 @@ void CpuDevice::cross_entropy_rows(const Slice& loss, const Slice& logits, const
       float sum = 0;
       if constexpr (gradient) {
         sum = exponentials(out, in, vocabulary, maximum);
-        scale_row(out, vocabulary, factor / sum);
-        out[target[n]] -= factor;
+        scale_row(out, vocabulary, gradient_factor / sum);
+        out[target[n]] -= gradient_factor;
         view.write(n * vocabulary, vocabulary, out);
       } else {
         sum = sum_exponentials(in, vocabulary, maximum);
@@ -104,12 +109,13 @@ void CpuDevice::cross_entropy_rows(const Slice& loss, const Slice& logits, const
   *scalar(loss) = static_cast<float>(*scalar(loss) + factor * total);
 }
 
-void CpuDevice::cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor) {
-  cross_entropy_rows<true>(loss, logits, targets, factor);
+void CpuDevice::cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
+                              const Slice& gradient_scale) {
+  cross_entropy_rows<true>(loss, logits, targets, factor, scaled(factor, gradient_scale));
 }
 
 void CpuDevice::cross_entropy_loss(const Slice& loss, const Slice& logits, const Slice& targets, float factor) {
-  cross_entropy_rows<false>(loss, logits, targets, factor);
+  cross_entropy_rows<false>(loss, logits, targets, factor, 0);
 }
 
 void CpuDevice::shard_tokens(const Slice& y, const Slice& x, VocabularyShard shard) {
@@ -141,7 +147,8 @@ void CpuDevice::cross_entropy_statistics(const Slice& statistics, const Slice& l
 }
 
 void CpuDevice::cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics,
-                                    const Slice& targets, VocabularyShard shard, float factor) {
+                                    const Slice& targets, VocabularyShard shard, float factor,
+                                    const Slice& gradient_scale) {
   const std::size_t rows = targets.size(), width = logits.size() / rows;
   const std::size_t shards = statistics.size() / (2 * rows);
   const auto* target = static_cast<const std::int32_t*>(targets.data());
@@ -161,6 +168,7 @@ void CpuDevice::cross_entropy_shard(const Slice& loss, const Slice& logits, cons
   }
   *scalar(loss) = static_cast<float>(*scalar(loss) + factor * total);
   if (logits.empty()) return;
+  const float gradient_factor = scaled(factor, gradient_scale);
   threads_.chunks(rows, rows_of_chunk(width), [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(view.direct() ? 0 : width);
     for (std::size_t n = first; n < last; ++n) {
@@ -168,9 +176,9 @@ void CpuDevice::cross_entropy_shard(const Slice& loss, const Slice& logits, cons
       const float* in = view.read(n * width, width, buffer.data());
       const std::size_t counted = target[n] == kIgnored ? 0 : shard.count;
       if (counted > 0) exponentials(out, in, counted, log_sums.data()[n]);
-      scale_row(out, counted, factor);
+      scale_row(out, counted, gradient_factor);
       std::fill(out + counted, out + width, 0.0f);
-      if (holds(shard, target[n])) out[static_cast<std::size_t>(target[n]) - shard.first] -= factor;
+      if (holds(shard, target[n])) out[static_cast<std::size_t>(target[n]) - shard.first] -= gradient_factor;
       view.write(n * width, width, out);
     }
   });

@@ -22,6 +22,8 @@ class CpuDevice final : public Device {
   void add(const Slice& z, const Slice& x, const Slice& y) override;
   void scale(const Slice& x, float factor) override;
   void scale(const Slice& x, const Slice& factor) override;
+  void scale_if(const Slice& x, float factor, const Slice& condition) override;
+  void at_least(const Slice& flag, const Slice& x, float threshold) override;
   void add_squares(const Slice& sum, const Slice& x) override;
   void add_sum(const Slice& sum, const Slice& x) override;
   void clip_factor(const Slice& factor, const Slice& sum_of_squares, float max_norm) override;
@@ -39,23 +41,29 @@ class CpuDevice final : public Device {
   void attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) override;
   void attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv, const Slice& statistics,
                           AttentionShape shape) override;
+  void attention_probabilities(const Slice& probabilities, const Slice& qkv, AttentionShape shape) override;
+  void attention_output(const Slice& y, const Slice& probabilities, const Slice& qkv, AttentionShape shape) override;
+  void attention_probabilities_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& probabilities,
+                                        const Slice& qkv, AttentionShape shape) override;
   void embedding(const Slice& y, const Slice& tokens, const Slice& table, const Slice& positions,
                  std::size_t sequence) override;
   void embedding_backward(const Slice& dtable, const Slice& dpositions, const Slice& dy, const Slice& tokens,
                           std::size_t sequence) override;
-  void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor) override;
+  void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
+                     const Slice& gradient_scale) override;
   void cross_entropy_loss(const Slice& loss, const Slice& logits, const Slice& targets, float factor) override;
   void shard_tokens(const Slice& y, const Slice& x, VocabularyShard shard) override;
   void cross_entropy_statistics(const Slice& statistics, const Slice& logits, const Slice& targets,
                                 VocabularyShard shard) override;
   void cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics, const Slice& targets,
-                           VocabularyShard shard, float factor) override;
+                           VocabularyShard shard, float factor, const Slice& gradient_scale) override;
   void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
-             AdamW options, const Slice& gradient_factor, const Slice& skip) override;
+             AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) override;
 
  private:
   template <bool gradient>
-  void cross_entropy_rows(const Slice& loss, const Slice& logits, const Slice& targets, float factor);
+  void cross_entropy_rows(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
+                          float gradient_factor);
 
   Threads threads_;
   Scratch scratch_;

@@ -99,4 +99,14 @@ void CpuDevice::scale(const Slice& x, float factor) {
 
 void CpuDevice::scale(const Slice& x, const Slice& factor) { scale(x, *scalar(factor)); }
 
+void CpuDevice::scale_if(const Slice& x, float factor, const Slice& condition) {
+  if (*scalar(condition) == 0) return;
+  if (factor == 0) return fill(x, 0);  // also where x is not a number
+  scale(x, factor);
+}
+
+void CpuDevice::at_least(const Slice& flag, const Slice& x, float threshold) {
+  *scalar(flag) = *scalar(x) >= threshold ? 1.0f : 0.0f;
+}
+
 }  // namespace lockstep::cpu

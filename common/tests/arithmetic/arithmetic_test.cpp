@@ -102,7 +102,12 @@ TEST_F(Front, RefusesLayersThatDoNotFit) {
   refuses([&] { attention(me, f32(24), f32(5), f32(72), shape); }, {"statistics has 5 elements, not 6"});
   refuses([&] { attention_backward(me, f32(71), f32(24), f32(24), f32(72), f32(6), shape); },
           {"dqkv has 71 elements and qkv has 72"});
+  refuses([&] { attention_probabilities(me, f32(11), f32(72), shape); }, {"probabilities has 11 elements, not 12"});
+  refuses([&] { attention_output(me, f32(23), f32(12), f32(72), shape); }, {"y has 23 elements, not 24"});
+  refuses([&] { attention_probabilities_backward(me, f32(72), f32(24), f32(24), bf16(12), f32(72), shape); },
+          {"probabilities is bf16, not fp32"});
   refuses([&] { adamw(me, f32(3), f32(3), f32(2), f32(3), f32(3), {}); }, {"m has 2 elements, not 3"});
+  refuses([&] { adamw(me, f32(3), f32(3), f32(3), f32(3), f32(3), {}, {}, {}, f32(2)); }, {"skipped is 2 × fp32"});
   refuses([&] { adamw(me, f32(3), bf16(3), f32(3), f32(3), f32(3), {}); }, {"master is bf16, not fp32"});
   refuses([&] { adamw(me, f32(3), f32(3), f32(3), f32(3), f32(3), AdamW{.step = 0}); }, {"step 0"});
 }
@@ -151,6 +156,14 @@ TEST_F(Front, AttentionIsCausalAndRecomputes) {
   costs("attention", 2 * product, 4 * (180 + 60 + 12), 1, 2);
   attention_backward(me, dqkv, dy, y, qkv, statistics, shape);
   costs("attention_backward", 5 * product, 4 * (180 + 60 + 60 + 180 + 12), 4, 1);
+  // With the probabilities in memory nothing is recomputed: six products instead of seven.
+  Slice probabilities = f32(2 * 2 * 3 * 3);
+  attention_probabilities(me, probabilities, qkv, shape);
+  costs("attention_probabilities", product, 4 * (120 + 36), 1, 1);
+  attention_output(me, y, probabilities, qkv, shape);
+  costs("attention_output", product, 4 * (60 + 36 + 60), 2, 1);
+  attention_probabilities_backward(me, dqkv, dy, y, probabilities, qkv, shape);
+  costs("attention_probabilities_backward", 4 * product, 4 * (180 + 60 + 60 + 180 + 36), 4, 1);
 }
 
 TEST_F(Front, NothingIsDoneForEmptySlices) {
@@ -176,6 +189,10 @@ TEST_F(Front, NothingIsDoneForEmptySlices) {
   layer_norm_backward(me, none, row, f32(4), none, none, row, none, Into::overwrite);
   attention(me, none, none, none, {0, 4, 2, 2});
   attention_backward(me, none, none, none, none, none, {0, 4, 2, 2});
+  attention_probabilities(me, none, none, {0, 4, 2, 2});
+  attention_output(me, none, none, none, {0, 4, 2, 2});
+  attention_probabilities_backward(me, none, none, none, none, none, {0, 4, 2, 2});
+  scale_if(me, none, 2, one);
   embedding(me, none, tokens, row, {}, 4);
   embedding_backward(me, row, {}, none, tokens, 4);
   cross_entropy(me, one, none, tokens, 1);

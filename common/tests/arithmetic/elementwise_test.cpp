@@ -96,6 +96,39 @@ TEST(Elementwise, Scale) {
 }
 
 // Each chunk of 16,384 is summed in float in at most (16,384 / 16 + 16 + 4) dependent additions; chunks in double.
+TEST(Elementwise, ScaleIfTheConditionHolds) {
+  Bench bench(2);
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (DType dtype : kFloating)
+    for (std::size_t n : kSizes) {
+      Slice x = bench.normal(n, dtype);
+      const Values before = bench.read(x);
+      scale_if(bench.me, x, 0.3f, bench.of({0}));
+      EXPECT_EQ(bench.read(x), before);
+      scale_if(bench.me, x, 0.3f, bench.of({2}));
+      EXPECT_EQ(bench.read(x), exactly(before, dtype, [](double v, std::size_t) { return 0.3f * v; }));
+    }
+  Slice x = bench.of({kNan, 1});
+  scale_if(bench.me, x, 0, bench.of({1}));
+  EXPECT_EQ(bench.read(x), (Values{0, 0})) << "times 0 clears whatever was there";
+}
+
+TEST(Elementwise, AtLeast) {
+  Bench bench;
+  Slice flag = bench.poisoned(1);
+  const auto of = [&](float x) {
+    at_least(bench.me, flag, bench.of({x}), 2);
+    return bench.read(flag)[0];
+  };
+  EXPECT_EQ(of(1.99f), 0);
+  EXPECT_EQ(of(2), 1);
+  EXPECT_EQ(of(7), 1);
+  EXPECT_EQ(of(std::numeric_limits<float>::quiet_NaN()), 0);
+  Slice x = bench.of({3});
+  at_least(bench.me, x, x, 1);
+  EXPECT_EQ(bench.read(x)[0], 1) << "in place";
+}
+
 TEST(Elementwise, SumsAccumulate) {
   Bench bench(2);
   for (DType dtype : kFloating)

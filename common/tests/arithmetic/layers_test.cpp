@@ -145,6 +145,41 @@ TEST(Attention, ForwardAndBackward) {
     }
 }
 
+// The same with the probabilities in memory: what is stored is rounded to dtype, and nothing but that differs.
+TEST(Attention, MaterialisedForwardAndBackward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const AttentionShape& shape : kAttentions) {
+      const std::size_t t = shape.positions, heads = shape.batch * shape.heads, size = heads * t * shape.head_size;
+      Slice qkv = bench.normal(3 * size, dtype), y = bench.poisoned(size, dtype), dy = bench.normal(size, dtype);
+      Slice p = bench.poisoned(heads * t * t, dtype), dqkv = bench.poisoned(3 * size, dtype);
+      attention_probabilities(bench.me, p, qkv, shape);
+      attention_output(bench.me, y, p, qkv, shape);
+      attention_probabilities_backward(bench.me, dqkv, dy, y, p, qkv, shape);
+      const Values stored = bench.read(p);
+      for (std::size_t row = 0; row < heads * t; ++row) {
+        double sum = 0;
+        for (std::size_t u = 0; u < t; ++u) {
+          sum += stored[row * t + u];
+          if (u > row % t) {
+            ASSERT_EQ(stored[row * t + u], 0) << "above the diagonal";
+          }
+        }
+        // t probabilities of at most 1, each rounded once.
+        ASSERT_NEAR(sum, 1, 2 * static_cast<double>(t) * (rounding(dtype) + smallest(dtype)) + 1e-5);
+      }
+      // As above; a stored probability is off by one rounding of it, and the row's sum of them is 1.
+      const double d = static_cast<double>(shape.head_size), v = largest(bench.read(qkv));
+      const double score = (d + 4) * v * v * std::sqrt(d), terms = largest(bench.read(dy)) * v * std::sqrt(d);
+      const double stored_rounding = dtype == DType::f32 ? 1 : rounding(dtype) / rounding(DType::f32);
+      const auto exact = reference::attention(bench.read(qkv), shape);
+      const double many = 2 * score + static_cast<double>(t) + 8 + 2 * stored_rounding;
+      expect_near(bench.read(y), exact.y, dtype, many, {v}, "y");
+      expect_near(bench.read(dqkv), reference::attention_backward(bench.read(dy), bench.read(qkv), shape), dtype,
+                  4 * many + 4 * d + 30 + 4 * stored_rounding * std::sqrt(d), {terms * v}, "dqkv");
+    }
+}
+
 // The bounds above are those of the worst case; in the mean, rounding errors of float stay within a few units.
 TEST(Attention, MeanErrorsAreSmall) {
   Bench bench(2);
@@ -281,6 +316,20 @@ TEST(Embedding, TokensOfAnotherShardReadZerosAndGiveNoGradient) {
   Slice dy = bench.of({1, 1, 1, 1, 5, 6, 7, 8});
   embedding_backward(bench.me, table, {}, dy, here, 2);
   EXPECT_EQ(bench.read(table), (Values{6, 8, 10, 12}));
+}
+
+// The gradient times a number on the device, before it is rounded: what fp16 alone flushes to zero survives.
+TEST(CrossEntropy, TheGradientIsScaledBeforeItIsRounded) {
+  Bench bench;
+  const float factor = 0x1p-26f;  // a mean over 64 Mi tokens: below fp16's smallest subnormal, 2⁻²⁴
+  const auto gradient = [&](Slice scale) {
+    Slice logits = bench.constant(4, 0, DType::f16), loss = bench.of({0});
+    cross_entropy(bench.me, loss, logits, bench.integers({1}), factor, scale);
+    EXPECT_NEAR(bench.read(loss)[0], factor * std::log(4), 1e-12) << "the loss is not scaled";
+    return bench.read(logits);
+  };
+  EXPECT_EQ(gradient({}), (Values{0, 0, 0, 0}));
+  EXPECT_EQ(gradient(bench.of({0x1p16f})), (Values{0x1p-12, -3 * 0x1p-12, 0x1p-12, 0x1p-12}));
 }
 
 TEST(CrossEntropy, LargeLogitsDoNotOverflow) {

@@ -76,6 +76,18 @@ TEST(AdamW, SkipChangesNothing) {
   EXPECT_NE(bench.read(s.master), master);
 }
 
+// The bias correction counts the steps that were not skipped.
+TEST(AdamW, SkippedStepsDoNotCount) {
+  Bench bench;
+  State some = make_state(bench, 50, DType::f32, DType::f16), none = make_state(bench, 50, DType::f32, DType::f16);
+  adamw(bench.me, some.parameter, some.master, some.m, some.v, some.gradient, {.step = 9}, {}, bench.of({0}),
+        bench.of({4}));
+  adamw(bench.me, none.parameter, none.master, none.m, none.v, none.gradient, {.step = 5});
+  EXPECT_EQ(bench.read(some.master), bench.read(none.master));
+  adamw(bench.me, none.parameter, none.master, none.m, none.v, none.gradient, {.step = 6}, {}, {}, bench.of({0}));
+  EXPECT_NE(bench.read(some.master), bench.read(none.master));
+}
+
 // A sharded optimizer is the unsharded one, bit for bit.
 TEST(AdamW, PiecesEqualTheWhole) {
   Bench bench(2);
