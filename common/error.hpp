@@ -38,6 +38,12 @@ class Error : public std::runtime_error {
   Verdict verdict_;
 };
 
+/// The computer lacks what the backend runs on: "no CUDA device (…)". Thrown by Session; tests are then skipped.
+class NoDevice : public Error {
+ public:
+  explicit NoDevice(const std::string& message) : Error(Verdict::fail, message) {}
+};
+
 /// A misuse of the contract: "USAGE at file:line in function: message".
 [[noreturn]] void usage_error(const std::string& message, Location where = Location::current());
 

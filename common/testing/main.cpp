@@ -3,7 +3,8 @@
 //   --perturb SEED            queued work early or late, by this seed
 //   --trace [FILE]            record the timeline
 //   --verdict FILE            write the verdicts as JSON
-// Exit code 0: everything passed; 1: something did not; 2: bad input, said in one sentence.
+// Exit code 0: everything passed; 1: something did not; 2: bad input, said in one sentence; 77: skipped, because this
+// computer lacks what the backend runs on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -87,6 +88,9 @@ const TestOptions& test_options() { return options(); }
 int main(int argc, char** argv) {
   try {
     return lockstep::testing::run_tests(argc, argv);
+  } catch (const lockstep::NoDevice& error) {
+    fmt::print("SKIPPED {}\n", error.what());
+    return 77;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

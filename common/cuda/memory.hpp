@@ -1,0 +1,61 @@
+// Memory of the GPU in the order of a stream, and memory of the host that the GPU can reach.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/cuda/event.hpp"
+#include "common/slice.hpp"
+
+namespace lockstep::cuda {
+
+/// From the GPU's own pool, which keeps what was freed, so that a training step's allocations cost a microsecond each.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(int gpu);
+  /// Usable by later work of `stream`. Where the GPU is full, waits for everything that is still to be freed and tries
+  /// once more; then throws Error(fail) "out of memory: N bytes for gradients, … of … free (host …)".
+  void* allocate(std::size_t bytes, Category category, cudaStream_t stream);
+  /// When the work given to `stream` so far is done.
+  void free(void* data, cudaStream_t stream) noexcept;
+
+ private:
+  cudaMemPool_t pool_ = nullptr;
+};
+
+/// Copies between the GPU and ordinary memory of the host, by way of pinned memory, so that the host goes on at once.
+/// May be used by several threads.
+class Staging {
+ public:
+  explicit Staging(EventPool& events) : events_(events) {}
+  Staging(const Staging&) = delete;
+  ~Staging();
+  /// `from` may change when this returns; the copy is made in the order of `stream`.
+  void upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
+  /// `wait(event)` returns when the GPU has passed it; others may work meanwhile.
+  void download(void* to, const void* from, std::size_t bytes, cudaStream_t stream,
+                const std::function<void(const Event&)>& wait);
+
+ private:
+  struct Buffer {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+    Event last;  // of the copy it was last used for
+    bool lent = false;
+  };
+  static constexpr std::size_t kPiece = 4 << 20;  // bytes of the largest buffer
+  static constexpr std::size_t kMostBuffers = 64;
+  Buffer* take(std::size_t bytes);
+  void give(Buffer* buffer, Event last);
+
+  EventPool& events_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+}  // namespace lockstep::cuda
