@@ -62,6 +62,7 @@ class Backend {
   /// This rank's ledger so far. Called on main while no closure runs.
   virtual RankLedger ledger() const = 0;
 
+  /// Seconds since the run began, when the queue's work so far is done (where it runs behind the host, waits for it).
   virtual double now(int queue) const = 0;
   virtual int world_rank() const = 0;
 };

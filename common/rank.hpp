@@ -104,7 +104,8 @@ class Rank {
   /// `name` must outlive the run: a literal.
   [[nodiscard]] Scope region(const char* name, std::size_t bytes = kPhase, Location where = Location::current());
 
-  /// Seconds since the run began on this queue: virtual, or wall-clock. For logs; lab results never depend on it.
+  /// Seconds since the run began on this queue: virtual, or wall-clock; on a GPU, after the host has waited for the
+  /// queue's work so far. For logs and benchmarks; lab results never depend on it.
   double now() const;
   int world_rank() const;  ///< in the whole run, for messages to people
 

@@ -1,22 +1,25 @@
 #!/bin/sh
-# Starts an MPI program on this host, whichever MPI is installed.
+# Starts an MPI program on this host, or on several, whichever MPI is installed.
 #
-#   launch/mpirun.sh -n RANKS [--timeout SECONDS] program arguments…
+#   launch/mpirun.sh -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] program arguments…
 #
+# With --nodes, each host gets RANKS / N processes; which hosts is said by the hostfile, or by the scheduler.
 # Works as root, in containers, and with more ranks than cores. The whole job ends when the launcher is interrupted,
 # when the time is over (exit code 124), or when a rank dies. MPIRUN names another launcher than the one that fits the
 # library the program is linked with.
 set -u
 
 usage() {
-  echo "usage: $0 -n RANKS [--timeout SECONDS] program arguments…" >&2
+  echo "usage: $0 -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] program arguments…" >&2
   exit 2
 }
 
-ranks= timeout=
+ranks= timeout= nodes=1 hostfile=
 while [ $# -gt 0 ]; do
   case $1 in
     -n) [ $# -ge 2 ] || usage; ranks=$2; shift 2 ;;
+    --nodes) [ $# -ge 2 ] || usage; nodes=$2; shift 2 ;;
+    --hostfile) [ $# -ge 2 ] || usage; hostfile=$2; shift 2 ;;
     --timeout) [ $# -ge 2 ] || usage; timeout=$2; shift 2 ;;
     --) shift; break ;;
     -*) usage ;;
@@ -24,21 +27,32 @@ while [ $# -gt 0 ]; do
   esac
 done
 case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at least 1" >&2; exit 2 ;; esac
+case $nodes in '' | 0* | *[!0-9]*) echo "$0: --nodes needs a number of hosts, at least 1" >&2; exit 2 ;; esac
 case $timeout in *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
+[ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be spread evenly over $nodes nodes" >&2; exit 2; }
+if [ -n "$hostfile" ] && [ ! -r "$hostfile" ]; then
+  echo "$0: the hostfile $hostfile cannot be read" >&2
+  exit 2
+fi
 
 # The launcher of the library that the program is linked with: another one would start N programs of one rank each.
+# The program may stand behind a profiler and its options.
 choose_launcher() {
-  case $(ldd "$1" 2>/dev/null) in
-    *libmpich*) set -- mpirun.mpich mpirun.hydra mpirun ;;
-    *) set -- mpirun mpirun.openmpi ;;
-  esac
+  for word; do
+    case $word in */*) ;; *) continue ;; esac
+    case $(ldd "$word" 2>/dev/null) in
+      *libmpich*) set -- mpirun.mpich mpirun.hydra mpirun; break ;;
+      *libmpi*) set -- mpirun mpirun.openmpi; break ;;
+    esac
+  done
+  case $1 in mpirun*) ;; *) set -- mpirun mpirun.openmpi ;; esac
   for name; do
     command -v "$name" && return
   done
   echo mpirun
 }
-mpirun=${MPIRUN:-$(choose_launcher "$1")}
+mpirun=${MPIRUN:-$(choose_launcher "$@")}
 if ! command -v "$mpirun" >/dev/null 2>&1; then
   echo "$0: $mpirun is not installed; on Debian and Ubuntu: apt-get install openmpi-bin libopenmpi-dev" >&2
   exit 2
@@ -77,6 +91,21 @@ esac
 
 # The program compares this with what it finds.
 export LOCKSTEP_MPI_RANKS="$ranks"
+
+if [ "$nodes" -gt 1 ] || [ -n "$hostfile" ]; then
+  each=$((ranks / nodes))
+  case $version in
+    *"Open MPI"* | *OpenRTE* | *PRRTE* | *prterun*)
+      set -- --map-by "ppr:$each:node" "$@"
+      # Its own settings travel to the other hosts by themselves; these do not.
+      for name in LOCKSTEP_MPI_RANKS OPENBLAS_NUM_THREADS OMP_NUM_THREADS $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
+        set -- -x "$name" "$@"
+      done
+      ;;
+    *) set -- -ppn "$each" "$@" ;;
+  esac
+  [ -z "$hostfile" ] || set -- --hostfile "$hostfile" "$@"
+fi
 
 # A session of its own holds everything that mpirun starts on this host, also what leaves mpirun's process group; and
 # mpirun ends when this script is killed.

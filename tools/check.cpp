@@ -117,7 +117,7 @@ int check(const Workshop& shop, const CheckOptions& options) {
   if (options.debug) return debug(shop, options, selection);
 
   JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
-  judge_options.processes = options.ranks.value_or(4);
+  judge_options.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
   judge_options.timeout_seconds = options.timeout_seconds;
   Printed printed;
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };

@@ -47,10 +47,15 @@ int expect_not_implemented(const Workshop& shop, const std::string& program);
 int mine_summary(const Workshop& shop);
 
 /// Builds and becomes the program TARGET_BACKEND, handing over `arguments`: bench_all_reduce_sim, train_mpi. --backend
-/// (default sim) and, for MPI, --ranks (default 2) are read from them; --backend is removed.
-int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments);
+/// (default sim) is read from them and removed, as are --launcher, --nodes and --hostfile, which say how the processes
+/// of MPI and NCCL start; --ranks (default: 2, or the GPUs) is read. `around`: a command that runs it, in each process.
+int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
+            const std::vector<std::string>& around = {});
 
 /// ./lab bench NAME …: forwards to bench_NAME; without a name, lists the benchmarks.
-int bench(const Workshop& shop, std::vector<std::string> arguments);
+int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around = {});
+
+/// ./lab profile bench NAME …, or train …: the same under Nsight Systems, a report for each rank in outputs/profile/.
+int profile(const Workshop& shop, std::vector<std::string> arguments);
 
 }  // namespace lockstep::tools

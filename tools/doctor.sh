@@ -54,15 +54,15 @@ threads_per_core=$(lscpu 2> /dev/null | awk -F: '/^Thread\(s\) per core/ {gsub(/
 ok cores "$cores usable hardware threads, ${threads_per_core:-?} per core${quota:+, a quota of $quota}"
 ok memory "$(awk '/^MemAvailable/ {printf "%.1f GiB available", $2 / 1048576}' /proc/meminfo)"
 
-if has_program nvidia-smi && nvidia-smi -L > /dev/null 2>&1; then
+if has_gpu; then
   ok GPU "$(first_line nvidia-smi -L)"
 else
   without GPU 'no NVIDIA GPU answers; simulator and MPI need none'
 fi
-if has_program nvcc || [ -x /usr/local/cuda/bin/nvcc ]; then
-  ok CUDA "$(PATH=$PATH:/usr/local/cuda/bin nvcc --version | tail -n 2 | head -n 1)"
+if nvcc=$(find_nvcc); then
+  ok CUDA "$("$nvcc" --version | tail -n 2 | head -n 1)"
 else
-  without CUDA 'no nvcc: only a build with LOCKSTEP_CUDA needs it'
+  without CUDA 'no nvcc: only --backend cuda and nccl need the CUDA toolkit'
 fi
 
 if python=$(find_python); then

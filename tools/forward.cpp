@@ -1,4 +1,4 @@
-// ./lab bench and ./lab train: build the program for the backend, then become it.
+// ./lab bench, train and profile: build the program for the backend, then become it, or what starts it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ std::string option(std::vector<std::string>& arguments, const std::string& flag,
   return otherwise;
 }
 
-/// As many processes as the largest of the numbers, which are separated by commas.
-int number_of_processes(const std::string& text) {
+/// The largest of the numbers, which are separated by commas.
+int largest(const std::string& flag, const std::string& text) {
   int most = 0;
   const char* end = text.data() + text.size();
   for (const char* at = text.data(); most >= 0;) {
@@ -41,8 +41,38 @@ int number_of_processes(const std::string& text) {
     if (*next != ',') most = -1;
     at = next + 1;
   }
-  if (most < 0) throw Error(Verdict::usage, fmt::format("--ranks wants whole numbers of at least 1, not '{}'.", text));
+  if (most < 0) throw Error(Verdict::usage, fmt::format("{} wants whole numbers of at least 1, not '{}'.", flag, text));
   return most;
+}
+
+/// What the command line says of processes; taken out of it, but for --ranks, which the program reads too.
+Launch launch_options(const std::string& backend, std::vector<std::string>& arguments,
+                      const std::vector<std::string>& around) {
+  Launch how{.backend = backend, .around = around};
+  const std::string launcher = option(arguments, "--launcher", "", true),
+                    nodes = option(arguments, "--nodes", "", true);
+  how.hostfile = option(arguments, "--hostfile", "", true);
+  if (!has_processes(backend)) {
+    if (launcher.empty() && nodes.empty() && how.hostfile.empty()) return how;
+    throw Error(Verdict::usage, fmt::format("--launcher, --nodes and --hostfile are for --backend mpi and nccl: {} is "
+                                            "one process.",
+                                            backend));
+  }
+  const int otherwise = backend == "nccl" ? gpus_here() : 2;
+  how.processes = largest("--ranks", option(arguments, "--ranks", std::to_string(otherwise), false));
+  if (!nodes.empty()) how.nodes = largest("--nodes", nodes);
+  if (!launcher.empty()) how.launcher = launcher;
+  return how;
+}
+
+/// Nsight Systems: on PATH, or where NVIDIA's installers put it. Empty: not there.
+std::string find_nsys() {
+  std::string nsys = find_program("nsys");
+  if (nsys.empty()) nsys = find_program("/usr/local/cuda/bin/nsys");
+  std::error_code none;
+  for (const auto& version : std::filesystem::directory_iterator("/opt/nvidia/nsight-systems", none))
+    if (nsys.empty()) nsys = find_program((version.path() / "bin" / "nsys").string());
+  return nsys;
 }
 
 /// Names of the benchmarks in this build, as CMake wrote them.
@@ -55,27 +85,30 @@ std::vector<std::string> known_benchmarks(const Workshop& shop) {
 
 }  // namespace
 
-int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments) {
+int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
+            const std::vector<std::string>& around) {
   std::string backend = option(arguments, "--backend", "sim", true);
   if (backend == "serial") {  // the serial program is the simulator's, on one rank
     arguments.insert(arguments.end(), {"--backend", backend});
     backend = "sim";
   }
   check_backend(shop, backend);
+  const Launch how = launch_options(backend, arguments, around);
   std::string program = target + "_" + backend;
-  int processes = backend == "mpi" ? number_of_processes(option(arguments, "--ranks", "2", false)) : 1;
   Built built = build_targets(shop, {program}, program);
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
-  auto command = launch(shop, shop.program(program), backend, processes);
+  auto command = launch(shop, shop.program(program), how);
   command.insert(command.end(), arguments.begin(), arguments.end());
   std::fflush(stdout);
   become(command);
 }
 
-int bench(const Workshop& shop, std::vector<std::string> arguments) {
+int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around) {
   auto known = known_benchmarks(shop);
   if (arguments.empty() || arguments[0].starts_with("-")) {
-    fmt::print("usage: ./lab bench NAME [--backend sim|mpi] [--ranks P] …; ./lab bench NAME --help says the rest.\n");
+    fmt::print(
+        "usage: ./lab bench NAME [--backend sim|mpi|cuda|nccl] [--ranks P] …; ./lab bench NAME --help says the rest.\n"
+        "mpi and nccl: [--launcher auto|mpirun|srun] [--nodes N] [--hostfile FILE]\n");
     for (const std::string& name : known) fmt::print("  {}\n", name);
     return arguments.empty() ? 2 : 0;
   }
@@ -84,7 +117,26 @@ int bench(const Workshop& shop, std::vector<std::string> arguments) {
     throw Error(Verdict::usage, unknown_name("benchmark", name, known));
   }
   arguments.erase(arguments.begin());
-  return forward(shop, "bench_" + name, arguments);
+  return forward(shop, "bench_" + name, arguments, around);
+}
+
+int profile(const Workshop& shop, std::vector<std::string> arguments) {
+  const std::vector<std::string> known{"bench", "train"};
+  if (arguments.empty() || std::find(known.begin(), known.end(), arguments[0]) == known.end())
+    throw Error(Verdict::usage, "./lab profile wants what to run: bench NAME … or train …");
+  const std::string nsys = find_nsys();
+  if (nsys.empty())
+    throw Error(Verdict::usage,
+                "Nsight Systems (nsys) is not installed: NVIDIA's package nsight-systems brings it; without it, "
+                "./lab train --trace draws a timeline.");
+  const std::string command = arguments[0];
+  arguments.erase(arguments.begin());
+  const std::filesystem::path folder = shop.source / "outputs" / "profile";
+  std::filesystem::create_directories(folder);
+  const std::string name = command == "bench" && !arguments.empty() ? arguments[0] : command;
+  const std::vector<std::string> around{"sh", (shop.source / "launch" / "profile_rank.sh").string(), nsys,
+                                        (folder / name).string()};
+  return command == "bench" ? bench(shop, arguments, around) : forward(shop, "train", arguments, around);
 }
 
 }  // namespace lockstep::tools

@@ -38,7 +38,7 @@ Judgement broken_off(Judgement running, const Ended& ended, const std::string& o
   if (too_long) {
     running.message = fmt::format("{} was still running after {:.0f} s: does a loop never end?", running.test,
                                   options.timeout_seconds);
-    if (options.backend == "mpi") {
+    if (has_processes(options.backend)) {
       running.message +=
           fmt::format(" Or do ranks wait for each other? On the simulator, ./lab check {} says which.", running.id);
     }
@@ -107,12 +107,15 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
   while (!pending.empty()) {
     fs::remove(file);
     std::string output;
-    Command command{.arguments = launch(shop, program, options.backend, options.processes, options.timeout_seconds),
-                    .folder = shop.source};
+    Command command{
+        .arguments = launch(
+            shop, program,
+            {.backend = options.backend, .processes = options.processes, .timeout_seconds = options.timeout_seconds}),
+        .folder = shop.source};
     command.arguments.insert(command.arguments.end(), {filter_of(pending), "--verdict", file.string()});
     command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
-    // The MPI launcher has the same limit and ends its processes itself; ours is for a launcher that hangs.
-    command.timeout_seconds = options.timeout_seconds + (options.backend == "mpi" ? 10 : 0);
+    // The launcher of processes has the same limit and ends its processes itself; ours is for a launcher that hangs.
+    command.timeout_seconds = options.timeout_seconds + (has_processes(options.backend) ? 10 : 0);
     command.on_line = [&](std::string_view line) {
       output.append(line).append("\n");
       if (options.on_line) options.on_line(line);

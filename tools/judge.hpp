@@ -16,7 +16,7 @@ using testing::Judgement;
 
 struct JudgeOptions {
   std::string backend = "sim";
-  int processes = 4;                   ///< MPI
+  int processes = 4;                   ///< MPI and NCCL
   std::vector<std::string> arguments;  ///< for the test program: --ranks 3 --size 7 …
   double timeout_seconds = 60;
   std::function<void(std::string_view)> on_line;  ///< gets each line that the tests print; may be empty

@@ -58,7 +58,7 @@ class CommandLine {
     CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(shop_, check_); });
     c->add_flag("--solution", check_.solution, "judge the reference instead");
     c->add_flag("--mine", check_.mine, "never borrow an earlier exercise from the reference");
-    c->add_option("--backend", check_.backend, "sim or mpi")->capture_default_str();
+    c->add_option("--backend", check_.backend, "sim, mpi, cuda or nccl")->capture_default_str();
     c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(CLI::Range(1, 1 << 20));
     c->add_option("--size", check_.size, "only this size")->check(CLI::Range(0, 1 << 30));
     c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
@@ -86,6 +86,8 @@ class CommandLine {
     add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(shop_, rest_); });
     add_forward("train", "train the model: ./lab train --backend mpi --ranks 2 …",
                 [this] { return forward(shop_, "train", rest_); });
+    add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
+                [this] { return profile(shop_, rest_); });
   }
   void add_forward(const char* name, const char* what, std::function<int()> run) {
     CLI::App* command = app_.add_subcommand(name, what);
@@ -110,7 +112,7 @@ class CommandLine {
   }
 
   std::string unknown(const std::string& name) {
-    std::vector<std::string> known{"setup", "test", "report", "doctor", "help"};  // the script's own
+    std::vector<std::string> known{"setup", "test", "report", "doctor", "gpu-pack", "help"};  // the script's own
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty()) known.push_back(command->get_name());
     }
@@ -125,9 +127,10 @@ class CommandLine {
     fmt::print(
         "./lab COMMAND …; ./lab help COMMAND says more.\n"
         "  setup      install what is missing\n"
-        "  test       build everything and test the suite\n"
+        "  test       build everything and test the suite; --gpu: all labs' tests on the GPU\n"
         "  report     measure, and write outputs/report/index.html\n"
-        "  doctor     what this machine has, and what it lacks\n");
+        "  doctor     what this machine has, and what it lacks\n"
+        "  gpu-pack   pack a check for a machine with a GPU and no network (docs/gpu.md)\n");
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty()) fmt::print("  {:<10} {}\n", command->get_name(), command->get_description());
     }

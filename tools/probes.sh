@@ -11,6 +11,17 @@ has_header() {
   has_program c++ && echo "#include <$1>" | c++ -std=c++20 -M -x c++ - > /dev/null 2>&1
 }
 
+# Prints the CUDA compiler, where CMake looks for it too.
+find_nvcc() {
+  for nvcc in "${CUDACXX:-}" nvcc "${CUDA_HOME:-}/bin/nvcc" "${CUDA_PATH:-}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
+    { [ -n "$nvcc" ] && has_program "$nvcc"; } || continue
+    command -v "$nvcc"
+    return 0
+  done
+  return 1
+}
+has_gpu() { has_program nvidia-smi && nvidia-smi -L > /dev/null 2>&1; }
+
 # Prints the first Python that can draw: the one on PATH may not see the system's packages.
 find_python() {
   for python in "${LOCKSTEP_PYTHON:-}" python3 /usr/bin/python3 /usr/local/bin/python3 python; do

@@ -76,27 +76,49 @@ Built build_targets(const Workshop& shop, const std::vector<std::string>& target
   return built;
 }
 
-std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, std::string_view backend,
-                                int processes, double timeout_seconds) {
-  if (backend != "mpi") return {program.string()};
-  std::vector<std::string> command{"sh", (shop.source / "launch" / "mpirun.sh").string(), "-n",
-                                   std::to_string(processes)};
-  if (timeout_seconds > 0) {
-    command.insert(command.end(), {"--timeout", std::to_string(static_cast<int>(std::ceil(timeout_seconds)))});
+bool has_processes(std::string_view backend) { return backend == "mpi" || backend == "nccl"; }
+
+std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how) {
+  std::vector<std::string> command;
+  if (has_processes(how.backend)) {
+    const std::vector<std::string> known{"auto", "mpirun", "srun"};
+    if (std::find(known.begin(), known.end(), how.launcher) == known.end())
+      throw Error(Verdict::usage, unknown_name("launcher", how.launcher, known));
+    if (how.nodes < 1 || how.processes % how.nodes != 0)
+      throw Error(Verdict::usage,
+                  fmt::format("--ranks {} cannot be spread evenly over --nodes {}.", how.processes, how.nodes));
+    const bool slurm = how.launcher == "srun" ||
+                       (how.launcher == "auto" && std::getenv("SLURM_JOB_ID") && !find_program("srun").empty());
+    command = {"sh", (shop.source / "launch" / (slurm ? "srun.sh" : "mpirun.sh")).string(), "-n",
+               std::to_string(how.processes)};
+    if (how.nodes > 1) command.insert(command.end(), {"--nodes", std::to_string(how.nodes)});
+    if (!how.hostfile.empty()) command.insert(command.end(), {"--hostfile", how.hostfile});
+    if (how.timeout_seconds > 0) {
+      command.insert(command.end(), {"--timeout", std::to_string(static_cast<int>(std::ceil(how.timeout_seconds)))});
+    }
   }
+  command.insert(command.end(), how.around.begin(), how.around.end());
   command.push_back(program.string());
   return command;
 }
 
 void check_backend(const Workshop& shop, const std::string& backend) {
-  const std::vector<std::string> known{"sim", "mpi"};
+  const std::vector<std::string> known{"sim", "mpi", "cuda", "nccl"};
   if (std::find(known.begin(), known.end(), backend) == known.end()) {
     throw Error(Verdict::usage, unknown_name("backend", backend, known));
   }
-  if (backend == "mpi" && !std::filesystem::exists(shop.build / "backends" / "mpi")) {
-    throw Error(Verdict::usage,
-                "this build has no MPI backend: ./lab setup installs MPI, ./lab doctor says what was found.");
-  }
+  if (std::filesystem::exists(shop.build / "backends" / backend)) return;
+  const std::string remedy = backend == "cuda"   ? "it needs the CUDA toolkit, and ./lab builds it in build/cuda"
+                             : backend == "nccl" ? "it needs the CUDA toolkit and NCCL (libnccl-dev)"
+                                                 : "./lab setup installs what it needs";
+  throw Error(Verdict::usage,
+              fmt::format("this build has no {} backend: {}; ./lab doctor says what was found.", backend, remedy));
+}
+
+int gpus_here() {
+  int count = 0;
+  while (std::filesystem::exists("/dev/nvidia" + std::to_string(count))) ++count;
+  return std::max(1, count);
 }
 
 Style style() {

@@ -34,13 +34,29 @@ struct Built {
 /// Brings targets up to date, one build at a time in this tree. `what` ("21.2") is shown on a terminal while it takes.
 Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what);
 
-/// The command line that runs `program` on `backend`, arguments to follow. For MPI: with `processes`, and ended by the
-/// launcher after `timeout_seconds` (0: never), which leaves no process behind.
-std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, std::string_view backend,
-                                int processes, double timeout_seconds = 0);
+/// How a program of a backend is started. The simulator and CUDA are one process; MPI and NCCL several.
+struct Launch {
+  std::string backend = "sim";
+  int processes = 1;
+  std::string launcher = "auto";    ///< mpirun or srun; auto: srun inside a Slurm allocation
+  int nodes = 1;                    ///< hosts, with equally many processes each
+  std::string hostfile;             ///< mpirun: which hosts; empty: the scheduler's, or this one
+  double timeout_seconds = 0;       ///< the launcher ends all processes then; 0: never
+  std::vector<std::string> around;  ///< in each process: a command that runs the program, such as a profiler
+};
+
+/// Whether a backend is several processes, each a rank.
+bool has_processes(std::string_view backend);
+
+/// The command line that runs `program`, arguments to follow. Throws Error(usage) where processes and nodes do not fit,
+/// or the launcher is unknown.
+std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how);
 
 /// Throws Error(usage) for a backend that does not exist, or that this build lacks.
 void check_backend(const Workshop& shop, const std::string& backend);
+
+/// The GPUs that this computer's driver shows, or at least 1: how many NCCL ranks fit.
+int gpus_here();
 
 /// Colours for standard output; all empty where it is no terminal, or NO_COLOR is set.
 struct Style {

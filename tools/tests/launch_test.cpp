@@ -1,0 +1,75 @@
+// How programs are started: the command lines, and what launch/srun.sh makes of them, with a Slurm that only repeats
+// them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "common/error.hpp"
+#include "tools/process.hpp"
+#include "tools/workshop.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+Workshop workshop() { return {.source = "/src", .build = "/build", .labs = {}, .course = {}}; }
+using Words = std::vector<std::string>;
+
+TEST(Launch, OneProcessNeedsNoLauncher) {
+  EXPECT_EQ(launch(workshop(), "/p", {.backend = "sim"}), Words{"/p"});
+  EXPECT_EQ(launch(workshop(), "/p", {.backend = "cuda", .around = {"nsys", "profile"}}),
+            (Words{"nsys", "profile", "/p"}));
+}
+
+TEST(Launch, ProcessesHaveALauncher) {
+  EXPECT_EQ(launch(workshop(), "/p", {.backend = "mpi", .processes = 4, .launcher = "mpirun", .timeout_seconds = 1.5}),
+            (Words{"sh", "/src/launch/mpirun.sh", "-n", "4", "--timeout", "2", "/p"}));
+  EXPECT_EQ(launch(workshop(), "/p",
+                   {.backend = "nccl", .processes = 16, .launcher = "srun", .nodes = 2, .around = {"nsys"}}),
+            (Words{"sh", "/src/launch/srun.sh", "-n", "16", "--nodes", "2", "nsys", "/p"}));
+}
+
+TEST(Launch, WhatCannotBeStartedIsRefused) {
+  EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 5, .nodes = 2}), Error);
+  EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 4, .launcher = "mpriun"}), Error);
+}
+
+/// What `command` prints, in one line; its exit code behind it.
+std::string said(const Words& command) {
+  std::string text;
+  Command run{.arguments = command, .folder = {}};
+  run.on_line = [&](std::string_view line) { text.append(line).append(" "); };
+  const Ended ended = run_command(run);
+  return text + "-> " + std::to_string(ended.exit_code);
+}
+
+TEST(Launch, SrunGetsRanksNodesAndMpi) {
+  const auto fake = std::filesystem::path(::testing::TempDir()) / "fake_srun";
+  std::ofstream(fake)
+      << "#!/bin/sh\n[ \"$1\" = --mpi=list ] && { echo none pmix; exit; }\necho \"$SLURM_MPI_TYPE:\" \"$@\"\n";
+  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+  setenv("SRUN", fake.c_str(), 1);
+  unsetenv("SLURM_MPI_TYPE");
+  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/srun.sh";
+  EXPECT_EQ(said({"sh", script, "-n", "16", "--nodes", "2", "prog", "--x", "a b"}),
+            "pmix: --ntasks=16 --nodes=2 --ntasks-per-node=8 --kill-on-bad-exit=1 --cpu-bind=none prog --x a b -> 0");
+  EXPECT_EQ(said({"sh", script, "-n", "3", "--nodes", "2", "prog"}),
+            script + ": 3 ranks cannot be spread evenly over 2 nodes -> 2");
+  EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "9", "prog"}).substr(0, 17), "pmix: --ntasks=2 ");
+  setenv("SRUN", "/nowhere/srun", 1);
+  EXPECT_EQ(said({"sh", script, "-n", "2", "prog"}),
+            script + ": srun is not here: this is no Slurm machine; take --launcher mpirun -> 2");
+  unsetenv("SRUN");
+  std::filesystem::remove(fake);
+}
+
+TEST(Launch, AProfilerRunsEachRank) {
+  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/profile_rank.sh";
+  setenv("OMPI_COMM_WORLD_RANK", "3", 1);
+  EXPECT_EQ(said({"sh", script, "echo", "out/x", "prog", "-a"}),
+            "profile --trace=cuda,nvtx,osrt --force-overwrite=true --output=out/x.rank3 prog -a -> 0");
+  unsetenv("OMPI_COMM_WORLD_RANK");
+}
+
+}  // namespace
+}  // namespace lockstep::tools
