@@ -2,8 +2,12 @@
 # build, rewritten only when it changed, and compiled into nothing. Also run as a script, by the target below.
 if(CMAKE_SCRIPT_MODE_FILE)
   cmake_minimum_required(VERSION 3.25)
-  execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
-                  OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(EXISTS ${SOURCE}/commit.txt)  # sources that were packed, without git
+    file(STRINGS ${SOURCE}/commit.txt commit LIMIT_COUNT 1)
+  else()
+    execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
+                    OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  endif()
   if(NOT commit)
     set(commit unknown)
   endif()
