@@ -1,0 +1,361 @@
+#include "common/cuda/pretend/emulator.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "common/cuda/pretend/kernel_name.hpp"
+#include "common/cuda/pretend/poison.hpp"
+#include "common/cuda/pretend/stacks.hpp"
+
+__thread uint3 threadIdx, blockIdx;
+__thread dim3 blockDim, gridDim;
+
+namespace lockstep::pretend {
+
+namespace {
+
+struct KernelError {
+  std::string what;
+  Site site;
+};
+
+/// What a thread of the running block is doing.
+struct Thread {
+  enum { not_started, ready, in_warp, in_block, returned } state = not_started;
+  int stack = 0;
+  uint3 index;
+  // While it waits:
+  const char* name;
+  Site site;
+  unsigned mask;  // of lanes, for a warp's meeting
+  Together together;
+  void* mine;
+  // Copies under way, and where their groups end:
+  struct Copy {
+    void* to;
+    const void* from;
+  };
+  std::vector<Copy> copies;
+  std::vector<std::size_t> groups;
+};
+
+std::string brief(Site site) {
+  const char* slash = std::strrchr(site.file, '/');
+  return fmt::format("{}:{}", slash ? slash + 1 : site.file, site.line);
+}
+
+class Emulator {
+ public:
+  Emulator() : stacks_([this] { work(); }) {}
+
+  std::string run(const KernelLaunch& launch, const std::function<void()>& thread) {
+    launch_ = &launch;
+    body_ = &thread;
+    blockDim = launch.block;
+    gridDim = launch.grid;
+    threads_.assign(launch.block.x * launch.block.y * launch.block.z, {});
+    shared_.resize(launch.shared_bytes + 2 * kAlign + kGuard);
+    error_.clear();
+    const dim3 grid = launch.grid;
+    for (unsigned z = 0; z < grid.z; ++z) {
+      for (unsigned y = 0; y < grid.y; ++y) {
+        for (unsigned x = 0; x < grid.x; ++x) {
+          blockIdx = {x, y, z};
+          run_block();
+          if (!error_.empty()) return error_;
+        }
+      }
+    }
+    return {};
+  }
+
+  void meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site);
+  int meet_block(bool mine, const char* name, Site site);
+
+  Thread& me() { return threads_[current_]; }
+
+  void* shared() {
+    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
+    return reinterpret_cast<void*>((address + kAlign - 1) / kAlign * kAlign);
+  }
+
+ private:
+  static constexpr std::size_t kAlign = 128, kGuard = 1024;
+
+  int count() const { return static_cast<int>(threads_.size()); }
+
+  void run_block() {
+    const dim3 block = launch_->block;
+    int i = 0;
+    for (unsigned z = 0; z < block.z; ++z) {
+      for (unsigned y = 0; y < block.y; ++y) {
+        for (unsigned x = 0; x < block.x; ++x, ++i) {
+          threads_[i].state = Thread::not_started;
+          threads_[i].index = {x, y, z};
+          threads_[i].copies.clear();
+          threads_[i].groups.clear();
+        }
+      }
+    }
+    next_ = returned_ = in_block_ = votes_ = 0;
+    ready_.clear();
+    first_ready_ = 0;
+    poison(shared(), launch_->shared_bytes + kGuard, Poison::shared);
+    poison_shared_arrays(launch_->kernel);
+
+    stacks_.switch_to(idle_stack());
+    if (error_.empty() && returned_ < count()) error_ = describe_stall();
+    if (error_.empty() && !is_poison(static_cast<char*>(shared()) + launch_->shared_bytes, kGuard, Poison::shared)) {
+      error_ = fmt::format("{}: it writes beyond its {} bytes of dynamic shared memory", where_block(),
+                           launch_->shared_bytes);
+    }
+    if (!error_.empty()) {  // unwinds the threads that wait
+      stacks_.clear();
+      idle_.clear();
+    }
+  }
+
+  /// What every stack does: threads that have not started, one after another; then it gives way.
+  void work() {
+    for (;;) {
+      while (error_.empty() && next_ < count()) {
+        current_ = next_++;
+        me().stack = stacks_.running();
+        go_on();
+        try {
+          (*body_)();
+        } catch (const KernelError& error) {
+          error_ = fmt::format("{}: {}", where(error.site), error.what);
+        }
+        me().state = Thread::returned;
+        ++returned_;
+      }
+      idle_.push_back(stacks_.running());
+      if (error_.empty() && first_ready_ < ready_.size()) {
+        switch_to_ready();
+      } else {
+        stacks_.switch_to(Stacks::kOutside);
+      }
+    }
+  }
+
+  int idle_stack() {
+    if (idle_.empty()) return stacks_.add();
+    const int stack = idle_.back();
+    idle_.pop_back();
+    return stack;
+  }
+
+  /// The current thread waits: others run. Those of its warp first, so that few stacks are in use.
+  void give_way() {
+    const int mine = current_;
+    if (first_ready_ < ready_.size()) {
+      switch_to_ready();
+    } else if (next_ < count()) {
+      stacks_.switch_to(idle_stack());
+    } else {
+      stacks_.switch_to(Stacks::kOutside);
+    }
+    current_ = mine;
+    go_on();
+  }
+
+  void switch_to_ready() {
+    const int thread = ready_[first_ready_++];
+    if (first_ready_ == ready_.size()) {
+      ready_.clear();
+      first_ready_ = 0;
+    }
+    stacks_.switch_to(threads_[thread].stack);
+  }
+
+  void go_on() {
+    me().state = Thread::ready;
+    threadIdx = me().index;
+  }
+
+  void wake(int thread) {
+    threads_[thread].state = Thread::ready;
+    if (thread != current_) ready_.push_back(thread);
+  }
+
+  std::string where_block() const {
+    return fmt::format("kernel {}, block ({}, {}, {})", kernel_name(launch_->kernel), blockIdx.x, blockIdx.y,
+                       blockIdx.z);
+  }
+  std::string where(Site site) {
+    const uint3 i = me().index;
+    return fmt::format("{}, thread ({}, {}, {}), {}", where_block(), i.x, i.y, i.z, brief(site));
+  }
+  std::string describe_stall() const;
+
+  const KernelLaunch* launch_ = nullptr;
+  const std::function<void()>* body_ = nullptr;
+  std::string error_;
+
+  std::vector<Thread> threads_;
+  int current_ = 0;   // who runs
+  int next_ = 0;      // the first that has not started
+  int returned_ = 0;  // how many have returned
+  int in_block_ = 0;  // how many wait for the block, and how many of them brought true
+  int votes_ = 0;
+  int counted_ = 0;         // the votes of the last meeting
+  std::vector<int> ready_;  // who may go on, oldest first, from first_ready_
+  std::size_t first_ready_ = 0;
+  std::vector<char> shared_;
+
+  Stacks stacks_;
+  std::vector<int> idle_;  // stacks without a thread
+};
+
+void Emulator::meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site) {
+  const int first = current_ / 32 * 32, lane = current_ % 32;
+  const int lanes = std::min(32, count() - first);
+  if (!(mask >> lane & 1)) kernel_error(fmt::format("{} with a mask of {:#010x}, without this lane", name, mask), site);
+  if (lanes < 32 && mask >> lanes) {
+    kernel_error(fmt::format("{} with a mask of {:#010x}, but this warp has {} lanes", name, mask, lanes), site);
+  }
+  Thread& self = me();
+  self.state = Thread::in_warp;
+  self.name = name;
+  self.site = site;
+  self.mask = mask;
+  self.together = together;
+  self.mine = mine;
+
+  void* of_lane[32] = {};
+  for (int i = lanes - 1; i >= 0; --i) {  // the last are the likeliest to be missing
+    if (!(mask >> i & 1)) continue;
+    const Thread& other = threads_[first + i];
+    if (other.state != Thread::in_warp || other.mask != mask) return give_way();
+    of_lane[i] = other.mine;
+  }
+  for (int i = 0; i < lanes; ++i) {
+    if (!(mask >> i & 1)) continue;
+    const Thread& other = threads_[first + i];
+    if (other.together != together) {
+      kernel_error(fmt::format("{}, while lane {} of this warp is in {} ({})", name, i, other.name, brief(other.site)),
+                   site);
+    }
+  }
+  together(of_lane, mask);
+  for (int i = 0; i < lanes; ++i) {
+    if (mask >> i & 1) wake(first + i);
+  }
+}
+
+int Emulator::meet_block(bool mine, const char* name, Site site) {
+  Thread& self = me();
+  self.state = Thread::in_block;
+  self.name = name;
+  self.site = site;
+  votes_ += mine;
+  if (++in_block_ < count()) {
+    give_way();
+    return counted_;
+  }
+  for (const Thread& other : threads_) {
+    if (other.site.line != site.line || other.name != name) {
+      kernel_error(fmt::format("{}, while thread ({}, {}, {}) is in {} ({})", name, other.index.x, other.index.y,
+                               other.index.z, other.name, brief(other.site)),
+                   site);
+    }
+  }
+  counted_ = votes_;
+  in_block_ = votes_ = 0;
+  for (int i = 0; i < count(); ++i) wake(i);
+  return counted_;
+}
+
+/// Nobody can go on: who waits where, and who has returned.
+std::string Emulator::describe_stall() const {
+  const auto waiting = std::find_if(threads_.begin(), threads_.end(), [](const Thread& thread) {
+    return thread.state == Thread::in_warp || thread.state == Thread::in_block;
+  });
+  const int thread = static_cast<int>(waiting - threads_.begin());
+  std::string others;
+  int in_warp = 0, elsewhere = 0, returned = 0;
+  for (const Thread& other : threads_) {
+    returned += other.state == Thread::returned;
+    in_warp += other.state == Thread::in_warp;
+    elsewhere += other.state == Thread::in_block || other.state == Thread::in_warp;
+  }
+  const uint3 i = waiting->index;
+  std::string text = fmt::format("{}: thread ({}, {}, {}) waits for ever in {} ({})", where_block(), i.x, i.y, i.z,
+                                 waiting->name, brief(waiting->site));
+  if (waiting->state == Thread::in_warp) {
+    const int first = thread / 32 * 32;
+    text += fmt::format(" with mask {:#010x}", waiting->mask);
+    for (int lane = 0; lane < 32 && first + lane < count(); ++lane) {
+      const Thread& other = threads_[first + lane];
+      if (!(waiting->mask >> lane & 1)) continue;
+      if (other.state == Thread::returned) {
+        return text + fmt::format(", but lane {} has returned", lane);
+      }
+      if (other.name != waiting->name || other.mask != waiting->mask) {
+        return text + fmt::format(", but lane {} is in {} ({})", lane, other.name, brief(other.site));
+      }
+    }
+    return text;
+  }
+  for (const Thread& other : threads_) {
+    const uint3 o = other.index;
+    if (other.state == Thread::returned) {
+      return text + fmt::format(", but thread ({}, {}, {}) and {} others have returned", o.x, o.y, o.z, returned - 1);
+    }
+    if (other.state == Thread::in_warp) {
+      return text +
+             fmt::format(", but thread ({}, {}, {}) is in {} ({})", o.x, o.y, o.z, other.name, brief(other.site));
+    }
+  }
+  return text;
+}
+
+/// One for each thread of the host.
+Emulator& emulator() {
+  static thread_local Emulator one;
+  return one;
+}
+
+}  // namespace
+
+std::string run_kernel(const KernelLaunch& launch, const std::function<void()>& thread) {
+  return emulator().run(launch, thread);
+}
+
+void meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site) {
+  emulator().meet_warp(mask, mine, together, name, site);
+}
+
+int meet_block(bool mine, const char* name, Site site) { return emulator().meet_block(mine, name, site); }
+
+void* dynamic_shared_memory() { return emulator().shared(); }
+
+void kernel_error(const std::string& what, Site site) { throw KernelError{what, site}; }
+
+void cp_async_16(void* shared, const void* global) { emulator().me().copies.push_back({shared, global}); }
+
+void cp_async_commit() {
+  Thread& me = emulator().me();
+  me.groups.push_back(me.copies.size());
+}
+
+void cp_async_wait(int groups) {
+  Thread& me = emulator().me();
+  const int due = static_cast<int>(me.groups.size()) - groups;
+  if (due <= 0) return;
+  const std::size_t end = me.groups[due - 1];
+  for (std::size_t i = 0; i < end; ++i) std::memcpy(me.copies[i].to, me.copies[i].from, 16);
+  me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(end));
+  me.groups.erase(me.groups.begin(), me.groups.begin() + due);
+  for (std::size_t& group : me.groups) group -= end;
+}
+
+}  // namespace lockstep::pretend

@@ -1,0 +1,279 @@
+// The words of CUDA C++ that kernels use, for the host's compiler: a .cu file that includes launch.cuh compiles as
+// C++17, and its kernels run in the emulator.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#include "common/cuda/pretend/emulator.hpp"
+
+// One thread of the host runs one block at a time: what a block shares belongs to that thread.
+#undef __shared__
+#define __shared__ static thread_local
+#undef __global__
+#define __global__
+#undef __device__
+#define __device__
+#undef __host__
+#define __host__
+#undef __constant__
+#define __constant__ const
+#undef __noinline__
+#define __noinline__ __attribute__((noinline))
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
+// Set by the emulator whenever a thread of the kernel goes on.
+extern __thread uint3 threadIdx, blockIdx;
+extern __thread dim3 blockDim, gridDim;
+constexpr int warpSize = 32;
+
+namespace lockstep::pretend {
+
+/// Queues a kernel on a stream: what <<<grid, block, shared_bytes, stream>>> does.
+cudaError_t launch_kernel(const KernelLaunch& launch, std::function<void()> thread, cudaStream_t stream);
+
+inline int lane() {
+  const unsigned linear = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  return static_cast<int>(linear % 32);
+}
+
+enum class Half { bf16, f16 };
+
+struct Mma {  // as of mma.cuh
+  float* d;
+  const std::uint32_t *a, *b;
+  const float* c;
+};
+void mma_m16n8k16(Mma mine, Half type, Site site = {__builtin_FILE(), __builtin_LINE()});
+
+struct LoadMatrix {
+  std::uint32_t* registers;  // 4
+  const void* row;
+};
+void ldmatrix_x4(LoadMatrix mine, bool transposed, Site site = {__builtin_FILE(), __builtin_LINE()});
+
+template <typename T>
+struct Shuffle {
+  T value;   // brought
+  int from;  // the lane whose value this lane takes
+  T taken;
+  bool absent;  // that lane does not take part
+};
+
+/// Each lane of `mask` takes the value of lane `from`.
+template <typename T>
+T shuffle(unsigned mask, T value, int from, const char* name, Site site) {
+  static_assert(std::is_trivially_copyable<T>::value, "a shuffle moves plain values");
+  Shuffle<T> mine{value, from, value, false};
+  meet_warp(
+      mask, &mine,
+      [](void* const* of_lane, unsigned present) {
+        for (int i = 0; i < 32; ++i) {
+          if (!(present >> i & 1)) continue;
+          auto& lane = *static_cast<Shuffle<T>*>(of_lane[i]);
+          lane.absent = !(present >> lane.from & 1);
+          if (!lane.absent) lane.taken = static_cast<const Shuffle<T>*>(of_lane[lane.from])->value;
+        }
+      },
+      name, site);
+  if (mine.absent) kernel_error(std::string(name) + " takes a value from a lane that is not in its mask", site);
+  return mine.taken;
+}
+
+/// The lanes of `mask` whose predicate holds.
+unsigned ballot(unsigned mask, bool predicate, const char* name, Site site);
+
+/// Atomically value = f(value); returns what it was.
+template <typename T, typename F>
+T atomic_update(T* address, F f) {
+  T was;
+  __atomic_load(address, &was, __ATOMIC_RELAXED);
+  T is = f(was);
+  while (!__atomic_compare_exchange(address, &was, &is, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) is = f(was);
+  return was;
+}
+
+}  // namespace lockstep::pretend
+
+#define LOCKSTEP_HERE \
+  lockstep::pretend::Site { __builtin_FILE(), __builtin_LINE() }
+
+// --- waiting ---------------------------------------------------------------------------------------------------------
+using LockstepSite = lockstep::pretend::Site;
+inline void __syncthreads(LockstepSite site = LOCKSTEP_HERE) {
+  lockstep::pretend::meet_block(false, "__syncthreads", site);
+}
+inline int __syncthreads_count(int predicate, LockstepSite site = LOCKSTEP_HERE) {
+  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_count", site);
+}
+inline int __syncthreads_or(int predicate, LockstepSite site = LOCKSTEP_HERE) {
+  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_or", site) > 0;
+}
+inline int __syncthreads_and(int predicate, LockstepSite site = LOCKSTEP_HERE) {
+  return lockstep::pretend::meet_block(predicate == 0, "__syncthreads_and", site) == 0;
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu, LockstepSite site = LOCKSTEP_HERE) {
+  lockstep::pretend::meet_warp(
+      mask, nullptr, [](void* const*, unsigned) {}, "__syncwarp", site);
+}
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+// --- the warp --------------------------------------------------------------------------------------------------------
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int from, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+  const int first = lockstep::pretend::lane() / width * width;
+  return lockstep::pretend::shuffle(mask, value, first + (from & (width - 1)), "__shfl_sync", site);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+  const int lane = lockstep::pretend::lane(), from = lane ^ flip;
+  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_xor_sync", site);
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+  const int lane = lockstep::pretend::lane(), from = lane + static_cast<int>(by);
+  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_down_sync", site);
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+  const int lane = lockstep::pretend::lane(), from = lane - static_cast<int>(by);
+  return lockstep::pretend::shuffle(mask, value, from < lane / width * width ? lane : from, "__shfl_up_sync", site);
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate, LockstepSite site = LOCKSTEP_HERE) {
+  return lockstep::pretend::ballot(mask, predicate != 0, "__ballot_sync", site);
+}
+inline int __any_sync(unsigned mask, int predicate, LockstepSite site = LOCKSTEP_HERE) {
+  return lockstep::pretend::ballot(mask, predicate != 0, "__any_sync", site) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate, LockstepSite site = LOCKSTEP_HERE) {
+  return lockstep::pretend::ballot(mask, predicate != 0, "__all_sync", site) == mask;
+}
+
+// --- atomics ---------------------------------------------------------------------------------------------------------
+template <typename T>
+T atomicAdd(T* address, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [value](T was) { return static_cast<T>(was + value); });
+}
+template <typename T>
+T atomicSub(T* address, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [value](T was) { return static_cast<T>(was - value); });
+}
+template <typename T>
+T atomicMax(T* address, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [value](T was) { return was < value ? value : was; });
+}
+template <typename T>
+T atomicMin(T* address, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [value](T was) { return value < was ? value : was; });
+}
+template <typename T>
+T atomicOr(T* address, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [value](T was) { return was | value; });
+}
+template <typename T>
+T atomicAnd(T* address, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [value](T was) { return was & value; });
+}
+template <typename T>
+T atomicExch(T* address, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [value](T) { return value; });
+}
+template <typename T>
+T atomicCAS(T* address, std::common_type_t<T> expected, std::common_type_t<T> value) {
+  return lockstep::pretend::atomic_update(address, [=](T was) { return was == expected ? value : was; });
+}
+
+// --- numbers ---------------------------------------------------------------------------------------------------------
+// The C library declares some of these names for itself and does not define them.
+#define __expf(x) ::expf(x)
+#define __exp10f(x) ::exp10f(x)
+#define __logf(x) ::logf(x)
+#define __log2f(x) ::log2f(x)
+#define __log10f(x) ::log10f(x)
+#define __powf(x, y) ::powf(x, y)
+#define __sinf(x) ::sinf(x)
+#define __cosf(x) ::cosf(x)
+#define __tanf(x) ::tanf(x)
+
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+inline float __fdividef(float x, float y) { return x / y; }
+inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fsub_rn(float x, float y) { return x - y; }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fdiv_rn(float x, float y) { return x / y; }
+inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+inline int __float2int_rn(float x) { return static_cast<int>(lrintf(x)); }
+inline int __float2int_rz(float x) { return static_cast<int>(x); }
+inline float __int2float_rn(int x) { return static_cast<float>(x); }
+
+namespace lockstep::pretend {
+template <typename To, typename From>
+To bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "the same bits");
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+}  // namespace lockstep::pretend
+inline int __float_as_int(float x) { return lockstep::pretend::bits<int>(x); }
+inline unsigned __float_as_uint(float x) { return lockstep::pretend::bits<unsigned>(x); }
+inline float __int_as_float(int x) { return lockstep::pretend::bits<float>(x); }
+inline float __uint_as_float(unsigned x) { return lockstep::pretend::bits<float>(x); }
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline unsigned __umulhi(unsigned x, unsigned y) {
+  return static_cast<unsigned>((static_cast<unsigned long long>(x) * y) >> 32);
+}
+inline int min(int x, int y) { return x < y ? x : y; }
+inline int max(int x, int y) { return x < y ? y : x; }
+inline unsigned min(unsigned x, unsigned y) { return x < y ? x : y; }
+inline unsigned max(unsigned x, unsigned y) { return x < y ? y : x; }
+inline long min(long x, long y) { return x < y ? x : y; }
+inline long max(long x, long y) { return x < y ? y : x; }
+inline unsigned long min(unsigned long x, unsigned long y) { return x < y ? x : y; }
+inline unsigned long max(unsigned long x, unsigned long y) { return x < y ? y : x; }
+inline long long min(long long x, long long y) { return x < y ? x : y; }
+inline long long max(long long x, long long y) { return x < y ? y : x; }
+inline float min(float x, float y) { return fminf(x, y); }
+inline float max(float x, float y) { return fmaxf(x, y); }
+
+// --- loads and stores with a cache's hint
+// -------------------------------------------------------------------------------
+template <typename T>
+T __ldg(const T* address) {
+  return *address;
+}
+template <typename T>
+T __ldcs(const T* address) {
+  return *address;
+}
+template <typename T>
+T __ldcg(const T* address) {
+  return *address;
+}
+template <typename T>
+void __stcs(T* address, std::common_type_t<T> value) {
+  *address = value;
+}
+template <typename T>
+void __stcg(T* address, std::common_type_t<T> value) {
+  *address = value;
+}

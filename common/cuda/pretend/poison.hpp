@@ -1,0 +1,18 @@
+// Poison: what memory holds that nobody has written. As float, bf16 and fp16 it is not a number, as an index it is far
+// out of range, and its bits tell where it comes from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::pretend {
+
+enum class Poison : std::uint16_t { allocated = 0x7fc1, freed = 0x7fd2, shared = 0x7fe3, guard = 0x7ff4 };
+
+void poison(void* memory, std::size_t bytes, Poison pattern);
+bool is_poison(const void* memory, std::size_t bytes, Poison pattern);
+
+/// Poisons the __shared__ arrays of a kernel, on this thread of the host.
+void poison_shared_arrays(const void* kernel);
+
+}  // namespace lockstep::pretend

@@ -1,0 +1,76 @@
+// Stacks for the threads of one block: switched directly from one to another, kept for the next block.
+#pragma once
+
+#include <boost/context/fiber.hpp>
+#include <boost/context/protected_fixedsize_stack.hpp>
+#include <functional>
+#include <vector>
+
+namespace lockstep::pretend {
+
+/// A set of stacks, of which at most one runs. Number kOutside is the caller's own.
+class Stacks {
+ public:
+  static constexpr int kOutside = -1;
+
+  /// Every stack runs `body` when it is first switched to; `body` never returns.
+  explicit Stacks(std::function<void()> body) : body_(std::move(body)) {}
+
+  int running() const { return running_; }
+
+  /// A stack on which nothing has begun.
+  int add() {
+    suspended_.emplace_back();
+    begun_.push_back(false);
+    return static_cast<int>(suspended_.size()) - 1;
+  }
+
+  /// Goes on with stack `next` where it was; returns when somebody switches back to the caller's.
+  void switch_to(int next) {
+    if (next == running_) return;
+    if (next != kOutside && !begun_[next]) begin(next);
+    left_ = running_;
+    running_ = next;
+    boost::context::fiber from = std::move(of(next)).resume();
+    of(left_) = std::move(from);
+  }
+
+  /// Forgets all stacks, unwinding what is suspended on them. Only from outside.
+  void clear() {
+    suspended_.clear();
+    begun_.clear();
+  }
+
+ private:
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr std::size_t kBytes = 256 * 1024;
+#else
+  static constexpr std::size_t kBytes = 64 * 1024;
+#endif
+  static constexpr int kColors = 24, kLine = 64;  // tops of stacks compete for different lines of the cache
+
+  boost::context::fiber& of(int stack) { return stack == kOutside ? outside_ : suspended_[stack]; }
+
+  void begin(int stack) {
+    begun_[stack] = true;
+    boost::context::protected_fixedsize_stack allocator(kBytes);
+    const boost::context::stack_context whole = allocator.allocate();
+    const std::size_t shift = static_cast<std::size_t>(stack % kColors) * kLine;
+    const boost::context::preallocated part(static_cast<char*>(whole.sp) - shift, whole.size - shift, whole);
+    suspended_[stack] =
+        boost::context::fiber(std::allocator_arg, part, allocator, [this](boost::context::fiber&& from) {
+          of(left_) = std::move(from);
+          body_();
+          return boost::context::fiber();
+        });
+  }
+
+  std::function<void()> body_;
+  std::vector<boost::context::fiber> suspended_;
+  std::vector<bool> begun_;
+  boost::context::fiber outside_;
+  int running_ = kOutside;
+  int left_ = kOutside;  // who switched last
+};
+
+}  // namespace lockstep::pretend
