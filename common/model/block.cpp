@@ -1,8 +1,10 @@
 #include "common/model/block.hpp"
 
+#include <utility>
+
 namespace lockstep {
 
-BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype) {
+BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities) {
   const std::size_t rows = shape.rows(), narrow = rows * shape.d_model;
   auto values = [&](std::size_t count) { return me.allocate(count, dtype, Category::activation); };
   auto statistics = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::activation); };
@@ -12,7 +14,10 @@ BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DT
   saved.norm1_statistics = statistics(2 * rows);
   saved.qkv = values(3 * narrow);
   saved.attention = values(narrow);
-  saved.attention_statistics = statistics(rows * shape.heads);
+  if (shape.kind == AttentionKind::flash)
+    saved.attention_statistics = statistics(rows * shape.heads);
+  else
+    saved.probabilities = probabilities.empty() ? values(rows * shape.heads * shape.length) : std::move(probabilities);
   saved.residual = values(narrow);
   saved.norm2 = values(narrow);
   saved.norm2_statistics = statistics(2 * rows);
@@ -37,12 +42,19 @@ void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice
   if (!dbias.empty()) add_rows(me, dbias, matrix(dy, rows, out));
 }
 
+void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved) {
+  if (shape.kind == AttentionKind::flash)
+    return attention(me, saved.attention, saved.attention_statistics, saved.qkv, shape.attention());
+  attention_probabilities(me, saved.probabilities, saved.qkv, shape.attention());
+  attention_output(me, saved.attention, saved.probabilities, saved.qkv, shape.attention());
+}
+
 void block_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved, Slice y) {
   using P = BlockPart;
   const std::size_t rows = shape.rows();
   layer_norm(me, saved.norm1, saved.norm1_statistics, saved.input, values[P::norm1_weight], values[P::norm1_bias]);
   linear(me, saved.qkv, saved.norm1, values[P::qkv_weight], values[P::qkv_bias], rows);
-  attention(me, saved.attention, saved.attention_statistics, saved.qkv, shape.attention());
+  block_attention(me, shape, saved);
   linear(me, saved.residual, saved.attention, values[P::projection_weight], values[P::projection_bias], rows);
   add(me, saved.residual, saved.input);
 
@@ -82,7 +94,11 @@ void block_backward(Rank me, const BlockShape& shape, const BlockTensors& values
                          rows);
   layer_ready(P::projection_weight, P::projection_bias);
   linear_backward_input(me, dnarrow, gradient, values[P::projection_weight], rows);
-  attention_backward(me, dqkv, dnarrow, saved.attention, saved.qkv, saved.attention_statistics, shape.attention());
+  if (shape.kind == AttentionKind::flash)
+    attention_backward(me, dqkv, dnarrow, saved.attention, saved.qkv, saved.attention_statistics, shape.attention());
+  else
+    attention_probabilities_backward(me, dqkv, dnarrow, saved.attention, saved.probabilities, saved.qkv,
+                                     shape.attention());
   linear_backward_weight(me, gradients[P::qkv_weight], gradients[P::qkv_bias], dqkv, saved.norm1, rows);
   layer_ready(P::qkv_weight, P::qkv_bias);
   linear_backward_input(me, dnarrow, dqkv, values[P::qkv_weight], rows);

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "common/arithmetic.hpp"
+#include "common/model/config.hpp"
 
 namespace lockstep {
 
@@ -15,6 +16,7 @@ struct BlockShape {
   std::size_t length = 0;
   std::size_t heads = 0;
   std::size_t d_model = 0;
+  AttentionKind kind = AttentionKind::flash;
 
   std::size_t rows() const { return sequences * length; }
   AttentionShape attention() const { return {sequences, length, heads, d_model / heads}; }
@@ -42,27 +44,33 @@ struct BlockPart {
 /// Values, or gradients, of one block, by BlockPart::Index.
 using BlockTensors = std::array<Slice, BlockPart::count>;
 
-/// What the forward pass of one block leaves for its backward: 16 N·C elements and the statistics.
+/// What the forward pass of one block leaves for its backward: 16 N·C elements, the statistics, and with materialised
+/// attention its probabilities.
 struct BlockActivations {
   Slice input;                 // N × C
   Slice norm1;                 // N × C
   Slice norm1_statistics;      // 2N f32
   Slice qkv;                   // N × 3C
   Slice attention;             // N × C
-  Slice attention_statistics;  // B × h × T f32
+  Slice attention_statistics;  // B × h × T f32, of flash attention
+  Slice probabilities;         // B × h × T × T, of materialised attention
   Slice residual;              // N × C: input + attention
   Slice norm2;                 // N × C
   Slice norm2_statistics;      // 2N f32
   Slice up;                    // N × 4C
   Slice gelu;                  // N × 4C
 };
-BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype);
+/// Unless empty, `probabilities` are used instead of memory of its own.
+BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities = {});
 
 /// Scratch of the backward pass, shared by all blocks of one rank.
 struct BackwardScratch {
   Slice narrow;  // N × C
   Slice wide;    // N × 4C
 };
+
+/// saved.attention from saved.qkv, and what its backward needs.
+void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved);
 
 /// y = block(saved.input), N × C; fills the rest of `saved`. y may be the next block's input; not saved.input.
 void block_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved, Slice y);

@@ -67,8 +67,10 @@ void GptConfig::check() const {
 std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std::size_t length) {
   const std::size_t rows = sequences * length;
   const std::size_t element = bytes_of(config.storage);
-  // input, norm, qkv (3), attention, residual, norm, up (4), gelu (4); two norms and one row of attention statistics
-  const std::size_t block = 16 * rows * config.d_model * element + (2 * 2 * rows + rows * config.heads) * 4;
+  // input, norm, qkv (3), attention, residual, norm, up (4), gelu (4); two norms' statistics; attention's own
+  const bool flash = config.attention == AttentionKind::flash;
+  const std::size_t attention = rows * config.heads * (flash ? 4 : length * element);
+  const std::size_t block = 16 * rows * config.d_model * element + 2 * 2 * rows * 4 + attention;
   const std::size_t head = (2 * config.d_model + config.vocabulary) * rows * element + 2 * rows * 4;
   const std::size_t workspace = 6 * rows * config.d_model * element;  // gradients: residual, narrow, wide (4)
   return config.layers * block + head + workspace;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,10 @@
 #include "common/dtype.hpp"
 
 namespace lockstep {
+
+/// How attention works: `flash` keeps one number a row and recomputes its scores in the backward; `materialised` keeps
+/// all probabilities, B × h × T × T of them, as was usual before FlashAttention (arXiv 2205.14135).
+enum class AttentionKind : std::uint8_t { flash, materialised };
 
 /// Sizes of a GPT: token and position embedding, pre-norm blocks (causal multi-head attention, GELU MLP of width
 /// 4 C), final norm, head. Symbols: L layers, h heads, C d_model, V vocabulary.
@@ -20,6 +25,7 @@ struct GptConfig {
   std::size_t context = 64;    // positions that can be learned: the longest sequence
   bool tied_head = true;       // the head uses the token embedding
   DType storage = DType::f32;  // of values, gradients and activations: f32, bf16 or f16; sums are f32 anyhow
+  AttentionKind attention = AttentionKind::flash;
 
   std::size_t head_size() const { return d_model / heads; }
   /// V·C + context·C + L (12 C² + 13 C) + 2 C, and V·C more with a head of its own.

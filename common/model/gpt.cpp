@@ -108,11 +108,15 @@ void Gpt::bind(std::size_t index, Slice value, Slice gradient) {
   block_gradients_[layer][part] = std::move(gradient);
 }
 
-BlockShape Gpt::block_shape(const Activations& saved) const {
-  return {saved.sequences, saved.length, config_.heads, config_.d_model};
+Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_t length) const {
+  std::vector<BlockActivations> blocks;
+  for (std::size_t l = 0; l < config_.layers; ++l)
+    blocks.push_back(allocate_block_activations(me, block_shape(sequences, length), config_.storage));
+  return allocate_activations(me, sequences, length, std::move(blocks));
 }
 
-Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_t length) const {
+Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_t length,
+                                      std::vector<BlockActivations> blocks) const {
   if (sequences == 0 || length == 0 || length > config_.context)
     usage_error(fmt::format("a microbatch of {} sequences of {} tokens, with a context of {}", sequences, length,
                             config_.context));
@@ -121,8 +125,7 @@ Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_
   Activations saved;
   saved.sequences = sequences;
   saved.length = length;
-  for (std::size_t l = 0; l < config_.layers; ++l)
-    saved.blocks.push_back(allocate_block_activations(me, block_shape(saved), config_.storage));
+  saved.blocks = std::move(blocks);
   saved.output = values(narrow);
   saved.norm = values(narrow);
   saved.norm_statistics = me.allocate(2 * rows, DType::f32, Category::activation);
@@ -140,14 +143,16 @@ Activations Gpt::first_sequences(const Activations& saved, std::size_t sequences
   cut.length = saved.length;
   for (const BlockActivations& block : saved.blocks)
     cut.blocks.push_back({part(block.input), part(block.norm1), part(block.norm1_statistics), part(block.qkv),
-                          part(block.attention), part(block.attention_statistics), part(block.residual),
-                          part(block.norm2), part(block.norm2_statistics), part(block.up), part(block.gelu)});
+                          part(block.attention), part(block.attention_statistics), part(block.probabilities),
+                          part(block.residual), part(block.norm2), part(block.norm2_statistics), part(block.up),
+                          part(block.gelu)});
   cut.output = part(saved.output);
   cut.norm = part(saved.norm);
   cut.norm_statistics = part(saved.norm_statistics);
   cut.logits = part(saved.logits);
   cut.residual_gradient = part(saved.residual_gradient);
   cut.scratch = {part(saved.scratch.narrow), part(saved.scratch.wide)};
+  cut.restore = saved.restore;
   return cut;
 }
 
@@ -207,6 +212,10 @@ void Gpt::backward_head(Rank me, Activations& saved, const GradientReady& ready)
 }
 
 void Gpt::backward_block(Rank me, std::size_t layer, Activations& saved, const GradientReady& ready) const {
+  if (saved.restore) {
+    auto phase = me.region("recompute");
+    saved.restore(me, *this, layer, saved);
+  }
   block_backward(me, block_shape(saved), block_values_[layer], block_gradients_[layer], saved.blocks[layer],
                  saved.scratch, saved.residual_gradient,
                  [&](BlockPart::Index part) { call(ready, block_index(layer) + part); });

@@ -28,6 +28,8 @@ struct Batch {
   std::size_t rows() const { return sequences * length; }
 };
 
+class Gpt;
+
 /// What one microbatch leaves between forward and backward, and the scratch of the backward: activation_bytes(…) in
 /// all. Made once and used for every step.
 struct Activations {
@@ -40,6 +42,10 @@ struct Activations {
   Slice logits;             // N × V; their gradient after cross_entropy
   Slice residual_gradient;  // N × C, handed from block to block by the backward
   BackwardScratch scratch;
+
+  /// Called before a block's backward, where blocks share memory: fills again what this block's forward left in
+  /// saved.blocks[layer] and others have overwritten since. Null: nothing is shared. Recomputation hooks in here.
+  void (*restore)(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) = nullptr;
 };
 
 /// Which flat slices a model allocates. Sharded data parallelism brings the others with `bind`, a unit at a time.
@@ -83,12 +89,19 @@ class Gpt {
   void backward_block(Rank me, std::size_t layer, Activations& saved, const GradientReady& ready) const;
   void backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const;
 
+  BlockShape block_shape(std::size_t sequences, std::size_t length) const {
+    return {sequences, length, config_.heads, config_.d_model, config_.attention};
+  }
+  /// With the memory of the blocks as given, one for each.
+  Activations allocate_activations(Rank me, std::size_t sequences, std::size_t length,
+                                   std::vector<BlockActivations> blocks) const;
+
  private:
   // Places in the table: token embedding, positions, the blocks' parts, norm weight and bias, head unless tied.
   std::size_t block_index(std::size_t layer) const { return 2 + layer * BlockPart::count; }
   std::size_t norm_index() const { return block_index(config_.layers); }
   std::size_t head_index() const { return config_.tied_head ? 0 : norm_index() + 2; }
-  BlockShape block_shape(const Activations& saved) const;
+  BlockShape block_shape(const Activations& saved) const { return block_shape(saved.sequences, saved.length); }
 
   GptConfig config_;
   Parameters parameters_;

@@ -38,7 +38,7 @@ Optimizer::Optimizer(Rank me, const Parameters& parameters, AdamW options, std::
   }
 }
 
-void Optimizer::step(Rank me, float learning_rate, Slice gradient_factor, Slice skip) {
+void Optimizer::step(Rank me, float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) {
   auto phase = me.region("optimizer");
   ++steps_;
   for (const Piece& piece : pieces_) {
@@ -47,7 +47,7 @@ void Optimizer::step(Rank me, float learning_rate, Slice gradient_factor, Slice 
     options.learning_rate = learning_rate;
     options.step = steps_;
     if (!piece.decays) options.weight_decay = 0;
-    adamw(me, cut(values_), cut(master_), cut(m_), cut(v_), cut(gradients_), options, gradient_factor, skip);
+    adamw(me, cut(values_), cut(master_), cut(m_), cut(v_), cut(gradients_), options, gradient_factor, skip, skipped);
   }
 }
 

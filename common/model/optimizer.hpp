@@ -24,8 +24,8 @@ class Optimizer {
   Optimizer(Rank me, const Parameters& parameters, AdamW options, std::optional<Range> range = {});
 
   /// One AdamW step with this learning rate. The gradient is multiplied by `gradient_factor`, and nothing changes where
-  /// `skip` is not 0 (each one f32 on the device, or empty); see adamw.
-  void step(Rank me, float learning_rate, Slice gradient_factor = {}, Slice skip = {});
+  /// `skip` is not 0; `skipped` of the steps before were (each one f32 on the device, or empty). See adamw.
+  void step(Rank me, float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {});
 
   int steps() const { return steps_; }
   Slice master() const { return master_; }  ///< fp32 values; the parameters themselves where those are fp32

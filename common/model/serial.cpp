@@ -3,12 +3,12 @@
 namespace lockstep {
 
 void accumulate_gradients(Rank me, const Gpt& gpt, std::span<const Batch> microbatches, Activations& saved, Slice loss,
-                          float factor, const GradientReady& ready) {
+                          float factor, const GradientReady& ready, Slice gradient_scale) {
   for (std::size_t i = 0; i < microbatches.size(); ++i) {
     const Batch& batch = microbatches[i];
     Activations part = gpt.first_sequences(saved, batch.sequences);
     gpt.forward(me, batch, part);
-    cross_entropy(me, loss, part.logits, batch.targets, factor);
+    cross_entropy(me, loss, part.logits, batch.targets, factor, gradient_scale);
     gpt.backward(me, batch, part, i + 1 == microbatches.size() ? ready : GradientReady{});
   }
 }

@@ -11,9 +11,10 @@ namespace lockstep {
 
 /// Gradients and loss of the microbatches in the order given, added up: gradients (+=), and loss[0] += factor · Σ over
 /// tokens. With factor = 1 / (tokens of the global batch), microbatches of unequal size weigh as they should. `ready`
-/// is called during the last microbatch only: before it no gradient is final. `saved` fits the largest microbatch.
+/// is called during the last microbatch only: before it no gradient is final. `saved` fits the largest microbatch. The
+/// gradients, not the loss, are multiplied by `gradient_scale` (one f32, or empty); see cross_entropy.
 void accumulate_gradients(Rank me, const Gpt& gpt, std::span<const Batch> microbatches, Activations& saved, Slice loss,
-                          float factor, const GradientReady& ready = {});
+                          float factor, const GradientReady& ready = {}, Slice gradient_scale = {});
 
 /// What a training step needs besides the model; made once.
 struct StepScalars {

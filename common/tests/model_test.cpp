@@ -179,6 +179,35 @@ TEST_P(Storage, LearnsItsBatchByHeartAndHoldsWhatTheFormulaSays) {
 INSTANTIATE_TEST_SUITE_P(Model, Storage, testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
+// Two ways to compute one function: gradients differ by the rounding of probabilities, and memory by B·h·T·(T·e − 4).
+TEST(Attention, MaterialisedIsTheSameModel) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    GptConfig config{2, 2, 32, 29, 16};
+    config.storage = dtype;
+    std::vector<float> gradients[2];
+    for (AttentionKind kind : {AttentionKind::flash, AttentionKind::materialised}) {
+      config.attention = kind;
+      run_one([&](Rank me) {
+        Gpt gpt(me, config, 7);
+        Batch batch = formula_batch(me, 4, 16, config.vocabulary);
+        Activations saved = gpt.allocate_activations(me, 4, 16);
+        EXPECT_EQ(ledger_of(me).memory.live_of(Category::activation), activation_bytes(config, 4, 16));
+        Activations part = gpt.first_sequences(saved, 3);
+        Batch three{batch.tokens.cut(0, 48), batch.targets.cut(0, 48), 3, 16};
+        Slice loss = me.allocate(1, DType::f32, Category::buffer);
+        fill(me, loss, 0);
+        accumulate_gradients(me, gpt, std::span(&three, 1), part, loss, factor_of(47));
+        gradients[static_cast<int>(kind)] = to_host(me, gpt.parameters().gradients);
+        return Values{};
+      });
+    }
+    std::vector<float> gap = gradients[0];
+    for (std::size_t i = 0; i < gap.size(); ++i) gap[i] -= gradients[1][i];
+    EXPECT_GT(norm_of(gap), 0) << "nothing else was computed";
+    EXPECT_LT(norm_of(gap), (dtype == DType::f32 ? 1e-6 : 0.02) * norm_of(gradients[0])) << to_string(dtype);
+  }
+}
+
 TEST(Phantom, TrillionParameterShapesArePricedWithoutMemory) {
   const GptConfig config = gpt_preset("gpt-1t");
   EXPECT_NEAR(config.parameters(), 1e12, 0.02e12);
