@@ -1,0 +1,314 @@
+// Tests of exercise 22.2: ZeRO stage 1.
+#include "labs/week22_zero/zero1.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/testing/scripted_model.hpp"
+#include "labs/week22_zero/zero_gpt.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+using testing::CasePlan;
+using testing::run_cases;
+using testing::ScriptedWindow;
+using testing::sizes_of;
+
+constexpr week21::DdpOptions kSmallBuckets{.bucket_bytes = 48, .first_bucket_bytes = 16, .overlap = true};
+
+/// A window of backward passes of the scripted model, all but the last inside no_sync.
+void run_passes(Rank dp, Zero1& zero, const Parameters& parameters, int window, int passes) {
+  fill(dp, parameters.gradients, 0);
+  week21::run_window(zero.ddp(), passes, [&](int pass) {
+    for (std::size_t i = parameters.list.size(); i-- > 0;) {
+      testing::add_scripted_gradient(dp, parameters, i, dp.rank(), window, pass);
+      zero.ddp().gradient_ready(i);
+    }
+  });
+}
+
+/// The chunks that rank `rank` keeps, as elements of the flat slices, bucket by bucket.
+std::vector<ChunkRange> chunks_of(const std::vector<ChunkRange>& buckets, int rank, int ranks) {
+  std::vector<ChunkRange> chunks;
+  for (const ChunkRange& bucket : buckets) {
+    const ChunkRange mine = chunk_range(bucket.size, rank, ranks);
+    chunks.push_back({bucket.offset + mine.offset, mine.size});
+  }
+  return chunks;
+}
+
+/// The scripted model's buckets under kSmallBuckets, worked out apart from the code under test.
+std::vector<ChunkRange> scripted_buckets(std::size_t tensors) {
+  std::vector<ChunkRange> buckets;
+  std::vector<std::size_t> offsets{0};
+  for (std::size_t i = 0; i < tensors; ++i) offsets.push_back(offsets.back() + 1 + (i * 7 + 3) % 13);
+  for (std::size_t end = tensors, i = tensors; i-- > 0;) {
+    const std::size_t bytes = 4 * (offsets[end] - offsets[i]);
+    if (i > 0 && bytes < (buckets.empty() ? kSmallBuckets.first_bucket_bytes : kSmallBuckets.bucket_bytes)) continue;
+    buckets.push_back({offsets[i], offsets[end] - offsets[i]});
+    end = i;
+  }
+  return buckets;
+}
+
+std::size_t elements_of(const std::vector<ChunkRange>& ranges) {
+  std::size_t sum = 0;
+  for (const ChunkRange& range : ranges) sum += range.size;
+  return sum;
+}
+
+CasePlan scripted_plan() { return {.sizes = sizes_of({1, 2, 5, 12}), .queues = true, .unit = "parameter"}; }
+
+// Part a -------------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_2a, MyShareOfTheGradientsIsTheAverage) {
+  for (int passes : {1, 3}) {
+    const auto program = [&](Rank dp, const Case& c) {
+      const Parameters parameters = testing::scripted_parameters(dp, c.size);
+      const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
+      Values seen;
+      for (int window = 0; window < 2; ++window) {
+        run_passes(dp, *zero, parameters, window, passes);
+        for (const Slice& share : zero->gradient_shares())
+          for (float value : to_host(dp, share)) seen.push_back(value);
+      }
+      return seen;
+    };
+    const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
+      for (int rank = 0; rank < c.ranks; ++rank) {
+        std::size_t at = 0;
+        for (int w = 0; w < 2; ++w)
+          for (const ChunkRange& range : chunks_of(scripted_buckets(c.size), rank, c.ranks))
+            for (std::size_t e = range.offset; e < range.offset + range.size; ++e, ++at) {
+              const ScriptedWindow window{c.ranks, w, passes};
+              if (outcome.values[rank].at(at) == window.average(0, e)) continue;
+              return fmt::format(
+                  "rank {}, window {}: element {} of its share of the gradients is {}, expected {}. It "
+                  "is {}.",
+                  rank, w, e, outcome.values[rank][at], window.average(0, e),
+                  window.explain(outcome.values[rank][at], rank, 0, e));
+            }
+      }
+      return "";
+    };
+    run_cases(program, judge, scripted_plan());
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Lab22_2a, TheStateIsThatOfMyShare) {
+  for (DType storage : {DType::f32, DType::bf16}) {
+    const auto program = [&](Rank dp, const Case& c) {
+      Parameters parameters = testing::scripted_parameters(dp, c.size);
+      Slice values = dp.allocate(parameters.count(), storage, Category::parameter);
+      cast(dp, values, parameters.values);
+      parameters.values = values;
+      const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
+      return Values{static_cast<double>(ledger_of(dp).memory.live_of(Category::optimizer)),
+                    static_cast<double>(ledger_of(dp).memory.peak_of(Category::optimizer))};
+    };
+    const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
+      const double each = storage == DType::f32 ? 8 : 12;  // m and v; and a master copy
+      for (int rank = 0; rank < c.ranks; ++rank) {
+        const auto mine = elements_of(chunks_of(scripted_buckets(c.size), rank, c.ranks));
+        const auto all = elements_of(scripted_buckets(c.size));
+        const double expected = each * static_cast<double>(mine);
+        for (double bytes : outcome.values[rank])
+          if (bytes != expected)
+            return fmt::format(
+                "rank {} holds {} bytes of optimizer state, expected {}: {} bytes for each of the {} "
+                "elements of its share{}",
+                rank, bytes, expected, each, mine,
+                bytes == each * static_cast<double>(all) ? "; this is the state of all parameters: nothing is sharded"
+                                                         : "");
+      }
+      return "";
+    };
+    run_cases(program, judge, scripted_plan());
+    if (HasFailure()) return;
+  }
+}
+
+// Part b -------------------------------------------------------------------------------------------------------------
+
+/// Trains the GPT under ZeRO-1; all values after each step.
+Values train_zero1(Rank dp, std::size_t sequences, DType storage = DType::f32, float max_norm = 0) {
+  GptConfig config = week21::small_gpt();
+  config.storage = storage;
+  Gpt gpt(dp, config, static_cast<std::uint64_t>(dp.rank()));
+  const auto zero = make_zero1(dp, gpt.parameters(), kBuckets, kAdamW);
+  Slice factor = dp.allocate(1, DType::f32, Category::buffer), sum = dp.allocate(1, DType::f32, Category::buffer);
+  Engine engine;
+  engine.begin_step = [&] { fill(dp, gpt.parameters().gradients, 0); };
+  engine.ready = [&](std::size_t i) { zero->ddp().gradient_ready(i); };
+  engine.end_backward = [&] { zero->ddp().finish(); };
+  engine.step = [&] {
+    if (max_norm > 0) clip_shares(dp, factor, sum, zero->gradient_shares(), max_norm);
+    zero->step(kRate, max_norm > 0 ? factor : Slice{});
+  };
+  return train_engine(dp, gpt, sequences, 1, engine, [&] { return to_host(dp, gpt.parameters().values); });
+}
+
+TEST(Lab22_2b, TheWeightsAreThoseOfDdpBitForBit) {
+  for (DType storage : {DType::f32, DType::bf16}) {
+    const auto program = [&](Rank dp, const Case& c) { return train_zero1(dp, c.size, storage); };
+    const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
+      const Outcome ddp = run({.ranks = c.ranks}, Program([&](Rank dp) { return train_ddp(dp, c.size, storage); }));
+      return differs_from(outcome, ddp.check().values[0], 0,
+                          "the other is plain DDP, which adds in the same order: every bit must agree");
+    };
+    run_cases(program, judge,
+              {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({3, 8}), .queues = true, .unit = "sequence"});
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Lab22_2b, SendsWhatAnAllReduceSends) {
+  const auto program = [](Rank dp, const Case& c) {
+    const Parameters parameters = testing::scripted_parameters(dp, c.size);
+    const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
+    const std::uint64_t before = ledger_of(dp).traffic.bytes_sent;
+    run_passes(dp, *zero, parameters, 0, 2);
+    const std::uint64_t between = ledger_of(dp).traffic.bytes_sent;
+    zero->step(kRate);
+    return Values{static_cast<double>(between - before),
+                  static_cast<double>(ledger_of(dp).traffic.bytes_sent - between)};
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const auto buckets = scripted_buckets(c.size);
+    const auto all = static_cast<double>(elements_of(buckets));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      // A reduce-scatter sends every chunk but one's own, an all-gather every chunk but the next rank's.
+      const auto mine = static_cast<double>(elements_of(chunks_of(buckets, rank, c.ranks)));
+      const auto next = static_cast<double>(elements_of(chunks_of(buckets, (rank + 1) % c.ranks, c.ranks)));
+      const double expected[] = {4 * (all - mine), c.ranks == 1 ? 0 : 4 * (all - next)};
+      const char* when[] = {"in a window of two passes", "in the step"};
+      for (int k : {0, 1})
+        if (outcome.values[rank][k] != expected[k])
+          return fmt::format(
+              "rank {} sent {} bytes {}, expected {}: {} of {} bytes of parameters; together "
+              "2(p − 1)/p of them, as an all-reduce",
+              rank, outcome.values[rank][k], when[k], expected[k], k == 0 ? "a reduce-scatter" : "an all-gather",
+              4 * all);
+    }
+    return "";
+  };
+  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "parameter"});
+}
+
+TEST(Lab22_2b, FactorAndSkipReachEveryShare) {
+  const auto program = [](Rank dp, const Case& c) {
+    const Parameters parameters = testing::scripted_parameters(dp, c.size);
+    const auto zero = make_zero1(dp, parameters, kSmallBuckets, {.weight_decay = 0});
+    Slice one = dp.allocate(1, DType::f32, Category::buffer), nothing = dp.allocate(1, DType::f32, Category::buffer);
+    fill(dp, one, 1);
+    fill(dp, nothing, 0);
+    run_passes(dp, *zero, parameters, 0, 1);
+    Values seen;
+    const auto look = [&] {
+      for (float value : to_host(dp, parameters.values)) seen.push_back(value);
+    };
+    zero->step(kRate, {}, one);  // skipped: an overflow was found
+    look();
+    zero->step(kRate, nothing);  // a gradient of 0: AdamW without decay stands still
+    look();
+    zero->step(kRate, one);
+    look();
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::size_t all = elements_of(scripted_buckets(c.size));
+    for (int rank = 0; rank < c.ranks; ++rank)
+      for (std::size_t step = 0; step < 3; ++step)
+        for (std::size_t e = 0; e < all; ++e) {
+          const double value = outcome.values[rank].at(step * all + e), before = static_cast<double>(e) + 1;
+          const bool moved = value != before;
+          if (moved == (step == 2)) continue;
+          return fmt::format("rank {}, element {}: {} after a step with {}, {} before it", rank, e, value,
+                             step == 0   ? "skip = 1, which changes nothing"
+                             : step == 1 ? "gradient_factor = 0, which changes nothing here"
+                                         : "gradient_factor = 1, which moves every element",
+                             before);
+        }
+    return "";
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "parameter"});
+}
+
+// Part c -------------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_2c, TheNormIsThatOfTheWholeGradient) {
+  const auto program = [](Rank dp, const Case& c) {
+    // Element e of the whole gradient is e + 1; rank r holds its chunk, in two pieces.
+    const ChunkRange mine = chunk_range(c.size, dp.rank(), dp.size());
+    Slice share = dp.allocate(mine.size, DType::f32, Category::gradient);
+    std::vector<float> values;
+    for (std::size_t i = 0; i < mine.size; ++i) values.push_back(static_cast<float>(mine.offset + i + 1));
+    upload(dp, share, values);
+    Slice factor = dp.allocate(1, DType::f32, Category::buffer), sum = dp.allocate(1, DType::f32, Category::buffer);
+    clip_shares(dp, factor, sum, {share.cut(0, mine.size / 2), share.cut(mine.size / 2, mine.size - mine.size / 2)}, 5);
+    return Values{read(dp, sum, 0), read(dp, factor, 0)};
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const auto n = static_cast<double>(c.size);
+    const double squares = n * (n + 1) * (2 * n + 1) / 6, factor = std::min(1.0, 5 / (std::sqrt(squares) + 1e-6));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const Values& seen = outcome.values[rank];
+      if (seen[0] != squares)
+        return fmt::format("rank {}: the squared norm is {}, expected {}, of all shares of all ranks", rank, seen[0],
+                           squares);
+      if (std::abs(seen[1] - factor) > 1e-6)
+        return fmt::format("rank {}: the factor is {}, expected {}: a norm of {:.6g} is cut to 5", rank, seen[1],
+                           factor, std::sqrt(squares));
+    }
+    return "";
+  };
+  run_cases(program, judge);
+}
+
+TEST(Lab22_2c, ClippedTrainingIsThatOfDdp) {
+  constexpr float kNorm = 0.5f;  // small enough to bite
+  const auto program = [](Rank dp, const Case& c) { return train_zero1(dp, c.size, DType::f32, kNorm); };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const auto ddp =
+        run({.ranks = c.ranks}, Program([&](Rank dp) { return train_ddp(dp, c.size, DType::f32, kNorm); }));
+    // The squares are added in another order, so the factor may differ in its last bit.
+    return differs_from(outcome, ddp.check().values[0], 1e-5, "the other is plain DDP, clipped by the same norm");
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({8}), .unit = "sequence"});
+}
+
+// All together -------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_2, MemoryOfOneRank) {
+  // Values and gradients whole, the state of a share: 4Ψ + 4Ψ + 8Ψ/p in fp32, the paper's 4Ψ + 12Ψ/p with 16-bit ones.
+  const auto program = [](Rank dp, const Case&) {
+    Gpt gpt(dp, week21::small_gpt(), 0);
+    const auto zero = make_zero1(dp, gpt.parameters(), kBuckets, kAdamW);
+    Values seen;
+    for (Category category : {Category::parameter, Category::gradient, Category::optimizer})
+      seen.push_back(static_cast<double>(ledger_of(dp).memory.live_of(category)));
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const auto all = static_cast<double>(week21::small_gpt().parameters());
+    double state = 0;
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const Values& seen = outcome.values[rank];
+      if (seen[0] != 4 * all || seen[1] != 4 * all)
+        return fmt::format("rank {} holds {} bytes of values and {} of gradients, expected {} of each", rank, seen[0],
+                           seen[1], 4 * all);
+      state += seen[2];
+    }
+    if (state != 8 * all)
+      return fmt::format("all ranks together hold {} bytes of optimizer state, expected {}, once", state, 8 * all);
+    return "";
+  };
+  run_cases(program, judge, {.sizes = sizes_of({1})});
+}
+
+}  // namespace
+}  // namespace lockstep::week22
