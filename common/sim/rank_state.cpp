@@ -107,8 +107,8 @@ Rank RankState::split(lockstep::Channel at, int color, int key, Location where) 
 
 int RankState::set_up(Queue& queue, int group_index, bool is_split, const std::string& name, int color, int key,
                       Location where) {
+  const int me = member(group_index).rank;  // first: it refuses who is not a member
   Group& group = world_.group(group_index);
-  const int me = member(group_index).rank;
   const std::uint64_t k = group.setup_calls[me]++;
   if (k == group.setups.size()) {
     auto fresh = std::make_unique<SetUp>();
