@@ -41,14 +41,14 @@ Peer& World::peer(Channel& channel, int rank) {
     for (auto& known : channel.peers)
       if (known->rank == rank) return *known;
   }
-  const Group& group = *groups_[channel.group];
+  const std::vector<int>& members = groups_.members(channel.group);
   auto fresh = std::make_unique<Peer>();
   fresh->rank = rank;
-  fresh->world = group.members[rank];
+  fresh->world = members[rank];
   fresh->path = network_.path(channel.owner->world_rank(), fresh->world);
   Peer* made = fresh.get();
   if (!channel.dense && channel.peers.size() == kFew) {
-    std::vector<std::unique_ptr<Peer>> by_rank(group.members.size());
+    std::vector<std::unique_ptr<Peer>> by_rank(members.size());
     for (auto& known : channel.peers) by_rank[known->rank] = std::move(known);
     channel.peers = std::move(by_rank);
     channel.dense = true;
@@ -153,21 +153,11 @@ void World::post_receive(Batch* batch, Transfer& transfer) {
 void World::check_match(Message& message) {
   const Slice& in = message.in->slice;
   const Batch& receiver = *message.receiver;
-  const bool regions_differ = message.collective && receiver.collective && message.collective != receiver.collective &&
-                              std::strcmp(message.collective, receiver.collective) != 0;
-  if (message.elements == in.size() && message.dtype == in.dtype() && !regions_differ) return;
-  auto side = [](int rank, const char* verb, std::uint64_t elements, DType dtype, Location where, const char* region) {
-    return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, to_string(dtype), describe(where),
-                       region ? fmt::format(" in region \"{}\"", region) : "");
-  };
-  throw Error(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.",
-                                             regions_differ                  ? "the collective"
-                                             : message.elements != in.size() ? "the size"
-                                                                             : "the element type",
-                                             side(message.from, "sends", message.elements, message.dtype, message.where,
-                                                  message.collective),
-                                             side(receiver.channel->owner->world_rank(), "receives", in.size(),
-                                                  in.dtype(), receiver.where, receiver.collective)));
+  if (message.elements == in.size() && message.dtype == in.dtype() &&
+      regions_agree(message.collective, receiver.collective))
+    return;
+  mismatch({message.from, message.elements, message.dtype, message.where, message.collective},
+           {receiver.channel->owner->world_rank(), in.size(), in.dtype(), receiver.where, receiver.collective});
 }
 
 void World::granted(Message* message) {

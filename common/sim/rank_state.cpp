@@ -20,7 +20,7 @@ RankState::~RankState() { queues_.clear(); }  // closures may hold the last slic
 RankState::Member& RankState::member(int group) {
   for (Member& member : members_)
     if (member.group == group) return member;
-  usage_error(fmt::format("rank {} is not in this group: its split gave no colour", rank_));
+  usage_error(not_in_group(rank_));
 }
 
 void RankState::join_group(int group, int rank) { members_.push_back({group, rank, {}}); }
@@ -36,9 +36,9 @@ Channel& RankState::channel(int group, int queue) {
   if (static_cast<std::size_t>(queue) >= me.channels.size()) me.channels.resize(queue + 1);
   Channel*& known = me.channels[queue];
   if (known) return *known;
-  auto& channels = world_.group(group).channels;
+  Channels& channels = world_.channels(group);
   if (static_cast<std::size_t>(queue) >= channels.size()) channels.resize(queue + 1);
-  if (channels[queue].empty()) channels[queue].resize(world_.group(group).members.size());
+  if (channels[queue].empty()) channels[queue].resize(world_.groups().members(group).size());
   auto& slot = channels[queue][me.rank];
   slot = std::make_unique<Channel>();
   slot->owner = this;
@@ -58,16 +58,8 @@ Queue& RankState::calling(int index, Location where) {
   Queue& queue = *queues_[index];
   const Queue* running = world_.running();
   if (running == &queue) return queue;
-  if (!running || running->owner != this)
-    usage_error("a Rank of one rank was used by another: capture nothing but values", where);
-  if (index == 0)
-    usage_error(
-        fmt::format("main's Rank was used inside a closure on queue \"{}\": use the Rank that the closure is given",
-                    world_.queue_name(running->index)),
-        where);
-  usage_error(fmt::format("the Rank of queue \"{}\" was used outside its closure: give the work to run(queue, …)",
-                          world_.queue_name(index)),
-              where);
+  const bool mine = running && running->owner == this;
+  wrong_queue(index == 0, world_.queue_name(index), mine ? world_.queue_name(running->index) : "", where);
 }
 
 void RankState::sync(Queue& queue) {
@@ -91,53 +83,32 @@ Rank RankState::stream(lockstep::Channel at, std::string_view name, Location whe
   if (queue.index != 0) usage_error("stream is set-up: call it on main", where);
   const int id = world_.queue_id(name);
   add_queues_up_to(id);
-  set_up(queue, at.group, false, std::string(name), 0, 0, where);
-  const Group& group = world_.group(at.group);
-  return Rank(*this, at.group, id, member(at.group).rank, static_cast<int>(group.members.size()));
+  set_up(queue, at.group, {.name = std::string(name), .where = where});
+  return Rank(*this, at.group, id, member(at.group).rank, static_cast<int>(world_.groups().members(at.group).size()));
 }
 
 Rank RankState::split(lockstep::Channel at, int color, int key, Location where) {
   if (world_.stopped()) return {};
   Queue& queue = calling(at.queue, where);
   if (queue.index != 0) usage_error("split is set-up: call it on main", where);
-  const int made = set_up(queue, at.group, true, "", color, key, where);
+  const int made = set_up(queue, at.group, {.is_split = true, .color = color, .key = key, .where = where});
   if (made < 0) return Rank(*this, -1, 0, -1, 0);
-  return Rank(*this, made, 0, rank_in(made), static_cast<int>(world_.group(made).members.size()));
+  return Rank(*this, made, 0, rank_in(made), static_cast<int>(world_.groups().members(made).size()));
 }
 
-int RankState::set_up(Queue& queue, int group_index, bool is_split, const std::string& name, int color, int key,
-                      Location where) {
-  const int me = member(group_index).rank;  // first: it refuses who is not a member
-  Group& group = world_.group(group_index);
-  const std::uint64_t k = group.setup_calls[me]++;
-  if (k == group.setups.size()) {
-    auto fresh = std::make_unique<SetUp>();
-    fresh->is_split = is_split;
-    fresh->name = name;
-    fresh->first_rank = rank_;
-    fresh->where = where;
-    fresh->colors.resize(group.members.size());
-    fresh->keys.resize(group.members.size());
-    group.setups.push_back(std::move(fresh));
-  }
-  SetUp& setup = *group.setups[k];
-  auto call = [](bool split, const std::string& name) { return split ? "split" : fmt::format("stream(\"{}\")", name); };
-  if (setup.is_split != is_split || setup.name != name)
-    throw Error(
-        Verdict::mismatch,
-        fmt::format("MISMATCH: set-up call {} of a group differs: rank {} calls {} at {}, rank {} calls {} at {}. "
-                    "Every member makes the same set-up calls in the same order.",
-                    k + 1, setup.first_rank, call(setup.is_split, setup.name), describe(setup.where), rank_,
-                    call(is_split, name), describe(where)));
-  setup.colors[me] = color;
-  setup.keys[me] = key;
-  if (++setup.arrived == static_cast<int>(group.members.size())) {
-    world_.complete_setup(group_index, setup);
+int RankState::set_up(Queue& queue, int group, const Groups::Call& call) {
+  const int me = member(group).rank;  // first: it refuses who is not a member
+  const Groups::Arrival arrival = world_.groups().arrive(group, me, rank_, call);
+  if (arrival.complete) {
+    world_.join_new_groups();
+    for (int waiting : arrival.waiting) {
+      Queue& main = world_.rank(waiting).queue(0);
+      world_.wake(main, main.clock);
+    }
   } else {
-    setup.waiting.push_back(&queue);
-    world_.block(queue, {.on = Blocked::On::setup, .number = k, .group = group_index, .where = where});
+    world_.block(queue, {.on = Blocked::On::setup, .number = arrival.number, .group = group, .where = call.where});
   }
-  return is_split ? setup.result[me] : group_index;
+  return world_.groups().result(group, arrival.number, me);
 }
 
 // Messages ------------------------------------------------------------------------------------------------------------
@@ -181,13 +152,9 @@ void RankState::wait(lockstep::Channel at, Ticket ticket, Location where) {
 
 void RankState::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
   if (ticket.queue != queue.index)
-    usage_error(
-        fmt::format("a transfer started on queue \"{}\" is waited for on queue \"{}\": wait on its own queue, and "
-                    "let main wait for the closure",
-                    world_.queue_name(ticket.queue), world_.queue_name(queue.index)),
-        where);
+    usage_error(waited_on_wrong_queue(world_.queue_name(ticket.queue), world_.queue_name(queue.index)), where);
   Channel& channel = this->channel(queue, ticket.group);
-  if (ticket.number > channel.started) usage_error("this ticket is of another rank", where);
+  if (ticket.number > channel.started) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= channel.waited) return;
   const double before = queue.clock;
   if (channel.completed < ticket.number) {
@@ -246,11 +213,7 @@ void RankState::queue_loop(Queue& queue) {
     queue.current = &closure;
     closure.f(closure.as);
     sync(queue);
-    if (recorder_.scratch(queue.index) != 0)
-      usage_error(
-          fmt::format("the closure ends with {} bytes of scratch alive: scratch dies inside, main allocates the rest",
-                      recorder_.scratch(queue.index)),
-          closure.where);
+    if (const auto bytes = recorder_.scratch(queue.index)) usage_error(scratch_left(bytes), closure.where);
     queue.current = nullptr;
     closure.finished = queue.clock;
     if (races_) closure.clock = races_->end(queue.component);
@@ -264,10 +227,10 @@ void RankState::queue_loop(Queue& queue) {
 }
 
 void RankState::wait_closure(Queue& main, const Ticket& ticket, Location where) {
-  if (main.index != 0) usage_error("a closure's ticket is waited for on main", where);
-  if (static_cast<std::size_t>(ticket.queue) >= queues_.size()) usage_error("this ticket is of another rank", where);
+  if (main.index != 0) usage_error(kClosureTicketOnMain, where);
+  if (static_cast<std::size_t>(ticket.queue) >= queues_.size()) usage_error(kTicketOfAnotherRank, where);
   Queue& queue = *queues_[ticket.queue];
-  if (ticket.number > queue.closures_run) usage_error("this ticket is of another rank", where);
+  if (ticket.number > queue.closures_run) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= queue.closures_waited) return;
   const double before = main.clock;
   Closure& last = *queue.closures[ticket.number - queue.closures_waited - 1];
@@ -283,13 +246,10 @@ void RankState::wait_closure(Queue& main, const Ticket& ticket, Location where) 
 void RankState::check_finished() {
   for (const auto& queue : queues_)
     if (queue->closures_waited < queue->closures_run)
-      usage_error(fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"",
-                              world_.queue_name(queue->index)),
-                  queue->closures.front()->where);
+      usage_error(closure_not_waited_for(world_.queue_name(queue->index)), queue->closures.front()->where);
   for (const Member& member : members_)
     for (const Channel* channel : member.channels)
-      if (channel && channel->first)
-        usage_error("the program ends, and nobody waited for the transfers started here", channel->first->where);
+      if (channel && channel->first) usage_error(kTransfersNotWaitedFor, channel->first->where);
 }
 
 }  // namespace lockstep::sim

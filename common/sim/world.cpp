@@ -11,50 +11,29 @@
 namespace lockstep::sim {
 
 World::World(const RunOptions& options, const Program& program)
-    : options_(options), program_(program), network_(options.machine, options.ranks), values_(options.ranks) {
+    : options_(options),
+      program_(program),
+      network_(options.machine, options.ranks),
+      groups_(options.ranks),
+      values_(options.ranks) {
   if (!options.phantom) device_ = make_cpu_device(options.threads > 0 ? options.threads : read_host().usable_cores);
-  std::vector<int> everyone(options.ranks);
-  for (int r = 0; r < options.ranks; ++r) {
-    everyone[r] = r;
-    ranks_.push_back(std::make_unique<RankState>(*this, r));
-  }
-  make_group(everyone);
+  for (int r = 0; r < options.ranks; ++r) ranks_.push_back(std::make_unique<RankState>(*this, r));
+  join_new_groups();
 }
 
-int World::make_group(const std::vector<int>& members) {
-  auto [known, fresh] = group_of_members_.try_emplace(members, static_cast<int>(groups_.size()));
-  if (!fresh) return known->second;
-  const int index = known->second;
-  groups_.push_back(std::make_unique<Group>());
-  groups_.back()->members = members;
-  groups_.back()->setup_calls.resize(members.size());
-  for (std::size_t i = 0; i < members.size(); ++i) ranks_[members[i]]->join_group(index, static_cast<int>(i));
-  return index;
+void World::join_new_groups() {
+  while (static_cast<int>(channels_.size()) < groups_.count()) {
+    const int group = static_cast<int>(channels_.size());
+    channels_.push_back(std::make_unique<Channels>());
+    const std::vector<int>& members = groups_.members(group);
+    for (std::size_t i = 0; i < members.size(); ++i) ranks_[members[i]]->join_group(group, static_cast<int>(i));
+  }
 }
 
 int World::queue_id(std::string_view name) {
   auto known = std::find(queue_names_.begin(), queue_names_.end(), name);
   if (known == queue_names_.end()) known = queue_names_.insert(known, std::string(name));
   return static_cast<int>(known - queue_names_.begin());
-}
-
-void World::complete_setup(int group_index, SetUp& setup) {
-  const std::vector<int> members = groups_[group_index]->members;
-  if (setup.is_split) {
-    setup.result.assign(members.size(), -1);
-    std::map<int, std::vector<int>> by_color;
-    for (std::size_t i = 0; i < members.size(); ++i)
-      if (setup.colors[i] >= 0) by_color[setup.colors[i]].push_back(static_cast<int>(i));
-    for (auto& [color, ranks] : by_color) {
-      std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return setup.keys[a] < setup.keys[b]; });
-      std::vector<int> world;
-      for (int rank : ranks) world.push_back(members[rank]);
-      const int made = make_group(world);
-      for (int rank : ranks) setup.result[rank] = made;
-    }
-  }
-  for (Queue* queue : setup.waiting) wake(*queue, queue->clock);
-  setup.waiting.clear();
 }
 
 // Fibers --------------------------------------------------------------------------------------------------------------
@@ -117,21 +96,8 @@ void World::resume(Queue& queue) {
 void World::record_failure(const Queue& queue) {
   if (failing_) return;  // the first failure is the one to explain
   failing_ = true;
-  const int rank = failed_rank_ = queue.owner->world_rank();
-  verdict_ = Verdict::fail;
-  const std::string who = queue.current ? fmt::format("rank {}, in the closure run at {} on queue \"{}\": ", rank,
-                                                      describe(queue.current->where), queue_names_[queue.index])
-                                        : fmt::format("rank {}: ", rank);
-  try {
-    throw;
-  } catch (const Error& error) {
-    verdict_ = error.verdict();
-    message_ = who + error.what();
-  } catch (const std::exception& error) {
-    message_ = who + error.what();
-  } catch (...) {
-    message_ = who + "threw something that is not a std::exception";
-  }
+  failure_ = current_failure(queue.owner->world_rank(), queue_names_[queue.index],
+                             queue.current ? &queue.current->where : nullptr);
 }
 
 namespace {
@@ -240,11 +206,9 @@ void World::let_go() {
 void World::judge_end() {
   const bool all_ended = std::all_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->queue(0).ended; });
   if (!all_ended) {
-    verdict_ = Verdict::deadlock;
-    message_ = explain_deadlock();
-  } else if (std::string unread = explain_unread(); !unread.empty()) {
-    verdict_ = Verdict::unread;
-    message_ = unread;
+    failure_ = {Verdict::deadlock, deadlock()};
+  } else if (std::string message = unread(); !message.empty()) {
+    failure_ = {Verdict::unread, message};
   }
 }
 
@@ -256,9 +220,6 @@ void World::unwind_all() {
 }
 
 void World::fill(Outcome& outcome) {
-  outcome.verdict = verdict_;
-  outcome.message = message_;
-  outcome.failed_rank = failed_rank_;
   outcome.messages = messages_;
   outcome.trace.queues = queue_names_;
   for (auto& rank : ranks_) {
@@ -267,13 +228,12 @@ void World::fill(Outcome& outcome) {
     auto& events = rank->recorder_.trace();
     outcome.trace.events.insert(outcome.trace.events.end(), std::make_move_iterator(events.begin()),
                                 std::make_move_iterator(events.end()));
-    if (verdict_ == Verdict::pass && rank->live_blocks_ > 0) {
-      outcome.verdict = Verdict::usage;
-      outcome.failed_rank = rank->world_rank();
-      outcome.message = fmt::format("rank {}: USAGE: {} allocations outlive the program: a Slice was kept outside it",
-                                    rank->world_rank(), rank->live_blocks_);
-    }
+    if (failure_.verdict == Verdict::pass && rank->live_blocks_ > 0)
+      failure_ = outliving_slices(rank->world_rank(), rank->live_blocks_);
   }
+  outcome.verdict = failure_.verdict;
+  outcome.message = failure_.message;
+  outcome.failed_rank = failure_.rank;
   outcome.values = std::move(values_);
 }
 

@@ -7,7 +7,6 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,10 +14,12 @@
 #include "common/backend.hpp"
 #include "common/device/device.hpp"
 #include "common/ledger/recorder.hpp"
+#include "common/one_process/complaints.hpp"
+#include "common/one_process/fiber.hpp"
+#include "common/one_process/groups.hpp"
 #include "common/race/race.hpp"
 #include "common/run.hpp"
 #include "common/sim/event_queue.hpp"
-#include "common/sim/fiber.hpp"
 #include "common/sim/network.hpp"
 
 namespace lockstep::sim {
@@ -173,7 +174,7 @@ class RankState final : public Backend, public BlockOwner {
   void wait_batch(Queue& queue, const Ticket& ticket, Location where);
   void wait_closure(Queue& main, const Ticket& ticket, Location where);
   void queue_loop(Queue& queue);
-  int set_up(Queue& queue, int group, bool is_split, const std::string& name, int color, int key, Location where);
+  int set_up(Queue& queue, int group, const Groups::Call& call);
   double jitter();  // with --perturb: extra seconds, often none
 
   Channel& channel(Queue& queue, int group);
@@ -191,27 +192,8 @@ class RankState final : public Backend, public BlockOwner {
   std::unique_ptr<RaceDetector> races_;
 };
 
-/// A collective call at set-up, as its first caller made it.
-struct SetUp {
-  bool is_split = false;
-  std::string name;  // of the stream
-  int first_rank = 0;
-  Location where{};
-  std::vector<int> colors, keys;  // by rank in the group, for split
-  std::vector<Queue*> waiting;
-  int arrived = 0;
-  std::vector<int> result;  // group by rank
-};
-
-struct Group {
-  std::vector<int> members;  // world ranks
-  std::deque<std::unique_ptr<SetUp>> setups;
-  std::vector<std::uint64_t> setup_calls;                       // by rank
-  std::vector<std::vector<std::unique_ptr<Channel>>> channels;  // [queue][rank]
-};
-
-/// Thrown through the fibers of other ranks when one has failed. Not a std::exception: nobody's handler takes it.
-struct Unwind {};
+/// The ends of a group's communicators: [queue][rank].
+using Channels = std::vector<std::vector<std::unique_ptr<Channel>>>;
 
 class World {
  public:
@@ -224,7 +206,8 @@ class World {
   double time() const { return time_; }
   Device* device() { return device_.get(); }
   Queue* running() const { return running_; }
-  Group& group(int index) { return *groups_[index]; }
+  Groups& groups() { return groups_; }
+  Channels& channels(int group) { return *channels_[group]; }
   int queue_id(std::string_view name);
   const std::string& queue_name(int index) const { return queue_names_[index]; }
   RankState& rank(int index) { return *ranks_[index]; }
@@ -247,10 +230,7 @@ class World {
                                                                 : *(channel.recent_in = &peer(channel, rank));
   }
   Peer& peer(Channel& channel, int rank);
-  int make_group(const std::vector<int>& members);
-  void complete_setup(int group, SetUp& setup);
-
-  std::string explain_deadlock();  // explain.cpp
+  void join_new_groups();  // after a set-up call, which may have made some
 
  private:
   enum class EventKind : std::uint8_t { wake, begin, port };
@@ -277,7 +257,8 @@ class World {
   void unwind_all();
   void let_go();  // what a failed run has left in batches and closures holds memory
   void judge_end();
-  std::string explain_unread();  // explain.cpp; empty when there is nothing
+  std::string deadlock();  // explain.cpp
+  std::string unread();    // explain.cpp; empty when there is nothing
   void fill(Outcome& outcome);
   Message* new_message();
   void recycle(Message* message);
@@ -291,8 +272,8 @@ class World {
   std::vector<Queue*> runnable_;
   Queue* running_ = nullptr;
   std::vector<std::unique_ptr<RankState>> ranks_;
-  std::vector<std::unique_ptr<Group>> groups_;
-  std::map<std::vector<int>, int> group_of_members_;
+  Groups groups_;
+  std::vector<std::unique_ptr<Channels>> channels_;  // by group
   std::vector<std::string> queue_names_{"main"};
   std::vector<Values> values_;
   std::uint64_t issues_ = 0;
@@ -304,9 +285,7 @@ class World {
   std::vector<Batch*> free_batches_;
 
   bool failing_ = false;
-  Verdict verdict_ = Verdict::pass;
-  std::string message_;
-  int failed_rank_ = -1;
+  Failure failure_;
 };
 
 }  // namespace lockstep::sim

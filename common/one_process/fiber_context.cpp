@@ -4,7 +4,7 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 
-#include "common/sim/fiber.hpp"
+#include "common/one_process/fiber.hpp"
 
 namespace lockstep {
 

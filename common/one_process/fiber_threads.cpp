@@ -2,7 +2,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "common/sim/fiber.hpp"
+#include "common/one_process/fiber.hpp"
 
 namespace lockstep {
 

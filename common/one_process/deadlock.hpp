@@ -1,0 +1,38 @@
+// Why nobody can go on, in words: the cycle or the missing partner first, then what each rank does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/rank.hpp"
+
+namespace lockstep {
+
+/// One queue of one rank at the moment when nobody can go on.
+struct StuckQueue {
+  enum class On { nothing, batch, closure, setup, work };  // work: it has no closure to run
+  int rank = 0;                                            // in the world
+  int queue = 0;                                           // 0: main
+  bool ended = false;
+  On on = On::nothing;
+  Location where{};    // of the verb it waits in
+  std::string inside;  // " on queue \"comm\", in the closure run at …, batch 3": what surrounds it
+  int needs = -1;      // index of the queue that it waits for; −1: that rank's program has ended
+  int needs_rank = -1;
+  std::string reason;  // "receives 16 bytes from rank 1, which has not started the send"
+};
+
+/// "DEADLOCK: 3 ranks wait for each other in a cycle: 0 → 2 → 1 → 0." and a line for each of them. Queues come rank by
+/// rank, main first.
+std::string explain_deadlock(const std::vector<StuckQueue>& queues);
+
+/// `inside` of a queue other than main, with the closure that it runs, if any.
+std::string inside_queue(const std::string& queue, const Location* closure);
+/// `inside` of a wait for a batch.
+std::string inside_batch(std::uint64_t number, int group, std::size_t members, const char* region);
+/// `reason` of a wait for a transfer whose other half is missing.
+std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited);
+
+std::string bytes_text(std::uint64_t bytes);  ///< "1 byte", "40 bytes"
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// Groups of ranks and the collective calls that make them: `split` and `stream`. The k-th set-up call on a group must
+// be the same on all its members, and equal groups are one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace lockstep {
+
+class Groups {
+ public:
+  /// Group 0 is the world: all ranks.
+  explicit Groups(int ranks);
+
+  int count() const { return static_cast<int>(groups_.size()); }
+  const std::vector<int>& members(int group) const { return groups_[group]->members; }  ///< world ranks
+
+  /// One rank's call. `name` is the stream's; colour and key are the split's.
+  struct Call {
+    bool is_split = false;
+    std::string name;
+    int color = 0, key = 0;
+    Location where{};
+  };
+  struct Arrival {
+    std::uint64_t number = 0;  // of the call on this group, from 0
+    bool complete = false;     // all members have made it
+    std::vector<int> waiting;  // members (world ranks) that made it before, when it is complete
+  };
+  /// `member` (a rank of the group) makes its next set-up call; `world_rank` is its name for messages. Throws
+  /// Error(mismatch) when another member's call differs.
+  Arrival arrive(int group, int member, int world_rank, const Call& call);
+
+  /// Of a complete call: the group that `member` is in now, or −1 where its split gave no colour.
+  int result(int group, std::uint64_t number, int member) const;
+
+  /// Who has not made call `number`, and in words what the others wait for.
+  struct Missing {
+    int world_rank = -1;
+    std::string reason;
+  };
+  Missing missing(int group, std::uint64_t number) const;
+
+ private:
+  struct SetUp {
+    Call first;  // as its first caller made it
+    int first_rank = 0;
+    std::vector<int> colors, keys;  // by member
+    std::vector<int> waiting;
+    int arrived = 0;
+    std::vector<int> result;  // group by member
+  };
+  struct Group {
+    std::vector<int> members;
+    std::deque<SetUp> setups;
+    std::vector<std::uint64_t> calls;  // by member
+  };
+  int make(const std::vector<int>& members);
+  void split(int group, SetUp& setup);
+
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::map<std::vector<int>, int> known_;
+};
+
+}  // namespace lockstep
