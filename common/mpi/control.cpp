@@ -155,70 +155,21 @@ void Control::answer() {
 }
 
 void Control::judge() {
-  bool all = true, stuck = true, silent = false, busy = false, same = true;
-  for (int rank = 0; rank < job_.ranks; ++rank) {
-    const Row& row = rows_[rank];
-    silent = silent || row.state == Row::State::no_answer;
-    if (row.state == Row::State::working) {
-      busy = true;
-      same = same && row.activity == last_activity_[rank];
-    }
-    stuck = stuck && row.idle_seconds >= job_.options.patience_seconds / 2;
-  }
-  all = !silent;
-  if (!all && seconds_since(asked_ns_) < kAnswerWithin) return;
+  const processes::Finding finding = processes::judge(rows_, last_activity_, job_.options.patience_seconds);
+  if (finding.silent && seconds_since(asked_ns_) < kAnswerWithin) return;
   collecting_ = false;
   for (int rank = 0; rank < job_.ranks; ++rank) last_activity_[rank] = rows_[rank].activity;
-  if (silent) end_job(table("TIMEOUT: a rank does not answer"));
-  if (!stuck || (busy && !same)) {
+  if (finding.silent) end_job(processes::wait_table("TIMEOUT: a rank does not answer", rows_));
+  if (finding.verdict == Verdict::pass) {
     auto letter = std::make_unique<Letter>();
     letter->kind = Letter::Kind::all_is_well;
     letter->from = job_.rank;
     return send_all(*letter);
   }
-  const Verdict verdict = busy ? Verdict::timeout : Verdict::deadlock;
-  const std::string headline = busy
-                                   ? fmt::format("TIMEOUT: no progress for {} s", job_.options.patience_seconds)
-                                   : fmt::format("DEADLOCK: no rank has moved for {} s", job_.options.patience_seconds);
-  job_.learn({verdict, -1, job_.rank, job_.clock.now(), table(headline.c_str())});
+  const char* what = finding.verdict == Verdict::timeout ? "TIMEOUT: no progress" : "DEADLOCK: no rank has moved";
+  const std::string headline = fmt::format("{} for {} s", what, job_.options.patience_seconds);
+  job_.learn({finding.verdict, -1, job_.rank, job_.clock.now(), processes::wait_table(headline, rows_)});
   tell_failure();
-}
-
-namespace {
-/// The ranks that wait for each other in a circle, starting with the lowest; empty when there is none.
-std::vector<int> circle(const std::vector<Row>& rows) {
-  for (int first = 0; first < static_cast<int>(rows.size()); ++first) {
-    std::vector<int> path{first};
-    std::vector<bool> seen(rows.size(), false);
-    seen[first] = true;
-    for (int at = rows[first].peer; at >= 0 && rows[path.back()].state == Row::State::waiting; at = rows[at].peer) {
-      if (at == first) return path;
-      if (seen[at]) break;
-      seen[at] = true;
-      path.push_back(at);
-    }
-  }
-  return {};
-}
-}  // namespace
-
-std::string Control::table(const char* headline) const {
-  std::string text = headline;
-  if (const std::vector<int> ranks = circle(rows_); !ranks.empty()) {
-    text += "; these wait for each other: ";
-    for (int rank : ranks) text += fmt::format("rank {} → ", rank);
-    text += fmt::format("rank {}", ranks.front());
-  } else {
-    for (int rank = 0; rank < job_.ranks; ++rank) {
-      const int peer = rows_[rank].peer;
-      if (rows_[rank].state != Row::State::waiting || peer < 0 || rows_[peer].state != Row::State::finished) continue;
-      text += fmt::format("; rank {} waits for rank {}, which has finished", rank, peer);
-      break;
-    }
-  }
-  for (int rank = 0; rank < job_.ranks; ++rank)
-    text += fmt::format("\n  rank {}: {}", rank, rows_[rank].words.empty() ? "no answer" : rows_[rank].words);
-  return text;
 }
 
 void Control::end_job(const std::string& message) {

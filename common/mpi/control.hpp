@@ -16,15 +16,7 @@
 
 namespace lockstep::mpi {
 
-/// One rank's line of the wait table.
-struct Row {
-  enum class State : int { no_answer, working, waiting, finished };
-  State state = State::no_answer;
-  int peer = -1;            // whom it waits for (in the world), if that is known
-  double idle_seconds = 0;  // since anything completed
-  std::uint64_t activity = 0;
-  std::string words;
-};
+using processes::Row;
 
 class Control {
  public:
@@ -51,7 +43,6 @@ class Control {
   void collect();
   void answer();
   void judge();
-  std::string table(const char* headline) const;
 
   Job& job_;
   MPI_Comm comm_;

@@ -11,18 +11,12 @@
 #include "common/ledger/recorder.hpp"
 #include "common/mpi/pace.hpp"
 #include "common/mpi/ports.hpp"
+#include "common/processes/wait_table.hpp"
 #include "common/run.hpp"
 
 namespace lockstep::mpi {
 
-/// How this rank failed, or learnt that another did.
-struct Failure {
-  Verdict verdict = Verdict::pass;
-  int rank = -1;    // that failed; −1: nobody in particular
-  int origin = -1;  // that tells the others
-  double when = 0;  // seconds of its rank's clock, to name the first of several
-  std::string message;
-};
+using processes::Failure;
 
 struct Job {
   Job(const RunOptions& o, int rank, int ranks) : options(o), rank(rank), ranks(ranks), recorder(rank, o.trace) {}

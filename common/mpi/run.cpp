@@ -12,8 +12,8 @@
 
 #include "common/host/host.hpp"
 #include "common/mpi/backend.hpp"
-#include "common/mpi/results.hpp"
 #include "common/mpi/status.hpp"
+#include "common/processes/results.hpp"
 
 namespace lockstep {
 
@@ -129,7 +129,7 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   const Values values = backend->play(program);
   backend->finish();
 
-  const std::string result = mpi::pack(values, backend->ledger());
+  const std::string result = processes::pack(values, backend->ledger());
 
   std::lock_guard gate(job.gate);  // the progress thread still breathes
   Outcome outcome;
@@ -139,14 +139,15 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   outcome.failed_rank = failure.rank;
   const auto results = gather(result, comm, rank, options.ranks);
   for (const std::string& bytes : results) {
-    mpi::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
+    processes::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
     outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
     outcome.messages += outcome.ledgers.back().traffic.messages_sent;
   }
   outcome.wall_seconds = outcome.seconds * job.clock.scale();
   if (options.trace) {
-    const auto traces = gather(mpi::pack(job.recorder.trace(), backend->queue_names()), comm, rank, options.ranks);
-    for (const std::string& bytes : traces) mpi::unpack_into(outcome.trace, bytes);
+    const auto traces =
+        gather(processes::pack(job.recorder.trace(), backend->queue_names()), comm, rank, options.ranks);
+    for (const std::string& bytes : traces) processes::unpack_into(outcome.trace, bytes);
   }
   return outcome;
 }
@@ -175,7 +176,7 @@ Outcome run(const RunOptions& options, const Program& program) {
     }
     MPI_Comm_free(&comm);
   }
-  Outcome outcome = mpi::unpack_outcome(hear_from_judge(is_judge() ? mpi::pack(mine) : ""));
+  Outcome outcome = processes::unpack_outcome(hear_from_judge(is_judge() ? processes::pack(mine) : ""));
   if (outcome.ledgers.empty()) throw Error(outcome.verdict, outcome.message);
   outcome.trace = std::move(mine.trace);
   return outcome;

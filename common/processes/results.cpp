@@ -1,10 +1,10 @@
-#include "common/mpi/results.hpp"
+#include "common/processes/results.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-namespace lockstep::mpi {
+namespace lockstep::processes {
 
 namespace {
 
@@ -196,4 +196,4 @@ Outcome unpack_outcome(const std::string& bytes) {
   return outcome;
 }
 
-}  // namespace lockstep::mpi
+}  // namespace lockstep::processes

@@ -5,7 +5,7 @@
 
 #include "common/run.hpp"
 
-namespace lockstep::mpi {
+namespace lockstep::processes {
 
 std::string pack(const Values& values, const RankLedger& ledger);
 void unpack(const std::string& bytes, Values& values, RankLedger& ledger);
@@ -18,4 +18,4 @@ void unpack_into(Trace& trace, const std::string& bytes);
 std::string pack(const Outcome& outcome);
 Outcome unpack_outcome(const std::string& bytes);
 
-}  // namespace lockstep::mpi
+}  // namespace lockstep::processes

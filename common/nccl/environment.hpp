@@ -1,0 +1,25 @@
+// Who this process is among those started together: read once from what the launcher put into the environment.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace lockstep::nccl {
+
+struct Environment {
+  int rank = 0;
+  int ranks = 1;
+  std::string launcher;          // the variable that said so, "LOCKSTEP_RANK"; empty: nobody did, one process alone
+  bool mpi = false;              // an MPI launcher started this process
+  std::string store;             // LOCKSTEP_STORE: where the processes meet without MPI; empty: nowhere
+  double patience_seconds = 60;  // LOCKSTEP_STORE_TIMEOUT: how long to wait there for the others
+};
+
+/// A variable's value, or null: std::getenv, or a test's own.
+using Variables = std::function<const char*(const char*)>;
+
+/// Understands LOCKSTEP_RANK and LOCKSTEP_RANKS, Open MPI's OMPI_COMM_WORLD_*, PMI_* (MPICH, Intel MPI, Slurm) and
+/// SLURM_PROCID. Throws Error(usage) where a number is none, or a rank is outside its job.
+Environment read_environment(const Variables& variables);
+
+}  // namespace lockstep::nccl
