@@ -1,0 +1,51 @@
+// Exercise 23.1: column- and row-parallel linear. Read labs/week23_tensor_parallel/parallel_linear.hpp first.
+//
+// Given are the serial layer's three products (common/model/block.hpp): linear, linear_backward_input,
+// linear_backward_weight; and ring_all_reduce of 21.2.
+#include "labs/week23_tensor_parallel/parallel_linear.hpp"
+
+#include "common/model/block.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::week23 {
+
+TensorParallel make_tensor_parallel(Rank group, bool overlap) {
+  return {group, overlap ? group.stream("tp") : group, overlap};
+}
+
+void g_forward(const TensorParallel& tp, Slice y, const char* place) {
+  todo("23.1a", "sum y over the group, in a region named `place`");
+}
+
+Ticket f_backward(const TensorParallel& tp, Slice dx, const char* place) {
+  if (!tp.overlap) {
+    todo("23.1a", "sum dx over the group, in a region named `place`; nothing is left to wait for");
+  }
+  todo("23.1d", "the same, run on the queue tp.comm: main goes on, and waits for the ticket when it needs dx");
+}
+
+void column_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows) {
+  todo("23.1b", "this rank's output features of the layer; x is whole on every rank");
+}
+
+void column_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
+                     const LinearTensors& values, std::size_t rows, const char* place) {
+  Rank me = tp.group;
+  todo("23.1b",
+       "this rank's part of dx, and f's backward of it; then the gradients of weight and bias; wait for dx last of "
+       "all");
+}
+
+void row_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
+                 const char* place) {
+  todo("23.1c",
+       "the partial product of this rank's input features, and g. Every rank has the bias, but the sum may hold it "
+       "only once");
+}
+
+void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
+                  const LinearTensors& values, std::size_t rows) {
+  todo("23.1c", "dy is whole on every rank: the gradients of input, weight and bias, and nothing to sum");
+}
+
+}  // namespace lockstep::week23

@@ -1,0 +1,265 @@
+// Tests of exercise 23.1: forward and every gradient equal the serial layer's, exactly; and nothing is sent but what f
+// and g sum.
+#include "labs/week23_tensor_parallel/parallel_linear.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/testing/cases.hpp"
+#include "labs/week23_tensor_parallel/shard_testing.hpp"
+
+namespace lockstep::week23 {
+namespace {
+
+using testing::Case;
+using testing::CasePlan;
+using testing::run_cases;
+using testing::sizes_of;
+
+constexpr std::size_t kRows = 3;
+
+/// A case's size is the features of a rank where the layer is cut; the other side is not cut, and odd.
+std::size_t cut_features(const Case& c) { return c.size * static_cast<std::size_t>(c.ranks); }
+std::size_t other_features(const Case& c) { return 2 * c.size + 1; }
+SerialLinear column_layer(const Case& c) { return {kRows, other_features(c), cut_features(c)}; }
+SerialLinear row_layer(const Case& c) { return {kRows, cut_features(c), other_features(c)}; }
+
+CasePlan plan(bool queues = false) {
+  CasePlan plan;
+  plan.sizes = sizes_of({1, 2, 5});
+  plan.unit = "feature of a rank";
+  plan.queues = queues;
+  return plan;
+}
+
+LinearTensors tensors(Rank me, const HostMatrix& weight, const HostMatrix& bias, Category category) {
+  return {uploaded(me, weight, category), uploaded(me, bias, category)};
+}
+/// Gradients that hold 1 everywhere before: they must gain, not be replaced.
+LinearTensors ones(Rank me, const LinearTensors& like) {
+  LinearTensors gradients{me.allocate(like.weight.size(), DType::f32, Category::gradient),
+                          me.allocate(like.bias.size(), DType::f32, Category::gradient)};
+  fill(me, gradients.weight, 1);
+  fill(me, gradients.bias, 1);
+  return gradients;
+}
+HostMatrix plus_one(HostMatrix matrix) { return plus(std::move(matrix), {1, 1, {1}}); }
+
+// Part a --------------------------------------------------------------------------------------------------------------
+
+Values sums(Rank me, const Case& c) {
+  const TensorParallel tp = make_tensor_parallel(me, /*overlap=*/false);
+  Values seen;
+  for (int which : {0, 1}) {
+    Slice data = uploaded(me, numbers(10 * which + me.rank(), 1, c.size));
+    if (which == 0)
+      g_forward(tp, data, "g");
+    else
+      me.wait(f_backward(tp, data, "f"));
+    append(seen, to_host(me, data));
+  }
+  return seen;
+}
+
+TEST(Lab23_1a, FAndGAreSumsOverTheGroup) {
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    std::vector<HostMatrix> sum(2, HostMatrix{1, c.size, std::vector<float>(c.size)});
+    for (int which : {0, 1})
+      for (int rank = 0; rank < c.ranks; ++rank) sum[which] = plus(sum[which], numbers(10 * which + rank, 1, c.size));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      Reader reader(outcome.values[rank], rank);
+      reader.expect("g's output", sum[0], {{numbers(rank, 1, c.size), "this rank's own part: nothing was summed"}});
+      reader.expect("f's gradient", sum[1],
+                    {{numbers(10 + rank, 1, c.size), "this rank's own part: nothing was summed"}});
+      if (!reader.complaint().empty()) return reader.complaint();
+    }
+    for (const char* place : {"g", "f"})
+      if (std::string wrong = wrong_sums(outcome, place, 1, 4 * c.size); !wrong.empty()) return wrong;
+    return "";
+  };
+  run_cases(sums, judge, plan());
+}
+
+// Part b --------------------------------------------------------------------------------------------------------------
+
+/// y, dx, dW and db of this rank; only y where there is no backward pass.
+testing::CaseProgram column(bool overlap, bool backward) {
+  return [=](Rank me, const Case& c) {
+    const SerialLinear layer = column_layer(c);
+    const std::size_t own = c.size, first = own * static_cast<std::size_t>(me.rank());
+    const TensorParallel tp = make_tensor_parallel(me, overlap);
+    const LinearTensors values =
+        tensors(me, cut_rows(layer.weight, first, own), cut_columns(layer.bias, first, own), Category::parameter);
+    Slice x = uploaded(me, layer.x), y = me.allocate(kRows * own, DType::f32, Category::activation);
+    column_forward(tp, y, x, values, kRows);
+    Values seen;
+    append(seen, to_host(me, y));
+    if (!backward) return seen;
+    const LinearTensors gradients = ones(me, values);
+    Slice dx = me.allocate(x.size(), DType::f32, Category::activation);
+    column_backward(tp, dx, gradients, uploaded(me, cut_columns(layer.dy, first, own)), x, values, kRows, "dx");
+    for (const Slice& slice : {dx, gradients.weight, gradients.bias}) append(seen, to_host(me, slice));
+    return seen;
+  };
+}
+
+std::string wrong_column(const Case& c, const Outcome& outcome) {
+  const SerialLinear layer = column_layer(c);
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    const std::size_t own = c.size, first = own * static_cast<std::size_t>(rank);
+    const HostMatrix y = layer.y(), dx = layer.dx();
+    const HostMatrix partial =
+        product(cut_columns(layer.dy, first, own), cut_rows(layer.weight, first, own), Transposed::none);
+    const HostMatrix dweight = cut_rows(layer.dweight(), first, own), dbias = cut_columns(layer.dbias(), first, own);
+    Reader reader(outcome.values[rank], rank);
+    reader.expect("its columns of y", cut_columns(y, first, own));
+    reader.expect("dx", dx, {{partial, "this rank's part alone: f's backward is missing"}});
+    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there is lost"}});
+    reader.expect("dbias", plus_one(dbias), {{dbias, "gradients accumulate: what was there is lost"}});
+    if (!reader.complaint().empty()) return reader.complaint();
+  }
+  return wrong_sums(outcome, "dx", 1, 4 * kRows * other_features(c));
+}
+
+TEST(Lab23_1b, ForwardAndGradientsAreTheSerialLayers) { run_cases(column(false, true), wrong_column, plan()); }
+
+TEST(Lab23_1b, ForwardSendsNothing) {
+  run_cases(
+      column(false, false),
+      [](const Case&, const Outcome& outcome) {
+        return wrong_traffic(outcome, "a column-parallel layer has all it needs, and leaves y cut");
+      },
+      plan());
+}
+
+// Part c --------------------------------------------------------------------------------------------------------------
+
+Values row(Rank me, const Case& c) {
+  const SerialLinear layer = row_layer(c);
+  const std::size_t own = c.size, first = own * static_cast<std::size_t>(me.rank());
+  const TensorParallel tp = make_tensor_parallel(me, false);
+  const LinearTensors values = tensors(me, cut_columns(layer.weight, first, own), layer.bias, Category::parameter);
+  const LinearTensors gradients = ones(me, values);
+  Slice x = uploaded(me, cut_columns(layer.x, first, own)), dy = uploaded(me, layer.dy);
+  Slice y = me.allocate(dy.size(), DType::f32, Category::activation);
+  Slice dx = me.allocate(x.size(), DType::f32, Category::activation);
+  row_forward(tp, y, x, values, kRows, "y");
+  const double sent = static_cast<double>(ledger_of(me).traffic.messages_sent);
+  row_backward(tp, dx, gradients, dy, x, values, kRows);
+  Values seen;
+  for (const Slice& slice : {y, dx, gradients.weight, gradients.bias}) append(seen, to_host(me, slice));
+  seen.push_back(static_cast<double>(ledger_of(me).traffic.messages_sent) - sent);
+  return seen;
+}
+
+std::string wrong_row(const Case& c, const Outcome& outcome) {
+  const SerialLinear layer = row_layer(c);
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    const std::size_t own = c.size, first = own * static_cast<std::size_t>(rank);
+    const HostMatrix y = layer.y();
+    const HostMatrix partial =
+        product(cut_columns(layer.x, first, own), cut_columns(layer.weight, first, own), Transposed::b);
+    const HostMatrix dweight = cut_columns(layer.dweight(), first, own);
+    Reader reader(outcome.values[rank], rank);
+    reader.expect("y", y,
+                  {{plus(y, layer.bias, static_cast<float>(c.ranks) - 1),
+                    fmt::format("the sum holds the bias {} times: every rank has added it", c.ranks)},
+                   {plus(y, layer.bias, -1), "the bias is missing"},
+                   {partial, "this rank's part alone: g is missing"},
+                   {plus(partial, layer.bias), "this rank's part alone: g is missing"}});
+    reader.expect("its columns of dx", cut_columns(layer.dx(), first, own));
+    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there is lost"}});
+    reader.expect("dbias", plus_one(layer.dbias()),
+                  {{HostMatrix{1, layer.dbias().columns, std::vector<float>(layer.dbias().columns, 1)},
+                    "it was not computed: every rank has the whole bias, and its gradient"}});
+    if (!reader.complaint().empty()) return reader.complaint();
+    if (outcome.values[rank].back() != 0)
+      return fmt::format("rank {} sent {} messages in the backward pass: g's backward is the identity", rank,
+                         outcome.values[rank].back());
+  }
+  return wrong_sums(outcome, "y", 1, 4 * kRows * other_features(c));
+}
+
+TEST(Lab23_1c, ForwardAndGradientsAreTheSerialLayers) { run_cases(row, wrong_row, plan()); }
+
+/// Column, then row: what two layers of an MLP are. The first leaves what the second needs, and one sum is all there
+/// is.
+TEST(Lab23_1c, NothingIsSentBetweenColumnAndRow) {
+  const auto program = [](Rank me, const Case& c) {
+    const TensorParallel tp = make_tensor_parallel(me, false);
+    const std::size_t own = c.size, first = own * static_cast<std::size_t>(me.rank()), width = other_features(c);
+    const SerialLinear up = column_layer(c), down(kRows, cut_features(c), width);
+    Slice x = uploaded(me, up.x), middle = me.allocate(kRows * own, DType::f32, Category::activation);
+    Slice y = me.allocate(kRows * width, DType::f32, Category::activation);
+    column_forward(tp, middle, x,
+                   tensors(me, cut_rows(up.weight, first, own), cut_columns(up.bias, first, own), Category::parameter),
+                   kRows);
+    const double between = static_cast<double>(ledger_of(me).traffic.messages_sent);
+    row_forward(tp, y, middle, tensors(me, cut_columns(down.weight, first, own), down.bias, Category::parameter), kRows,
+                "y");
+    Values seen{between};
+    append(seen, to_host(me, y));
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    SerialLinear up = column_layer(c), down(kRows, cut_features(c), other_features(c));
+    down.x = up.y();
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      if (outcome.values[rank][0] != 0) return fmt::format("rank {} sent messages before the row-parallel layer", rank);
+      const Values y(outcome.values[rank].begin() + 1, outcome.values[rank].end());
+      Reader reader(y, rank);
+      if (!reader.expect("y", down.y()).complaint().empty()) return reader.complaint();
+    }
+    return "";
+  };
+  run_cases(program, judge, plan());
+}
+
+// Part d --------------------------------------------------------------------------------------------------------------
+
+TEST(Lab23_1d, GradientsAreTheSameWithOverlap) { run_cases(column(true, true), wrong_column, plan(true)); }
+
+/// The weight's gradient takes as long as the sum of dx: what main still waits for must be less than half of it.
+TEST(Lab23_1d, TheWeightsGradientHidesTheSum) {
+  const auto program = [](Rank me, const Case&) {
+    const std::size_t rows = 512, in = 256, own = 256;
+    const TensorParallel tp = make_tensor_parallel(me, true);
+    auto activation = [&](std::size_t n) { return me.allocate(n, DType::f32, Category::activation); };
+    const LinearTensors values{activation(own * in), {}}, gradients{activation(own * in), {}};
+    Slice dx = activation(rows * in), dy = activation(rows * own), x = activation(rows * in);
+    column_backward(tp, dx, gradients, dy, x, values, rows, "dx");
+    return Values{};
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    if (c.ranks == 1) return "";
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const RankLedger& ledger = outcome.ledgers[rank];
+      double sum = 0;
+      for (const RegionTotal& region : ledger.regions)
+        if (region.name == "dx") sum += region.seconds;
+      const double exposed = ledger.queues[0].waiting;
+      if (exposed > 0.5 * sum)
+        return fmt::format(
+            "rank {}: the sum of dx takes {:.1f} µs, and main waits for {:.1f} µs of it. Does it begin before the "
+            "weight's gradient, on tp.comm, and does main wait for it after that?",
+            rank, sum * 1e6, exposed * 1e6);
+    }
+    return "";
+  };
+  CasePlan timed;
+  timed.ranks = {2, 4, 8};
+  timed.sizes = sizes_of({1});
+  timed.simulator_only = "how much is hidden is measured in virtual time";
+  timed.adjust = [](const Case& c, RunOptions& options) {
+    options.phantom = true;
+    options.perturb.reset();
+    options.machine = Machine::uniform(1e-7, 1e-9, 1e-12);
+    const double bytes = 512 * 256 * 4, ring = 2 * (c.ranks - 1.0) / c.ranks * bytes * 1e-9;
+    options.machine.peak_flop_per_second.fill(2.0 * 512 * 256 * 256 / ring);  // a product takes as long as the ring
+  };
+  run_cases(program, judge, timed);
+}
+
+}  // namespace
+}  // namespace lockstep::week23

@@ -1,0 +1,192 @@
+// What the tests of this week share: matrices of small whole numbers, so that every product and sum is exact in fp32
+// and compared with ==; and the comparison of one rank's tensor with the serial one, in words.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/arithmetic.hpp"
+#include "common/run.hpp"
+#include "labs/week23_tensor_parallel/shards.hpp"
+
+namespace lockstep::week23 {
+
+/// Whole numbers from −3 to 3 that depend on `kind` and the element, so that no two tensors or rows are alike.
+inline HostMatrix numbers(int kind, std::size_t rows, std::size_t columns) {
+  HostMatrix matrix{rows, columns, {}};
+  for (std::size_t i = 0; i < rows * columns; ++i) {
+    const std::size_t mixed = (i * 2654435761u + static_cast<std::size_t>(kind) * 40503u) >> 7;
+    matrix.values.push_back(static_cast<float>(mixed % 7) - 3);
+  }
+  return matrix;
+}
+
+/// The same in eighths, for functions that bend.
+inline HostMatrix eighths(int kind, std::size_t rows, std::size_t columns) {
+  HostMatrix matrix = numbers(kind, rows, columns);
+  for (float& value : matrix.values) value /= 8;
+  return matrix;
+}
+
+/// a·b, with a or b transposed.
+enum class Transposed { none, a, b };
+inline HostMatrix product(const HostMatrix& a, const HostMatrix& b, Transposed transposed) {
+  const bool ta = transposed == Transposed::a, tb = transposed == Transposed::b;
+  HostMatrix c{ta ? a.columns : a.rows, tb ? b.rows : b.columns, {}};
+  const std::size_t inner = ta ? a.rows : a.columns;
+  for (std::size_t i = 0; i < c.rows; ++i)
+    for (std::size_t j = 0; j < c.columns; ++j) {
+      double sum = 0;
+      for (std::size_t k = 0; k < inner; ++k)
+        sum += static_cast<double>(ta ? a.at(k, i) : a.at(i, k)) * (tb ? b.at(j, k) : b.at(k, j));
+      c.values.push_back(static_cast<float>(sum));
+    }
+  return c;
+}
+
+/// y = x·Wᵀ + bias, and the gradients, on one rank.
+struct SerialLinear {
+  HostMatrix x, weight, bias, dy;
+  SerialLinear(std::size_t rows, std::size_t in, std::size_t out)
+      : x(numbers(1, rows, in)), weight(numbers(2, out, in)), bias(numbers(3, 1, out)), dy(numbers(4, rows, out)) {}
+  HostMatrix y() const {
+    HostMatrix y = product(x, weight, Transposed::b);
+    for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] += bias.values[i % y.columns];
+    return y;
+  }
+  HostMatrix dx() const { return product(dy, weight, Transposed::none); }
+  HostMatrix dweight() const { return product(dy, x, Transposed::a); }
+  HostMatrix dbias() const { return product({1, dy.rows, std::vector<float>(dy.rows, 1)}, dy, Transposed::none); }
+};
+
+inline Slice uploaded(Rank me, const HostMatrix& matrix, Category category = Category::activation) {
+  Slice slice = me.allocate(matrix.values.size(), DType::f32, category);
+  upload(me, slice, matrix.values);
+  return slice;
+}
+
+inline Slice unwritten(Rank me, std::size_t count) { return me.allocate(count, DType::f32, Category::activation); }
+inline Slice zeros(Rank me, const Slice& like) {
+  Slice gradient = me.allocate(like.size(), DType::f32, Category::gradient);
+  fill(me, gradient, 0);
+  return gradient;
+}
+
+inline void append(Values& seen, const std::vector<float>& values) {
+  seen.insert(seen.end(), values.begin(), values.end());
+}
+
+/// Reads what ranks returned, tensor after tensor, and says the first thing that is wrong.
+class Reader {
+ public:
+  Reader(const Values& seen, int rank) : seen_(seen), rank_(rank) {}
+
+  /// The next tensor against what it must be; `also` are wrong answers with what each means.
+  struct Explained {
+    HostMatrix value;
+    std::string meaning;
+  };
+  Reader& expect(const std::string& name, const HostMatrix& exact, const std::vector<Explained>& also = {}) {
+    const std::size_t first = at_;
+    at_ += exact.values.size();
+    if (!complaint_.empty()) return *this;
+    for (std::size_t i = 0; i < exact.values.size(); ++i) {
+      const double value = seen_.at(first + i);
+      if (value == exact.values[i]) continue;
+      complaint_ = fmt::format("rank {}: {}, row {}, column {} is {:g}, expected {:g}", rank_, name, i / exact.columns,
+                               i % exact.columns, value, exact.values[i]);
+      for (const Explained& other : also)
+        if (matches(first, other.value)) return complaint_ += ": " + other.meaning, *this;
+      if (value != value) complaint_ += ": memory that nobody has written";
+      return *this;
+    }
+    return *this;
+  }
+  const std::string& complaint() const { return complaint_; }
+
+ private:
+  bool matches(std::size_t first, const HostMatrix& other) const {
+    for (std::size_t i = 0; i < other.values.size(); ++i)
+      if (seen_.at(first + i) != other.values[i]) return false;
+    return true;
+  }
+
+  const Values& seen_;
+  int rank_;
+  std::size_t at_ = 0;
+  std::string complaint_;
+};
+
+/// a plus `times` b's first row, row by row; or plus b where it has as many rows.
+inline HostMatrix plus(HostMatrix a, const HostMatrix& b, float times = 1) {
+  for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i] += times * b.values[i % b.values.size()];
+  return a;
+}
+
+/// A tensor that ranks return cut, and one rank returns whole.
+struct Part {
+  std::string name;
+  std::size_t own = 0;                                                ///< elements on each of the p ranks
+  std::size_t whole = 0;                                              ///< elements of the serial one
+  std::function<std::size_t(std::size_t rank, std::size_t i)> place;  ///< where element i of a rank's lies in the whole
+};
+inline Part same_on_all(std::string name, std::size_t count) {
+  return {std::move(name), count, count, [](std::size_t, std::size_t i) { return i; }};
+}
+inline Part cut_by_rows(std::string name, std::size_t rows, std::size_t columns, int ranks) {
+  const std::size_t own = rows * columns / static_cast<std::size_t>(ranks);
+  return {std::move(name), own, rows * columns, [own](std::size_t rank, std::size_t i) { return rank * own + i; }};
+}
+inline Part cut_by_columns(std::string name, std::size_t rows, std::size_t columns, int ranks) {
+  const std::size_t own = columns / static_cast<std::size_t>(ranks);
+  return {std::move(name), rows * own, rows * columns,
+          [own, columns](std::size_t rank, std::size_t i) { return i / own * columns + rank * own + i % own; }};
+}
+
+/// What ranks returned, part after part, against the serial run's; `tolerance` is relative to 1 + |value|, for sums
+/// that ranks make in another order.
+inline std::string differs(const Outcome& outcome, const std::vector<Part>& parts, const Values& serial,
+                           double tolerance) {
+  for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
+    std::size_t at = 0, whole = 0;
+    for (const Part& part : parts) {
+      for (std::size_t i = 0; i < part.own; ++i) {
+        const double value = outcome.values[rank].at(at + i), exact = serial.at(whole + part.place(rank, i));
+        if (!(std::abs(value - exact) <= tolerance * (1 + std::abs(exact))))
+          return fmt::format("rank {}: {}, element {} of its {}, is {:g}; on one rank it is {:g}{}", rank, part.name, i,
+                             part.own, value, exact, value != value ? " (memory that nobody has written)" : "");
+      }
+      at += part.own;
+      whole += part.whole;
+    }
+  }
+  return "";
+}
+
+/// Sums of `place` on every rank: how often, of how many bytes. "" when that is what is expected.
+inline std::string wrong_sums(const Outcome& outcome, const std::string& place, std::uint64_t count,
+                              std::uint64_t bytes) {
+  for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank) {
+    std::uint64_t visits = 0, total = 0;
+    for (const RegionTotal& region : outcome.ledgers[rank].regions)
+      if (region.name == place) visits += region.visits, total += region.bytes;
+    if (visits != count || total != count * bytes)
+      return fmt::format("rank {} made {} sums of {} bytes in all at \"{}\", expected {} of {} each", rank, visits,
+                         total, place, count, bytes);
+  }
+  return "";
+}
+
+/// Anything sent at all?
+inline std::string wrong_traffic(const Outcome& outcome, const std::string& what) {
+  for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
+    if (outcome.ledgers[rank].traffic.messages_sent > 0)
+      return fmt::format("rank {} sent {} messages: {}", rank, outcome.ledgers[rank].traffic.messages_sent, what);
+  return "";
+}
+
+}  // namespace lockstep::week23

@@ -1,0 +1,48 @@
+// Exercise 23.3: attention with its heads split over the ranks. Heads do not see each other, so a rank can have h/p of
+// them to itself: QKV is column-parallel, cut so that a head stays whole; the projection is row-parallel. One
+// all-reduce forward, one backward (arXiv 1909.08053, section 3, figure 3b).
+#pragma once
+
+#include <array>
+
+#include "labs/week23_tensor_parallel/parallel_linear.hpp"
+
+namespace lockstep::week23 {
+
+/// Rows [first, first + count) of a weight, and the same elements of its bias.
+struct RowRange {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+/// Part a. The fused weight of the serial layer is 3C × C: first the rows of q, of head 0, 1, …, then those of k, then
+/// those of v. The rows that rank `rank` of `ranks` holds, in its own order: its heads' q, k and v, each neighbouring
+/// heads. Heads that do not divide by `ranks` are a USAGE error that names both numbers.
+std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks);
+
+/// This rank's tensors: qkv 3C/p × C with bias 3C/p; projection C × C/p with the whole bias C.
+struct AttentionTensors {
+  LinearTensors qkv;
+  LinearTensors projection;
+};
+
+/// What the forward pass leaves for the backward.
+struct AttentionSaved {
+  Slice input;       ///< N × C, whole: given
+  Slice qkv;         ///< N × 3C/p
+  Slice attention;   ///< N × C/p
+  Slice statistics;  ///< B × h/p × T f32
+};
+
+/// Part b. y = projection(attention(qkv(saved.input))), N × C, whole; fills the rest of `saved`. `shape` is this
+/// rank's: its heads are h/p. One sum, at the place "attention forward", of N·C elements.
+void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
+                                AttentionSaved& saved, Slice y);
+
+/// dx (N × C, whole) from dy (N × C, whole); gradients of parameters accumulate. Scratch: `dattention` N × C/p, `dqkv`
+/// N × 3C/p. One sum, at the place "attention backward".
+void parallel_attention_backward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
+                                 const AttentionTensors& gradients, const AttentionSaved& saved, Slice dattention,
+                                 Slice dqkv, Slice dx, Slice dy);
+
+}  // namespace lockstep::week23

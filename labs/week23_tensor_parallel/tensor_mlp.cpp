@@ -1,0 +1,16 @@
+// Exercise 23.2: Megatron's MLP. Read labs/week23_tensor_parallel/tensor_mlp.hpp first.
+#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
+
+namespace lockstep::week23 {
+
+void parallel_mlp_forward(const TensorParallel& tp, const MlpTensors& values, MlpSaved& saved, Slice y,
+                          std::size_t rows) {
+  todo("23.2", "up, gelu, down. Which of the layers is cut by columns, which by rows?");
+}
+
+void parallel_mlp_backward(const TensorParallel& tp, const MlpTensors& values, const MlpTensors& gradients,
+                           const MlpSaved& saved, Slice wide, Slice dx, Slice dy, std::size_t rows) {
+  todo("23.2", "the same way back, through `wide`; gelu_backward may work in place");
+}
+
+}  // namespace lockstep::week23

@@ -1,0 +1,33 @@
+// Exercise 23.2: Megatron's MLP. y = gelu(x·Upᵀ + b)·Downᵀ + b', the first layer column-parallel, the second
+// row-parallel: what the first leaves on a rank is what the second needs there, so that nothing is sent between them.
+// One all-reduce forward, one backward (arXiv 1909.08053, section 3, figure 3a).
+#pragma once
+
+#include "labs/week23_tensor_parallel/parallel_linear.hpp"
+
+namespace lockstep::week23 {
+
+/// This rank's tensors of an MLP of hidden width H: up H/p × C with bias H/p; down C × H/p with the whole bias C.
+struct MlpTensors {
+  LinearTensors up;
+  LinearTensors down;
+};
+
+/// What the forward pass leaves for the backward.
+struct MlpSaved {
+  Slice input;  ///< N × C, whole: given
+  Slice up;     ///< N × H/p: before the GELU
+  Slice gelu;   ///< N × H/p
+};
+
+/// y = MLP(saved.input), N × C, whole; fills saved.up and saved.gelu. One sum, at the place "mlp forward", of N·C
+/// elements.
+void parallel_mlp_forward(const TensorParallel& tp, const MlpTensors& values, MlpSaved& saved, Slice y,
+                          std::size_t rows);
+
+/// dx (N × C, whole) from dy (N × C, whole); gradients of parameters accumulate. `wide` is scratch, N × H/p. One sum,
+/// at the place "mlp backward".
+void parallel_mlp_backward(const TensorParallel& tp, const MlpTensors& values, const MlpTensors& gradients,
+                           const MlpSaved& saved, Slice wide, Slice dx, Slice dy, std::size_t rows);
+
+}  // namespace lockstep::week23

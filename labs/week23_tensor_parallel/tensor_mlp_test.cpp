@@ -1,0 +1,114 @@
+// Tests of exercise 23.2: the MLP of p ranks against the serial one, its two sums, and the memory of its activations.
+#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/model/block.hpp"
+#include "common/testing/cases.hpp"
+#include "labs/week23_tensor_parallel/shard_testing.hpp"
+
+namespace lockstep::week23 {
+namespace {
+
+using testing::Case;
+using testing::CasePlan;
+using testing::run_cases;
+using testing::sizes_of;
+
+constexpr std::size_t kRows = 3, kChannels = 5;
+/// Sums over ranks add in another order than one matrix product: a few roundings of fp32.
+constexpr double kTolerance = 1e-5;
+
+/// The hidden width: a case's size on each rank.
+std::size_t hidden(const Case& c) { return c.size * static_cast<std::size_t>(c.ranks); }
+HostMatrix up_weight(const Case& c) { return eighths(1, hidden(c), kChannels); }
+HostMatrix up_bias(const Case& c) { return eighths(2, 1, hidden(c)); }
+HostMatrix down_weight(const Case& c) { return eighths(3, kChannels, hidden(c)); }
+HostMatrix down_bias() { return eighths(4, 1, kChannels); }
+HostMatrix input() { return numbers(5, kRows, kChannels); }
+HostMatrix output_gradient() { return numbers(6, kRows, kChannels); }
+
+testing::CaseProgram parallel_mlp(bool overlap) {
+  return [overlap](Rank me, const Case& c) {
+    const TensorParallel tp = make_tensor_parallel(me, overlap);
+    const std::size_t own = c.size, first = own * static_cast<std::size_t>(me.rank());
+    const auto parameter = [&](const HostMatrix& m) { return uploaded(me, m, Category::parameter); };
+    const MlpTensors values{
+        {parameter(cut_rows(up_weight(c), first, own)), parameter(cut_columns(up_bias(c), first, own))},
+        {parameter(cut_columns(down_weight(c), first, own)), parameter(down_bias())}};
+    const MlpTensors gradients{{zeros(me, values.up.weight), zeros(me, values.up.bias)},
+                               {zeros(me, values.down.weight), zeros(me, values.down.bias)}};
+    MlpSaved saved{uploaded(me, input()), unwritten(me, kRows * own), unwritten(me, kRows * own)};
+    Slice y = unwritten(me, kRows * kChannels), dx = unwritten(me, kRows * kChannels);
+    parallel_mlp_forward(tp, values, saved, y, kRows);
+    parallel_mlp_backward(tp, values, gradients, saved, unwritten(me, kRows * own), dx, uploaded(me, output_gradient()),
+                          kRows);
+    Values seen;
+    for (const Slice& slice :
+         {y, dx, gradients.down.bias, gradients.up.weight, gradients.up.bias, gradients.down.weight})
+      append(seen, to_host(me, slice));
+    return seen;
+  };
+}
+
+/// The same by the serial layers.
+Values serial_mlp(const Case& c) {
+  const auto program = [&](Rank me) {
+    const std::size_t wide = kRows * hidden(c), narrow = kRows * kChannels;
+    Slice w1 = uploaded(me, up_weight(c)), b1 = uploaded(me, up_bias(c)), w2 = uploaded(me, down_weight(c));
+    Slice x = uploaded(me, input()), dy = uploaded(me, output_gradient()), up = unwritten(me, wide);
+    Slice bent = unwritten(me, wide), y = unwritten(me, narrow), dx = unwritten(me, narrow), d = unwritten(me, wide);
+    Slice dw1 = zeros(me, w1), db1 = zeros(me, b1), dw2 = zeros(me, w2), db2 = zeros(me, y.cut(0, kChannels));
+    linear(me, up, x, w1, b1, kRows);
+    gelu(me, bent, up);
+    linear(me, y, bent, w2, uploaded(me, down_bias()), kRows);
+    linear_backward_weight(me, dw2, db2, dy, bent, kRows);
+    linear_backward_input(me, d, dy, w2, kRows);
+    gelu_backward(me, d, d, up);
+    linear_backward_weight(me, dw1, db1, d, x, kRows);
+    linear_backward_input(me, dx, d, w1, kRows);
+    Values seen;
+    for (const Slice& slice : {y, dx, db2, dw1, db1, dw2}) append(seen, to_host(me, slice));
+    return seen;
+  };
+  return run({.ranks = 1}, Program(program)).check().values[0];
+}
+
+std::string wrong_mlp(const Case& c, const Outcome& outcome) {
+  const std::vector<Part> parts = {same_on_all("y", kRows * kChannels),
+                                   same_on_all("dx", kRows * kChannels),
+                                   same_on_all("the gradient of down's bias", kChannels),
+                                   cut_by_rows("the gradient of up's weight", hidden(c), kChannels, c.ranks),
+                                   cut_by_rows("the gradient of up's bias", hidden(c), 1, c.ranks),
+                                   cut_by_columns("the gradient of down's weight", kChannels, hidden(c), c.ranks)};
+  return differs(outcome, parts, serial_mlp(c), kTolerance);
+}
+
+CasePlan plan(bool queues = false) {
+  CasePlan plan;
+  plan.sizes = sizes_of({1, 4});
+  plan.unit = "hidden unit of a rank";
+  plan.queues = queues;
+  return plan;
+}
+
+TEST(Lab23_2, IsTheSerialMlp) { run_cases(parallel_mlp(false), wrong_mlp, plan()); }
+TEST(Lab23_2, IsTheSerialMlpWithOverlap) { run_cases(parallel_mlp(true), wrong_mlp, plan(true)); }
+
+TEST(Lab23_2, OneSumForwardAndOneBackward) {
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    for (const char* place : {"mlp forward", "mlp backward"})
+      if (std::string wrong = wrong_sums(outcome, place, 1, 4 * kRows * kChannels); !wrong.empty()) return wrong;
+    const auto sums = static_cast<std::uint64_t>(2);
+    for (int rank = 0; rank < c.ranks && c.ranks > 1; ++rank)
+      if (const std::uint64_t steps = outcome.ledgers[rank].batches;
+          steps > sums * 2 * static_cast<std::uint64_t>(c.ranks - 1))
+        return fmt::format("rank {} made {} exchanges: two ring all-reduces have {}", rank, steps,
+                           sums * 2 * static_cast<std::uint64_t>(c.ranks - 1));
+    return "";
+  };
+  run_cases(parallel_mlp(false), judge, plan());
+}
+
+}  // namespace
+}  // namespace lockstep::week23
