@@ -11,22 +11,13 @@
 #include "common/device/cpu/functions.hpp"
 #include "common/device/cpu/philox.hpp"
 #include "common/device/cpu/view.hpp"
+#include "common/device/random_key.hpp"
 
 namespace lockstep::cpu {
 
 namespace {
 
 constexpr std::size_t kLanes = kPhiloxLanes, kBlock = kPhiloxBlock;
-
-/// splitmix64's output function.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-std::uint64_t key_of(const Random& random) { return mix(mix(mix(random.seed) ^ random.tensor) ^ random.step); }
 
 /// [0, 1), a multiple of 2⁻²⁴.
 inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 0x1p-24f; }

@@ -1,0 +1,25 @@
+// A GPU as a Device: f32, bf16 and f16 storage, sums in f32, matrix products by cuBLASLt.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "common/device/device.hpp"
+
+namespace lockstep {
+
+/// The arithmetic of one stream: everything is queued on it, in order, and nothing waits for the GPU. Results are the
+/// same bits on every rerun.
+class CudaDevice : public Device {
+ public:
+  /// Throws the USAGE error of a token, target or index that a kernel found outside its table. A kernel cannot throw:
+  /// call this when the stream was synchronised, and `where` is that place. Such an index reads zeros, has no gradient
+  /// and counts nothing.
+  virtual void check_indices(Location where) = 0;
+};
+
+/// For a stream of the current device. It must be destroyed before the stream. Throws Error where CUDA fails.
+std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream);
+
+}  // namespace lockstep

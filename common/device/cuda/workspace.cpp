@@ -1,0 +1,25 @@
+// Memory between kernels of one stream, and how a refused launch is reported.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/cuda/status.hpp"
+#include "common/device/cuda/kernels/array.hpp"
+
+namespace lockstep::kernels {
+
+Workspace::~Workspace() {
+  if (data_) (void)cudaFreeAsync(data_, stream_);
+}
+
+void* Workspace::take(std::size_t bytes) {
+  if (bytes <= bytes_) return data_;
+  if (data_) cuda::check(cudaFreeAsync(std::exchange(data_, nullptr), stream_), "cudaFreeAsync");
+  bytes_ = 0;
+  const std::size_t wanted = std::max(bytes + bytes / 2, std::size_t{1} << 20);  // so that it rarely grows again
+  cuda::check(cudaMallocAsync(&data_, wanted, stream_), "cudaMallocAsync");
+  bytes_ = wanted;
+  return data_;
+}
+
+}  // namespace lockstep::kernels
