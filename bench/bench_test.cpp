@@ -136,6 +136,31 @@ TEST_F(BenchProgram, OverlapHidesCommunicationAndTheStepIsPredicted) {
   }
 }
 
+TEST_F(BenchProgram, AStepIsPricedAndItsModelFlopAreCounted) {
+  json rows = rows_of("--phantom --machine dgx-h200 --model gpt2-124m --batch 16 --sequence 1024 --matmul 8192", "gpt");
+  ASSERT_EQ(rows.size(), 2u);
+  const json& step = rows[0];
+  const double matrices = 12 * 12 * 768.0 * 768 + 50257.0 * 768, attention = 6 * 12 * 768.0 * 1024;
+  EXPECT_EQ(step.at("model_flop_per_token").get<double>(), 6 * matrices + attention);
+  const double seconds = step.at("seconds"), flop = 16 * 1024 * (6 * matrices + attention);
+  EXPECT_NEAR(step.at("flop_per_second").get<double>() * seconds / flop, 1, 1e-12);
+  EXPECT_NEAR(step.at("mfu").get<double>() * 989e12 * seconds / flop, 1, 1e-12);
+  EXPECT_NEAR(step.at("predicted_seconds").get<double>() / seconds, 1, 1e-9)
+      << "the simulator prices the same operations";
+  EXPECT_LT(step.at("fraction_of_matmul_rate"), 1);
+  EXPECT_EQ(rows[1].at("fraction_of_matmul_rate"), 1);
+}
+
+TEST_F(BenchProgram, AStepOfATinyModelLearns) {
+  for (const char* dtype : {"fp32", "bf16"}) {
+    json rows = rows_of(std::string("--model tiny --batch 4 --matmul 64 --dtype ") + dtype, "gpt");
+    EXPECT_EQ(rows[0].at("verified"), true);
+    EXPECT_EQ(rows[0].at("dtype"), dtype);
+  }
+  EXPECT_EQ(start("--ranks 2", "gpt"), 2);
+  EXPECT_EQ(start("--model tyni", "gpt"), 2);
+}
+
 TEST_F(BenchProgram, OverheadShrinksWithTheBandwidth) {
   json rows = rows_of("--ranks 2 --parameters 1e6,4e6 --links 10,100", "overhead");
   ASSERT_EQ(rows.size(), 4u);

@@ -57,6 +57,18 @@ double number(const Row& row, std::string_view name) {
   return value && std::holds_alternative<double>(*value) ? std::get<double>(*value) : std::nan("");
 }
 
+/// The last column: bus bandwidth, or what a row has in its place.
+std::string rate_of(const Row& row) {
+  const double bandwidth = number(row, "busbw_gb_per_s"), tokens = number(row, "tokens_per_second");
+  const double flop = number(row, "flop_per_second"), mfu = number(row, "mfu");
+  if (std::isfinite(bandwidth)) return format_bandwidth(bandwidth * 1e9);
+  std::string text;
+  if (std::isfinite(tokens)) text = fmt::format("{:.0f} tokens/s  ", tokens);
+  if (std::isfinite(flop)) text += fmt::format("{:.3g} TFLOP/s", flop / 1e12);
+  if (std::isfinite(mfu)) text += fmt::format(" = {:.1f} % of peak", 100 * mfu);
+  return text;
+}
+
 }  // namespace
 
 struct Bench::Group {
@@ -75,7 +87,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override {
     if (is_judge())
       fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", "time", "95 % of the median", "predicted", "error",
-                 "busbw");
+                 "busbw/rate");
     return true;
   }
 
@@ -85,13 +97,11 @@ class Bench::Table : public benchmark::BenchmarkReporter {
     double seconds = number(row, "seconds"), predicted = number(row, "predicted_seconds");
     double low = number(row, "seconds_low"), high = number(row, "seconds_high");
     std::string interval = low < high ? fmt::format("{} – {}", format_seconds(low), format_seconds(high)) : "";
-    std::string bandwidth =
-        std::isfinite(number(row, "busbw_gb_per_s")) ? format_bandwidth(number(row, "busbw_gb_per_s") * 1e9) : "";
     bool has_prediction = std::isfinite(predicted) && seconds > 0;
     double error = std::round(1000 * (predicted / seconds - 1)) / 10 + 0.0;  // + 0.0: never "−0.0"
     fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", runs.front().run_name.function_name,
                format_seconds(seconds), interval, has_prediction ? format_seconds(predicted) : "",
-               has_prediction ? fmt::format("{:+.1f} %", error) : "", bandwidth);
+               has_prediction ? fmt::format("{:+.1f} %", error) : "", rate_of(row));
     std::fflush(stdout);
   }
 
@@ -102,9 +112,9 @@ class Bench::Table : public benchmark::BenchmarkReporter {
 Bench::Bench(std::string name, Options options, int available_ranks)
     : name_(std::move(name)), options_(std::move(options)) {
   for (const std::string& text : options_.ranks) ranks_.push_back(number_of_ranks(text));
-  if (ranks_.empty()) ranks_ = {simulated() ? 4 : available_ranks};
+  if (ranks_.empty()) ranks_ = {available_ranks > 0 ? available_ranks : 4};
   const int most = *std::max_element(ranks_.begin(), ranks_.end());
-  if (!simulated() && most > available_ranks)
+  if (available_ranks > 0 && most > available_ranks)
     throw Error(Verdict::usage, fmt::format("--ranks {}: only {} processes were started", most, available_ranks));
   if (!(options_.scale > 0)) throw Error(Verdict::usage, fmt::format("--scale {}: above 0, please", options_.scale));
   if (options_.samples < 1)
@@ -112,6 +122,8 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   if (options_.scale != 1 && options_.emulate.empty()) throw Error(Verdict::usage, "--scale is for --emulate alone");
   if (simulated() && !options_.emulate.empty())
     throw Error(Verdict::usage, "--emulate sleeps through modelled times; the simulator needs no sleep: use --machine");
+  if (!options_.emulate.empty() && std::string_view(backend_name()) != "mpi")
+    throw Error(Verdict::usage, "--emulate is for --backend mpi, whose processes can sleep");
   if (!simulated() && options_.phantom)
     throw Error(Verdict::usage, "--phantom: only the simulator can do without memory");
   if (!options_.emulate.empty()) options_.machine = options_.emulate;
@@ -135,6 +147,11 @@ RunOptions Bench::run_options(int ranks) const {
   RunOptions options = run_options_;
   options.ranks = ranks;
   return options;
+}
+
+void Bench::want_one_rank(const std::string& instead) const {
+  if (!options_.ranks.empty() && ranks_ != std::vector<int>{1})
+    throw Error(Verdict::usage, fmt::format("{} is measured on one rank: {}", name_, instead));
 }
 
 LinkPrices Bench::prices(int ranks) {
@@ -235,7 +252,7 @@ int bench_main(const std::string& name, const std::string& description, int argc
     Options options;
     CommandLine line("./lab bench " + name, description);
     line.add("--ranks", options.ranks,
-             "how many; several with commas; default 4 in the simulator, all processes elsewhere");
+             "how many; several with commas; default: all processes, or 4 where ranks share one");
     line.add("--machine", options.machine,
              "name from bench/machines, or a file: what the simulator prices with, what predicts");
     line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");

@@ -26,7 +26,7 @@ struct Options {
   std::string machine;  // name or file; "": uniform in the simulator, none elsewhere (then nothing is predicted)
   std::string emulate;  // MPI: the machine whose times are slept through
   double scale = 1;     // modelled seconds × scale are slept; the runtime reports modelled seconds
-  std::vector<std::string> ranks;  // one or several numbers; none: 4 in the simulator, all processes elsewhere
+  std::vector<std::string> ranks;  // one or several numbers; none: all processes, or 4 where ranks share one
   int samples = 31;
   bool phantom = false;
   std::string json;
@@ -40,6 +40,8 @@ class Bench {
 
   /// How many ranks, each number in turn.
   const std::vector<int>& ranks() const { return ranks_; }
+  /// For what is measured on one rank alone: Error(usage) with `instead` where another number was asked for.
+  void want_one_rank(const std::string& instead) const;
   /// For `run`: ranks, machine, phantom, emulate; race checks off.
   RunOptions run_options(int ranks) const;
   /// Whether there is a machine to predict with.

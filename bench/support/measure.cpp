@@ -58,8 +58,11 @@ Values values_of(const Act& act, bool right) {
 
 void count(const Outcome& outcome, Measurement& measurement) {
   if (!measurement.counted) return;
-  measurement.messages = 0;
-  for (const Values& values : outcome.values) measurement.messages += static_cast<std::uint64_t>(values[1]);
+  measurement.messages = measurement.bytes_sent = 0;
+  for (const Values& values : outcome.values) {
+    measurement.messages += static_cast<std::uint64_t>(values[1]);
+    measurement.bytes_sent += static_cast<std::uint64_t>(values[2]);
+  }
   measurement.bytes_sent_per_rank_max = static_cast<std::uint64_t>(slowest(outcome, 2));
 }
 

@@ -40,7 +40,8 @@ struct Measurement {
   Median seconds;
   bool verified = false;  // false in a phantom run, which has no values, and where nothing can be compared
   bool counted = true;
-  std::uint64_t messages = 0;  // of one act, all ranks
+  std::uint64_t messages = 0;    // of one act, all ranks
+  std::uint64_t bytes_sent = 0;  // likewise
   std::uint64_t bytes_sent_per_rank_max = 0;
   double wall_seconds = 0;  // simulator: of the run that held the one act
 };
