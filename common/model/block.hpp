@@ -17,12 +17,20 @@ struct BlockShape {
   std::size_t heads = 0;
   std::size_t d_model = 0;
   AttentionKind kind = AttentionKind::flash;
+  TensorShard tensor;  // the sizes above are the whole block's
 
   std::size_t rows() const { return sequences * length; }
-  AttentionShape attention() const { return {sequences, length, heads, d_model / heads}; }
+  /// Rows that norms and residuals of this rank work on.
+  std::size_t norm_rows() const { return tensor.sequence_parallel ? rows() / ranks() : rows(); }
+  std::size_t own_width() const { return d_model / ranks(); }  ///< channels of this rank's heads
+  AttentionShape attention() const { return {sequences, length, heads / ranks(), d_model / heads}; }
+
+ private:
+  std::size_t ranks() const { return static_cast<std::size_t>(tensor.ranks); }
 };
 
-/// The parameters of a block in forward order. Matrices are out × in, as in PyTorch: y = x·Wᵀ + bias.
+/// The parameters of a block in forward order. Matrices are out × in, as in PyTorch: y = x·Wᵀ + bias. Of p ranks that
+/// share the block each has 1/p of the rows of qkv and up, and 1/p of the columns of projection and down.
 struct BlockPart {
   enum Index : std::size_t {
     norm1_weight,       // C
@@ -44,8 +52,13 @@ struct BlockPart {
 /// Values, or gradients, of one block, by BlockPart::Index.
 using BlockTensors = std::array<Slice, BlockPart::count>;
 
+using BlockPartReady = std::function<void(BlockPart::Index)>;
+
+class Layers;
+
 /// What the forward pass of one block leaves for its backward: 16 N·C elements, the statistics, and with materialised
-/// attention its probabilities.
+/// attention its probabilities. Of p ranks each has C/p for C in qkv, attention, up and gelu, h/p heads, and with
+/// sequence parallelism N/p rows of the others.
 struct BlockActivations {
   Slice input;                 // N × C
   Slice norm1;                 // N × C
@@ -71,15 +84,19 @@ struct BackwardScratch {
 
 /// saved.attention from saved.qkv, and what its backward needs.
 void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved);
+/// dqkv from the gradient of saved.attention.
+void block_attention_backward(Rank me, const BlockShape& shape, Slice dqkv, Slice dattention,
+                              const BlockActivations& saved);
 
 /// y = block(saved.input), N × C; fills the rest of `saved`. y may be the next block's input; not saved.input.
-void block_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved, Slice y);
+void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
+                   BlockActivations& saved, Slice y);
 
 /// `dy` (N × C, the gradient of the block's output) becomes the gradient of its input; gradients of parameters
 /// accumulate. `ready(part)` is called as soon as one is final, from the last part to the first.
-void block_backward(Rank me, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
-                    const BlockActivations& saved, BackwardScratch& scratch, Slice dy,
-                    const std::function<void(BlockPart::Index)>& ready);
+void block_backward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
+                    const BlockTensors& gradients, const BlockActivations& saved, BackwardScratch& scratch, Slice dy,
+                    const BlockPartReady& ready);
 
 /// A linear layer, y (N × out) = x (N × in) · Wᵀ + bias; a bias may be empty.
 void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows);

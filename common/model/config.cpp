@@ -33,9 +33,16 @@ constexpr std::array<Preset, 9> kPresets = {{
 }  // namespace
 
 std::size_t GptConfig::parameters() const {
-  const std::size_t block = 12 * d_model * d_model + 13 * d_model;
-  const std::size_t embeddings = (vocabulary + context) * d_model;
-  return embeddings + layers * block + 2 * d_model + (tied_head ? 0 : vocabulary * d_model);
+  const std::size_t p = static_cast<std::size_t>(tensor.ranks);
+  // qkv and up: matrices and biases; projection and down: matrices; their biases and the norms are whole.
+  const std::size_t block = (12 * d_model * d_model + 7 * d_model) / p + 6 * d_model;
+  const std::size_t embeddings = (own_vocabulary() + context) * d_model;
+  return embeddings + layers * block + 2 * d_model + (tied_head ? 0 : own_vocabulary() * d_model);
+}
+
+std::size_t GptConfig::own_vocabulary() const {
+  const std::size_t p = static_cast<std::size_t>(tensor.ranks);
+  return (vocabulary + p - 1) / p;
 }
 
 double GptConfig::step_flop(std::size_t length) const {
@@ -60,19 +67,26 @@ void GptConfig::check() const {
     throw Error(
         Verdict::usage,
         fmt::format("{} heads do not divide d_model {}: every head needs d_model / heads channels", heads, d_model));
+  if (tensor.ranks < 1 || heads % static_cast<std::size_t>(tensor.ranks) != 0)
+    throw Error(Verdict::usage,
+                fmt::format("{} heads do not divide over {} tensor-parallel ranks: a head is never split", heads,
+                            tensor.ranks));
   if (storage != DType::f32 && storage != DType::bf16 && storage != DType::f16)
     throw Error(Verdict::usage, fmt::format("a model cannot be stored in {}", to_string(storage)));
 }
 
 std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std::size_t length) {
-  const std::size_t rows = sequences * length;
-  const std::size_t element = bytes_of(config.storage);
-  // input, norm, qkv (3), attention, residual, norm, up (4), gelu (4); two norms' statistics; attention's own
+  const std::size_t p = static_cast<std::size_t>(config.tensor.ranks);
+  const std::size_t rows = sequences * length, norm_rows = config.tensor.sequence_parallel ? rows / p : rows;
+  const std::size_t element = bytes_of(config.storage), c = config.d_model;
+  // whole rows: input, norm, residual, norm; this rank's part: qkv (3), attention, up (4), gelu (4); two norms'
+  // statistics; attention's own
   const bool flash = config.attention == AttentionKind::flash;
-  const std::size_t attention = rows * config.heads * (flash ? 4 : length * element);
-  const std::size_t block = 16 * rows * config.d_model * element + 2 * 2 * rows * 4 + attention;
-  const std::size_t head = (2 * config.d_model + config.vocabulary) * rows * element + 2 * rows * 4;
-  const std::size_t workspace = 6 * rows * config.d_model * element;  // gradients: residual, narrow, wide (4)
+  const std::size_t attention = rows * (config.heads / p) * (flash ? 4 : length * element);
+  const std::size_t block = (4 * norm_rows * c + 12 * rows * c / p) * element + 2 * 2 * norm_rows * 4 + attention;
+  const std::size_t head = (2 * norm_rows * c + config.own_vocabulary() * rows) * element + 2 * norm_rows * 4;
+  // gradients: residual, narrow, wide (4)
+  const std::size_t workspace = (2 * norm_rows * c + 4 * rows * c / p) * element;
   return config.layers * block + head + workspace;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace lockstep {
@@ -12,13 +13,13 @@ struct TableMaker {
   std::vector<Parameter> table;
   std::size_t offset = 0;
 
-  void tensor(std::string name, std::size_t rows, std::size_t columns) {
-    table.push_back({std::move(name), offset, rows * columns, rows, columns});
+  void tensor(std::string name, std::size_t rows, std::size_t columns, bool cut = false) {
+    table.push_back({std::move(name), offset, rows * columns, rows, columns, cut});
     offset += rows * columns;
   }
-  void layer(const std::string& name, std::size_t out, std::size_t in) {
-    tensor(name + ".weight", out, in);
-    tensor(name + ".bias", 1, out);
+  void layer(const std::string& name, std::size_t out, std::size_t in, bool cut, bool bias_too) {
+    tensor(name + ".weight", out, in, cut);
+    tensor(name + ".bias", 1, out, cut && bias_too);
   }
   void norm(const std::string& name, std::size_t channels) {
     tensor(name + ".weight", 1, channels);
@@ -37,21 +38,22 @@ void call(const std::function<void(std::size_t)>& hook, std::size_t index) {
 }  // namespace
 
 std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
-  const std::size_t c = config.d_model;
+  const bool cut = config.tensor.ranks > 1;
+  const std::size_t c = config.d_model, own = c / static_cast<std::size_t>(config.tensor.ranks);
   TableMaker maker;
-  maker.tensor("token_embedding", config.vocabulary, c);
+  maker.tensor("token_embedding", config.own_vocabulary(), c, cut);
   maker.tensor("position_embedding", config.context, c);
   for (std::size_t l = 0; l < config.layers; ++l) {
     const std::string block = fmt::format("blocks.{}.", l);
     maker.norm(block + "norm1", c);
-    maker.layer(block + "qkv", 3 * c, c);
-    maker.layer(block + "projection", c, c);
+    maker.layer(block + "qkv", 3 * own, c, cut, true);
+    maker.layer(block + "projection", c, own, cut, false);
     maker.norm(block + "norm2", c);
-    maker.layer(block + "up", 4 * c, c);
-    maker.layer(block + "down", c, 4 * c);
+    maker.layer(block + "up", 4 * own, c, cut, true);
+    maker.layer(block + "down", c, 4 * own, cut, false);
   }
   maker.norm("norm", c);
-  if (!config.tied_head) maker.tensor("head", config.vocabulary, c);
+  if (!config.tied_head) maker.tensor("head", config.own_vocabulary(), c, cut);
   return maker.table;
 }
 
@@ -66,18 +68,49 @@ std::vector<std::vector<std::size_t>> gpt_visits(const GptConfig& config) {
   return visits;
 }
 
+std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor) {
+  if (!tensor.cut) return {{0, 0, tensor.size}};
+  const std::size_t rank = static_cast<std::size_t>(config.tensor.rank);
+  const std::string& name = tensor.name;
+  if (name.find(".qkv.") != name.npos) {  // this rank's heads of q, of k and of v
+    const std::size_t third = tensor.size / 3, whole = third * static_cast<std::size_t>(config.tensor.ranks);
+    std::vector<TensorRun> runs;
+    for (std::size_t i = 0; i < 3; ++i) runs.push_back({i * third, i * whole + rank * third, third});
+    return runs;
+  }
+  if (name.find(".projection.") != name.npos || name.find(".down.") != name.npos) {  // columns
+    const std::size_t own = tensor.columns, whole = own * static_cast<std::size_t>(config.tensor.ranks);
+    std::vector<TensorRun> runs;
+    for (std::size_t row = 0; row < tensor.rows; ++row) runs.push_back({row * own, row * whole + rank * own, own});
+    return runs;
+  }
+  if (name.find(".up.") != name.npos) return {{0, rank * tensor.size, tensor.size}};
+  const std::size_t first = std::min(config.vocabulary, rank * tensor.rows);  // the vocabulary, by tokens
+  const std::size_t real = std::min(config.vocabulary - first, tensor.rows) * tensor.columns;
+  std::vector<TensorRun> runs;
+  if (real > 0) runs.push_back({0, first * tensor.columns, real});
+  if (real < tensor.size) runs.push_back({real, TensorRun::kPadding, tensor.size - real});
+  return runs;
+}
+
 void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, std::size_t index, std::size_t first,
                      Slice part, std::uint64_t seed) {
   const float deviation = 1 / std::sqrt(3.0f * static_cast<float>(config.d_model));
   const float residual = deviation / std::sqrt(2.0f * static_cast<float>(config.layers));
   const std::string& name = tensor.name;
   const bool writes_residual = ends_with(name, "projection.weight") || ends_with(name, "down.weight");
-  if (ends_with(name, ".bias"))
-    fill(me, part, 0);
-  else if (name.find("norm") != name.npos)
-    fill(me, part, 1);
-  else
-    random_normal(me, part, {.seed = seed, .tensor = index, .first = first}, 0, writes_residual ? residual : deviation);
+  if (ends_with(name, ".bias")) return fill(me, part, 0);
+  if (name.find("norm") != name.npos) return fill(me, part, 1);
+  for (const TensorRun& run : tensor_runs(config, tensor)) {
+    const std::size_t begin = std::max(first, run.own), end = std::min(first + part.size(), run.own + run.size);
+    if (begin >= end) continue;
+    const Slice here = part.cut(begin - first, end - begin);
+    if (run.serial == TensorRun::kPadding)
+      fill(me, here, 0);
+    else
+      random_normal(me, here, {.seed = seed, .tensor = index, .first = run.serial + begin - run.own}, 0,
+                    writes_residual ? residual : deviation);
+  }
 }
 
 Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns) : config_(config) {
@@ -120,7 +153,11 @@ Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_
   if (sequences == 0 || length == 0 || length > config_.context)
     usage_error(fmt::format("a microbatch of {} sequences of {} tokens, with a context of {}", sequences, length,
                             config_.context));
-  const std::size_t rows = sequences * length, narrow = rows * config_.d_model;
+  const BlockShape shape = block_shape(sequences, length);
+  if (config_.tensor.sequence_parallel && shape.rows() % static_cast<std::size_t>(config_.tensor.ranks) != 0)
+    usage_error(fmt::format("sequence parallelism: a microbatch of {} × {} = {} tokens does not divide over {} ranks",
+                            sequences, length, shape.rows(), config_.tensor.ranks));
+  const std::size_t rows = shape.rows(), narrow = shape.norm_rows() * config_.d_model;
   auto values = [&](std::size_t count) { return me.allocate(count, config_.storage, Category::activation); };
   Activations saved;
   saved.sequences = sequences;
@@ -128,10 +165,10 @@ Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_
   saved.blocks = std::move(blocks);
   saved.output = values(narrow);
   saved.norm = values(narrow);
-  saved.norm_statistics = me.allocate(2 * rows, DType::f32, Category::activation);
-  saved.logits = values(rows * config_.vocabulary);
+  saved.norm_statistics = me.allocate(2 * shape.norm_rows(), DType::f32, Category::activation);
+  saved.logits = values(rows * config_.own_vocabulary());
   saved.residual_gradient = values(narrow);
-  saved.scratch = {values(narrow), values(4 * narrow)};
+  saved.scratch = {values(narrow), values(4 * rows * shape.own_width())};
   return saved;
 }
 
@@ -186,27 +223,27 @@ void Gpt::embed(Rank me, const Batch& batch, Activations& saved) const {
     usage_error(fmt::format("a batch of {} × {} tokens with activations for {} × {}", batch.sequences, batch.length,
                             saved.sequences, saved.length));
   const Slice& y = saved.blocks.front().input;
-  embedding(me, y, batch.tokens, values_[0], values_[1], batch.length);
+  layers_->embed(me, y, batch.tokens, values_[0], values_[1], batch.length);
 }
 
 void Gpt::forward_block(Rank me, std::size_t layer, Activations& saved) const {
   const Slice& y = layer + 1 < config_.layers ? saved.blocks[layer + 1].input : saved.output;
-  block_forward(me, block_shape(saved), block_values_[layer], saved.blocks[layer], y);
+  block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], y);
 }
 
 void Gpt::forward_head(Rank me, Activations& saved) const {
   const std::size_t norm = norm_index();
   layer_norm(me, saved.norm, saved.norm_statistics, saved.output, values_[norm], values_[norm + 1]);
-  linear(me, saved.logits, saved.norm, values_[head_index()], {}, saved.sequences * saved.length);
+  layers_->logits(me, saved.logits, saved.norm, values_[head_index()], saved.sequences * saved.length);
 }
 
 void Gpt::backward_head(Rank me, Activations& saved, const GradientReady& ready) const {
   const std::size_t rows = saved.sequences * saved.length, norm = norm_index(), head = head_index();
-  linear_backward_weight(me, gradients_[head], {}, saved.logits, saved.norm, rows);
+  const Slice dx = saved.scratch.narrow.cut(0, saved.norm.size());
+  layers_->logits_backward(me, dx, gradients_[head], saved.logits, saved.norm, values_[head], rows);
   if (!config_.tied_head) call(ready, head);
-  linear_backward_input(me, saved.scratch.narrow, saved.logits, values_[head], rows);
-  layer_norm_backward(me, saved.residual_gradient, gradients_[norm], gradients_[norm + 1], saved.scratch.narrow,
-                      saved.output, values_[norm], saved.norm_statistics, Into::overwrite);
+  layer_norm_backward(me, saved.residual_gradient, gradients_[norm], gradients_[norm + 1], dx, saved.output,
+                      values_[norm], saved.norm_statistics, Into::overwrite);
   call(ready, norm + 1);
   call(ready, norm);
 }
@@ -216,13 +253,13 @@ void Gpt::backward_block(Rank me, std::size_t layer, Activations& saved, const G
     auto phase = me.region("recompute");
     saved.restore(me, *this, layer, saved);
   }
-  block_backward(me, block_shape(saved), block_values_[layer], block_gradients_[layer], saved.blocks[layer],
+  block_backward(me, *layers_, block_shape(saved), block_values_[layer], block_gradients_[layer], saved.blocks[layer],
                  saved.scratch, saved.residual_gradient,
                  [&](BlockPart::Index part) { call(ready, block_index(layer) + part); });
 }
 
 void Gpt::backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const {
-  embedding_backward(me, gradients_[0], gradients_[1], saved.residual_gradient, batch.tokens, batch.length);
+  layers_->embed_backward(me, gradients_[0], gradients_[1], saved.residual_gradient, batch.tokens, batch.length);
   call(ready, 1);
   call(ready, 0);
 }

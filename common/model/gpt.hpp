@@ -9,10 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/model/block.hpp"
 #include "common/model/config.hpp"
+#include "common/model/layers.hpp"
 #include "common/model/parameters.hpp"
 
 namespace lockstep {
@@ -58,6 +60,10 @@ class Gpt {
   /// (seed, t, i) alone, so every sharding draws the same values.
   Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns = Owns::values_and_gradients);
 
+  /// Who does the layers from now on: tensor parallelism, for a config with its shard. Else the class Layers itself.
+  void use(std::shared_ptr<const Layers> layers) { layers_ = std::move(layers); }
+  const Layers& layers() const { return *layers_; }
+
   /// From now on tensor `index` of the table has this value and this gradient; an empty one is not there, and is kept
   /// by nobody. What parameters() says stays as it is.
   void bind(std::size_t index, Slice value, Slice gradient);
@@ -90,7 +96,7 @@ class Gpt {
   void backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const;
 
   BlockShape block_shape(std::size_t sequences, std::size_t length) const {
-    return {sequences, length, config_.heads, config_.d_model, config_.attention};
+    return {sequences, length, config_.heads, config_.d_model, config_.attention, config_.tensor};
   }
   /// With the memory of the blocks as given, one for each.
   Activations allocate_activations(Rank me, std::size_t sequences, std::size_t length,
@@ -104,6 +110,7 @@ class Gpt {
   BlockShape block_shape(const Activations& saved) const { return block_shape(saved.sequences, saved.length); }
 
   GptConfig config_;
+  std::shared_ptr<const Layers> layers_ = std::make_shared<Layers>();
   Parameters parameters_;
   std::vector<Slice> values_;     // by parameter, cut once
   std::vector<Slice> gradients_;  // by parameter
@@ -111,12 +118,23 @@ class Gpt {
   std::vector<BlockTensors> block_gradients_;
 };
 
-/// The table of a GPT's parameters, without memory: for calculators and other layouts.
+/// The table of a GPT's parameters on this rank, without memory: for calculators and other layouts.
 std::vector<Parameter> gpt_parameter_table(const GptConfig& config);
 
-/// Elements first, first + 1, … of tensor `index`, as many as `part` has, as a Gpt with this seed begins with them.
+/// Elements first, first + 1, … of tensor `index`, as many as `part` has, as a Gpt with this seed begins with them. A
+/// tensor that is cut over ranks begins with what the serial model has in its place, and padding with zeros.
 void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, std::size_t index, std::size_t first,
                      Slice part, std::uint64_t seed);
+
+/// Neighbouring elements of a rank's tensor that are neighbours in the serial model's tensor as well.
+struct TensorRun {
+  static constexpr std::size_t kPadding = static_cast<std::size_t>(-1);
+  std::size_t own = 0;     // first element in the rank's tensor
+  std::size_t serial = 0;  // and in the serial one, or kPadding: tokens that the vocabulary does not have
+  std::size_t size = 0;
+};
+/// All runs of one tensor of gpt_parameter_table(config), in order: how a serial model is cut, and joined again.
+std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor);
 
 /// The tensors that each piece of the forward pass works with, by their places in the table: the embedding, each block,
 /// the head. The backward pass visits the pieces in reverse. A tied embedding is in the first and in the last.

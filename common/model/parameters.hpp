@@ -17,6 +17,7 @@ struct Parameter {
   std::size_t size = 0;
   std::size_t rows = 0;
   std::size_t columns = 0;
+  bool cut = false;  // of a tensor-parallel model: ranks hold different parts; else each holds the same
 };
 
 /// All tensors, in the order in which the forward pass first uses them, without gaps. Values and gradients are equally

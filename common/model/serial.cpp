@@ -8,7 +8,7 @@ void accumulate_gradients(Rank me, const Gpt& gpt, std::span<const Batch> microb
     const Batch& batch = microbatches[i];
     Activations part = gpt.first_sequences(saved, batch.sequences);
     gpt.forward(me, batch, part);
-    cross_entropy(me, loss, part.logits, batch.targets, factor, gradient_scale);
+    gpt.layers().loss(me, loss, part.logits, batch.targets, factor, gradient_scale);
     gpt.backward(me, batch, part, i + 1 == microbatches.size() ? ready : GradientReady{});
   }
 }
@@ -40,7 +40,7 @@ void serial_step(Rank me, Gpt& gpt, Optimizer& optimizer, std::span<const Batch>
 void add_validation_loss(Rank me, const Gpt& gpt, const Batch& batch, Activations& saved, Slice loss, float factor) {
   Activations part = gpt.first_sequences(saved, batch.sequences);
   gpt.forward(me, batch, part);
-  cross_entropy_loss(me, loss, part.logits, batch.targets, factor);
+  gpt.layers().validation_loss(me, loss, part.logits, batch.targets, factor);
 }
 
 }  // namespace lockstep
