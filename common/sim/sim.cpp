@@ -12,6 +12,7 @@ namespace {
 /// Slices that outlive their run will ask their rank to take them back, whenever that is: their world stays for good,
 /// reachable from here, so that a leak checker knows that it is meant.
 void keep_for_good(std::unique_ptr<sim::World> world) {
+  world->drop_fibers();
   static auto* const kept = new std::vector<std::unique_ptr<sim::World>>;
   kept->push_back(std::move(world));
 }
