@@ -1,5 +1,7 @@
 #include "common/cuda/event.hpp"
 
+#include <algorithm>
+
 #include "common/cuda/status.hpp"
 
 namespace lockstep::cuda {
@@ -43,12 +45,14 @@ Event EventPool::record(cudaStream_t stream) {
     }
   }
   Event event(slot);
+  slot->seconds = -1;
   check(cudaEventRecord(slot->event, stream), "cudaEventRecord");
   return event;
 }
 
 double EventClock::seconds(const Event& event) {
   constexpr double kFar = 1;
+  if (event.slot_->seconds >= 0) return event.slot_->seconds;
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, base_.get(), event.get()), "cudaEventElapsedTime");
   const double seconds = base_seconds_ + static_cast<double>(milliseconds) * 1e-3;
@@ -56,7 +60,7 @@ double EventClock::seconds(const Event& event) {
     base_ = event;
     base_seconds_ = seconds;
   }
-  return seconds;
+  return event.slot_->seconds = std::max(seconds, 0.0);
 }
 
 }  // namespace lockstep::cuda

@@ -38,8 +38,10 @@ class Event {
 
  private:
   friend class EventPool;
+  friend class EventClock;
   struct Slot {
     cudaEvent_t event = nullptr;
+    double seconds = -1;  // once known; who asks is one thread
     std::atomic<int> holders{0};
     EventPool* pool = nullptr;
   };

@@ -51,15 +51,20 @@ std::uint64_t bytes_in(std::span<const Transfer> batch) {
 
 void Recorder::transferred(int queue, double begin, double end, std::span<const Transfer> batch, Location where,
                            const char* region) {
+  transferred(queue, begin, end, batch.size(), trace_ ? bytes_in(batch) : 0, where, region);
+}
+
+void Recorder::transferred(int queue, double begin, double end, std::size_t transfers, std::uint64_t bytes,
+                           Location where, const char* region) {
   PerQueue& q = queues_[queue];
   q.time.transferring += std::max(0.0, end - std::max(begin, q.transferring_until));
   q.transferring_until = std::max(q.transferring_until, end);
   q.time.end = std::max(q.time.end, end);
   if (trace_)
-    events_.push_back({TraceEvent::Kind::transfer, rank_, queue,
-                       fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", batch.size(),
-                                   bytes_in(batch)),
-                       describe(where), begin, end});
+    events_.push_back(
+        {TraceEvent::Kind::transfer, rank_, queue,
+         fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", transfers, bytes),
+         describe(where), begin, end});
 }
 
 void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now) {
@@ -80,12 +85,22 @@ void Recorder::open_region(int queue, const char* name, std::size_t bytes, doubl
 }
 
 void Recorder::close_region(int queue, double now) {
+  const double begin = queues_[queue].open.back().begin;
+  region_lasted(queue, leave_region(queue), begin, now);
+}
+
+int Recorder::leave_region(int queue) {
   PerQueue& q = queues_[queue];
-  const Open open = q.open.back();
+  const int region = q.open.back().total;
   q.open.pop_back();
   find_innermost(q);
-  q.totals[open.total].seconds += now - open.begin;
-  if (trace_) events_.push_back({TraceEvent::Kind::region, rank_, queue, q.names[open.total], "", open.begin, now});
+  return region;
+}
+
+void Recorder::region_lasted(int queue, int region, double begin, double end) {
+  PerQueue& q = queues_[queue];
+  q.totals[region].seconds += end - begin;
+  if (trace_) events_.push_back({TraceEvent::Kind::region, rank_, queue, q.names[region], "", begin, end});
 }
 
 void Recorder::find_innermost(PerQueue& q) {

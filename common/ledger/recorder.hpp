@@ -28,13 +28,19 @@ class Recorder {
 
   // Time, on the queue's clock; of arithmetic also its FLOP.
   void busy(int queue, double begin, double end, const char* name, double flop, Location where);
+  void count_flop(int queue, double flop) { queues_[queue].flop += flop; }  ///< where their time is known only later
   void waited(int queue, double begin, double end, Location where);
   void transferred(int queue, double begin, double end, std::span<const Transfer> batch, Location where,
+                   const char* region);
+  void transferred(int queue, double begin, double end, std::size_t transfers, std::uint64_t bytes, Location where,
                    const char* region);
 
   // Regions: the innermost of a queue names what it starts.
   void open_region(int queue, const char* name, std::size_t bytes, double now);
   void close_region(int queue, double now);
+  /// The same where the clock can be read only later: closes it, and returns what names it to region_lasted.
+  int leave_region(int queue);
+  void region_lasted(int queue, int region, double begin, double end);
   const char* collective(int queue) const {
     return queues_[queue].collective;
   }  ///< innermost that is no phase, or null

@@ -106,6 +106,12 @@ class Explanation {
 
 std::string explain_deadlock(const std::vector<StuckQueue>& queues) { return Explanation(queues).text(); }
 
+std::string unread_messages(const std::string& first, std::size_t count) {
+  return fmt::format(
+      "UNREAD: {}{}.", first,
+      count > 1 ? fmt::format(" (and {} more message{} like it)", count - 1, count == 2 ? "" : "s") : "");
+}
+
 std::string bytes_text(std::uint64_t bytes) { return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s"); }
 
 std::string inside_queue(const std::string& queue, const Location* closure) {

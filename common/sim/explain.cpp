@@ -129,10 +129,7 @@ std::string World::unread() {
           }
         }
       }
-  if (unread == 0) return "";
-  return fmt::format(
-      "UNREAD: {}{}.", first,
-      unread > 1 ? fmt::format(" (and {} more message{} like it)", unread - 1, unread == 2 ? "" : "s") : "");
+  return unread == 0 ? "" : unread_messages(first, unread);
 }
 
 }  // namespace lockstep::sim

@@ -31,6 +31,8 @@ bool has(int ranks) {
 #define NEED_RANKS(p) \
   if (!has(p)) GTEST_SKIP() << "needs " << (p) << " ranks"
 
+bool on_gpu() { return std::string_view(backend_name()) == "cuda" || std::string_view(backend_name()) == "nccl"; }
+
 template <class F>
 Outcome run_on(int ranks, F program) {
   return run(options_for(ranks), program);
@@ -463,6 +465,7 @@ TEST(Ledgers, Time) {
 /// cannot keep up; never shorter.
 TEST(Ledgers, EmulatedTime) {
   NEED_RANKS(2);
+  if (on_gpu()) GTEST_SKIP() << "a GPU's time is measured, never emulated";
   RunOptions options = options_for(2);
   options.machine = Machine::uniform(1e-3, 1e-7, 1e-8);
   options.emulate = true;

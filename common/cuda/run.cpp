@@ -1,0 +1,45 @@
+// The entry points of the CUDA backend: Session, and run(options, program) on virtual ranks of one GPU.
+#include "common/run.hpp"
+
+#include <fmt/format.h>
+
+#include "common/cuda/gpu.hpp"
+#include "common/cuda/status.hpp"
+#include "common/cuda/world.hpp"
+
+namespace lockstep {
+
+namespace {
+
+constexpr int kGpu = 0;          // of those that CUDA_VISIBLE_DEVICES shows
+constexpr int kMostRanks = 256;  // each has two streams or more, and they share one GPU
+
+/// Slices that outlive their run will ask their rank to take them back, whenever that is: their world stays for good,
+/// reachable from here, so that a leak checker knows that it is meant.
+void keep_for_good(std::unique_ptr<cuda::World> world) {
+  static auto* const kept = new std::vector<std::unique_ptr<cuda::World>>;
+  kept->push_back(std::move(world));
+}
+
+}  // namespace
+
+Outcome run(const RunOptions& options, const Program& program) {
+  if (options.ranks < 1 || options.ranks > kMostRanks)
+    throw Error(Verdict::usage,
+                fmt::format("{} ranks: the cuda backend runs 1 to {} on one GPU", options.ranks, kMostRanks));
+  if (options.phantom) throw Error(Verdict::usage, "phantom runs are for the simulator: a GPU has real memory");
+  (void)cuda::count_gpus();
+  cuda::check(cudaSetDevice(kGpu), "cudaSetDevice");
+  auto world = std::make_unique<cuda::World>(options, program, kGpu);
+  Outcome outcome = world->run();
+  if (world->has_outliving_slices()) keep_for_good(std::move(world));
+  return outcome;
+}
+
+const char* backend_name() { return "cuda"; }
+bool is_judge() { return true; }
+Session::Session(int&, char**&) { (void)cuda::open_gpu(kGpu); }
+Session::~Session() = default;
+int Session::available_ranks() const { return 0; }
+
+}  // namespace lockstep
