@@ -1,6 +1,6 @@
 // One GPU has no library that adds up what its own ranks hold; and the versions of CUDA.
-#include <cublasLt.h>
-#include <cuda_runtime.h>
+#include <cublas_api.h>
+#include <fmt/format.h>
 
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
@@ -15,7 +15,7 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   return {{"gpu", gpu.name},
           {"cuda", cuda::version_text(gpu.runtime)},
           {"driver", cuda::version_text(gpu.driver)},
-          {"cublaslt", std::to_string(cublasLtGetVersion())}};
+          {"cublaslt", fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH)}};
 }
 
 }  // namespace lockstep::bench

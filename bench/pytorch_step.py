@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""The training step of ./lab train in PyTorch, for comparison: same model, shapes, data order rule, optimizer, threads.
+"""The training step of ./lab train and ./lab bench gpt in PyTorch, for comparison: same model, shapes and optimizer.
 
-  python3 bench/pytorch_step.py --layers 4 --d-model 192 --heads 6 --batch 64 --sequence 64 --steps 50 --data data/austen.txt
+  python3 bench/pytorch_step.py --model small --batch 64 --sequence 64 --steps 50 --data data/austen.txt
+  python3 bench/pytorch_step.py --model gpt2-124m --device cuda --dtype bf16 --batch 16 --sequence 1024 --compile both
 
-Prints tokens a second (median step) and the loss. Needs PyTorch; nothing else in the project does.
+Eager, and with --compile also through torch.compile. bf16 is PyTorch's own mixed precision: fp32 parameters, autocast
+around forward and loss. Without --data the tokens are random and each step has the same ones. Prints tokens a second
+(median step, waiting for the device) and the loss. Needs PyTorch; nothing else in the project does.
 """
 
 import argparse
+import contextlib
+import datetime
+import json
 import math
 import os
 import statistics
@@ -19,17 +25,36 @@ import torch  # noqa: E402
 
 from gpt import Gpt, gpt2_init, optimizer_of  # noqa: E402
 
+# layers, heads, channels, vocabulary, context: common/model/config.cpp
+PRESETS = {
+    "tiny": (2, 2, 64, 256, 32),
+    "small": (4, 6, 192, 256, 64),
+    "gpt2-124m": (12, 12, 768, 50257, 1024),
+    "gpt2-355m": (24, 16, 1024, 50257, 1024),
+}
+
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in dict(layers=4, heads=6, d_model=192, vocabulary=256, batch=64, sequence=64, accumulate=1, steps=50,
-                            warmup=20, threads=2, seed=1).items():
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+    parser.add_argument("--model", default="small", choices=PRESETS)
+    for name in ("layers", "heads", "d_model", "vocabulary", "sequence"):
+        parser.add_argument("--" + name.replace("_", "-"), type=int, help="instead of the model's")
+    for name, value in dict(batch=64, accumulate=1, steps=50, warmup=20, threads=2, seed=1).items():
+        parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--data", default="data/austen.txt")
+    parser.add_argument("--data", help="a text, read as bytes")
     parser.add_argument("--untied", action="store_true")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--dtype", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--compile", default="no", choices=["no", "yes", "both"])
     parser.add_argument("--report-every", type=int, default=20)
-    return parser.parse_args()
+    parser.add_argument("--json", help="write context and rows to this file, as the benchmarks do")
+    o = parser.parse_args()
+    for name, value in zip(("layers", "heads", "d_model", "vocabulary", "sequence"), PRESETS[o.model]):
+        setattr(o, name, getattr(o, name) or value)
+    if o.device == "cuda" and not torch.cuda.is_available():
+        parser.error("no CUDA device: leave out --device")
+    return o
 
 
 def learning_rate(step, o):
@@ -40,40 +65,94 @@ def learning_rate(step, o):
     return o.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
 
-def batch_of(data, o):
-    starts = torch.randint(0, len(data) - o.sequence - 1, (o.batch // o.accumulate,)).tolist()
-    return (torch.stack([data[s : s + o.sequence] for s in starts]),
-            torch.stack([data[s + 1 : s + o.sequence + 1] for s in starts]))
+def batches(o):
+    """Yields (tokens, targets): windows of the text, or the same random tokens again and again."""
+    rows = o.batch // o.accumulate
+    if not o.data:
+        tokens = torch.randint(0, o.vocabulary, (rows, o.sequence + 1)).to(o.device)
+        while True:
+            yield tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    with open(o.data, "rb") as file:
+        data = torch.tensor(list(file.read()), dtype=torch.long).to(o.device)
+    while True:
+        starts = torch.randint(0, len(data) - o.sequence - 1, (rows,)).tolist()
+        yield (torch.stack([data[s : s + o.sequence] for s in starts]),
+               torch.stack([data[s + 1 : s + o.sequence + 1] for s in starts]))
+
+
+def wait_for(o):
+    if o.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def autocast(o):
+    return torch.autocast(o.device, torch.bfloat16) if o.dtype == "bf16" else contextlib.nullcontext()
+
+
+def step_flop_per_token(o):
+    """6 a matrix parameter and token, and 6 L C T for causal attention: GptConfig::step_flop."""
+    matrices = 12 * o.layers * o.d_model**2 + o.vocabulary * o.d_model
+    return 6 * matrices + 6 * o.layers * o.d_model * o.sequence
+
+
+def train(o, compiled):
+    """Trains, and returns the median step's seconds, the last loss and how many parameters there are."""
+    torch.manual_seed(o.seed)
+    with torch.device(o.device):
+        model = Gpt(o.layers, o.heads, o.d_model, o.vocabulary, o.sequence, not o.untied)
+    gpt2_init(model, o.layers, o.d_model)
+    optimizer = optimizer_of(model, o.lr, fused=o.device == "cuda")
+    loss_of = torch.compile(model.loss) if compiled else model.loss
+    data, seconds, total = batches(o), [], 0.0
+    for step in range(o.steps):
+        wait_for(o)
+        begin = time.perf_counter()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, o)
+        losses = []
+        for _ in range(o.accumulate):
+            with autocast(o):
+                loss = loss_of(*next(data)) / o.accumulate
+            loss.backward()
+            losses.append(loss.detach())
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        wait_for(o)
+        seconds.append(time.perf_counter() - begin)
+        total = sum(loss.item() for loss in losses)
+        if step % o.report_every == 0 or step + 1 == o.steps:
+            print(f"step {step + 1:5d}  loss {total:.4f}  {o.batch * o.sequence / seconds[-1]:.0f} tokens/s", flush=True)
+    # The first steps compile, choose algorithms and allocate.
+    return statistics.median(seconds[min(5, len(seconds) - 1):]), total, sum(p.numel() for p in model.parameters())
+
+
+def write(path, o, rows):
+    device = torch.cuda.get_device_name() if o.device == "cuda" else f"CPU, {o.threads} threads"
+    context = {"machine": device, "versions": {"torch": torch.__version__}, "command": "pytorch_step",
+               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    with open(path + ".part", "w") as file:
+        json.dump({"context": context, "rows": rows}, file, indent=1)
+    os.replace(path + ".part", path)
 
 
 def main():
     o = options()
     torch.set_num_threads(o.threads)
-    torch.manual_seed(o.seed)
-    data = torch.tensor(list(open(o.data, "rb").read()), dtype=torch.long)
-    model = Gpt(o.layers, o.heads, o.d_model, o.vocabulary, o.sequence, not o.untied)
-    gpt2_init(model, o.layers, o.d_model)
-    optimizer = optimizer_of(model, o.lr)
-    seconds = []
-    for step in range(o.steps):
-        begin = time.perf_counter()
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, o)
-        total = 0.0
-        for _ in range(o.accumulate):
-            loss = model.loss(*batch_of(data, o)) / o.accumulate
-            loss.backward()
-            total += loss.item()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        seconds.append(time.perf_counter() - begin)
-        if step % o.report_every == 0 or step + 1 == o.steps:
-            print(f"step {step + 1:5d}  loss {total:.4f}  {o.batch * o.sequence / seconds[-1]:.0f} tokens/s", flush=True)
-    median = statistics.median(seconds[min(3, len(seconds) - 1):])
-    parameters = sum(p.numel() for p in model.parameters())
-    print(f"PyTorch {torch.__version__}, {o.threads} threads, {parameters} parameters: median step {median * 1e3:.1f} ms, "
-          f"{o.batch * o.sequence / median:.0f} tokens/s")
+    torch.set_float32_matmul_precision("high" if o.dtype == "bf16" else "highest")
+    rows = []
+    for compiled in {"no": [False], "yes": [True], "both": [False, True]}[o.compile]:
+        median, loss, parameters = train(o, compiled)
+        kind = "compiled" if compiled else "eager"
+        tokens = o.batch * o.sequence / median
+        flop = tokens * step_flop_per_token(o)
+        rows.append({"algorithm": kind, "model": o.model, "parameters": parameters, "dtype": o.dtype,
+                     "batch_sequences": o.batch, "sequence_tokens": o.sequence, "seconds": median,
+                     "tokens_per_second": tokens, "flop_per_second": flop, "last_loss": loss})
+        print(f"PyTorch {torch.__version__}, {kind}, {o.device}, {o.dtype}, {parameters} parameters: "
+              f"median step {median * 1e3:.1f} ms, {tokens:.0f} tokens/s, {flop / 1e12:.3g} TFLOP/s", flush=True)
+    if o.json:
+        write(o.json, o, rows)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Gpt(nn.Module):
             self.head.weight = self.token_embedding.weight
 
     def forward(self, tokens):
-        positions = torch.arange(tokens.shape[1])
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.token_embedding(tokens) + self.position_embedding(positions)
         for block in self.blocks:
             x = block(x)
@@ -69,9 +69,9 @@ def gpt2_init(model, layers, channels):
             nn.init.normal_(parameter, 0, deviation)
 
 
-def optimizer_of(model, learning_rate, weight_decay=0.1):
-    """AdamW whose weight decay spares norms and biases, with this project's constants."""
+def optimizer_of(model, learning_rate, weight_decay=0.1, fused=False):
+    """AdamW whose weight decay spares norms and biases, with this project's constants; fused: one kernel, on GPUs."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), eps=1e-8)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), eps=1e-8, fused=fused)
