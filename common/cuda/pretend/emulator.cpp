@@ -1,17 +1,15 @@
 #include "common/cuda/pretend/emulator.hpp"
 
-#include <cxxabi.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "common/cuda/pretend/kernel_name.hpp"
 #include "common/cuda/pretend/poison.hpp"
+#include "common/cuda/pretend/shared_arrays.hpp"
 #include "common/cuda/pretend/stacks.hpp"
 
 __thread uint3 threadIdx, blockIdx;
@@ -61,6 +59,7 @@ class Emulator {
     blockDim = launch.block;
     gridDim = launch.grid;
     threads_.assign(launch.block.x * launch.block.y * launch.block.z, {});
+    shared_arrays_ = shared_arrays_of(launch.kernel);
     shared_.resize(launch.shared_bytes + 2 * kAlign + kGuard);
     error_.clear();
     const dim3 grid = launch.grid;
@@ -108,7 +107,7 @@ class Emulator {
     ready_.clear();
     first_ready_ = 0;
     poison(shared(), launch_->shared_bytes + kGuard, Poison::shared);
-    poison_shared_arrays(launch_->kernel);
+    for (const SharedArray& array : shared_arrays_) poison(array.data, array.bytes, Poison::shared);
 
     stacks_.switch_to(idle_stack());
     if (error_.empty() && returned_ < count()) error_ = describe_stall();
@@ -209,7 +208,8 @@ class Emulator {
   int counted_ = 0;         // the votes of the last meeting
   std::vector<int> ready_;  // who may go on, oldest first, from first_ready_
   std::size_t first_ready_ = 0;
-  std::vector<char> shared_;
+  std::vector<char> shared_;  // dynamic shared memory
+  std::vector<SharedArray> shared_arrays_;
 
   Stacks stacks_;
   std::vector<int> idle_;  // stacks without a thread

@@ -26,10 +26,11 @@
 #define __host__
 #undef __constant__
 #define __constant__ const
-#undef __noinline__
-#define __noinline__ __attribute__((noinline))
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+
+// Where a kernel calls: the last parameters of what may wait.
+#define LOCKSTEP_FROM const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 // Set by the emulator whenever a thread of the kernel goes on.
 extern __thread uint3 threadIdx, blockIdx;
@@ -53,13 +54,13 @@ struct Mma {  // as of mma.cuh
   const std::uint32_t *a, *b;
   const float* c;
 };
-void mma_m16n8k16(Mma mine, Half type, Site site = {__builtin_FILE(), __builtin_LINE()});
+void mma_m16n8k16(Mma mine, Half type, LOCKSTEP_FROM);
 
 struct LoadMatrix {
   std::uint32_t* registers;  // 4
   const void* row;
 };
-void ldmatrix_x4(LoadMatrix mine, bool transposed, Site site = {__builtin_FILE(), __builtin_LINE()});
+void ldmatrix_x4(LoadMatrix mine, bool transposed, LOCKSTEP_FROM);
 
 template <typename T>
 struct Shuffle {
@@ -104,59 +105,55 @@ T atomic_update(T* address, F f) {
 
 }  // namespace lockstep::pretend
 
-#define LOCKSTEP_HERE \
-  lockstep::pretend::Site { __builtin_FILE(), __builtin_LINE() }
-
 // --- waiting ---------------------------------------------------------------------------------------------------------
-using LockstepSite = lockstep::pretend::Site;
-inline void __syncthreads(LockstepSite site = LOCKSTEP_HERE) {
-  lockstep::pretend::meet_block(false, "__syncthreads", site);
+inline void __syncthreads(LOCKSTEP_FROM) { lockstep::pretend::meet_block(false, "__syncthreads", {file, line}); }
+inline int __syncthreads_count(int predicate, LOCKSTEP_FROM) {
+  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_count", {file, line});
 }
-inline int __syncthreads_count(int predicate, LockstepSite site = LOCKSTEP_HERE) {
-  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_count", site);
+inline int __syncthreads_or(int predicate, LOCKSTEP_FROM) {
+  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_or", {file, line}) > 0;
 }
-inline int __syncthreads_or(int predicate, LockstepSite site = LOCKSTEP_HERE) {
-  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_or", site) > 0;
+inline int __syncthreads_and(int predicate, LOCKSTEP_FROM) {
+  return lockstep::pretend::meet_block(predicate == 0, "__syncthreads_and", {file, line}) == 0;
 }
-inline int __syncthreads_and(int predicate, LockstepSite site = LOCKSTEP_HERE) {
-  return lockstep::pretend::meet_block(predicate == 0, "__syncthreads_and", site) == 0;
-}
-inline void __syncwarp(unsigned mask = 0xffffffffu, LockstepSite site = LOCKSTEP_HERE) {
-  lockstep::pretend::meet_warp(
-      mask, nullptr, [](void* const*, unsigned) {}, "__syncwarp", site);
+inline void __syncwarp(unsigned mask = 0xffffffffu, LOCKSTEP_FROM) {
+  lockstep::pretend::meet_warp(mask, nullptr, [](void* const*, unsigned) {}, "__syncwarp", {file, line});
 }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // --- the warp --------------------------------------------------------------------------------------------------------
 template <typename T>
-T __shfl_sync(unsigned mask, T value, int from, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+T __shfl_sync(unsigned mask, T value, int from, int width = 32, LOCKSTEP_FROM) {
   const int first = lockstep::pretend::lane() / width * width;
-  return lockstep::pretend::shuffle(mask, value, first + (from & (width - 1)), "__shfl_sync", site);
+  return lockstep::pretend::shuffle(mask, value, first + (from & (width - 1)), "__shfl_sync", {file, line});
 }
 template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, LOCKSTEP_FROM) {
   const int lane = lockstep::pretend::lane(), from = lane ^ flip;
-  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_xor_sync", site);
+  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_xor_sync",
+                                    {file, line});
 }
 template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, LOCKSTEP_FROM) {
   const int lane = lockstep::pretend::lane(), from = lane + static_cast<int>(by);
-  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_down_sync", site);
+  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_down_sync",
+                                    {file, line});
 }
 template <typename T>
-T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, LockstepSite site = LOCKSTEP_HERE) {
+T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, LOCKSTEP_FROM) {
   const int lane = lockstep::pretend::lane(), from = lane - static_cast<int>(by);
-  return lockstep::pretend::shuffle(mask, value, from < lane / width * width ? lane : from, "__shfl_up_sync", site);
+  return lockstep::pretend::shuffle(mask, value, from < lane / width * width ? lane : from, "__shfl_up_sync",
+                                    {file, line});
 }
-inline unsigned __ballot_sync(unsigned mask, int predicate, LockstepSite site = LOCKSTEP_HERE) {
-  return lockstep::pretend::ballot(mask, predicate != 0, "__ballot_sync", site);
+inline unsigned __ballot_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
+  return lockstep::pretend::ballot(mask, predicate != 0, "__ballot_sync", {file, line});
 }
-inline int __any_sync(unsigned mask, int predicate, LockstepSite site = LOCKSTEP_HERE) {
-  return lockstep::pretend::ballot(mask, predicate != 0, "__any_sync", site) != 0;
+inline int __any_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
+  return lockstep::pretend::ballot(mask, predicate != 0, "__any_sync", {file, line}) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate, LockstepSite site = LOCKSTEP_HERE) {
-  return lockstep::pretend::ballot(mask, predicate != 0, "__all_sync", site) == mask;
+inline int __all_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
+  return lockstep::pretend::ballot(mask, predicate != 0, "__all_sync", {file, line}) == mask;
 }
 
 // --- atomics ---------------------------------------------------------------------------------------------------------

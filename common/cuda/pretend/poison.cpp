@@ -28,6 +28,4 @@ bool is_poison(const void* memory, std::size_t bytes, Poison pattern) {
   return true;
 }
 
-void poison_shared_arrays(const void*) {}
-
 }  // namespace lockstep::pretend

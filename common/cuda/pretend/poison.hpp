@@ -12,7 +12,4 @@ enum class Poison : std::uint16_t { allocated = 0x7fc1, freed = 0x7fd2, shared =
 void poison(void* memory, std::size_t bytes, Poison pattern);
 bool is_poison(const void* memory, std::size_t bytes, Poison pattern);
 
-/// Poisons the __shared__ arrays of a kernel, on this thread of the host.
-void poison_shared_arrays(const void* kernel);
-
 }  // namespace lockstep::pretend

@@ -82,15 +82,15 @@ unsigned ballot(unsigned mask, bool predicate, const char* name, Site site) {
   return vote.all;
 }
 
-void mma_m16n8k16(Mma mine, Half type, Site site) {
-  meet_warp(kAll, &mine, type == Half::bf16 ? multiply<Half::bf16> : multiply<Half::f16>, "mma_m16n8k16", site);
+void mma_m16n8k16(Mma mine, Half type, const char* file, int line) {
+  meet_warp(kAll, &mine, type == Half::bf16 ? multiply<Half::bf16> : multiply<Half::f16>, "mma_m16n8k16", {file, line});
 }
 
-void ldmatrix_x4(LoadMatrix mine, bool transposed, Site site) {
+void ldmatrix_x4(LoadMatrix mine, bool transposed, const char* file, int line) {
   if (reinterpret_cast<std::uintptr_t>(mine.row) % 16 != 0) {
-    kernel_error("ldmatrix_x4 from an address that is not a multiple of 16", site);
+    kernel_error("ldmatrix_x4 from an address that is not a multiple of 16", {file, line});
   }
-  meet_warp(kAll, &mine, transposed ? load<true> : load<false>, "ldmatrix_x4", site);
+  meet_warp(kAll, &mine, transposed ? load<true> : load<false>, "ldmatrix_x4", {file, line});
 }
 
 }  // namespace lockstep::pretend

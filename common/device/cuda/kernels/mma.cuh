@@ -72,17 +72,21 @@ __device__ __forceinline__ void cp_async_wait() {
 #else
 
 inline void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                              const float (&c)[4]) {
-  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::bf16);
+                              const float (&c)[4], LOCKSTEP_FROM) {
+  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::bf16, file, line);
 }
 
 inline void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                             const float (&c)[4]) {
-  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::f16);
+                             const float (&c)[4], LOCKSTEP_FROM) {
+  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::f16, file, line);
 }
 
-inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) { pretend::ldmatrix_x4({r, row}, false); }
-inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) { pretend::ldmatrix_x4({r, row}, true); }
+inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, LOCKSTEP_FROM) {
+  pretend::ldmatrix_x4({r, row}, false, file, line);
+}
+inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, LOCKSTEP_FROM) {
+  pretend::ldmatrix_x4({r, row}, true, file, line);
+}
 
 inline void cp_async_16(void* shared, const void* global) { pretend::cp_async_16(shared, global); }
 inline void cp_async_commit() { pretend::cp_async_commit(); }

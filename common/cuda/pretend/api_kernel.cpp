@@ -1,0 +1,94 @@
+// The CUDA runtime's functions about kernels, and their launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/cuda/pretend/call.hpp"
+#include "common/cuda/pretend/emulator.hpp"
+#include "common/cuda/pretend/kernel_name.hpp"
+
+using namespace lockstep::pretend;
+
+namespace {
+
+constexpr std::size_t kUnaskedSharedBytes = 48 * 1024, kMostSharedBytes = 227 * 1024;
+constexpr unsigned kMostThreads = 1024;
+
+cudaError_t refusal(const Runtime& r, const KernelLaunch& launch) {
+  const dim3 grid = launch.grid, block = launch.block;
+  const bool empty = grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0;
+  const bool large = grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535 || block.x > kMostThreads ||
+                     block.y > kMostThreads || block.z > 64 || block.x * block.y * block.z > kMostThreads;
+  if (empty || large) return cudaErrorInvalidConfiguration;
+  const auto asked = r.most_shared_bytes.find(launch.kernel);
+  const std::size_t allowed = asked == r.most_shared_bytes.end() ? kUnaskedSharedBytes : asked->second;
+  return launch.shared_bytes > allowed ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+}  // namespace
+
+namespace lockstep::pretend {
+
+cudaError_t launch_kernel(const KernelLaunch& launch, std::function<void()> thread, cudaStream_t handle) {
+  return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
+    if (const cudaError_t why = refusal(r, launch); why != cudaSuccess) return why;
+    auto error = std::make_shared<std::string>();
+    r.add(lock, stream,
+          {.run =
+               [launch, thread = std::move(thread), error] {
+                 *error = run_kernel(launch, thread);
+                 return true;
+               },
+           .after =
+               [&r, error] {
+                 if (!error->empty()) r.fault(cudaErrorLaunchFailure, *error);
+               }});
+    return cudaSuccess;
+  });
+}
+
+}  // namespace lockstep::pretend
+
+extern "C" {
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  return call([&](Runtime& r, Lock&, int) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || static_cast<std::size_t>(value) > kMostSharedBytes) return cudaErrorInvalidValue;
+    r.most_shared_bytes[kernel] = value;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return call([&](Runtime& r, Lock&, int) {
+    *attributes = {};
+    attributes->maxThreadsPerBlock = static_cast<int>(kMostThreads);
+    attributes->numRegs = 32;
+    attributes->ptxVersion = attributes->binaryVersion = r.settings.major * 10 + r.settings.minor;
+    const auto asked = r.most_shared_bytes.find(kernel);
+    attributes->maxDynamicSharedSizeBytes =
+        asked == r.most_shared_bytes.end() ? static_cast<int>(kUnaskedSharedBytes) : asked->second;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFuncGetName(const char** name, const void* kernel) {
+  static std::map<const void*, std::string> names;  // the caller keeps the pointer
+  return call([&](Runtime&, Lock&, int) {
+    if (!name || !kernel) return cudaErrorInvalidValue;
+    *name = names.try_emplace(kernel, kernel_name(kernel)).first->second.c_str();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, std::size_t shared) {
+  return call([&](Runtime&, Lock&, int) {
+    if (threads <= 0) return cudaErrorInvalidValue;
+    *blocks = std::min(2048 / threads, 32);
+    if (shared > 0) *blocks = std::min(*blocks, static_cast<int>(kMostSharedBytes / shared));
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,125 @@
+#include "common/cuda/pretend/memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "common/cuda/pretend/order.hpp"
+#include "common/cuda/pretend/poison.hpp"
+
+namespace lockstep::pretend {
+
+namespace {
+
+std::string words(Place place) { return place == Place::device ? "GPU memory" : "pinned memory"; }
+
+}  // namespace
+
+void Memory::begin(int devices, std::size_t bytes_per_device) {
+  forget();
+  used_.assign(std::max(devices, 1), 0);
+  most_used_ = used_;
+  limit_ = bytes_per_device;
+}
+
+Allocation* Memory::allocate(std::size_t bytes, Place place, int device) {
+  if (place == Place::device && (bytes > limit_ || used_[device] > limit_ - bytes)) return nullptr;
+  char* const whole = static_cast<char*>(std::aligned_alloc(256, whole_bytes(bytes)));
+  if (!whole) return nullptr;
+  if (place == Place::device) most_used_[device] = std::max(most_used_[device], used_[device] += bytes);
+  char* const data = whole + kGuard;
+  poison(whole, kGuard, Poison::guard);
+  poison(data + bytes, whole + whole_bytes(bytes) - (data + bytes), Poison::guard);
+  Allocation& made = by_address_[reinterpret_cast<std::uintptr_t>(data)];
+  made = {data, bytes, place, device, false, false};
+  return &made;
+}
+
+void Memory::add_registered(void* data, std::size_t bytes) {
+  by_address_[reinterpret_cast<std::uintptr_t>(data)] = {
+      static_cast<char*>(data), bytes, Place::pinned, 0, false, true};
+}
+
+Allocation* Memory::find(const void* begin) {
+  const auto found = by_address_.find(reinterpret_cast<std::uintptr_t>(begin));
+  return found == by_address_.end() ? nullptr : &found->second;
+}
+
+Allocation* Memory::containing(const void* address) {
+  auto after = by_address_.upper_bound(reinterpret_cast<std::uintptr_t>(address));
+  if (after == by_address_.begin()) return nullptr;
+  Allocation& before = std::prev(after)->second;
+  return static_cast<const char*>(address) < before.data + std::max<std::size_t>(before.bytes, 1) ? &before : nullptr;
+}
+
+std::vector<std::string> Memory::guards(const Allocation& a) {
+  if (a.registered) return {};
+  if (!is_poison(a.data - kGuard, kGuard, Poison::guard)) {
+    return {fmt::format("something wrote before the begin of {} bytes of {}", a.bytes, words(a.place))};
+  }
+  const std::size_t behind = whole_bytes(a.bytes) - kGuard - a.bytes;
+  if (!is_poison(a.data + a.bytes, behind, Poison::guard)) {
+    return {fmt::format("something wrote beyond the end of {} bytes of {}", a.bytes, words(a.place))};
+  }
+  return {};
+}
+
+std::vector<std::string> Memory::release(Allocation* allocation) {
+  const Allocation a = *allocation;
+  by_address_.erase(reinterpret_cast<std::uintptr_t>(a.data));
+  if (a.registered) return {};
+  std::vector<std::string> problems = guards(a);
+  if (a.place == Place::device) used_[a.device] -= a.bytes;
+  char* const whole = a.data - kGuard;
+  poison(whole, whole_bytes(a.bytes), Poison::freed);
+  for (std::string& problem : bury(whole, whole_bytes(a.bytes))) problems.push_back(std::move(problem));
+  return problems;
+}
+
+std::vector<std::string> Memory::bury(char* whole, std::size_t bytes) {
+  std::vector<std::string> problems;
+  gone_.push_back({whole, bytes});
+  gone_bytes_ += bytes;
+  while (gone_bytes_ > kMostGone) {
+    const Gone oldest = gone_.front();
+    gone_.pop_front();
+    gone_bytes_ -= oldest.bytes;
+    if (!is_poison(oldest.whole, oldest.bytes, Poison::freed)) {
+      problems.push_back(fmt::format("something wrote to {} bytes after they were freed", oldest.bytes - 2 * kGuard));
+    }
+    std::free(oldest.whole);
+  }
+  return problems;
+}
+
+std::vector<std::string> Memory::check() const {
+  std::vector<std::string> problems;
+  for (const auto& [address, allocation] : by_address_) {
+    for (std::string& problem : guards(allocation)) problems.push_back(std::move(problem));
+  }
+  for (const Gone& gone : gone_) {
+    if (!is_poison(gone.whole, gone.bytes, Poison::freed)) {
+      problems.push_back(fmt::format("something wrote to {} bytes after they were freed", gone.bytes - 2 * kGuard));
+    }
+  }
+  return problems;
+}
+
+std::vector<const Allocation*> Memory::all() const {
+  std::vector<const Allocation*> result;
+  for (const auto& [address, allocation] : by_address_) result.push_back(&allocation);
+  return result;
+}
+
+void Memory::forget() {
+  for (const Gone& gone : gone_) std::free(gone.whole);
+  for (const auto& [address, allocation] : by_address_) {
+    if (!allocation.registered) std::free(allocation.data - kGuard);
+  }
+  gone_.clear();
+  gone_bytes_ = 0;
+  by_address_.clear();
+}
+
+}  // namespace lockstep::pretend

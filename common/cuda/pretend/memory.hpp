@@ -1,0 +1,67 @@
+// The memory of the pretend GPU: what is allocated, and what happens to it. The caller holds the runtime's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::pretend {
+
+enum class Place { device, pinned };
+
+struct Allocation {
+  char* data = nullptr;  // between two guard zones
+  std::size_t bytes = 0;
+  Place place = Place::device;
+  int device = 0;
+  bool freed = false;       // by the host; the stream may not have got there yet
+  bool registered = false;  // the caller's own memory, pinned: no guard zones
+};
+
+class Memory {
+ public:
+  ~Memory() { forget(); }
+
+  void begin(int devices, std::size_t bytes_per_device);
+
+  /// Null where the device is full. Device memory is aligned to 256 bytes; what it holds is not poisoned yet.
+  Allocation* allocate(std::size_t bytes, Place place, int device);
+  void add_registered(void* data, std::size_t bytes);
+
+  /// The allocation that begins at, or contains, an address; null if there is none.
+  Allocation* find(const void* begin);
+  Allocation* containing(const void* address);
+
+  /// Gives it back: checks the guard zones, poisons what device memory held. Returns problems.
+  std::vector<std::string> release(Allocation* allocation);
+
+  /// Checks all guard zones and what was freed. Returns problems.
+  std::vector<std::string> check() const;
+  std::vector<const Allocation*> all() const;
+  void forget();
+
+  std::size_t used_bytes(int device) const { return used_[device]; }
+  std::size_t most_used_bytes(int device) const { return most_used_[device]; }
+
+ private:
+  struct Gone {
+    char* whole;
+    std::size_t bytes;
+  };
+  static constexpr std::size_t kGuard = 256;
+  static constexpr std::size_t kMostGone = 32u << 20;  // bytes of freed memory kept, to see whether somebody writes
+  static std::vector<std::string> guards(const Allocation& allocation);
+  static std::size_t whole_bytes(std::size_t bytes) { return (bytes + 255) / 256 * 256 + 2 * kGuard; }
+  std::vector<std::string> bury(char* whole, std::size_t bytes);
+
+  std::map<std::uintptr_t, Allocation> by_address_;
+  std::deque<Gone> gone_;
+  std::size_t gone_bytes_ = 0;
+  std::vector<std::size_t> used_, most_used_;
+  std::size_t limit_ = 0;
+};
+
+}  // namespace lockstep::pretend

@@ -1,0 +1,278 @@
+#include "common/cuda/pretend/runtime.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/cuda/pretend/order.hpp"
+
+namespace lockstep::pretend {
+
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+template <typename T>
+void read(const char* name, T& value) {
+  if (const char* text = std::getenv(name)) value = static_cast<T>(std::strtoull(text, nullptr, 10));
+}
+
+}  // namespace
+
+Settings settings_of_environment() {
+  Settings settings;
+  read("LOCKSTEP_PRETEND_DEVICES", settings.devices);
+  read("LOCKSTEP_PRETEND_SEED", settings.seed);
+  read("LOCKSTEP_PRETEND_MEMORY", settings.memory_bytes);
+  read("LOCKSTEP_PRETEND_DRIVER", settings.driver_version);
+  return settings;
+}
+
+Runtime& runtime() {
+  static Runtime one;
+  return one;
+}
+
+bool& inside_task() {
+  static thread_local bool inside = false;
+  return inside;
+}
+
+Runtime::Runtime() { begin(settings_of_environment()); }
+
+Runtime::~Runtime() {
+  const std::vector<std::string> found = finish();
+  if (found.empty()) return;
+  for (const std::string& problem : found) fmt::print(stderr, "pretend GPU: {}\n", problem);
+  std::fflush(nullptr);
+  _exit(86);
+}
+
+void Runtime::begin(const Settings& with) {
+  for (const auto& stream : streams_) order::drop_context(stream->context);
+  streams_.clear();
+  default_stream_.clear();
+  for (CUevent_st* event : events) delete event;
+  events.clear();
+  most_shared_bytes.clear();
+  broken = cudaSuccess;
+  settings = with;
+  memory.begin(with.devices, with.memory_bytes);
+  for (int device = 0; device < with.devices; ++device) default_stream_.push_back(add_stream(device, true));
+  // Seeds differ in how the device behaves as a whole, too: lazy, eager, or neither.
+  random_.seed(with.seed);
+  constexpr double kOften[] = {0, 0.2, 0.9};
+  early_ = kOften[random_() % 3];
+  stray_ = kOften[random_() % 3];
+}
+
+// Streams -------------------------------------------------------------------------------------------------------------
+
+CUstream_st* Runtime::add_stream(int device, bool blocking) {
+  streams_.push_back(std::make_unique<CUstream_st>());
+  CUstream_st* const stream = streams_.back().get();
+  stream->device = device;
+  stream->blocking = blocking;
+  stream->context = order::make_context();
+  return stream;
+}
+
+CUstream_st* Runtime::find_stream(cudaStream_t handle, int device) {
+  if (handle == nullptr || handle == cudaStreamLegacy) return default_stream_[device];
+  for (const auto& stream : streams_) {
+    if (stream.get() == handle && !stream->destroyed) return handle;
+  }
+  problem("a stream was used that does not exist");
+  return nullptr;
+}
+
+void Runtime::destroy(CUstream_st* stream) {
+  stream->destroyed = true;
+  remove_finished();
+}
+
+std::size_t Runtime::streams_alive() const {
+  return static_cast<std::size_t>(
+             std::count_if(streams_.begin(), streams_.end(), [](const auto& stream) { return !stream->destroyed; })) -
+         default_stream_.size();
+}
+
+void Runtime::remove_finished() {
+  const auto finished = [](const std::unique_ptr<CUstream_st>& stream) {
+    if (!stream->destroyed || stream->running || !stream->tasks.empty()) return false;
+    order::drop_context(stream->context);
+    return true;
+  };
+  streams_.erase(std::remove_if(streams_.begin(), streams_.end(), finished), streams_.end());
+}
+
+// Tasks ---------------------------------------------------------------------------------------------------------------
+
+void Runtime::push(CUstream_st* stream, Task task) {
+  stream->tasks.push_back(std::make_unique<Task>(std::move(task)));
+  order::before(stream->tasks.back().get());
+}
+
+std::shared_ptr<Mark> Runtime::mark(CUstream_st* stream) {
+  auto mark = std::make_shared<Mark>(Mark{stream});
+  push(stream, {.reaches = mark});
+  return mark;
+}
+
+void Runtime::add(Lock& lock, CUstream_st* stream, Task task) {
+  // The default stream and those that block wait for each other.
+  CUstream_st* const shared = default_stream_[stream->device];
+  if (stream == shared) {
+    for (const auto& other : streams_) {
+      if (other.get() != shared && other->device == stream->device && other->blocking) {
+        push(stream, {.awaits = mark(other.get())});
+      }
+    }
+  } else if (stream->blocking) {
+    push(stream, {.awaits = mark(shared)});
+  }
+  push(stream, std::move(task));
+  while (chance(early_)) {
+    CUstream_st* const next = pick(nullptr);
+    if (!next) break;
+    run_first(lock, next);
+  }
+  changed_.notify_all();
+}
+
+bool Runtime::can_run(const CUstream_st& stream) const {
+  if (stream.running || stream.stuck || stream.tasks.empty()) return false;
+  const auto& awaited = stream.tasks.front()->awaits;
+  return !awaited || awaited->reached;
+}
+
+/// One that can run: the wanted one or what it waits for, but now and then any.
+CUstream_st* Runtime::pick(const CUstream_st* wanted) {
+  if (wanted && !chance(stray_)) {
+    for (std::size_t steps = 0; steps < streams_.size(); ++steps) {  // no longer chain of waits
+      if (can_run(*wanted)) return const_cast<CUstream_st*>(wanted);
+      if (wanted->tasks.empty() || !wanted->tasks.front()->awaits || wanted->tasks.front()->awaits->reached) break;
+      wanted = wanted->tasks.front()->awaits->stream;
+    }
+  }
+  std::vector<CUstream_st*> able;
+  for (const auto& stream : streams_) {
+    if (can_run(*stream)) able.push_back(stream.get());
+  }
+  return able.empty() ? nullptr : able[random_() % able.size()];
+}
+
+void Runtime::run_first(Lock& lock, CUstream_st* stream) {
+  std::unique_ptr<Task> task = std::move(stream->tasks.front());
+  stream->tasks.pop_front();
+  stream->running = true;
+  bool done = true;
+  const bool skip = broken != cudaSuccess;
+  lock.unlock();
+  {
+    const order::Inside timeline(stream->context);
+    order::after(task.get());
+    if (task->awaits) order::after(task->awaits.get());
+    if (task->run && !skip) {
+      inside_task() = true;
+      done = task->run();
+      inside_task() = false;
+    }
+    if (task->reaches) order::before(task->reaches.get());
+  }
+  lock.lock();
+  stream->running = false;
+  if (!done) {
+    stream->stuck = true;  // until something changes
+    stream->tasks.push_front(std::move(task));
+    return;
+  }
+  for (const auto& other : streams_) other->stuck = false;
+  if (task->reaches) {
+    task->reaches->reached = true;
+    task->reaches->seconds = seconds_now();
+  }
+  if (task->after) task->after();
+  if (stream->destroyed) remove_finished();
+  changed_.notify_all();
+}
+
+// Waiting -------------------------------------------------------------------------------------------------------------
+
+void Runtime::wait(Lock& lock, const std::shared_ptr<Mark>& mark) {
+  while (!mark->reached) {
+    if (CUstream_st* const next = pick(mark->stream)) {
+      run_first(lock, next);
+    } else {  // until another thread of the host brings something
+      changed_.wait_for(lock, std::chrono::milliseconds(1));
+      for (const auto& stream : streams_) stream->stuck = false;
+    }
+  }
+  order::after(mark.get());
+}
+
+void Runtime::wait_for_all(Lock& lock, int device) {
+  std::vector<std::shared_ptr<Mark>> ends;
+  for (const auto& stream : streams_) {
+    if (stream->device == device) ends.push_back(mark(stream.get()));
+  }
+  for (const auto& end : ends) wait(lock, end);
+}
+
+void Runtime::poll(Lock& lock) {
+  do {
+    CUstream_st* const next = pick(nullptr);
+    if (!next) {
+      for (const auto& stream : streams_) stream->stuck = false;
+      return;
+    }
+    run_first(lock, next);
+  } while (chance(0.8));
+}
+
+// What was found ------------------------------------------------------------------------------------------------------
+
+void Runtime::problem(const std::string& what) { problems_.push_back(what); }
+
+void Runtime::fault(cudaError_t error, const std::string& why) {
+  if (broken == cudaSuccess) broken = error;
+  problem(why);
+}
+
+std::vector<std::string> Runtime::take_problems() { return std::exchange(problems_, {}); }
+
+void configure(const Settings& settings) {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  r.begin(settings);
+}
+
+std::vector<std::string> take_problems() {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  return r.take_problems();
+}
+
+std::vector<std::string> finish() {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  for (int device = 0; device < r.settings.devices; ++device) r.wait_for_all(lock, device);
+  for (const std::string& problem : r.memory.check()) r.problem(problem);
+  for (const Allocation* left : r.memory.all()) {
+    if (!left->freed && r.broken == cudaSuccess) {
+      r.problem(fmt::format("{} bytes of {} were never freed", left->bytes,
+                            left->place == Place::device ? "GPU memory" : "pinned memory"));
+    }
+  }
+  if (r.streams_alive() > 0) r.problem(fmt::format("{} streams were never destroyed", r.streams_alive()));
+  if (!r.events.empty()) r.problem(fmt::format("{} events were never destroyed", r.events.size()));
+  return r.take_problems();
+}
+
+}  // namespace lockstep::pretend

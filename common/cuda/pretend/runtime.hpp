@@ -1,0 +1,116 @@
+// The inside of the pretend GPU: streams as queues of tasks, and who runs next.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/cuda/pretend/memory.hpp"
+#include "common/cuda/pretend/pretend.hpp"
+
+namespace lockstep::pretend {
+
+/// A point in a stream: one recording of an event.
+struct Mark {
+  CUstream_st* stream;
+  bool reached = false;
+  double seconds = 0;  // when, by the host's clock
+};
+
+struct Task {
+  std::function<bool()> run;    // on the stream's timeline, without the lock; false: it cannot yet
+  std::function<void()> after;  // with the lock, when it has run
+  std::shared_ptr<Mark> awaits;
+  std::shared_ptr<Mark> reaches;
+};
+
+}  // namespace lockstep::pretend
+
+struct CUstream_st {
+  int device = 0;
+  bool blocking = true;    // waits for the default stream, and it for this
+  bool destroyed = false;  // it still runs what it was given
+  bool running = false;
+  bool stuck = false;  // its first task could not run when last tried
+  std::deque<std::unique_ptr<lockstep::pretend::Task>> tasks;
+  void* context = nullptr;  // order::make_context
+};
+
+struct CUevent_st {
+  std::shared_ptr<lockstep::pretend::Mark> last;
+  bool timed = true;
+};
+
+namespace lockstep::pretend {
+
+using Lock = std::unique_lock<std::mutex>;
+
+class Runtime {
+ public:
+  Runtime();
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+
+  std::mutex mutex;
+  Settings settings;
+  Memory memory;
+  std::set<CUevent_st*> events;
+  std::map<const void*, int> most_shared_bytes;  // of kernels that asked for more
+  cudaError_t broken = cudaSuccess;              // every call returns it
+
+  void begin(const Settings& with);
+
+  CUstream_st* add_stream(int device, bool blocking);
+  /// The stream of a handle, null for one that does not exist. Null and cudaStreamLegacy are the device's default.
+  CUstream_st* find_stream(cudaStream_t handle, int device);
+  void destroy(CUstream_st* stream);
+  std::size_t streams_alive() const;
+
+  /// Queues a task; sometimes others run at once.
+  void add(Lock& lock, CUstream_st* stream, Task task);
+  std::shared_ptr<Mark> mark(CUstream_st* stream);
+
+  /// Runs tasks until `mark` is reached; the caller's thread is then ordered after it.
+  void wait(Lock& lock, const std::shared_ptr<Mark>& mark);
+  void wait_for_all(Lock& lock, int device);
+  /// The device goes on a little, because somebody asks.
+  void poll(Lock& lock);
+
+  void problem(const std::string& what);
+  void fault(cudaError_t error, const std::string& why);
+  std::vector<std::string> take_problems();
+
+ private:
+  bool can_run(const CUstream_st& stream) const;
+  CUstream_st* pick(const CUstream_st* wanted);
+  void run_first(Lock& lock, CUstream_st* stream);
+  void push(CUstream_st* stream, Task task);
+  void remove_finished();
+  bool chance(double probability) { return std::generate_canonical<double, 32>(random_) < probability; }
+
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<CUstream_st>> streams_;
+  std::vector<CUstream_st*> default_stream_;  // of each device
+  std::vector<std::string> problems_;
+  std::mt19937_64 random_;
+  double early_ = 0;  // how often a call runs something at once
+  double stray_ = 0;  // how often something runs that nobody waits for
+};
+
+/// The one of this process, as in CUDA.
+Runtime& runtime();
+
+/// True while this thread runs a task: CUDA forbids calls from there.
+bool& inside_task();
+
+}  // namespace lockstep::pretend

@@ -1,0 +1,18 @@
+// The __shared__ arrays of kernels: each is a thread_local variable of its function.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace lockstep::pretend {
+
+struct SharedArray {
+  void* data;
+  std::size_t bytes;
+};
+
+/// Those of a kernel, and small ones of functions that kernels call, for this thread of the host. Empty where the
+/// program's file has no names.
+std::vector<SharedArray> shared_arrays_of(const void* kernel);
+
+}  // namespace lockstep::pretend
