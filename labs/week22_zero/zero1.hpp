@@ -37,9 +37,9 @@ class Zero1 {
   /// This rank's share: chunk `rank` of p of each bucket's gradients, averages after ddp().finish().
   virtual std::vector<Slice> gradient_shares() const = 0;
 
-  /// One AdamW step on this rank's share; then every rank has all new values. `gradient_factor` and `skip` as of adamw,
-  /// the same values on every rank.
-  virtual void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}) = 0;
+  /// One AdamW step on this rank's share; then every rank has all new values. `gradient_factor`, `skip` and
+  /// `skipped` as of adamw, the same values on every rank.
+  virtual void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) = 0;
 
   /// One for each bucket, with the state of this rank's chunk of it.
   virtual std::vector<Optimizer>& optimizers() = 0;

@@ -10,6 +10,7 @@
 #include "common/chunk.hpp"
 #include "common/model/gpt.hpp"
 #include "common/model/optimizer.hpp"
+#include "common/model/units.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
@@ -98,6 +99,40 @@ inline Values train_ddp(Rank dp, std::size_t sequences, DType storage = DType::f
     optimizer.step(dp, kRate, max_norm > 0 ? factor : Slice{});
   };
   return train_engine(dp, gpt, sequences, 1, engine, [&] { return to_host(dp, gpt.parameters().values); });
+}
+
+/// Units of the small GPT: the embeddings, four tensors each of the blocks and what follows.
+inline std::vector<Unit> gpt_units() {
+  const std::vector<Parameter> table = gpt_parameter_table(week21::small_gpt());
+  std::vector<Unit> units{make_unit(table, 0, 2)};
+  for (std::size_t i = 2; i < table.size(); i += 4)
+    units.push_back(make_unit(table, i, std::min<std::size_t>(4, table.size() - i)));
+  return units;
+}
+
+/// Plain data parallelism again, on units: in every pass the gradients of each are all-reduced and averaged, and the
+/// averages of all passes added up.
+inline Values train_unit_ddp(Rank dp, std::size_t sequences, int passes, DType storage = DType::f32) {
+  GptConfig config = week21::small_gpt();
+  config.storage = storage;
+  Gpt gpt(dp, config, static_cast<std::uint64_t>(dp.rank()));
+  const Slice gradients = gpt.parameters().gradients;
+  Slice sum = dp.allocate(gradients.size(), storage, Category::gradient);
+  week21::broadcast_values(dp, gpt.parameters().values);
+  Optimizer optimizer(dp, gpt.parameters(), kAdamW);
+  Engine engine;
+  engine.begin_step = [&] { fill(dp, sum, 0); };
+  engine.end_forward = [&] { fill(dp, gradients, 0); };
+  engine.end_backward = [&] {
+    for (const Unit& unit : gpt_units())
+      week21::average(dp, gradients.cut(unit.offset, unit.size), week21::ring_all_reduce);
+    add(dp, sum, gradients);
+  };
+  engine.step = [&] {
+    copy(dp, gradients, sum);
+    optimizer.step(dp, kRate);
+  };
+  return train_engine(dp, gpt, sequences, passes, engine, [&] { return to_host(dp, gpt.parameters().values); });
 }
 
 /// The first value that differs from the oracle's by more than `tolerance`, by rank, step and tensor; "" when none.

@@ -49,9 +49,9 @@ class BucketedZero1 final : public Zero1 {
     return shares;
   }
 
-  void step(float learning_rate, Slice gradient_factor, Slice skip) override {
+  void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
     // lab 22.2b begin: update this rank's chunk of every bucket; then gather the values of every bucket from all ranks
-    for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip);
+    for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip, skipped);
     for (const week21::Bucket& bucket : ddp_->buckets()) gather(values_of(bucket));
     // lab end
   }

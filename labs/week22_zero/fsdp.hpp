@@ -1,0 +1,106 @@
+// Exercise 22.4: ZeRO stage 3, which PyTorch calls fully sharded data parallelism (FSDP). Each rank keeps its chunk of
+// every unit: of values, gradients and optimizer state. The whole values of a unit exist while the model uses them:
+// gathered just in time, freed after use, gathered again for the backward pass.
+//
+// Follows Rajbhandari et al. (arXiv 1910.02054), section 5.3, and Zhao et al., "PyTorch FSDP: Experiences on Scaling
+// Fully Sharded Data Parallel", VLDB 2023 (arXiv 2304.11277).
+//
+//   Gpt gpt(dp, config, seed, Owns::nothing);
+//   auto fsdp = make_fsdp(dp, {gpt.parameters().list, units, gpt_visits(config), begin}, options,
+//                         [&](std::size_t i, Slice value, Slice gradient) { gpt.bind(i, value, gradient); });
+//   for (…) {
+//     for (each microbatch) {
+//       gpt.forward(…, [&](std::size_t visit) { fsdp->before(Pass::forward, visit); });
+//       fsdp->end(Pass::forward);
+//       gpt.backward(…, [&](std::size_t visit) { fsdp->before(Pass::backward, visit); });
+//       fsdp->end(Pass::backward);
+//     }
+//     fsdp->step(learning_rate);
+//   }
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/model/optimizer.hpp"
+#include "common/model/units.hpp"
+#include "labs/week22_zero/visits.hpp"
+
+namespace lockstep::week22 {
+
+// Part c: which tensors make a unit ----------------------------------------------------------------------------------
+
+/// PyTorch: the auto-wrap policies of FSDP.
+struct Wrapping {
+  enum class Kind {
+    whole_model,  ///< one unit
+    each_block,   ///< a unit for each block; one for what comes before the first, one for what comes after the last
+    each_layer,   ///< weight and bias of a layer
+    at_least      ///< neighbouring tensors until there are `elements` of them
+  };
+  Kind kind = Kind::each_block;
+  std::size_t elements = 0;
+};
+
+/// The units of a model: each tensor of the table in exactly one of them, in order. Tensors are named
+/// "blocks.3.up.bias": block, layer, tensor; those outside the blocks have no "blocks.3.".
+std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping);
+
+// Parts a, b, d and e: the wrapper ------------------------------------------------------------------------------------
+
+/// Which type is used where. PyTorch's MixedPrecision(param_dtype, reduce_dtype), and the type of the shards.
+struct Precision {
+  DType keep = DType::f32;     ///< of the shares of values and gradients that a rank keeps
+  DType compute = DType::f32;  ///< of gathered values, of what the model computes with, and of its gradients
+  DType reduce = DType::f32;   ///< in which gradients are summed over the ranks
+};
+
+struct FsdpOptions {
+  int prefetch = 1;  ///< units gathered ahead of their use, on the queue "comm"; 0: none, everything runs on main
+  Precision precision;
+  AdamW adamw;
+};
+
+/// Writes the initial values of elements first, first + 1, … of tensor `tensor`, as many as `part` has.
+using BeginPart = std::function<void(Rank me, std::size_t tensor, std::size_t first, Slice part)>;
+
+/// Lends the model the value of a tensor, and in the backward pass memory for its gradient (zeros at first); empty
+/// slices take both back.
+using LendTensor = std::function<void(std::size_t tensor, Slice value, Slice gradient)>;
+
+struct ShardedModel {
+  std::vector<Parameter> table;
+  std::vector<Unit> units;  ///< hold every tensor of the table once, in order
+  Visits visits;
+  BeginPart begin;
+};
+
+class Fsdp {
+ public:
+  virtual ~Fsdp() = default;
+
+  /// Before the model works on piece `visit` of a pass: units that no later visit of this pass uses are freed (and in a
+  /// backward pass their gradients reduced); the tensors of those that this one uses are lent. A unit that is used
+  /// twice in a pass is gathered once and stays from its first use to its last. All calls are made on the main queue.
+  virtual void before(Pass pass, std::size_t visit) = 0;
+
+  /// After the last piece: nothing is gathered any more. After a backward pass the shares of the gradients are complete
+  /// (in main's order of work). Every backward pass of a window adds its average to them.
+  virtual void end(Pass pass) = 0;
+
+  /// This rank's chunk of each unit.
+  virtual std::vector<Slice> value_shares() const = 0;
+  virtual std::vector<Slice> gradient_shares() const = 0;
+
+  /// One AdamW step on this rank's shares; afterwards the gradients' are zero. Nothing is sent.
+  virtual void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) = 0;
+
+  /// One for each unit, with the state of this rank's chunk of it.
+  virtual std::vector<Optimizer>& optimizers() = 0;
+};
+
+/// Collective over `dp`, at set-up. No rank ever holds a whole model.
+std::unique_ptr<Fsdp> make_fsdp(Rank dp, ShardedModel model, FsdpOptions options, LendTensor lend);
+
+}  // namespace lockstep::week22

@@ -1,0 +1,54 @@
+// Given, for 22.3 and 22.4: when a unit of tensors is needed, which follows from the pieces that the model visits.
+//
+// A model runs in pieces: the embedding, each block, the head. Forward visits them in order, backward in reverse.
+// Before each visit it says so (BeforeVisit), and a sharded model sees to it that the tensors of that piece are there.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "common/model/units.hpp"
+#include "common/rank.hpp"
+
+namespace lockstep::week22 {
+
+/// The tensors each piece of the model works with, by their places in the table; gpt_visits makes them for a GPT. A
+/// tensor may be in several: a tied embedding is in the first and in the last.
+using Visits = std::vector<std::vector<std::size_t>>;
+
+enum class Pass { forward, backward };
+
+/// When each unit is needed in one pass. Positions count the visits in the order in which the pass makes them. A unit
+/// that is used twice is needed from its first use to its last.
+struct UnitTimes {
+  std::vector<std::size_t> begin;  ///< by unit: the position of its first use
+  std::vector<std::size_t> end;    ///< by unit: the position of its last
+  std::vector<std::size_t> order;  ///< the units, in the order in which they are first used
+};
+
+/// The position of `visit` in a pass over `visits` of them.
+inline std::size_t position_of(Pass pass, std::size_t visit, std::size_t visits) {
+  return pass == Pass::forward ? visit : visits - 1 - visit;
+}
+
+/// A USAGE error when no visit uses a unit: its gradient would never be reduced.
+inline UnitTimes unit_times(const std::vector<Unit>& units, const Visits& visits, Pass pass) {
+  const std::size_t never = visits.size();
+  UnitTimes times{std::vector<std::size_t>(units.size(), never), std::vector<std::size_t>(units.size(), 0), {}};
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (std::size_t v = 0; v < visits.size(); ++v) {
+      if (std::none_of(visits[v].begin(), visits[v].end(), [&](std::size_t t) { return units[u].holds(t); })) continue;
+      const std::size_t position = position_of(pass, v, visits.size());
+      times.begin[u] = std::min(times.begin[u], position);
+      times.end[u] = std::max(times.end[u], position);
+    }
+    if (times.begin[u] == never) usage_error("no piece of the model uses the unit " + units[u].name);
+    times.order.push_back(u);
+  }
+  std::stable_sort(times.order.begin(), times.order.end(),
+                   [&](std::size_t a, std::size_t b) { return times.begin[a] < times.begin[b]; });
+  return times;
+}
+
+}  // namespace lockstep::week22

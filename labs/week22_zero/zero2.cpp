@@ -1,0 +1,118 @@
+// Exercise 22.3: ZeRO stage 2. Read labs/week22_zero/zero2.hpp first.
+//
+// Given is when a unit's gradients are first and last used; yours is their memory, and where their average goes.
+#include "labs/week22_zero/zero2.hpp"
+
+#include "common/arithmetic.hpp"
+#include "labs/week21_data_parallel/ddp.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+class UnitZero2 final : public Zero2 {
+ public:
+  UnitZero2(Rank dp, Parameters parameters, std::vector<Unit> units, const Visits& visits, Zero2Options options,
+            LendGradient lend)
+      : dp_(dp),
+        comm_(options.overlap ? dp.stream("comm") : dp),
+        parameters_(std::move(parameters)),
+        units_(std::move(units)),
+        visits_(visits.size()),
+        times_(unit_times(units_, visits, Pass::backward)),
+        options_(options),
+        lend_(std::move(lend)),
+        gradients_(units_.size()) {
+    week21::broadcast_values(dp_, parameters_.values);
+    for (const Unit& unit : units_) {
+      const ChunkRange mine = unit.shard(dp_.rank(), dp_.size());
+      Slice share = dp_.allocate(mine.size, parameters_.values.dtype(), Category::gradient);
+      fill(dp_, share, 0);
+      shares_.push_back(share);
+      optimizers_.emplace_back(dp_, shard_parameters(parameters_.list, unit, mine, my_chunk(values_of(unit)), share),
+                               options_.adamw);
+    }
+  }
+
+  void before_backward(std::size_t visit) override {
+    const std::size_t now = position_of(Pass::backward, visit, visits_);
+    for (std::size_t u : times_.order)
+      if (!gradients_[u].empty() && times_.end[u] < now) reduce(u);
+    for (std::size_t u : times_.order)
+      if (gradients_[u].empty() && times_.begin[u] <= now && now <= times_.end[u]) open(u);
+  }
+
+  void end_backward() override {
+    for (std::size_t u : times_.order)
+      if (!gradients_[u].empty()) reduce(u);
+    todo("22.3b", "main goes on when the last reduction is done (and with it all before)");
+  }
+
+  std::vector<Slice> gradient_shares() const override { return shares_; }
+  std::vector<Optimizer>& optimizers() override { return optimizers_; }
+
+  void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
+    todo("22.3c",
+         "as in 22.2: update, then gather the values of each unit from all ranks (values_of, gather). The next "
+         "window begins with shares of zero");
+  }
+
+ private:
+  Slice my_chunk(const Slice& whole) const { return chunk(whole, dp_.rank(), dp_.size()); }
+  Slice values_of(const Unit& unit) const { return parameters_.values.cut(unit.offset, unit.size); }
+
+  void gather(Slice values) {
+    Scope scope = dp_.region("all_gather", values.bytes());
+    week21::ring_all_gather(dp_, values);
+  }
+
+  /// Lends the model the tensors of `gradients`, which is the whole gradient of a unit.
+  void lend_unit(const Unit& unit, const Slice& gradients) {
+    for (std::size_t i = unit.first; i < unit.first + unit.count; ++i)
+      lend_(i, gradients.cut(parameters_.list[i].offset - unit.offset, parameters_.list[i].size));
+  }
+  void take_back(const Unit& unit) {
+    for (std::size_t i = unit.first; i < unit.first + unit.count; ++i) lend_(i, {});
+  }
+
+  /// The backward pass is about to write gradients of unit `u`.
+  void open(std::size_t u) {
+    todo("22.3a",
+         "wait for all reductions but the last one started, so that no more than one unit is in flight; then "
+         "gradients_[u] is memory for the whole unit (dtype of parameters_.values, Category::gradient), zeros, lent");
+  }
+
+  /// The gradients of unit `u` are final: they leave the model, and their memory ends with the reduction.
+  void reduce(std::size_t u) {
+    take_back(units_[u]);
+    Slice whole = std::exchange(gradients_[u], {}), mine = my_chunk(whole);
+    const auto work = [whole, mine, share = shares_[u]](Rank queue) {
+      Scope scope = queue.region("reduce_scatter", whole.bytes());
+      todo("22.3a", "on `queue`: sum the chunk that this rank keeps, average it, add it to the share");
+    };
+    if (!options_.overlap) return work(dp_);
+    todo("22.3b", "run the work on comm_, and remember the tickets of the last reduction and of the one before it");
+  }
+
+  Rank dp_;
+  Rank comm_;
+  Parameters parameters_;
+  std::vector<Unit> units_;
+  std::size_t visits_;
+  UnitTimes times_;  // in the backward pass
+  Zero2Options options_;
+  LendGradient lend_;
+  std::vector<Slice> gradients_;       // by unit: whole, while the backward pass writes to it; else empty
+  std::vector<Slice> shares_;          // by unit: this rank's chunk
+  std::vector<Optimizer> optimizers_;  // by unit
+  Ticket last_, before_last_;          // of reductions on comm_
+};
+
+}  // namespace
+
+std::unique_ptr<Zero2> make_zero2(Rank dp, Parameters parameters, std::vector<Unit> units, const Visits& visits,
+                                  Zero2Options options, LendGradient lend) {
+  return std::make_unique<UnitZero2>(dp, std::move(parameters), std::move(units), visits, options, std::move(lend));
+}
+
+}  // namespace lockstep::week22

@@ -1,0 +1,246 @@
+// Tests of exercise 22.3: ZeRO stage 2.
+#include "labs/week22_zero/zero2.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "labs/week22_zero/zero_gpt.hpp"
+#include "labs/week22_zero/zero_script.hpp"
+#include "labs/week22_zero/zero_timing.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+using testing::CasePlan;
+using testing::run_cases;
+using testing::sizes_of;
+
+constexpr int kPasses = 3;
+
+/// The scripted model under ZeRO-2: c.size tensors.
+class ScriptedZero2 {
+ public:
+  ScriptedZero2(Rank dp, std::size_t tensors, bool overlap)
+      : dp_(dp), table_(scripted_table(tensors)), visits_(scripted_visits(tensors)), lent_(tensors) {
+    zero_ = make_zero2(dp, scripted_values(dp, table_), scripted_units(table_), visits_,
+                       {.overlap = overlap, .adamw = kAdamW},
+                       [this](std::size_t i, Slice gradient) { lent_.gradients[i] = std::move(gradient); });
+  }
+
+  void backward(int window, int pass) {
+    for (std::size_t v = visits_.size(); v-- > 0;) {
+      zero_->before_backward(v);
+      check_lent(v);
+      add_scripted_piece(dp_, table_, visits_, v, lent_, window, pass);
+    }
+    zero_->end_backward();
+  }
+
+  Zero2& zero() { return *zero_; }
+  const Lent& lent() const { return lent_; }
+
+ private:
+  void check_lent(std::size_t visit) const {
+    for (std::size_t i : visits_[visit])
+      if (lent_.gradients[i].size() != table_[i].size)
+        throw Error(Verdict::fail, fmt::format("visit {} uses {}, of {} elements, but was lent {} for its gradient",
+                                               visit, table_[i].name, table_[i].size, lent_.gradients[i].size()));
+  }
+
+  Rank dp_;
+  std::vector<Parameter> table_;
+  Visits visits_;
+  Lent lent_;
+  std::unique_ptr<Zero2> zero_;
+};
+
+void append(Rank me, const std::vector<Slice>& shares, Values& seen) {
+  for (const Slice& share : shares)
+    for (float value : to_host(me, share)) seen.push_back(value);
+}
+
+CasePlan scripted_plan(bool overlap) { return {.sizes = sizes_of({1, 2, 5, 12}), .queues = overlap, .unit = "tensor"}; }
+
+/// Shares after windows of one and of three passes, which a step ends.
+void shares_are_averages(bool overlap, bool steps, Location where = Location::current()) {
+  const auto program = [=](Rank dp, const Case& c) {
+    ScriptedZero2 model(dp, c.size, overlap);
+    Values seen;
+    for (int window = 0; window < (steps ? 2 : 1); ++window) {
+      for (int pass = 0; pass < 1 + 2 * window; ++pass) model.backward(window, pass);
+      append(dp, model.zero().gradient_shares(), seen);
+      if (steps) model.zero().step(kRate);
+    }
+    return seen;
+  };
+  const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      std::size_t at = 0;
+      for (int window = 0; window < (steps ? 2 : 1); ++window) {
+        const std::string wrong = wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window);
+        if (!wrong.empty()) return wrong;
+      }
+    }
+    return "";
+  };
+  run_cases(program, judge, scripted_plan(overlap), where);
+}
+
+/// Live and peak bytes of gradients over two passes, exactly.
+void memory_is_bounded(bool overlap, Location where = Location::current()) {
+  const auto program = [=](Rank dp, const Case& c) {
+    ScriptedZero2 model(dp, c.size, overlap);
+    const auto before = ledger_of(dp).memory.live_of(Category::gradient);
+    for (int pass = 0; pass < 2; ++pass) model.backward(0, pass);
+    const Memory memory = ledger_of(dp).memory;
+    return Values{static_cast<double>(before), static_cast<double>(memory.live_of(Category::gradient)),
+                  static_cast<double>(memory.peak_of(Category::gradient))};
+  };
+  const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+    const std::size_t whole = most_elements(units, scripted_visits(c.size), Pass::backward, 0, overlap);
+    const double all = 4.0 * static_cast<double>(all_elements(units));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const auto resident = 4 * static_cast<double>(share_elements(units, rank, c.ranks));
+      const Values& seen = outcome.values[rank];
+      if (seen[0] != resident || seen[1] != resident)
+        return fmt::format(
+            "rank {} holds {} bytes of gradients before a window and {} after its passes, expected {}: "
+            "its share, all of them being {}",
+            rank, seen[0], seen[1], resident, all);
+      const double most = resident + 4 * static_cast<double>(whole);
+      if (seen[2] != most)
+        return fmt::format(
+            "rank {} held up to {} bytes of gradients, expected {}: its share ({}) and the units that "
+            "a piece uses{}{}",
+            rank, seen[2], most, resident, overlap ? ", and one that is being reduced" : "",
+            seen[2] < most ? ". It is less: main waits for a reduction that could still run" : "");
+    }
+    return "";
+  };
+  run_cases(program, judge, scripted_plan(overlap), where);
+}
+
+// Part a -------------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_3a, SharesAreAverages) { shares_are_averages(false, false); }
+
+TEST(Lab22_3a, GradientsLiveWhileTheyAreWritten) { memory_is_bounded(false); }
+
+TEST(Lab22_3a, WhatIsLentIsTakenBack) {
+  const auto program = [](Rank dp, const Case& c) {
+    ScriptedZero2 model(dp, c.size, false);
+    model.backward(0, 0);
+    Values seen;
+    for (const Slice& gradient : model.lent().gradients) seen.push_back(static_cast<double>(gradient.size()));
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    for (int rank = 0; rank < c.ranks; ++rank)
+      for (std::size_t i = 0; i < c.size; ++i)
+        if (outcome.values[rank][i] != 0)
+          return fmt::format("rank {}: after the backward pass the model still holds the gradient of tensor {}", rank,
+                             i);
+    return "";
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({5}), .unit = "tensor"});
+}
+
+// Part b -------------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_3b, TheSameOnTheSecondQueue) { shares_are_averages(true, false); }
+
+TEST(Lab22_3b, OneUnitIsInFlight) { memory_is_bounded(true); }
+
+TEST(Lab22_3b, ReductionsHideBehindTheBackward) {
+  const auto program = [](Rank dp, const Case&) {
+    TimedModel model(dp);
+    std::vector<Slice> gradients(kTimedLayers);
+    const auto zero = make_zero2(dp, model.parameters(), model.units(), model.visits(), {.overlap = true},
+                                 [&](std::size_t i, Slice gradient) { gradients[i] = std::move(gradient); });
+    return model.measure([&] {
+      for (std::size_t v = kTimedLayers; v-- > 0;) {
+        zero->before_backward(v);
+        model.work(2);
+      }
+      zero->end_backward();
+    });
+  };
+  run_timed(program, [](const Case& c, const Timed& t) -> std::string {
+    static_cast<void>(c);
+    if (t.waiting <= 0.2 * t.communication) return "";
+    return fmt::format("{:.2f} ms of communication, and main waited for {:.2f} ms of it: one unit of {} should show",
+                       t.communication * 1e3, t.waiting * 1e3, kTimedLayers);
+  });
+}
+
+// Part c -------------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_3c, AStepEndsTheWindow) { shares_are_averages(true, true); }
+
+TEST(Lab22_3c, SendsOneReduceScatterAPassAndOneAllGather) {
+  const auto program = [](Rank dp, const Case& c) {
+    ScriptedZero2 model(dp, c.size, true);
+    const std::uint64_t before = ledger_of(dp).traffic.bytes_sent;
+    for (int pass = 0; pass < kPasses; ++pass) model.backward(0, pass);
+    const std::uint64_t between = ledger_of(dp).traffic.bytes_sent;
+    model.zero().step(kRate);
+    return Values{static_cast<double>(between - before),
+                  static_cast<double>(ledger_of(dp).traffic.bytes_sent - between)};
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const auto each = 4 * static_cast<double>(reduce_scatter_elements(units, rank, c.ranks));
+      const auto gather = 4 * static_cast<double>(all_gather_elements(units, rank, c.ranks));
+      if (outcome.values[rank][0] != kPasses * each)
+        return fmt::format("rank {} sent {} bytes in {} passes, expected {}: a reduce-scatter in each", rank,
+                           outcome.values[rank][0], kPasses, kPasses * each);
+      if (outcome.values[rank][1] != gather)
+        return fmt::format("rank {} sent {} bytes in the step, expected {}: one all-gather of the values", rank,
+                           outcome.values[rank][1], gather);
+    }
+    return "";
+  };
+  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "tensor"});
+}
+
+Values train_zero2(Rank dp, std::size_t sequences, int passes, DType storage, bool overlap) {
+  GptConfig config = week21::small_gpt();
+  config.storage = storage;
+  Gpt gpt(dp, config, static_cast<std::uint64_t>(dp.rank()), Owns::values);
+  const auto zero =
+      make_zero2(dp, gpt.parameters(), gpt_units(), gpt_visits(config), {.overlap = overlap, .adamw = kAdamW},
+                 [&](std::size_t i, Slice gradient) { gpt.bind(i, gpt.parameters().value(i), std::move(gradient)); });
+  Engine engine;
+  engine.before_backward = [&](std::size_t visit) { zero->before_backward(visit); };
+  engine.end_backward = [&] { zero->end_backward(); };
+  engine.step = [&] { zero->step(kRate); };
+  return train_engine(dp, gpt, sequences, passes, engine, [&] { return to_host(dp, gpt.parameters().values); });
+}
+
+TEST(Lab22_3c, TheWeightsAreThoseOfDdpBitForBit) {
+  struct Way {
+    int passes;
+    DType storage;
+    bool overlap;
+  };
+  for (const Way& way : {Way{1, DType::f32, false}, Way{1, DType::bf16, true}, Way{2, DType::f32, true}}) {
+    const auto program = [&](Rank dp, const Case& c) {
+      return train_zero2(dp, c.size, way.passes, way.storage, way.overlap);
+    };
+    const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
+      const Outcome ddp = run({.ranks = c.ranks},
+                              Program([&](Rank dp) { return train_unit_ddp(dp, c.size, way.passes, way.storage); }));
+      return differs_from(outcome, ddp.check().values[0], 0,
+                          "the other is plain DDP, which adds in the same order: every bit must agree");
+    };
+    run_cases(program, judge,
+              {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({3, 8}), .queues = way.overlap, .unit = "sequence"});
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::week22

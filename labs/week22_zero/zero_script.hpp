@@ -1,0 +1,140 @@
+// For the tests of 22.3 and 22.4: the scripted model in pieces, its units, and what its memory and traffic must be.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "common/arithmetic.hpp"
+#include "common/testing/cases.hpp"
+#include "common/testing/scripted_model.hpp"
+#include "labs/week22_zero/visits.hpp"
+
+namespace lockstep::week22 {
+
+using testing::Case;
+
+/// `tensors` tensors of 1 to 13 elements, as of the scripted model; values begin as their place in the flat slice plus
+/// one.
+inline std::vector<Parameter> scripted_table(std::size_t tensors) {
+  std::vector<Parameter> table;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const std::size_t size = 1 + (i * 7 + 3) % 13;
+    table.push_back({"layer" + std::to_string(i), offset, size, 1, size});
+    offset += size;
+  }
+  return table;
+}
+
+/// Its values, without memory for gradients. Those of rank r are 1000 r larger, until somebody broadcasts.
+inline Parameters scripted_values(Rank me, const std::vector<Parameter>& table) {
+  const std::size_t all = table.back().offset + table.back().size;
+  Parameters parameters{table, me.allocate(all, DType::f32, Category::parameter), {}};
+  std::vector<float> values;
+  for (std::size_t e = 0; e < all; ++e)
+    values.push_back(static_cast<float>(1000 * me.rank() + static_cast<int>(e) + 1));
+  upload(me, parameters.values, values);
+  return parameters;
+}
+
+/// Pieces of three tensors; the last one uses tensor 0 again, as a tied embedding.
+inline Visits scripted_visits(std::size_t tensors) {
+  Visits visits;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    if (i % 3 == 0) visits.emplace_back();
+    visits.back().push_back(i);
+  }
+  if (visits.size() > 1) visits.back().push_back(0);
+  return visits;
+}
+
+/// Units of two tensors: some are used by one piece, some by two that follow each other, one by the first and the last.
+inline std::vector<Unit> scripted_units(const std::vector<Parameter>& table) {
+  std::vector<Unit> units;
+  for (std::size_t i = 0; i < table.size(); i += 2)
+    units.push_back(make_unit(table, i, std::min<std::size_t>(2, table.size() - i)));
+  return units;
+}
+
+/// What the model was lent, by tensor.
+struct Lent {
+  std::vector<Slice> values, gradients;
+  explicit Lent(std::size_t tensors) : values(tensors), gradients(tensors) {}
+};
+
+/// The backward pass of one piece: adds this rank's scripted gradient to what was lent. A tensor that two pieces use
+/// gets twice the gradient in the one that comes first, and minus once in the other.
+inline void add_scripted_piece(Rank me, const std::vector<Parameter>& table, const Visits& visits, std::size_t visit,
+                               const Lent& lent, int window, int pass) {
+  for (std::size_t tensor : visits[visit]) {
+    const Parameter& parameter = table[tensor];
+    const bool twice = tensor == 0 && visits.size() > 1;
+    const float times = !twice ? 1.0f : visit == 0 ? -1.0f : 2.0f;
+    std::vector<float> values(parameter.size);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = times * testing::scripted_gradient(me.rank(), window, pass, parameter.offset + i);
+    Slice scratch = me.allocate(values.size(), DType::f32, Category::buffer);
+    upload(me, scratch, values);
+    add(me, lent.gradients[tensor], scratch);
+  }
+}
+
+/// Elements of one rank's chunks of all units.
+inline std::size_t share_elements(const std::vector<Unit>& units, int rank, int ranks) {
+  std::size_t sum = 0;
+  for (const Unit& unit : units) sum += unit.shard((rank + ranks) % ranks, ranks).size;
+  return sum;
+}
+inline std::size_t all_elements(const std::vector<Unit>& units) { return units.back().offset + units.back().size; }
+
+/// A reduce-scatter of every unit sends every chunk but one's own; an all-gather every chunk but the next rank's.
+inline std::size_t reduce_scatter_elements(const std::vector<Unit>& units, int rank, int ranks) {
+  return all_elements(units) - share_elements(units, rank, ranks);
+}
+inline std::size_t all_gather_elements(const std::vector<Unit>& units, int rank, int ranks) {
+  return ranks == 1 ? 0 : all_elements(units) - share_elements(units, rank + 1, ranks);
+}
+
+/// The most elements of whole units at one time in a pass: those that a visit uses, `ahead` more in the order of their
+/// use, and with `behind` the last one that was finished before.
+inline std::size_t most_elements(const std::vector<Unit>& units, const Visits& visits, Pass pass, std::size_t ahead,
+                                 bool behind) {
+  const UnitTimes times = unit_times(units, visits, pass);
+  std::size_t most = 0;
+  for (std::size_t now = 0; now < visits.size(); ++now) {
+    std::size_t sum = 0, further = ahead, finished = 0;
+    std::size_t finished_at = 0;
+    for (std::size_t u : times.order) {
+      if (times.begin[u] <= now && now <= times.end[u]) sum += units[u].size;
+      if (times.begin[u] > now && further > 0) sum += units[u].size, --further;
+      if (times.end[u] < now && times.end[u] >= finished_at) finished = units[u].size, finished_at = times.end[u];
+    }
+    most = std::max(most, sum + (behind ? finished : 0));
+  }
+  return most;
+}
+
+/// The first element of rank's shares that is not the sum of `passes` averages; "" when all are right. `seen` holds the
+/// shares unit by unit, from `at` on, which is moved behind them.
+inline std::string wrong_shares(const std::vector<Unit>& units, const Values& seen, std::size_t& at, int rank,
+                                int ranks, int window, int passes) {
+  for (const Unit& unit : units) {
+    const ChunkRange mine = unit.shard(rank, ranks);
+    for (std::size_t e = unit.offset + mine.offset; e < unit.offset + mine.offset + mine.size; ++e, ++at) {
+      float expected = 0;  // as it is added, average by average
+      for (int pass = 0; pass < passes; ++pass) {
+        float sum = 0;
+        for (int r = 0; r < ranks; ++r) sum += testing::scripted_gradient(r, window, pass, e);
+        expected += sum * (1.0f / static_cast<float>(ranks));
+      }
+      if (seen.at(at) == expected) continue;
+      const testing::ScriptedWindow script{ranks, window, passes};
+      return fmt::format("rank {}, window {}: element {} of its share of {}'s unit is {}, expected {}. It is {}.", rank,
+                         window, e - unit.offset, unit.name, seen[at], expected, script.explain(seen[at], rank, 0, e));
+    }
+  }
+  return "";
+}
+
+}  // namespace lockstep::week22

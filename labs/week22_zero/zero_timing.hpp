@@ -1,0 +1,105 @@
+// For the tests of 22.3 and 22.4: a phantom model of equal layers, priced so that a layer's forward pass takes a little
+// longer than gathering it, and its backward pass longer than gathering and reducing it. How much of that shows?
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/arithmetic.hpp"
+#include "common/testing/cases.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week22_zero/visits.hpp"
+
+namespace lockstep::week22 {
+
+using testing::Case;
+
+inline constexpr std::size_t kTimedLayers = 8;
+inline constexpr std::size_t kTimedElements = std::size_t{1} << 18;  // of a layer, which is a unit and a piece
+inline constexpr std::size_t kTimedSide = 512;                       // of the matrices that stand for its work
+
+/// What a rank measured, in virtual seconds.
+struct Timed {
+  double waiting = 0;        // of main
+  double communication = 0;  // in the regions all_gather and reduce_scatter, on any queue
+  double seconds = 0;
+};
+
+class TimedModel {
+ public:
+  explicit TimedModel(Rank me) : me_(me), work_(me.allocate(3 * kArea, DType::f32, Category::activation)) {
+    for (std::size_t i = 0; i < kTimedLayers; ++i)
+      table_.push_back({"layer" + std::to_string(i), i * kTimedElements, kTimedElements, 1, kTimedElements});
+  }
+
+  const std::vector<Parameter>& table() const { return table_; }
+  Parameters parameters() {
+    return {table_, me_.allocate(kTimedLayers * kTimedElements, DType::f32, Category::parameter), {}};
+  }
+  std::vector<Unit> units() const {
+    std::vector<Unit> units;
+    for (std::size_t i = 0; i < kTimedLayers; ++i) units.push_back(make_unit(table_, i, 1));
+    return units;
+  }
+  static Visits visits() {
+    Visits visits;
+    for (std::size_t i = 0; i < kTimedLayers; ++i) visits.push_back({i});
+    return visits;
+  }
+
+  /// The arithmetic of one layer, `times` forward passes long.
+  void work(int times) {
+    const auto side = [&](std::size_t k) { return matrix(work_.cut(k * kArea, kArea), kTimedSide, kTimedSide); };
+    for (int i = 0; i < times; ++i) matmul(me_, side(0), side(1), side(2));
+  }
+
+  Values measure(const std::function<void()>& passes) {
+    week21::ring_all_reduce(me_, work_.cut(0, 1));  // a broadcast leaves the ranks at different times
+    const double began = me_.now(), waited = ledger_of(me_).queues[0].waiting, before = communication();
+    passes();
+    return {ledger_of(me_).queues[0].waiting - waited, communication() - before, me_.now() - began};
+  }
+
+ private:
+  static constexpr std::size_t kArea = kTimedSide * kTimedSide;
+
+  double communication() const {
+    double total = 0;
+    for (const RegionTotal& region : ledger_of(me_).regions)
+      if (region.name == "all_gather" || region.name == "reduce_scatter") total += region.seconds;
+    return total;
+  }
+
+  Rank me_;
+  Slice work_;
+  std::vector<Parameter> table_;
+};
+
+/// Runs a measurement on 2, 4 and 8 ranks; `judge` says what is wrong with one rank's.
+inline void run_timed(const testing::CaseProgram& program,
+                      const std::function<std::string(const Case&, const Timed&)>& judge,
+                      Location where = Location::current()) {
+  testing::CasePlan plan{.ranks = {2, 4, 8}, .sizes = testing::sizes_of({kTimedLayers}), .unit = "layer"};
+  plan.simulator_only = "how much is hidden is measured in virtual time";
+  plan.adjust = [](const Case& c, RunOptions& options) {
+    constexpr double kFlop = 2.0 * kTimedSide * kTimedSide * kTimedSide;
+    const double gather = (c.ranks - 1) * (1e-6 + kTimedElements * 4.0 / c.ranks * 1e-9);
+    options.phantom = true;
+    options.perturb.reset();  // its delays would be measured
+    options.machine = Machine::uniform(1e-6, 1e-9, 1e-12);
+    options.machine.peak_flop_per_second.fill(kFlop / (1.25 * gather));
+  };
+  testing::run_cases(
+      program,
+      [&](const Case& c, const Outcome& outcome) -> std::string {
+        for (int rank = 0; rank < c.ranks; ++rank) {
+          const Values& seen = outcome.values[rank];
+          const std::string wrong = judge(c, {seen[0], seen[1], seen[2]});
+          if (!wrong.empty()) return fmt::format("rank {}: {}", rank, wrong);
+        }
+        return "";
+      },
+      plan, where);
+}
+
+}  // namespace lockstep::week22
