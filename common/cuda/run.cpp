@@ -17,6 +17,7 @@ constexpr int kMostRanks = 256;  // each has two streams or more, and they share
 /// Slices that outlive their run will ask their rank to take them back, whenever that is: their world stays for good,
 /// reachable from here, so that a leak checker knows that it is meant.
 void keep_for_good(std::unique_ptr<cuda::World> world) {
+  world->drop_fibers();
   static auto* const kept = new std::vector<std::unique_ptr<cuda::World>>;
   kept->push_back(std::move(world));
 }

@@ -207,6 +207,11 @@ void World::fill(Outcome& outcome) {
   outcome.values = std::move(values_);
 }
 
+void World::drop_fibers() {
+  for (auto& rank : ranks_)
+    for (auto& queue : rank->queues()) queue->fiber.reset();
+}
+
 bool World::has_outliving_slices() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->live_blocks_ > 0; });
 }

@@ -216,6 +216,7 @@ class World {
   ~World();
   Outcome run();
   bool has_outliving_slices() const;
+  void drop_fibers();  // after the run: their stacks, or threads
 
   // Used by ranks -------------------------------------------------------------------------------------------------
   const RunOptions& options() const { return options_; }
