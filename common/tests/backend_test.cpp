@@ -132,6 +132,7 @@ TEST(Messages, ManyInABatch) {
   NEED_RANKS(3);
   RunOptions options = options_for(3);
   for (bool emulate : {false, true}) {
+    if (emulate && on_gpu()) continue;
     options.emulate = emulate;
     options.machine.eager_bytes = 40;  // some are longer, some are not
     const Outcome outcome = run(options, Program([](Rank me) {

@@ -6,6 +6,7 @@
 #include <nccl.h>
 
 #include <cstddef>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,54 @@ struct Operation {
   ncclDataType_t type = ncclFloat32;
 };
 
-enum class Ending { done, stopped, peer_lost, mismatch };
-
-/// Carries out `operations` of rank `rank`; `explanation` is filled where the two ends of a message disagree, which
-/// NCCL would answer with a hang or wrong memory.
-Ending carry_out(const std::vector<Operation>& operations, int rank, const std::vector<Wires>& wires,
-                 const StopFlag& stop, std::string& explanation);
+enum class Ending { not_yet, done, peer_lost, mismatch };
 
 std::size_t bytes_of(ncclDataType_t type);
+
+/// One message, moved on as far as its wire allows.
+class Message {
+ public:
+  Message(const Operation& operation, int fd);
+  Ending advance();
+  std::string explain(int rank) const;
+
+ private:
+  /// Before the data.
+  struct Header {
+    std::uint64_t count = 0;
+    std::int32_t type = 0;
+  };
+  enum class Stage { header, data, answer, over };
+  bool outward() const;
+  Operation operation_;
+  int fd_;
+  Stage stage_ = Stage::header;
+  std::size_t done_ = 0;  // bytes of the stage
+  Header header_;
+  char answer_ = '!';
+};
+
+class Work {
+ public:
+  Work(std::vector<Operation> operations, int rank, const std::vector<Wires>& wires);
+  /// Goes on as far as it can without waiting.
+  Ending advance();
+  /// Where the two ends of a message disagree, which NCCL would answer with a hang or wrong memory.
+  const std::string& explanation() const { return explanation_; }
+
+ private:
+  void queue(const std::vector<Operation>& operations);
+  void begin_all_reduce(const Operation& operation);
+  void add_up();
+
+  int rank_;
+  const std::vector<Wires>& wires_;
+  std::vector<std::deque<Message>> lines_;  // to, and from, each peer: only the first moves
+  std::string explanation_;
+  // All-reduce: everyone's to rank 0, which adds up in order of rank, and back.
+  Operation reduce_;
+  std::vector<std::vector<float>> theirs_;
+  std::vector<Operation> back_;
+};
 
 }  // namespace lockstep::pretend_nccl
