@@ -154,6 +154,25 @@ void cross_entropy_statistics(Rank me, Slice statistics, Slice logits, Slice tar
 void cross_entropy_shard(Rank me, Slice loss, Slice logits, Slice statistics, Slice targets, VocabularyShard shard,
                          float factor, Slice gradient_scale = {}, Location where = Location::current());
 
+// Compressed gradients: fewer elements, or fewer bits of each. Sizes never depend on data.
+
+/// The k elements of x with the largest |x[i]|, where k is the size of `values` (x's dtype) and of `indices` (i32), in
+/// ascending order of i. Of equal ones the first are taken; NaN counts as larger than any number (sparse gradients:
+/// arXiv 1704.05021).
+void top_k(Rank me, Slice values, Slice indices, Slice x, Location where = Location::current());
+/// y[indices[i]] += factor · values[i]. Indices: i32, strictly ascending, as top_k leaves them. With a factor of −1 the
+/// elements that top_k took from y become 0, and what is left in y is the error to feed back.
+void scatter_add(Rank me, Slice y, Slice values, Slice indices, float factor = 1, Location where = Location::current());
+/// x in blocks of `block` elements, the last one shorter where that does not divide: scales[b] = max |x[i]| / 127 over
+/// block b (f32, one a block), q[i] = x[i] / scales[b] rounded up or down at random, so that its expectation is x[i] /
+/// scales[b] (i8; QSGD, arXiv 1610.02132). A block of zeros has scale 0; one with an infinity or NaN has scale NaN and
+/// zeros in q. `key.first` is the global index of x[0], as in random_uniform.
+void quantise(Rank me, Slice q, Slice scales, Slice x, std::size_t block, Random key,
+              Location where = Location::current());
+/// y[i] += factor · scales[i / block] · q[i].
+void add_dequantised(Rank me, Slice y, Slice q, Slice scales, std::size_t block, float factor = 1,
+                     Location where = Location::current());
+
 struct AdamW {
   float learning_rate = 1e-3f;
   float beta1 = 0.9f;

@@ -50,7 +50,7 @@ std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping);
 // Parts a, b, d and e: the wrapper ------------------------------------------------------------------------------------
 
 /// Which type is used where. PyTorch's MixedPrecision(param_dtype, reduce_dtype), and the type of the shards.
-struct Precision {
+struct ShardPrecision {
   DType keep = DType::f32;     ///< of the shares of values and gradients that a rank keeps
   DType compute = DType::f32;  ///< of gathered values, of what the model computes with, and of its gradients
   DType reduce = DType::f32;   ///< in which gradients are summed over the ranks
@@ -58,7 +58,7 @@ struct Precision {
 
 struct FsdpOptions {
   int prefetch = 1;  ///< units gathered ahead of their use, on the queue "comm"; 0: none, everything runs on main
-  Precision precision;
+  ShardPrecision precision;
   AdamW adamw;
 };
 

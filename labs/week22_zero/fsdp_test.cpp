@@ -465,7 +465,7 @@ constexpr FsdpOptions mixed(DType keep, DType compute, DType reduce) {
 
 TEST(Lab22_4e, BytesOnTheWireFollowThePolicy) {
   struct Policy {
-    Precision precision;
+    ShardPrecision precision;
     double gather, reduce;  // bytes an element
   };
   for (const Policy& policy :

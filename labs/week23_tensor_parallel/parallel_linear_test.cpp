@@ -28,7 +28,7 @@ SerialLinear row_layer(const Case& c) { return {kRows, cut_features(c), other_fe
 CasePlan plan(bool queues = false) {
   CasePlan plan;
   plan.sizes = sizes_of({1, 2, 5});
-  plan.unit = "feature of a rank";
+  plan.unit = "feature";
   plan.queues = queues;
   return plan;
 }

@@ -165,7 +165,7 @@ std::string wrong_attention(const Case& c, const Outcome& outcome) {
 CasePlan plan(bool queues = false) {
   CasePlan plan;
   plan.sizes = sizes_of({1, 2});
-  plan.unit = "head of a rank";
+  plan.unit = "head";
   plan.queues = queues;
   return plan;
 }

@@ -87,7 +87,7 @@ std::string wrong_mlp(const Case& c, const Outcome& outcome) {
 CasePlan plan(bool queues = false) {
   CasePlan plan;
   plan.sizes = sizes_of({1, 4});
-  plan.unit = "hidden unit of a rank";
+  plan.unit = "hidden unit";
   plan.queues = queues;
   return plan;
 }

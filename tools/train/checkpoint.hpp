@@ -6,6 +6,7 @@
 
 #include "common/model/gpt.hpp"
 #include "common/model/optimizer.hpp"
+#include "labs/week22_zero/mixed_precision.hpp"
 
 namespace lockstep::train {
 
@@ -13,6 +14,9 @@ struct Checkpoint {
   int step = 0;       // steps done
   std::string model;  // the sizes that values depend on, in words
   std::vector<float> values, m, v;
+  float loss_scale = 0;  // of fp16 with a loss scale; 0: none
+  int good_steps = 0;    // of it
+  int skipped = 0;
 };
 
 /// "4 layers, 6 heads, …": two models are exchangeable where this is equal.
@@ -23,7 +27,10 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 /// Throws Error(usage) with one sentence: no such file, not a checkpoint, cut short, or of another model.
 Checkpoint read_checkpoint(const std::string& path, const GptConfig& config);
 
-Checkpoint take_checkpoint(Rank me, const Gpt& gpt, const Optimizer& optimizer);
+/// A run without a loss scale gives none.
+Checkpoint take_checkpoint(Rank me, const Gpt& gpt, const Optimizer& optimizer, const week22::LossScaler* scaler);
 void restore(Rank me, Optimizer& optimizer, const Checkpoint& checkpoint);
+/// Goes on with the scale and the counts of the checkpoint, where it has a scale.
+void restore(Rank me, week22::LossScaler& scaler, const Checkpoint& checkpoint);
 
 }  // namespace lockstep::train

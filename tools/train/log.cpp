@@ -29,7 +29,7 @@ std::string short_count(double value) {
 /// 2(p−1)/p · n: what a ring all-reduce of all gradients makes each rank send a step.
 double predicted_bytes(const Plan& plan) {
   const double p = plan.run.ranks;
-  return 2 * (p - 1) / p * static_cast<double>(plan.model.parameters() * bytes_of(plan.model.storage));
+  return 2 * (p - 1) / p * static_cast<double>(plan.model.parameters() * bytes_of(plan.precision.reduce));
 }
 
 std::uint64_t peak(const Outcome& outcome, Category category) {
@@ -132,6 +132,9 @@ void TrainLog::summary(const Outcome& outcome) const {
     print(fmt::format("traffic   {} a rank and step, predicted {}: 2(p−1)/p of the gradients\n",
                       format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
                       format_bytes(predicted_bytes(plan_))));
+  if (plan_.loss_scale && !records_.empty())
+    print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
+                      records_.back().loss_scale, skipped_, plan_.options.steps));
   const double n = static_cast<double>(plan_.model.parameters()),
                element = static_cast<double>(bytes_of(plan_.model.storage));
   const double state = element == 4 ? 8 : 12;
@@ -141,8 +144,7 @@ void TrainLog::summary(const Outcome& outcome) const {
       "({})\n",
       measured(Category::parameter), format_bytes(element * n), measured(Category::gradient), format_bytes(element * n),
       measured(Category::optimizer), format_bytes(state * n), measured(Category::activation),
-      format_bytes(
-          static_cast<double>(activation_bytes(plan_.model, plan_.largest_microbatch, plan_.options.sequence)))));
+      format_bytes(static_cast<double>(plan_.activation_bytes()))));
 }
 
 std::vector<Row> TrainLog::step_rows() const {
@@ -154,7 +156,7 @@ std::vector<Row> TrainLog::step_rows() const {
         .set("learning_rate", r.learning_rate)
         .set("gradient_norm", r.gradient_norm);
     row.set("seconds", r.seconds).set("tokens_per_second", static_cast<double>(plan_.tokens_per_step()) / r.seconds);
-    row.set("bytes_sent", r.bytes_sent);
+    row.set("bytes_sent", r.bytes_sent).set("loss_scale", r.loss_scale);
     const auto found =
         std::find_if(validations_.begin(), validations_.end(), [&](const Validation& v) { return v.step == r.step; });
     row.set("validation_loss", found == validations_.end() ? NAN : found->loss);
@@ -178,6 +180,10 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);
+  double flop = 0;
+  for (const RankLedger& ledger : outcome.ledgers) flop = std::max(flop, ledger.flop);
+  row.set("loss_scale", records_.empty() ? NAN : records_.back().loss_scale).set("skipped_steps", skipped_);
+  row.set("flop_per_rank_max", flop).set("predicted_activation_bytes", plan_.activation_bytes());
   row.set("parameter_bytes_peak", peak(outcome, Category::parameter));
   row.set("gradient_bytes_peak", peak(outcome, Category::gradient));
   row.set("optimizer_bytes_peak", peak(outcome, Category::optimizer));

@@ -17,6 +17,7 @@ struct StepRecord {
   double loss = 0;
   double learning_rate = 0;
   double gradient_norm = 0;
+  double loss_scale = 1;  // of fp16 gradients
   double seconds = 0;     // mean since the last log line
   double bytes_sent = 0;  // by rank 0; mean since the last log line
 };
@@ -35,6 +36,8 @@ class TrainLog {
   void begin(int first_step);
   /// Steps since the last call, after `seconds` on the run's clock, with rank 0's ledger.
   void steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds);
+  /// Of a run with a loss scale: steps that overflowed, of all so far.
+  void skipped(int steps) { skipped_ = steps; }
   void validation(int step, double loss);
   void note(const std::string& line);
 
@@ -62,6 +65,7 @@ class TrainLog {
   std::vector<Validation> validations_;
   std::vector<double> step_seconds_;  // one mean a log line
   int first_step_ = 0;
+  int skipped_ = 0;
   double logged_seconds_ = 0;
   std::uint64_t logged_bytes_ = 0;
   std::chrono::steady_clock::time_point began_;

@@ -8,6 +8,8 @@
 #include "common/data/corpus.hpp"
 #include "common/model/config.hpp"
 #include "common/run.hpp"
+#include "labs/week22_zero/checkpointing.hpp"
+#include "labs/week22_zero/mixed_precision.hpp"
 
 namespace lockstep::train {
 
@@ -17,7 +19,12 @@ struct TrainOptions {
   std::string model = "small";
   std::size_t layers = 0, heads = 0, d_model = 0;
   bool untied = false;
-  std::string dtype = "fp32";
+  std::string attention = "flash";
+  std::string precision = "fp32";
+  std::string reduce;                  // type in which gradients are summed over ranks; by default that of precision
+  std::string loss_scale = "dynamic";  // of fp16: dynamic, off, or where the dynamic one begins
+  int loss_scale_interval = 2000;      // good steps after which it doubles
+  std::string recompute = "none";
   int steps = 200;
   std::size_t batch = 64;      // sequences of the global batch, whatever the number of ranks
   std::size_t sequence = 0;    // tokens of each
@@ -56,9 +63,16 @@ struct Plan {
   RunOptions run;
   std::size_t bucket_bytes = 0;
   std::size_t largest_microbatch = 0;  // sequences
+  week22::Precision precision;
+  week22::Recompute recompute = week22::Recompute::none;
+  std::optional<float> loss_scale;  // where the dynamic loss scale begins; none: gradients are not scaled
 
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }
   bool sample() const { return options.sample > 0 && !options.phantom; }
+  /// Of the activations of a rank's largest microbatch, by formula.
+  std::size_t activation_bytes() const {
+    return week22::activation_bytes(model, largest_microbatch, options.sequence, recompute);
+  }
 };
 
 /// Checks everything and reads the text. `available_ranks` as of Session. Throws Error(usage) with one sentence.

@@ -42,7 +42,8 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   model->add_option("--d-model", o.d_model, "Instead of the model's")->check(at_least(1));
   model->add_option("--heads", o.heads, "Instead of the model's")->check(at_least(1));
   model->add_flag("--untied", o.untied, "A head of its own, not the token embedding");
-  model->add_option("--dtype", o.dtype, "Of storage: fp32, bf16 or fp16; AdamW keeps fp32")->capture_default_str();
+  model->add_option("--attention", o.attention, "flash, or materialised: with all its probabilities in memory")
+      ->capture_default_str();
   auto* data = app.add_option_group("Text");
   data->add_option("--data", o.data, "A text file (default: data/austen.txt)");
   data->add_option("--tokens", o.tokens, "byte or char")->capture_default_str();
@@ -63,6 +64,22 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   training->add_option("--seed", o.seed, "Of initial values and of the order of the text")
       ->capture_default_str()
       ->check(at_least(0));
+  auto* memory = app.add_option_group("Precision and memory");
+  memory
+      ->add_option("--precision", o.precision,
+                   "fp32, bf16 or fp16, of values, activations and gradients; AdamW keeps fp32")
+      ->capture_default_str();
+  memory->add_option("--reduce", o.reduce, "Type in which gradients are summed over ranks (default: --precision)");
+  memory
+      ->add_option("--loss-scale", o.loss_scale, "Of fp16: dynamic (from 65536), a power of two to begin with, or off")
+      ->capture_default_str();
+  memory->add_option("--loss-scale-interval", o.loss_scale_interval, "Good steps after which the scale doubles")
+      ->capture_default_str()
+      ->check(at_least(1));
+  memory
+      ->add_option("--recompute", o.recompute,
+                   "In the backward: none; selective, probabilities of materialised attention; full, whole blocks")
+      ->capture_default_str();
   auto* parallel = app.add_option_group("Data parallelism");
   parallel->add_option("--bucket-bytes", o.bucket_bytes,
                        "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
 
 #include "common/host/host.hpp"
@@ -19,11 +20,54 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
 
-DType dtype_of(const std::string& name) {
-  if (name == "fp32" || name == "f32") return DType::f32;
-  if (name == "bf16") return DType::bf16;
-  if (name == "fp16" || name == "f16") return DType::f16;
-  refuse(unknown_name("dtype", name, std::array<std::string, 3>{"fp32", "bf16", "fp16"}));
+week22::Precision precision_of(const TrainOptions& o) {
+  const std::array<std::string, 3> known{"fp32", "bf16", "fp16"};
+  const auto check = [&](const char* what, const std::string& name) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) refuse(unknown_name(what, name, known));
+  };
+  check("precision", o.precision);
+  week22::Precision precision = week22::precision_of(o.precision);
+  if (o.reduce.empty()) return precision;
+  check("type of sums", o.reduce);
+  precision.reduce = week22::precision_of(o.reduce).reduce;
+  return precision;
+}
+
+week22::Recompute recompute_of(const TrainOptions& o, AttentionKind attention) {
+  using week22::Recompute;
+  if (o.recompute == "none") return Recompute::none;
+  if (o.recompute == "full") return Recompute::full;
+  if (o.recompute != "selective")
+    refuse(unknown_name("recompute", o.recompute, std::array<std::string, 3>{"none", "selective", "full"}));
+  if (attention == AttentionKind::flash)
+    refuse(
+        "--recompute selective recomputes probabilities, which flash attention does not keep: add --attention "
+        "materialised, or take --recompute full");
+  return Recompute::selective;
+}
+
+AttentionKind attention_of(const std::string& name) {
+  if (name == "flash") return AttentionKind::flash;
+  if (name == "materialised") return AttentionKind::materialised;
+  refuse(unknown_name("attention", name, std::array<std::string, 2>{"flash", "materialised"}));
+}
+
+/// Where the loss scale begins; none where there is no fp16, or it is off.
+std::optional<float> loss_scale_of(const TrainOptions& o) {
+  if (o.precision != "fp16") {
+    if (o.loss_scale != "dynamic") refuse(fmt::format("--loss-scale is for --precision fp16, not {}", o.precision));
+    return std::nullopt;
+  }
+  if (o.loss_scale == "off") return std::nullopt;
+  if (o.loss_scale == "dynamic") return 65536.0f;
+  const bool power = o.loss_scale.starts_with("2^");
+  const char *from = o.loss_scale.c_str() + (power ? 2 : 0), *end = from;
+  const float number = std::strtof(from, const_cast<char**>(&end)), scale = power ? std::exp2(number) : number;
+  int exponent = 0;
+  if (end == from || *end || !(scale > 0) || std::isinf(scale) || std::frexp(scale, &exponent) != 0.5f)
+    refuse(
+        fmt::format("--loss-scale wants dynamic, off or a power of two such as 1024 or 2^10, not '{}'", o.loss_scale));
+  return scale;
 }
 
 TokenKind token_kind(const std::string& name) {
@@ -38,7 +82,8 @@ GptConfig model_of(TrainOptions& o, std::size_t vocabulary) {
   if (o.d_model) model.d_model = o.d_model;
   if (o.heads) model.heads = o.heads;
   model.tied_head = !o.untied;
-  model.storage = dtype_of(o.dtype);
+  model.storage = precision_of(o).compute;
+  model.attention = attention_of(o.attention);
   if (o.sequence == 0) o.sequence = model.context;
   model.context = std::max(model.context, o.sequence);
   // The models for one laptop know bytes; the published ones keep their vocabulary, of which a text may use a part.
@@ -64,8 +109,8 @@ void check_training(const TrainOptions& o, int ranks) {
 
 /// Bytes of one rank: 16 a parameter and the activations.
 void check_memory(const Plan& plan) {
-  const double rank = 16.0 * static_cast<double>(plan.model.parameters()) +
-                      static_cast<double>(activation_bytes(plan.model, plan.largest_microbatch, plan.options.sequence));
+  const double rank =
+      16.0 * static_cast<double>(plan.model.parameters()) + static_cast<double>(plan.activation_bytes());
   const double here = read_host().memory_bytes;
   if (!plan.options.phantom && here > 0 && rank * plan.run.ranks > here)
     refuse(fmt::format("{} ranks of {} each do not fit in this computer's {}: take a smaller model, or --phantom",
@@ -107,6 +152,9 @@ Plan make_plan(TrainOptions o, int available_ranks) {
     plan.corpus->batch(0, 1, o.sequence, o.seed);  // refuses a text that is too short
     plan.corpus->validation_batch(0, 1, o.sequence);
   }
+  plan.precision = precision_of(o);
+  plan.loss_scale = loss_scale_of(o);
+  plan.recompute = recompute_of(o, plan.model.attention);
   plan.largest_microbatch = (((o.batch + ranks - 1) / ranks) + o.accumulate - 1) / o.accumulate;
   const std::size_t gradient_bytes = plan.model.parameters() * bytes_of(plan.model.storage);
   plan.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradient_bytes / 8 + 1)

@@ -29,13 +29,17 @@ class Trainer {
         gpt_(me, plan.model, plan.options.seed),
         optimizer_(me, gpt_.parameters(), {.weight_decay = static_cast<float>(plan.options.weight_decay)}),
         shard_(chunk_range(plan.options.batch, me.rank(), me.size())),
-        saved_(gpt_.allocate_activations(me, plan.largest_microbatch, plan.options.sequence)),
+        saved_(
+            week22::checkpointed_activations(me, gpt_, plan.largest_microbatch, plan.options.sequence, plan.recompute)),
         scalars_(allocate_step_scalars(me)) {
+    if (plan.loss_scale) scaler_ = week22::make_loss_scaler(me, *plan.loss_scale, plan.options.loss_scale_interval);
     if (resume) restore(me, optimizer_, *resume);
+    if (resume && scaler_) restore(me, *scaler_, *resume);
     first_ = optimizer_.steps();
     allocate_batch();
     losses_ = scalars_of(static_cast<std::size_t>(plan.options.steps));
     squares_ = scalars_of(losses_.size());
+    scales_ = scalars_of(scaler_ ? losses_.size() : 0);
     validation_ = scalars_of(1);
     if (me.size() == 1) return;
     received_ = me.allocate(me.rank() == 0 ? static_cast<std::size_t>(plan.options.log_every) : 0, DType::f32,
@@ -44,7 +48,9 @@ class Trainer {
                             {.bucket_bytes = plan.bucket_bytes,
                              .first_bucket_bytes = std::min<std::size_t>(plan.bucket_bytes, std::size_t{1} << 20),
                              .overlap = !plan.options.no_overlap},
-                            week21::ring_all_reduce);
+                            [reduce = plan.precision.reduce](Rank queue, Slice gradients) {
+                              week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
+                            });
   }
 
   Values train() {
@@ -59,7 +65,8 @@ class Trainer {
       if (last || done % plan_.options.validate_every == 0) validate(done);
       const int every = plan_.options.checkpoint_every;
       if (judge() && !plan_.options.checkpoint.empty() && (last || (every > 0 && done % every == 0)))
-        write_checkpoint(plan_.options.checkpoint, take_checkpoint(me_, gpt_, optimizer_));
+        write_checkpoint(plan_.options.checkpoint,
+                         take_checkpoint(me_, gpt_, optimizer_, scaler_ ? &*scaler_ : nullptr));
     }
     if (judge() && plan_.sample()) write_sample();
     fill(me_, validation_, 0);
@@ -114,12 +121,22 @@ class Trainer {
     scalars_.loss = losses_.cut(static_cast<std::size_t>(index), 1);
     scalars_.squares = squares_.cut(static_cast<std::size_t>(index), 1);
     const StepOptions options{learning_rate(index, plan_.options), static_cast<float>(plan_.options.clip)};
-    if (!ddp_) return serial_step(me_, gpt_, optimizer_, microbatches_, saved_, scalars_, options);
-    week21::run_window(*ddp_, static_cast<int>(microbatches_.size()), [&](int i) {
-      accumulate_gradients(me_, gpt_, std::span(&microbatches_[static_cast<std::size_t>(i)], 1), saved_, scalars_.loss,
-                           token_factor(1), [&](std::size_t parameter) { ddp_->gradient_ready(parameter); });
-    });
-    finish_step(me_, gpt_, optimizer_, scalars_, options);
+    if (!ddp_ && !scaler_) return serial_step(me_, gpt_, optimizer_, microbatches_, saved_, scalars_, options);
+    const Slice scale = scaler_ ? scaler_->scale : Slice{};
+    if (scaler_) copy(me_, scales_.cut(static_cast<std::size_t>(index), 1), scale);
+    if (ddp_)
+      week21::run_window(*ddp_, static_cast<int>(microbatches_.size()), [&](int i) {
+        accumulate_gradients(
+            me_, gpt_, std::span(&microbatches_[static_cast<std::size_t>(i)], 1), saved_, scalars_.loss,
+            token_factor(1), [&](std::size_t parameter) { ddp_->gradient_ready(parameter); }, scale);
+      });
+    else
+      accumulate_gradients(me_, gpt_, microbatches_, saved_, scalars_.loss, token_factor(1), {}, scale);
+    if (scaler_)
+      week22::scaled_step(me_, gpt_, optimizer_, *scaler_, scalars_, options, std::span(&me_, 1),
+                          week21::ring_all_reduce);
+    else
+      finish_step(me_, gpt_, optimizer_, scalars_, options);
   }
 
   /// What each token's loss counts, so that the average over ranks is the mean over `batches` global batches.
@@ -153,8 +170,10 @@ class Trainer {
       record.learning_rate = learning_rate(static_cast<int>(i), plan_.options);
       record.loss = read(me_, losses_.cut(i, 1), kUnknown);
       record.gradient_norm = plan_.options.clip > 0 ? std::sqrt(read(me_, squares_.cut(i, 1), kUnknown)) : kUnknown;
+      if (scaler_) record.loss_scale = read(me_, scales_.cut(i, 1), kUnknown);
     }
     log_.steps(std::move(records), ledger, now - began_ - elsewhere_);
+    if (scaler_) log_.skipped(static_cast<int>(read(me_, scaler_->skipped, 0)));
   }
 
   void validate(int done) {
@@ -190,14 +209,15 @@ class Trainer {
   ChunkRange shard_;  // sequences of the global batch
   Activations saved_;
   StepScalars scalars_;
-  std::unique_ptr<week21::Ddp> ddp_;  // none on one rank
-  Slice tokens_, targets_;            // of this rank's shard
-  std::vector<Batch> microbatches_;   // cuts of them
-  Slice losses_, squares_;            // one f32 a step: this rank's loss, the squared gradient norm
-  Slice received_;                    // rank 0: losses of a peer
-  Slice validation_;                  // one f32
-  int first_ = 0;                     // steps done before this run
-  int logged_ = 0;                    // steps reported
+  std::optional<week22::LossScaler> scaler_;  // of fp16
+  std::unique_ptr<week21::Ddp> ddp_;          // none on one rank
+  Slice tokens_, targets_;                    // of this rank's shard
+  std::vector<Batch> microbatches_;           // cuts of them
+  Slice losses_, squares_, scales_;  // one f32 a step: this rank's loss, the squared gradient norm, the loss scale
+  Slice received_;                   // rank 0: losses of a peer
+  Slice validation_;                 // one f32
+  int first_ = 0;                    // steps done before this run
+  int logged_ = 0;                   // steps reported
   double began_ = 0;
   double elsewhere_ = 0;  // seconds that were not training
 };

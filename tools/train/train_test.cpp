@@ -77,6 +77,56 @@ TEST(Train, DataParallelRunsAreTheSerialRun) {
       }
 }
 
+// 16-bit gradients are rounded once more for each shard; a recomputed activation is the same to the bit.
+TEST(Train, PrecisionAndRecomputation) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    TrainOptions serial = small_run();
+    serial.precision = precision;
+    if (serial.precision == "fp16") serial.loss_scale = "2^8";  // a rank's gradients are p times as large: no overflow
+    serial.attention = "materialised";
+    const Trained expected = train(serial);
+    for (int ranks : {1, 3})
+      for (const char* recompute : {"none", "selective", "full"}) {
+        TrainOptions options = serial;
+        options.ranks = ranks;
+        options.recompute = recompute;
+        options.reduce = ranks > 1 ? "fp32" : "";
+        const Trained got = train(options);
+        const double tolerance = ranks == 1 ? 0 : options.precision == "fp32" ? 2e-4 : 0.02;
+        for (std::size_t i = 0; i < got.losses.size(); ++i)
+          EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance)
+              << "step " << i + 1 << ", " << precision << ", recompute " << recompute << ", " << ranks << " ranks";
+        for (double squares : got.squares) EXPECT_EQ(squares, got.squares.front());
+        for (const RankLedger& ledger : got.outcome.ledgers)
+          EXPECT_EQ(ledger.memory.peak_of(Category::activation), make_plan(options, 0).activation_bytes());
+      }
+  }
+}
+
+// A loss scale far too low: the gradients vanish. One that may grow finds its way, one far too high too.
+TEST(Train, Fp16NeedsAScaleAndFindsIt) {
+  const auto last_loss = [](const char* precision, const char* scale, int interval) {
+    TrainOptions options = small_run();
+    options.steps = 100;
+    options.warmup = 10;
+    options.batch = 8;
+    options.learning_rate = 1e-2;
+    options.precision = precision;
+    options.loss_scale = scale;
+    options.loss_scale_interval = interval;
+    const Trained got = train(options);
+    double sum = 0;
+    for (std::size_t i = 90; i < 100; ++i) sum += got.losses[i] / 10;
+    return sum;
+  };
+  const double fp32 = last_loss("fp32", "dynamic", 2000);
+  EXPECT_NEAR(last_loss("bf16", "dynamic", 2000), fp32, 0.1);
+  // A quarter of the steps is lost on the way.
+  EXPECT_LT(last_loss("fp16", "2^40", 2000), fp32 + 0.4);
+  EXPECT_LT(last_loss("fp16", "2^-17", 2), fp32 + 0.4);
+  EXPECT_GT(last_loss("fp16", "2^-17", 1000), fp32 + 1);
+}
+
 TEST(Train, LearnsMoreThanHowOftenEachByteOccurs) {
   TrainOptions options = small_run();
   options.steps = 120;
@@ -109,9 +159,10 @@ TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
 }
 
 TEST_F(Folder, ResumedIsUninterrupted) {
-  for (const char* dtype : {"fp32", "bf16"}) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
     TrainOptions options = small_run();
-    options.dtype = dtype;
+    options.precision = precision;
+    options.loss_scale_interval = 3;  // it doubles before and after the interruption
     const Trained whole = train(options);
     TrainOptions half = options;
     half.steps = 4;
@@ -122,7 +173,7 @@ TEST_F(Folder, ResumedIsUninterrupted) {
     EXPECT_EQ(checkpoint.step, 4);
     const Trained rest = train(options, &checkpoint);
     ASSERT_EQ(rest.losses.size(), 4u);
-    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << dtype;
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << precision;
     EXPECT_EQ(rest.squares, whole.squares);
   }
 }
@@ -160,7 +211,13 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"global batch of 7", [](TrainOptions& o) { o.ranks = 8; }},
       {"global batch of 7", [](TrainOptions& o) { o.accumulate = 8; }},
       {"tokens", [](TrainOptions& o) { o.tokens = "words"; }},
-      {"dtype", [](TrainOptions& o) { o.dtype = "fp8"; }},
+      {"precision", [](TrainOptions& o) { o.precision = "fp8"; }},
+      {"type of sums", [](TrainOptions& o) { o.reduce = "fp8"; }},
+      {"power of two", [](TrainOptions& o) { o.precision = "fp16", o.loss_scale = "1000"; }},
+      {"fp16", [](TrainOptions& o) { o.loss_scale = "off"; }},
+      {"attention", [](TrainOptions& o) { o.attention = "linear"; }},
+      {"recompute", [](TrainOptions& o) { o.recompute = "some"; }},
+      {"--attention materialised", [](TrainOptions& o) { o.recompute = "selective"; }},
       {"learning rate", [](TrainOptions& o) { o.learning_rate = -1; }},
       {"machine", [](TrainOptions& o) { o.machine = "dgx-h1000"; }},
       {"do not fit", [](TrainOptions& o) { o.model = "gpt3-175b"; }},

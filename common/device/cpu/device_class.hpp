@@ -1,5 +1,6 @@
 // The class behind make_cpu_device. Its methods are defined by topic: elementwise.cpp, reductions.cpp, random.cpp,
-// matmul.cpp, gelu.cpp, layer_norm.cpp, attention.cpp, embedding.cpp, cross_entropy.cpp, adamw.cpp.
+// matmul.cpp, gelu.cpp, layer_norm.cpp, attention.cpp, embedding.cpp, cross_entropy.cpp,
+// compression.cpp, adamw.cpp.
 //
 // All kernels are written once, on floats: 16-bit operands pass through small tiles that stay in the nearest cache
 // (view.hpp). Loops over many rows are cut into chunks whose bounds do not depend on the number of threads, and what is
@@ -57,6 +58,10 @@ class CpuDevice final : public Device {
                                 VocabularyShard shard) override;
   void cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics, const Slice& targets,
                            VocabularyShard shard, float factor, const Slice& gradient_scale) override;
+  void top_k(const Slice& values, const Slice& indices, const Slice& x) override;
+  void scatter_add(const Slice& y, const Slice& values, const Slice& indices, float factor) override;
+  void quantise(const Slice& q, const Slice& scales, const Slice& x, std::size_t block, Random key) override;
+  void add_dequantised(const Slice& y, const Slice& q, const Slice& scales, std::size_t block, float factor) override;
   void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
              AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) override;
 

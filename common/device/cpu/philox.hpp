@@ -11,4 +11,7 @@ inline constexpr std::size_t kPhiloxLanes = 64, kPhiloxBlock = 4 * kPhiloxLanes;
 /// Ten rounds on kPhiloxLanes counters; word w of lane j comes to bits[w · kPhiloxLanes + j].
 void philox(std::uint32_t* bits, std::uint64_t block, std::uint64_t key);
 
+/// [0, 1), a multiple of 2⁻²⁴.
+inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 0x1p-24f; }
+
 }  // namespace lockstep::cpu

@@ -19,9 +19,6 @@ namespace {
 
 constexpr std::size_t kLanes = kPhiloxLanes, kBlock = kPhiloxBlock;
 
-/// [0, 1), a multiple of 2⁻²⁴.
-inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 0x1p-24f; }
-
 /// Two words of each lane to two normal values.
 void box_muller(float* values, const std::uint32_t* bits) {
 #pragma omp simd

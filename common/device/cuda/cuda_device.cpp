@@ -49,9 +49,8 @@ void StreamDevice::check_indices(Location where) {
   if (fault_->found == 0) return;
   const kernels::Fault fault = std::exchange(*fault_, {});
   const auto index = static_cast<std::int32_t>(fault.found & 0xffffffffu);
-  usage_error(fmt::format("{}: index {} at position {} is outside a table of {} (found on the GPU, and reported here)",
-                          fault.operation, index, (fault.found >> 32) - 1, fault.limit),
-              where);
+  const std::string message = fmt::format(fmt::runtime(fault.message), index, (fault.found >> 32) - 1, fault.limit);
+  usage_error(message + " (found on the GPU, and reported when it was waited for)", where);
 }
 
 void StreamDevice::fill(const Slice& x, float value) { kernels::fill(queue(), array(x), value); }
@@ -154,6 +153,23 @@ void StreamDevice::cross_entropy_shard(const Slice& loss, const Slice& logits, c
                                        const Slice& gradient_scale) {
   kernels::cross_entropy_shard(queue(), array(loss), array(logits), array(statistics), array(targets), shard_of(shard),
                                factor, array(gradient_scale));
+}
+
+void StreamDevice::top_k(const Slice& values, const Slice& indices, const Slice& x) {
+  kernels::top_k(queue(), array(values), array(indices), array(x));
+}
+
+void StreamDevice::scatter_add(const Slice& y, const Slice& values, const Slice& indices, float factor) {
+  kernels::scatter_add(queue(), array(y), array(values), array(indices), factor);
+}
+
+void StreamDevice::quantise(const Slice& q, const Slice& scales, const Slice& x, std::size_t block, Random key) {
+  kernels::quantise(queue(), array(q), array(scales), array(x), block, draw(key));
+}
+
+void StreamDevice::add_dequantised(const Slice& y, const Slice& q, const Slice& scales, std::size_t block,
+                                   float factor) {
+  kernels::add_dequantised(queue(), array(y), array(q), array(scales), block, factor);
 }
 
 void StreamDevice::adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,

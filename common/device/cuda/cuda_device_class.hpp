@@ -59,6 +59,10 @@ class StreamDevice final : public CudaDevice {
                                 VocabularyShard shard) override;
   void cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics, const Slice& targets,
                            VocabularyShard shard, float factor, const Slice& gradient_scale) override;
+  void top_k(const Slice& values, const Slice& indices, const Slice& x) override;
+  void scatter_add(const Slice& y, const Slice& values, const Slice& indices, float factor) override;
+  void quantise(const Slice& q, const Slice& scales, const Slice& x, std::size_t block, Random key) override;
+  void add_dequantised(const Slice& y, const Slice& q, const Slice& scales, std::size_t block, float factor) override;
   void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
              AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) override;
 

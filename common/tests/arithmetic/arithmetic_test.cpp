@@ -121,15 +121,31 @@ TEST_F(Front, RefusesTokensThatDoNotFit) {
   refuses([&] { cross_entropy(me, f32(1), f32(8), f32(4), 1); }, {"targets is fp32, not int32"});
 }
 
+// A GPU says so when results are read.
 TEST_F(Front, RefusesIndicesOutsideTheTable) {
-  Slice tokens = bench.integers({0, 3});
-  std::string message = refusal([&] { embedding(me, f32(4), tokens, f32(6), {}, 2); });
-  EXPECT_NE(message.find("embedding: token 3 at position 1 is outside a vocabulary of 3"), std::string::npos)
-      << message;
-  message = refusal([&] { embedding_backward(me, f32(6), {}, f32(4), tokens, 2); });
-  EXPECT_NE(message.find("token 3 at position 1"), std::string::npos) << message;
-  message = refusal([&] { cross_entropy(me, f32(1), f32(6), bench.integers({-2, 0}), 1); });
-  EXPECT_NE(message.find("target -2 of row 0"), std::string::npos) << message;
+  Slice tokens = bench.integers({0, 3}), one = f32(1);
+  const auto message_of = [&](const auto& f) {
+    return refusal([&] {
+      f();
+      to_host(me, one);
+    });
+  };
+  const auto expect = [](const std::string& message, const char* words) {
+    EXPECT_NE(message.find(words), std::string::npos) << message << "\nlacks: " << words;
+  };
+  expect(message_of([&] { embedding(me, f32(4), tokens, f32(6), {}, 2); }),
+         "embedding: token 3 at position 1 is outside a vocabulary of 3");
+  expect(message_of([&] { embedding_backward(me, f32(6), {}, f32(4), tokens, 2); }), "token 3 at position 1");
+  expect(message_of([&] {
+           cross_entropy(me, f32(1), f32(6), bench.integers({-2, 0}), 1);
+         }),
+         "target -2 of row 0 is neither −1 nor inside a vocabulary of 3");
+  expect(message_of([&] { scatter_add(me, f32(3), f32(2), tokens); }),
+         "scatter_add: index 3 at position 1 is outside a slice of 3");
+  expect(message_of([&] {
+           scatter_add(me, f32(3), f32(3), bench.integers({0, 2, 2}));
+         }),
+         "index 2 at position 2 does not come after the one before it");
 }
 
 TEST_F(Front, CountsFlopAndBytes) {
@@ -197,6 +213,10 @@ TEST_F(Front, NothingIsDoneForEmptySlices) {
   embedding_backward(me, row, {}, none, tokens, 4);
   cross_entropy(me, one, none, tokens, 1);
   cross_entropy_loss(me, one, none, tokens, 1);
+  top_k(me, none, tokens, none);
+  scatter_add(me, row, none, tokens);
+  quantise(me, bench.poisoned(0, DType::i8), none, none, 64, {});
+  add_dequantised(me, none, bench.poisoned(0, DType::i8), none, 64);
   adamw(me, none, none, none, none, none, {});
   EXPECT_FALSE(bench.backend.last()) << bench.backend.last()->name;
   EXPECT_EQ(bench.read(one)[0], 1);

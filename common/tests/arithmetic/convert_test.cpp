@@ -79,7 +79,7 @@ TEST(Convert, TheDeviceAgrees) {
   for (DType dtype : {DType::bf16, DType::f16}) {
     Slice y = bench.poisoned(values.size(), dtype);
     cast(bench.me, y, x);
-    const auto* bits = static_cast<const std::uint16_t*>(y.data());
+    const auto bits = bench.read_bits<std::uint16_t>(y);
     for (std::size_t i = 0; i < values.size(); ++i)
       ASSERT_EQ(bits[i], dtype == DType::bf16 ? to_bf16(values[i]) : to_f16(values[i])) << values[i];
   }

@@ -76,7 +76,7 @@ TEST(Elementwise, AddsIntegers) {
     const std::vector<std::int32_t> a = bench.tokens(n, 1 << 30), b = bench.tokens(n, 1 << 30);
     Slice x = bench.integers(a), y = bench.integers(b);
     add(bench.me, x, y);
-    const auto* sum = static_cast<const std::int32_t*>(x.data());
+    const auto sum = bench.read_bits<std::int32_t>(x);
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(sum[i], a[i] + b[i]);
   }
 }

@@ -1,10 +1,12 @@
-// Elementary functions against the C library in double: over all of their range, and at its ends.
+// Elementary functions against the C library in double: over all of their range, and at its ends. And Philox.
 #include "common/device/cpu/functions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
+
+#include "common/device/cpu/philox.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -43,6 +45,16 @@ TEST(Functions, SineAndCosine) {
     ASSERT_NEAR(value.sine, std::sin(angle), 1.3e-7) << turns;
     ASSERT_NEAR(value.cosine, std::cos(angle), 1.3e-7) << turns;
   }
+}
+
+// Known answer to counter 0 and key 0, from the test vectors of Random123.
+TEST(Functions, PhiloxIsPhilox) {
+  std::uint32_t bits[kPhiloxBlock];
+  philox(bits, 0, 0);
+  EXPECT_EQ(bits[0], 0x6627e8d5u);
+  EXPECT_EQ(bits[kPhiloxLanes], 0xe169c58du);
+  EXPECT_EQ(bits[2 * kPhiloxLanes], 0xbc57ac4cu);
+  EXPECT_EQ(bits[3 * kPhiloxLanes], 0x9b00dbd8u);
 }
 
 }  // namespace

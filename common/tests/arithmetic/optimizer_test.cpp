@@ -1,5 +1,4 @@
 // AdamW, and random numbers: what must not depend on how a tensor is cut.
-#include "common/device/cpu/philox.hpp"
 #include "common/tests/arithmetic/near.hpp"
 #include "common/tests/arithmetic/serial_backend.hpp"
 
@@ -173,16 +172,6 @@ TEST(Random, Distributions) {
   EXPECT_NEAR(sum, 2.5, error * 0.29);
   EXPECT_GE(low, 2);
   EXPECT_LT(high, 3);
-}
-
-// Known answer to counter 0 and key 0, from the test vectors of Random123.
-TEST(Random, PhiloxIsPhilox) {
-  std::uint32_t bits[cpu::kPhiloxBlock];
-  cpu::philox(bits, 0, 0);
-  EXPECT_EQ(bits[0], 0x6627e8d5u);
-  EXPECT_EQ(bits[cpu::kPhiloxLanes], 0xe169c58du);
-  EXPECT_EQ(bits[2 * cpu::kPhiloxLanes], 0xbc57ac4cu);
-  EXPECT_EQ(bits[3 * cpu::kPhiloxLanes], 0x9b00dbd8u);
 }
 
 }  // namespace

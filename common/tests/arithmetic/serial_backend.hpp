@@ -1,8 +1,10 @@
-// One rank with a device and nothing else, for tests of arithmetic: memory starts as NaN, the last operation is kept.
+// One rank with a device and nothing else, for tests of arithmetic: memory starts as NaN, begins at odd addresses and
+// must not be written beside, and the last operation is kept.
 #pragma once
 
-#include <cstdlib>
-#include <cstring>
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,16 +13,15 @@
 
 #include "common/arithmetic.hpp"
 #include "common/backend.hpp"
-#include "common/device/cpu/cpu_device.hpp"
-#include "common/device/device.hpp"
 #include "common/device/operation.hpp"
 #include "common/ledger/ledger.hpp"
+#include "common/tests/arithmetic/workplace.hpp"
 
 namespace lockstep::testing {
 
 class SerialBackend final : public Backend, private BlockOwner {
  public:
-  explicit SerialBackend(Device& device) : device_(device) {}
+  explicit SerialBackend(Workplace& workplace) : workplace_(workplace) {}
 
   Rank rank() { return Rank(*this, 0, 0, 0, 1); }
   /// Of the last operation; its slices may be gone.
@@ -32,21 +33,23 @@ class SerialBackend final : public Backend, private BlockOwner {
     block->dtype = dtype;
     block->category = category;
     block->bytes = count * bytes_of(dtype);
-    block->data = std::malloc(block->bytes + 1);
+    const std::size_t before = kGuard + allocations_++ % 9 * bytes_of(dtype);
+    block->history = workplace_.allocate(before + block->bytes + kGuard);  // no race detector is here to use it
+    block->data = static_cast<char*>(block->history) + before;
     block->owner = this;
     block->where = where;
-    std::memset(block->data, 0xff, block->bytes);  // NaN in every floating-point type
     return Slice(*block);
   }
   void compute(Channel, const Operation& operation, Kernel kernel, Location) override {
     last_ = operation;
-    kernel(device_);
+    kernel(workplace_.device());
   }
   void upload(Channel, const Slice& slice, const void* values, Location) override {
-    std::memcpy(slice.data(), values, slice.bytes());
+    if (!slice.empty()) workplace_.upload(slice.data(), values, slice.bytes());
   }
-  bool download(Channel, const Slice& slice, void* bytes, Location) override {
-    std::memcpy(bytes, slice.data(), slice.bytes());
+  bool download(Channel, const Slice& slice, void* bytes, Location where) override {
+    if (!slice.empty()) workplace_.download(bytes, slice.data(), slice.bytes());
+    workplace_.check(where);
     return true;
   }
   bool peek(Channel channel, const Slice& slice, void* bytes) override { return download(channel, slice, bytes, {}); }
@@ -64,20 +67,31 @@ class SerialBackend final : public Backend, private BlockOwner {
 
  private:
   static std::logic_error alone() { return std::logic_error("the serial backend of the tests has no peers"); }
+  static constexpr std::size_t kGuard = 64;  // bytes on both sides of a block
   void release(Block& block) override {
-    std::free(block.data);
+    const auto* first = static_cast<const char*>(block.history);
+    expect_untouched(block, first, static_cast<std::size_t>(static_cast<const char*>(block.data) - first), "before");
+    expect_untouched(block, static_cast<const char*>(block.data) + block.bytes, kGuard, "after");
+    workplace_.release(block.history);
     delete &block;
   }
+  void expect_untouched(const Block& block, const char* data, std::size_t bytes, const char* side) {
+    std::vector<unsigned char> guard(bytes);
+    workplace_.download(guard.data(), data, bytes);
+    EXPECT_TRUE(std::all_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte == 0xff; }))
+        << "memory " << side << " a block of " << block.bytes << " bytes was written";
+  }
 
-  Device& device_;
+  Workplace& workplace_;
+  std::size_t allocations_ = 0;
   std::optional<Operation> last_;
 };
 
 /// One rank, and makers of slices. Inputs are rounded to the slice's type, and read back as what the device sees.
 struct Bench {
-  explicit Bench(int threads = 1, std::uint32_t seed = 1)
-      : own_device(make_cpu_device(threads)), backend(*own_device), me(backend.rank()), generator(seed) {}
-  explicit Bench(Device* shared) : backend(*shared), me(backend.rank()), generator(1) {}
+  explicit Bench(int threads = 1, std::uint32_t seed = 1) : Bench(make_workplace(threads), seed) {}
+  explicit Bench(std::unique_ptr<Workplace> place, std::uint32_t seed = 1)
+      : workplace(std::move(place)), backend(*workplace), me(backend.rank()), generator(seed) {}
 
   Slice poisoned(std::size_t n, DType dtype = DType::f32) { return me.allocate(n, dtype, Category::buffer); }
   Slice of(const std::vector<float>& values, DType dtype = DType::f32) {
@@ -103,6 +117,12 @@ struct Bench {
     const std::vector<float> values = to_host(me, x);
     return {values.begin(), values.end()};
   }
+  template <class T>
+  std::vector<T> read_bits(const Slice& x) {
+    std::vector<T> values(x.bytes() / sizeof(T));
+    backend.download({}, x, values.data(), Location::current());
+    return values;
+  }
   std::vector<std::int32_t> tokens(std::size_t n, std::size_t vocabulary, std::int32_t lowest = 0) {
     std::uniform_int_distribution<std::int32_t> draw(lowest, static_cast<std::int32_t>(vocabulary) - 1);
     std::vector<std::int32_t> values(n);
@@ -110,7 +130,7 @@ struct Bench {
     return values;
   }
 
-  std::unique_ptr<Device> own_device;  // empty when shared
+  std::unique_ptr<Workplace> workplace;
   SerialBackend backend;
   Rank me;
   std::mt19937 generator;

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <thread>
 
+#include "common/device/cpu/cpu_device.hpp"
+#include "common/tests/arithmetic/host_workplace.hpp"
 #include "common/tests/arithmetic/serial_backend.hpp"
 
 namespace lockstep::testing {
@@ -100,7 +102,7 @@ TEST(Threads, QueuesShareADevice) {
   const std::unique_ptr<Device> device = make_cpu_device(2);
   std::atomic<int> equal{0};
   const auto queue = [&] {
-    Bench bench(device.get());
+    Bench bench(std::make_unique<HostWorkplace>(*device));
     for (int i = 0; i < 3; ++i) {
       bench.generator.seed(1);
       equal += everything(bench, DType::f32) == expected;

@@ -26,9 +26,9 @@ struct Array {
 /// An index that a kernel met and that lies outside its table: kernels cannot throw, so they leave this record, in
 /// memory of the host, and go on as if the index had not been there. One record is kept.
 struct Fault {
-  unsigned long long found = 0;  // 0: none; else its place plus 1 in the upper half, the index in the lower
-  std::int64_t limit = 0;        // the table's size
-  const char* operation = nullptr;
+  unsigned long long found = 0;   // 0: none; else its place plus 1 in the upper half, the index in the lower
+  std::int64_t limit = 0;         // the table's size
+  const char* message = nullptr;  // with {} for the index, its place and the limit
 };
 
 /// Memory that kernels of one stream use between them. It grows and is used again: what an operation left in it is of

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
 }
 
 template <bool kGradient>
-void cross_entropy_rows(const Queue& queue, const char* name, Array loss, Array logits, Array targets, float factor,
+void cross_entropy_rows(const Queue& queue, const char* message, Array loss, Array logits, Array targets, float factor,
                         Array gradient_scale) {
   if (logits.size == 0) return;
   const Index rows = size_of(targets), vocabulary = size_of(logits) / rows;
@@ -97,7 +97,7 @@ void cross_entropy_rows(const Queue& queue, const char* name, Array loss, Array 
            block_for(divide_up(vocabulary, kPack), kRowThreads), 0, queue.stream, losses, logits.as<T>(),
            targets.as<const std::int32_t>(), vocabulary, factor,
            gradient_scale.size != 0 ? gradient_scale.as<const float>() : nullptr,
-           IndexCheck{queue.fault, name, vocabulary});
+           IndexCheck{queue.fault, message, vocabulary});
   });
   launch(add_partials_kernel, dim3(1), dim3(kThreads), 0, queue.stream, loss.as<float>(), losses, rows, factor);
 }
@@ -161,11 +161,14 @@ __global__ void __launch_bounds__(kRowThreads, 2)
 }  // namespace
 
 void cross_entropy(const Queue& queue, Array loss, Array logits, Array targets, float factor, Array gradient_scale) {
-  cross_entropy_rows<true>(queue, "cross_entropy", loss, logits, targets, factor, gradient_scale);
+  cross_entropy_rows<true>(queue, "cross_entropy: target {} of row {} is neither −1 nor inside a vocabulary of {}",
+                           loss, logits, targets, factor, gradient_scale);
 }
 
 void cross_entropy_loss(const Queue& queue, Array loss, Array logits, Array targets, float factor) {
-  cross_entropy_rows<false>(queue, "cross_entropy_loss", loss, logits, targets, factor, {});
+  cross_entropy_rows<false>(queue,
+                            "cross_entropy_loss: target {} of row {} is neither −1 nor inside a vocabulary of {}", loss,
+                            logits, targets, factor, {});
 }
 
 void shard_tokens(const Queue& queue, Array y, Array x, Shard shard) {

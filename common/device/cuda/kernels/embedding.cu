@@ -140,9 +140,10 @@ void add_token_gradients(const Queue& queue, Array dtable, const T* dy, Array to
   auto* memory = static_cast<char*>(
       queue.workspace.take(sorting + static_cast<std::size_t>(pieces * 2 * columns) * sizeof(float)));
   auto* parts = reinterpret_cast<float*>(memory + sorting);
-  launch(make_keys_kernel, dim3(static_cast<unsigned>(divide_up(n, kThreads))), dim3(kThreads), 0, queue.stream,
-         keys_to_sort(memory), tokens.as<const std::int32_t>(), n,
-         IndexCheck{queue.fault, "embedding_backward", vocabulary});
+  launch(
+      make_keys_kernel, dim3(static_cast<unsigned>(divide_up(n, kThreads))), dim3(kThreads), 0, queue.stream,
+      keys_to_sort(memory), tokens.as<const std::int32_t>(), n,
+      IndexCheck{queue.fault, "embedding_backward: token {} at position {} is outside a vocabulary of {}", vocabulary});
   const Runs runs{sort_keys(queue.stream, memory, tokens.size, vocabulary), n, static_cast<std::int32_t>(vocabulary)};
   const Index packs = divide_up(columns, kPack);
   const dim3 block = block_for(packs, kThreads);
@@ -156,7 +157,8 @@ void add_token_gradients(const Queue& queue, Array dtable, const T* dy, Array to
 void embedding(const Queue& queue, Array y, Array tokens, Array table, Array positions, std::size_t sequence) {
   if (y.size == 0) return;
   const Index rows = size_of(tokens), columns = size_of(y) / rows;
-  const IndexCheck check{queue.fault, "embedding", size_of(table) / columns};
+  const IndexCheck check{queue.fault, "embedding: token {} at position {} is outside a vocabulary of {}",
+                         size_of(table) / columns};
   with_type(y.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     launch(embedding_kernel<T>, grid_of_rows(rows), dim3(kWarp, kRowsOfBlock), 0, queue.stream, y.as<T>(),

@@ -55,6 +55,12 @@ void cross_entropy_statistics(const Queue& queue, Array statistics, Array logits
 void cross_entropy_shard(const Queue& queue, Array loss, Array logits, Array statistics, Array targets, Shard shard,
                          float factor, Array gradient_scale);
 
+// compression.cu
+void top_k(const Queue& queue, Array values, Array indices, Array x);
+void scatter_add(const Queue& queue, Array y, Array values, Array indices, float factor);
+void quantise(const Queue& queue, Array q, Array scales, Array x, std::size_t block, Draw draw);
+void add_dequantised(const Queue& queue, Array y, Array q, Array scales, std::size_t block, float factor);
+
 // adamw.cu
 struct AdamWStep {  // as AdamW
   float learning_rate, beta1, beta2;

@@ -1,0 +1,29 @@
+// Where a test's slices live and what computes with them. Chosen by the link: workplace_cpu.cpp, or workplace_cuda.cpp
+// on a GPU, real or pretended.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "common/device/device.hpp"
+
+namespace lockstep::testing {
+
+class Workplace {
+ public:
+  virtual ~Workplace() = default;
+  virtual Device& device() = 0;
+  /// Every byte is 0xff: NaN in every floating-point type.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* data) = 0;
+  virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
+  /// After all work so far.
+  virtual void download(void* to, const void* from, std::size_t bytes) = 0;
+  /// Throws what the device found wrong in the work before the last download.
+  virtual void check(Location where) = 0;
+};
+
+/// `threads` help a CPU; a GPU ignores them.
+std::unique_ptr<Workplace> make_workplace(int threads);
+
+}  // namespace lockstep::testing

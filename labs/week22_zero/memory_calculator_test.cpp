@@ -1,0 +1,160 @@
+// Tests of exercise 22.1: the ZeRO paper's Table 1 and the texts' numbers, from the formulas.
+#include "labs/week22_zero/memory_calculator.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/model/config.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+double gigabytes(double parameters, int stage, int ranks, Recipe recipe = {}) {
+  return model_state(parameters, stage, ranks, recipe).total_bytes() / kGiga;
+}
+
+// Part a -------------------------------------------------------------------------------------------------------------
+
+/// arXiv 1910.02054, Table 1: GB of model state for stages 1, 2 and 3, as printed.
+struct Printed {
+  int ranks;
+  const char* of[3][3];  // 7.5B, 128B, 1T; each with stages 1, 2, 3
+};
+constexpr Printed kTable1[] = {
+    {1, {{"120", "120", "120"}, {"2048", "2048", "2048"}, {"16000", "16000", "16000"}}},
+    {4, {{"52.5", "41.3", "30"}, {"896", "704", "512"}, {"7000", "5500", "4000"}}},
+    {16, {{"35.6", "21.6", "7.5"}, {"608", "368", "128"}, {"4750", "2875", "1000"}}},
+    {64, {{"31.4", "16.6", "1.88"}, {"536", "284", "32"}, {"4187", "2218", "250"}}},
+    {256, {{"30.4", "15.4", "0.47"}, {"518", "263", "8"}, {"4046", "2054", "62.5"}}},
+    {1024, {{"30.1", "15.1", "0.12"}, {"513", "257", "2"}, {"4011", "2013", "15.6"}}},
+};
+
+/// `value` with as many decimals as `printed` has. The paper rounds the column of 7.5B, and cuts the other two.
+std::string as_printed(double value, const std::string& printed, bool rounds) {
+  const std::size_t point = printed.find('.');
+  const int decimals = point == printed.npos ? 0 : static_cast<int>(printed.size() - point - 1);
+  const double unit = std::pow(10.0, -decimals);
+  // The smallest part of a digit keeps 41.25, and what binary makes of it, on the side of 41.3.
+  value = unit * (rounds ? std::floor(value / unit + 0.5 + 1e-9) : std::floor(value / unit + 1e-9));
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+TEST(Lab22_1a, TableOneOfTheZeroPaperToTheDigit) {
+  constexpr double kParameters[] = {7.5e9, 128e9, 1e12};
+  for (const Printed& row : kTable1)
+    for (int model = 0; model < 3; ++model)
+      for (int stage = 1; stage <= 3; ++stage) {
+        const std::string printed = row.of[model][stage - 1];
+        const double value = gigabytes(kParameters[model], stage, row.ranks);
+        ASSERT_EQ(as_printed(value, printed, model == 0), printed)
+            << fmt::format("{:g} parameters, stage {}, {} ranks: {:.3f} GB by your formula", kParameters[model], stage,
+                           row.ranks, value);
+      }
+}
+
+TEST(Lab22_1a, EachStageDividesOneKindMore) {
+  for (int ranks : {1, 2, 3, 8, 1000})
+    for (int stage : {0, 1, 2, 3}) {
+      const ModelState state =
+          model_state(1e6, stage, ranks, {.parameter = 2, .gradient = 4, .master = 3, .moments = 5});
+      const double p = ranks;
+      const std::string where = fmt::format("stage {} with {} ranks", stage, ranks);
+      ASSERT_DOUBLE_EQ(state.parameter_bytes, 2e6 / (stage == 3 ? p : 1)) << "parameters, " << where;
+      ASSERT_DOUBLE_EQ(state.gradient_bytes, 4e6 / (stage >= 2 ? p : 1)) << "gradients, " << where;
+      ASSERT_DOUBLE_EQ(state.optimizer_bytes, 8e6 / (stage >= 1 ? p : 1)) << "optimizer state, " << where;
+    }
+}
+
+TEST(Lab22_1a, TheTextsNumbers) {
+  // 100 M parameters on two GPUs.
+  const double expected[] = {1.6, 1.0, 0.9, 0.8};
+  for (int stage : {0, 1, 2, 3}) ASSERT_NEAR(gigabytes(100e6, stage, 2), expected[stage], 1e-9) << "stage " << stage;
+  ASSERT_NEAR(gigabytes(10e9, 0, 8), 160, 1e-9);
+  ASSERT_NEAR(gigabytes(10e9, 3, 8), 20, 1e-9);
+  // 12 bytes a parameter are those without an fp32 copy; fp32 training needs 16 as well.
+  const Recipe without = recipe_of(DType::bf16, /*master=*/false);
+  ASSERT_NEAR(gigabytes(7e9, 0, 1, without), 84, 1e-9);
+  ASSERT_NEAR(gigabytes(13e9, 0, 1, without), 156, 1e-9);
+  ASSERT_NEAR(gigabytes(13e9, 3, 4, without), 39, 1e-9);
+  ASSERT_NEAR(gigabytes(7e9, 0, 1), 112, 1e-9);
+  ASSERT_NEAR(gigabytes(13e9, 0, 1, recipe_of(DType::f32)), 208, 1e-9);
+  // GPT-3: 87.5 GB on 16 GPUs leaves out half of the state.
+  ASSERT_NEAR(gigabytes(175e9, 3, 16), 175, 1e-9);
+}
+
+TEST(Lab22_1a, TheFewestGpusThatHoldTheState) {
+  const Recipe recipe;
+  ASSERT_EQ(fewest_ranks(175e9, 3, recipe, 80e9), 35) << "GPT-3 on 80 GB: 2800 / 80";
+  ASSERT_EQ(fewest_ranks(175e9, 2, recipe, 80e9), 0) << "the parameters alone, 350 GB, stay whole";
+  ASSERT_EQ(fewest_ranks(7e9, 0, recipe, 80e9), 0) << "112 GB, on however many";
+  ASSERT_EQ(fewest_ranks(7e9, 1, recipe, 80e9), 2) << "28 + 84 / p";
+  ASSERT_EQ(fewest_ranks(7e9, 0, recipe, 112e9), 1);
+  ASSERT_EQ(fewest_ranks(7e9, 3, recipe, 80e9), 2);
+  ASSERT_EQ(fewest_ranks(1e12, 3, recipe, 16e9, 999), 0) << "1000 are needed, 999 are the most";
+  ASSERT_EQ(fewest_ranks(1e12, 3, recipe, 16e9, 1000), 1000);
+}
+
+TEST(Lab22_1a, BytesOnTheWire) {
+  for (int p : {1, 2, 3, 8, 64})
+    for (int m : {1, 2, 5}) {
+      const double once = 1e6 * (p - 1) / p;
+      const Recipe recipe{.parameter = 2, .gradient = 4};
+      const double expected[] = {2 * 4 * once, (4 + 2) * once, (4 * m + 2) * once, (4 + 2 * 2) * m * once};
+      for (int stage : {0, 1, 2, 3})
+        ASSERT_NEAR(bytes_sent(1e6, stage, p, m, recipe), expected[stage], 1e-6 * expected[stage])
+            << fmt::format("stage {}, {} ranks, {} microbatches", stage, p, m);
+    }
+  // With one type for both: 2, 2, m + 1 and 3m times Ψ(p − 1)/p.
+  ASSERT_DOUBLE_EQ(bytes_sent(1e6, 1, 4, 3, {}), bytes_sent(1e6, 0, 4, 3, {})) << "stage 1 sends what plain DDP sends";
+  ASSERT_DOUBLE_EQ(bytes_sent(1e6, 2, 4, 1, {}), bytes_sent(1e6, 0, 4, 1, {})) << "stage 2 too, with one microbatch";
+  ASSERT_DOUBLE_EQ(bytes_sent(1e6, 3, 4, 1, {}), 1.5 * bytes_sent(1e6, 0, 4, 1, {})) << "stage 3 half as much again";
+}
+
+TEST(Lab22_1a, NonsenseIsRefusedInOneSentence) {
+  model_state(1e6, 0, 1, {});  // so that this test begins where the others do
+  const auto refused = [](const char* says, const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "accepted: " << says;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.verdict(), Verdict::usage);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  refused("no stage 4", [] { model_state(1e6, 4, 2, {}); });
+  refused("no stage -1", [] { bytes_sent(1e6, -1, 2, 1, {}); });
+  refused("at least 1 rank", [] { model_state(1e6, 3, 0, {}); });
+  refused("more than 0 parameters", [] { model_state(NAN, 3, 1, {}); });
+  refused("at least 1 microbatch", [] { bytes_sent(1e6, 3, 2, 0, {}); });
+}
+
+// Part b -------------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_1b, ActivationsOfALayer) {
+  // GPT-3: s = 2048, h = 12288, a = 96: as/h = 16, so 34 + 80 bytes a position and channel.
+  const LayerShape gpt3{.positions = 2048, .sequences = 1, .channels = 12288, .heads = 96};
+  const double sbh = 2048.0 * 12288;
+  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(gpt3), 114 * sbh) << "sbh(34 + 5as/h)";
+  LayerShape shape = gpt3;
+  shape.dropout = false;
+  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(shape), (32 + 2 * 16) * sbh) << "without dropout sbh(32 + 2as/h)";
+  shape.flash = true;
+  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(shape), 32 * sbh + 4 * 96 * 2048) << "flash attention: 32sbh + 4abs";
+  shape.dropout = true;
+  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(shape), 34 * sbh + 4 * 96 * 2048) << "flash attention with dropout";
+  LayerShape four = gpt3;
+  four.sequences = 4;
+  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(four), 4 * activation_bytes_per_layer(gpt3)) << "four sequences";
+  LayerShape twice = gpt3;
+  twice.positions = 4096;
+  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(twice), (2 * 34 + 4 * 80) * sbh) << "scores grow with the square of s";
+}
+
+}  // namespace
+}  // namespace lockstep::week22

@@ -1,0 +1,49 @@
+// Exercise 23.5 (extra): sequence parallelism. Between the tensor-parallel parts every rank of 23.4 keeps the same N ×
+// C rows and works on all of them. Here each keeps N/p rows for norms and residuals: an all-reduce is a reduce-scatter
+// and an all-gather, and there is work to do between the two.
+//
+// Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198), section 4.2:
+// the same bytes forward, and activations of sbh·34/t instead of sbh(10 + 24/t). To keep only N/p rows of a layer's
+// input for the backward pass, they are gathered once more there.
+#pragma once
+
+#include <memory>
+
+#include "common/model/gpt.hpp"
+#include "labs/week23_tensor_parallel/parallel_linear.hpp"
+
+namespace lockstep::week23 {
+
+// Part a. `whole` is N × C on every rank, `own` rows chunk(whole, rank, p) of it: N divides by p. Each in a region of
+// the name `place`, of whole.bytes().
+
+/// `whole` = all ranks' rows, in order: f forward, and g backward.
+void gather_rows(Rank group, Slice whole, Slice own, const char* place);
+/// `own` = this rank's rows of the sum of all ranks' `whole`, which is used up: g forward, and f backward.
+void scatter_rows(Rank group, Slice own, Slice whole, const char* place);
+
+// Part b. Linear layers between cut rows. Scratch for whole rows is theirs, and dies inside.
+
+/// y_r (N × out/p) = all rows of x · W_rᵀ + bias_r; x: N/p × in.
+void column_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
+                         const char* place);
+/// dx (N/p × in) from dy (N × out/p); gradients accumulate. x is gathered once more: with tp.overlap on tp.comm, while
+/// main computes its part of dx. Places: `gather` and `scatter`.
+void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
+                          const LinearTensors& values, std::size_t rows, const char* gather, const char* scatter);
+/// y (N/p × out) = this rank's rows of Σ x_r·W_rᵀ, plus the bias; x: N × in/p.
+void row_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
+                      const char* place);
+/// dx_r (N × in/p) from dy (N/p × out); gradients accumulate.
+void row_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
+                       const LinearTensors& values, std::size_t rows, const char* place);
+
+// Part c. Each rank has seen N/p rows in its norms, so it has a part of their gradients.
+
+/// Sums the gradients of all norms over the ranks: one all-reduce of all of them, at the place "norm gradients".
+void sum_norm_gradients(const TensorParallel& tp, const Gpt& gpt);
+
+/// Given: the layers of a model with tensor = {rank, size, sequence_parallel = true}.
+std::shared_ptr<const Layers> make_sequence_layers(const TensorParallel& tp, std::size_t vocabulary);
+
+}  // namespace lockstep::week23

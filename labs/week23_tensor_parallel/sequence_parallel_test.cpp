@@ -1,0 +1,210 @@
+// Tests of exercise 23.5: rows gathered and scattered, the whole GPT against the serial one, the bytes forward and
+// backward, and the activations that it saves.
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/testing/cases.hpp"
+#include "labs/week23_tensor_parallel/shard_testing.hpp"
+#include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week23_tensor_parallel/tensor_gpt.hpp"
+
+namespace lockstep::week23 {
+namespace {
+
+using testing::Case;
+using testing::CasePlan;
+using testing::run_cases;
+using testing::sizes_of;
+
+// Part a --------------------------------------------------------------------------------------------------------------
+
+TEST(Lab23_5a, RowsAreGatheredAndSumsScattered) {
+  const auto program = [](Rank me, const Case& c) {
+    const std::size_t p = static_cast<std::size_t>(me.size());
+    Slice own = uploaded(me, numbers(me.rank(), 1, c.size)), whole = unwritten(me, c.size * p);
+    gather_rows(me, whole, own, "gather");
+    Values seen;
+    append(seen, to_host(me, whole));
+    Slice parts = uploaded(me, numbers(20 + me.rank(), 1, c.size * p)), sum = unwritten(me, c.size);
+    scatter_rows(me, sum, parts, "scatter");
+    append(seen, to_host(me, sum));
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::size_t p = static_cast<std::size_t>(c.ranks);
+    HostMatrix all{1, 0, {}}, sum{1, c.size * p, std::vector<float>(c.size * p)};
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const HostMatrix own = numbers(rank, 1, c.size);
+      all.values.insert(all.values.end(), own.values.begin(), own.values.end());
+      sum = plus(sum, numbers(20 + rank, 1, c.size * p));
+    }
+    all.columns = all.values.size();
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const std::size_t first = c.size * static_cast<std::size_t>(rank);
+      Reader reader(outcome.values[rank], rank);
+      reader.expect("the gathered rows", all);
+      reader.expect(
+          "its rows of the sum", cut_columns(sum, first, c.size),
+          {{cut_columns(numbers(20 + rank, 1, c.size * p), first, c.size), "its own part: nothing was summed"}});
+      if (!reader.complaint().empty()) return reader.complaint();
+      const std::uint64_t expected = 2 * 4 * c.size * (p - 1);
+      if (const std::uint64_t sent = outcome.ledgers[rank].traffic.bytes_sent; sent != expected)
+        return fmt::format("rank {} sent {} bytes, expected {}: (p − 1)/p of the array for each of the two", rank, sent,
+                           expected);
+    }
+    return "";
+  };
+  CasePlan plan;
+  plan.sizes = sizes_of({1, 6});
+  plan.unit = "element";
+  run_cases(program, judge, plan);
+}
+
+// Parts b and c -------------------------------------------------------------------------------------------------------
+
+TensorRunPlan gpt_plan(bool overlap) {
+  TensorRunPlan plan;
+  plan.overlap = overlap;
+  plan.sequence_parallel = true;
+  plan.layers = [](const TensorParallel& tp, const GptConfig& config) {
+    return make_sequence_layers(tp, config.vocabulary);
+  };
+  plan.finish = sum_norm_gradients;
+  return plan;
+}
+
+CasePlan gpt_cases(bool queues) {
+  CasePlan plan;
+  plan.ranks = {1, 2, 4, 8};  // what divides 8 heads
+  plan.sizes = sizes_of({37});
+  plan.unit = "token";
+  plan.queues = queues;
+  return plan;
+}
+
+/// One layer after the other, in both directions, against the serial ones.
+TEST(Lab23_5b, LayersBetweenCutRows) {
+  const auto program = [](Rank me, const Case& c) {
+    const TensorParallel tp = make_tensor_parallel(me, false);
+    const auto p = static_cast<std::size_t>(c.ranks), r = static_cast<std::size_t>(me.rank());
+    const std::size_t rows = 2 * p, own = c.size, in = 3;
+    const SerialLinear up(rows, in, own * p), down(rows, own * p, in);
+    const LinearTensors column{uploaded(me, cut_rows(up.weight, r * own, own)),
+                               uploaded(me, cut_columns(up.bias, r * own, own))};
+    const LinearTensors row{uploaded(me, cut_columns(down.weight, r * own, own)), uploaded(me, down.bias)};
+    const LinearTensors dcolumn{zeros(me, column.weight), zeros(me, column.bias)};
+    const LinearTensors drow{zeros(me, row.weight), zeros(me, row.bias)};
+    Slice x = uploaded(me, cut_rows(up.x, 2 * r, 2)), middle = unwritten(me, rows * own), y = unwritten(me, 2 * in);
+    column_forward_rows(tp, middle, x, column, rows, "a");
+    row_forward_rows(tp, y, middle, row, rows, "b");
+    Slice dmiddle = unwritten(me, rows * own), dx = unwritten(me, 2 * in);
+    row_backward_rows(tp, dmiddle, drow, uploaded(me, cut_rows(down.dy, 2 * r, 2)), middle, row, rows, "c");
+    column_backward_rows(tp, dx, dcolumn, dmiddle, x, column, rows, "d", "e");
+    Values seen;
+    for (const Slice& slice : {y, dx, drow.bias, drow.weight, dcolumn.weight, dcolumn.bias})
+      append(seen, to_host(me, slice));
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const auto p = static_cast<std::size_t>(c.ranks);
+    const std::size_t rows = 2 * p, own = c.size, in = 3;
+    SerialLinear up(rows, in, own * p), down(rows, own * p, in);
+    down.x = up.y();
+    up.dy = down.dx();
+    for (std::size_t r = 0; r < p; ++r) {
+      Reader reader(outcome.values[r], static_cast<int>(r));
+      const HostMatrix y = cut_rows(down.y(), 2 * r, 2);
+      reader.expect("its rows of y", y,
+                    {{plus(y, down.bias, static_cast<float>(c.ranks) - 1), "every rank has added the bias"}});
+      reader.expect("its rows of dx", cut_rows(up.dx(), 2 * r, 2));
+      reader.expect("the gradient of the row-parallel bias", down.dbias());
+      reader.expect("the gradient of its columns of the row-parallel weight",
+                    cut_columns(down.dweight(), r * own, own));
+      reader.expect("the gradient of its rows of the column-parallel weight", cut_rows(up.dweight(), r * own, own));
+      reader.expect("the gradient of its part of the column-parallel bias", cut_columns(up.dbias(), r * own, own));
+      if (!reader.complaint().empty()) return reader.complaint();
+    }
+    return "";
+  };
+  CasePlan plan;
+  plan.sizes = sizes_of({1, 4});
+  plan.unit = "feature";
+  run_cases(program, judge, plan);
+}
+
+void run_gpt(bool overlap) {
+  const TensorRunPlan plan = gpt_plan(overlap);
+  run_cases([&](Rank me, const Case&) { return train_tensor_gpt(me, plan); },
+            [&](const Case&, const Outcome& outcome) { return unlike_the_serial_model(outcome, plan); },
+            gpt_cases(overlap));
+}
+
+TEST(Lab23_5c, LossesAndGradientsAreTheSerialModels) { run_gpt(false); }
+TEST(Lab23_5c, WithOverlap) { run_gpt(true); }
+
+/// Bytes that one rank sends, in (p − 1)/p of N × C: with sums 2 for each; here 1 for each gather and scatter.
+std::uint64_t sent(int ranks, bool sequence, bool backward) {
+  TensorRunPlan plan = gpt_plan(false);
+  const auto program = [&](Rank me) {
+    GptConfig config = plan.config;
+    config.tensor = {me.rank(), me.size(), sequence};
+    const TensorParallel tp = make_tensor_parallel(me, false);
+    Gpt gpt(me, config, 5);
+    gpt.use(sequence ? make_sequence_layers(tp, config.vocabulary) : make_tensor_layers(tp, config.vocabulary));
+    Activations saved = gpt.allocate_activations(me, 2, 8);
+    const Batch batch = small_batch(me, 2, 8, config.vocabulary, 0);
+    gpt.forward(me, batch, saved);
+    const std::uint64_t before = ledger_of(me).traffic.bytes_sent;
+    if (backward) {
+      fill(me, saved.logits, 0);
+      gpt.backward(me, batch, saved);
+    }
+    return Values{static_cast<double>(ledger_of(me).traffic.bytes_sent - (backward ? before : 0))};
+  };
+  return static_cast<std::uint64_t>(run({.ranks = ranks}, Program(program)).check().values[0][0]);
+}
+
+TEST(Lab23_5b, ForwardTheBytesOfSumsAndBackwardHalfAsMuchAgain) {
+  const std::uint64_t layers = 2;
+  for (int ranks : {2, 4}) {
+    const std::uint64_t unit = 4 * 16 * 24 * static_cast<std::uint64_t>(ranks - 1) / static_cast<std::uint64_t>(ranks);
+    // Forward: a gather and a scatter for each sum of the blocks; the embedding scatters, and the head gathers.
+    EXPECT_EQ(sent(ranks, false, false), (4 * layers + 2) * unit);
+    EXPECT_EQ(sent(ranks, true, false), (4 * layers + 2) * unit) << "forward must send what all-reduces send";
+    // Backward: three where a sum is two; the head's two and the embedding's gather beside the head's sum.
+    EXPECT_EQ(sent(ranks, false, true), (4 * layers + 2) * unit);
+    EXPECT_EQ(sent(ranks, true, true), (6 * layers + 3) * unit) << "backward must send 1.5 times that: x once more";
+  }
+}
+
+TEST(Lab23_5b, ActivationsOfABlockAreCutWhole) {
+  const auto activations = [](int ranks, bool sequence) {
+    const auto program = [&](Rank me) {
+      GptConfig config = small_tensor_gpt();
+      config.tensor = {me.rank(), me.size(), sequence};
+      const TensorParallel tp = make_tensor_parallel(me, false);
+      Gpt gpt(me, config, 5);
+      gpt.use(sequence ? make_sequence_layers(tp, config.vocabulary) : make_tensor_layers(tp, config.vocabulary));
+      Activations saved = gpt.allocate_activations(me, 2, 8);
+      const Batch batch = small_batch(me, 2, 8, config.vocabulary, 0);
+      gpt.forward(me, batch, saved);  // what it adds for itself must not stay
+      EXPECT_EQ(ledger_of(me).memory.peak_of(Category::activation), activation_bytes(config, 2, 8));
+      const BlockActivations& block = saved.blocks[0];
+      double bytes = 0;
+      for (const Slice& slice :
+           {block.input, block.norm1, block.qkv, block.attention, block.residual, block.norm2, block.up, block.gelu})
+        bytes += static_cast<double>(slice.bytes());
+      return Values{bytes};
+    };
+    return run({.ranks = ranks}, Program(program)).check().values[0][0];
+  };
+  const double whole = 4 * 16 * 24;  // N × C in fp32: Korthikanti's sbh, of 4 bytes each instead of 2
+  for (int p : {1, 2, 4}) {
+    EXPECT_EQ(activations(p, false), whole * (4 + 12.0 / p)) << "norms and residuals whole, the rest cut";
+    EXPECT_EQ(activations(p, true), whole * 16 / p) << "everything cut";
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::week23

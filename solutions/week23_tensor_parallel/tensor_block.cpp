@@ -1,0 +1,162 @@
+// Exercise 23.4: the whole GPT on p ranks. Read labs/week23_tensor_parallel/tensor_block.hpp first.
+//
+// Given are the structures around your calls; ring_all_gather is 21.2's.
+#include "labs/week23_tensor_parallel/tensor_block.hpp"
+
+#include <algorithm>
+
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/tensor_attention.hpp"
+#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
+
+namespace lockstep::week23 {
+
+VocabularyShard vocabulary_shard(std::size_t vocabulary, int rank, int ranks) {
+  const auto r = static_cast<std::size_t>(rank), p = static_cast<std::size_t>(ranks);
+  const std::size_t rows = (vocabulary + p - 1) / p, first = std::min(vocabulary, r * rows);
+  return {first, std::min(rows, vocabulary - first)};
+}
+
+void parallel_embedding(const TensorParallel& tp, Slice y, Slice tokens, Slice table, Slice positions,
+                        std::size_t sequence, VocabularyShard shard) {
+  Rank me = tp.group;
+  Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
+  // lab 23.4a begin: the tokens as this rank's table counts them (shard_tokens), their rows, and g
+  shard_tokens(me, own, tokens, shard);
+  embedding(me, y, own, table, me.rank() == 0 ? positions : Slice(), sequence);
+  g_forward(tp, y, "embedding forward");
+  // lab end
+}
+
+void parallel_embedding_backward(const TensorParallel& tp, Slice dtable, Slice dpositions, Slice dy, Slice tokens,
+                                 std::size_t sequence, VocabularyShard shard) {
+  Rank me = tp.group;
+  Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
+  // lab 23.4a begin: the same tokens, and embedding_backward
+  shard_tokens(me, own, tokens, shard);
+  embedding_backward(me, dtable, dpositions, dy, own, sequence);
+  // lab end
+}
+
+void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, Slice targets, VocabularyShard shard,
+                            float factor, Slice gradient_scale, bool only_loss) {
+  Rank me = tp.group;
+  Slice statistics =
+      me.allocate(2 * targets.size() * static_cast<std::size_t>(me.size()), DType::f32, Category::buffer);
+  // lab 23.4b begin: this rank's statistics into its chunk; gather all; then cross_entropy_shard, with empty logits for
+  // the loss alone
+  cross_entropy_statistics(me, chunk(statistics, me.rank(), me.size()), logits, targets, shard);
+  {
+    Scope scope = me.region("loss", statistics.bytes());
+    week21::ring_all_gather(me, statistics);
+  }
+  cross_entropy_shard(me, loss, only_loss ? Slice() : logits, statistics, targets, shard, factor, gradient_scale);
+  // lab end
+}
+
+namespace {
+
+using P = BlockPart;
+
+LinearTensors pair(const BlockTensors& tensors, P::Index weight, P::Index bias) {
+  return {tensors[weight], tensors[bias]};
+}
+AttentionTensors attention_of(const BlockTensors& tensors) {
+  return {pair(tensors, P::qkv_weight, P::qkv_bias), pair(tensors, P::projection_weight, P::projection_bias)};
+}
+MlpTensors mlp_of(const BlockTensors& tensors) {
+  return {pair(tensors, P::up_weight, P::up_bias), pair(tensors, P::down_weight, P::down_bias)};
+}
+AttentionSaved attention_of(const BlockActivations& saved) {
+  return {saved.norm1, saved.qkv, saved.attention, saved.attention_statistics};
+}
+MlpSaved mlp_of(const BlockActivations& saved) { return {saved.norm2, saved.up, saved.gelu}; }
+
+class TensorLayers final : public Layers {
+ public:
+  TensorLayers(const TensorParallel& tp, std::size_t vocabulary)
+      : tp_(tp), shard_(vocabulary_shard(vocabulary, tp.group.rank(), tp.group.size())) {}
+
+  void attention_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
+                         Slice y) const override {
+    check(shape);
+    AttentionSaved heads = attention_of(saved);
+    // lab 23.4c begin: 23.3's forward pass
+    parallel_attention_forward(tp_, shape.attention(), attention_of(values), heads, y);
+    // lab end
+  }
+
+  void attention_backward(Rank, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
+                          const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
+                          const BlockPartReady& ready) const override {
+    const std::size_t own = shape.rows() * shape.own_width();
+    const Slice dattention = scratch.narrow.cut(0, own), dqkv = scratch.wide.cut(0, 3 * own);
+    // lab 23.4c begin: 23.3's backward pass
+    parallel_attention_backward(tp_, shape.attention(), attention_of(values), attention_of(gradients),
+                                attention_of(saved), dattention, dqkv, dx, dy);
+    // lab end
+    for (P::Index part : {P::projection_bias, P::projection_weight, P::qkv_bias, P::qkv_weight}) ready(part);
+  }
+
+  void mlp_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
+                   Slice y) const override {
+    MlpSaved wide = mlp_of(saved);
+    // lab 23.4c begin: 23.2's forward pass
+    parallel_mlp_forward(tp_, mlp_of(values), wide, y, shape.rows());
+    // lab end
+  }
+
+  void mlp_backward(Rank, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
+                    const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
+                    const BlockPartReady& ready) const override {
+    const Slice wide = scratch.wide.cut(0, 4 * shape.rows() * shape.own_width());
+    // lab 23.4c begin: 23.2's backward pass
+    parallel_mlp_backward(tp_, mlp_of(values), mlp_of(gradients), mlp_of(saved), wide, dx, dy, shape.rows());
+    // lab end
+    for (P::Index part : {P::down_bias, P::down_weight, P::up_bias, P::up_weight}) ready(part);
+  }
+
+  void embed(Rank, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence) const override {
+    parallel_embedding(tp_, y, tokens, table, positions, sequence, shard_);
+  }
+  void embed_backward(Rank, Slice dtable, Slice dpositions, Slice dy, Slice tokens,
+                      std::size_t sequence) const override {
+    parallel_embedding_backward(tp_, dtable, dpositions, dy, tokens, sequence, shard_);
+  }
+
+  void logits(Rank, Slice logits, Slice x, Slice head, std::size_t rows) const override {
+    // lab 23.4c begin: the head is a layer whose output features are the vocabulary. It has no bias
+    column_forward(tp_, logits, x, {head, {}}, rows);
+    // lab end
+  }
+  void logits_backward(Rank, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
+                       std::size_t rows) const override {
+    // lab 23.4c begin: and back; its sum is at the place "head backward"
+    column_backward(tp_, dx, {dhead, {}}, dlogits, x, {head, {}}, rows, "head backward");
+    // lab end
+  }
+
+  void loss(Rank, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const override {
+    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, gradient_scale, false);
+  }
+  void validation_loss(Rank, Slice loss, Slice logits, Slice targets, float factor) const override {
+    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, {}, true);
+  }
+
+ private:
+  static void check(const BlockShape& shape) {
+    if (shape.kind != AttentionKind::flash)
+      usage_error("tensor parallelism splits flash attention; materialised attention runs on one rank");
+  }
+
+  TensorParallel tp_;
+  VocabularyShard shard_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Layers> make_tensor_layers(const TensorParallel& tp, std::size_t vocabulary) {
+  return std::make_shared<TensorLayers>(tp, vocabulary);
+}
+
+}  // namespace lockstep::week23
