@@ -161,6 +161,44 @@ TEST_F(BenchProgram, AStepOfATinyModelLearns) {
   EXPECT_EQ(start("--model tyni", "gpt"), 2);
 }
 
+TEST_F(BenchProgram, TensorParallelAccountComesFromTheLedger) {
+  const json rows = rows_of("--machine dgx-a100 --ranks 2 --phantom --vocabulary 1000", "tp");
+  std::uint64_t sums = 0, bytes = 0;
+  double communication = 0, alone = 0;
+  for (const json& row : rows) {
+    const std::string place = row.at("place");
+    if (row.at("algorithm") == "no_overlap" && row.at("pass") != "step")
+      communication += row.at("seconds").get<double>();
+    if (row.at("algorithm") == "no_overlap" && (place == "attention forward" || place == "mlp forward")) {
+      EXPECT_EQ(row.at("bytes_each"), 4u << 20);
+      EXPECT_NEAR(row.at("predicted_seconds").get<double>() / row.at("seconds").get<double>(), 1, 1e-9);
+      sums += row.at("collectives").get<std::uint64_t>();
+      bytes += row.at("total_bytes").get<std::uint64_t>();
+    }
+    if (row.at("algorithm") == "compute") alone = row.at("seconds");
+  }
+  EXPECT_EQ(sums, 24u);
+  EXPECT_EQ(bytes, 96u << 20);
+  for (const json& row : rows) {
+    if (row.at("pass") != "step") continue;
+    const double seconds = row.at("seconds");
+    if (row.at("algorithm") == "no_overlap") {
+      EXPECT_NEAR(seconds, alone + communication, 0.01 * communication);
+    }
+    if (row.at("algorithm") == "overlap") {
+      EXPECT_LT(seconds, alone + 0.75 * communication);
+    }
+  }
+  EXPECT_EQ(start("--ranks 3 --phantom", "tp"), 2);
+  EXPECT_NE(err_.find("8 heads do not divide over 3"), std::string::npos) << err_;
+}
+
+TEST_F(BenchProgram, TensorParallelTimesAreThePublishedOnes) {
+  const json rows = rows_of("--machine dgx-a100 --ranks 8 --published --phantom", "tp");
+  ASSERT_EQ(rows.size(), 4u);
+  for (const json& row : rows) EXPECT_LT(std::abs(row.at("relative_error").get<double>()), 0.05) << row;
+}
+
 TEST_F(BenchProgram, OverheadShrinksWithTheBandwidth) {
   json rows = rows_of("--ranks 2 --parameters 1e6,4e6 --links 10,100", "overhead");
   ASSERT_EQ(rows.size(), 4u);

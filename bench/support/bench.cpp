@@ -231,7 +231,7 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   int count = 1;
   benchmark::Initialize(&count, arguments);
   Table table(rows_);
-  benchmark::RunSpecifiedBenchmarks(&table);
+  if (!groups_.empty()) benchmark::RunSpecifiedBenchmarks(&table);
   benchmark::ClearRegisteredBenchmarks();
   for (const auto& group : groups_)
     if (group->failure) std::rethrow_exception(group->failure);
@@ -241,6 +241,7 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   about_.set("command", name_);
   if (after) after(rows_);
   context.more = about_;
+  rows_.insert(rows_.begin(), reported_.begin(), reported_.end());
   if (!options_.json.empty()) write_results(options_.json, context, rows_);
   if (!options_.csv.empty()) write_csv(options_.csv, rows_);
 }

@@ -55,6 +55,8 @@ class Bench {
   /// Contenders to be measured against each other; `label` names the group ("64KiB").
   void add(const std::string& label, RunOptions options, std::vector<Contender> contenders, Finish finish);
 
+  /// A row that is no contender's, before all others in the results: what a ledger says, say.
+  void report(Row row) { reported_.push_back(std::move(row)); }
   /// For the context of the results: options, fits.
   Row& about() { return about_; }
 
@@ -77,6 +79,7 @@ class Bench {
   bool has_machine_ = false;
   std::vector<std::shared_ptr<Group>> groups_;
   std::vector<Row> rows_;
+  std::vector<Row> reported_;
 };
 
 /// Starts the session, reads the command line, calls `body`, and turns errors into one sentence and an exit code: 0
