@@ -1,0 +1,80 @@
+#include "common/device/cuda/gemm.hpp"
+
+#include <fmt/format.h>
+
+#include "common/cuda/status.hpp"
+#include "common/device/cuda/kernels/gemm_finish.hpp"
+#include "common/device/cuda/kernels/operations.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+using kernels::Cut;
+
+kernels::Array array(const Slice& slice) { return {slice.data(), slice.size(), slice.dtype()}; }
+
+bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+/// The bias as the library wants it: of c's dtype, and aligned. Where it is not, a copy in the workspace.
+const void* fitting_bias(const kernels::Queue& queue, const Slice& bias, DType dtype) {
+  if (bias.empty()) return nullptr;
+  if (bias.dtype() == dtype && aligned(bias.data())) return bias.data();
+  void* const copy = queue.workspace.take(bias.size() * bytes_of(dtype));
+  kernels::cast(queue, {copy, bias.size(), dtype}, array(bias));
+  return copy;
+}
+
+std::size_t widened_bytes(const Slice& x) { return x.dtype() == DType::f32 ? 0 : Cut::bytes<float>(x.size()); }
+
+/// All of a slice as f32: where it lies, or widened into memory of `cut`.
+const float* widened(const kernels::Queue& queue, const Slice& x, Cut& cut) {
+  if (x.dtype() == DType::f32) return static_cast<const float*>(x.data());
+  auto* const to = cut.next<float>(x.size());
+  kernels::cast(queue, {to, x.size(), DType::f32}, array(x));
+  return to;
+}
+
+}  // namespace
+
+void Gemm::matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+                  const Slice& bias) {
+  if (!take_the_short_way(queue, c, a, b, into, bias)) take_the_long_way(queue, c, a, b, into, bias);
+}
+
+bool Gemm::take_the_short_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+                              const Slice& bias) {
+  const DType dtype = a.slice.dtype(), c_dtype = c.slice.dtype();
+  if (a.n() == 0 || b.slice.dtype() != dtype || (c_dtype != dtype && c_dtype != DType::f32)) return false;
+  if (!bias.empty() && bias.dtype() != c_dtype && c_dtype != DType::f32) return false;  // it would be rounded
+  Product product{c.m(), c.n(), a.n(), dtype, c_dtype};
+  product.a = a.slice.data();
+  product.b = b.slice.data();
+  product.c = c.slice.data();
+  product.bias = fitting_bias(queue, bias, c_dtype);
+  product.a_transposed = a.transposed;
+  product.b_transposed = b.transposed;
+  product.accumulate = into == Into::accumulate;
+  return library_.run(product);
+}
+
+void Gemm::take_the_long_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+                             const Slice& bias) {
+  const bool accumulate = into == Into::accumulate;
+  if (a.n() == 0) return finish_product(queue, array(c.slice), nullptr, array(bias), c.n(), accumulate);
+  Cut cut(queue.workspace.take(widened_bytes(a.slice) + widened_bytes(b.slice) + Cut::bytes<float>(c.slice.size())));
+  Product product{c.m(), c.n(), a.n()};
+  product.a = widened(queue, a.slice, cut);
+  product.b = widened(queue, b.slice, cut);
+  auto* const sum = cut.next<float>(c.slice.size());
+  product.c = sum;
+  product.a_transposed = a.transposed;
+  product.b_transposed = b.transposed;
+  if (!library_.run(product))
+    throw Error(Verdict::fail, fmt::format("cublasLtMatmulAlgoGetHeuristic: no way to multiply {} × {} by {} × {} in "
+                                           "fp32 ({})",
+                                           product.m, product.k, product.k, product.n, place()));
+  finish_product(queue, array(c.slice), sum, array(bias), c.n(), accumulate);
+}
+
+}  // namespace lockstep::cuda

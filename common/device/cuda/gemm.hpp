@@ -1,0 +1,64 @@
+// Matrix products on one stream. What a library does well goes to it as it is; every other combination of storage, and
+// sums of nothing, go the long way: operands widened to f32, one product in f32, one rounding at the end.
+//
+// The library behind it is chosen by the link: cuBLASLt (gemm_cublaslt.cpp), or plain loops on the pretend GPU
+// (gemm_pretend.cpp).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "common/arithmetic.hpp"
+#include "common/device/cuda/kernels/array.hpp"
+
+namespace lockstep::cuda {
+
+/// What the library is asked for: c (m × n) = a (m × k) · b (k × n), all dense and row-major, sums in f32. a and b are
+/// of one dtype; c is of the same or f32; bias is null or n elements of c's dtype, aligned to 16 bytes. No size is 0.
+struct Product {
+  std::size_t m = 0, n = 0, k = 0;
+  DType dtype = DType::f32;    // of a and b
+  DType c_dtype = DType::f32;  // of c and bias
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;
+  bool a_transposed = false;  // a is stored as k × m
+  bool b_transposed = false;  // b is stored as n × k
+  bool accumulate = false;    // c += a·b
+};
+
+/// The library, for one stream. Reruns give the same bits.
+class ProductLibrary {
+ public:
+  /// tf32: products of f32 may round their operands to 10 bits and use tensor cores.
+  ProductLibrary(cudaStream_t stream, bool tf32);
+  ~ProductLibrary();
+  ProductLibrary(const ProductLibrary&) = delete;
+  /// Queues the product; false, with nothing queued, where the library has no way to do it.
+  bool run(const Product& product);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Device::matmul for the device of one stream.
+class Gemm {
+ public:
+  explicit Gemm(cudaStream_t stream, bool tf32 = false) : library_(stream, tf32) {}
+  /// `queue` is on the same stream. Throws Error where CUDA or the library fails.
+  void matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+              const Slice& bias);
+
+ private:
+  bool take_the_short_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+                          const Slice& bias);
+  void take_the_long_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+                         const Slice& bias);
+
+  ProductLibrary library_;
+};
+
+}  // namespace lockstep::cuda

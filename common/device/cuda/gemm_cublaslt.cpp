@@ -1,0 +1,186 @@
+// The library of matrix products on a GPU: cuBLASLt. Row-major c = a·b is column-major cᵀ = bᵀ·aᵀ, so a and b change
+// places and nothing is copied. For each shape the library's heuristic is asked once.
+//
+// Deterministic: of the ways to split k only those are allowed whose parts are f32 and are summed in a separate step.
+#include <cublasLt.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <compare>
+#include <map>
+
+#include "common/cuda/status.hpp"
+#include "common/device/cuda/gemm.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr std::size_t kWorkspace = 32 << 20;  // bytes; what cuBLAS itself takes on Hopper
+constexpr int kCandidates = 4;
+
+void check(cublasStatus_t status, const char* call, Location where = Location::current()) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(Verdict::fail,
+              fmt::format("{}: {} ({}, at {})", call, cublasLtGetStatusString(status), place(), describe(where)));
+}
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+  }
+}
+
+/// The largest power of two up to 256 that divides an address: what a kernel may rely on.
+std::uint32_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | 256u;
+  return static_cast<std::uint32_t>(address & (~address + 1));
+}
+
+/// Everything that the choice of a kernel may depend on.
+struct Key {
+  std::size_t m, n, k;
+  DType dtype, c_dtype;
+  bool a_transposed, b_transposed, accumulate, bias;
+  std::uint32_t a_alignment, b_alignment, c_alignment;
+  auto operator<=>(const Key&) const = default;
+};
+
+Key key_of(const Product& p) {
+  return {p.m,
+          p.n,
+          p.k,
+          p.dtype,
+          p.c_dtype,
+          p.a_transposed,
+          p.b_transposed,
+          p.accumulate,
+          p.bias != nullptr,
+          alignment_of(p.a),
+          alignment_of(p.b),
+          alignment_of(p.c)};
+}
+
+class Preference {
+ public:
+  Preference() { check(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate"); }
+  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
+  Preference(const Preference&) = delete;
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+    check(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof value),
+          "cublasLtMatmulPreferenceSetAttribute");
+  }
+  cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+/// A product ready to run: the opaque structures hold no pointers but the bias's.
+struct Plan {
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t first, second, result;  // in cuBLASLt's order: b, a, c
+  cublasLtMatmulAlgo_t algorithm;
+  bool possible = false;
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute");
+  }
+};
+
+/// A row-major matrix whose rows are `length` long is a column-major one with that leading dimension.
+void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, std::size_t rows, std::size_t length) {
+  check(cublasLtMatrixLayoutInit(&layout, type_of(dtype), length, rows, static_cast<std::int64_t>(length)),
+        "cublasLtMatrixLayoutInit");
+}
+
+void describe_product(Plan& plan, const Product& p, bool tf32) {
+  const auto compute = tf32 && p.dtype == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(cublasLtMatmulDescInit(&plan.operation, compute, CUDA_R_32F), "cublasLtMatmulDescInit");
+  plan.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  plan.set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+  if (p.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (p.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c_dtype));
+  describe_matrix(plan.first, p.dtype, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n);
+  describe_matrix(plan.second, p.dtype, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k);
+  describe_matrix(plan.result, p.c_dtype, p.m, p.n);
+}
+
+/// The bias counts with the result: a kernel may write and read both with accesses of one width.
+std::uint32_t result_alignment(const Product& p) {
+  return p.bias ? std::min(alignment_of(p.c), alignment_of(p.bias)) : alignment_of(p.c);
+}
+
+void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
+  Preference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                 std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result_alignment(p));
+  cublasLtMatmulHeuristicResult_t results[kCandidates];
+  int found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result,
+                                     preference.get(), kCandidates, results, &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+  check(status, "cublasLtMatmulAlgoGetHeuristic");
+  for (int i = 0; i < found && !plan.possible; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    plan.algorithm = results[i].algo;
+    plan.possible = true;
+  }
+}
+
+}  // namespace
+
+struct ProductLibrary::State {
+  cudaStream_t stream;
+  bool tf32;
+  cublasLtHandle_t handle = nullptr;  // made by the first product: queues that only add never need one
+  void* workspace = nullptr;
+  std::map<Key, Plan> plans;
+
+  void prepare() {
+    if (!handle) check(cublasLtCreate(&handle), "cublasLtCreate");
+    if (!workspace) cuda::check(cudaMallocAsync(&workspace, kWorkspace, stream), "cudaMallocAsync");
+  }
+  Plan& plan_of(const Product& product) {
+    const auto [at, is_new] = plans.try_emplace(key_of(product));
+    if (is_new) {
+      describe_product(at->second, product, tf32);
+      choose_algorithm(handle, at->second, product);
+    }
+    return at->second;
+  }
+  ~State() {  // errors would show at the stream's next call
+    if (workspace) cudaFreeAsync(workspace, stream);
+    if (handle) cublasLtDestroy(handle);
+  }
+};
+
+ProductLibrary::ProductLibrary(cudaStream_t stream, bool tf32) : state_(new State{stream, tf32}) {}
+ProductLibrary::~ProductLibrary() = default;
+
+bool ProductLibrary::run(const Product& product) {
+  state_->prepare();
+  Plan& plan = state_->plan_of(product);
+  if (!plan.possible) return false;
+  if (product.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+  const float alpha = 1, beta = product.accumulate ? 1 : 0;
+  check(cublasLtMatmul(state_->handle, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second, &beta,
+                       product.c, &plan.result, product.c, &plan.result, &plan.algorithm, state_->workspace, kWorkspace,
+                       state_->stream),
+        "cublasLtMatmul");
+  return true;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,64 @@
+// The library of matrix products on the pretend GPU: loops, queued on the stream like a kernel. Sums are in f32.
+#include <vector>
+
+#include "common/cuda/status.hpp"
+#include "common/device/convert.hpp"
+#include "common/device/cuda/gemm.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+/// rows × columns of x as floats; x is stored transposed where `transposed`.
+std::vector<float> widened(const void* x, DType dtype, std::size_t rows, std::size_t columns, bool transposed) {
+  std::vector<float> result(rows * columns);
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < columns; ++j)
+      result[i * columns + j] = load_as_float(x, transposed ? j * rows + i : i * columns + j, dtype);
+  return result;
+}
+
+void store(void* x, std::size_t i, DType dtype, float value) {
+  switch (dtype) {
+    case DType::bf16: static_cast<std::uint16_t*>(x)[i] = to_bf16(value); break;
+    case DType::f16: static_cast<std::uint16_t*>(x)[i] = to_f16(value); break;
+    default: static_cast<float*>(x)[i] = value;
+  }
+}
+
+void multiply(const Product& p) {
+  const std::vector<float> a = widened(p.a, p.dtype, p.m, p.k, p.a_transposed);
+  const std::vector<float> b = widened(p.b, p.dtype, p.k, p.n, p.b_transposed);
+  std::vector<float> row(p.n);
+  for (std::size_t i = 0; i < p.m; ++i) {
+    for (std::size_t j = 0; j < p.n; ++j) row[j] = 0;
+    for (std::size_t s = 0; s < p.k; ++s)
+      for (std::size_t j = 0; j < p.n; ++j) row[j] += a[i * p.k + s] * b[s * p.n + j];
+    for (std::size_t j = 0; j < p.n; ++j) {
+      if (p.accumulate) row[j] += load_as_float(p.c, i * p.n + j, p.c_dtype);
+      if (p.bias) row[j] += load_as_float(p.bias, j, p.c_dtype);
+      store(p.c, i * p.n + j, p.c_dtype, row[j]);
+    }
+  }
+}
+
+void CUDART_CB run_queued(void* data) {
+  const std::unique_ptr<const Product> product(static_cast<const Product*>(data));
+  multiply(*product);
+}
+
+}  // namespace
+
+struct ProductLibrary::State {
+  cudaStream_t stream;
+};
+
+ProductLibrary::ProductLibrary(cudaStream_t stream, bool) : state_(new State{stream}) {}
+ProductLibrary::~ProductLibrary() = default;
+
+bool ProductLibrary::run(const Product& product) {
+  check(cudaLaunchHostFunc(state_->stream, run_queued, new Product(product)), "cudaLaunchHostFunc");
+  return true;
+}
+
+}  // namespace lockstep::cuda
