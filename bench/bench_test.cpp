@@ -1,58 +1,8 @@
 // Benchmark programs from outside, as ./lab bench calls them: output files, documentation, bad input.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "bench/bench_program.hpp"
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
-
+namespace lockstep::bench {
 namespace {
-
-using nlohmann::json;
-namespace fs = std::filesystem;
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class BenchProgram : public testing::Test {
- protected:
-  BenchProgram() : folder_(fs::temp_directory_path() / ("lockstep_bench_" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~BenchProgram() override { fs::remove_all(folder_); }
-
-  /// The exit code; what it said is in out and err.
-  int start(const std::string& arguments, const std::string& benchmark = "all_reduce") {
-    std::string command = LOCKSTEP_PROGRAMS "/bench_" + benchmark + "_sim " + arguments + " >" +
-                          (folder_ / "out").string() + " 2>" + (folder_ / "err").string();
-    int status = std::system(command.c_str());
-    out_ = read(folder_ / "out");
-    err_ = read(folder_ / "err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  /// The rows of a run that succeeds; every field of theirs, and of the context, is in docs/output.md.
-  json rows_of(const std::string& arguments, const std::string& benchmark) {
-    EXPECT_EQ(start(arguments + " --json " + file("rows.json"), benchmark), 0) << err_;
-    json document = json::parse(read(file("rows.json")));
-    std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-    for (const auto& [name, value] : document.at("context").items())
-      EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
-    for (const json& row : document.at("rows"))
-      for (const auto& [name, value] : row.items())
-        EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
-    return document.at("rows");
-  }
-  std::string file(const char* name) const { return (folder_ / name).string(); }
-
-  fs::path folder_;
-  std::string out_, err_;
-};
 
 TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
   ASSERT_EQ(
@@ -221,3 +171,4 @@ TEST_F(BenchProgram, ScalingStartsFromTheSerialStep) {
 }
 
 }  // namespace
+}  // namespace lockstep::bench

@@ -41,6 +41,7 @@ class Error : public std::runtime_error {
 /// The computer lacks what the backend runs on: "no CUDA device (…)". Thrown by Session; tests are then skipped.
 class NoDevice : public Error {
  public:
+  static constexpr int kExitCode = 77;  // of a program that ends with it; CTest's SKIP_RETURN_CODE
   explicit NoDevice(const std::string& message) : Error(Verdict::fail, message) {}
 };
 

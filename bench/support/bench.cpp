@@ -246,9 +246,11 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   if (!options_.csv.empty()) write_csv(options_.csv, rows_);
 }
 
-int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
-               const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body) {
-  Session session(argc, argv);
+namespace {
+
+int run_benchmark(const Session& session, const std::string& name, const std::string& description, int argc,
+                  char** argv, const std::function<void(CommandLine&)>& declare,
+                  const std::function<void(Bench&)>& body) {
   try {
     Options options;
     CommandLine line("./lab bench " + name, description);
@@ -274,6 +276,19 @@ int bench_main(const std::string& name, const std::string& description, int argc
   } catch (const Error& error) {
     if (is_judge()) fmt::print(stderr, "{}\n", error.what());
     return error.verdict() == Verdict::usage ? 2 : 1;
+  }
+}
+
+}  // namespace
+
+int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
+               const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body) {
+  try {
+    Session session(argc, argv);
+    return run_benchmark(session, name, description, argc, argv, declare, body);
+  } catch (const NoDevice& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return NoDevice::kExitCode;
   }
 }
 

@@ -83,7 +83,7 @@ class Bench {
 };
 
 /// Starts the session, reads the command line, calls `body`, and turns errors into one sentence and an exit code: 0
-/// fine, 1 a run failed, 2 bad input. `declare` adds the program's own options.
+/// fine, 1 a run failed, 2 bad input, 77 no GPU. `declare` adds the program's own options.
 int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
                const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body);
 

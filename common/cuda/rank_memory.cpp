@@ -44,6 +44,7 @@ void RankState::compute(Channel at, const Operation& operation, Kernel kernel, L
   for (const Slice* slice : operation.writes)
     if (slice) use(queue, *slice);
   recorder_.count_flop(queue.index, operation.flop);
+  const OperationRange named(operation.name);
   if (!queue.device) queue.device = make_cuda_device(queue.stream.get());
   if (!recorder_.tracing()) {
     if (!queue.stretch) queue.stretch = here(queue);
@@ -128,17 +129,17 @@ void RankState::free(GpuBlock& block) {
 void RankState::open_region(Channel at, const char* name, std::size_t bytes, Location where) {
   Queue& queue = calling(at.queue, where);
   recorder_.open_region(at.queue, name, bytes, 0);
-  queue.regions.push_back(here(queue));
+  queue.regions.push_back({here(queue), Range(name, rank_, bytes)});
 }
 
 void RankState::close_region(int index) {
   Queue& queue = *queues_[index];
   const int region = recorder_.leave_region(index);
-  const Event begin = std::move(queue.regions.back());
+  const OpenRegion open = std::move(queue.regions.back());
   queue.regions.pop_back();
   if (world_.failing()) return;
   try {
-    timeline_.add(begin, here(queue),
+    timeline_.add(open.begin, here(queue),
                   [this, index, region](double from, double to) { recorder_.region_lasted(index, region, from, to); });
   } catch (...) {  // in a destructor: the run ends with it
     world_.record_failure(queue);

@@ -17,6 +17,7 @@
 
 #include "common/backend.hpp"
 #include "common/cuda/memory.hpp"
+#include "common/cuda/range.hpp"
 #include "common/cuda/stream.hpp"
 #include "common/cuda/timeline.hpp"
 #include "common/device/cuda/cuda_device.hpp"
@@ -126,11 +127,11 @@ struct Queue {
   Closure* current = nullptr;
 
   // Order and time.
-  Event last;                  // recorded on the stream, and nothing given to it since; else empty
-  Event stretch;               // begin of the arithmetic since the last wait; empty: none yet
-  bool worked = false;         // since `stretch`
-  Progress known;              // of all queues of the rank, of itself: uses of memory so far
-  std::vector<Event> regions;  // begin of those that are open
+  Event last;           // recorded on the stream, and nothing given to it since; else empty
+  Event stretch;        // begin of the arithmetic since the last wait; empty: none yet
+  bool worked = false;  // since `stretch`
+  Progress known;       // of all queues of the rank, of itself: uses of memory so far
+  std::vector<OpenRegion> regions;
 };
 
 /// Memory, with the queues that used it beside the one that allocated it, and when.

@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     return lockstep::testing::run_tests(argc, argv);
   } catch (const lockstep::NoDevice& error) {
     fmt::print("SKIPPED {}\n", error.what());
-    return 77;
+    return lockstep::NoDevice::kExitCode;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

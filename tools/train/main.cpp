@@ -65,14 +65,23 @@ int train_text(int argc, char** argv, const Session& session) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Session session(argc, argv);
+int run_training(int argc, char** argv, const Session& session) {
   try {
     return train_text(argc, argv, session);
   } catch (const Error& error) {
     if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());
     return error.verdict() == Verdict::usage ? 2 : 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Session session(argc, argv);
+    return run_training(argc, argv, session);
+  } catch (const NoDevice& error) {
+    fmt::print(stderr, "lab train: {}\n", error.what());
+    return NoDevice::kExitCode;
   }
 }

@@ -32,7 +32,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   CLI::App app("Trains a GPT on text: serial on one rank, data-parallel on several.", "lab train");
   std::string backend = backend_name();
   app.set_help_flag("-h,--help", "This text");
-  app.add_option("--backend", backend, "sim, mpi, or serial: one rank and all cores (default)");
+  app.add_option("--backend", backend, "sim, mpi, cuda, nccl, or serial: one rank and all cores (default)");
   app.add_option("--ranks", o.ranks, "Ranks; 1 is the serial program (default: 1; under mpirun, all)")
       ->check(at_least(1));
   auto* model = app.add_option_group("Model");
@@ -113,7 +113,8 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       throw CLI::ValidationError(
           fmt::format("this program runs on {}: ./lab train --backend {} starts the other", backend_name(), backend));
     if (backend == "serial") {
-      if (o.ranks > 1) throw CLI::ValidationError("serial means one rank: leave out --ranks, or choose sim or mpi");
+      if (o.ranks > 1)
+        throw CLI::ValidationError("serial means one rank: leave out --ranks, or choose another backend");
       o.ranks = 1;
     }
   } catch (const CLI::ParseError& error) {

@@ -107,8 +107,10 @@ void check_training(const TrainOptions& o, int ranks) {
     refuse("a phantom run has no values to save or resume");
 }
 
-/// Bytes of one rank: 16 a parameter and the activations.
+/// Bytes of one rank: 16 a parameter and the activations. GPUs have memory of their own, and say what is too much.
 void check_memory(const Plan& plan) {
+  const std::string_view backend = backend_name();
+  if (backend == "cuda" || backend == "nccl") return;
   const double rank =
       16.0 * static_cast<double>(plan.model.parameters()) + static_cast<double>(plan.activation_bytes());
   const double here = read_host().memory_bytes;
@@ -131,6 +133,7 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   run.patience_seconds = 60;  // rank 0 writes checkpoints and samples alone
   const bool simulator = std::string_view(backend_name()) == "sim";
   if (simulator && run.emulate) refuse("--emulate is for --backend mpi; the simulator always prices --machine");
+  if (run.emulate && std::string_view(backend_name()) != "mpi") refuse("--emulate is for --backend mpi");
   if (!simulator && run.phantom) refuse("--phantom is for the simulator: leave out --backend");
   return run;
 }

@@ -1,0 +1,45 @@
+// Benchmark programs of the cuda backend, with the pretend GPU: the same rows, and what only one GPU has.
+#include "bench/bench_program.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+class GpuBenchProgram : public BenchProgram {
+ protected:
+  GpuBenchProgram() : BenchProgram("pretend") {}
+};
+
+TEST_F(GpuBenchProgram, AllReduceIsComparedWithItsMemoryTraffic) {
+  json rows = rows_of("--ranks 4 --bytes 64KiB --samples 5", "all_reduce");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows.back().at("algorithm"), "device_copy");
+  const double bytes = rows[0].at("bytes"), rate = rows.back().at("copy_bytes_per_second");
+  EXPECT_NEAR(rate * rows.back().at("seconds").get<double>() / (2 * 4 * bytes), 1, 1e-9);
+  for (std::size_t i : {0, 1}) {  // naive and ring: p − 1 additions of the array, 2 (p − 1) messages of it
+    EXPECT_EQ(rows[i].at("backend"), "cuda");
+    EXPECT_EQ(rows[i].at("verified"), true);
+    EXPECT_EQ(rows[i].at("traffic_bytes").get<double>(), 3 * bytes * (2 * 2 + 3));
+    const double bound = rows[i].at("traffic_bytes").get<double>() / rate, seconds = rows[i].at("seconds");
+    EXPECT_NEAR(rows[i].at("predicted_seconds").get<double>() / bound, 1, 1e-9);
+    EXPECT_NEAR(rows[i].at("fraction_of_traffic_bound").get<double>() / (bound / seconds), 1, 1e-9);
+    EXPECT_NEAR(rows[i].at("fraction_of_fused_bound").get<double>() / (bound / seconds), 5.0 / 7, 1e-9);
+  }
+}
+
+TEST_F(GpuBenchProgram, AStepOfATinyModelLearns) {
+  json rows = rows_of("--model tiny --batch 1 --sequence 8 --matmul 16 --samples 5 --machine dgx-h200", "gpt");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("verified"), true);
+  EXPECT_GT(rows[0].at("predicted_seconds"), 0);
+  EXPECT_GT(rows[0].at("tokens_per_second"), 0);
+}
+
+TEST_F(GpuBenchProgram, WhatAGpuCannotDoIsOneSentence) {
+  for (const char* arguments : {"--phantom", "--emulate laptop", "--ranks 0"}) {
+    EXPECT_EQ(start(arguments), 2) << arguments;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::bench
