@@ -66,6 +66,8 @@ class CpuDevice final : public Device {
              AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) override;
 
  private:
+  void matmul_by_rows(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const float* bias);
+  void matmul_by_terms(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const float* bias);
   template <bool gradient>
   void cross_entropy_rows(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
                           float gradient_factor);

@@ -1,6 +1,7 @@
 // Matrix products by sgemm, split over rows of c.
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "common/device/cpu/cpu_device.hpp"
 #include "common/device/cpu/device_class.hpp"
@@ -52,10 +53,37 @@ Operand rows_from(Operand a, std::size_t row) {
   return a;
 }
 
-/// What the product is added to: c as it was, plus bias. Then sgemm's beta is 1; without either it is 0.
+/// Rows of a panel of `width` floats a row: a megabyte or two, whatever the number of threads.
+std::size_t rows_of_panel(std::size_t width) {
+  constexpr std::size_t kFloats = std::size_t{1} << 19;
+  return std::max<std::size_t>(4, kFloats / width / kRowsMultiple) * kRowsMultiple;  // a BLAS copies b for each
+}
+
+struct Range {
+  std::size_t first = 0, last = 0;
+  std::size_t size() const { return last - first; }
+};
+
+/// Rows and columns of op(x) as floats: where they lie, or widened into `buffer`.
+Operand block_of(const Matrix& x, Range rows, Range columns, float* buffer) {
+  if (x.transposed) std::swap(rows, columns);
+  const View view(x.slice);
+  const std::size_t offset = rows.first * x.columns + columns.first;
+  if (view.direct()) return {scalar(x.slice) + offset, x.columns, x.transposed};
+  if (columns.size() == x.columns) {
+    view.read(offset, rows.size() * x.columns, buffer);
+  } else {
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      view.read(offset + row * x.columns, columns.size(), buffer + row * columns.size());
+  }
+  return {buffer, columns.size(), x.transposed};
+}
+
+/// What the product is added to, at `c`: rows [first, last) of c as it was, plus bias. Then sgemm's beta is 1; without
+/// either it is 0.
 void prepare(float* c, View before, Into into, const float* bias, std::size_t first, std::size_t last, std::size_t n) {
   for (std::size_t row = first; row < last; ++row) {
-    float* to = c + row * n;
+    float* to = c + (row - first) * n;
     if (into == Into::accumulate) before.read(row * n, n, to);  // f32 lies there already
     if (!bias) continue;
     if (into == Into::overwrite) {
@@ -69,21 +97,66 @@ void prepare(float* c, View before, Into into, const float* bias, std::size_t fi
 
 }  // namespace
 
+// 32 bits: as it lies. 16 bits: a panel at a time is widened, multiplied and rounded while it is in a core's cache
+// -----
+
 void CpuDevice::matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const Slice& bias) {
   const std::size_t m = c.rows, n = c.columns, k = a.n();
-  const View result(c.slice);
-  const std::size_t size_a = buffer_size(a.slice), size_b = buffer_size(b.slice), size_c = buffer_size(c.slice);
-  const auto buffer = scratch_.take(size_a + size_b + size_c + bias.size());
-  const Operand from_a{widen(threads_, a.slice, buffer.data()), a.columns, a.transposed};
-  const Operand from_b{widen(threads_, b.slice, buffer.data() + size_a), b.columns, b.transposed};
-  float* to = result.place(0, buffer.data() + size_a + size_b);
-  const float* add = bias.empty() ? nullptr : View(bias).read(0, n, buffer.data() + size_a + size_b + size_c);
+  const auto bias_buffer = scratch_.take(bias.size());
+  const float* add = bias.empty() ? nullptr : View(bias).read(0, n, bias_buffer.data());
+  if (!View(a.slice).direct() || !View(b.slice).direct() || !View(c.slice).direct())
+    return m >= k ? matmul_by_rows(c, a, b, into, add) : matmul_by_terms(c, a, b, into, add);
+  const Operand from_a{scalar(a.slice), a.columns, a.transposed}, from_b{scalar(b.slice), b.columns, b.transposed};
   const float beta = into == Into::accumulate || add ? 1.0f : 0.0f;
   threads_.chunks(m, rows_of_part(m, n, k, threads_.count()), [&](std::size_t first, std::size_t last) {
-    prepare(to, result, into, add, first, last, n);
-    sgemm(scratch_, last - first, n, k, rows_from(from_a, first), from_b, beta, to + first * n, n);
-    if (!result.direct()) result.write(first * n, (last - first) * n, to + first * n);
+    float* to = scalar(c.slice) + first * n;
+    prepare(to, View(c.slice), into, add, first, last, n);
+    sgemm(scratch_, last - first, n, k, rows_from(from_a, first), from_b, beta, to, n);
   });
+}
+
+/// Panels are rows of c, and of op(a); b is widened once.
+void CpuDevice::matmul_by_rows(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const float* bias) {
+  const std::size_t m = c.rows, n = c.columns, k = a.n(), rows = rows_of_panel(k + n);
+  const auto buffer_b = scratch_.take(buffer_size(b.slice));
+  const Operand from_b{widen(threads_, b.slice, buffer_b.data()), b.columns, b.transposed};
+  const View result(c.slice);
+  const float beta = into == Into::accumulate || bias ? 1.0f : 0.0f;
+  threads_.chunks(m, rows, [&](std::size_t first, std::size_t last) {
+    const auto buffer = scratch_.take((last - first) * (k + n));
+    const Operand from_a = block_of(a, {first, last}, {0, k}, buffer.data());
+    float* to = result.place(first * n, buffer.data() + (last - first) * k);
+    prepare(to, result, into, bias, first, last, n);
+    sgemm(scratch_, last - first, n, k, from_a, from_b, beta, to, n);
+    if (!result.direct()) result.write(first * n, (last - first) * n, to);
+  });
+}
+
+/// Panels are terms of the sums: columns of op(a), rows of op(b). c is small, and stays in 32 bits until the end.
+void CpuDevice::matmul_by_terms(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const float* bias) {
+  const std::size_t m = c.rows, n = c.columns, k = a.n(), terms = rows_of_panel(m + n);
+  const View result(c.slice);
+  const auto buffer_c = scratch_.take(buffer_size(c.slice));
+  float* to = result.place(0, buffer_c.data());
+  const std::size_t part = rows_of_part(m, n, terms, threads_.count());
+  const auto buffer = scratch_.take(terms * (m + n));
+  for (std::size_t first = 0; first < k; first += terms) {
+    const Range panel{first, std::min(k, first + terms)};
+    Operand from_a, from_b;
+    threads_.chunks(2, 1, [&](std::size_t operand, std::size_t) {
+      if (operand == 0)
+        from_a = block_of(a, {0, m}, panel, buffer.data());
+      else
+        from_b = block_of(b, panel, {0, n}, buffer.data() + terms * m);
+    });
+    const bool begin = first == 0, end = panel.last == k;
+    const float beta = begin && into == Into::overwrite && !bias ? 0.0f : 1.0f;
+    threads_.chunks(m, part, [&](std::size_t row, std::size_t last) {
+      if (begin) prepare(to + row * n, result, into, bias, row, last, n);
+      sgemm(scratch_, last - row, n, panel.last - first, rows_from(from_a, row), from_b, beta, to + row * n, n);
+      if (end && !result.direct()) result.write(row * n, (last - row) * n, to + row * n);
+    });
+  }
 }
 
 }  // namespace lockstep::cpu
