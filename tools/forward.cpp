@@ -108,7 +108,7 @@ int bench(const Workshop& shop, std::vector<std::string> arguments, const std::v
   if (arguments.empty() || arguments[0].starts_with("-")) {
     fmt::print(
         "usage: ./lab bench NAME [--backend sim|mpi|cuda|nccl] [--ranks P] …; ./lab bench NAME --help says the rest.\n"
-        "mpi and nccl: [--launcher auto|mpirun|srun] [--nodes N] [--hostfile FILE]\n");
+        "mpi and nccl: [--launcher auto|mpirun|srun|local] [--nodes N] [--hostfile FILE]\n");
     for (const std::string& name : known) fmt::print("  {}\n", name);
     return arguments.empty() ? 2 : 0;
   }

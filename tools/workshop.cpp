@@ -78,18 +78,28 @@ Built build_targets(const Workshop& shop, const std::vector<std::string>& target
 
 bool has_processes(std::string_view backend) { return backend == "mpi" || backend == "nccl"; }
 
+namespace {
+
+/// The script under launch/ that starts the processes.
+std::string choose_launcher(const Launch& how) {
+  std::vector<std::string> known{"auto", "mpirun", "srun"};
+  if (how.backend == "nccl") known.push_back("local");  // which needs no MPI
+  if (std::find(known.begin(), known.end(), how.launcher) == known.end())
+    throw Error(Verdict::usage, unknown_name("launcher", how.launcher, known));
+  if (how.launcher != "auto") return how.launcher;
+  if (std::getenv("SLURM_JOB_ID") && !find_program("srun").empty()) return "srun";
+  return how.backend == "nccl" && how.nodes == 1 && find_program("mpirun").empty() ? "local" : "mpirun";
+}
+
+}  // namespace
+
 std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how) {
   std::vector<std::string> command;
   if (has_processes(how.backend)) {
-    const std::vector<std::string> known{"auto", "mpirun", "srun"};
-    if (std::find(known.begin(), known.end(), how.launcher) == known.end())
-      throw Error(Verdict::usage, unknown_name("launcher", how.launcher, known));
     if (how.nodes < 1 || how.processes % how.nodes != 0)
       throw Error(Verdict::usage,
                   fmt::format("--ranks {} cannot be spread evenly over --nodes {}.", how.processes, how.nodes));
-    const bool slurm = how.launcher == "srun" ||
-                       (how.launcher == "auto" && std::getenv("SLURM_JOB_ID") && !find_program("srun").empty());
-    command = {"sh", (shop.source / "launch" / (slurm ? "srun.sh" : "mpirun.sh")).string(), "-n",
+    command = {"sh", (shop.source / "launch" / (choose_launcher(how) + ".sh")).string(), "-n",
                std::to_string(how.processes)};
     if (how.nodes > 1) command.insert(command.end(), {"--nodes", std::to_string(how.nodes)});
     if (!how.hostfile.empty()) command.insert(command.end(), {"--hostfile", how.hostfile});

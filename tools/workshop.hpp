@@ -38,7 +38,7 @@ Built build_targets(const Workshop& shop, const std::vector<std::string>& target
 struct Launch {
   std::string backend = "sim";
   int processes = 1;
-  std::string launcher = "auto";    ///< mpirun or srun; auto: srun inside a Slurm allocation
+  std::string launcher = "auto";    ///< mpirun, srun, or for NCCL local; auto: srun in a Slurm allocation
   int nodes = 1;                    ///< hosts, with equally many processes each
   std::string hostfile;             ///< mpirun: which hosts; empty: the scheduler's, or this one
   double timeout_seconds = 0;       ///< the launcher ends all processes then; 0: never

@@ -32,6 +32,7 @@ TEST(Launch, ProcessesHaveALauncher) {
 TEST(Launch, WhatCannotBeStartedIsRefused) {
   EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 5, .nodes = 2}), Error);
   EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 4, .launcher = "mpriun"}), Error);
+  EXPECT_THROW(launch(workshop(), "/p", {.backend = "mpi", .processes = 4, .launcher = "local"}), Error);
 }
 
 /// What `command` prints, in one line; its exit code behind it.
@@ -61,6 +62,14 @@ TEST(Launch, SrunGetsRanksNodesAndMpi) {
             script + ": srun is not here: this is no Slurm machine; take --launcher mpirun -> 2");
   unsetenv("SRUN");
   std::filesystem::remove(fake);
+}
+
+TEST(Launch, LocalProcessesMeetInAFolderAndEndTogether) {
+  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/local.sh";
+  EXPECT_EQ(said({"sh", script, "-n", "1", "sh", "-c", "echo $LOCKSTEP_RANK/$LOCKSTEP_RANKS ${LOCKSTEP_STORE%%/tmp*}"}),
+            "0/1 file:// -> 0");
+  EXPECT_EQ(said({"sh", script, "-n", "3", "sh", "-c", "[ $LOCKSTEP_RANK != 1 ] || exit 3; exec sleep 60"}), "-> 3");
+  EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "1", "sleep", "60"}), "-> 124");
 }
 
 TEST(Launch, AProfilerRunsEachRank) {
