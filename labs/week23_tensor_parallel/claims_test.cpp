@@ -1,0 +1,119 @@
+// What the course texts say about tensor parallelism, measured: docs/claims.md has the verdicts. Prints a line for
+// each.
+//
+//   ctest --preset default -R suite.claims.week23 -V
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "common/model/serial.hpp"
+#include "common/run.hpp"
+#include "labs/week23_tensor_parallel/tensor_block.hpp"
+
+namespace lockstep::week23 {
+namespace {
+
+template <class... Args>
+void say(const char* format, Args... args) {
+  fmt::print("  measured: {}\n", fmt::format(fmt::runtime(format), args...));
+}
+
+GptConfig course_model(std::size_t d_model = 512) {
+  return {.layers = 12, .heads = 8, .d_model = d_model, .vocabulary = 50257, .context = 512, .storage = DType::bf16};
+}
+
+struct Seen {
+  std::uint64_t sums = 0, bytes = 0, gathers = 0;  // in the blocks
+  double communication = 0, pass = 0;              // seconds: sums in the blocks; the forward pass
+  double parameters = 0;                           // bytes on a rank
+  double flop = 0;                                 // of the forward pass, on a rank
+};
+
+/// One forward pass of 8 × `length` tokens, phantom.
+Seen forward(const Machine& machine, int ranks, GptConfig config, std::size_t length = 512) {
+  RunOptions options{.ranks = ranks, .machine = machine, .phantom = true, .check_races = false};
+  const Outcome outcome = run(options, Program([&](Rank me) {
+                                GptConfig own = config;
+                                own.tensor = {me.rank(), me.size()};
+                                Gpt gpt(me, own, 1);
+                                gpt.use(make_tensor_layers(make_tensor_parallel(me, false), config.vocabulary));
+                                Activations saved = gpt.allocate_activations(me, 8, length);
+                                Batch batch{me.allocate(8 * length, DType::i32, Category::buffer),
+                                            me.allocate(8 * length, DType::i32, Category::buffer), 8, length};
+                                const double began = me.now(), before = ledger_of(me).flop;
+                                gpt.forward(me, batch, saved);
+                                return Values{me.now() - began, static_cast<double>(gpt.parameters().values.bytes()),
+                                              ledger_of(me).flop - before};
+                              }));
+  outcome.check();
+  Seen seen{.pass = outcome.values[0][0], .parameters = outcome.values[0][1], .flop = outcome.values[0][2]};
+  for (const RegionTotal& region : outcome.ledgers[0].regions) {
+    if (region.name == "attention forward" || region.name == "mlp forward") {
+      seen.sums += region.visits;
+      seen.bytes += region.bytes;
+      seen.communication += region.seconds;
+    }
+    if (region.name.find("gather") != std::string::npos) seen.gathers += region.visits;
+  }
+  return seen;
+}
+
+/// Two GPUs of the text: 32 GB/s in each direction and no latency; arithmetic of an A100.
+Machine pcie_of_the_text() {
+  Machine machine = find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines");
+  machine.levels.front().latency = 0;
+  machine.levels.front().bytes_per_second = 32e9;
+  return machine;
+}
+
+TEST(Claims, TwentyFourSumsOfFourMegabytes) {
+  const Seen seen = forward(pcie_of_the_text(), 2, course_model());
+  say("12 layers, d_model 512, 8 × 512 tokens, bf16, p = 2: {} sums, {:.1f} MB, {:.2f} ms at 32 GB/s; {:.1f} % of a 50 "
+      "ms pass, "
+      "{:.0f} % of the {:.2f} ms that this pass takes on an A100",
+      seen.sums, static_cast<double>(seen.bytes) / 1e6, seen.communication * 1e3, seen.communication / 50e-3 * 100,
+      seen.communication / seen.pass * 100, seen.pass * 1e3);
+  EXPECT_EQ(seen.sums, 24u);
+  EXPECT_EQ(seen.bytes, 24u * 8 * 512 * 512 * 2);
+  EXPECT_NEAR(seen.communication, 3.15e-3, 0.15e-3);  // and the additions
+  EXPECT_LT(seen.pass, 10e-3) << "an A100 does not need the text's 50 ms";
+  EXPECT_GT(seen.communication / seen.pass, 0.5) << "so that it is more than half of the pass, not 6 %";
+}
+
+TEST(Claims, CommunicationIsLinearInDModelAndComputingQuadratic) {
+  const Machine machine = find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines");
+  const Seen narrow = forward(machine, 2, course_model(1024)), wide = forward(machine, 2, course_model(4096));
+  const double bytes = static_cast<double>(wide.bytes) / static_cast<double>(narrow.bytes);
+  const auto blocks = [&](std::size_t d_model) {  // ten blocks: what twelve have more than two
+    GptConfig few = course_model(d_model);
+    few.layers = 2;
+    return forward(machine, 2, course_model(d_model)).flop - forward(machine, 2, few).flop;
+  };
+  const double flop = blocks(4096) / blocks(1024);
+  say("d_model 4096 against 1024: {:.0f} times the bytes, {:.1f} times the FLOP; share of communication {:.1f} → "
+      "{:.1f} %",
+      bytes, flop, narrow.communication / narrow.pass * 100, wide.communication / wide.pass * 100);
+  EXPECT_EQ(bytes, 4);
+  EXPECT_NEAR(flop, 16, 1.5) << "the matrices' 16, and attention's scores and norms, which grow with d alone";
+  EXPECT_LT(wide.communication / wide.pass, 0.5 * narrow.communication / narrow.pass);
+}
+
+TEST(Claims, NoGatherBetweenColumnAndRow) {
+  const Seen seen = forward(pcie_of_the_text(), 4, course_model());
+  say("p = 4: {} sums and {} gathers in the forward pass of 12 blocks", seen.sums, seen.gathers);
+  EXPECT_EQ(seen.sums, 24u);
+  EXPECT_EQ(seen.gathers, 0u);
+}
+
+TEST(Claims, ParametersAreHalvedButForWhatStaysWhole) {
+  const Machine machine = find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines");
+  const double one = forward(machine, 1, course_model()).parameters,
+               two = forward(machine, 2, course_model()).parameters;
+  say("parameters {:.1f} MB on one rank, {:.1f} MB on each of two: {:.4f} of it (positions, norms and two biases a "
+      "block are whole)",
+      one / 1e6, two / 1e6, two / one);
+  EXPECT_GT(two / one, 0.5);
+  EXPECT_LT(two / one, 0.51);
+}
+
+}  // namespace
+}  // namespace lockstep::week23
