@@ -18,7 +18,7 @@ class HostWorkplace final : public Workplace {
   void release(void* data) override { std::free(data); }
   void upload(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-  void check(Location) override {}  // it throws at once
+  void check_work(Location) override {}  // it throws at once
 
  private:
   std::unique_ptr<Device> own_;  // empty when shared

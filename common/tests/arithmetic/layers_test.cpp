@@ -54,8 +54,8 @@ TEST(Reference, CrossEntropyGradients) {
 
 // The device ----------------------------------------------------------------------------------------------------------
 
-constexpr std::array<std::size_t, 2> kRowsAndColumns[] = {{0, 4},  {1, 1},    {1, 3},   {2, 64},
-                                                          {7, 33}, {70, 129}, {300, 48}};
+constexpr std::array<std::size_t, 2> kRowsAndColumns[] = {{0, 4},    {1, 1},    {1, 3},    {2, 64},  {7, 33},
+                                                          {70, 129}, {300, 48}, {3, 4100}, {2, 8205}};
 
 TEST(LayerNorm, Forward) {
   Bench bench(2);
@@ -251,8 +251,8 @@ TEST(Embedding, ForwardAndBackward) {
     std::size_t batch, sequence, columns, vocabulary, longest;
   };
   for (DType dtype : kFloating)
-    for (const Shape& shape :
-         {Shape{1, 1, 1, 1, 1}, Shape{2, 5, 7, 3, 9}, Shape{4, 33, 65, 300, 40}, Shape{0, 4, 3, 5, 4}})
+    for (const Shape& shape : {Shape{1, 1, 1, 1, 1}, Shape{2, 5, 7, 3, 9}, Shape{4, 33, 65, 300, 40},
+                               Shape{4, 50, 40, 2, 50}, Shape{3, 700, 9, 700, 700}, Shape{0, 4, 3, 5, 4}})
       for (bool positional : {true, false}) {
         const std::size_t rows = shape.batch * shape.sequence, columns = shape.columns;
         const auto tokens = bench.tokens(rows, shape.vocabulary);

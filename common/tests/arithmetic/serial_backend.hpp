@@ -49,7 +49,7 @@ class SerialBackend final : public Backend, private BlockOwner {
   }
   bool download(Channel, const Slice& slice, void* bytes, Location where) override {
     if (!slice.empty()) workplace_.download(bytes, slice.data(), slice.bytes());
-    workplace_.check(where);
+    workplace_.check_work(where);
     return true;
   }
   bool peek(Channel channel, const Slice& slice, void* bytes) override { return download(channel, slice, bytes, {}); }

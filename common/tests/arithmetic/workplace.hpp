@@ -20,7 +20,7 @@ class Workplace {
   /// After all work so far.
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
   /// Throws what the device found wrong in the work before the last download.
-  virtual void check(Location where) = 0;
+  virtual void check_work(Location where) = 0;
 };
 
 /// `threads` help a CPU; a GPU ignores them.

@@ -36,7 +36,7 @@ class StreamWorkplace final : public Workplace {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync");
     stream_.synchronize();
   }
-  void check(Location where) override { device_->check_indices(where); }
+  void check_work(Location where) override { device_->check_indices(where); }
 
  private:
   cuda::Stream stream_;
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   try {
     lockstep::cuda::open_gpu(0);
-  } catch (const lockstep::cuda::NoDevice& reason) {
+  } catch (const lockstep::NoDevice& reason) {
     std::puts(reason.what());
     return 77;
   }

@@ -11,7 +11,8 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 constexpr int kForwardThreads = 512, kForwardKept = 2;  // rows of 8,192 elements are read once
-constexpr int kBackwardThreads = 512;                   // here a thread keeps what it sums for its first pack
+constexpr Index kFewestRows = 4;       // of a block's backward: fewer would leave more sums than they have elements
+constexpr int kBackwardThreads = 512;  // here a thread keeps what it sums for its first pack
 
 template <class T>
 __global__ void __launch_bounds__(kForwardThreads)
@@ -171,7 +172,7 @@ void layer_norm_backward(const Queue& queue, Array dx, Array dweight, Array dbia
   if (x.size == 0) return;
   const Index columns = size_of(weight), rows = size_of(x) / columns;
   const dim3 block = block_for(divide_up(columns, kPack), kBackwardThreads);
-  const Index rows_of_block = divide_up(rows, min(rows, Index{4 * kProcessors}));
+  const Index rows_of_block = max(divide_up(rows, 4 * kProcessors), min(rows, kFewestRows));
   const Index blocks = divide_up(rows, rows_of_block);
   auto* partials =
       static_cast<float*>(queue.workspace.take(static_cast<std::size_t>(blocks * 2 * columns) * sizeof(float)));

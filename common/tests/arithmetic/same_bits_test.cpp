@@ -1,0 +1,124 @@
+// What a GPU must compute to the last bit as the CPU does, because no sum and no function of the C library is in it: so
+// a model trained on one starts from the same parameters, shards alike, and rounds gradients alike on the other.
+#include <gtest/gtest.h>
+
+#include "common/device/cpu/cpu_device.hpp"
+#include "common/tests/arithmetic/host_workplace.hpp"
+#include "common/tests/arithmetic/near.hpp"
+#include "common/tests/arithmetic/serial_backend.hpp"
+
+namespace lockstep::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+struct SameBits : ::testing::Test {
+  Bench gpu{1}, cpu{std::make_unique<HostWorkplace>(make_cpu_device(1))};
+
+  /// The same values on both.
+  std::pair<Slice, Slice> normal(std::size_t n, DType dtype, float deviation = 1) {
+    std::normal_distribution<float> draw(0, deviation);
+    std::vector<float> values(n);
+    for (float& value : values) value = draw(gpu.generator);
+    return {gpu.of(values, dtype), cpu.of(values, dtype)};
+  }
+  void expect_same(const Slice& of_gpu, const Slice& of_cpu, const char* what) {
+    const auto a = gpu.read_bits<std::uint8_t>(of_gpu), b = cpu.read_bits<std::uint8_t>(of_cpu);
+    ASSERT_EQ(a.size(), b.size());
+    const auto differs = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+    ASSERT_EQ(differs, static_cast<std::ptrdiff_t>(a.size()))
+        << what << ": byte " << differs << " of " << of_gpu.size() << " × " << to_string(of_gpu.dtype());
+  }
+};
+
+constexpr std::size_t kSizes[] = {1, 5, 8, 63, 64, 65, 255, 256, 1000, 4099};
+
+TEST_F(SameBits, Casts) {
+  for (DType from : kFloating)
+    for (DType to : kFloating)
+      for (std::size_t n : kSizes) {
+        const auto [a, b] = normal(n, from, 300);
+        Slice x = gpu.poisoned(n, to), y = cpu.poisoned(n, to);
+        cast(gpu.me, x, a);
+        cast(cpu.me, y, b);
+        expect_same(x, y, "cast");
+      }
+}
+
+// The draws are the same; between low and high they are scaled by one multiply-add here and perhaps by two operations
+// there, so [0, 1) is what can be compared.
+TEST_F(SameBits, UniformDraws) {
+  for (DType dtype : kFloating)
+    for (std::size_t n : kSizes)
+      for (std::uint64_t first : {0ull, 1ull, 100ull, 255ull, 256ull, (1ull << 40) + 77}) {
+        Slice x = gpu.poisoned(n, dtype), y = cpu.poisoned(n, dtype);
+        random_uniform(gpu.me, x, {7, 8, 9, first}, 0, 1);
+        random_uniform(cpu.me, y, {7, 8, 9, first}, 0, 1);
+        expect_same(x, y, "random_uniform");
+      }
+}
+
+// A radius √(−2 ln u) ≤ 5.8 from functions right to 2 ulp each, times a sine right to 1.3e-7.
+TEST_F(SameBits, NormalDrawsAreTheSameButForTheFunctions) {
+  for (std::size_t n : kSizes) {
+    Slice x = gpu.poisoned(n), y = cpu.poisoned(n);
+    random_normal(gpu.me, x, {7, 8, 9, 3}, 1, 2);
+    random_normal(cpu.me, y, {7, 8, 9, 3}, 1, 2);
+    const Values a = gpu.read(x), b = cpu.read(y);
+    for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(a[i], b[i], 2 * 5.8 * 2 * (1.3e-7 + 4 * 0x1p-23)) << i;
+  }
+}
+
+TEST_F(SameBits, AdamW) {
+  for (DType dtype : kFloating)
+    for (std::size_t n : kSizes) {
+      const auto [g, g_cpu] = normal(n, dtype);
+      const auto [master, master_cpu] = normal(n, DType::f32);
+      const auto [m, m_cpu] = normal(n, DType::f32, 0.1f);
+      std::vector<float> squares(n);
+      for (float& square : squares) square = std::uniform_real_distribution<float>(0.01f, 1)(gpu.generator);
+      Slice v = gpu.of(squares), v_cpu = cpu.of(squares), p = gpu.poisoned(n, dtype), p_cpu = cpu.poisoned(n, dtype);
+      const AdamW options{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 7};
+      adamw(gpu.me, p, master, m, v, g, options, gpu.of({0.37f}), gpu.of({0}));
+      adamw(cpu.me, p_cpu, master_cpu, m_cpu, v_cpu, g_cpu, options, cpu.of({0.37f}), cpu.of({0}));
+      expect_same(master, master_cpu, "master");
+      expect_same(m, m_cpu, "m");
+      expect_same(v, v_cpu, "v");
+      expect_same(p, p_cpu, "parameter");
+    }
+}
+
+TEST_F(SameBits, Quantise) {
+  for (DType dtype : kFloating)
+    for (std::size_t n : kSizes)
+      for (std::size_t block : {1, 33, 256, 5000}) {
+        const auto [x, x_cpu] = normal(n, dtype);
+        const std::size_t blocks = (n + block - 1) / block;
+        Slice q = gpu.poisoned(n, DType::i8), q_cpu = cpu.poisoned(n, DType::i8);
+        Slice scales = gpu.poisoned(blocks), scales_cpu = cpu.poisoned(blocks);
+        quantise(gpu.me, q, scales, x, block, {1, 2, 3, 41});
+        quantise(cpu.me, q_cpu, scales_cpu, x_cpu, block, {1, 2, 3, 41});
+        expect_same(scales, scales_cpu, "scales");
+        expect_same(q, q_cpu, "q");
+      }
+}
+
+TEST_F(SameBits, RerunsOfSums) {
+  const auto run = [&](std::uint32_t seed) {
+    Bench bench(1, seed);
+    Slice x = bench.normal(50001, DType::bf16), sums = bench.of({0, 0}), rows = bench.constant(127, 0);
+    Slice table = bench.constant(17 * 127, 0), tokens = bench.integers(bench.tokens(300, 17));
+    add_sum(bench.me, sums.cut(0, 1), x);
+    add_squares(bench.me, sums.cut(1, 1), x);
+    add_rows(bench.me, rows, matrix(x.cut(0, 127 * 300), 300, 127));
+    embedding_backward(bench.me, table, {}, x.cut(0, 127 * 300), tokens, 300);
+    Values all = bench.read(sums);
+    for (const Slice& part : {rows, table})
+      for (double value : bench.read(part)) all.push_back(value);
+    return all;
+  };
+  EXPECT_TRUE(run(3) == run(3));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
