@@ -18,4 +18,6 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
           {"cublaslt", fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH)}};
 }
 
+std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
+
 }  // namespace lockstep::bench

@@ -23,4 +23,6 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   return {{"mpi", version.substr(0, version.find_first_of(",\n"))}, {"blas", cpu_blas_name()}};
 }
 
+std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
+
 }  // namespace lockstep::bench

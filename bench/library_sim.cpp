@@ -9,4 +9,6 @@ std::function<void(Rank, Slice)> library_all_reduce() { return {}; }
 
 std::vector<std::pair<std::string, std::string>> library_versions() { return {{"blas", cpu_blas_name()}}; }
 
+std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
+
 }  // namespace lockstep::bench

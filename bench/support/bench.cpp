@@ -238,6 +238,7 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   if (!is_judge()) return;
   lockstep::Context context = lockstep::Context::here();
   for (auto& version : library_versions()) context.versions.push_back(version);
+  for (auto& [field, value] : surroundings()) about_.set(field, value);
   about_.set("command", name_);
   if (after) after(rows_);
   context.more = about_;

@@ -1,4 +1,4 @@
-// Versions of the libraries that a benchmark is linked with: the arithmetic's, and the backend's.
+// What a benchmark is linked with and runs on, as its backend knows it.
 #pragma once
 
 #include <string>
@@ -7,6 +7,10 @@
 
 namespace lockstep::bench {
 
+/// Of the arithmetic's libraries and the backend's.
 std::vector<std::pair<std::string, std::string>> library_versions();
+
+/// What else decides its speed: fields for the context of results.
+std::vector<std::pair<std::string, std::string>> surroundings();
 
 }  // namespace lockstep::bench

@@ -52,6 +52,11 @@ class NcclBackend final : public Backend, public BlockOwner {
   int world_rank() const override { return job_->rank; }
   void release(Block& block) override;
 
+  /// Hands the world's communicator and the stream it runs on to `f`, in the order of main's work: for what stands
+  /// beside the contract, such as a library's own collective. Main only, with no batch on its way. Not called on one
+  /// rank.
+  void with_world(const std::function<void(ncclComm_t, cudaStream_t)>& f, Location where = Location::current());
+
   /// The program on this rank, from beginning to end; failures are left in the job.
   Values play(const Program& program);
   /// Collective: every rank has played. Failures are agreed on, unread messages found, the GPU has come to an end.

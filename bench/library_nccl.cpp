@@ -1,0 +1,82 @@
+// NCCL's own all-reduce, its version, and what it finds: settings, links between GPUs, network interfaces.
+#include <cublas_api.h>
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "bench/library_all_reduce.hpp"
+#include "bench/support/versions.hpp"
+#include "common/cuda/gpu.hpp"
+#include "common/cuda/status.hpp"
+#include "common/nccl/backend.hpp"
+#include "common/nccl/status.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+/// Names of the entries of a folder, sorted, with blanks between them.
+std::string names_in(const char* folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+std::string settings() {
+  std::string text;
+  for (char** variable = environ; *variable; ++variable)
+    if (std::string_view(*variable).starts_with("NCCL_")) text += (text.empty() ? "" : " ") + std::string(*variable);
+  return text;
+}
+
+/// A line for each GPU of this host: which others it reaches directly (1), over PCIe or NVLink, and which not (0).
+std::string peers() {
+  std::string text;
+  const int count = cuda::count_gpus();
+  for (int from = 0; from < count; ++from) {
+    text += fmt::format("{}{}:", from ? "; " : "", from);
+    for (int to = 0; to < count; ++to) {
+      int reaches = from == to;
+      if (from != to) cuda::check(cudaDeviceCanAccessPeer(&reaches, from, to), "cudaDeviceCanAccessPeer");
+      text += fmt::format(" {}", reaches);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::function<void(Rank, Slice)> library_all_reduce() {
+  return [](Rank me, Slice data) {
+    static_cast<nccl::NcclBackend&>(me.backend()).with_world([&](ncclComm_t world, cudaStream_t stream) {
+      nccl::check(ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat, ncclSum, world, stream),
+                  "ncclAllReduce");
+    });
+  };
+}
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  const cuda::Gpu gpu = cuda::open_gpu(0);
+  return {{"gpu", gpu.name},
+          {"cuda", cuda::version_text(gpu.runtime)},
+          {"driver", cuda::version_text(gpu.driver)},
+          {"cublaslt", fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH)},
+          {"nccl", nccl::version_text(nccl::library_version())}};
+}
+
+std::vector<std::pair<std::string, std::string>> surroundings() {
+  return {{"nccl_settings", settings()},
+          {"gpu_peers", peers()},
+          {"interfaces", names_in("/sys/class/net")},
+          {"infiniband", names_in("/sys/class/infiniband")}};
+}
+
+}  // namespace lockstep::bench
