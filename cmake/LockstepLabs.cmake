@@ -5,7 +5,8 @@
 #   mine.21.2          object library: the student's file, or a stub where that does not compile (compile_or_stub.sh)
 #   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp
 #   chosen.21.2        what the student's later exercises link for 21.2: mine/chosen/21.2.o, a copy of one of the two objects
-#   reference.week21_sim, _mpi   every test of the week with the reference           → suite.week21.*
+#   reference.week21_sim, _mpi, _cuda   every test of the week with the reference    → suite.week21.*
+#   reference.week21_cuda_pretend       the same on the pretend GPU                  → suite.week21.cuda_pretend
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
@@ -31,10 +32,10 @@ function(lockstep_json_list out json array)
   set(${out} "${result}" PARENT_SCOPE)
 endfunction()
 
-# Sets `out` to the backends that can be linked in this build: sim, and mpi where MPI was found.
+# Sets `out` to the backends that can be linked in this build: sim; mpi where MPI was found, cuda where its toolkit was.
 function(lockstep_backends out)
   set(result "")
-  foreach(backend sim mpi)
+  foreach(backend sim mpi cuda)
     if(TARGET lockstep_${backend})
       list(APPEND result ${backend})
     endif()
@@ -209,6 +210,9 @@ endfunction()
 function(lockstep_add_suite week)
   get_property(ids GLOBAL PROPERTY LOCKSTEP_EXERCISES_${week})
   lockstep_backends(backends)
+  if(TARGET lockstep_cuda_pretend)
+    list(APPEND backends cuda_pretend)
+  endif()
   foreach(backend IN LISTS backends)
     set(program reference.week${week}_${backend})
     lockstep_test_program(${program} ${backend})
@@ -243,6 +247,14 @@ function(lockstep_add_suite week)
     add_test(NAME suite.week${week}.mpi
              COMMAND sh ${CMAKE_SOURCE_DIR}/launch/mpirun.sh -n 4 --timeout 170 $<TARGET_FILE:reference.week${week}_mpi>)
     set_tests_properties(suite.week${week}.mpi PROPERTIES TIMEOUT 180 PROCESSORS 4 LABELS "suite;week${week};mpi")
+  endif()
+  if(TARGET reference.week${week}_cuda)
+    add_test(NAME suite.week${week}.cuda COMMAND reference.week${week}_cuda)
+    set_tests_properties(suite.week${week}.cuda PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "suite;week${week};gpu")
+  endif()
+  if(TARGET reference.week${week}_cuda_pretend)
+    add_test(NAME suite.week${week}.cuda_pretend COMMAND reference.week${week}_cuda_pretend)
+    set_tests_properties(suite.week${week}.cuda_pretend PROPERTIES TIMEOUT 300 LABELS "suite;week${week};pretend")
   endif()
 endfunction()
 

@@ -119,8 +119,8 @@ void RankState::free(GpuBlock& block) {
     if (queue.known[use.queue] >= use.position) continue;
     queue.stream.wait(here(*queues_[use.queue]));
     queue.known[use.queue] = queues_[use.queue]->known[use.queue];
+    queue.last = {};
   }
-  queue.last = {};
   world_.memory().free(block.data, queue.stream.get());
 }
 
