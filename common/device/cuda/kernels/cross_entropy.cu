@@ -11,7 +11,7 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr int kRowThreads = 1024;
+constexpr int kRowThreads = 512, kRowBlocks = 3;  // on a processor: 42 registers a thread, which suffice
 constexpr std::int32_t kIgnored = -1;
 
 struct Softmax {
@@ -30,10 +30,10 @@ __device__ inline Softmax softmax_of(const T* row, Index count, float* scratch) 
 #pragma unroll
     for (int j = 0; j < kPack; ++j) largest = fmaxf(largest, widen(pack.at[j]));
     const float base = largest == negative_infinity() ? 0.0f : largest;  // −∞ − −∞ is not a number
-    sum *= expf(maximum - base);
+    sum *= exponential<T>(maximum - base);
     maximum = largest;
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) sum += expf(widen(pack.at[j]) - base);
+    for (int j = 0; j < kPack; ++j) sum += exponential<T>(widen(pack.at[j]) - base);
   }
   const float of_row = block_max(maximum, scratch);
   if (maximum != negative_infinity()) sum *= expf(maximum - of_row);
@@ -51,7 +51,7 @@ __device__ inline void write_gradient(T* row, Index width, Index counted, float 
     load_floats(values, row, i, width);
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      values[j] = i + j < counted ? factor * expf(values[j] - base) : 0.0f;
+      values[j] = i + j < counted ? factor * exponential<T>(values[j] - base) : 0.0f;
       if (i + j == right) values[j] -= one;
     }
     store_floats(row, i, width, values);
@@ -63,7 +63,7 @@ __device__ inline float gradient_factor_of(float factor, const float* scale) {
 }
 
 template <bool kGradient, class T>
-__global__ void __launch_bounds__(kRowThreads, 2)
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
     cross_entropy_kernel(float* losses, T* logits, const std::int32_t* targets, Index vocabulary, float factor,
                          const float* gradient_scale, IndexCheck check) {
   __shared__ float scratch[kWarp];
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads, 2)
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
     statistics_kernel(float* statistics, const T* logits, const std::int32_t* targets, Index width, Shard shard) {
   __shared__ float scratch[kWarp];
   const Index row = blockIdx.x;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads, 2)
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
     shard_gradient_kernel(T* logits, const float* log_sums, const std::int32_t* targets, Index width, Shard shard,
                           float factor, const float* gradient_scale) {
   const Index row = blockIdx.x;

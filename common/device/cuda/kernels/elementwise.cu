@@ -88,15 +88,20 @@ struct TimesIf {
 constexpr float kTwice = 1.5957691216f;  // 2 √(2/π)
 constexpr float kCubic = 0.044715f;
 
-__device__ inline float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
+template <class T>
+__device__ inline float logistic(float x) {
+  return reciprocal<T>(1.0f + exponential<T>(-x));
+}
 
+template <class T>
 struct Gelu {
-  __device__ float operator()(float x) const { return x * logistic(kTwice * x * (1.0f + kCubic * x * x)); }
+  __device__ float operator()(float x) const { return x * logistic<T>(kTwice * x * (1.0f + kCubic * x * x)); }
 };
+template <class T>
 struct GeluBackward {
   __device__ float operator()(float dy, float x) const {
     const float square = kCubic * x * x;
-    const float s = logistic(kTwice * x * (1.0f + square));
+    const float s = logistic<T>(kTwice * x * (1.0f + square));
     return dy * (s + x * s * (1.0f - s) * kTwice * (1.0f + 3.0f * square));
   }
 };
@@ -159,14 +164,14 @@ void scale_if(const Queue& queue, Array x, float factor, Array condition) {
 void gelu(const Queue& queue, Array y, Array x) {
   with_type(y.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    map(queue, Gelu(), y.as<T>(), x.as<const T>(), size_of(y));
+    map(queue, Gelu<T>(), y.as<T>(), x.as<const T>(), size_of(y));
   });
 }
 
 void gelu_backward(const Queue& queue, Array dx, Array dy, Array x) {
   with_type(dx.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    map2(queue, GeluBackward(), dx.as<T>(), dy.as<const T>(), x.as<const T>(), size_of(dx));
+    map2(queue, GeluBackward<T>(), dx.as<T>(), dy.as<const T>(), x.as<const T>(), size_of(dx));
   });
 }
 

@@ -11,8 +11,9 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 constexpr int kForwardThreads = 512, kForwardKept = 2;  // rows of 8,192 elements are read once
-constexpr Index kFewestRows = 4;       // of a block's backward: fewer would leave more sums than they have elements
-constexpr int kBackwardThreads = 512;  // here a thread keeps what it sums for its first pack
+constexpr Index kFewestRows = 4;        // of a block's backward: fewer would leave more sums than they have elements
+constexpr Index kBackwardAtOnce = 576;  // threads of a processor, by their 110 registers
+constexpr int kBackwardThreads = 512;   // here a thread keeps what it sums for its first pack
 
 template <class T>
 __global__ void __launch_bounds__(kForwardThreads)
@@ -80,13 +81,13 @@ __device__ inline Columns columns_of(const T* x, const T* dy, const Array& weigh
   return c;
 }
 
+/// dx = before + …
 template <class T>
-__device__ inline void write_dx(T* dx, const Columns& c, Row row, float mean_g, float mean_g_norm, bool accumulate,
-                                Index i, Index columns) {
-  float out[kPack] = {};
-  if (accumulate) load_floats(out, dx, i, columns);
+__device__ inline void write_dx(T* dx, const Columns& c, Row row, float2 means, const float (&before)[kPack], Index i,
+                                Index columns) {
+  float out[kPack];
 #pragma unroll
-  for (int j = 0; j < kPack; ++j) out[j] += row.reciprocal * (c.g[j] - mean_g - c.norm[j] * mean_g_norm);
+  for (int j = 0; j < kPack; ++j) out[j] = before[j] + row.reciprocal * (c.g[j] - means.x - c.norm[j] * means.y);
   store_floats(dx, i, columns, out);
 }
 
@@ -95,7 +96,7 @@ template <class T>
 __global__ void __launch_bounds__(kBackwardThreads)
     layer_norm_backward_kernel(T* dx, float* partials, const T* dy, const T* x, Array weight, const float* statistics,
                                Index rows, Index columns, Index rows_of_block, bool accumulate) {
-  __shared__ float scratch[kWarp];
+  __shared__ float2 scratch[kWarp];
   const Index first = blockIdx.x * rows_of_block, last = min(rows, first + rows_of_block);
   const Index packs = divide_up(columns, kPack), mine = threadIdx.x, step = blockDim.x;
   float* dweight = partials + blockIdx.x * 2 * columns;
@@ -106,16 +107,19 @@ __global__ void __launch_bounds__(kBackwardThreads)
     const T* x_row = x + n * columns;
     const T* dy_row = dy + n * columns;
     const Row row{statistics[n], statistics[rows + n]};
-    float sum_g = 0, sum_g_norm = 0;
+    T* dx_row = dx + n * columns;
+    float2 sums = make_float2(0.0f, 0.0f);  // of g, and of g · norm
     const auto add_sums = [&](const Columns& c) {
 #pragma unroll
       for (int j = 0; j < kPack; ++j) {
-        sum_g += c.g[j];
-        sum_g_norm += c.g[j] * c.norm[j];
+        sums.x += c.g[j];
+        sums.y += c.g[j] * c.norm[j];
       }
     };
     Columns kept;
+    float before[kPack] = {};  // of dx, where it is added to: on its way while the sums are made
     if (mine < packs) {
+      if (accumulate) load_floats(before, dx_row, mine * kPack, columns);
       kept = columns_of(x_row, dy_row, weight, row, mine * kPack, columns);
       add_sums(kept);
 #pragma unroll
@@ -140,13 +144,15 @@ __global__ void __launch_bounds__(kBackwardThreads)
       store_floats(dweight, p * kPack, columns, w);
       store_floats(dbias, p * kPack, columns, b);
     }
-    const float mean_g = block_sum(sum_g, scratch) / static_cast<float>(columns);
-    const float mean_g_norm = block_sum(sum_g_norm, scratch) / static_cast<float>(columns);
-    T* dx_row = dx + n * columns;
-    if (mine < packs) write_dx(dx_row, kept, row, mean_g, mean_g_norm, accumulate, mine * kPack, columns);
-    for (Index p = mine + step; p < packs; p += step)
-      write_dx(dx_row, columns_of(x_row, dy_row, weight, row, p * kPack, columns), row, mean_g, mean_g_norm, accumulate,
-               p * kPack, columns);
+    sums = block_sum(sums, scratch);
+    const float2 means = make_float2(sums.x / static_cast<float>(columns), sums.y / static_cast<float>(columns));
+    if (mine < packs) write_dx(dx_row, kept, row, means, before, mine * kPack, columns);
+    for (Index p = mine + step; p < packs; p += step) {
+      float added[kPack] = {};
+      if (accumulate) load_floats(added, dx_row, p * kPack, columns);
+      write_dx(dx_row, columns_of(x_row, dy_row, weight, row, p * kPack, columns), row, means, added, p * kPack,
+               columns);
+    }
   }
   if (mine < packs) {
     store_floats(dweight, mine * kPack, columns, dweight_kept);
@@ -172,7 +178,9 @@ void layer_norm_backward(const Queue& queue, Array dx, Array dweight, Array dbia
   if (x.size == 0) return;
   const Index columns = size_of(weight), rows = size_of(x) / columns;
   const dim3 block = block_for(divide_up(columns, kPack), kBackwardThreads);
-  const Index rows_of_block = max(divide_up(rows, 4 * kProcessors), min(rows, kFewestRows));
+  // As many blocks as a GPU holds at once: a row's latency is hidden by other blocks' rows.
+  const Index at_once = kProcessors * max(Index{2}, kBackwardAtOnce / static_cast<Index>(block.x));
+  const Index rows_of_block = max(divide_up(rows, at_once), min(rows, kFewestRows));
   const Index blocks = divide_up(rows, rows_of_block);
   auto* partials =
       static_cast<float*>(queue.workspace.take(static_cast<std::size_t>(blocks * 2 * columns) * sizeof(float)));

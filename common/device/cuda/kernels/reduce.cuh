@@ -46,6 +46,19 @@ __device__ inline float block_max(float x, float* scratch) {
   return block_reduce(x, Maximum(), negative_infinity(), scratch);
 }
 
+/// Two sums for the barriers of one.
+__device__ inline float2 block_sum(float2 x, float2* scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  x = make_float2(warp_reduce(x.x, Plus()), warp_reduce(x.y, Plus()));
+  if (blockDim.x <= kWarp) return x;
+  if (lane == 0) scratch[warp] = x;
+  __syncthreads();
+  x = lane < static_cast<int>(blockDim.x) / kWarp ? scratch[lane] : make_float2(0.0f, 0.0f);
+  x = make_float2(warp_reduce(x.x, Plus()), warp_reduce(x.y, Plus()));
+  __syncthreads();  // scratch may be used again
+  return x;
+}
+
 struct Scanned {
   int before;  // the sum over the threads before this one
   int total;   // over all

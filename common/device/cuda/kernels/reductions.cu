@@ -8,6 +8,8 @@ namespace lockstep::kernels {
 
 namespace {
 
+constexpr int kChunksAtOnce = 16;
+
 struct Identity {
   __device__ float operator()(float x) const { return x; }
 };
@@ -72,6 +74,7 @@ __global__ void __launch_bounds__(kThreads)
   const Index column = blockIdx.x * static_cast<Index>(kColumns) + threadIdx.x * kPack;
   float sum[kPack] = {};
   if (column < columns) {
+#pragma unroll 4
     for (Index row = first + threadIdx.y; row < last; row += kWarps) {
       const Pack<T> pack = load(x + row * columns, column, columns);
 #pragma unroll
@@ -105,19 +108,27 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *sum = static_cast<float>(*sum + factor * sums[0]);
 }
 
-__global__ void __launch_bounds__(kThreads)
+/// A lane a column: each warp adds every 16th chunk, then the warps are added in order.
+__global__ void __launch_bounds__(kWarp* kChunksAtOnce)
     add_columns_kernel(Array target, const float* partials, Index chunks, Index stride, Index columns) {
-  const Index column = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
-  if (column >= columns) return;
+  __shared__ double sums[kChunksAtOnce][kWarp];
+  const Index column = static_cast<Index>(blockIdx.x) * kWarp + threadIdx.x;
   double total = 0;
-  for (Index chunk = 0; chunk < chunks; ++chunk) total += partials[chunk * stride + column];
+  if (column < columns) {
+#pragma unroll 4
+    for (Index chunk = threadIdx.y; chunk < chunks; chunk += kChunksAtOnce) total += partials[chunk * stride + column];
+  }
+  sums[threadIdx.y][threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= columns) return;
+  for (int w = 1; w < kChunksAtOnce; ++w) total += sums[w][threadIdx.x];
   store_float(target, column, static_cast<float>(load_float(target, column) + total));
 }
 
 void add_columns(const Queue& queue, Array target, const float* partials, Index chunks, Index stride) {
   const Index columns = size_of(target);
-  launch(add_columns_kernel, dim3(static_cast<unsigned>(divide_up(columns, kThreads))), dim3(kThreads), 0, queue.stream,
-         target, partials, chunks, stride, columns);
+  launch(add_columns_kernel, dim3(static_cast<unsigned>(divide_up(columns, kWarp))), dim3(kWarp, kChunksAtOnce), 0,
+         queue.stream, target, partials, chunks, stride, columns);
 }
 
 void add_squares(const Queue& queue, Array sum, Array x) { add_sum_of(queue, Square(), sum, x); }
