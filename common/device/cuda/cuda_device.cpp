@@ -26,9 +26,8 @@ kernels::Shard shard_of(const VocabularyShard& shard) {
   return {static_cast<std::int64_t>(shard.first), static_cast<std::int64_t>(shard.count)};
 }
 
-kernels::AdamWStep make_step(const AdamW& options) {
-  return {options.learning_rate, options.beta1, options.beta2, 1.0f - options.learning_rate * options.weight_decay,
-          options.epsilon,       options.step};
+kernels::AdamWStep step_of(const AdamW& options) {
+  return {options.learning_rate, options.beta1, options.beta2, options.epsilon, options.weight_decay, options.step};
 }
 
 }  // namespace
@@ -175,7 +174,7 @@ void StreamDevice::add_dequantised(const Slice& y, const Slice& q, const Slice& 
 void StreamDevice::adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,
                          const Slice& gradient, AdamW options, const Slice& gradient_factor, const Slice& skip,
                          const Slice& skipped) {
-  kernels::adamw(queue(), array(parameter), array(master), array(m), array(v), array(gradient), make_step(options),
+  kernels::adamw(queue(), array(parameter), array(master), array(m), array(v), array(gradient), step_of(options),
                  array(gradient_factor), array(skip), array(skipped));
 }
 

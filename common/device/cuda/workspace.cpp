@@ -1,4 +1,4 @@
-// Memory between kernels of one stream, and how a refused launch is reported.
+// Memory between kernels of one stream.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +20,10 @@ void* Workspace::take(std::size_t bytes) {
   cuda::check(cudaMallocAsync(&data_, wanted, stream_), "cudaMallocAsync");
   bytes_ = wanted;
   return data_;
+}
+
+void set_bytes(const Queue& queue, void* data, int value, std::size_t bytes) {
+  cuda::check(cudaMemsetAsync(data, value, bytes, queue.stream), "cudaMemsetAsync");
 }
 
 }  // namespace lockstep::kernels

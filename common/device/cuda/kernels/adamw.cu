@@ -12,9 +12,16 @@ struct Corrections {
   float root_bias;  // 1 / √(1 − β2^step)
 };
 
-__host__ __device__ Corrections corrections_of(const AdamWStep& step, double steps) {
-  const double bias1 = 1 - pow(static_cast<double>(step.beta1), steps);
-  const double bias2 = 1 - pow(static_cast<double>(step.beta2), steps);
+/// By multiplications only, which give the same bits on the host and on the GPU.
+__host__ __device__ double power(double base, int exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2 == 1) result *= base;
+  return result;
+}
+
+__host__ __device__ Corrections corrections_of(const AdamWStep& step, int steps) {
+  const double bias1 = 1 - power(step.beta1, steps), bias2 = 1 - power(step.beta2, steps);
   return {static_cast<float>(step.learning_rate / bias1), static_cast<float>(1 / sqrt(bias2))};
 }
 
@@ -36,6 +43,7 @@ __global__ void __launch_bounds__(kThreads)
                  Corrections given, Optional optional, Packs packs) {
   if (optional.skip && *optional.skip != 0.0f) return;
   const Corrections c = optional.corrections ? *optional.corrections : given;
+  const float decay = 1.0f - step.learning_rate * step.weight_decay;
   const float factor = optional.gradient_factor ? *optional.gradient_factor : 1.0f;
   for_packs(packs, [&](Index i) {
     const Pack<G> gradients = load(gradient, i, packs.n);
@@ -46,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
       ms.at[j] = step.beta1 * ms.at[j] + (1.0f - step.beta1) * g;
       vs.at[j] = step.beta2 * vs.at[j] + (1.0f - step.beta2) * (g * g);
       const float change = c.rate * ms.at[j] / (sqrtf(vs.at[j]) * c.root_bias + step.epsilon);
-      masters.at[j] = masters.at[j] * step.decay - change;
+      masters.at[j] = masters.at[j] * decay - change;
     }
     store(m, i, packs.n, ms);
     store(v, i, packs.n, vs);

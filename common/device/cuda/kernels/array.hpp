@@ -75,4 +75,7 @@ struct Queue {
   Fault* fault;
 };
 
+/// Queues the setting of every byte. Throws Error where CUDA refuses.
+void set_bytes(const Queue& queue, void* data, int value, std::size_t bytes);
+
 }  // namespace lockstep::kernels

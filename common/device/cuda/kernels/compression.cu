@@ -261,7 +261,7 @@ void top_k(const Queue& queue, Array values, Array indices, Array x) {
   auto* counts = cut.next<std::int32_t>(kCounts);
   auto* larger = cut.next<std::int32_t>(static_cast<std::size_t>(tiles));
   auto* equal = cut.next<std::int32_t>(static_cast<std::size_t>(tiles));
-  check_launch(cudaMemsetAsync(counts, 0, kCounts * sizeof(std::int32_t), queue.stream), nullptr, "cudaMemsetAsync");
+  set_bytes(queue, counts, 0, kCounts * sizeof(std::int32_t));
   launch(begin_selection_kernel, dim3(1), dim3(1), 0, queue.stream, selection, static_cast<std::int32_t>(values.size));
   with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -297,7 +297,7 @@ void quantise(const Queue& queue, Array q, Array scales, Array x, std::size_t bl
   const Index pieces_of_block = divide_up(size, kPiece), pieces = blocks * pieces_of_block;
   const std::uint64_t drawn = (draw.first + x.size - 1) / kPhiloxBlock - draw.first / kPhiloxBlock + 1;
   const Index groups = static_cast<Index>(drawn * (kPhiloxLanes / kPack));
-  check_launch(cudaMemsetAsync(scales.data, 0, scales.size * sizeof(float), queue.stream), nullptr, "cudaMemsetAsync");
+  set_bytes(queue, scales.data, 0, scales.size * sizeof(float));
   with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     launch(block_maxima_kernel<T>, grid_of(pieces, kThreads / kWarp), dim3(kWarp, kThreads / kWarp), 0, queue.stream,

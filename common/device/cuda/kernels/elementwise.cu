@@ -115,9 +115,7 @@ void fill(const Queue& queue, Array x, float value) {
     case DType::bf16: return fill_with(queue, x.as<__nv_bfloat16>(), n, __float2bfloat16_rn(value));
     case DType::f16: return fill_with(queue, x.as<__half>(), n, __float2half_rn(value));
     case DType::i32: return fill_with(queue, x.as<std::int32_t>(), n, static_cast<std::int32_t>(value));
-    case DType::i8:
-      check_launch(cudaMemsetAsync(x.data, static_cast<std::int8_t>(value), x.size, queue.stream), nullptr,
-                   "cudaMemsetAsync");
+    case DType::i8: return set_bytes(queue, x.data, static_cast<std::int8_t>(value), x.size);
   }
 }
 

@@ -63,9 +63,7 @@ void add_dequantised(const Queue& queue, Array y, Array q, Array scales, std::si
 
 // adamw.cu
 struct AdamWStep {  // as AdamW
-  float learning_rate, beta1, beta2;
-  float decay;  // 1 − learning rate · weight decay
-  float epsilon;
+  float learning_rate, beta1, beta2, epsilon, weight_decay;
   int step;
 };
 /// `gradient_factor`, `skip` and `skipped` may be empty, `parameter` may be `master`.
