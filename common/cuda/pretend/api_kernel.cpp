@@ -29,9 +29,10 @@ cudaError_t refusal(const Runtime& r, const KernelLaunch& launch) {
 
 namespace lockstep::pretend {
 
-cudaError_t launch_kernel(const KernelLaunch& launch, std::function<void()> thread, cudaStream_t handle) {
+cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cudaStream_t handle) {
   return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
     if (const cudaError_t why = refusal(r, launch); why != cudaSuccess) return why;
+    launch.check_threads = r.settings.check_threads;
     auto error = std::make_shared<std::string>();
     r.add(lock, stream,
           {.run =

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "common/cuda/pretend/kernel_name.hpp"
+#include "common/cuda/pretend/order.hpp"
 #include "common/cuda/pretend/poison.hpp"
 #include "common/cuda/pretend/shared_arrays.hpp"
 #include "common/cuda/pretend/stacks.hpp"
@@ -26,7 +28,7 @@ struct KernelError {
 
 /// What a thread of the running block is doing.
 struct Thread {
-  enum { not_started, ready, in_warp, in_block, returned } state = not_started;
+  enum State { not_started, ready, in_warp, in_block, returned } state = not_started;
   int stack = 0;
   uint3 index;
   // While it waits:
@@ -42,6 +44,8 @@ struct Thread {
   };
   std::vector<Copy> copies;
   std::vector<std::size_t> groups;
+  // What it has done comes before what follows these, and these before what it does next (order.hpp):
+  char arrives, goes_on;
 };
 
 std::string brief(Site site) {
@@ -51,15 +55,52 @@ std::string brief(Site site) {
 
 class Emulator {
  public:
-  Emulator() : stacks_([this] { work(); }) {}
+  Emulator() : stacks_([this] { work(); }) { order::before(this); }
+  ~Emulator() {
+    order::after(this);
+    for (void* context : contexts_) order::drop_context(context);
+    order::drop_context(own_);
+  }
 
   std::string run(const KernelLaunch& launch, const std::function<void()>& thread) {
+    stream_ = order::current();
+    const order::Inside emulator(own_);
+    order::after(this);
+    const std::string error = run_blocks(launch, thread);
+    order::before(this);
+    return error;
+  }
+
+  void meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site);
+  int meet_block(bool mine, const char* name, Site site);
+
+  Thread& me() { return threads_[current_]; }
+
+  void* shared() {
+    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
+    return reinterpret_cast<void*>((address + kAlign - 1) / kAlign * kAlign);
+  }
+
+ private:
+  static constexpr std::size_t kAlign = 128, kGuard = 1024;
+  static constexpr std::size_t kWatchedStack = 16 * 1024;  // bytes that kernels use of a stack, with room
+
+  std::string run_blocks(const KernelLaunch& launch, const std::function<void()>& thread) {
     launch_ = &launch;
     body_ = &thread;
     blockDim = launch.block;
     gridDim = launch.grid;
     threads_.assign(launch.block.x * launch.block.y * launch.block.z, {});
-    shared_arrays_ = shared_arrays_of(launch.kernel);
+    ready_.reserve(threads_.size());
+    idle_.reserve(threads_.size() + 1);
+    stacks_.reserve(threads_.size() + 1);
+    anew_.assign(threads_.size() + 1, false);
+    checked_ = launch.check_threads && order::watched();
+    if (checked_) prepare_contexts();
+    const auto known = shared_arrays_of_.find(launch.kernel);
+    shared_arrays_ = known != shared_arrays_of_.end()
+                         ? &known->second
+                         : &shared_arrays_of_.emplace(launch.kernel, shared_arrays_of(launch.kernel)).first->second;
     shared_.resize(launch.shared_bytes + 2 * kAlign + kGuard);
     error_.clear();
     const dim3 grid = launch.grid;
@@ -75,18 +116,16 @@ class Emulator {
     return {};
   }
 
-  void meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site);
-  int meet_block(bool mine, const char* name, Site site);
-
-  Thread& me() { return threads_[current_]; }
-
-  void* shared() {
-    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
-    return reinterpret_cast<void*>((address + kAlign - 1) / kAlign * kAlign);
+  /// Contexts cost a megabyte each: only the last stream's are kept.
+  void prepare_contexts() {
+    if (owner_ != stream_) {
+      for (void* context : contexts_) order::drop_context(context);
+      contexts_.clear();
+      owner_ = stream_;
+    }
+    while (contexts_.size() < threads_.size()) contexts_.push_back(order::make_context());
+    order::begins_anew(threads_.data(), threads_.size() * sizeof(Thread));  // nothing waits for earlier kernels
   }
-
- private:
-  static constexpr std::size_t kAlign = 128, kGuard = 1024;
 
   int count() const { return static_cast<int>(threads_.size()); }
 
@@ -107,18 +146,37 @@ class Emulator {
     ready_.clear();
     first_ready_ = 0;
     poison(shared(), launch_->shared_bytes + kGuard, Poison::shared);
-    for (const SharedArray& array : shared_arrays_) poison(array.data, array.bytes, Poison::shared);
-
-    stacks_.switch_to(idle_stack());
+    for (const SharedArray& array : *shared_arrays_) poison(array.data, array.bytes, Poison::shared);
+    run_threads();
     if (error_.empty() && returned_ < count()) error_ = describe_stall();
     if (error_.empty() && !is_poison(static_cast<char*>(shared()) + launch_->shared_bytes, kGuard, Poison::shared)) {
       error_ = fmt::format("{}: it writes beyond its {} bytes of dynamic shared memory", where_block(),
                            launch_->shared_bytes);
     }
-    if (!error_.empty()) {  // unwinds the threads that wait
-      stacks_.clear();
-      idle_.clear();
+    if (!error_.empty()) abandon_threads();
+  }
+
+  void run_threads() {
+    order::begins_anew(shared(), (launch_->shared_bytes + kGuard) / 8 * 8);
+    for (const SharedArray& array : *shared_arrays_) order::begins_anew(array.data, (array.bytes + 7) / 8 * 8);
+    {
+      const order::Inside stream(stream_);
+      for (int i = 0; checked_ && i < count(); ++i) order::before(&threads_[i].goes_on);
     }
+    stacks_.switch_to(idle_stack());
+    const order::Inside stream(stream_);
+    for (int i = 0; checked_ && i < count(); ++i) order::after(&threads_[i].arrives);
+  }
+
+  /// Unwinds the threads that wait.
+  void abandon_threads() {
+    for (int i = 0; i < count(); ++i) {
+      if (threads_[i].state != Thread::in_warp && threads_[i].state != Thread::in_block) continue;
+      const order::Inside thread(checked_ ? contexts_[i] : stream_);
+      stacks_.forget(threads_[i].stack);
+    }
+    stacks_.clear();
+    idle_.clear();
   }
 
   /// What every stack does: threads that have not started, one after another; then it gives way.
@@ -127,6 +185,7 @@ class Emulator {
       while (error_.empty() && next_ < count()) {
         current_ = next_++;
         me().stack = stacks_.running();
+        begin_stack(stacks_.running());
         go_on();
         try {
           (*body_)();
@@ -134,6 +193,8 @@ class Emulator {
           error_ = fmt::format("{}: {}", where(error.site), error.what);
         }
         me().state = Thread::returned;
+        if (checked_) order::before(&me().arrives);
+        order::enter(own_);
         ++returned_;
       }
       idle_.push_back(stacks_.running());
@@ -143,6 +204,13 @@ class Emulator {
         stacks_.switch_to(Stacks::kOutside);
       }
     }
+  }
+
+  /// What earlier kernels, or threads, did to this memory does not matter to ThreadSanitizer.
+  void begin_stack(int stack) {
+    if (!watched_ || (anew_[stack] && !checked_)) return;
+    anew_[stack] = true;
+    order::begins_anew(stacks_.top(stack) - kWatchedStack, kWatchedStack);
   }
 
   int idle_stack() {
@@ -160,6 +228,7 @@ class Emulator {
     } else if (next_ < count()) {
       stacks_.switch_to(idle_stack());
     } else {
+      order::enter(own_);
       stacks_.switch_to(Stacks::kOutside);
     }
     current_ = mine;
@@ -176,8 +245,32 @@ class Emulator {
   }
 
   void go_on() {
-    me().state = Thread::ready;
-    threadIdx = me().index;
+    Thread& self = me();
+    self.state = Thread::ready;
+    threadIdx = self.index;
+    order::enter(checked_ ? contexts_[current_] : stream_);
+    if (checked_) order::after(&self.goes_on);
+  }
+
+  void wait_in(Thread::State state, const char* name, Site site) {
+    Thread& self = me();
+    self.state = state;
+    self.name = name;
+    self.site = site;
+    if (checked_) order::before(&self.arrives);
+  }
+
+  /// From the last to arrive at a meeting: what all have done comes before what it does now …
+  void after_arrivals(int first, int count, unsigned mask) {
+    for (int i = 0; checked_ && i < count; ++i) {
+      if (mask >> i % 32 & 1) order::after(&threads_[first + i].arrives);
+    }
+  }
+  /// … and that before what all do next.
+  void before_they_go_on(int first, int count, unsigned mask) {
+    for (int i = 0; checked_ && i < count; ++i) {
+      if (mask >> i % 32 & 1) order::before(&threads_[first + i].goes_on);
+    }
   }
 
   void wake(int thread) {
@@ -208,9 +301,17 @@ class Emulator {
   int counted_ = 0;         // the votes of the last meeting
   std::vector<int> ready_;  // who may go on, oldest first, from first_ready_
   std::size_t first_ready_ = 0;
-  std::vector<char> shared_;  // dynamic shared memory
-  std::vector<SharedArray> shared_arrays_;
+  std::vector<char> shared_;                                          // dynamic shared memory
+  std::map<const void*, std::vector<SharedArray>> shared_arrays_of_;  // of kernels that ran before
+  const std::vector<SharedArray>* shared_arrays_ = nullptr;
 
+  const bool watched_ = order::watched();
+  std::vector<bool> anew_;                   // by stack: it has been begun by the running kernel
+  void* const own_ = order::make_context();  // of what the emulator does itself (order.hpp)
+  void* stream_ = nullptr;                   // of the stream that runs
+  bool checked_ = false;                     // each thread of the block has a context of its own (order.hpp)
+  std::vector<void*> contexts_;              // … these
+  void* owner_ = nullptr;                    // … for kernels of this stream
   Stacks stacks_;
   std::vector<int> idle_;  // stacks without a thread
 };
@@ -222,10 +323,8 @@ void Emulator::meet_warp(unsigned mask, void* mine, Together together, const cha
   if (lanes < 32 && mask >> lanes) {
     kernel_error(fmt::format("{} with a mask of {:#010x}, but this warp has {} lanes", name, mask, lanes), site);
   }
+  wait_in(Thread::in_warp, name, site);
   Thread& self = me();
-  self.state = Thread::in_warp;
-  self.name = name;
-  self.site = site;
   self.mask = mask;
   self.together = together;
   self.mine = mine;
@@ -245,17 +344,16 @@ void Emulator::meet_warp(unsigned mask, void* mine, Together together, const cha
                    site);
     }
   }
+  after_arrivals(first, lanes, mask);
   together(of_lane, mask);
+  before_they_go_on(first, lanes, mask);
   for (int i = 0; i < lanes; ++i) {
     if (mask >> i & 1) wake(first + i);
   }
 }
 
 int Emulator::meet_block(bool mine, const char* name, Site site) {
-  Thread& self = me();
-  self.state = Thread::in_block;
-  self.name = name;
-  self.site = site;
+  wait_in(Thread::in_block, name, site);
   votes_ += mine;
   if (++in_block_ < count()) {
     give_way();
@@ -268,6 +366,8 @@ int Emulator::meet_block(bool mine, const char* name, Site site) {
                    site);
     }
   }
+  after_arrivals(0, count(), ~0u);
+  before_they_go_on(0, count(), ~0u);
   counted_ = votes_;
   in_block_ = votes_ = 0;
   for (int i = 0; i < count(); ++i) wake(i);

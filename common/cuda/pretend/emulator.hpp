@@ -21,7 +21,8 @@ struct Site {
 struct KernelLaunch {
   const void* kernel;  // its address, for messages
   dim3 grid, block;
-  std::size_t shared_bytes;  // dynamic
+  std::size_t shared_bytes;    // dynamic
+  bool check_threads = false;  // ThreadSanitizer sees each thread of a block as a thread of its own
 };
 
 /// Runs `thread` once for every thread of the launch. Returns what went wrong, with kernel, block, thread and line, or

@@ -40,7 +40,7 @@ constexpr int warpSize = 32;
 namespace lockstep::pretend {
 
 /// Queues a kernel on a stream: what <<<grid, block, shared_bytes, stream>>> does.
-cudaError_t launch_kernel(const KernelLaunch& launch, std::function<void()> thread, cudaStream_t stream);
+cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cudaStream_t stream);
 
 inline int lane() {
   const unsigned linear = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);

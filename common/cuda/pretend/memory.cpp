@@ -12,6 +12,12 @@ namespace lockstep::pretend {
 
 namespace {
 
+/// To the host: nobody is left who could use it.
+void give_back(char* whole, std::size_t bytes) {
+  order::begins_anew(whole, bytes);
+  std::free(whole);
+}
+
 std::string words(Place place) { return place == Place::device ? "GPU memory" : "pinned memory"; }
 
 }  // namespace
@@ -73,35 +79,31 @@ std::vector<std::string> Memory::release(Allocation* allocation) {
   if (a.place == Place::device) used_[a.device] -= a.bytes;
   char* const whole = a.data - kGuard;
   poison(whole, whole_bytes(a.bytes), Poison::freed);
-  for (std::string& problem : bury(whole, whole_bytes(a.bytes))) problems.push_back(std::move(problem));
-  return problems;
-}
-
-std::vector<std::string> Memory::bury(char* whole, std::size_t bytes) {
-  std::vector<std::string> problems;
-  gone_.push_back({whole, bytes});
-  gone_bytes_ += bytes;
+  gone_.push_back({whole, a.bytes});
+  gone_bytes_ += whole_bytes(a.bytes);
   while (gone_bytes_ > kMostGone) {
     const Gone oldest = gone_.front();
     gone_.pop_front();
-    gone_bytes_ -= oldest.bytes;
-    if (!is_poison(oldest.whole, oldest.bytes, Poison::freed)) {
-      problems.push_back(fmt::format("something wrote to {} bytes after they were freed", oldest.bytes - 2 * kGuard));
-    }
-    std::free(oldest.whole);
+    gone_bytes_ -= whole_bytes(oldest.bytes);
+    for (std::string& problem : late_writes(oldest)) problems.push_back(std::move(problem));
+    give_back(oldest.whole, whole_bytes(oldest.bytes));
   }
   return problems;
 }
 
-std::vector<std::string> Memory::check() const {
+std::vector<std::string> Memory::late_writes(const Gone& gone) {
+  if (is_poison(gone.whole, whole_bytes(gone.bytes), Poison::freed)) return {};
+  poison(gone.whole, whole_bytes(gone.bytes), Poison::freed);
+  return {fmt::format("something wrote to {} bytes after they were freed", gone.bytes)};
+}
+
+std::vector<std::string> Memory::check() {
   std::vector<std::string> problems;
   for (const auto& [address, allocation] : by_address_) {
     for (std::string& problem : guards(allocation)) problems.push_back(std::move(problem));
   }
   for (const Gone& gone : gone_) {
-    if (!is_poison(gone.whole, gone.bytes, Poison::freed)) {
-      problems.push_back(fmt::format("something wrote to {} bytes after they were freed", gone.bytes - 2 * kGuard));
-    }
+    for (std::string& problem : late_writes(gone)) problems.push_back(std::move(problem));
   }
   return problems;
 }
@@ -113,9 +115,9 @@ std::vector<const Allocation*> Memory::all() const {
 }
 
 void Memory::forget() {
-  for (const Gone& gone : gone_) std::free(gone.whole);
+  for (const Gone& gone : gone_) give_back(gone.whole, whole_bytes(gone.bytes));
   for (const auto& [address, allocation] : by_address_) {
-    if (!allocation.registered) std::free(allocation.data - kGuard);
+    if (!allocation.registered) give_back(allocation.data - kGuard, whole_bytes(allocation.bytes));
   }
   gone_.clear();
   gone_bytes_ = 0;

@@ -39,7 +39,7 @@ class Memory {
   std::vector<std::string> release(Allocation* allocation);
 
   /// Checks all guard zones and what was freed. Returns problems.
-  std::vector<std::string> check() const;
+  std::vector<std::string> check();
   std::vector<const Allocation*> all() const;
   void forget();
 
@@ -48,14 +48,14 @@ class Memory {
 
  private:
   struct Gone {
-    char* whole;
-    std::size_t bytes;
+    char* whole;        // with its guard zones
+    std::size_t bytes;  // without
   };
   static constexpr std::size_t kGuard = 256;
   static constexpr std::size_t kMostGone = 32u << 20;  // bytes of freed memory kept, to see whether somebody writes
   static std::vector<std::string> guards(const Allocation& allocation);
   static std::size_t whole_bytes(std::size_t bytes) { return (bytes + 255) / 256 * 256 + 2 * kGuard; }
-  std::vector<std::string> bury(char* whole, std::size_t bytes);
+  static std::vector<std::string> late_writes(const Gone& gone);
 
   std::map<std::uintptr_t, Allocation> by_address_;
   std::deque<Gone> gone_;

@@ -7,31 +7,16 @@
 
 namespace lockstep::pretend::order {
 
-#if LOCKSTEP_PRETEND_TSAN
-
+bool watched();  ///< ThreadSanitizer is there
 void* make_context();
 void drop_context(void* context);
 void* current();
 void enter(void* context);
-void before(void* token);  ///< what this context has done so far comes before …
-void after(void* token);   ///< … what a context does after this
-void reads(const void* memory, std::size_t bytes);
-void writes(void* memory, std::size_t bytes);
-constexpr bool kWatched = true;
-
-#else
-
-inline void* make_context() { return nullptr; }
-inline void drop_context(void*) {}
-inline void* current() { return nullptr; }
-inline void enter(void*) {}
-inline void before(void*) {}
-inline void after(void*) {}
-inline void reads(const void*, std::size_t) {}
-inline void writes(void*, std::size_t) {}
-constexpr bool kWatched = false;
-
-#endif
+void before(void* token);                      ///< what this context has done so far comes before …
+void after(void* token);                       ///< … what a context does after this
+void writes(void* memory, std::size_t bytes);  ///< this context does
+void begins_anew(void* memory,
+                 std::size_t multiple_of_8);  ///< what was done to it before has nothing to do with what comes
 
 /// Within it, this thread of the host is `context`.
 class Inside {

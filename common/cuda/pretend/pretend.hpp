@@ -25,6 +25,7 @@ struct Settings {
   int runtime_version = CUDART_VERSION;
   int major = 9, minor = 0;  // compute capability
   int multiprocessors = 4;
+  bool check_threads = false;  // with ThreadSanitizer: races between threads of a block, too. LOCKSTEP_PRETEND_THREADS
 };
 
 /// The settings of the environment: what a program starts with.

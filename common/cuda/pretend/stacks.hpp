@@ -21,24 +21,33 @@ class Stacks {
   /// A stack on which nothing has begun.
   int add() {
     suspended_.emplace_back();
-    begun_.push_back(false);
+    top_.push_back(nullptr);
     return static_cast<int>(suspended_.size()) - 1;
   }
+
+  void reserve(std::size_t count) {
+    suspended_.reserve(count);
+    top_.reserve(count);
+  }
+
+  /// Where the memory of a stack ends that has begun.
+  char* top(int stack) const { return top_[stack]; }
 
   /// Goes on with stack `next` where it was; returns when somebody switches back to the caller's.
   void switch_to(int next) {
     if (next == running_) return;
-    if (next != kOutside && !begun_[next]) begin(next);
+    if (next != kOutside && !top_[next]) begin(next);
     left_ = running_;
     running_ = next;
     boost::context::fiber from = std::move(of(next)).resume();
     of(left_) = std::move(from);
   }
 
-  /// Forgets all stacks, unwinding what is suspended on them. Only from outside.
+  /// Unwinds what is suspended on a stack, or on all of them, which are gone then. Only from outside.
+  void forget(int stack) { suspended_[stack] = {}; }
   void clear() {
     suspended_.clear();
-    begun_.clear();
+    top_.clear();
   }
 
  private:
@@ -52,11 +61,11 @@ class Stacks {
   boost::context::fiber& of(int stack) { return stack == kOutside ? outside_ : suspended_[stack]; }
 
   void begin(int stack) {
-    begun_[stack] = true;
     boost::context::protected_fixedsize_stack allocator(kBytes);
     const boost::context::stack_context whole = allocator.allocate();
     const std::size_t shift = static_cast<std::size_t>(stack % kColors) * kLine;
-    const boost::context::preallocated part(static_cast<char*>(whole.sp) - shift, whole.size - shift, whole);
+    top_[stack] = static_cast<char*>(whole.sp) - shift;
+    const boost::context::preallocated part(top_[stack], whole.size - shift, whole);
     suspended_[stack] =
         boost::context::fiber(std::allocator_arg, part, allocator, [this](boost::context::fiber&& from) {
           of(left_) = std::move(from);
@@ -67,7 +76,7 @@ class Stacks {
 
   std::function<void()> body_;
   std::vector<boost::context::fiber> suspended_;
-  std::vector<bool> begun_;
+  std::vector<char*> top_;
   boost::context::fiber outside_;
   int running_ = kOutside;
   int left_ = kOutside;  // who switched last

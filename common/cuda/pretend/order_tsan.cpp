@@ -1,25 +1,28 @@
-#include "common/cuda/pretend/order.hpp"
-
-#if LOCKSTEP_PRETEND_TSAN
-
+// For programs with ThreadSanitizer. Its interface for languages with memory of their own says that memory begins anew.
 #include <sanitizer/tsan_interface.h>
 
+#include "common/cuda/pretend/order.hpp"
+
 extern "C" {
-void __tsan_read_range(void* memory, unsigned long bytes);
 void __tsan_write_range(void* memory, unsigned long bytes);
+void __tsan_java_alloc(unsigned long address, unsigned long bytes);
+void __tsan_java_free(unsigned long address, unsigned long bytes);
 }
 
 namespace lockstep::pretend::order {
 
+bool watched() { return true; }
 void* make_context() { return __tsan_create_fiber(0); }
 void drop_context(void* context) { __tsan_destroy_fiber(context); }
 void* current() { return __tsan_get_current_fiber(); }
 void enter(void* context) { __tsan_switch_to_fiber(context, __tsan_switch_to_fiber_no_sync); }
 void before(void* token) { __tsan_release(token); }
 void after(void* token) { __tsan_acquire(token); }
-void reads(const void* memory, std::size_t bytes) { __tsan_read_range(const_cast<void*>(memory), bytes); }
 void writes(void* memory, std::size_t bytes) { __tsan_write_range(memory, bytes); }
+void begins_anew(void* memory, std::size_t multiple_of_8) {
+  if (multiple_of_8 == 0) return;
+  __tsan_java_alloc(reinterpret_cast<unsigned long>(memory), multiple_of_8);
+  __tsan_java_free(reinterpret_cast<unsigned long>(memory), multiple_of_8);
+}
 
 }  // namespace lockstep::pretend::order
-
-#endif
