@@ -1,4 +1,6 @@
 // Benchmark programs from outside, as ./lab bench calls them: output files, documentation, bad input.
+#include <map>
+
 #include "bench/bench_program.hpp"
 
 namespace lockstep::bench {
@@ -109,6 +111,32 @@ TEST_F(BenchProgram, AStepOfATinyModelLearns) {
   }
   EXPECT_EQ(start("--ranks 2", "gpt"), 2);
   EXPECT_EQ(start("--model tyni", "gpt"), 2);
+}
+
+TEST_F(BenchProgram, ActivationsAreThoseOfTheFormulaToTheByte) {
+  for (const char* options : {"--model gpt2-124m --batch 8 --machine dgx-a100 --phantom",
+                              "--model tiny --batch 3 --precision fp32 --samples 5"}) {
+    const json rows = rows_of(options, "activations");
+    std::map<std::string, double> parts;
+    std::size_t modes = 0;
+    for (const json& row : rows) {
+      const std::string mode = row.at("attention").get<std::string>() + "/" + row.at("recompute").get<std::string>();
+      if (row.contains("part")) {
+        parts[mode] += row.at("predicted_bytes").get<double>();
+        continue;
+      }
+      ++modes;
+      EXPECT_EQ(row.at("measured_bytes"), row.at("predicted_bytes")) << mode;
+      EXPECT_EQ(row.at("measured_bytes"), parts.at(mode)) << mode;
+      const double extra = row.at("extra_flop"), predicted = row.at("predicted_extra_flop");
+      EXPECT_NEAR(extra, predicted, 0.05 * predicted) << mode;  // elementwise operations, of a tiny model
+      if (mode.ends_with("full")) {
+        EXPECT_GT(row.at("relative_seconds"), 1) << mode;
+      }
+    }
+    EXPECT_EQ(modes, 5u);
+  }
+  EXPECT_EQ(start("--precision fp8", "activations"), 2);
 }
 
 TEST_F(BenchProgram, TensorParallelAccountComesFromTheLedger) {
