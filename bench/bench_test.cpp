@@ -99,8 +99,15 @@ TEST_F(BenchProgram, AStepIsPricedAndItsModelFlopAreCounted) {
   EXPECT_NEAR(step.at("mfu").get<double>() * 989e12 * seconds / flop, 1, 1e-12);
   EXPECT_NEAR(step.at("predicted_seconds").get<double>() / seconds, 1, 1e-9)
       << "the simulator prices the same operations";
+  EXPECT_EQ(step.at("vocabulary"), 50257);
   EXPECT_LT(step.at("fraction_of_matmul_rate"), 1);
   EXPECT_EQ(rows[1].at("fraction_of_matmul_rate"), 1);
+}
+
+TEST_F(BenchProgram, AVocabularyCanBePadded) {
+  json rows = rows_of("--phantom --machine dgx-h200 --model gpt2-124m --vocabulary 50304 --sequence 64", "gpt");
+  EXPECT_EQ(rows[0].at("vocabulary"), 50304);
+  EXPECT_EQ(rows[0].at("parameters"), 124439808 + 47 * 768);
 }
 
 TEST_F(BenchProgram, AStepOfATinyModelLearns) {

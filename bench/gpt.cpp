@@ -1,7 +1,7 @@
 // One training step of a GPT on one rank: tokens a second, and how much of the computer's arithmetic that is.
 //
 //   ./lab bench gpt --model tiny --dtype fp32
-//   ./lab bench gpt --backend cuda --model gpt2-124m,gpt2-355m --batch 16 --sequence 1024 --machine dgx-h200
+//   ./lab bench gpt --backend cuda --model gpt2-124m --vocabulary 50304 --batch 16 --machine dgx-h200
 //   ./lab bench gpt --machine dgx-h200 --phantom --model gpt2-124m,gpt2-355m --batch 16 --sequence 1024
 //
 // Model FLOP are what the model needs, whatever the program does: 6 a matrix parameter and token (N without positions,
@@ -27,9 +27,10 @@ namespace {
 struct GptProgramOptions {
   std::vector<std::string> models{"tiny"};
   std::string dtype = "bf16";
-  int batch = 8;     // sequences
-  int sequence = 0;  // tokens of each; 0: the model's context
-  int matmul = 0;    // rows and columns of the product; 0: 8192 on a GPU, real or priced, else 1024
+  int batch = 8;       // sequences
+  int sequence = 0;    // tokens of each; 0: the model's context
+  int vocabulary = 0;  // 0: the model's
+  int matmul = 0;      // rows and columns of the product; 0: 8192 on a GPU, real or priced, else 1024
 };
 
 struct StepShape {
@@ -49,9 +50,10 @@ DType dtype_of(const std::string& name) {
 }
 
 StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
-  if (o.batch < 1 || o.sequence < 0 || o.matmul < 0)
-    throw Error(Verdict::usage, "--batch, --sequence and --matmul count at least 1");
+  if (o.batch < 1 || o.sequence < 0 || o.matmul < 0 || o.vocabulary < 0)
+    throw Error(Verdict::usage, "--batch, --sequence, --vocabulary and --matmul count at least 1");
   StepShape shape{.model = gpt_preset(model), .sequences = static_cast<std::size_t>(o.batch)};
+  if (o.vocabulary) shape.model.vocabulary = static_cast<std::size_t>(o.vocabulary);
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
   shape.model.context = std::max(shape.model.context, shape.length);
   shape.model.storage = dtype_of(o.dtype);
@@ -149,6 +151,7 @@ void add_model(Bench& bench, const GptProgramOptions& o, const std::string& name
               row.set("dtype", o.dtype);
               if (i == 0) {
                 row.set("model", name).set("parameters", shape.model.parameters());
+                row.set("vocabulary", shape.model.vocabulary);
                 row.set("batch_sequences", shape.sequences).set("sequence_tokens", shape.length);
                 row.set("tokens_per_second", shape.tokens() / group[0].seconds.value);
                 row.set("model_flop_per_token", shape.flop() / shape.tokens());
@@ -171,6 +174,8 @@ int main(int argc, char** argv) {
     line.add("--dtype", o.dtype, "of storage: fp32, bf16 or fp16; AdamW keeps fp32");
     line.add("--batch", o.batch, "sequences of a step");
     line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+    line.add("--vocabulary", o.vocabulary,
+             "tokens it knows; 0: the model's. GPUs multiply rows of an odd length slowly: give GPT-2 50304");
     line.add("--matmul", o.matmul,
              "rows and columns of the matrices whose product is the yardstick; 0: 8192 on a GPU, else 1024");
   };
