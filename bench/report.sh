@@ -43,7 +43,7 @@ has() { grep -q "^build $1:" "$build/build.ninja"; }
 
 [ -f "$build/build.ninja" ] || { echo "report: $build is not configured; ./lab report does that" >&2; exit 2; }
 targets=
-for target in bench_all_reduce bench_overhead bench_ddp bench_scaling train; do
+for target in bench_all_reduce bench_activations bench_overhead bench_ddp bench_scaling train; do
   for backend in sim mpi; do
     has "${target}_$backend" && targets="$targets ${target}_$backend"
   done
@@ -113,6 +113,19 @@ if has train_sim; then
     # shellcheck disable=SC2086
     step train_ddp "training on text, DDP on 2 simulated ranks" "$programs/train_sim" --ranks 2 $training --csv "$data/train_ddp.csv"
   fi
+fi
+
+step activations "activations by what is recomputed, simulated" "$programs/bench_activations_sim" --model gpt2-124m --batch 8 \
+  --machine dgx-a100 --phantom --json "$data/activations.json" --csv "$data/activations.csv"
+if has train_sim; then
+  low="--loss-scale 2^-17 --loss-scale-interval" # gradients as small as those of a batch 2^17 times as large
+  for run in fp32 bf16 fp16 "fp16_low:$low 100000" "fp16_low_grows:$low 4"; do
+    name=${run%%:*} more=
+    case $run in *:*) more=${run#*:} ;; esac
+    # shellcheck disable=SC2086
+    step "precision_$name" "training on text in $(echo "$name" | tr _ ' ')" "$programs/train_sim" --backend serial --model tiny --steps 300 \
+      --batch 8 --warmup 10 --lr 1e-2 --log-every 1 --sample 0 --precision "${name%%_*}" $more --csv "$data/precision_$name.csv"
+  done
 fi
 
 # The first python3 on PATH may not see the system's packages.

@@ -200,9 +200,76 @@ def training(data):
     return figure
 
 
+def activations(data):
+    """Peak bytes of activations, part by part, and the time and FLOP that recomputation costs."""
+    results = load(data, "activations")
+    if not results:
+        return None
+    figure, axes = subplots(2, 10, 4.2)
+    modes = [r for r in results["rows"] if r.get("algorithm")]
+    parts = [r for r in results["rows"] if not r.get("algorithm")]
+    names = {"attention's statistics": "attention", "probabilities": "attention"}
+    kinds = list(dict.fromkeys(names.get(r["part"], r["part"]) for r in parts))
+    bottom = [0.0] * len(modes)
+    hatches = ("", "//", "..", "xx", "--", "\\\\")
+    for k, kind in enumerate(kinds):
+        heights = [sum(p["predicted_bytes"] for p in by(parts, attention=m["attention"], recompute=m["recompute"])
+                       if names.get(p["part"], p["part"]) == kind) / 2**30 for m in modes]
+        axes[0][0].bar(range(len(modes)), heights, 0.7, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=hatches[k],
+                       edgecolor="white", label={"attention": "probabilities, or statistics"}.get(kind, kind))
+        bottom = [a + b for a, b in zip(bottom, heights)]
+    axes[0][0].plot(range(len(modes)), [m["measured_bytes"] / 2**30 for m in modes], linestyle="none", marker="_", markersize=24,
+                    color="black", label="peak in the ledger")
+    axes[0][0].set_ylabel("activations, GiB")
+    axes[0][0].set_title(f"{modes[0]['model']}, {modes[0]['dtype']}, {modes[0]['batch_sequences']} × {modes[0]['sequence_tokens']} tokens", fontsize=10)
+    axes[0][0].legend(fontsize=7.5)
+    base = {m["attention"]: m["flop"] for m in modes if m["recompute"] == "none"}
+    x = range(len(modes))
+    axes[0][1].bar([i - 0.18 for i in x], [100 * (m["flop"] / base[m["attention"]] - 1) for m in modes], 0.34, color=COLOURS[0],
+                   hatch="//", edgecolor="white", label="FLOP, counted")
+    axes[0][1].bar([i + 0.18 for i in x], [100 * (m["relative_seconds"] - 1) for m in modes], 0.34, color=COLOURS[1],
+                   edgecolor="white", label=f"time, {modes[0]['machine']} simulated")
+    axes[0][1].set_ylabel("more than without, %")
+    axes[0][1].set_title("what recomputation costs, forward and backward")
+    axes[0][1].legend(fontsize=8)
+    for axis in axes[0]:
+        axis.set_xticks(list(x))
+        axis.set_xticklabels([f"{m['attention']}\n{m['recompute']}" for m in modes], fontsize=8)
+    return figure
+
+
+PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16, scale from 2¹⁶", "fp16_low": "fp16, scale 2⁻¹⁷ for ever",
+              "fp16_low_grows": "fp16, scale from 2⁻¹⁷, may grow"}
+
+
+def precision(data):
+    """Losses in fp32, bf16 and fp16 with and without a scale that moves; and that scale."""
+    runs = {name: load_csv(data, f"precision_{name}") for name in PRECISIONS}
+    if not all(runs.values()):
+        return None
+    figure, axes = subplots(2, 10, 4.0)
+    for i, (name, rows) in enumerate(runs.items()):
+        steps = [int(r["step"]) for r in rows]
+        losses = [float(r["loss"]) for r in rows]
+        smooth = [sum(losses[max(0, k - 9) : k + 1]) / len(losses[max(0, k - 9) : k + 1]) for k in range(len(losses))]
+        style = dict(look(i), marker=None)
+        axes[0][0].plot(steps, smooth, label=PRECISIONS[name], **style)
+        if name.startswith("fp16"):
+            axes[0][1].plot(steps, [float(r["loss_scale"]) for r in rows], label=PRECISIONS[name], **style)
+    axes[0][0].set_ylabel("loss, nats a token (mean of 10 steps)")
+    axes[0][0].set_title("training on text")
+    axes[0][1].set_yscale("log", base=2)
+    axes[0][1].set_ylabel("loss scale")
+    axes[0][1].set_title("the scale: a fall is a step that overflowed")
+    for axis in axes[0]:
+        axis.set_xlabel("step")
+        axis.legend(fontsize=8)
+    return figure
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
-    for draw in (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training):
+    for draw in (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision):
         figure = draw(out / "data")
         if figure:
             save(figure, out / "figures", draw.__name__)

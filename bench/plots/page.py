@@ -148,6 +148,41 @@ class Report:
             shown, {"step": "step", "serial": lambda r: f"{r['serial']:.5f}", "DDP": lambda r: f"{r['ddp']:.5f}"},
             ["train_serial.csv", "train_ddp.csv"])])
 
+    def precision(self):
+        names = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp16_low": "fp16, scale stuck at 2⁻¹⁷", "fp16_low_grows": "fp16, scale grows from 2⁻¹⁷"}
+        runs = {name: load_csv(self.data, f"precision_{name}") for name in names}
+        if not all(runs.values()):
+            return ""
+        shown = []
+        for name, rows in runs.items():
+            last = [float(r["loss"]) for r in rows[-10:]]
+            scales = [float(r["loss_scale"]) for r in rows]
+            shown.append({"run": names[name], "loss": sum(last) / len(last), "scale": scales[-1] if name.startswith("fp16") else None,
+                          "falls": sum(b < a for a, b in zip(scales, scales[1:])) if name.startswith("fp16") else None})
+        return section("precision", "Mixed precision: what fp16 loses, and a scale that finds itself", [self.figure(
+            "precision", "Training losses of five runs: fp32, bf16 and fp16 with a loss scale fall together, fp16 with a scale that is stuck far too low "
+            "does not learn, and with a scale that may grow it catches up; beside it the scales over steps.",
+            "<b>Measured.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as those of a batch 2¹⁷ times as large: fp16 rounds them to 0. "
+            "Each fall of the scale is a step that overflowed on the device and left no trace; the host read nothing but the log.",
+            shown, {"run": "run", "loss, last 10 steps": lambda r: f"{r['loss']:.3f}", "scale at the end": lambda r: "–" if r["scale"] is None else f"{r['scale']:g}",
+                    "overflows": lambda r: "–" if r["falls"] is None else r["falls"]},
+            [f"precision_{name}.csv" for name in names])])
+
+    def activations(self):
+        results = load(self.data, "activations")
+        if not results:
+            return ""
+        rows = [r for r in results["rows"] if r.get("algorithm")]
+        columns = {"attention": "attention", "recompute": "recompute", "formula, bytes": lambda r: f"{r['predicted_bytes']:,}",
+                   "ledger, bytes": lambda r: f"{r['measured_bytes']:,}", "apart": lambda r: f"{r['measured_bytes'] - r['predicted_bytes']} B",
+                   "FLOP": lambda r: f"{r['flop']:.4g}", "more FLOP": lambda r: f"{100 * r['extra_flop'] / (r['flop'] - r['extra_flop']):.1f} %",
+                   "time": "seconds", "more time": lambda r: f"{100 * (r['relative_seconds'] - 1):.1f} %"}
+        return section("activations", "Activations: kept, or computed again", [self.figure(
+            "activations", "Stacked bars of activation memory for five ways of keeping or recomputing, each ending at the ledger's peak; beside them FLOP and time that recomputation adds.",
+            f"<b>Simulated</b>: {rows[0]['model']} in {rows[0]['dtype']}, {rows[0]['batch_sequences']} × {rows[0]['sequence_tokens']} tokens on {rows[0]['machine']}. Bytes are "
+            "the memory ledger's, FLOP are counted by the runtime; full recomputation runs every block's forward again, which is a third of the blocks' work and less of the whole.",
+            rows, columns, ["activations.csv"])])
+
 
 def published(results):
     """How far the simulated ring lies from NCCL's published bandwidths."""
@@ -169,7 +204,7 @@ def main():
     out, root = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     report = Report(out, root)
     parts = [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(),
-             report.training(), claims.ledger(root / "docs" / "claims.md")]
+             report.training(), report.precision(), report.activations(), claims.ledger(root / "docs" / "claims.md")]
     (out / "index.html").write_text(document("Lockstep: report of week 21", parts))
 
 
