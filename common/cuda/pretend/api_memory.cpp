@@ -35,12 +35,13 @@ cudaError_t allocate(Runtime& r, Lock& lock, void** result, std::size_t bytes, C
 /// The allocation that begins at `data`, for the host to give back.
 Allocation* to_free(Runtime& r, const void* data, Place place) {
   Allocation* const found = r.memory.find(data);
-  if (!found || found->place != place || found->registered) {
-    r.problem("memory was freed that was not allocated, or not in this way");
+  const std::size_t freed = found && found->freed ? found->bytes : r.memory.freed_bytes(data);
+  if (freed > 0) {
+    r.problem(fmt::format("{} bytes were freed twice", freed));
     return nullptr;
   }
-  if (found->freed) {
-    r.problem(fmt::format("{} bytes were freed twice", found->bytes));
+  if (!found || found->place != place || found->registered) {
+    r.problem("memory was freed that was not allocated, or not in this way");
     return nullptr;
   }
   found->freed = true;
@@ -94,12 +95,13 @@ struct Side {
 /// What lies at an address, and whether `bytes` of it may be used; says what is wrong.
 Side look_up(Runtime& r, const void* address, std::size_t bytes, const char* what) {
   const Allocation* const found = r.memory.containing(address);
+  const std::size_t freed = found && found->freed ? found->bytes : r.memory.freed_bytes(address);
+  if (freed > 0) {
+    r.problem(fmt::format("{} {} bytes that were freed", what, freed));
+    return {Kind::device, false};
+  }
   if (!found) return {Kind::pageable, true};
   const Kind kind = found->place == Place::device ? Kind::device : Kind::pinned;
-  if (found->freed) {
-    r.problem(fmt::format("{} {} bytes that were freed", what, found->bytes));
-    return {kind, false};
-  }
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - found->data);
   if (bytes > found->bytes - offset) {
     r.problem(fmt::format("{} {} bytes at offset {} of an allocation of {}", what, bytes, offset, found->bytes));

@@ -59,6 +59,14 @@ Allocation* Memory::containing(const void* address) {
   return static_cast<const char*>(address) < before.data + std::max<std::size_t>(before.bytes, 1) ? &before : nullptr;
 }
 
+std::size_t Memory::freed_bytes(const void* address) const {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  const auto after = gone_by_address_.upper_bound(at);
+  if (after == gone_by_address_.begin()) return 0;
+  const auto& [data, bytes] = *std::prev(after);
+  return at < data + bytes ? bytes : 0;
+}
+
 std::vector<std::string> Memory::guards(const Allocation& a) {
   if (a.registered) return {};
   if (!is_poison(a.data - kGuard, kGuard, Poison::guard)) {
@@ -80,10 +88,12 @@ std::vector<std::string> Memory::release(Allocation* allocation) {
   char* const whole = a.data - kGuard;
   poison(whole, whole_bytes(a.bytes), Poison::freed);
   gone_.push_back({whole, a.bytes});
+  gone_by_address_[reinterpret_cast<std::uintptr_t>(a.data)] = a.bytes;
   gone_bytes_ += whole_bytes(a.bytes);
   while (gone_bytes_ > kMostGone) {
     const Gone oldest = gone_.front();
     gone_.pop_front();
+    gone_by_address_.erase(reinterpret_cast<std::uintptr_t>(oldest.whole + kGuard));
     gone_bytes_ -= whole_bytes(oldest.bytes);
     for (std::string& problem : late_writes(oldest)) problems.push_back(std::move(problem));
     give_back(oldest.whole, whole_bytes(oldest.bytes));
@@ -120,6 +130,7 @@ void Memory::forget() {
     if (!allocation.registered) give_back(allocation.data - kGuard, whole_bytes(allocation.bytes));
   }
   gone_.clear();
+  gone_by_address_.clear();
   gone_bytes_ = 0;
   by_address_.clear();
 }

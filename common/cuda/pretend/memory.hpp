@@ -35,6 +35,9 @@ class Memory {
   Allocation* find(const void* begin);
   Allocation* containing(const void* address);
 
+  /// The bytes of the freed allocation that contained an address, as long as that is known; else 0.
+  std::size_t freed_bytes(const void* address) const;
+
   /// Gives it back: checks the guard zones, poisons what device memory held. Returns problems.
   std::vector<std::string> release(Allocation* allocation);
 
@@ -58,7 +61,8 @@ class Memory {
   static std::vector<std::string> late_writes(const Gone& gone);
 
   std::map<std::uintptr_t, Allocation> by_address_;
-  std::deque<Gone> gone_;
+  std::deque<Gone> gone_;  // oldest first
+  std::map<std::uintptr_t, std::size_t> gone_by_address_;
   std::size_t gone_bytes_ = 0;
   std::vector<std::size_t> used_, most_used_;
   std::size_t limit_ = 0;
