@@ -197,6 +197,27 @@ TEST(Quantise, AddDequantised) {
       }
 }
 
+// As a GPU does them: five readings for top_k, two for quantise; scatter_add touches only what it changes.
+TEST(Compression, IsPriced) {
+  Bench bench;
+  Slice x = bench.constant(100, 1, DType::bf16), values = bench.poisoned(5, DType::bf16);
+  Slice indices = bench.poisoned(5, DType::i32), y = bench.constant(100, 1);
+  Slice q = bench.poisoned(100, DType::i8), scales = bench.poisoned(4);
+  const auto costs = [&](const char* name, double flop, double bytes) {
+    EXPECT_STREQ(bench.backend.last()->name, name);
+    EXPECT_EQ(bench.backend.last()->flop, flop) << name;
+    EXPECT_EQ(bench.backend.last()->bytes, bytes) << name;
+  };
+  top_k(bench.me, values, indices, x);
+  costs("top_k", 500, 5 * 200 + 10 + 20);
+  scatter_add(bench.me, y, values, indices);
+  costs("scatter_add", 10, 10 + 20 + 2 * 20);
+  quantise(bench.me, q, scales, x, 32, {});
+  costs("quantise", 2500, 2 * 200 + 100 + 16);
+  add_dequantised(bench.me, y, q, scales, 32);
+  costs("add_dequantised", 200, 2 * 400 + 100 + 16);
+}
+
 TEST(Compression, RefusesWhatDoesNotFit) {
   Bench bench;
   const auto refuses = [](const auto& f, const char* words) {

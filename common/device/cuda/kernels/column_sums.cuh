@@ -5,8 +5,8 @@
 
 namespace lockstep::kernels {
 
-/// sum[0] += factor · Σ partials[i]. One block of kThreads.
-__global__ void add_partials_kernel(float* sum, const float* partials, Index count, float factor);
+/// sum[0] += factor · Σ partials[i].
+void add_partials(const Queue& queue, Array sum, const float* partials, Index count, float factor);
 
 /// target[c] += Σ partials[chunk · stride + c] over the chunks, rounded once, for every element of target.
 void add_columns(const Queue& queue, Array target, const float* partials, Index chunks, Index stride);

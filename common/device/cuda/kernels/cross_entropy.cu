@@ -99,7 +99,7 @@ void cross_entropy_rows(const Queue& queue, const char* message, Array loss, Arr
            gradient_scale.size != 0 ? gradient_scale.as<const float>() : nullptr,
            IndexCheck{queue.fault, message, vocabulary});
   });
-  launch(add_partials_kernel, dim3(1), dim3(kThreads), 0, queue.stream, loss.as<float>(), losses, rows, factor);
+  add_partials(queue, loss, losses, rows, factor);
 }
 
 // Shards of a vocabulary ----------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ void cross_entropy_shard(const Queue& queue, Array loss, Array logits, Array sta
   auto* losses = cut.next<float>(targets.size);
   launch(join_statistics_kernel, dim3(static_cast<unsigned>(divide_up(rows, kThreads))), dim3(kThreads), 0,
          queue.stream, log_sums, losses, statistics.as<const float>(), targets.as<const std::int32_t>(), rows, shards);
-  launch(add_partials_kernel, dim3(1), dim3(kThreads), 0, queue.stream, loss.as<float>(), losses, rows, factor);
+  add_partials(queue, loss, losses, rows, factor);
   if (logits.size == 0) return;
   with_type(logits.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

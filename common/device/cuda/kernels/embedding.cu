@@ -14,6 +14,7 @@ namespace {
 constexpr std::int32_t kElsewhere = -1;  // its row is in another shard of the table
 constexpr int kRowsOfBlock = kThreads / kWarp;
 constexpr Index kPiece = 32;  // sorted tokens of a block
+constexpr int kAhead = 4;     // rows that are on their way from memory at once
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -79,13 +80,12 @@ __global__ void __launch_bounds__(kThreads)
   float* to_after = from_before + columns;
   float sum[kPack] = {};
   bool came = runs.joins(first);
-  for (Index k = first; k < last; ++k) {
+  const auto add_row = [&](Index k, const Pack<T>& row) {
     const std::int32_t token = runs.sorted.keys[k];
     if (token == runs.none) return;  // they are the last
-    float values[kPack];
-    load_floats(values, dy + runs.sorted.places[k] * columns, i, columns);
-    add_to(sum, values);
-    if (k + 1 < last && runs.joins(k + 1)) continue;
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) sum[j] += widen(row.at[j]);
+    if (k + 1 < last && runs.joins(k + 1)) return;
     if (came)
       store_floats(from_before, i, columns, sum);
     else if (runs.joins(k + 1))
@@ -95,6 +95,15 @@ __global__ void __launch_bounds__(kThreads)
     came = false;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) sum[j] = 0;
+  };
+  for (Index k = first; k < last; k += kAhead) {
+    Pack<T> rows[kAhead];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a)
+      if (k + a < last) rows[a] = load(dy + runs.sorted.places[k + a] * columns, i, columns);
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a)
+      if (k + a < last) add_row(k + a, rows[a]);
   }
 }
 

@@ -8,7 +8,7 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr int kChunksAtOnce = 16;
+constexpr int kChunksAtOnce = 16, kSumThreads = 1024;
 
 struct Identity {
   __device__ float operator()(float x) const { return x; }
@@ -59,8 +59,7 @@ void add_sum_of(const Queue& queue, Op op, Array sum, Array x) {
     if (grid.x == 0) return;
     auto* partials = static_cast<float*>(queue.workspace.take(grid.x * sizeof(float)));
     launch(sum_kernel<Op, T>, grid, dim3(kThreads), 0, queue.stream, op, partials, x.as<const T>(), packs);
-    launch(add_partials_kernel, dim3(1), dim3(kThreads), 0, queue.stream, sum.as<float>(), partials,
-           static_cast<Index>(grid.x), 1.0f);
+    add_partials(queue, sum, partials, static_cast<Index>(grid.x), 1.0f);
   });
 }
 
@@ -92,16 +91,15 @@ __global__ void __launch_bounds__(kThreads)
   partials[blockIdx.y * columns + out] = total;
 }
 
-}  // namespace
-
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSumThreads)
     add_partials_kernel(float* sum, const float* partials, Index count, float factor) {
-  __shared__ double sums[kThreads];
+  __shared__ double sums[kSumThreads];
   double total = 0;
-  for (Index i = threadIdx.x; i < count; i += kThreads) total += partials[i];
+#pragma unroll 4
+  for (Index i = threadIdx.x; i < count; i += kSumThreads) total += partials[i];
   sums[threadIdx.x] = total;
   __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
+  for (int half = kSumThreads / 2; half > 0; half /= 2) {
     if (static_cast<int>(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     __syncthreads();
   }
@@ -123,6 +121,12 @@ __global__ void __launch_bounds__(kWarp* kChunksAtOnce)
   if (threadIdx.y != 0 || column >= columns) return;
   for (int w = 1; w < kChunksAtOnce; ++w) total += sums[w][threadIdx.x];
   store_float(target, column, static_cast<float>(load_float(target, column) + total));
+}
+
+}  // namespace
+
+void add_partials(const Queue& queue, Array sum, const float* partials, Index count, float factor) {
+  launch(add_partials_kernel, dim3(1), dim3(kSumThreads), 0, queue.stream, sum.as<float>(), partials, count, factor);
 }
 
 void add_columns(const Queue& queue, Array target, const float* partials, Index chunks, Index stride) {
