@@ -1,4 +1,4 @@
-"""The predict sheet of week 21: the reader writes expectations first; only then the page shows what was measured."""
+"""The predict sheet: the reader writes expectations first; only then the page shows what was measured."""
 
 import html
 
@@ -53,6 +53,12 @@ def questions(data):
         alone = pick(load(data, "ddp_sim_pcie-box"), algorithm="compute", bucket_bytes=25 << 20, microbatches=1)["predicted_seconds"]
         hidden = 1 - (step["predicted_seconds"] - alone) / (plain["predicted_seconds"] - alone)
         found.append(("gpt2-124m on the PCIe box, 4 ranks, 25 MiB buckets: how much of the communication does overlap hide?", "%", 100 * hidden, 100 * step["hidden_fraction"], "simulated"))
+    kept, again = (pick(load(data, "activations"), attention="flash", recompute=how, algorithm=f"flash/{how}") for how in ("none", "full"))
+    if kept and again:
+        shape = f"{kept['model']} in {kept['dtype']}, {kept['batch_sequences']} × {kept['sequence_tokens']} tokens, flash attention"
+        found.append((f"{shape}: GiB of activations?", "GiB", kept["predicted_bytes"] / 2**30, kept["measured_bytes"] / 2**30, "ledger"))
+        found.append(("The same with full recomputation?", "GiB", again["predicted_bytes"] / 2**30, again["measured_bytes"] / 2**30, "ledger"))
+        found.append(("How much more FLOP does that cost, forward and backward?", "%", 100 * again["predicted_extra_flop"] / kept["flop"], 100 * again["extra_flop"] / kept["flop"], "counted"))
     mpi = pick(load(data, "all_reduce_mpi"), algorithm="ring", bytes=1 << 20)
     if mpi:
         found.append((f"Ring all-reduce of 1 MiB between {mpi['ranks']} processes of this computer?", "µs", mpi["predicted_seconds"] * 1e6, mpi["seconds"] * 1e6, "measured"))
