@@ -205,5 +205,66 @@ TEST_F(BenchProgram, ScalingStartsFromTheSerialStep) {
   EXPECT_GT(rows[5].at("efficiency"), rows[2].at("efficiency")) << "weak above strong";
 }
 
+TEST_F(BenchProgram, EveryByteOfZeroIsExplained) {
+  const char* models[] = {"--model tiny --ranks 1,2,3,8",
+                          "--model tiny --ranks 3 --dtype fp32 --wrap layer --prefetch 2",
+                          "--params 3e5 --ranks 5 --wrap 20000 --no-overlap", "--params 7e9 --phantom --ranks 7",
+                          "--model small --ranks 2 --wrap 300000 --prefetch 3"};
+  for (const char* arguments : models) {
+    std::size_t weighed = 0;
+    for (const json& row : rows_of(std::string(arguments) + " --sequence 8 --memory-only", "zero")) {
+      const double formula = row.at("predicted_bytes"), explained = row.at("explained_bytes");
+      EXPECT_NEAR(row.at("measured_bytes"), formula + explained, 0.5) << arguments << ": " << row;
+      EXPECT_EQ(explained != 0, row.at("reason") != "") << row;
+      ++weighed;
+    }
+    EXPECT_EQ(weighed % 32, 0u) << "4 stages, 4 kinds, at rest and at the peak";
+  }
+}
+
+TEST_F(BenchProgram, AHundredMillionParametersOnTwoRanks) {
+  // 1.6 / 1.0 / 0.9 / 0.8 GB of parameters, gradients and optimizer state. `./lab bench zero --params 100e6 --ranks 2`
+  // really allocates them, which takes half a minute.
+  const double expected[] = {1.6e9, 1.0e9, 0.9e9, 0.8e9};
+  double seen[4] = {};
+  for (const json& row : rows_of("--params 100e6 --ranks 2 --phantom --memory-only", "zero"))
+    if (row.at("moment") == "resident" && row.at("category") != "activations")
+      seen[row.at("stage").get<int>()] += row.at("measured_bytes").get<double>();
+  for (int stage : {0, 1, 2, 3}) EXPECT_NEAR(seen[stage], expected[stage], 0.01 * expected[stage]) << "stage " << stage;
+}
+
+TEST_F(BenchProgram, TimesOfZeroStages) {
+  std::size_t timed = 0;
+  for (const json& row :
+       rows_of("--model gpt2-355m --phantom --ranks 8 --machine dgx-a100 --batch 4 --sequence 512", "zero")) {
+    if (!row.contains("seconds")) continue;
+    ++timed;
+    const int stage = row.at("stage");
+    EXPECT_NEAR(row.at("bytes_sent_per_rank"), row.at("predicted_bytes_sent_per_rank"),
+                1e-4 * row.at("bytes_sent_per_rank").get<double>());
+    if (stage == 3) {
+      EXPECT_LT(row.at("exposed_seconds"), 0.2 * row.at("communication_seconds").get<double>());
+    }
+    EXPECT_GT(row.at("throughput_of_stage0"), 0.85) << row;
+  }
+  EXPECT_EQ(timed, 4u);
+  for (const json& row : rows_of("--ranks 2,3 --dtype fp32 --sequence 8", "zero"))
+    if (row.contains("seconds")) {
+      EXPECT_TRUE(row.at("verified")) << row;
+    }
+}
+
+TEST_F(BenchProgram, ZeroRefusesInOneSentence) {
+  for (const auto& [arguments, says] : {std::pair{"--stages 4", "stages 0"},
+                                        {"--params 5", "1e4"},
+                                        {"--wrap blocks", "--wrap"},
+                                        {"--params 1e12 --ranks 2", "--phantom"},
+                                        {"--dtype int8", "dtype"}}) {
+    EXPECT_EQ(start(arguments, "zero"), 2);
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::bench

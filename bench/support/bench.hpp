@@ -57,6 +57,7 @@ class Bench {
 
   /// A row that is no contender's, before all others in the results: what a ledger says, say.
   void report(Row row) { reported_.push_back(std::move(row)); }
+
   /// For the context of the results: options, fits.
   Row& about() { return about_; }
 

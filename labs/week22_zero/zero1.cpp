@@ -44,7 +44,7 @@ class BucketedZero1 final : public Zero1 {
     return shares;
   }
 
-  void step(float learning_rate, Slice gradient_factor, Slice skip) override {
+  void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
     todo("22.2b", "update this rank's chunk of every bucket; then gather the values of every bucket from all ranks");
   }
 

@@ -96,25 +96,6 @@ inline std::size_t all_gather_elements(const std::vector<Unit>& units, int rank,
   return ranks == 1 ? 0 : all_elements(units) - share_elements(units, rank + 1, ranks);
 }
 
-/// The most elements of whole units at one time in a pass: those that a visit uses, `ahead` more in the order of their
-/// use, and with `behind` the last one that was finished before.
-inline std::size_t most_elements(const std::vector<Unit>& units, const Visits& visits, Pass pass, std::size_t ahead,
-                                 bool behind) {
-  const UnitTimes times = unit_times(units, visits, pass);
-  std::size_t most = 0;
-  for (std::size_t now = 0; now < visits.size(); ++now) {
-    std::size_t sum = 0, further = ahead, finished = 0;
-    std::size_t finished_at = 0;
-    for (std::size_t u : times.order) {
-      if (times.begin[u] <= now && now <= times.end[u]) sum += units[u].size;
-      if (times.begin[u] > now && further > 0) sum += units[u].size, --further;
-      if (times.end[u] < now && times.end[u] >= finished_at) finished = units[u].size, finished_at = times.end[u];
-    }
-    most = std::max(most, sum + (behind ? finished : 0));
-  }
-  return most;
-}
-
 /// The first element of rank's shares that is not the sum of `passes` averages; "" when all are right. `seen` holds the
 /// shares unit by unit, from `at` on, which is moved behind them.
 inline std::string wrong_shares(const std::vector<Unit>& units, const Values& seen, std::size_t& at, int rank,

@@ -1,0 +1,271 @@
+// ZeRO's stages beside each other: what each holds of parameters, gradients and optimizer state, by formula and by the
+// ledger; what it sends; and how long a step takes, against plain data parallelism (stage 0).
+//
+//   ./lab bench zero --ranks 1,2,4,8 --json zero.json
+//   ./lab bench zero --params 100e6 --ranks 2                                       really allocated; also --backend
+//   mpi
+//   ./lab bench zero --params 7e9,13e9 --phantom --ranks 8 --machine dgx-a100
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "bench/support/bench.hpp"
+#include "bench/zero_step.hpp"
+#include "common/host/host.hpp"
+#include "common/stats/stats.hpp"
+#include "common/text/nearest.hpp"
+#include "common/text/units.hpp"
+#include "labs/week22_zero/memory_calculator.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+struct ZeroOptions {
+  std::string model = "tiny";
+  std::vector<std::string> params;
+  std::vector<std::string> stages{"0", "1", "2", "3"};
+  std::string dtype = "bf16";
+  int batch = 1;
+  int sequence = 0;
+  int microbatches = 1;
+  std::string wrap = "block";
+  int prefetch = 1;
+  bool no_overlap = false;
+  std::string bucket_bytes;
+  bool memory_only = false;
+};
+
+double number_of(const std::string& option, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
+    throw Error(Verdict::usage, fmt::format("{} wants a number, not '{}'", option, text));
+  return value;
+}
+
+std::vector<int> stages_of(const ZeroOptions& o) {
+  std::vector<int> stages;
+  for (const std::string& text : o.stages) {
+    if (text.size() != 1 || text[0] < '0' || text[0] > '3')
+      throw Error(Verdict::usage,
+                  fmt::format("--stages {}: ZeRO has stages 0 (plain data parallelism), 1, 2 and 3", text));
+    stages.push_back(text[0] - '0');
+  }
+  return stages;
+}
+
+DType dtype_of(const std::string& name) {
+  if (name == "fp32") return DType::f32;
+  if (name == "bf16") return DType::bf16;
+  if (name == "fp16") return DType::f16;
+  throw Error(Verdict::usage, unknown_name("dtype", name, std::vector<std::string>{"fp32", "bf16", "fp16"}));
+}
+
+week22::Wrapping wrapping_of(const std::string& name) {
+  using Kind = week22::Wrapping::Kind;
+  if (name == "model") return {Kind::whole_model};
+  if (name == "block") return {Kind::each_block};
+  if (name == "layer") return {Kind::each_layer};
+  if (name.empty() || name[0] < '0' || name[0] > '9')
+    throw Error(Verdict::usage, fmt::format("--wrap {}: model, block, layer, or a least number of elements", name));
+  return {Kind::at_least, static_cast<std::size_t>(number_of("--wrap", name))};
+}
+
+/// A model with its name.
+struct Named {
+  std::string name;
+  GptConfig config;
+};
+
+std::vector<Named> models_of(const ZeroOptions& o) {
+  std::vector<Named> models;
+  for (const std::string& text : o.params) models.push_back({text, model_of_size(number_of("--params", text))});
+  if (models.empty()) models.push_back({o.model, gpt_preset(o.model)});
+  for (Named& model : models) model.config.storage = dtype_of(o.dtype);
+  return models;
+}
+
+/// Too large to be computed with for long on a laptop's cores: it is weighed in one step, and not timed.
+bool large(const GptConfig& model) { return model.parameters() > 20'000'000; }
+
+ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
+  if (o.batch < 1 || o.sequence < 0 || o.microbatches < 1 || o.prefetch < 0)
+    throw Error(Verdict::usage, "--batch and --microbatches count at least 1, --sequence and --prefetch at least 0");
+  ZeroShape shape;
+  const std::size_t usual = large(model) && !phantom ? 16 : model.context;
+  shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : usual;
+  model.context = std::max(model.context, shape.length);
+  shape.sequences = static_cast<std::size_t>(o.batch);
+  shape.microbatches = o.microbatches;
+  const std::size_t gradients = model.parameters() * bytes_of(model.storage);
+  shape.engine.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradients / 8 + 1)
+                                                     : parse_bytes(o.bucket_bytes);
+  shape.engine.wrapping = wrapping_of(o.wrap);
+  shape.engine.overlap = !o.no_overlap;
+  shape.engine.prefetch = o.prefetch;
+  shape.engine.reduce = model.storage;
+  shape.engine.model = std::move(model);
+  return shape;
+}
+
+/// Refuses what cannot be allocated: all ranks' state and activations, in this computer.
+void check_memory(const RunOptions& options, const ZeroShape& shape, int stage) {
+  if (options.phantom) return;
+  const auto parameters = static_cast<double>(shape.engine.model.parameters());
+  const double state =
+      week22::model_state(parameters, stage, options.ranks, week22::recipe_of(shape.engine.model.storage))
+          .total_bytes();
+  const double rank = state + static_cast<double>(activation_bytes(shape.engine.model, shape.sequences, shape.length));
+  const double here = read_host().memory_bytes;
+  if (here > 0 && rank * options.ranks > 0.9 * here)
+    throw Error(
+        Verdict::usage,
+        fmt::format("stage {} of {:.3g} parameters needs {} on each of {} ranks, and this computer has {}: take "
+                    "fewer, or --phantom",
+                    stage, parameters, format_bytes(rank), options.ranks, format_bytes(here)));
+}
+
+void print_memory(const std::string& model, const std::vector<Row>& rows) {
+  const auto text = [](const Row& row, const char* name) {
+    for (const Row::Field& field : row.fields())
+      if (field.name == name) {
+        if (const auto* s = std::get_if<std::string>(&field.value)) return *s;
+        if (const auto* d = std::get_if<double>(&field.value)) return fmt::format("{:.0f}", *d);
+        if (const auto* i = std::get_if<std::int64_t>(&field.value)) return fmt::format("{}", *i);
+      }
+    return std::string();
+  };
+  fmt::print("{}\n{:>5} {:>5}  {:<10} {:<8} {:>18} {:>18}  {}\n", model, "stage", "ranks", "category", "moment",
+             "formula, bytes", "measured", "why they differ");
+  for (const Row& row : rows)
+    if (text(row, "category") != to_string(Category::activation))
+      fmt::print("{:>5} {:>5}  {:<10} {:<8} {:>18} {:>18}  {}\n", text(row, "stage"), text(row, "ranks"),
+                 text(row, "category"), text(row, "moment"), text(row, "predicted_bytes"), text(row, "measured_bytes"),
+                 text(row, "reason"));
+}
+
+/// Bytes of parameters, gradients and optimizer state at rest, by stage.
+void print_totals(const std::vector<Row>& rows) {
+  struct Total {
+    std::string stage;
+    double bytes = 0;
+  };
+  std::vector<Total> totals;
+  for (const Row& row : rows) {
+    std::string stage, category, moment;
+    double measured = 0;
+    for (const Row::Field& field : row.fields()) {
+      if (field.name == "stage") stage = fmt::format("stage {}", std::get<std::int64_t>(field.value));
+      if (field.name == "ranks") stage += fmt::format(", p = {}", std::get<std::int64_t>(field.value));
+      if (field.name == "category") category = std::get<std::string>(field.value);
+      if (field.name == "moment") moment = std::get<std::string>(field.value);
+      if (field.name == "measured_bytes") measured = std::get<double>(field.value);
+    }
+    if (moment != "resident" || category == to_string(Category::activation)) continue;
+    if (totals.empty() || totals.back().stage != stage) totals.push_back({stage});
+    totals.back().bytes += measured;
+  }
+  fmt::print("model state of one rank, at rest:\n");
+  for (const Total& total : totals) fmt::print("  {}  {:.4g} GB\n", total.stage, total.bytes / 1e9);
+}
+
+void weigh_all(Bench& bench, const ZeroOptions& o) {
+  for (const Named& model : models_of(o)) {
+    const ZeroShape shape = shape_of(o, model.config, bench.run_options(1).phantom);
+    std::vector<Row> all;
+    for (int ranks : bench.ranks())
+      for (int stage : stages_of(o)) {
+        const RunOptions options = bench.run_options(ranks);
+        check_memory(options, shape, stage);
+        for (Row& row : weigh(options, shape, stage)) {
+          row.set("model", model.name).set("parameters", shape.engine.model.parameters()).set("dtype", o.dtype);
+          bench.report(row);
+          all.push_back(std::move(row));
+        }
+      }
+    if (!is_judge()) continue;
+    print_memory(fmt::format("{}: {:.4g} parameters in {}", model.name,
+                             static_cast<double>(shape.engine.model.parameters()), o.dtype),
+                 all);
+    print_totals(all);
+  }
+}
+
+/// Steps of all stages, in turn.
+void time_all(Bench& bench, const ZeroOptions& o) {
+  for (const Named& model : models_of(o)) {
+    if (large(model.config) && !bench.run_options(1).phantom) {
+      if (is_judge()) fmt::print("{}: too large to be timed with real arithmetic; --phantom times it\n", model.name);
+      continue;
+    }
+    for (int ranks : bench.ranks()) {
+      const ZeroShape shape = shape_of(o, model.config, bench.run_options(1).phantom);
+      const std::vector<int> stages = stages_of(o);
+      std::vector<Contender> contenders;
+      auto waits = std::make_shared<std::vector<Waits>>(stages.size());
+      for (std::size_t i = 0; i < stages.size(); ++i)
+        contenders.push_back(
+            {.name = fmt::format("zero{}", stages[i]), .prepare = [=, stage = stages[i]](Rank me, Purpose purpose) {
+               return prepare_zero(me, shape, stage, purpose, &(*waits)[i]);
+             }});
+      bench.add(
+          fmt::format("{}/{} ranks", model.name, ranks), bench.run_options(ranks), contenders,
+          [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+            const GptConfig& config = shape.engine.model;
+            const Waits& wait = (*waits)[i];
+            const auto recipe = week22::recipe_of(config.storage);
+            const double seconds = group[i].seconds.value;
+            row.set("stage", stages[i]).set("model", model.name).set("parameters", config.parameters());
+            row.set("dtype", o.dtype).set("wrap", o.wrap).set("prefetch", o.prefetch).set("overlap", !o.no_overlap);
+            row.set("tokens_per_rank", shape.sequences * shape.length * static_cast<std::size_t>(o.microbatches));
+            row.set("microbatches", o.microbatches);
+            row.set("bytes_sent_per_rank", group[i].bytes_sent_per_rank_max);
+            row.set("predicted_bytes_sent_per_rank", week22::bytes_sent(static_cast<double>(config.parameters()),
+                                                                        stages[i], ranks, o.microbatches, recipe));
+            row.set("exposed_seconds", median(wait.all_exposed).value);
+            row.set("communication_seconds", median(wait.all_communication).value);
+            row.set("optimizer_seconds", median(wait.all_optimizer).value);
+            row.set("tokens_per_second",
+                    static_cast<double>(shape.sequences * shape.length) * o.microbatches * ranks / seconds);
+            const auto plain = std::find(stages.begin(), stages.end(), 0);
+            row.set("throughput_of_stage0",
+                    plain == stages.end()
+                        ? std::nan("")
+                        : group[static_cast<std::size_t>(plain - stages.begin())].seconds.value / seconds);
+          });
+    }
+  }
+}
+
+void measure_zero(Bench& bench, const ZeroOptions& o) {
+  weigh_all(bench, o);
+  if (!o.memory_only) time_all(bench, o);
+  bench.run();
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::ZeroOptions o;
+  auto declare = [&](CommandLine& line) {
+    line.add("--model", o.model, "a preset, as of ./lab train");
+    line.add("--params", o.params, "instead: a GPT of about so many parameters (100e6); several with commas");
+    line.add("--stages", o.stages, "0 is plain data parallelism");
+    line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
+    line.add("--batch", o.batch, "sequences of each rank and microbatch");
+    line.add("--sequence", o.sequence,
+             "tokens of each; 0: the model's context, or 16 where a large one is really allocated");
+    line.add("--microbatches", o.microbatches, "of each rank and step");
+    line.add("--wrap", o.wrap, "units of stages 2 and 3: model, block, layer, or a least number of elements");
+    line.add("--prefetch", o.prefetch, "stage 3: units gathered ahead");
+    line.add("--no-overlap", o.no_overlap, "communicate on the main queue");
+    line.add("--bucket-bytes", o.bucket_bytes, "gradient buckets of stages 0 and 1; by default as ./lab bench ddp");
+    line.add("--memory-only", o.memory_only, "one step of each, and no times");
+  };
+  return bench::bench_main("zero", "ZeRO's stages: memory, traffic and time.", argc, argv, declare,
+                           [&](bench::Bench& bench) { bench::measure_zero(bench, o); });
+}
