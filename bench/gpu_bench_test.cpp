@@ -34,6 +34,16 @@ TEST_F(GpuBenchProgram, AStepOfATinyModelLearns) {
   EXPECT_GT(rows[0].at("tokens_per_second"), 0);
 }
 
+TEST_F(GpuBenchProgram, AProfilerSeesTheNamesOfTraces) {
+  setenv("NVTX_INJECTION64_PATH", LOCKSTEP_NVTX_LISTENER, 1);
+  setenv("LOCKSTEP_NVTX_NAMES", file("names").c_str(), 1);
+  EXPECT_EQ(start("--ranks 2 --bytes 64 --algorithm ring --samples 1"), 0) << err_;
+  unsetenv("NVTX_INJECTION64_PATH");
+  const std::string names = read(file("names"));
+  EXPECT_NE(names.find("region ring_all_reduce\n"), std::string::npos) << names;
+  EXPECT_NE(names.find("operation add\n"), std::string::npos) << names;
+}
+
 TEST_F(GpuBenchProgram, WhatAGpuCannotDoIsOneSentence) {
   for (const char* arguments : {"--phantom", "--emulate laptop", "--ranks 0"}) {
     EXPECT_EQ(start(arguments), 2) << arguments;

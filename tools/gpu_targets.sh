@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds what GPUs and the pretend GPU need in a build tree, and nothing else: the targets that are named after them.
+# Builds what GPUs and the pretend GPU need in a build tree, and nothing else: the targets that are named after them,
+# and ./lab's own program.
 #
 #   tools/gpu_targets.sh BUILD
 set -eu
@@ -7,4 +8,4 @@ targets=$(cmake --build "$1" --target help | sed -n 's/^\([^:/ ]*\(cuda\|nccl\|p
   grep -v -e '^mine\.' -e '^mutant' -e '^rebuild_' -e '^edit_' | sort -u)
 [ -n "$targets" ] || exit 0
 # shellcheck disable=SC2086  # a list of words
-exec cmake --build "$1" --target $targets
+exec cmake --build "$1" --target lab_tool $targets

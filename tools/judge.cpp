@@ -121,6 +121,7 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
       if (options.on_line) options.on_line(line);
     };
     Ended ended = run_command(command);
+    if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));
     if (!fs::exists(file)) {
       throw Error(Verdict::usage,
                   fmt::format("{} did not come as far as its first test:\n{}", program.filename().string(), output));
