@@ -126,6 +126,8 @@ Bench::Bench(std::string name, Options options, int available_ranks)
     throw Error(Verdict::usage, "--emulate is for --backend mpi, whose processes can sleep");
   if (!simulated() && options_.phantom)
     throw Error(Verdict::usage, "--phantom: only the simulator can do without memory");
+  if (options_.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
+    throw Error(Verdict::usage, "--tf32 is for GPUs: --backend cuda or nccl");
   if (!options_.emulate.empty()) options_.machine = options_.emulate;
   if (options_.machine.empty() && simulated()) options_.machine = "uniform";
 
@@ -135,6 +137,7 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   run_options_.emulate_scale = options_.scale;
   run_options_.check_races = false;  // speed runs
   run_options_.poison = false;
+  run_options_.tf32 = options_.tf32;
   run_options_.threads = 1;
   has_machine_ = !options_.machine.empty();
   if (has_machine_) run_options_.machine = machine_for(options_.machine, most);
@@ -264,6 +267,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
              "with --emulate: sleep so many times longer, where links are faster than this computer");
     line.add("--samples", options.samples, "of each contender, at most");
     line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only prices");
+    line.add("--tf32", options.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
     line.add("--json", options.json, "write context and rows to this file");
     line.add("--csv", options.csv, "write the rows to this file");
     declare(line);

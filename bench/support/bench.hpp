@@ -29,6 +29,7 @@ struct Options {
   std::vector<std::string> ranks;  // one or several numbers; none: all processes, or 4 where ranks share one
   int samples = 31;
   bool phantom = false;
+  bool tf32 = false;
   std::string json;
   std::string csv;
 };

@@ -45,7 +45,7 @@ void RankState::compute(Channel at, const Operation& operation, Kernel kernel, L
     if (slice) use(queue, *slice);
   recorder_.count_flop(queue.index, operation.flop);
   const OperationRange named(operation.name);
-  if (!queue.device) queue.device = make_cuda_device(queue.stream.get());
+  if (!queue.device) queue.device = make_cuda_device(queue.stream.get(), world_.options().tf32);
   if (!recorder_.tracing()) {
     if (!queue.stretch) queue.stretch = here(queue);
     queue.worked = true;

@@ -183,7 +183,7 @@ void NcclBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
 void NcclBackend::compute(Channel at, const Operation& operation, Kernel kernel, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
-  if (!queue->device) queue->device = make_cuda_device(queue->stream.get());
+  if (!queue->device) queue->device = make_cuda_device(queue->stream.get(), job_->options.tf32);
   // One span for all operations between two waits costs less than one each; a trace shows each.
   if (!queue->stretch) queue->stretch = job_->events.record(queue->stream.get());
   kernel(*queue->device);

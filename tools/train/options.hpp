@@ -41,6 +41,7 @@ struct TrainOptions {
   std::string machine = "laptop";
   std::string emulate;
   bool phantom = false;
+  bool tf32 = false;
   bool check_races = false;
   int threads = 0;
   int log_every = 0;

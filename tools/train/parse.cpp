@@ -89,6 +89,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       ->capture_default_str();
   machine->add_option("--emulate", o.emulate, "MPI: last as long as on this machine");
   machine->add_flag("--phantom", o.phantom, "Simulator: prices only, no memory, no arithmetic");
+  machine->add_flag("--tf32", o.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
   machine->add_flag("--check-races", o.check_races, "Simulator: look for races, slower");
   machine->add_option("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)")
       ->check(at_least(1));

@@ -127,6 +127,7 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   run.phantom = o.phantom;
   run.check_races = o.check_races;
   run.poison = false;
+  run.tf32 = o.tf32;
   run.trace = !o.trace.empty();
   run.threads = o.threads;
   run.emulate = !o.emulate.empty();
@@ -134,6 +135,8 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   const bool simulator = std::string_view(backend_name()) == "sim";
   if (simulator && run.emulate) refuse("--emulate is for --backend mpi; the simulator always prices --machine");
   if (run.emulate && std::string_view(backend_name()) != "mpi") refuse("--emulate is for --backend mpi");
+  if (run.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
+    refuse("--tf32 is for GPUs: --backend cuda or nccl");
   if (!simulator && run.phantom) refuse("--phantom is for the simulator: leave out --backend");
   return run;
 }

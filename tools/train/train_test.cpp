@@ -222,6 +222,7 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"machine", [](TrainOptions& o) { o.machine = "dgx-h1000"; }},
       {"do not fit", [](TrainOptions& o) { o.model = "gpt3-175b"; }},
       {"absurd", [](TrainOptions& o) { o.d_model = std::size_t{1} << 40; }},
+      {"--tf32 is for GPUs", [](TrainOptions& o) { o.tf32 = true; }},
       {"emulate", [](TrainOptions& o) { o.emulate = "laptop"; }},
       {"100x", [](TrainOptions& o) { o.bucket_bytes = "100x"; }},
       {"phantom", [](TrainOptions& o) { o.phantom = true, o.resume = "a"; }},

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream) {
-  return std::make_unique<cuda::StreamDevice>(stream);
+std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream, bool tf32) {
+  return std::make_unique<cuda::StreamDevice>(stream, tf32);
 }
 
 namespace cuda {
@@ -32,7 +32,7 @@ kernels::AdamWStep step_of(const AdamW& options) {
 
 }  // namespace
 
-StreamDevice::StreamDevice(cudaStream_t stream) : stream_(stream), workspace_(stream), gemm_(stream) {
+StreamDevice::StreamDevice(cudaStream_t stream, bool tf32) : stream_(stream), workspace_(stream), gemm_(stream, tf32) {
   void* memory = nullptr;
   check(cudaMallocHost(&memory, sizeof(kernels::Fault)), "cudaMallocHost");
   fault_ = new (memory) kernels::Fault;

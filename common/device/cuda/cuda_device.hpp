@@ -19,7 +19,8 @@ class CudaDevice : public Device {
   virtual void check_indices(Location where) = 0;
 };
 
-/// For a stream of the current device. It must be destroyed before the stream. Throws Error where CUDA fails.
-std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream);
+/// For a stream of the current device. It must be destroyed before the stream. tf32: RunOptions::tf32. Throws Error
+/// where CUDA fails.
+std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream, bool tf32 = false);
 
 }  // namespace lockstep

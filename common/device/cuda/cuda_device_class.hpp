@@ -12,7 +12,7 @@ inline kernels::Array array(const Slice& slice) { return {slice.data(), slice.si
 
 class StreamDevice final : public CudaDevice {
  public:
-  explicit StreamDevice(cudaStream_t stream);
+  StreamDevice(cudaStream_t stream, bool tf32);
   ~StreamDevice() override;
   StreamDevice(const StreamDevice&) = delete;
 

@@ -47,7 +47,7 @@ class ProductLibrary {
 /// Device::matmul for the device of one stream.
 class Gemm {
  public:
-  explicit Gemm(cudaStream_t stream, bool tf32 = false) : library_(stream, tf32) {}
+  Gemm(cudaStream_t stream, bool tf32) : library_(stream, tf32) {}
   /// `queue` is on the same stream. Throws Error where CUDA or the library fails.
   void matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
               const Slice& bias);
