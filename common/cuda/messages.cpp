@@ -116,11 +116,11 @@ void World::issued(Batch& batch, std::size_t index) {
   std::size_t bytes = 0;
   for (const Transfer& transfer : batch.transfers) bytes += transfer.slice.bytes();
   RankState& rank = *lane.owner;
-  rank.timeline().add(batch.begin, std::move(ends),
-                      [&rank, queue = lane.queue, count = batch.transfers.size(), bytes, where = batch.where,
-                       region = batch.collective](double begin, double end) {
-                        rank.recorder().transferred(queue, begin, end, count, bytes, where, region);
-                      });
+  rank.span(batch.begin, std::move(ends),
+            [&rank, queue = lane.queue, count = batch.transfers.size(), bytes, where = batch.where,
+             region = batch.collective](double begin, double end) {
+              rank.recorder().transferred(queue, begin, end, count, bytes, where, region);
+            });
   if (Batch* next = lane.batch(batch.number + 1)) beginning_.push_back(next);
   if (lane.waiter && lane.issued >= lane.waiter_number) wake(*std::exchange(lane.waiter, nullptr));
 }

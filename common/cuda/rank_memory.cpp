@@ -1,5 +1,5 @@
 // The verbs of one rank that stay on its own queues: arithmetic, memory, regions, doors; and what they note of time.
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "common/cuda/status.hpp"
 #include "common/cuda/world.hpp"
@@ -13,11 +13,17 @@ Event RankState::here(Queue& queue) const {
   return queue.last;
 }
 
+void RankState::span(Event begin, std::vector<Event> ends, Timeline::Tell tell) {
+  constexpr std::size_t kMostSpans = 1 << 12;
+  timeline_.add(std::move(begin), std::move(ends), std::move(tell));
+  if (timeline_.size() > kMostSpans) timeline_.tell(world_.clock());
+}
+
 /// Arithmetic between two waits counts as one: two events for each operation would take longer than a short one does.
 /// With a trace, every operation is timed by itself.
 void RankState::end_stretch(Queue& queue, const Event& end) {
   if (queue.worked)
-    timeline_.add(queue.stretch, end, [this, index = queue.index](double from, double to) {
+    span(queue.stretch, {end}, [this, index = queue.index](double from, double to) {
       recorder_.busy(index, from, to, "arithmetic", 0, Location{});
     });
   queue.worked = false;
@@ -25,13 +31,10 @@ void RankState::end_stretch(Queue& queue, const Event& end) {
 }
 
 void RankState::waited(Queue& queue, const Event& before, Location where) {
-  constexpr std::size_t kMostSpans = 1 << 14;
   queue.last = {};
   queue.stretch = here(queue);
-  timeline_.add(before, queue.stretch, [this, index = queue.index, where](double from, double to) {
-    recorder_.waited(index, from, to, where);
-  });
-  if (timeline_.size() > kMostSpans) timeline_.tell(world_.clock());
+  span(before, {queue.stretch},
+       [this, index = queue.index, where](double from, double to) { recorder_.waited(index, from, to, where); });
 }
 
 // Arithmetic ----------------------------------------------------------------------------------------------------------
@@ -56,7 +59,7 @@ void RankState::compute(Channel at, const Operation& operation, Kernel kernel, L
   const Event begin = here(queue);
   kernel(*queue.device);
   queue.last = {};
-  timeline_.add(begin, here(queue), [this, index = queue.index, name = operation.name, where](double from, double to) {
+  span(begin, {here(queue)}, [this, index = queue.index, name = operation.name, where](double from, double to) {
     recorder_.busy(index, from, to, name, 0, where);
   });
 }
@@ -139,8 +142,8 @@ void RankState::close_region(int index) {
   queue.regions.pop_back();
   if (world_.failing()) return;
   try {
-    timeline_.add(open.begin, here(queue),
-                  [this, index, region](double from, double to) { recorder_.region_lasted(index, region, from, to); });
+    span(open.begin, {here(queue)},
+         [this, index, region](double from, double to) { recorder_.region_lasted(index, region, from, to); });
   } catch (...) {  // in a destructor: the run ends with it
     world_.record_failure(queue);
   }
@@ -183,6 +186,10 @@ double RankState::now(int index) const {
   return world_.clock().seconds(event);
 }
 
+void RankState::note_end() {
+  if (ended_) end_seconds_ = world_.clock().seconds(ended_);
+}
+
 RankLedger RankState::ledger() const {
   RankLedger ledger = recorder_.ledger();
   for (const auto& lane : lanes_)
@@ -195,7 +202,7 @@ RankLedger RankState::ledger() const {
       ledger.traffic.bytes_received += t.bytes_received;
       ledger.peers.push_back({lane->group, peer.world, t});
     }
-  ledger.seconds = ended_ && ended_.done() ? world_.clock().seconds(ended_) : ledger.queues[0].end;
+  ledger.seconds = std::max(end_seconds_, ledger.queues[0].end);
   return ledger;
 }
 

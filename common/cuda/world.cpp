@@ -41,7 +41,10 @@ int World::queue_id(std::string_view name) {
 // Fibers --------------------------------------------------------------------------------------------------------------
 
 void World::start_fiber(Queue& queue, std::function<void()> body) {
-  queue.fiber = make_fiber(options_.stack_bytes, queue.owner->world_rank(),
+  // The driver and cuBLAS run on these stacks, and compile and load code on them: as much as a thread has. What is not
+  // touched takes no memory.
+  constexpr std::size_t kThreadStack = 8 << 20;
+  queue.fiber = make_fiber(std::max(options_.stack_bytes, kThreadStack), queue.owner->world_rank(),
                            [this, &queue, body = std::move(body)] { body_of(queue, body); });
   runnable_.push_back(&queue);
 }
@@ -169,6 +172,7 @@ void World::finish_gpu() {
       for (auto& queue : rank->queues()) queue->stream.synchronize();
       for (auto& lane : rank->lanes()) lane->stream.synchronize();
       rank->timeline().tell(*clock_);
+      rank->note_end();
       for (auto& queue : rank->queues())
         if (queue->device && !failing_) queue->device->check_indices(Location::current());
     } catch (...) {

@@ -173,6 +173,9 @@ class RankState final : public Backend, public BlockOwner {
   void join_group(int group, int rank);
   void add_queues_up_to(int index);
   void play(const Program& program, Values& values);  // main's fiber
+  /// Something lasted from `begin` to the last of `ends`; told to the ledgers when the GPU has passed it.
+  void span(Event begin, std::vector<Event> ends, Timeline::Tell tell);
+  void note_end();  // of the program; the GPU has passed it
   Timeline& timeline() { return timeline_; }
   Recorder& recorder() { return recorder_; }
 
@@ -206,7 +209,8 @@ class RankState final : public Backend, public BlockOwner {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::uint64_t allocations_ = 0;
   std::uint64_t live_blocks_ = 0;
-  Event ended_;  // main's program
+  Event ended_;             // main's program
+  double end_seconds_ = 0;  // of it, once known
   Recorder recorder_;
   Timeline timeline_;
 };
