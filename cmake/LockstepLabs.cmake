@@ -5,8 +5,8 @@
 #   mine.21.2          object library: the student's file, or a stub where that does not compile (compile_or_stub.sh)
 #   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp
 #   chosen.21.2        what the student's later exercises link for 21.2: mine/chosen/21.2.o, a copy of one of the two objects
-#   reference.week21_sim, _mpi, _cuda   every test of the week with the reference    → suite.week21.*
-#   reference.week21_cuda_pretend       the same on the pretend GPU                  → suite.week21.cuda_pretend
+#   reference.week21_sim, _mpi, _cuda, _nccl     every test of the week with the reference   → suite.week21.*
+#   reference.week21_cuda_pretend, _nccl_pretend the same on the pretend GPU                 → suite.week21.cuda_pretend
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
@@ -14,6 +14,7 @@
 #
 # Everything that comes from LOCKSTEP_LABS_DIR is out of `all`: no edit there can break the build of the suite.
 
+include(LockstepNcclTests)
 set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 set(LOCKSTEP_MINE_DIR ${CMAKE_BINARY_DIR}/mine)  # use/, chosen/, verdicts/
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LOCKSTEP_COURSE})
@@ -32,10 +33,11 @@ function(lockstep_json_list out json array)
   set(${out} "${result}" PARENT_SCOPE)
 endfunction()
 
-# Sets `out` to the backends that can be linked in this build: sim; mpi where MPI was found, cuda where its toolkit was.
+# Sets `out` to the backends that can be linked in this build: sim; mpi where MPI was found, cuda where its toolkit was,
+# nccl where both that and NCCL were.
 function(lockstep_backends out)
   set(result "")
-  foreach(backend sim mpi cuda)
+  foreach(backend sim mpi cuda nccl)
     if(TARGET lockstep_${backend})
       list(APPEND result ${backend})
     endif()
@@ -210,9 +212,11 @@ endfunction()
 function(lockstep_add_suite week)
   get_property(ids GLOBAL PROPERTY LOCKSTEP_EXERCISES_${week})
   lockstep_backends(backends)
-  if(TARGET lockstep_cuda_pretend)
-    list(APPEND backends cuda_pretend)
-  endif()
+  foreach(pretend cuda_pretend nccl_pretend)
+    if(TARGET lockstep_${pretend})
+      list(APPEND backends ${pretend})
+    endif()
+  endforeach()
   foreach(backend IN LISTS backends)
     set(program reference.week${week}_${backend})
     lockstep_test_program(${program} ${backend})
@@ -255,6 +259,12 @@ function(lockstep_add_suite week)
   if(TARGET reference.week${week}_cuda_pretend)
     add_test(NAME suite.week${week}.cuda_pretend COMMAND reference.week${week}_cuda_pretend)
     set_tests_properties(suite.week${week}.cuda_pretend PROPERTIES TIMEOUT 300 LABELS "suite;week${week};pretend")
+  endif()
+  if(TARGET reference.week${week}_nccl)
+    lockstep_add_nccl_test(suite.week${week}.nccl reference.week${week}_nccl "suite;week${week};gpu")
+  endif()
+  if(TARGET reference.week${week}_nccl_pretend)
+    lockstep_add_nccl_pretend_test(suite.week${week}.nccl_pretend reference.week${week}_nccl_pretend 4 "suite;week${week};pretend")
   endif()
 endfunction()
 

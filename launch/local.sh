@@ -3,7 +3,10 @@
 #
 #   launch/local.sh -n RANKS [--timeout SECONDS] program arguments…
 #
-# The first process that fails ends the others, and gives the exit code; 124: the time was over.
+# The first process that fails gives the exit code; the others explain what they saw of it and end, or are ended 3 s
+# later. The whole job ends, too, when this script is interrupted or killed, or when the time is over (exit code 124).
+# On several hosts without MPI, start each rank with LOCKSTEP_RANK, LOCKSTEP_RANKS and LOCKSTEP_STORE=tcp://HOST:PORT,
+# where rank 0 runs on HOST.
 set -u
 
 usage() {
@@ -26,44 +29,59 @@ case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at le
 case $timeout in *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
 
-meeting=$(mktemp -d)
+meeting=$(mktemp -d) || exit 2
 export LOCKSTEP_RANKS="$ranks" LOCKSTEP_STORE="file://$meeting/store"
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-[ -z "$timeout" ] || set -- timeout --kill-after=10 "$timeout" "$@"
 
-processes=''
+running=''
 end_all() {
   # shellcheck disable=SC2086  # a list of numbers
-  [ -z "$processes" ] || kill $processes 2> /dev/null
+  [ -z "$running" ] || kill -KILL $running 2> /dev/null
 }
 trap 'rm -rf "$meeting"' EXIT
 trap 'end_all; exit 130' INT
 trap 'end_all; exit 143' TERM
+trap 'end_all; exit 129' HUP
 
-# Each process leaves its exit code in a file, which the loop below looks for: sh cannot wait for whoever ends first.
+# Children of this shell itself: each asks the kernel to end it when its parent is gone.
 rank=0
 while [ "$rank" -lt "$ranks" ]; do
-  {
-    LOCKSTEP_RANK=$rank "$@" < /dev/null &
-    child=$!
-    trap 'kill $child 2> /dev/null' TERM
-    wait "$child"
-    echo $? > "$meeting/$rank.part" && mv "$meeting/$rank.part" "$meeting/$rank.ended"
-  } &
-  processes="$processes $!"
+  LOCKSTEP_RANK=$rank "$@" < /dev/null &
+  running="$running $!"
   rank=$((rank + 1))
 done
 
-code=0
-ended=0
-while [ "$ended" -lt "$ranks" ]; do
+# A process that has ended is a zombie until it is waited for; sh cannot wait for whoever ends first.
+ended() {
+  read -r line 2> /dev/null < "/proc/$1/stat" || return 0
+  set -- ${line##*)}
+  [ "$1" = Z ]
+}
+
+began=$(date +%s)
+code=0 failed_at=''
+while [ -n "$running" ]; do
   sleep 0.05
-  ended=0
-  for file in "$meeting"/*.ended; do
-    [ -e "$file" ] || continue
-    ended=$((ended + 1))
-    of_rank=$(cat "$file")
-    [ "$code" -ne 0 ] || [ "$of_rank" -eq 0 ] || { code=$of_rank; end_all; }
+  now=$(date +%s)
+  left=''
+  for process in $running; do
+    if ! ended "$process"; then
+      left="$left $process"
+      continue
+    fi
+    wait "$process"
+    status=$?
+    if [ "$code" -eq 0 ] && [ "$status" -ne 0 ]; then
+      code=$status
+      failed_at=$now
+    fi
   done
+  running=$left
+  [ -z "$failed_at" ] || [ $((now - failed_at)) -lt 3 ] || end_all
+  if [ -n "$timeout" ] && [ -n "$running" ] && [ $((now - began)) -ge "$timeout" ]; then
+    echo "$0: the job did not end within $timeout s; it is stopped" >&2
+    end_all
+    exit 124
+  fi
 done
 exit "$code"

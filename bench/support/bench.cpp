@@ -291,9 +291,9 @@ int bench_main(const std::string& name, const std::string& description, int argc
   try {
     Session session(argc, argv);
     return run_benchmark(session, name, description, argc, argv, declare, body);
-  } catch (const NoDevice& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return NoDevice::kExitCode;
+  } catch (const Error& error) {  // the session's
+    if (is_judge()) fmt::print(stderr, "{}\n", error.what());
+    return dynamic_cast<const NoDevice*>(&error) ? NoDevice::kExitCode : 2;
   }
 }
 

@@ -22,7 +22,10 @@ Queue* NcclBackend::enter(int index, Location where) const {
   if (std::uncaught_exceptions() > 0) return nullptr;
   if (job_->failed.load(std::memory_order_acquire)) throw Unwind{};
   const int running = running_queue();
-  if (running == index) return queues_[index].get();
+  if (running == index) {
+    queues_[index]->set_doing({.kind = Doing::Kind::own_code, .where = where});
+    return queues_[index].get();
+  }
   if (index != 0)
     usage_error(fmt::format("the Rank of queue \"{}\" was used outside its closure: give the work to run(queue, …)",
                             queues_[index]->name),
@@ -287,11 +290,12 @@ bool NcclBackend::peek(Channel at, const Slice& slice, void* bytes) {
 /// When this queue's work so far is done: a door, since the host's own clock would only say when it was given.
 double NcclBackend::now(int index) const {
   Queue* queue = enter(index, Location::current());
-  if (queue) {
-    end_stretch(*queue);
-    wait_for_gpu(*queue, job_->events.record(queue->stream.get()), Location::current());
-  }
-  return job_->now();
+  if (!queue) return job_->now();
+  end_stretch(*queue);
+  const cuda::Event here = job_->events.record(queue->stream.get());
+  if (!wait_for_gpu(*queue, here, Location::current())) return job_->now();
+  std::lock_guard lock(job_->recorder_mutex);
+  return job_->clock->seconds(here);
 }
 
 RankLedger NcclBackend::ledger() const {

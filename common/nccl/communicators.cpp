@@ -128,12 +128,14 @@ void Communicators::connect_all(Communicator& of, int rank, const std::function<
   }
 }
 
-bool Communicators::abort(const std::vector<std::shared_ptr<Communicator>>& used, double seconds) {
+bool Communicators::abort(int ranks, double seconds) {
   std::vector<ncclComm_t> handles = std::exchange(unfinished_, {});
-  for (const auto& each : used) {
-    known_.erase({each->members, each->queue});
-    if (each->handle) handles.push_back(std::exchange(each->handle, nullptr));
-  }
+  std::erase_if(known_, [&](const auto& entry) {
+    Communicator& each = *entry.second;
+    if (*std::max_element(each.members.begin(), each.members.end()) >= ranks) return false;
+    if (each.handle) handles.push_back(std::exchange(each.handle, nullptr));
+    return true;
+  });
   int gpu = 0;
   cuda::check(cudaGetDevice(&gpu), "cudaGetDevice");
   auto left = std::make_shared<std::atomic<std::size_t>>(handles.size());

@@ -46,9 +46,10 @@ class Communicators {
                                       const std::vector<int>& members, const std::string& queue,
                                       const std::function<bool()>& stop);
 
-  /// After a failure: ncclCommAbort of these, and of what was being made; they are made anew when asked for. All at
-  /// once, because work of one may wait for work of another. False where NCCL does not come back within `seconds`.
-  bool abort(const std::vector<std::shared_ptr<Communicator>>& used, double seconds);
+  /// After a failure of a run of ranks 0 … ranks − 1: ncclCommAbort of all among them, used in that run or not, so that
+  /// all members still know alike what there is; they are made anew when asked for. All at once, because work of one
+  /// may wait for work of another. False where NCCL does not come back within `seconds`.
+  bool abort(int ranks, double seconds);
 
  private:
   using Name = std::pair<std::vector<int>, std::string>;

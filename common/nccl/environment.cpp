@@ -43,7 +43,7 @@ Environment read_environment(const Variables& variables) {
     found.rank = whole_number(launcher.rank, rank);
     found.ranks = whole_number(launcher.ranks, ranks);
     found.launcher = launcher.rank;
-    found.mpi = launcher.mpi;
+    found.mpi = launcher.mpi || variables("PMIX_RANK");
     break;
   }
   if (found.ranks < 1 || found.rank < 0 || found.rank >= found.ranks)

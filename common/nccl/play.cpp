@@ -171,16 +171,11 @@ void NcclBackend::drain() {
 void NcclBackend::clean_up() {
   for (int queue = 0; queue < queue_count_; ++queue) queues_[queue]->clear();
   if (!job_->failed) return;
-  std::vector<std::shared_ptr<Communicator>> used;
-  {
-    std::lock_guard gate(job_->gate);
-    for (Lane* each : all_lanes_) {
-      each->drop();
-      used.push_back(each->communicator());
-    }
-  }
-  if (!communicators_.abort(used, job_->options.patience_seconds + 10))
+  std::unique_lock gate(job_->gate);
+  for (Lane* each : all_lanes_) each->drop();
+  if (!communicators_.abort(job_->ranks, job_->options.patience_seconds + 10))
     end_job_(job_->failure().message + "\nNCCL does not come back from ncclCommAbort; the job ends.");
+  gate.unlock();
   if (cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();  // said by whoever saw it first
   for (Block* block : std::exchange(parked_, {})) {
     memory_.free(block->data, queues_[block->queue]->stream.get());

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "common/cuda/status.hpp"
@@ -109,12 +110,26 @@ Outcome run(const RunOptions& options, const Program& program) {
 
 const char* backend_name() { return "nccl"; }
 
-bool is_judge() { return the_processes() ? the_processes()->mail().rank() == 0 : environment().rank == 0; }
+bool is_judge() {
+  if (the_processes()) return the_processes()->mail().rank() == 0;
+  try {
+    return environment().rank == 0;
+  } catch (const Error&) {
+    return true;  // whoever asks is about to say what is wrong with it
+  }
+}
 
 Session::Session(int&, char**&) {
   const nccl::Environment found = environment();
   if (found.ranks > 1) die_with_parent();
-  the_processes() = new nccl::Processes(found);
+  try {
+    the_processes() = new nccl::Processes(found);
+  } catch (const Error& error) {
+    // Main prints what the judge knows. What only this process knows is said here, or nowhere.
+    const bool all_know = error.verdict() == Verdict::usage || dynamic_cast<const NoDevice*>(&error);
+    if (found.rank != 0 && !all_know) fmt::print(stderr, "rank {}: {}\n", found.rank, error.what());
+    throw;
+  }
 }
 
 Session::~Session() { delete std::exchange(the_processes(), nullptr); }

@@ -81,7 +81,8 @@ void Watch::look() {
     while (const auto bytes = job_.mail.take(from, {Label::Kind::control, job_.run})) receive(Letter::parse(*bytes));
   const double patience = job_.options.patience_seconds;
   if (job_.failed) {
-    if (told_ && seconds_since(failed_since_) > patience + 2)
+    // One says it for all: rank 0, if it can.
+    if (told_ && seconds_since(failed_since_) > patience + (job_.rank == 0 ? 2 : 3))
       end_job_(job_.failure().message + "\nThe run did not end by itself after that; the job ends.");
     return;
   }

@@ -1,8 +1,10 @@
 #!/bin/sh
-# However an MPI job ends, it ends soon, says why, returns a code that is not 0, and leaves no process behind.
-#   mpi_failure_test.sh LAUNCHER PROGRAM
+# However a job of several processes ends, it ends soon, says why, returns a code that is not 0, and leaves no process
+# behind.
+#   mpi_failure_test.sh LAUNCHER PROGRAM [WORDS]     WORDS: what is said of a rank that was killed
 launcher=$1
 program=$2
+killed_says=${3:-}
 out=$(mktemp)
 copy=$(mktemp -d)/fail_$$ # a name that no other process has
 cp "$program" "$copy"
@@ -59,7 +61,7 @@ job throw
 expect throw 1 "FAIL" "rank 1 on $(hostname)" "rank 1 has had enough"
 
 job killed
-expect killed "not 0"
+expect killed "not 0" ${killed_says:+"$killed_says"}
 
 job stuck
 expect stuck "not 0" "TIMEOUT" "rank 1: runs code of its own" "rank 2: waits at"

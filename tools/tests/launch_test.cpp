@@ -69,7 +69,8 @@ TEST(Launch, LocalProcessesMeetInAFolderAndEndTogether) {
   EXPECT_EQ(said({"sh", script, "-n", "1", "sh", "-c", "echo $LOCKSTEP_RANK/$LOCKSTEP_RANKS ${LOCKSTEP_STORE%%/tmp*}"}),
             "0/1 file:// -> 0");
   EXPECT_EQ(said({"sh", script, "-n", "3", "sh", "-c", "[ $LOCKSTEP_RANK != 1 ] || exit 3; exec sleep 60"}), "-> 3");
-  EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "1", "sleep", "60"}), "-> 124");
+  EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "1", "sleep", "60"}),
+            script + ": the job did not end within 1 s; it is stopped -> 124");
 }
 
 TEST(Launch, AProfilerRunsEachRank) {

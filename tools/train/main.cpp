@@ -80,8 +80,8 @@ int main(int argc, char** argv) {
   try {
     Session session(argc, argv);
     return run_training(argc, argv, session);
-  } catch (const NoDevice& error) {
-    fmt::print(stderr, "lab train: {}\n", error.what());
-    return NoDevice::kExitCode;
+  } catch (const Error& error) {  // the session's
+    if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());
+    return dynamic_cast<const NoDevice*>(&error) ? NoDevice::kExitCode : 2;
   }
 }

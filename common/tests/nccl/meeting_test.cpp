@@ -1,0 +1,228 @@
+// How processes meet and write to each other, with threads as processes; and what they say when a job cannot run.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "common/error.hpp"
+#include "common/nccl/mail.hpp"
+#include "common/nccl/seats.hpp"
+
+namespace lockstep::nccl {
+namespace {
+
+Environment environment_of(const std::map<std::string, std::string>& variables) {
+  return read_environment([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Environment, OfOneProcess) {
+  const Environment alone = environment_of({});
+  EXPECT_EQ(alone.rank, 0);
+  EXPECT_EQ(alone.ranks, 1);
+  // A batch script of Slurm is no rank, though it knows how many there will be.
+  EXPECT_EQ(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}}).ranks, 1);
+}
+
+TEST(Environment, OfLaunchers) {
+  const Environment slurm = environment_of({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}});
+  EXPECT_EQ(slurm.rank, 5);
+  EXPECT_EQ(slurm.ranks, 8);
+  EXPECT_FALSE(slurm.mpi);
+  EXPECT_TRUE(environment_of({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"PMIX_RANK", "5"}}).mpi);
+  EXPECT_TRUE(environment_of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}).mpi);
+  EXPECT_TRUE(environment_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).mpi);
+  // What was said on purpose counts more.
+  const Environment ours = environment_of({{"LOCKSTEP_RANK", "2"},
+                                           {"LOCKSTEP_RANKS", "3"},
+                                           {"LOCKSTEP_STORE", "tcp://a:1"},
+                                           {"OMPI_COMM_WORLD_RANK", "0"},
+                                           {"OMPI_COMM_WORLD_SIZE", "1"}});
+  EXPECT_EQ(ours.rank, 2);
+  EXPECT_EQ(ours.store, "tcp://a:1");
+}
+
+std::string complaint(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_words(const std::string& text, std::initializer_list<const char*> words) {
+  for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
+}
+
+TEST(Environment, BadInputIsOneSentence) {
+  expect_words(complaint([] {
+                 environment_of({{"LOCKSTEP_RANK", "x"}, {"LOCKSTEP_RANKS", "2"}});
+               }),
+               {"LOCKSTEP_RANK=x", "whole number"});
+  expect_words(complaint([] {
+                 environment_of({{"LOCKSTEP_RANK", "2"}, {"LOCKSTEP_RANKS", "2"}});
+               }),
+               {"2", "no rank of 2"});
+  for (const char* store : {"tcp://host", "tcp://host:99999", "tcp://:1", "file:/x", "redis://x"})
+    expect_words(complaint([&] { make_bootstrap({.rank = 1, .ranks = 2, .store = store}); }),
+                 {store, "tcp://HOST:PORT or file:///FOLDER"});
+  expect_words(complaint([] { make_bootstrap({.rank = 1, .ranks = 4, .launcher = "SLURM_PROCID"}); }),
+               {"rank 1 of 4", "SLURM_PROCID", "LOCKSTEP_STORE"});
+}
+
+/// f(rank) on a thread each; rethrows what the first failed with.
+void on_ranks(int ranks, const std::function<void(int)>& f) {
+  std::vector<std::future<void>> futures;
+  for (int rank = 0; rank < ranks; ++rank) futures.push_back(std::async(std::launch::async, f, rank));
+  for (auto& future : futures) future.wait();
+  for (auto& future : futures) future.get();
+}
+
+std::string fresh_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "lockstep-meeting-XXXXXX").string();
+  if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp");
+  return name + "/meet";
+}
+
+/// A place for each kind of store that nobody else uses.
+std::vector<std::string> stores() {
+  const int port = port_of(listen_at(0));
+  return {"tcp://127.0.0.1:" + std::to_string(port), "file://" + fresh_folder()};
+}
+
+TEST(Bootstrap, GathersBroadcastsAndWaits) {
+  for (int ranks : {1, 2, 5})
+    for (const std::string& store : stores())
+      on_ranks(ranks, [&](int rank) {
+        const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .patience_seconds = 20});
+        for (int round = 0; round < 3; ++round) {
+          std::vector<std::string> expected;
+          for (int r = 0; r < ranks; ++r) expected.push_back(std::string(r * 1000 + round, static_cast<char>('a' + r)));
+          EXPECT_EQ(bootstrap->all_gather(expected[rank]), expected) << store;
+        }
+        EXPECT_EQ(bootstrap->broadcast("from " + std::to_string(rank)), "from 0");
+        bootstrap->barrier();
+      });
+}
+
+TEST(Bootstrap, NamesWhoDoesNotCome) {
+  for (const std::string& store : stores())
+    on_ranks(2, [&](int rank) {
+      const std::string text = complaint(
+          [&] { make_bootstrap({.rank = rank, .ranks = 3, .store = store, .patience_seconds = 0.3})->barrier(); });
+      if (rank == 0) expect_words(text, {"rank 0 waited 0.3 s", "rank 2 of 3, which has not come"});
+    });
+  expect_words(
+      complaint([] { make_bootstrap({.rank = 1, .ranks = 2, .store = "tcp://127.0.0.1:1", .patience_seconds = 0.1}); }),
+      {"nobody answers at tcp://127.0.0.1:1", "rank 0"});
+}
+
+TEST(Bootstrap, AFolderIsUsedOnce) {
+  const std::string store = "file://" + fresh_folder();
+  auto meet = [&](int rank) {
+    make_bootstrap({.rank = rank, .ranks = 2, .store = store, .patience_seconds = 20})->barrier();
+  };
+  on_ranks(2, meet);
+  EXPECT_FALSE(std::filesystem::exists(store.substr(7)));  // it cleans up after itself
+  std::filesystem::create_directories(store.substr(7));
+  std::fclose(std::fopen((store.substr(7) + "/0.1").c_str(), "w"));
+  expect_words(complaint([&] { meet(1); }), {"was used before"});
+}
+
+/// A mesh of `ranks`; f(mail) on each.
+void with_mail(int ranks, const std::function<void(Mail&)>& f, const std::function<void(int me, int lost)>& lost = {}) {
+  const std::string store = stores().back();
+  on_ranks(ranks, [&](int rank) {
+    const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .patience_seconds = 20});
+    Mail mail(*bootstrap, 20, {.lost = [&, rank](int who) { lost(rank, who); }, .ended = {}});
+    f(mail);
+  });
+}
+
+TEST(Mail, LettersOfALabelArriveInOrder) {
+  with_mail(3, [](Mail& mail) {
+    const int me = mail.rank(), to = (me + 1) % 3, from = (me + 2) % 3;
+    for (int i = 0; i < 100; ++i) {
+      mail.send(to, {Label::Kind::header, 1, 7}, std::to_string(i) + std::string(i, '.'));
+      mail.send(to, {Label::Kind::header, 1, 8}, "other");
+    }
+    for (int i = 0; i < 100;) {
+      const std::uint64_t seen = mail.news();
+      const auto text = mail.take(from, {Label::Kind::header, 1, 7});
+      if (text) {
+        ASSERT_EQ(*text, std::to_string(i) + std::string(i, '.'));
+        ++i;
+      } else {
+        mail.wait_for_news(seen, std::chrono::seconds(1));
+      }
+    }
+  });
+}
+
+TEST(Mail, GathersAmongSomeOrAll) {
+  with_mail(5, [](Mail& mail) {
+    const std::string me = std::to_string(mail.rank());
+    EXPECT_EQ(all_gather(mail, {.run = 1}, {0, 1, 2, 3, 4}, me), (std::vector<std::string>{"0", "1", "2", "3", "4"}));
+    if (mail.rank() % 2 != 0) return;
+    EXPECT_EQ(all_gather(mail, {.run = 1, .key = 5}, {4, 0, 2}, me), (std::vector<std::string>{"4", "0", "2"}));
+  });
+}
+
+TEST(Mail, WaitingForOneThatHasLeftIsAnError) {
+  with_mail(2, [](Mail& mail) {
+    if (mail.rank() == 1) return;
+    expect_words(complaint([&] { all_gather(mail, {.run = 1}, {0, 1}, ""); }), {"rank 0 waits for rank 1", "left"});
+  });
+}
+
+TEST(Mail, ForgetsEarlierRuns) {
+  with_mail(1, [](Mail& mail) {
+    mail.send(0, {.run = 1}, "old");
+    mail.send(0, {.run = 2}, "new");
+    mail.forget_before(2);
+    mail.send(0, {.run = 1}, "late");
+    EXPECT_FALSE(mail.take(0, {.run = 1}));
+    EXPECT_EQ(mail.take(0, {.run = 2}), "new");
+  });
+}
+
+// Seats
+// -----------------------------------------------------------------------------------------------------------------
+
+Seat seat(const std::string& host, int local_rank, int gpus, const std::string& id) {
+  return {
+      .host = host, .local_rank = local_rank, .gpus = gpus, .gpu = local_rank % gpus, .gpu_name = "GPU", .gpu_id = id};
+}
+
+TEST(Seats, OneGpuEachIsFine) {
+  const std::vector<Seat> seats{seat("a", 0, 2, "x"), seat("a", 1, 2, "y"), seat("b", 0, 1, "x")};
+  EXPECT_EQ(objection(seats, 22809, false).text, "");
+  // Slurm may show each process its own GPU alone.
+  EXPECT_EQ(objection({seat("a", 0, 1, "x"), seat("a", 1, 1, "y")}, 22809, false).text, "");
+}
+
+TEST(Seats, SharingAGpuNeedsALaterNccl) {
+  const std::vector<Seat> seats{seat("a", 0, 1, "x"), seat("a", 1, 1, "x"), seat("a", 2, 1, "x")};
+  expect_words(objection(seats, 22809, true).text,
+               {"ranks 0 and 1 would share GPU 0 of a", "3 ranks there, 1 GPU)", "NCCL 2.28.9", "at most 1 rank on",
+                "--backend cuda", "2.30.0 and later"});
+  expect_words(objection(seats, 23001, false).text, {"NCCL_MULTI_RANK_GPU_ENABLE=1"});
+  EXPECT_EQ(objection(seats, 23001, true).text, "");
+}
+
+TEST(Seats, TroubleIsSaidOfTheFirst) {
+  std::vector<Seat> seats{seat("a", 0, 1, "x"), seat("b", 0, 1, "x")};
+  seats[1].trouble = "no CUDA device (why)";
+  seats[1].no_device = true;
+  EXPECT_EQ(objection(seats, 22809, false).text, "rank 1: no CUDA device (why)");
+  EXPECT_TRUE(objection(seats, 22809, false).no_device);
+  expect_words(objection({seat("a", 0, 1, "x")}, 21602, false).text, {"NCCL 2.16.2 is too old", "2.18.3"});
+}
+
+}  // namespace
+}  // namespace lockstep::nccl
