@@ -1,4 +1,5 @@
 // The library of matrix products on the pretend GPU: loops, queued on the stream like a kernel. Sums are in f32.
+#include <stdexcept>
 #include <vector>
 
 #include "common/cuda/status.hpp"
@@ -42,6 +43,13 @@ void multiply(const Product& p) {
   }
 }
 
+/// What gemm.hpp promises to the library, which a GPU's might answer with wrong results.
+void require(const Product& p) {
+  const bool sizes = p.m > 0 && p.n > 0 && p.k > 0, dtypes = p.c_dtype == p.dtype || p.c_dtype == DType::f32;
+  if (!sizes || !dtypes || reinterpret_cast<std::uintptr_t>(p.bias) % 16 != 0)
+    throw std::logic_error("the library of products was asked for what it is not for");
+}
+
 void CUDART_CB run_queued(void* data) {
   const std::unique_ptr<const Product> product(static_cast<const Product*>(data));
   multiply(*product);
@@ -57,6 +65,7 @@ ProductLibrary::ProductLibrary(cudaStream_t stream, bool) : state_(new State{str
 ProductLibrary::~ProductLibrary() = default;
 
 bool ProductLibrary::run(const Product& product) {
+  require(product);
   check(cudaLaunchHostFunc(state_->stream, run_queued, new Product(product)), "cudaLaunchHostFunc");
   return true;
 }

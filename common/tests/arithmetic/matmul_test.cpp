@@ -62,6 +62,26 @@ TEST(Matmul, MixedStorage) {
   expect_near(bench.read(c), exact.value, DType::f32, 7, exact.magnitude, "matmul");
 }
 
+// Cuts of larger slices, at odd elements; and a bias of another type than c.
+TEST(Matmul, AtAnyAddress) {
+  Bench bench(2);
+  const std::size_t m = 9, n = 7, k = 5;
+  for (DType dtype : kFloating)
+    for (DType of_bias : kFloating)
+      for (DType of_c : {dtype, DType::f32}) {
+        const Slice a = bench.normal(m * k + 1, dtype).cut(1, m * k), b = bench.normal(k * n + 3, dtype).cut(3, k * n);
+        const Slice bias = bench.normal(n + 1, of_bias).cut(1, n), c = bench.poisoned(m * n + 1, of_c).cut(1, m * n);
+        auto exact = reference::product(bench.read(a), false, bench.read(b), false, m, n, k);
+        const Values row = bench.read(bias);
+        for (std::size_t i = 0; i < m * n; ++i) {
+          exact.value[i] += row[i % n];
+          exact.magnitude[i] += 2 * std::fabs(row[i % n]);
+        }
+        matmul(bench.me, matrix(c, m, n), matrix(a, m, k), matrix(b, k, n), Into::overwrite, bias);
+        expect_near(bench.read(c), exact.value, of_c, static_cast<double>(k) + 2, exact.magnitude, "matmul");
+      }
+}
+
 TEST(Matmul, AddRows) {
   Bench bench(2);
   for (DType dtype : kFloating)
