@@ -26,7 +26,7 @@ objects=$(find "$build" -name '*.cu.o')
 code() {
   if command -v cuobjdump > /dev/null; then
     for object in $objects; do
-      found=$(cuobjdump --list-elf "$object" | grep -o 'sm_[0-9]*' | sort -u | tr '\n' ' ')
+      found=$(cuobjdump --list-elf "$object" 2> /dev/null | grep -o 'sm_[0-9]*' | sort -u | tr '\n' ' ')
       [ -z "$found" ] || echo "$object: $found"
     done
   else
