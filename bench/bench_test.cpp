@@ -267,4 +267,38 @@ TEST_F(BenchProgram, ZeroRefusesInOneSentence) {
 }
 
 }  // namespace
+TEST_F(BenchProgram, TheMemoryCalculator) {
+  // Two cells of the ZeRO paper's Table 1, and GPT-3's 175 GB on 16 GPUs.
+  std::size_t cells = 0;
+  for (const json& row : rows_of("--params 7.5e9,1e12 --zero 1,3 --ranks 4,1024 --csv " + file("m.csv"), "memory")) {
+    ++cells;
+    EXPECT_DOUBLE_EQ(row.at("total_bytes"), row.at("parameter_bytes").get<double>() +
+                                                row.at("gradient_bytes").get<double>() +
+                                                row.at("optimizer_bytes").get<double>());
+    if (row.at("stage") == 1 && row.at("ranks") == 4 && row.at("model") == "7.5e9") {
+      EXPECT_DOUBLE_EQ(row.at("total_bytes"), 52.5e9);
+    }
+    if (row.at("stage") == 3 && row.at("ranks") == 1024 && row.at("model") == "1e12") {
+      EXPECT_DOUBLE_EQ(row.at("total_bytes"), 15.625e9);
+    }
+  }
+  EXPECT_EQ(cells, 8u);
+  EXPECT_TRUE(read(file("m.csv")).starts_with("model,parameters,stage,ranks,parameter_bytes,gradient_bytes,"));
+  EXPECT_EQ(start("--params 175e9 --zero 3 --ranks 16", "memory"), 0);
+  EXPECT_NE(out_.find("175"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("16 bytes a parameter"), std::string::npos) << out_;
+  EXPECT_EQ(start("--params 7e9 --no-master", "memory"), 0);
+  EXPECT_NE(out_.find("12 bytes a parameter"), std::string::npos) << out_;
+  for (const auto& [arguments, says] : {std::pair{"--params 7e9 --zero 4", "--zero"},
+                                        {"", "--params"},
+                                        {"--params seven", "--params"},
+                                        {"--params 7e9 --ranks 0", "--ranks"},
+                                        {"--params 7e9 --batch 2", "--model"},
+                                        {"--model gpt4", "gpt4"}}) {
+    EXPECT_EQ(start(arguments, "memory"), 2) << arguments;
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+  }
+}
+
 }  // namespace lockstep::bench

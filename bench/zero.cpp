@@ -63,16 +63,6 @@ DType dtype_of(const std::string& name) {
   throw Error(Verdict::usage, unknown_name("dtype", name, std::vector<std::string>{"fp32", "bf16", "fp16"}));
 }
 
-week22::Wrapping wrapping_of(const std::string& name) {
-  using Kind = week22::Wrapping::Kind;
-  if (name == "model") return {Kind::whole_model};
-  if (name == "block") return {Kind::each_block};
-  if (name == "layer") return {Kind::each_layer};
-  if (name.empty() || name[0] < '0' || name[0] > '9')
-    throw Error(Verdict::usage, fmt::format("--wrap {}: model, block, layer, or a least number of elements", name));
-  return {Kind::at_least, static_cast<std::size_t>(number_of("--wrap", name))};
-}
-
 /// A model with its name.
 struct Named {
   std::string name;
@@ -102,7 +92,7 @@ ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
   const std::size_t gradients = model.parameters() * bytes_of(model.storage);
   shape.engine.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradients / 8 + 1)
                                                      : parse_bytes(o.bucket_bytes);
-  shape.engine.wrapping = wrapping_of(o.wrap);
+  shape.engine.wrapping = train::wrapping_named(o.wrap);
   shape.engine.overlap = !o.no_overlap;
   shape.engine.prefetch = o.prefetch;
   shape.engine.reduce = model.storage;

@@ -84,6 +84,8 @@ class CommandLine {
   void add_programs() {
     // What the program behind it reads is not ours to parse.
     add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(shop_, rest_); });
+    add_forward("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …",
+                [this] { return forward(shop_, "bench_memory", rest_); });
     add_forward("train", "train the model: ./lab train --backend mpi --ranks 2 …",
                 [this] { return forward(shop_, "train", rest_); });
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",

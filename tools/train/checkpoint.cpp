@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 namespace lockstep::train {
 
@@ -57,7 +58,10 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   if (error) refuse(path, "cannot be written: " + error.message());
 }
 
-Checkpoint read_checkpoint(const std::string& path, const GptConfig& config) {
+namespace {
+
+/// Of `model`, in words, with `elements` of each kind.
+Checkpoint read_file(const std::string& path, const std::string& model, std::size_t elements) {
   std::ifstream file(path, std::ios::binary);
   if (!file) refuse(path, "cannot be read");
   Checkpoint checkpoint;
@@ -66,11 +70,10 @@ Checkpoint read_checkpoint(const std::string& path, const GptConfig& config) {
   std::getline(file, magic);
   if (magic != kMagic) refuse(path, "this is no checkpoint");
   std::getline(file, checkpoint.model);
-  if (checkpoint.model != describe_model(config))
-    refuse(path, fmt::format("holds a model of {}, not of {}", checkpoint.model, describe_model(config)));
+  if (checkpoint.model != model) refuse(path, fmt::format("holds a model of {}, not of {}", checkpoint.model, model));
   file >> checkpoint.step >> count >> checkpoint.loss_scale >> checkpoint.good_steps >> checkpoint.skipped;
   file.ignore(2);
-  if (!file || count != config.parameters() || checkpoint.step < 0) refuse(path, "its header is damaged");
+  if (!file || count != elements || checkpoint.step < 0) refuse(path, "its header is damaged");
   get(file, checkpoint.values, count);
   get(file, checkpoint.m, count);
   get(file, checkpoint.v, count);
@@ -79,13 +82,68 @@ Checkpoint read_checkpoint(const std::string& path, const GptConfig& config) {
   return checkpoint;
 }
 
+std::string describe_share(const GptConfig& config, const ShareOf& share) {
+  return fmt::format("{}; ZeRO-{}, wrapped by {}: the share of rank {} of {}", describe_model(config), share.stage,
+                     share.wrap, share.rank, share.ranks);
+}
+
+void keep_scale(Rank me, Checkpoint& checkpoint, const week22::LossScaler& scaler) {
+  checkpoint.loss_scale = read(me, scaler.scale, 0);
+  checkpoint.good_steps = static_cast<int>(read(me, scaler.good_steps, 0));
+  checkpoint.skipped = static_cast<int>(read(me, scaler.skipped, 0));
+}
+
+}  // namespace
+
+Checkpoint read_checkpoint(const std::string& path, const GptConfig& config) {
+  return read_file(path, describe_model(config), config.parameters());
+}
+
+std::string share_path(const std::string& path, int rank) { return fmt::format("{}.rank{}", path, rank); }
+
+Checkpoint read_share(const std::string& path, const GptConfig& config, const ShareOf& share) {
+  const std::string file = share_path(path, share.rank);
+  if (!std::filesystem::exists(file))
+    refuse(file, fmt::format("there is no share of rank {} of {}: shares fit only as many ranks as wrote them",
+                             share.rank, share.ranks));
+  return read_file(file, describe_share(config, share), share.elements);
+}
+
+Checkpoint take_share(Rank me, const GptConfig& config, const ShareOf& share, const std::vector<Optimizer*>& optimizers,
+                      const week22::LossScaler* scaler) {
+  Checkpoint checkpoint{optimizers.front()->steps(), describe_share(config, share), {}, {}, {}};
+  const auto append = [&](std::vector<float>& all, const Slice& part) {
+    const std::vector<float> values = to_host(me, part);
+    all.insert(all.end(), values.begin(), values.end());
+  };
+  for (const Optimizer* optimizer : optimizers) {
+    append(checkpoint.values, optimizer->master());
+    append(checkpoint.m, optimizer->m());
+    append(checkpoint.v, optimizer->v());
+  }
+  if (scaler) keep_scale(me, checkpoint, *scaler);
+  return checkpoint;
+}
+
+void restore_share(Rank me, const std::vector<Optimizer*>& optimizers, const Checkpoint& checkpoint) {
+  std::size_t at = 0;
+  for (Optimizer* optimizer : optimizers) {
+    const std::size_t count = optimizer->m().size();
+    const auto put_back = [&](const Slice& slice, const std::vector<float>& all) {
+      upload(me, slice, std::span(all).subspan(at, count));
+    };
+    put_back(optimizer->master(), checkpoint.values);
+    put_back(optimizer->m(), checkpoint.m);
+    put_back(optimizer->v(), checkpoint.v);
+    optimizer->resume(me, checkpoint.step);
+    at += count;
+  }
+}
+
 Checkpoint take_checkpoint(Rank me, const Gpt& gpt, const Optimizer& optimizer, const week22::LossScaler* scaler) {
   Checkpoint checkpoint{optimizer.steps(), describe_model(gpt.config()), to_host(me, optimizer.master()),
                         to_host(me, optimizer.m()), to_host(me, optimizer.v())};
-  if (!scaler) return checkpoint;
-  checkpoint.loss_scale = read(me, scaler->scale, 0);
-  checkpoint.good_steps = static_cast<int>(read(me, scaler->good_steps, 0));
-  checkpoint.skipped = static_cast<int>(read(me, scaler->skipped, 0));
+  if (scaler) keep_scale(me, checkpoint, *scaler);
   return checkpoint;
 }
 

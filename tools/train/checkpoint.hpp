@@ -12,7 +12,7 @@ namespace lockstep::train {
 
 struct Checkpoint {
   int step = 0;       // steps done
-  std::string model;  // the sizes that values depend on, in words
+  std::string model;  // the sizes that values depend on, in words; of a rank's share also which it is
   std::vector<float> values, m, v;
   float loss_scale = 0;  // of fp16 with a loss scale; 0: none
   int good_steps = 0;    // of it
@@ -26,6 +26,20 @@ std::string describe_model(const GptConfig& config);
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 /// Throws Error(usage) with one sentence: no such file, not a checkpoint, cut short, or of another model.
 Checkpoint read_checkpoint(const std::string& path, const GptConfig& config);
+
+/// With ZeRO each rank saves and reads its own share, `elements` of each kind, as a file for itself.
+struct ShareOf {
+  int stage = 1;
+  int rank = 0, ranks = 1;
+  std::string wrap;  // of stages 2 and 3; buckets of stage 1
+  std::size_t elements = 0;
+};
+std::string share_path(const std::string& path, int rank);
+/// Also refuses a share of another number of ranks, stage or wrapping.
+Checkpoint read_share(const std::string& path, const GptConfig& config, const ShareOf& share);
+Checkpoint take_share(Rank me, const GptConfig& config, const ShareOf& share, const std::vector<Optimizer*>& optimizers,
+                      const week22::LossScaler* scaler);
+void restore_share(Rank me, const std::vector<Optimizer*>& optimizers, const Checkpoint& checkpoint);
 
 /// A run without a loss scale gives none.
 Checkpoint take_checkpoint(Rank me, const Gpt& gpt, const Optimizer& optimizer, const week22::LossScaler* scaler);

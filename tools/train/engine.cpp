@@ -37,17 +37,17 @@ std::vector<Unit> units_of(const std::vector<Parameter>& table, const week21::Dd
 class Stage0 final : public Engine {
  public:
   Stage0(Rank dp, const EngineOptions& o)
-      : dp_(dp),
-        gpt_(dp, o.model, o.seed),
-        ddp_(week21::make_ddp(dp, gpt_.parameters(), buckets_of(o),
-                              [reduce = o.reduce](Rank queue, Slice gradients) {
-                                week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
-                              })),
-        optimizer_(dp, gpt_.parameters(), o.adamw) {}
+      : dp_(dp), gpt_(dp, o.model, o.seed), optimizer_(dp, gpt_.parameters(), o.adamw) {
+    if (dp.size() == 1) return;
+    ddp_ = week21::make_ddp(dp, gpt_.parameters(), buckets_of(o), [reduce = o.reduce](Rank queue, Slice gradients) {
+      week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
+    });
+  }
 
   Gpt& gpt() override { return gpt_; }
   void window(int microbatches, const std::function<void(int, const Hooks&)>& pass) override {
-    run_ddp_window(*ddp_, microbatches, pass);
+    if (ddp_) return run_ddp_window(*ddp_, microbatches, pass);
+    for (int i = 0; i < microbatches; ++i) pass(i, {});
   }
   std::vector<Slice> gradient_shares() const override { return {gpt_.parameters().gradients}; }
   void clip(Slice factor, Slice sum, float max_norm) override {
@@ -58,14 +58,16 @@ class Stage0 final : public Engine {
     fill(dp_, gpt_.parameters().gradients, 0);
   }
   std::vector<Optimizer*> optimizers() override { return {&optimizer_}; }
-  std::vector<Unit> units() const override { return units_of(gpt_.parameters().list, *ddp_); }
+  std::vector<Unit> units() const override {
+    return ddp_ ? units_of(gpt_.parameters().list, *ddp_) : std::vector<Unit>{};
+  }
   Slice whole_values() override { return gpt_.parameters().values; }
 
  private:
   Rank dp_;
   Gpt gpt_;
-  std::unique_ptr<week21::Ddp> ddp_;
   Optimizer optimizer_;
+  std::unique_ptr<week21::Ddp> ddp_;  // none on one rank
 };
 
 /// What stages 1 to 3 share.
@@ -173,6 +175,16 @@ class Stage3 final : public Sharded<week22::Fsdp> {
 };
 
 }  // namespace
+
+week22::Wrapping wrapping_named(const std::string& name) {
+  using Kind = week22::Wrapping::Kind;
+  if (name == "model") return {Kind::whole_model};
+  if (name == "block") return {Kind::each_block};
+  if (name == "layer") return {Kind::each_layer};
+  if (name.empty() || name.size() > 18 || name.find_first_not_of("0123456789") != std::string::npos)
+    throw Error(Verdict::usage, "--wrap " + name + ": model, block, layer, or a least number of elements");
+  return {Kind::at_least, std::stoull(name)};
+}
 
 std::unique_ptr<Engine> make_engine(Rank dp, const EngineOptions& options) {
   switch (options.stage) {

@@ -54,7 +54,8 @@ class Engine {
   /// One AdamW step; then the gradients are zero.
   virtual void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) = 0;
 
-  /// What is reduced or gathered at once; with state sharded, rank r keeps chunk r of each.
+  /// What is reduced or gathered at once; with state sharded, rank r keeps chunk r of each. None on one rank in stage
+  /// 0.
   virtual std::vector<Unit> units() const = 0;
   /// One for all parameters in stage 0, else one for this rank's chunk of each unit, in order.
   virtual std::vector<Optimizer*> optimizers() = 0;
@@ -66,6 +67,9 @@ class Engine {
   /// All of them, by tensor; valid in stages 0 to 2, and after hold_whole_values().
   virtual Slice whole_values() = 0;
 };
+
+/// "model", "block", "layer", or a least number of elements. Throws Error(usage) for anything else.
+week22::Wrapping wrapping_named(const std::string& name);
 
 /// Collective over `dp`, at set-up. Throws Error(usage) for an unknown stage.
 std::unique_ptr<Engine> make_engine(Rank dp, const EngineOptions& options);

@@ -9,6 +9,7 @@
 
 #include "common/stats/stats.hpp"
 #include "common/text/units.hpp"
+#include "labs/week22_zero/memory_calculator.hpp"
 
 namespace lockstep::train {
 
@@ -26,10 +27,10 @@ std::string short_count(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-/// 2(p−1)/p · n: what a ring all-reduce of all gradients makes each rank send a step.
+/// What each rank sends a step for its gradients and values (22.1), without the scalars of clipping and of the log.
 double predicted_bytes(const Plan& plan) {
-  const double p = plan.run.ranks;
-  return 2 * (p - 1) / p * static_cast<double>(plan.model.parameters() * bytes_of(plan.precision.reduce));
+  return week22::bytes_sent(static_cast<double>(plan.model.parameters()), plan.options.zero, plan.run.ranks,
+                            static_cast<int>(plan.options.accumulate), week22::recipe_of(plan.model.storage));
 }
 
 std::uint64_t peak(const Outcome& outcome, Category category) {
@@ -129,22 +130,25 @@ void TrainLog::summary(const Outcome& outcome) const {
                     format_seconds(median_step_seconds()),
                     virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
   if (plan_.run.ranks > 1)
-    print(fmt::format("traffic   {} a rank and step, predicted {}: 2(p−1)/p of the gradients\n",
+    print(fmt::format("traffic   {} a rank and step, predicted {}: {} × Ψ(p−1)/p elements\n",
                       format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
-                      format_bytes(predicted_bytes(plan_))));
+                      format_bytes(predicted_bytes(plan_)),
+                      plan_.options.zero < 2    ? "2"
+                      : plan_.options.zero == 2 ? std::to_string(plan_.options.accumulate + 1)
+                                                : std::to_string(3 * plan_.options.accumulate)));
   if (plan_.loss_scale && !records_.empty())
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
                       records_.back().loss_scale, skipped_, plan_.options.steps));
-  const double n = static_cast<double>(plan_.model.parameters()),
-               element = static_cast<double>(bytes_of(plan_.model.storage));
-  const double state = element == 4 ? 8 : 12;
+  const week22::ModelState state =
+      week22::model_state(static_cast<double>(plan_.model.parameters()), plan_.options.zero, plan_.run.ranks,
+                          week22::recipe_of(plan_.model.storage));
   const auto measured = [&](Category category) { return format_bytes(static_cast<double>(peak(outcome, category))); };
   print(fmt::format(
       "memory    a rank, peaks (predicted): parameters {} ({}), gradients {} ({}), optimizer {} ({}), activations {} "
       "({})\n",
-      measured(Category::parameter), format_bytes(element * n), measured(Category::gradient), format_bytes(element * n),
-      measured(Category::optimizer), format_bytes(state * n), measured(Category::activation),
-      format_bytes(static_cast<double>(plan_.activation_bytes()))));
+      measured(Category::parameter), format_bytes(state.parameter_bytes), measured(Category::gradient),
+      format_bytes(state.gradient_bytes), measured(Category::optimizer), format_bytes(state.optimizer_bytes),
+      measured(Category::activation), format_bytes(static_cast<double>(plan_.activation_bytes()))));
 }
 
 std::vector<Row> TrainLog::step_rows() const {
@@ -178,6 +182,7 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
   row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
+  row.set("zero", plan_.options.zero).set("wrap", plan_.options.wrap).set("prefetch", plan_.options.prefetch);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);
   double flop = 0;

@@ -47,10 +47,8 @@ int train_text(int argc, char** argv, const Session& session) {
   if (const std::optional<int> code = parse(argc, argv, options)) return *code;
   const Plan plan = make_plan(options, session.available_ranks());
   std::optional<Checkpoint> resume;
-  if (!plan.options.resume.empty()) resume = read_checkpoint(plan.options.resume, plan.model);
-  if (resume && resume->step >= plan.options.steps)
-    throw Error(Verdict::usage, fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}",
-                                            plan.options.resume, resume->step, plan.options.steps));
+  if (!plan.options.resume.empty() && plan.options.zero == 0)
+    resume = read_checkpoint(plan.options.resume, plan.model);  // with ZeRO each rank reads its share
   TrainLog log(plan);
   const Outcome outcome =
       run(plan.run, [&](Rank me) { return train_rank(me, plan, resume ? &*resume : nullptr, log); });

@@ -9,6 +9,7 @@
 #include "common/model/config.hpp"
 #include "common/run.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
+#include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 
 namespace lockstep::train {
@@ -38,6 +39,9 @@ struct TrainOptions {
   std::string tokens = "byte";
   std::string bucket_bytes;
   bool no_overlap = false;
+  int zero = 0;  // the stage
+  std::string wrap = "block";
+  int prefetch = 1;
   std::string machine = "laptop";
   std::string emulate;
   bool phantom = false;
@@ -66,6 +70,7 @@ struct Plan {
   std::size_t largest_microbatch = 0;  // sequences
   week22::Precision precision;
   week22::Recompute recompute = week22::Recompute::none;
+  week22::Wrapping wrapping;        // of stages 2 and 3
   std::optional<float> loss_scale;  // where the dynamic loss scale begins; none: gradients are not scaled
 
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }

@@ -83,6 +83,13 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   auto* parallel = app.add_option_group("Data parallelism");
   parallel->add_option("--bucket-bytes", o.bucket_bytes,
                        "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
+  parallel->add_option("--zero", o.zero, "Stage: 0 plain, 1 shards optimizer state, 2 gradients too, 3 values too")
+      ->capture_default_str();
+  parallel->add_option("--wrap", o.wrap, "Units of stages 2 and 3: model, block, layer, or a least number of elements")
+      ->capture_default_str();
+  parallel->add_option("--prefetch", o.prefetch, "Stage 3: units gathered ahead")
+      ->capture_default_str()
+      ->check(at_least(0));
   parallel->add_flag("--no-overlap", o.no_overlap, "All-reduce on the main queue");
   auto* machine = app.add_option_group("Machine");
   machine->add_option("--machine", o.machine, "What the simulator prices with: a name in bench/machines")

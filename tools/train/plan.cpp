@@ -12,6 +12,8 @@
 #include "common/machine/machine.hpp"
 #include "common/text/nearest.hpp"
 #include "common/text/units.hpp"
+#include "labs/week22_zero/memory_calculator.hpp"
+#include "tools/train/engine.hpp"
 #include "tools/train/options.hpp"
 
 namespace lockstep::train {
@@ -107,12 +109,37 @@ void check_training(const TrainOptions& o, int ranks) {
     refuse("a phantom run has no values to save or resume");
 }
 
+/// What --zero, --wrap and --prefetch cannot mean.
+void check_zero(const Plan& plan) {
+  const TrainOptions& o = plan.options;
+  week22::model_state(1, o.zero, 1, {});  // refuses an unknown stage
+  if ((o.zero == 1 || o.zero == 2) && plan.precision.reduce != plan.precision.compute)
+    refuse(fmt::format(
+        "--zero {} sums gradients in the type they are computed in: leave out --reduce, or take --zero 0 or 3",
+        o.zero));
+  if (o.zero < 3) return;
+  // The largest unit, gathered, with its gradients, must fit beside nothing else.
+  const bool modelled = o.phantom || plan.run.emulate;
+  const double memory = modelled ? plan.run.machine.memory_bytes : read_host().memory_bytes;
+  for (const Unit& unit : week22::wrap(gpt_parameter_table(plan.model), plan.wrapping)) {
+    const double bytes = 2.0 * static_cast<double>(unit.size * bytes_of(plan.model.storage));
+    if (memory > 0 && bytes > memory)
+      refuse(
+          fmt::format("the unit {} needs {} when it is gathered, values and gradients, and {} has {}: wrap smaller "
+                      "units (--wrap layer)",
+                      unit.name, format_bytes(bytes), modelled ? "a GPU of " + plan.run.machine.name : "this computer",
+                      format_bytes(memory)));
+  }
+}
+
 /// Bytes of one rank: 16 a parameter and the activations. GPUs have memory of their own, and say what is too much.
 void check_memory(const Plan& plan) {
   const std::string_view backend = backend_name();
   if (backend == "cuda" || backend == "nccl") return;
-  const double rank =
-      16.0 * static_cast<double>(plan.model.parameters()) + static_cast<double>(plan.activation_bytes());
+  const week22::Recipe recipe = week22::recipe_of(plan.model.storage);
+  const auto parameters = static_cast<double>(plan.model.parameters());
+  const double rank = week22::model_state(parameters, plan.options.zero, plan.run.ranks, recipe).total_bytes() +
+                      static_cast<double>(plan.activation_bytes());
   const double here = read_host().memory_bytes;
   if (!plan.options.phantom && here > 0 && rank * plan.run.ranks > here)
     refuse(fmt::format("{} ranks of {} each do not fit in this computer's {}: take a smaller model, or --phantom",
@@ -170,7 +197,9 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   if (o.validate_every == 0) o.validate_every = std::max(1, o.steps / 4);
   for (const std::string* path : {&o.csv, &o.trace, &o.json, &o.checkpoint})
     if (!path->empty()) check_writable(*path);  // on every process: one that refused alone would leave others waiting
+  plan.wrapping = wrapping_named(o.wrap);
   plan.options = std::move(o);
+  check_zero(plan);
   check_memory(plan);
   return plan;
 }

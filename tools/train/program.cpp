@@ -9,8 +9,8 @@
 
 #include "common/chunk.hpp"
 #include "common/model/serial.hpp"
-#include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "tools/train/engine.hpp"
 #include "tools/train/sample.hpp"
 
 namespace lockstep::train {
@@ -26,16 +26,26 @@ class Trainer {
       : me_(me),
         plan_(plan),
         log_(log),
-        gpt_(me, plan.model, plan.options.seed),
-        optimizer_(me, gpt_.parameters(), {.weight_decay = static_cast<float>(plan.options.weight_decay)}),
+        engine_(make_engine(me, engine_options(plan))),
+        gpt_(engine_->gpt()),
         shard_(chunk_range(plan.options.batch, me.rank(), me.size())),
         saved_(
             week22::checkpointed_activations(me, gpt_, plan.largest_microbatch, plan.options.sequence, plan.recompute)),
         scalars_(allocate_step_scalars(me)) {
     if (plan.loss_scale) scaler_ = week22::make_loss_scaler(me, *plan.loss_scale, plan.options.loss_scale_interval);
-    if (resume) restore(me, optimizer_, *resume);
+    if (resume) restore(me, *engine_->optimizers().front(), *resume);
+    std::optional<Checkpoint> share;
+    if (sharded() && !plan.options.resume.empty()) {
+      share = read_share(plan.options.resume, plan.model, my_share());
+      restore_share(me, engine_->optimizers(), *share);
+      resume = &*share;
+      if (plan.options.zero < 3) gather_values();
+    }
     if (resume && scaler_) restore(me, *scaler_, *resume);
-    first_ = optimizer_.steps();
+    first_ = engine_->optimizers().front()->steps();
+    if (first_ >= plan.options.steps)
+      usage_error(fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}", plan.options.resume,
+                              first_, plan.options.steps));
     allocate_batch();
     losses_ = scalars_of(static_cast<std::size_t>(plan.options.steps));
     squares_ = scalars_of(losses_.size());
@@ -44,13 +54,6 @@ class Trainer {
     if (me.size() == 1) return;
     received_ = me.allocate(me.rank() == 0 ? static_cast<std::size_t>(plan.options.log_every) : 0, DType::f32,
                             Category::buffer);
-    ddp_ = week21::make_ddp(me, gpt_.parameters(),
-                            {.bucket_bytes = plan.bucket_bytes,
-                             .first_bucket_bytes = std::min<std::size_t>(plan.bucket_bytes, std::size_t{1} << 20),
-                             .overlap = !plan.options.no_overlap},
-                            [reduce = plan.precision.reduce](Rank queue, Slice gradients) {
-                              week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
-                            });
   }
 
   Values train() {
@@ -64,18 +67,57 @@ class Trainer {
       if (last || done == first_ + 1 || done % plan_.options.log_every == 0) report(done);
       if (last || done % plan_.options.validate_every == 0) validate(done);
       const int every = plan_.options.checkpoint_every;
-      if (judge() && !plan_.options.checkpoint.empty() && (last || (every > 0 && done % every == 0)))
-        write_checkpoint(plan_.options.checkpoint,
-                         take_checkpoint(me_, gpt_, optimizer_, scaler_ ? &*scaler_ : nullptr));
+      if (!plan_.options.checkpoint.empty() && (last || (every > 0 && done % every == 0))) save();
     }
+    if (plan_.sample()) engine_->hold_whole_values();
     if (judge() && plan_.sample()) write_sample();
     fill(me_, validation_, 0);
-    add_squares(me_, validation_, gpt_.parameters().values);
+    for (const Slice& values : engine_->value_shares()) add_squares(me_, validation_, values);
+    if (plan_.options.zero == 3) week21::ring_all_reduce(me_, validation_);
     return {read(me_, validation_, 0)};
   }
 
  private:
   bool judge() const { return me_.rank() == 0; }
+  bool sharded() const { return plan_.options.zero > 0; }
+
+  static EngineOptions engine_options(const Plan& plan) {
+    return {.model = plan.model,
+            .stage = plan.options.zero,
+            .seed = plan.options.seed,
+            .adamw = {.weight_decay = static_cast<float>(plan.options.weight_decay)},
+            .bucket_bytes = plan.bucket_bytes,
+            .wrapping = plan.wrapping,
+            .overlap = !plan.options.no_overlap,
+            .prefetch = plan.options.prefetch,
+            .reduce = plan.precision.reduce};
+  }
+
+  ShareOf my_share() const {
+    std::size_t elements = 0;
+    for (const Optimizer* optimizer : engine_->optimizers()) elements += optimizer->m().size();
+    const std::string wrap =
+        plan_.options.zero == 1 ? fmt::format("buckets of {} bytes", plan_.bucket_bytes) : plan_.options.wrap;
+    return {plan_.options.zero, me_.rank(), me_.size(), wrap, elements};
+  }
+
+  /// Whole on rank 0, or with ZeRO each rank its share.
+  void save() {
+    const week22::LossScaler* scaler = scaler_ ? &*scaler_ : nullptr;
+    const std::vector<Optimizer*> optimizers = engine_->optimizers();
+    if (sharded())
+      write_checkpoint(share_path(plan_.options.checkpoint, me_.rank()),
+                       take_share(me_, plan_.model, my_share(), optimizers, scaler));
+    else if (judge())
+      write_checkpoint(plan_.options.checkpoint, take_checkpoint(me_, gpt_, *optimizers.front(), scaler));
+  }
+
+  /// After shares of whole values were read from files.
+  void gather_values() {
+    for (const Unit& unit : engine_->units())
+      week21::ring_all_gather(me_, engine_->whole_values().cut(unit.offset, unit.size));
+  }
+
   Slice scalars_of(std::size_t count) {
     Slice values = me_.allocate(count, DType::f32, Category::buffer);
     if (count > 0) fill(me_, values, 0);
@@ -121,22 +163,40 @@ class Trainer {
     scalars_.loss = losses_.cut(static_cast<std::size_t>(index), 1);
     scalars_.squares = squares_.cut(static_cast<std::size_t>(index), 1);
     const StepOptions options{learning_rate(index, plan_.options), static_cast<float>(plan_.options.clip)};
-    if (!ddp_ && !scaler_) return serial_step(me_, gpt_, optimizer_, microbatches_, saved_, scalars_, options);
+    if (me_.size() == 1 && !sharded() && !scaler_)
+      return serial_step(me_, gpt_, *engine_->optimizers().front(), microbatches_, saved_, scalars_, options);
     const Slice scale = scaler_ ? scaler_->scale : Slice{};
     if (scaler_) copy(me_, scales_.cut(static_cast<std::size_t>(index), 1), scale);
-    if (ddp_)
-      week21::run_window(*ddp_, static_cast<int>(microbatches_.size()), [&](int i) {
-        accumulate_gradients(
-            me_, gpt_, std::span(&microbatches_[static_cast<std::size_t>(i)], 1), saved_, scalars_.loss,
-            token_factor(1), [&](std::size_t parameter) { ddp_->gradient_ready(parameter); }, scale);
-      });
-    else
-      accumulate_gradients(me_, gpt_, microbatches_, saved_, scalars_.loss, token_factor(1), {}, scale);
-    if (scaler_)
-      week22::scaled_step(me_, gpt_, optimizer_, *scaler_, scalars_, options, std::span(&me_, 1),
+    engine_->window(static_cast<int>(microbatches_.size()), [&](int i, const Engine::Hooks& hooks) {
+      run_pass(me_, gpt_, microbatches_[static_cast<std::size_t>(i)], saved_, scalars_.loss, token_factor(1), hooks,
+               scale);
+    });
+    if (sharded())
+      finish_sharded(options);
+    else if (scaler_)
+      week22::scaled_step(me_, gpt_, *engine_->optimizers().front(), *scaler_, scalars_, options, std::span(&me_, 1),
                           week21::ring_all_reduce);
     else
-      finish_step(me_, gpt_, optimizer_, scalars_, options);
+      finish_step(me_, gpt_, *engine_->optimizers().front(), scalars_, options);
+  }
+
+  /// From shares of averaged gradients to the next step: what finish_step, or scaled_step, is for whole ones.
+  void finish_sharded(const StepOptions& options) {
+    Slice factor, skip, skipped;
+    if (scaler_)
+      week22::find_overflow_everywhere(me_, *scaler_, engine_->gradient_shares(), std::span(&me_, 1),
+                                       week21::ring_all_reduce);
+    if (scaler_ || options.max_norm > 0) {
+      engine_->clip(scalars_.factor, scalars_.squares, options.max_norm);
+      factor = scalars_.factor;
+    }
+    if (scaler_) {
+      week22::unscale(me_, *scaler_, scalars_.factor, scalars_.squares, options.max_norm);
+      skip = scaler_->overflow;
+      skipped = scaler_->skipped;
+    }
+    engine_->step(options.learning_rate, factor, skip, skipped);
+    if (scaler_) week22::update_scale(me_, *scaler_);
   }
 
   /// What each token's loss counts, so that the average over ranks is the mean over `batches` global batches.
@@ -183,12 +243,19 @@ class Trainer {
     fill(me_, validation_, 0);
     for (std::uint64_t i = 0; i < kValidationBatches; ++i) {
       upload_batch(plan_.corpus->validation_batch(i, plan_.options.batch, plan_.options.sequence));
-      for (const Batch& batch : microbatches_)
-        add_validation_loss(me_, gpt_, batch, saved_, validation_, token_factor(kValidationBatches));
+      for (const Batch& batch : microbatches_) add_validation_loss(batch);
     }
     average_at_judge(validation_);
     if (judge()) log_.validation(done, read(me_, validation_, kUnknown));
     elsewhere_ += seconds() - begin;
+  }
+
+  void add_validation_loss(const Batch& batch) {
+    const Engine::Hooks hooks = engine_->forward_hooks();
+    Activations part = gpt_.first_sequences(saved_, batch.sequences);
+    gpt_.forward(me_, batch, part, hooks.before_forward);
+    if (hooks.end_forward) hooks.end_forward();
+    cross_entropy_loss(me_, validation_, part.logits, batch.targets, token_factor(kValidationBatches));
   }
 
   void write_sample() {
@@ -204,13 +271,12 @@ class Trainer {
   Rank me_;
   const Plan& plan_;
   TrainLog& log_;
-  Gpt gpt_;
-  Optimizer optimizer_;
+  std::unique_ptr<Engine> engine_;
+  Gpt& gpt_;
   ChunkRange shard_;  // sequences of the global batch
   Activations saved_;
   StepScalars scalars_;
   std::optional<week22::LossScaler> scaler_;  // of fp16
-  std::unique_ptr<week21::Ddp> ddp_;          // none on one rank
   Slice tokens_, targets_;                    // of this rank's shard
   std::vector<Batch> microbatches_;           // cuts of them
   Slice losses_, squares_, scales_;  // one f32 a step: this rank's loss, the squared gradient norm, the loss scale

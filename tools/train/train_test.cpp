@@ -127,6 +127,41 @@ TEST(Train, Fp16NeedsAScaleAndFindsIt) {
   EXPECT_GT(last_loss("fp16", "2^-17", 1000), fp32 + 1);
 }
 
+TEST(Train, EveryZeroStageIsTheSerialRun) {
+  const Trained expected = train(small_run());
+  for (int stage : {1, 2, 3})
+    for (int ranks : {1, 3}) {
+      TrainOptions options = small_run();
+      options.ranks = ranks;
+      options.zero = stage;
+      options.accumulate = static_cast<std::size_t>(ranks == 3 ? 2 : 1);
+      options.wrap = stage == 2 ? "5000" : "block";
+      const Trained got = train(options);
+      ASSERT_EQ(got.losses.size(), expected.losses.size());
+      for (std::size_t i = 0; i < got.losses.size(); ++i)
+        EXPECT_NEAR(got.losses[i], expected.losses[i], 2e-4) << "stage " << stage << ", step " << i + 1;
+      EXPECT_NEAR(got.validation, expected.validation, 2e-4) << "stage " << stage;
+      for (double squares : got.squares) EXPECT_NEAR(squares, expected.squares.front(), 1e-3 * squares);
+    }
+}
+
+TEST(Train, LossScalesWorkOnShares) {
+  // A scale that overflows at once: every rank must see it, though each holds a part of the gradients.
+  for (int stage : {0, 1, 2, 3}) {
+    TrainOptions options = small_run();
+    options.ranks = 2;
+    options.zero = stage;
+    options.batch = 8;
+    options.precision = "fp16";
+    options.loss_scale = "16777216";
+    options.steps = 16;
+    const Trained got = train(options);
+    EXPECT_TRUE(std::isfinite(got.losses.back())) << "stage " << stage;
+    EXPECT_LT(got.losses.back(), got.losses.front()) << "stage " << stage;
+    EXPECT_EQ(got.squares[0], got.squares[1]) << "stage " << stage;
+  }
+}
+
 TEST(Train, LearnsMoreThanHowOftenEachByteOccurs) {
   TrainOptions options = small_run();
   options.steps = 120;
@@ -175,6 +210,37 @@ TEST_F(Folder, ResumedIsUninterrupted) {
     ASSERT_EQ(rest.losses.size(), 4u);
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << precision;
     EXPECT_EQ(rest.squares, whole.squares);
+  }
+}
+
+TEST_F(Folder, SharesAreResumedAndThoseOfAnotherPAreRefused) {
+  for (int stage : {1, 2, 3}) {
+    TrainOptions options = small_run();
+    options.ranks = 2;
+    options.zero = stage;
+    options.precision = "bf16";
+    const Trained whole = train(options);
+    TrainOptions half = options;
+    half.steps = 4;
+    half.checkpoint = path("half.ckpt");
+    train(half);
+    options.resume = half.checkpoint;
+    const Trained rest = train(options);
+    ASSERT_EQ(rest.losses.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << "stage " << stage;
+    EXPECT_EQ(rest.squares, whole.squares) << "stage " << stage;
+    for (int ranks : {1, 3}) {
+      options.ranks = ranks;
+      try {
+        train(options);
+        ADD_FAILURE() << "shares of 2 ranks resumed on " << ranks;
+      } catch (const Error& error) {  // of whichever rank is first: rank 2 has no file, the others the wrong one
+        const std::string text = error.what();
+        EXPECT_EQ(error.verdict(), Verdict::usage);
+        EXPECT_TRUE(text.find("of 2, not of") != text.npos || text.find("as many ranks as wrote them") != text.npos)
+            << text;
+      }
+    }
   }
 }
 
@@ -227,6 +293,10 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"100x", [](TrainOptions& o) { o.bucket_bytes = "100x"; }},
       {"phantom", [](TrainOptions& o) { o.phantom = true, o.resume = "a"; }},
       {"checkpoint", [](TrainOptions& o) { o.checkpoint_every = 5; }},
+      {"no stage 4", [](TrainOptions& o) { o.zero = 4; }},
+      {"--wrap", [](TrainOptions& o) { o.zero = 3, o.wrap = "blocks"; }},
+      {"wrap smaller", [](TrainOptions& o) { o.zero = 3, o.wrap = "model", o.phantom = true, o.model = "gpt3-175b"; }},
+      {"--reduce", [](TrainOptions& o) { o.zero = 2, o.precision = "bf16", o.reduce = "fp32"; }},
       {"nowhere", [](TrainOptions& o) { o.csv = "/nowhere/at/all.csv"; }},
   };
   for (const Case& c : cases) {

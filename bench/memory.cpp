@@ -1,0 +1,228 @@
+// ./lab memory: what training a model needs of each GPU's memory, for every ZeRO stage and number of GPUs, by the
+// formulas of exercise 22.1. Nothing runs.
+//
+//   ./lab memory --params 7e9 --ranks 8
+//   ./lab memory --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024      Table 1 of the ZeRO paper
+//   ./lab memory --model gpt3-175b --batch 1 --zero 3 --plot memory.svg
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/support/command_line.hpp"
+#include "common/error.hpp"
+#include "common/json/results.hpp"
+#include "common/machine/machine.hpp"
+#include "common/model/config.hpp"
+#include "common/text/nearest.hpp"
+#include "labs/week22_zero/memory_calculator.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+struct MemoryOptions {
+  std::vector<std::string> params;
+  std::string model;
+  std::vector<std::string> stages{"0", "1", "2", "3"};
+  std::vector<std::string> ranks{"1", "2", "4", "8", "16", "64", "256", "1024"};
+  std::string dtype = "bf16";
+  bool no_master = false;
+  int batch = 0;
+  int sequence = 0;
+  std::string json, csv, plot;
+};
+
+struct Gpu {
+  std::string name;
+  double bytes = 0;
+};
+
+/// The GPUs of the machine files, where the numbers have their sources.
+std::vector<Gpu> known_gpus() {
+  const std::string folder = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines";
+  std::vector<Gpu> gpus;
+  for (const auto& [name, file] :
+       {std::pair{"V100", "dgx-1v"}, {"A100", "dgx-a100"}, {"H200", "dgx-h200"}, {"B200", "dgx-b200"}})
+    gpus.push_back({name, find_machine(file, folder).memory_bytes});
+  return gpus;
+}
+
+double number_of(const std::string& option, const std::string& text, double least, double most) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least) || !(value <= most))
+    throw Error(Verdict::usage, fmt::format("{} wants numbers from {:g} to {:g}, not '{}'", option, least, most, text));
+  return value;
+}
+
+DType dtype_of(const std::string& name) {
+  if (name == "fp32") return DType::f32;
+  if (name == "bf16") return DType::bf16;
+  if (name == "fp16") return DType::f16;
+  throw Error(Verdict::usage, unknown_name("dtype", name, std::vector<std::string>{"fp32", "bf16", "fp16"}));
+}
+
+/// A model, by name, with its activations on one GPU (0: not asked for).
+struct Subject {
+  std::string name;
+  double parameters = 0;
+  double activation_bytes = 0;
+};
+
+std::vector<Subject> subjects_of(const MemoryOptions& o) {
+  std::vector<Subject> subjects;
+  for (const std::string& text : o.params) subjects.push_back({text, number_of("--params", text, 1, 1e18)});
+  if (o.batch < 0 || o.sequence < 0) throw Error(Verdict::usage, "--batch and --sequence are not negative");
+  if (o.model.empty()) {
+    if (o.batch > 0)
+      throw Error(Verdict::usage,
+                  "--batch asks for activations, which follow from layers and heads: give --model, not --params");
+    if (subjects.empty()) throw Error(Verdict::usage, "give --params 7e9, or --model gpt3-175b");
+    return subjects;
+  }
+  const GptConfig model = gpt_preset(o.model);
+  const std::size_t length = o.sequence ? static_cast<std::size_t>(o.sequence) : model.context;
+  const week22::LayerShape layer{.positions = static_cast<double>(length),
+                                 .sequences = static_cast<double>(o.batch),
+                                 .channels = static_cast<double>(model.d_model),
+                                 .heads = static_cast<double>(model.heads),
+                                 .dropout = false,
+                                 .flash = true};
+  subjects.push_back({o.model, static_cast<double>(model.parameters()),
+                      static_cast<double>(model.layers) * week22::activation_bytes_per_layer(layer)});
+  return subjects;
+}
+
+/// "120", "52.5", "1.88": three digits, as the paper prints.
+std::string gigabytes(double bytes) {
+  const double value = bytes / 1e9;
+  if (value >= 100) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.{}f}", value, value >= 10 ? 1 : value >= 1 ? 2 : 3);
+}
+
+std::string holders(double bytes, const std::vector<Gpu>& gpus) {
+  for (const Gpu& gpu : gpus)
+    if (bytes <= gpu.bytes) return fmt::format("{} ({:.0f} GB)", gpu.name, gpu.bytes / 1e9);
+  return "none";
+}
+
+void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe recipe, bool activations) {
+  const auto field = [](const Row& row, const char* name) -> Row::Value {
+    for (const Row::Field& f : row.fields())
+      if (f.name == name) return f.value;
+    return 0.0;
+  };
+  const auto bytes = [&](const Row& row, const char* name) { return gigabytes(std::get<double>(field(row, name))); };
+  std::string model;
+  for (const Row& row : rows) {
+    if (const auto name = std::get<std::string>(field(row, "model")); name != model) {
+      model = name;
+      fmt::print("{}: {:.4g} parameters in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
+                 std::get<double>(field(row, "parameters")), o.dtype, "stage", "ranks", "parameters", "gradients",
+                 "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
+                 "smallest that holds it");
+    }
+    fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", std::get<std::int64_t>(field(row, "stage")),
+               std::get<std::int64_t>(field(row, "ranks")), bytes(row, "parameter_bytes"), bytes(row, "gradient_bytes"),
+               bytes(row, "optimizer_bytes"), activations ? fmt::format(" {:>12}", bytes(row, "activation_bytes")) : "",
+               bytes(row, "total_bytes"), std::get<std::string>(field(row, "fits")));
+  }
+  fmt::print("{:g} bytes a parameter: {:g} value + {:g} gradient + {:g} fp32 copy + {:g} m and v. ",
+             recipe.parameter + recipe.gradient + recipe.optimizer(), recipe.parameter, recipe.gradient, recipe.master,
+             recipe.moments);
+  if (recipe.master > 0)
+    fmt::print(
+        "Texts that say 12 leave out the fp32 copy (--no-master): then small updates of 16-bit weights are lost.\n");
+  else
+    fmt::print("{}\n", recipe.parameter < 4 ? "Without an fp32 copy small updates of 16-bit weights are lost."
+                                            : "In fp32 the weights are their own master.");
+  fmt::print(
+      "Beside it: one or two gathered units in stage 3, gradients being reduced in stages 2 and 3{}: ./lab bench zero "
+      "measures them.\n",
+      activations ? "" : ", activations");
+}
+
+/// Draws with matplotlib, where some python3 has it.
+void draw(const MemoryOptions& o, const std::string& json) {
+  setenv("LOCKSTEP_PLOT_FROM", json.c_str(), 1);
+  setenv("LOCKSTEP_PLOT_TO", o.plot.c_str(), 1);
+  setenv("LOCKSTEP_PLOT_WITH", LOCKSTEP_SOURCE_DIR "/bench/plots/memory.py", 1);
+  std::fflush(stdout);
+  const int status = std::system(
+      "for python in \"${LOCKSTEP_PYTHON:-/usr/bin/python3}\" python3; do "
+      "\"$python\" -c 'import matplotlib' 2>/dev/null || continue; "
+      "exec \"$python\" -B \"$LOCKSTEP_PLOT_WITH\" \"$LOCKSTEP_PLOT_FROM\" \"$LOCKSTEP_PLOT_TO\"; done; exit 9");
+  if (status != 0)
+    throw Error(Verdict::usage, "--plot needs a python3 with matplotlib (./lab setup); the table and --json do not");
+}
+
+void calculate(const MemoryOptions& o) {
+  const std::vector<Subject> subjects = subjects_of(o);
+  const week22::Recipe recipe = week22::recipe_of(dtype_of(o.dtype), !o.no_master);
+  const std::vector<Gpu> gpus = known_gpus();
+  for (const std::string* path : {&o.json, &o.csv, &o.plot})
+    if (!path->empty()) check_writable(*path);
+  std::vector<Row> rows;
+  for (const Subject& subject : subjects)
+    for (const std::string& stage_text : o.stages)
+      for (const std::string& ranks_text : o.ranks) {
+        const int ranks = static_cast<int>(number_of("--ranks", ranks_text, 1, 1e9));
+        const int stage = static_cast<int>(number_of("--zero", stage_text, 0, 3));
+        const week22::ModelState state = week22::model_state(subject.parameters, stage, ranks, recipe);
+        const double total = state.total_bytes() + subject.activation_bytes;
+        Row& row = rows.emplace_back();
+        row.set("model", subject.name).set("parameters", subject.parameters).set("stage", stage).set("ranks", ranks);
+        row.set("parameter_bytes", state.parameter_bytes).set("gradient_bytes", state.gradient_bytes);
+        row.set("optimizer_bytes", state.optimizer_bytes).set("activation_bytes", subject.activation_bytes);
+        row.set("total_bytes", total);
+        row.set("bytes_sent_per_rank", week22::bytes_sent(subject.parameters, stage, ranks, 1, recipe));
+        row.set("fits", holders(total, gpus));
+      }
+  print(rows, o, recipe, o.batch > 0);
+  Context context = Context::here();
+  context.more.set("command", "memory").set("dtype", o.dtype).set("master", recipe.master > 0);
+  std::string known;
+  for (const Gpu& gpu : gpus) known += fmt::format("{}{} {:g}", known.empty() ? "" : ", ", gpu.name, gpu.bytes);
+  context.more.set("gpu_memory_bytes", known);
+  if (!o.json.empty()) write_results(o.json, context, rows);
+  if (!o.csv.empty()) write_csv(o.csv, rows);
+  if (o.plot.empty()) return;
+  const std::string data = o.plot + ".json";
+  write_results(data, context, rows);
+  draw(o, data);
+  std::remove(data.c_str());
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::MemoryOptions o;
+  try {
+    CommandLine line("./lab memory", "GPU memory for training, by ZeRO stage and number of GPUs.");
+    line.add("--params", o.params, "parameters of the model (7e9); several with commas");
+    line.add("--model", o.model, "instead: a preset, as of ./lab train; its activations too, with --batch");
+    line.add("--zero", o.stages, "stages; 0 is plain data parallelism");
+    line.add("--ranks", o.ranks, "numbers of GPUs");
+    line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16");
+    line.add("--no-master", o.no_master, "no fp32 copy of 16-bit weights");
+    line.add("--batch", o.batch,
+             "sequences on a GPU, for activations (flash attention, no dropout, nothing recomputed)");
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+    line.add("--json", o.json, "rows with their context");
+    line.add("--csv", o.csv, "rows");
+    line.add("--plot", o.plot, "a figure: .svg, .pdf or .png");
+    if (!line.parse(argc, argv)) {
+      fmt::print("{}", line.help());
+      return 0;
+    }
+    bench::calculate(o);
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "lab memory: {}\n", error.what());
+    return error.verdict() == Verdict::usage ? 2 : 1;
+  }
+}

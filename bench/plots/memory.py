@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Draws ./lab memory: GPU memory against the number of GPUs, a curve a stage: memory.py RESULTS.json FIGURE.svg"""
+
+import json
+import pathlib
+import sys
+
+from style import look, plt, subplots
+
+
+def known_gpus(context):
+    """[("V100", 32e9), …] of the context's "V100 3.2e+10, …"."""
+    return [(name, float(size)) for name, size in (gpu.split() for gpu in context["gpu_memory_bytes"].split(", "))]
+
+
+def memory(results):
+    rows = results["rows"]
+    models = list(dict.fromkeys(r["model"] for r in rows))
+    figure, axes = subplots(len(models), max(6, 3.6 * len(models)), 4.4, sharey=True)
+    for axis, model in zip(axes[0], models):
+        mine = [r for r in rows if r["model"] == model]
+        for stage in sorted({r["stage"] for r in mine}):
+            curve = sorted((r["ranks"], r["total_bytes"] / 1e9) for r in mine if r["stage"] == stage)
+            axis.plot(*zip(*curve), label="plain DDP" if stage == 0 else f"ZeRO-{stage}", **look(stage))
+        for name, size in known_gpus(results["context"]):
+            axis.axhline(size / 1e9, color="#888888", linewidth=0.8, linestyle=(0, (2, 2)))
+            axis.annotate(f"{name}, {size / 1e9:.0f} GB", (1, size / 1e9), xycoords=("axes fraction", "data"), fontsize=7,
+                          ha="right", va="bottom", color="#555555")
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xlabel("GPUs")
+        axis.set_title(f"{model}: {mine[0]['parameters']:.3g} parameters")
+    axes[0][0].set_ylabel("GB on each GPU")
+    axes[0][0].legend(fontsize=8)
+    return figure
+
+
+def main():
+    results = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    target = pathlib.Path(sys.argv[2])
+    metadata = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None, "Producer": None}}
+    figure = memory(results)
+    figure.savefig(target, metadata=metadata.get(target.suffix), dpi=160)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
