@@ -189,6 +189,7 @@ void NcclBackend::compute(Channel at, const Operation& operation, Kernel kernel,
   if (!queue->device) queue->device = make_cuda_device(queue->stream.get(), job_->options.tf32);
   // One span for all operations between two waits costs less than one each; a trace shows each.
   if (!queue->stretch) queue->stretch = job_->events.record(queue->stream.get());
+  const cuda::OperationRange named(operation.name);
   kernel(*queue->device);
   queue->stretch_flop += operation.flop;
   job_->note_activity();
@@ -244,19 +245,19 @@ void NcclBackend::release(Block& block) {
 void NcclBackend::open_region(Channel at, const char* name, std::size_t bytes, Location where) {
   (void)enter(at.queue, where);
   Queue& queue = *queues_[at.queue];
-  queue.regions.push_back(job_->events.record(queue.stream.get()));
+  queue.regions.push_back({job_->events.record(queue.stream.get()), cuda::Range(name, job_->rank, bytes)});
   job_->record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, 0); });
 }
 
 void NcclBackend::close_region(int index) {  // in a destructor: it does not throw
   Queue& queue = *queues_[index];
   const int region = job_->record([&](Recorder& recorder) { return recorder.leave_region(index); });
-  const cuda::Event begin = std::move(queue.regions.back());
+  const cuda::OpenRegion open = std::move(queue.regions.back());
   queue.regions.pop_back();
   try {
-    job_->add_span(begin, job_->events.record(queue.stream.get()), [=](Recorder& recorder, double from, double to) {
-      recorder.region_lasted(index, region, from, to);
-    });
+    job_->add_span(
+        open.begin, job_->events.record(queue.stream.get()),
+        [=](Recorder& recorder, double from, double to) { recorder.region_lasted(index, region, from, to); });
   } catch (const Error& error) {
     job_->fail(error.verdict(), fmt::format("rank {}: {}", job_->rank, error.what()));
   }

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/cuda/range.hpp"
 #include "common/cuda/stream.hpp"
 #include "common/device/cuda/cuda_device.hpp"
 #include "common/nccl/job.hpp"
@@ -75,7 +76,7 @@ class Queue {
   std::unique_ptr<CudaDevice> device;  // made by its first operation
   cuda::Event stretch;                 // begin of the arithmetic since the last wait; empty: none yet
   double stretch_flop = 0;
-  std::vector<cuda::Event> regions;      // begin of those that are open
+  std::vector<cuda::OpenRegion> regions;
   std::function<void()> closure_begins;  // of the backend: on main's thread or this queue's
   std::function<void()> closure_ends;
 
