@@ -1,0 +1,72 @@
+// Pipeline schedules as data: what each stage does, one step after the other. A schedule can be printed, drawn, counted
+// and checked without running anything; one interpreter (week 24) runs any of them.
+//
+// Symbols: p stages, m microbatches, v chunks a stage. Chunk c of stage s is part c·p + s of the model, so that with
+// v > 1 each microbatch goes round the stages v times (interleaving, arXiv 2104.04473, section 2.2).
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A backward pass is two halves: the gradient of the input, which the stage before waits for, and the gradients of the
+/// weights, which nobody does (arXiv 2401.10241). `backward` is both, one after the other.
+enum class Work : std::uint8_t { forward, backward, input_gradient, weight_gradient };
+
+struct Step {
+  Work work = Work::forward;
+  int microbatch = 0;
+  int chunk = 0;
+
+  auto operator<=>(const Step&) const = default;
+};
+
+using StageSchedule = std::vector<Step>;
+using Schedule = std::vector<StageSchedule>;  // by stage
+
+struct PipelineShape {
+  int stages = 1;
+  int microbatches = 1;
+  int chunks = 1;
+};
+
+/// "F3", "B3", "I3" (input gradient), "W3"; with several chunks "F3.1".
+std::string to_string(const Step& step, int chunks = 1);
+
+/// Reads one stage's line of such words: "F0 F1 B0 B1". Throws Error(usage) that names the word.
+StageSchedule parse_stage(const std::string& line);
+
+/// The first thing that is wrong with a schedule, in a sentence that names the two steps; "" when nothing is. It is
+/// right when
+///   each stage does the forward and the backward of each microbatch and chunk once (a backward in two halves, or
+///   whole, the weights' half after the input's); the steps can be run: each starts after what it needs, on its own
+///   stage and on its neighbour's, has ended; both ends of every link send and receive microbatches in the same order;
+///   no stage holds the activations of more than `most_in_flight` (where ≥ 1) microbatches × chunks.
+std::string check_schedule(const Schedule& schedule, const PipelineShape& shape, int most_in_flight = 0);
+
+/// Most microbatches × chunks of a stage that have had their forward and not yet all of their backward.
+int peak_in_flight(const StageSchedule& stage);
+
+/// What a step takes, in seconds, on every stage.
+struct StepTimes {
+  double forward = 1;
+  double input_gradient = 1;
+  double weight_gradient = 1;
+  double transfer = 0;  // of a hop, beside the work of both stages
+};
+
+/// When each step begins and ends, if every stage starts each step as soon as it and what it needs are ready: the
+/// schedule's own time, by arithmetic alone. The schedule passes check_schedule.
+struct TimedStep {
+  Step step;
+  double begin = 0;
+  double end = 0;
+};
+std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
+                                                  const StepTimes& times);
+
+}  // namespace lockstep

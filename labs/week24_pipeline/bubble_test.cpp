@@ -1,0 +1,73 @@
+// Tests of exercise 24.6: both conventions, and the bubble of real runs: 50, 80 and 89 % with two stages, and the
+// published rates of 1F1B.
+#include "labs/week24_pipeline/bubble.hpp"
+
+#include <gtest/gtest.h>
+
+#include "labs/week24_pipeline/one_f_one_b.hpp"
+#include "labs/week24_pipeline/schedules_testing.hpp"
+
+namespace lockstep::week24 {
+namespace {
+
+TEST(Lab24_6a, BothConventions) {
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8}), 3.0 / 8);
+  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8}), 3.0 / 11);
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8, 2}), 3.0 / 16);
+  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8, 2}), 3.0 / 19);
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({1, 8}), 0);
+  EXPECT_DOUBLE_EQ(bubble_of_total({2, 1}), 0.5);
+}
+
+TEST(Lab24_6b, FromWhatStagesDid) {
+  const Bubble bubble = measured_bubble({{.begin = 0, .end = 9, .busy = 6}, {.begin = 1, .end = 10, .busy = 5}});
+  EXPECT_DOUBLE_EQ(bubble.makespan, 10);
+  EXPECT_DOUBLE_EQ(bubble.longest_span, 9);
+  EXPECT_DOUBLE_EQ(bubble.of_ideal, 4.0 / 6) << "the ideal time is the work of the busiest stage";
+  EXPECT_DOUBLE_EQ(bubble.of_total, 4.0 / 10);
+  EXPECT_DOUBLE_EQ(bubble.of_span, 3.0 / 9);
+}
+
+TEST(Lab24_6b, ARunHasTheBubbleOfTheFormula) {
+  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  for (const PipelineShape& shape : shapes()) {
+    const Bubble bubble =
+        measured_bubble(run_timed(all_stages(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
+    ASSERT_TRUE(near(bubble.of_ideal, bubble_of_ideal(shape))) << where(shape) << bubble.of_ideal << " of the ideal";
+    ASSERT_TRUE(near(bubble.of_total, bubble_of_total(shape))) << where(shape) << bubble.of_total << " of the total";
+  }
+}
+
+TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
+  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  for (const auto& [m, percent] : std::vector<std::pair<int, double>>{{1, 50}, {4, 80}, {8, 88.889}}) {
+    const PipelineShape shape{2, m};
+    const Bubble bubble =
+        measured_bubble(run_timed(all_stages(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
+    EXPECT_NEAR(100 * (1 - bubble.of_total), percent, 0.001) << "m = " << m;
+  }
+}
+
+/// arXiv 2401.10241, tables 5 and 6: milliseconds of F, B, W and of a hop; bubble rate of 1F1B.
+struct Published {
+  int stages, microbatches;
+  double forward, input, weight, transfer, rate;
+};
+constexpr Published kPublished[] = {
+    {8, 24, 18.522, 18.086, 9.337, 0.601, .2431},  {8, 64, 18.546, 18.097, 9.321, 0.762, .1240},
+    {8, 32, 29.802, 29.428, 19.530, 0.577, .1898}, {16, 48, 11.347, 11.248, 8.132, 0.377, .2552},
+    {32, 96, 10.419, 10.207, 7.715, 0.408, .2646}, {32, 256, 10.402, 10.248, 7.698, 0.460, .1352}};
+
+TEST(Lab24_6b, PublishedRates) {
+  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  for (const Published& p : kPublished) {
+    const PipelineShape shape{p.stages, p.microbatches};
+    const StepTimes times{p.forward / 1e3, p.input / 1e3, p.weight / 1e3, p.transfer / 1e3};
+    EXPECT_NEAR(measured_bubble(run_timed(all_stages(one_f_one_b, shape), shape, times).stages).of_span, p.rate,
+                0.00005)
+        << "p = " << p.stages << ", m = " << p.microbatches;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::week24

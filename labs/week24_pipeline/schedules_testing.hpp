@@ -1,0 +1,63 @@
+// What the tests of schedules share: every stage's steps, the checker, and the time of a run.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "labs/week24_pipeline/scripted_stage.hpp"
+
+namespace lockstep::week24 {
+
+inline bool outside_simulator() { return std::string_view(backend_name()) != "sim"; }
+
+using MakeStage = StageSchedule (*)(const PipelineShape&, int stage);
+
+inline Schedule all_stages(MakeStage make, const PipelineShape& shape) {
+  Schedule schedule;
+  for (int s = 0; s < shape.stages; ++s) schedule.push_back(make(shape, s));
+  return schedule;
+}
+
+inline std::string words(const StageSchedule& stage, int chunks) {
+  std::string text;
+  for (const Step& step : stage) text += (text.empty() ? "" : " ") + to_string(step, chunks);
+  return text;
+}
+
+/// Numbers of stages and microbatches, smallest first.
+inline std::vector<PipelineShape> shapes(int chunks = 1, bool multiples = false) {
+  std::vector<PipelineShape> all;
+  for (int p : {1, 2, 3, 4, 5, 8})
+    for (int m : {1, 2, 3, 4, 7, 8, 16})
+      if ((!multiples || m % p == 0) && (p > 1 || chunks == 1)) all.push_back({p, m, chunks});
+  return all;
+}
+
+inline std::string where(const PipelineShape& shape) {
+  return shape.chunks == 1 ? fmt::format("with {} stages and {} microbatches: ", shape.stages, shape.microbatches)
+                           : fmt::format("with {} stages, {} microbatches and {} chunks: ", shape.stages,
+                                         shape.microbatches, shape.chunks);
+}
+
+/// Of a run in virtual time, without 24.6: the end of the last stage, and the longest time from a stage's own begin to
+/// its own end.
+struct Spans {
+  double makespan = 0, longest = 0, busiest = 0;
+  double rate() const { return (longest - busiest) / longest; }
+};
+inline Spans spans(const Schedule& schedule, const PipelineShape& shape, const StepTimes& times) {
+  Spans spans;
+  for (const StageUse& stage : run_timed(schedule, shape, times).stages) {
+    spans.makespan = std::max(spans.makespan, stage.end);
+    spans.longest = std::max(spans.longest, stage.end - stage.begin);
+    spans.busiest = std::max(spans.busiest, stage.busy);
+  }
+  return spans;
+}
+inline double makespan(const Schedule& schedule, const PipelineShape& shape, const StepTimes& times) {
+  return spans(schedule, shape, times).makespan;
+}
+
+inline bool near(double value, double exact) { return std::abs(value - exact) <= 1e-9 * (1 + std::abs(exact)); }
+
+}  // namespace lockstep::week24

@@ -1,0 +1,194 @@
+// Stages without a model, for tests and for ./lab pipeline: one whose numbers tell which parts a microbatch has gone
+// through, and one that only takes time.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/arithmetic.hpp"
+#include "common/run.hpp"
+#include "labs/week24_pipeline/bubble.hpp"
+#include "labs/week24_pipeline/stages.hpp"
+
+namespace lockstep::week24 {
+
+/// Part k adds k + 1 to what goes through it, in both directions, and gathers in its gradient what has come in: small
+/// whole numbers, exact.
+class CountingStage final : public StageModel {
+ public:
+  CountingStage(Rank me, const PipelineShape& shape, std::size_t elements)
+      : me_(me), shape_(shape), elements_(elements), scratch_(me.allocate(elements, DType::f32, Category::buffer)) {
+    for (int c = 0; c < shape.chunks; ++c) {
+      gradients_.push_back(me.allocate(elements, DType::f32, Category::gradient));
+      fill(me, gradients_.back(), 0);
+    }
+  }
+  std::size_t boundary_elements(int) const override { return elements_; }
+  DType boundary_dtype() const override { return DType::f32; }
+
+  void forward(int microbatch, int chunk, Slice input, Slice output) override {
+    const int part = part_of(chunk);
+    if (part == 0) input = made(microbatch);
+    inputs_[{microbatch, chunk}] = input;
+    if (part + 1 == parts()) output = last_[microbatch] = me_.allocate(elements_, DType::f32, Category::activation);
+    through(output, input, part);
+  }
+  void backward(Work work, int microbatch, int chunk, Slice output_gradient, Slice input_gradient) override {
+    const int part = part_of(chunk);
+    if (work != Work::weight_gradient) {
+      if (part + 1 == parts()) output_gradient = last_.at(microbatch);
+      if (part == 0) input_gradient = first_[microbatch] = me_.allocate(elements_, DType::f32, Category::activation);
+      through(input_gradient, output_gradient, part);
+      gradients_of_[{microbatch, chunk}] = output_gradient;
+    }
+    if (work != Work::input_gradient) {
+      const std::pair key{microbatch, chunk};
+      add(me_, gradients_[static_cast<std::size_t>(chunk)], inputs_.at(key));
+      add(me_, gradients_[static_cast<std::size_t>(chunk)], gradients_of_.at(key));
+      inputs_.erase(key);
+      gradients_of_.erase(key);
+    }
+  }
+
+  /// What came back to the first part for each microbatch (first stage), then the gradients of all chunks: element 0 of
+  /// each.
+  Values seen() {
+    Values values;
+    for (auto& [microbatch, slice] : first_) values.push_back(to_host(me_, slice)[0]);
+    for (const Slice& gradient : gradients_) values.push_back(to_host(me_, gradient)[0]);
+    return values;
+  }
+  static double input_of(int microbatch) { return 1000.0 * (microbatch + 1); }
+
+ private:
+  int parts() const { return shape_.stages * shape_.chunks; }
+  int part_of(int chunk) const { return chunk * shape_.stages + me_.rank(); }
+  Slice made(int microbatch) {
+    Slice slice = me_.allocate(elements_, DType::f32, Category::activation);
+    fill(me_, slice, static_cast<float>(input_of(microbatch)));
+    return slice;
+  }
+  void through(Slice to, Slice from, int part) {
+    fill(me_, scratch_, static_cast<float>(part + 1));
+    add(me_, to, from, scratch_);
+  }
+
+  Rank me_;
+  PipelineShape shape_;
+  std::size_t elements_;
+  Slice scratch_;
+  std::vector<Slice> gradients_;
+  std::map<std::pair<int, int>, Slice> inputs_, gradients_of_;
+  std::map<int, Slice> last_, first_;
+};
+
+/// What every rank of a CountingStage must have seen.
+inline std::string wrong_counts(const PipelineShape& shape, const Outcome& outcome) {
+  const int parts = shape.stages * shape.chunks;
+  const double all = parts * (parts + 1) / 2.0;  // 1 + 2 + … + parts
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    const Values& seen = outcome.values[static_cast<std::size_t>(stage)];
+    std::size_t at = 0;
+    for (int m = 0; stage == 0 && m < shape.microbatches; ++m, ++at) {
+      const double back = CountingStage::input_of(m) + 2 * all;
+      if (seen.at(at) != back)
+        return fmt::format(
+            "microbatch {} came back to the first stage as {}, expected {}: through every part once in "
+            "each direction, {} + 2·{}",
+            m, seen[at], back, CountingStage::input_of(m), all);
+    }
+    for (int c = 0; c < shape.chunks; ++c, ++at) {
+      const int part = c * shape.stages + stage;
+      const double before = part * (part + 1) / 2.0, after = all - (part + 1) * (part + 2) / 2.0;
+      double expected = 0;
+      for (int m = 0; m < shape.microbatches; ++m)
+        expected += (CountingStage::input_of(m) + before) + (CountingStage::input_of(m) + all + after);
+      if (seen.at(at) != expected)
+        return fmt::format(
+            "stage {}, chunk {}: what came in, of all microbatches and both directions, adds up to {}, "
+            "expected {}",
+            stage, c, seen[at], expected);
+    }
+  }
+  return "";
+}
+
+/// Takes the time of a step, on a machine whose memory moves 4 · 10¹² bytes a second (timed_machine), and computes
+/// nothing.
+class TimedStage final : public StageModel {
+ public:
+  TimedStage(Rank me, const StepTimes& times, std::size_t elements = 1) : me_(me), times_(times), elements_(elements) {
+    const double longest = std::max({times.forward, times.input_gradient + times.weight_gradient});
+    work_ = me.allocate(elements_for(longest), DType::f32, Category::buffer);
+  }
+  std::size_t boundary_elements(int) const override { return elements_; }
+  DType boundary_dtype() const override { return DType::f32; }
+
+  void forward(int, int, Slice, Slice) override { take(times_.forward, "forward"); }
+  void backward(Work work, int, int, Slice, Slice) override {
+    if (work == Work::backward) return take(times_.input_gradient + times_.weight_gradient, "backward");
+    if (work == Work::input_gradient) return take(times_.input_gradient, "input gradient");
+    take(times_.weight_gradient, "weight gradient");
+  }
+  double begin() const { return begin_; }
+
+ private:
+  static std::size_t elements_for(double seconds) { return static_cast<std::size_t>(seconds * 1e12 + 0.5); }
+  void take(double seconds, const char* name) {
+    if (begin_ < 0) begin_ = me_.now();
+    Scope scope = me_.region(name);
+    fill(me_, work_.cut(0, elements_for(seconds)), 0);
+  }
+
+  Rank me_;
+  StepTimes times_;
+  std::size_t elements_;
+  Slice work_;
+  double begin_ = -1;
+};
+
+/// One element a picosecond; messages take `transfer` seconds, however many go at once.
+inline Machine timed_machine(double transfer) {
+  Machine machine = Machine::uniform(transfer, 1e-18, 1e-18);
+  machine.memory_bytes_per_second = 4e12;
+  machine.launch = 0;
+  return machine;
+}
+
+/// Runs a schedule of TimedStages in virtual time, phantom; one use a stage.
+struct TimedRun {
+  Outcome outcome;
+  std::vector<StageUse> stages;
+};
+inline TimedRun run_timed(const Schedule& schedule, const PipelineShape& shape, StepTimes times, bool trace = false) {
+  RunOptions options{.ranks = shape.stages,
+                     .machine = timed_machine(times.transfer),
+                     .phantom = true,
+                     .check_races = false,
+                     .trace = trace};
+  const double chunks = shape.chunks;
+  times = {times.forward / chunks, times.input_gradient / chunks, times.weight_gradient / chunks, times.transfer};
+  TimedRun timed;
+  timed.outcome = run(options, Program([&](Rank me) {
+                        const Pipeline pipeline = make_pipeline(me, shape);
+                        TimedStage stage(me, times);
+                        run_schedule(pipeline, schedule[static_cast<std::size_t>(me.rank())], stage);
+                        return Values{stage.begin()};
+                      }));
+  timed.outcome.check();
+  for (int s = 0; s < shape.stages; ++s) {
+    const auto& queues = timed.outcome.ledgers[static_cast<std::size_t>(s)].queues;
+    StageUse use{.begin = timed.outcome.values[static_cast<std::size_t>(s)][0],
+                 .busy = queues[0].busy,
+                 .waiting = queues[0].waiting};
+    use.end = use.busy + use.waiting;
+    for (std::size_t q = 1; q < queues.size(); ++q) use.transferring += queues[q].transferring;
+    timed.stages.push_back(use);
+  }
+  return timed;
+}
+
+}  // namespace lockstep::week24

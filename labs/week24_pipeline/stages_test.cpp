@@ -1,0 +1,174 @@
+// Tests of exercise 24.1: parts of equal cost; and an interpreter that runs any schedule, sends early, receives late,
+// and never hangs.
+#include "labs/week24_pipeline/stages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/testing/cases.hpp"
+#include "labs/week24_pipeline/schedules_testing.hpp"
+
+namespace lockstep::week24 {
+namespace {
+
+using testing::Case;
+using testing::CasePlan;
+using testing::run_cases;
+using testing::sizes_of;
+
+// Part a --------------------------------------------------------------------------------------------------------------
+
+double largest_part(const std::vector<double>& costs, const std::vector<std::size_t>& first) {
+  double largest = 0;
+  for (std::size_t k = 0; k + 1 < first.size(); ++k)
+    largest = std::max(largest, std::accumulate(costs.begin() + static_cast<std::ptrdiff_t>(first[k]),
+                                                costs.begin() + static_cast<std::ptrdiff_t>(first[k + 1]), 0.0));
+  return largest;
+}
+
+/// Tries every way to cut layers [from, end) into `parts`.
+double best_by_trying(const std::vector<double>& costs, std::size_t from, int parts) {
+  if (parts == 1) return std::accumulate(costs.begin() + static_cast<std::ptrdiff_t>(from), costs.end(), 0.0);
+  double best = 1e300, mine = 0;
+  for (std::size_t end = from + 1; end + static_cast<std::size_t>(parts) - 1 <= costs.size(); ++end) {
+    mine += costs[end - 1];
+    best = std::min(best, std::max(mine, best_by_trying(costs, end, parts - 1)));
+  }
+  return best;
+}
+
+TEST(Lab24_1a, TheLargestPartIsAsSmallAsItCanBe) {
+  const std::vector<std::vector<double>> models = {{1},          {1, 1, 1, 1},          {3, 1, 1, 1, 1, 1},
+                                                   {1, 2, 3, 4}, {5, 1, 1, 1, 1, 1, 9}, {2, 2, 2, 2, 7, 2, 2, 2, 2, 1}};
+  for (const std::vector<double>& costs : models)
+    for (int parts = 1; parts <= static_cast<int>(costs.size()) && parts <= 5; ++parts) {
+      const std::vector<std::size_t> first = partition(costs, parts);
+      ASSERT_EQ(first.size(), static_cast<std::size_t>(parts) + 1) << "one more element than parts";
+      ASSERT_EQ(first.front(), 0u) << "the first part begins with layer 0";
+      ASSERT_EQ(first.back(), costs.size()) << "the last part ends with the last layer";
+      for (std::size_t k = 0; k + 1 < first.size(); ++k)
+        ASSERT_LT(first[k], first[k + 1]) << "part " << k << " is empty";
+      EXPECT_EQ(largest_part(costs, first), best_by_trying(costs, 0, parts))
+          << parts << " parts of " << costs.size() << " layers: the largest part is not as small as it can be";
+    }
+}
+
+TEST(Lab24_1a, FewerLayersThanStagesAreRefused) {
+  partition({1, 1}, 2);
+  try {
+    partition({1, 1, 1}, 4);
+    ADD_FAILURE() << "3 layers on 4 stages were accepted";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.find("3 layers") != text.npos && text.find("4 stages") != text.npos) << text;
+  }
+}
+
+// Part b --------------------------------------------------------------------------------------------------------------
+
+/// A case's size is the number of microbatches. Boundaries are long enough to wait for their receive.
+testing::CaseProgram counting(MakeStage make, int chunks) {
+  return [=](Rank me, const Case& c) {
+    const PipelineShape shape{c.ranks, static_cast<int>(c.size), chunks};
+    const Pipeline pipeline = make_pipeline(me, shape);
+    CountingStage stage(me, shape, 5000);
+    run_schedule(pipeline, make(shape, me.rank()), stage);
+    return stage.seen();
+  };
+}
+
+void run_counting(MakeStage make, int chunks = 1, bool multiples = false) {
+  CasePlan plan;
+  plan.ranks = chunks == 1 ? std::vector<int>{1, 2, 3, 4} : std::vector<int>{2, 3, 4};
+  plan.sizes = [=](int ranks) {
+    const auto p = static_cast<std::size_t>(ranks);
+    return multiples ? std::vector<std::size_t>{p, 2 * p} : std::vector<std::size_t>{1, 2, 5};
+  };
+  plan.unit = "microbatch";
+  plan.queues = true;
+  run_cases(
+      counting(make, chunks),
+      [=](const Case& c, const Outcome& outcome) {
+        return wrong_counts({c.ranks, static_cast<int>(c.size), chunks}, outcome);
+      },
+      plan);
+}
+
+StageSchedule forward_then_backward(const PipelineShape& shape,
+                                    int) {  // the suite's own, so that this test is 24.1's alone
+  StageSchedule steps;
+  for (Work work : {Work::forward, Work::backward})
+    for (int m = 0; m < shape.microbatches; ++m) steps.push_back({work, m});
+  return steps;
+}
+StageSchedule halves(const PipelineShape& shape, int) {
+  StageSchedule steps;
+  for (Work work : {Work::forward, Work::input_gradient, Work::weight_gradient})
+    for (int m = 0; m < shape.microbatches; ++m) steps.push_back({work, m});
+  return steps;
+}
+StageSchedule chunk_after_chunk(const PipelineShape& shape, int) {
+  StageSchedule steps;
+  for (int c = 0; c < shape.chunks; ++c)
+    for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::forward, m, c});
+  for (int c = shape.chunks; c-- > 0;)
+    for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::backward, m, c});
+  return steps;
+}
+
+TEST(Lab24_1b, EveryMicrobatchGoesThroughEveryStage) { run_counting(forward_then_backward); }
+TEST(Lab24_1b, BackwardInHalves) { run_counting(halves); }
+TEST(Lab24_1b, ChunksGoRound) { run_counting(chunk_after_chunk, 3); }
+
+/// While a stage computes, the next microbatch arrives and the last one leaves: a hop is paid for once, not for each
+/// microbatch.
+TEST(Lab24_1b, TransfersRunBesideTheWork) {
+  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  for (const PipelineShape& shape : {PipelineShape{2, 8}, PipelineShape{4, 8}}) {
+    const StepTimes times{1e-3, 1e-3, 1e-3, 0.4e-3};
+    const Schedule schedule = all_stages(forward_then_backward, shape);
+    const double seconds = makespan(schedule, shape, times);
+    double ideal = 0;
+    for (const auto& stage : time_schedule(schedule, shape, times)) ideal = std::max(ideal, stage.back().end);
+    EXPECT_NEAR(seconds, ideal, 1e-9)
+        << where(shape) << "the run takes " << seconds * 1e3 << " ms; with every transfer beside the work "
+        << ideal * 1e3 << " ms. Does main wait for a send, or is a receive posted only when its step has come?";
+  }
+}
+
+TEST(Lab24_1b, NoMoreThanOneReceiveAhead) {
+  const PipelineShape shape{2, 8};
+  const auto program = [&](Rank me, const Case&) {
+    const Pipeline pipeline = make_pipeline(me, shape);
+    TimedStage stage(me, {1e-3, 1e-3, 1e-3, 0}, 1000);
+    run_schedule(pipeline, forward_then_backward(shape, me.rank()), stage);
+    return Values{};
+  };
+  CasePlan plan;
+  plan.ranks = {2};
+  plan.sizes = sizes_of({8});
+  plan.unit = "microbatch";
+  plan.simulator_only = "phantom";
+  plan.adjust = [](const Case&, RunOptions& options) {
+    options.phantom = true;
+    options.machine = timed_machine(0);
+  };
+  run_cases(
+      program,
+      [](const Case&, const Outcome& outcome) -> std::string {
+        for (int rank = 0; rank < 2; ++rank)
+          // This model keeps nothing: what lives is on its way.
+          if (const auto held = outcome.ledgers[rank].memory.peak_of(Category::activation); held > 5 * 4000)
+            return fmt::format(
+                "rank {} held {} boundaries at once: two received, one made and two under way are enough; main "
+                "must wait for sends that have long arrived",
+                rank, held / 4000);
+        return "";
+      },
+      plan);
+}
+
+}  // namespace
+}  // namespace lockstep::week24
