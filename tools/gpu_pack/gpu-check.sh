@@ -109,7 +109,9 @@ finish() {
 
 # Libraries that Python brings, where the system has none: NCCL.
 nccl=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])' 2> /dev/null)
-set -- -DCMAKE_MODULE_PATH="$third/cmake" -DLOCKSTEP_CUDA=ON -DCUDAToolkit_ROOT="$(dirname "$(dirname "$(readlink -f "$nvcc")")")"
+# Every file finds the headers of the pack, also one whose target forgot to ask.
+headers="$third/include;$third/src/googletest/include"
+set -- -DCMAKE_MODULE_PATH="$third/cmake" -DCMAKE_CXX_STANDARD_INCLUDE_DIRECTORIES="$headers" -DLOCKSTEP_CUDA=ON -DCUDAToolkit_ROOT="$(dirname "$(dirname "$(readlink -f "$nvcc")")")"
 [ -z "$nccl" ] || set -- "$@" -DNCCL_ROOT="$nccl"
 [ -z "$capability" ] || set -- "$@" -DCMAKE_CUDA_ARCHITECTURES="$capability"
 fibers=$third/lib/libboost_context.a
