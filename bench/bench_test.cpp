@@ -254,6 +254,21 @@ TEST_F(BenchProgram, TimesOfZeroStages) {
     }
 }
 
+TEST_F(BenchProgram, FsdpAgainstDdp) {
+  // docs/claims.md: 5–15 % slower on PCIe with some thousand tokens, a third on 10 GbE, faster over NVLink.
+  const auto relative = [&](const std::string& machine, int tokens) {
+    const std::string shape = machine + " --batch 4 --sequence " + std::to_string(tokens / 4);
+    for (const json& row : rows_of("--model gpt2-355m --phantom --stages 0,3 " + shape, "zero"))
+      if (row.contains("seconds") && row.at("stage") == 3) return row.at("throughput_of_stage0").get<double>();
+    return 0.0;
+  };
+  EXPECT_NEAR(relative("--machine pcie-box --ranks 4", 2048), 0.81, 0.03);
+  EXPECT_NEAR(relative("--machine pcie-box --ranks 4", 4096), 0.89, 0.03);
+  EXPECT_NEAR(relative("--machine pcie-box --ranks 4", 8192), 1.00, 0.03);
+  EXPECT_NEAR(relative("--machine dgx-a100 --ranks 8", 2048), 1.17, 0.03);
+  EXPECT_NEAR(relative("--machine dgx-a100-10gbe --ranks 16", 8192), 0.69, 0.03);
+}
+
 TEST_F(BenchProgram, ZeroRefusesInOneSentence) {
   for (const auto& [arguments, says] : {std::pair{"--stages 4", "stages 0"},
                                         {"--params 5", "1e4"},
