@@ -43,7 +43,7 @@ has() { grep -q "^build $1:" "$build/build.ninja"; }
 
 [ -f "$build/build.ninja" ] || { echo "report: $build is not configured; ./lab report does that" >&2; exit 2; }
 targets=
-for target in bench_all_reduce bench_activations bench_overhead bench_ddp bench_scaling train; do
+for target in bench_all_reduce bench_activations bench_overhead bench_ddp bench_memory bench_scaling bench_zero train; do
   for backend in sim mpi; do
     has "${target}_$backend" && targets="$targets ${target}_$backend"
   done
@@ -115,6 +115,21 @@ if has train_sim; then
   fi
 fi
 
+step memory "memory by ZeRO stage, calculated" "$programs/bench_memory_sim" --params 7e9,13e9,175e9 \
+  --ranks 1,2,4,8,16,32,64,128,256,512,1024 --json "$data/memory.json" --csv "$data/memory.csv"
+step zero_memory "ZeRO's stages weighed, really allocated" "$programs/bench_zero_sim" --model small --ranks 1,2,4,8 --sequence 16 \
+  --memory-only --json "$data/zero_memory.json" --csv "$data/zero_memory.csv"
+for machine in pcie-box:4 dgx-a100:8 dgx-a100-10gbe:16; do
+  for tokens in 2048 4096 8192; do
+    name=${machine%:*}_$tokens
+    step "zero_sim_$name" "ZeRO's stages on ${machine%:*}, $tokens tokens a rank, simulated" "$programs/bench_zero_sim" --model gpt2-355m --phantom \
+      --machine "${machine%:*}" --ranks "${machine#*:}" --batch 4 --sequence $((tokens / 4)) --json "$data/zero_sim_$name.json" --csv "$data/zero_sim_$name.csv"
+  done
+done
+if has bench_zero_mpi; then
+  step zero_mpi "ZeRO's stages, measured on 2 MPI processes" mpi 2 "$programs/bench_zero_mpi" --ranks 2 --params 5e6 --dtype fp32 --sequence 16 \
+    --samples 15 --json "$data/zero_mpi.json" --csv "$data/zero_mpi.csv"
+fi
 step activations "activations by what is recomputed, simulated" "$programs/bench_activations_sim" --model gpt2-124m --batch 8 \
   --machine dgx-a100 --phantom --json "$data/activations.json" --csv "$data/activations.csv"
 if has train_sim; then

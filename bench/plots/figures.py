@@ -7,6 +7,7 @@ Reads data/*.json and *.csv, writes figures/NAME.svg, .pdf and .png. A figure wh
 import pathlib
 import sys
 
+from memory import memory as memory_figure
 from results import NCCL_8_A100, bytes_text, load, load_all, load_csv
 from style import COLOURS, MARKERS, look, save, subplots
 
@@ -267,9 +268,67 @@ def precision(data):
     return figure
 
 
+def memory(data):
+    results = load(data, "memory")
+    return memory_figure(results) if results else None
+
+
+def zero_memory(data):
+    """What a rank holds at its peak, measured: shares, and whole units above them; one group of bars for each p."""
+    results = load(data, "zero_memory")
+    if not results:
+        return None
+    kinds, rows = ("parameters", "gradients", "optimizer"), results["rows"]
+    all_ranks = sorted({r["ranks"] for r in rows if "category" in r})
+    figure, axes = subplots(1, 9, 4.2)
+    for stage in range(4):
+        for k, ranks in enumerate(all_ranks):
+            x, bottom = k * 5 + stage, 0
+            for i, kind in enumerate(kinds):
+                rest, = [r["measured_bytes"] / 1e6 for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="resident")]
+                peak, = [r["measured_bytes"] / 1e6 for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="peak")]
+                label = kind if stage == k == 0 else None
+                axes[0][0].bar(x, rest, bottom=bottom, color=COLOURS[i], edgecolor="white", hatch=("", "//", "..")[i], label=label)
+                axes[0][0].bar(x, peak - rest, bottom=bottom + rest, color="white", edgecolor=COLOURS[i], linestyle=":",
+                               label="whole units, at the peak" if (stage, k, i) == (3, 0, 0) else None)
+                bottom += peak
+            axes[0][0].text(x, bottom, str(stage), ha="center", va="bottom", fontsize=8)
+    axes[0][0].set_xticks([k * 5 + 1.5 for k in range(len(all_ranks))])
+    axes[0][0].set_xticklabels([f"p = {p}" for p in all_ranks])
+    axes[0][0].set_ylabel("MB on one rank (number: the stage)")
+    axes[0][0].margins(y=0.3)
+    axes[0][0].legend(fontsize=8, ncols=4, loc="upper center")
+    return figure
+
+
+def zero_throughput(data):
+    """Tokens a second of each stage against plain DDP, a panel for each machine."""
+    runs = {}
+    for name, results in load_all(data, "zero_sim").items():
+        runs.setdefault(name.rsplit("_", 1)[0], []).extend(r for r in results["rows"] if "seconds" in r)
+    if not runs:
+        return None
+    figure, axes = subplots(len(runs), 4 * len(runs), 3.8, sharey=True)
+    for axis, (machine, rows) in zip(axes[0], runs.items()):
+        for stage in range(4):
+            curve = sorted((r["tokens_per_rank"], r["throughput_of_stage0"]) for r in by(rows, stage=stage))
+            axis.plot(*zip(*curve), label="plain DDP" if stage == 0 else f"ZeRO-{stage}", **look(stage))
+        axis.axhspan(0.85, 0.95, color="#eeeeee")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks([r[0] for r in curve])
+        axis.set_xticklabels([f"{r[0]:,}" for r in curve])
+        axis.minorticks_off()
+        axis.set_title(f"{machine}, p = {rows[0]['ranks']}")
+        axis.set_xlabel("tokens a rank and step")
+    axes[0][0].set_ylabel("throughput, plain DDP = 1")
+    axes[0][0].legend(fontsize=8)
+    return figure
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
-    for draw in (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision):
+    for draw in (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory,
+                 zero_throughput):
         figure = draw(out / "data")
         if figure:
             save(figure, out / "figures", draw.__name__)

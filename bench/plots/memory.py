@@ -13,6 +13,11 @@ def known_gpus(context):
     return [(name, float(size)) for name, size in (gpu.split() for gpu in context["gpu_memory_bytes"].split(", "))]
 
 
+def title(model, parameters):
+    size = f"{parameters / 1e9:.4g} B parameters" if parameters >= 1e9 else f"{parameters / 1e6:.4g} M parameters"
+    return size if model[0].isdigit() else f"{model}: {size}"
+
+
 def memory(results):
     rows = results["rows"]
     models = list(dict.fromkeys(r["model"] for r in rows))
@@ -22,14 +27,19 @@ def memory(results):
         for stage in sorted({r["stage"] for r in mine}):
             curve = sorted((r["ranks"], r["total_bytes"] / 1e9) for r in mine if r["stage"] == stage)
             axis.plot(*zip(*curve), label="plain DDP" if stage == 0 else f"ZeRO-{stage}", **look(stage))
-        for name, size in known_gpus(results["context"]):
+        for i, (name, size) in enumerate(known_gpus(results["context"])):
             axis.axhline(size / 1e9, color="#888888", linewidth=0.8, linestyle=(0, (2, 2)))
-            axis.annotate(f"{name}, {size / 1e9:.0f} GB", (1, size / 1e9), xycoords=("axes fraction", "data"), fontsize=7,
-                          ha="right", va="bottom", color="#555555")
+            if axis is axes[0][-1]:  # above and below in turn: two of them lie close together
+                axis.annotate(f"{name}, {size / 1e9:.0f} GB", (1.01, size / 1e9), xycoords=("axes fraction", "data"),
+                              fontsize=7, va="bottom" if i % 2 else "top", color="#555555")
+        ticks = sorted({r["ranks"] for r in mine})
         axis.set_xscale("log", base=2)
+        axis.set_xticks(ticks[:: max(1, len(ticks) // 6)])
+        axis.set_xticklabels([f"{t:,}" for t in ticks[:: max(1, len(ticks) // 6)]])
+        axis.minorticks_off()
         axis.set_yscale("log")
         axis.set_xlabel("GPUs")
-        axis.set_title(f"{model}: {mine[0]['parameters']:.3g} parameters")
+        axis.set_title(title(model, mine[0]["parameters"]))
     axes[0][0].set_ylabel("GB on each GPU")
     axes[0][0].legend(fontsize=8)
     return figure

@@ -53,6 +53,17 @@ def questions(data):
         alone = pick(load(data, "ddp_sim_pcie-box"), algorithm="compute", bucket_bytes=25 << 20, microbatches=1)["predicted_seconds"]
         hidden = 1 - (step["predicted_seconds"] - alone) / (plain["predicted_seconds"] - alone)
         found.append(("gpt2-124m on the PCIe box, 4 ranks, 25 MiB buckets: how much of the communication does overlap hide?", "%", 100 * hidden, 100 * step["hidden_fraction"], "simulated"))
+    zero = pick(load(data, "zero_memory"), stage=1, ranks=4, category="optimizer", moment="resident")
+    fsdp = pick(load(data, "zero_memory"), stage=3, ranks=4, category="parameters", moment="peak")
+    if zero and fsdp:
+        shape = f"GPT of {zero['parameters'] / 1e6:.3g} M parameters in bf16 on 4 ranks"
+        found.append((f"{shape}, ZeRO-1: MB of optimizer state on a rank?", "MB", zero["predicted_bytes"] / 1e6, zero["measured_bytes"] / 1e6, "ledger"))
+        found.append((f"{shape}, ZeRO-3, units of a block, one gathered ahead: MB of values at most?", "MB", (fsdp["predicted_bytes"] + fsdp["explained_bytes"]) / 1e6,
+                      fsdp["measured_bytes"] / 1e6, "ledger"))
+    stage3 = pick(load(data, "zero_sim_dgx-a100_2048"), algorithm="zero3")
+    if stage3:
+        found.append(("GPT-2 355M in bf16 with ZeRO-3 on 8 A100: MB that a rank sends in a step?", "MB", stage3["predicted_bytes_sent_per_rank"] / 1e6,
+                      stage3["bytes_sent_per_rank"] / 1e6, "ledger"))
     kept, again = (pick(load(data, "activations"), attention="flash", recompute=how, algorithm=f"flash/{how}") for how in ("none", "full"))
     if kept and again:
         shape = f"{kept['model']} in {kept['dtype']}, {kept['batch_sequences']} × {kept['sequence_tokens']} tokens, flash attention"
