@@ -14,6 +14,7 @@
 #include "common/cuda/gpu.hpp"
 #include "common/cuda/status.hpp"
 #include "common/nccl/backend.hpp"
+#include "common/nccl/session.hpp"
 #include "common/nccl/status.hpp"
 
 namespace lockstep::bench {
@@ -73,7 +74,8 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
 }
 
 std::vector<std::pair<std::string, std::string>> surroundings() {
-  return {{"nccl_settings", settings()},
+  return {{"binding", nccl::binding_of_this_job()},
+          {"nccl_settings", settings()},
           {"gpu_peers", peers()},
           {"interfaces", names_in("/sys/class/net")},
           {"infiniband", names_in("/sys/class/infiniband")}};

@@ -108,6 +108,13 @@ Outcome run(const RunOptions& options, const Program& program) {
   return outcome;
 }
 
+std::string nccl::binding_of_this_job() {
+  std::string text = nccl::binding_in_words(the_processes()->seats());
+  text.pop_back();
+  for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos;) text.replace(at, 1, "; ");
+  return text;
+}
+
 const char* backend_name() { return "nccl"; }
 
 bool is_judge() {

@@ -42,4 +42,7 @@ class Processes {
   std::uint64_t runs_ = 0;
 };
 
+/// Which GPU each rank of this job has, in one line; while a Session lives.
+std::string binding_of_this_job();
+
 }  // namespace lockstep::nccl

@@ -1,0 +1,169 @@
+// NCCL without announcements, as in speed runs: closures run at once on main's thread, nothing waits but the GPU, and
+// what never matches is found at the end.
+#include <gtest/gtest.h>
+
+#include "common/arithmetic.hpp"
+#include "common/run.hpp"
+#include "common/testing/options.hpp"
+
+namespace lockstep {
+namespace {
+
+RunOptions speed_options(int ranks) {
+  RunOptions options;
+  options.ranks = ranks;
+  options.check_races = false;
+  options.poison = false;
+  options.patience_seconds = 1;
+  return options;
+}
+
+#define NEED_PROCESSES(p) \
+  if (testing::test_options().available_ranks < (p)) GTEST_SKIP() << "needs " << (p) << " ranks"
+
+Slice filled(Rank me, std::size_t count, float value) {
+  Slice slice = me.allocate(count, DType::f32, Category::buffer);
+  fill(me, slice, value);
+  return slice;
+}
+
+void expect_failure(const Outcome& outcome, Verdict verdict, std::initializer_list<const char*> words) {
+  EXPECT_EQ(to_string(outcome.verdict), to_string(verdict)) << outcome.message;
+  for (const char* word : words) EXPECT_NE(outcome.message.find(word), std::string::npos) << outcome.message;
+}
+
+/// After a failure, another run passes.
+void expect_good_run() {
+  const Outcome good = run(speed_options(2), Program([](Rank me) {
+                             Slice mine = filled(me, 5, me.rank() + 1.f), theirs = filled(me, 5, 0);
+                             me.exchange({send(1 - me.rank(), mine), receive(1 - me.rank(), theirs)});
+                             return Values{read(me, theirs.cut(4, 1), 0)};
+                           }));
+  ASSERT_TRUE(good.passed()) << good.message;
+  EXPECT_EQ(good.values, (std::vector<Values>{{2}, {1}}));
+}
+
+TEST(NcclUnchecked, QueuesOfARankDoNotWaitForEachOther) {
+  NEED_PROCESSES(2);
+  const Outcome outcome = run(speed_options(2), Program([](Rank me) {
+                                Rank comm = me.stream("comm");
+                                const int peer = 1 - me.rank();
+                                Slice a = filled(me, 1000, 10.f + me.rank()), b = filled(me, 1000, 20.f + me.rank());
+                                Slice in_comm = filled(me, 1000, 0), in_main = filled(me, 1000, 0);
+                                auto on_comm = [&] {
+                                  return me.run(comm, [=](Rank r) {
+                                    r.exchange({receive(peer, in_comm), send(peer, a)});
+                                    add(r, in_comm, in_comm);
+                                  });
+                                };
+                                auto on_main = [&] { me.exchange({send(peer, b), receive(peer, in_main)}); };
+                                Ticket ticket;
+                                if (me.rank() == 0) {  // the ranks differ in what they do first
+                                  ticket = on_comm();
+                                  on_main();
+                                } else {
+                                  on_main();
+                                  ticket = on_comm();
+                                }
+                                me.wait(ticket);
+                                return Values{read(me, in_comm.cut(999, 1), 0), read(me, in_main.cut(0, 1), 0)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values, (std::vector<Values>{{22, 21}, {20, 20}}));
+  EXPECT_GT(outcome.ledgers[0].queues[1].transferring, 0);
+}
+
+TEST(NcclUnchecked, ALongChainOfClosures) {
+  NEED_PROCESSES(4);
+  const Outcome outcome = run(speed_options(4), Program([](Rank me) {
+                                Rank comm = me.split(0, me.rank()).stream("comm");
+                                Slice total = filled(me, 64, 1.f);
+                                Ticket last;
+                                for (int step = 0; step < 12; ++step)
+                                  last = me.run(comm, [total](Rank r) {
+                                    Slice in = r.allocate(64, DType::f32, Category::buffer);
+                                    Slice out = r.allocate(64, DType::f32, Category::buffer);
+                                    copy(r, out, total);
+                                    r.exchange({send((r.rank() + 1) % 4, out), receive((r.rank() + 3) % 4, in)});
+                                    add(r, total, in);
+                                  });
+                                me.wait(last);
+                                return Values{read(me, total.cut(63, 1), 0)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) EXPECT_EQ(values, Values{4096});
+}
+
+TEST(NcclUnchecked, WhatNobodyReceivesIsFound) {
+  NEED_PROCESSES(2);
+  const Outcome outcome = run(speed_options(2), [](Rank me) {
+    Slice a = filled(me, 4, 1);
+    if (me.rank() == 0) me.exchange({send(1, a), send(1, a)});
+  });
+  expect_failure(outcome, Verdict::unread, {"UNREAD: rank 0 sends", "to rank 1", "1 more"});
+  expect_good_run();
+}
+
+TEST(NcclUnchecked, WhatNobodySendsIsFound) {
+  NEED_PROCESSES(2);
+  const Outcome outcome = run(speed_options(2), [](Rank me) {
+    Slice a = filled(me, 4, 1);
+    if (me.rank() == 0) me.exchange({receive(1, a)});
+  });
+  expect_failure(outcome, Verdict::deadlock, {"DEADLOCK", "rank 0 waits for rank 1", "never sent"});
+  expect_good_run();
+}
+
+TEST(NcclUnchecked, AnOrderThatCannotBeIsShownAsATable) {
+  NEED_PROCESSES(2);
+  const Outcome outcome = run(speed_options(2), [](Rank me) {
+    Slice a = filled(me, 4, 1), b = filled(me, 4, 0);
+    me.exchange({receive(1 - me.rank(), b)});
+    me.exchange({send(1 - me.rank(), a)});
+  });
+  expect_failure(outcome, Verdict::deadlock,
+                 {"these wait for each other: rank 0 → rank 1 → rank 0",
+                  "rank 1: waits at the end of the program for "
+                  "the GPU",
+                  "queue \"main\" transfers since at unchecked_test.cpp", "batch 1: receives 16 bytes from"});
+  expect_good_run();
+}
+
+TEST(NcclUnchecked, ADoorThatNeverOpensIsShownAsATable) {
+  NEED_PROCESSES(2);
+  const Outcome outcome = run(speed_options(2), Program([](Rank me) {
+                                Slice a = filled(me, 1, 1), b = filled(me, 1, 0);
+                                me.exchange({receive(1 - me.rank(), b)});
+                                const float value = read(me, b, 0);
+                                me.exchange({send(1 - me.rank(), a)});
+                                return Values{value};
+                              }));
+  expect_failure(outcome, Verdict::deadlock, {"DEADLOCK", "waits at unchecked_test.cpp", "for the GPU", "4 bytes"});
+  expect_good_run();
+}
+
+TEST(NcclUnchecked, AFailureOfOneEndsAllWhileTheGpuWaits) {
+  NEED_PROCESSES(2);
+  const Outcome outcome = run(speed_options(2), [](Rank me) {
+    Rank comm = me.stream("comm");
+    Slice a = filled(me, 4, 1), b = filled(me, 4, 0);
+    Ticket ticket = me.run(comm, [=](Rank r) {
+      if (r.rank() == 1) throw std::runtime_error("no more");
+      r.exchange({receive(1, b), send(1, a)});
+    });
+    me.wait(ticket);
+    (void)read(me, b.cut(0, 1), 0);
+  });
+  expect_failure(outcome, Verdict::fail, {"rank 1, in the closure", "comm", "no more"});
+  expect_good_run();
+}
+
+TEST(NcclUnchecked, OutOfMemoryNamesWhatAndHowMuch) {
+  const Outcome outcome = run(speed_options(1), [](Rank me) {
+    Slice huge = me.allocate(std::size_t{1} << 40, DType::f32, Category::gradient);
+  });
+  expect_failure(outcome, Verdict::fail, {"out of memory: 4398046511104 bytes for gradients", "rank 0 on "});
+}
+
+}  // namespace
+}  // namespace lockstep
