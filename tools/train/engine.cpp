@@ -203,7 +203,7 @@ void run_pass(Rank me, const Gpt& gpt, const Batch& batch, Activations& saved, S
   Activations part = gpt.first_sequences(saved, batch.sequences);
   gpt.forward(me, batch, part, hooks.before_forward);
   if (hooks.end_forward) hooks.end_forward();
-  cross_entropy(me, std::move(loss), part.logits, batch.targets, factor, std::move(gradient_scale));
+  gpt.layers().loss(me, std::move(loss), part.logits, batch.targets, factor, std::move(gradient_scale));
   gpt.backward(me, batch, part, hooks.ready, hooks.before_backward);
   if (hooks.end_backward) hooks.end_backward();
 }

@@ -27,10 +27,37 @@ std::string short_count(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-/// What each rank sends a step for its gradients and values (22.1), without the scalars of clipping and of the log.
+/// What tensor parallelism sends a step (week 23): (p − 1)/p of N × C for each half of a sum: two forward and two
+/// backward in each of a block's two parts (three backward where rows are gathered once more), likewise for embedding
+/// and head; and two numbers a row and rank for the loss.
+double predicted_tensor_bytes(const Plan& plan) {
+  if (plan.options.tp == 1) return 0;
+  const double p = plan.options.tp, layers = static_cast<double>(plan.model.layers);
+  const double rows = static_cast<double>(plan.tokens_per_step()) / plan.replicas();
+  const double element = static_cast<double>(bytes_of(plan.model.storage)),
+               wide = static_cast<double>(plan.model.d_model);
+  const double sequence = plan.options.sequence_parallel ? 1 : 0;
+  const double halves = 8 * layers + 4 + sequence * (2 * layers + 1);
+  const double norms = sequence * 2 * (4 * layers + 2) * wide;  // both halves of the sum of their gradients
+  return (p - 1) / p * ((halves * rows * wide + norms) * element + rows * 2 * p * 4);
+}
+
+/// What each rank sends a step for its gradients and values (22.1) and for shared layers, without the scalars of
+/// clipping and of the log.
 double predicted_bytes(const Plan& plan) {
-  return week22::bytes_sent(static_cast<double>(plan.model.parameters()), plan.options.zero, plan.run.ranks,
-                            static_cast<int>(plan.options.accumulate), week22::recipe_of(plan.model.storage));
+  return week22::bytes_sent(static_cast<double>(plan.own_model().parameters()), plan.options.zero, plan.replicas(),
+                            static_cast<int>(plan.options.accumulate), week22::recipe_of(plan.model.storage)) +
+         predicted_tensor_bytes(plan);
+}
+
+/// In words: how `predicted_bytes` comes about.
+std::string traffic_formula(const Plan& plan) {
+  if (plan.options.tp > 1)
+    return plan.replicas() > 1 ? "sums of activations, and 2 × Ψ(d−1)/d elements of gradients" : "sums of activations";
+  const int times = plan.options.zero < 2    ? 2
+                    : plan.options.zero == 2 ? static_cast<int>(plan.options.accumulate) + 1
+                                             : 3 * static_cast<int>(plan.options.accumulate);
+  return fmt::format("{} × Ψ(p−1)/p elements", times);
 }
 
 std::uint64_t peak(const Outcome& outcome, Category category) {
@@ -130,17 +157,14 @@ void TrainLog::summary(const Outcome& outcome) const {
                     format_seconds(median_step_seconds()),
                     virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
   if (plan_.run.ranks > 1)
-    print(fmt::format("traffic   {} a rank and step, predicted {}: {} × Ψ(p−1)/p elements\n",
+    print(fmt::format("traffic   {} a rank and step, predicted {}: {}\n",
                       format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
-                      format_bytes(predicted_bytes(plan_)),
-                      plan_.options.zero < 2    ? "2"
-                      : plan_.options.zero == 2 ? std::to_string(plan_.options.accumulate + 1)
-                                                : std::to_string(3 * plan_.options.accumulate)));
+                      format_bytes(predicted_bytes(plan_)), traffic_formula(plan_)));
   if (plan_.loss_scale && !records_.empty())
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
                       records_.back().loss_scale, skipped_, plan_.options.steps));
   const week22::ModelState state =
-      week22::model_state(static_cast<double>(plan_.model.parameters()), plan_.options.zero, plan_.run.ranks,
+      week22::model_state(static_cast<double>(plan_.own_model().parameters()), plan_.options.zero, plan_.replicas(),
                           week22::recipe_of(plan_.model.storage));
   const auto measured = [&](Category category) { return format_bytes(static_cast<double>(peak(outcome, category))); };
   print(fmt::format(
@@ -182,6 +206,7 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
   row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
+  row.set("tensor_parallel", plan_.options.tp).set("sequence_parallel", plan_.options.sequence_parallel);
   row.set("zero", plan_.options.zero).set("wrap", plan_.options.wrap).set("prefetch", plan_.options.prefetch);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);

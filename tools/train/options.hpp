@@ -42,6 +42,8 @@ struct TrainOptions {
   int zero = 0;  // the stage
   std::string wrap = "block";
   int prefetch = 1;
+  int tp = 1;  // tensor-parallel ranks that share a replica
+  bool sequence_parallel = false;
   std::string machine = "laptop";
   std::string emulate;
   bool phantom = false;
@@ -73,11 +75,18 @@ struct Plan {
   week22::Wrapping wrapping;        // of stages 2 and 3
   std::optional<float> loss_scale;  // where the dynamic loss scale begins; none: gradients are not scaled
 
+  int replicas() const { return run.ranks / options.tp; }
+  /// One rank's part of the model; the whole without --tp.
+  GptConfig own_model(int rank = 0) const {
+    GptConfig own = model;
+    own.tensor = {rank % options.tp, options.tp, options.sequence_parallel};
+    return own;
+  }
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }
   bool sample() const { return options.sample > 0 && !options.phantom; }
   /// Of the activations of a rank's largest microbatch, by formula.
   std::size_t activation_bytes() const {
-    return week22::activation_bytes(model, largest_microbatch, options.sequence, recompute);
+    return week22::activation_bytes(own_model(), largest_microbatch, options.sequence, recompute);
   }
 };
 

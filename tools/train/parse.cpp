@@ -80,6 +80,11 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       ->add_option("--recompute", o.recompute,
                    "In the backward: none; selective, probabilities of materialised attention; full, whole blocks")
       ->capture_default_str();
+  auto* tensor = app.add_option_group("Tensor parallelism");
+  tensor->add_option("--tp", o.tp, "Ranks that share every layer; --ranks / --tp replicas train data-parallel")
+      ->capture_default_str()
+      ->check(at_least(1));
+  tensor->add_flag("--sequence-parallel", o.sequence_parallel, "With --tp: norms and residuals on cut rows too");
   auto* parallel = app.add_option_group("Data parallelism");
   parallel->add_option("--bucket-bytes", o.bucket_bytes,
                        "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");

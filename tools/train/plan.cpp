@@ -109,6 +109,26 @@ void check_training(const TrainOptions& o, int ranks) {
     refuse("a phantom run has no values to save or resume");
 }
 
+/// What --tp and --sequence-parallel cannot mean.
+void check_tensor(const Plan& plan) {
+  const TrainOptions& o = plan.options;
+  if (o.tp == 1) {
+    if (o.sequence_parallel) refuse("--sequence-parallel is for --tp 2 and more");
+    return;
+  }
+  if (plan.run.ranks % o.tp != 0)
+    refuse(
+        fmt::format("--ranks {} is no multiple of --tp {}: every replica needs as many ranks", plan.run.ranks, o.tp));
+  GptConfig part = plan.model;
+  part.tensor.ranks = o.tp;
+  part.check();
+  if (o.sequence_parallel && o.sequence % static_cast<std::size_t>(o.tp) != 0)
+    refuse(fmt::format("--sequence {} does not divide over --tp {}, as --sequence-parallel wants", o.sequence, o.tp));
+  if (o.zero > 0) refuse("--tp with --zero is not there yet: take --zero 0");
+  if (o.precision == "fp16") refuse("--tp with fp16's loss scale is not there yet: take bf16 or fp32");
+  if (plan.model.attention != AttentionKind::flash) refuse("--tp splits flash attention: leave out --attention");
+}
+
 /// What --zero, --wrap and --prefetch cannot mean.
 void check_zero(const Plan& plan) {
   const TrainOptions& o = plan.options;
@@ -137,8 +157,8 @@ void check_memory(const Plan& plan) {
   const std::string_view backend = backend_name();
   if (backend == "cuda" || backend == "nccl") return;
   const week22::Recipe recipe = week22::recipe_of(plan.model.storage);
-  const auto parameters = static_cast<double>(plan.model.parameters());
-  const double rank = week22::model_state(parameters, plan.options.zero, plan.run.ranks, recipe).total_bytes() +
+  const auto parameters = static_cast<double>(plan.own_model().parameters());
+  const double rank = week22::model_state(parameters, plan.options.zero, plan.replicas(), recipe).total_bytes() +
                       static_cast<double>(plan.activation_bytes());
   const double here = read_host().memory_bytes;
   if (!plan.options.phantom && here > 0 && rank * plan.run.ranks > here)
@@ -173,7 +193,7 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
 Plan make_plan(TrainOptions o, int available_ranks) {
   Plan plan;
   const int ranks = o.ranks ? o.ranks : std::max(1, available_ranks);
-  check_training(o, ranks);
+  check_training(o, std::max(1, ranks / o.tp));
   plan.run = run_options(o, ranks);
   if (o.data.empty()) o.data = std::string(LOCKSTEP_SOURCE_DIR) + "/data/austen.txt";
   if (o.phantom)
@@ -188,7 +208,8 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   plan.precision = precision_of(o);
   plan.loss_scale = loss_scale_of(o);
   plan.recompute = recompute_of(o, plan.model.attention);
-  plan.largest_microbatch = (((o.batch + ranks - 1) / ranks) + o.accumulate - 1) / o.accumulate;
+  const std::size_t replicas = static_cast<std::size_t>(std::max(1, ranks / o.tp));
+  plan.largest_microbatch = (((o.batch + replicas - 1) / replicas) + o.accumulate - 1) / o.accumulate;
   const std::size_t gradient_bytes = plan.model.parameters() * bytes_of(plan.model.storage);
   plan.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradient_bytes / 8 + 1)
                                              : parse_bytes(o.bucket_bytes);
@@ -199,6 +220,7 @@ Plan make_plan(TrainOptions o, int available_ranks) {
     if (!path->empty()) check_writable(*path);  // on every process: one that refused alone would leave others waiting
   plan.wrapping = wrapping_named(o.wrap);
   plan.options = std::move(o);
+  check_tensor(plan);
   check_zero(plan);
   check_memory(plan);
   return plan;

@@ -8,8 +8,11 @@
 #include <memory>
 
 #include "common/chunk.hpp"
+#include "common/model/reshard.hpp"
 #include "common/model/serial.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "tools/train/engine.hpp"
 #include "tools/train/sample.hpp"
 
@@ -26,14 +29,17 @@ class Trainer {
       : me_(me),
         plan_(plan),
         log_(log),
-        engine_(make_engine(me, engine_options(plan))),
-        gpt_(engine_->gpt()),
-        shard_(chunk_range(plan.options.batch, me.rank(), me.size())),
+        tp_(week23::make_tensor_parallel(plan.options.tp > 1 ? me.split(me.rank() / plan.options.tp, me.rank()) : me,
+                                         plan.options.tp > 1 && !plan.options.no_overlap)),
+        dp_(plan.options.tp > 1 ? me.split(me.rank() % plan.options.tp, me.rank()) : me),
+        engine_(make_engine(dp_, engine_options(plan, me.rank()))),
+        gpt_(shared_layers(engine_->gpt(), plan, tp_)),
+        shard_(chunk_range(plan.options.batch, dp_.rank(), dp_.size())),
         saved_(
             week22::checkpointed_activations(me, gpt_, plan.largest_microbatch, plan.options.sequence, plan.recompute)),
         scalars_(allocate_step_scalars(me)) {
     if (plan.loss_scale) scaler_ = week22::make_loss_scaler(me, *plan.loss_scale, plan.options.loss_scale_interval);
-    if (resume) restore(me, *engine_->optimizers().front(), *resume);
+    if (resume) restore(me, *engine_->optimizers().front(), tensor() ? my_part(*resume) : *resume);
     std::optional<Checkpoint> share;
     if (sharded() && !plan.options.resume.empty()) {
       share = read_share(plan.options.resume, plan.model, my_share());
@@ -69,9 +75,12 @@ class Trainer {
       const int every = plan_.options.checkpoint_every;
       if (!plan_.options.checkpoint.empty() && (last || (every > 0 && done % every == 0))) save();
     }
-    if (plan_.sample()) engine_->hold_whole_values();
-    if (judge() && plan_.sample()) write_sample();
+    if (plan_.sample()) sample();
     fill(me_, validation_, 0);
+    if (tensor()) {
+      add_model_squares(tp_.group, validation_, gpt_.parameters(), gpt_.parameters().values, week21::ring_all_reduce);
+      return {read(me_, validation_, 0)};
+    }
     for (const Slice& values : engine_->value_shares()) add_squares(me_, validation_, values);
     if (plan_.options.zero == 3) week21::ring_all_reduce(me_, validation_);
     return {read(me_, validation_, 0)};
@@ -80,9 +89,17 @@ class Trainer {
  private:
   bool judge() const { return me_.rank() == 0; }
   bool sharded() const { return plan_.options.zero > 0; }
+  bool tensor() const { return plan_.options.tp > 1; }
 
-  static EngineOptions engine_options(const Plan& plan) {
-    return {.model = plan.model,
+  static Gpt& shared_layers(Gpt& gpt, const Plan& plan, const week23::TensorParallel& tp) {
+    if (plan.options.tp > 1)
+      gpt.use(plan.options.sequence_parallel ? week23::make_sequence_layers(tp, plan.model.vocabulary)
+                                             : week23::make_tensor_layers(tp, plan.model.vocabulary));
+    return gpt;
+  }
+
+  static EngineOptions engine_options(const Plan& plan, int rank) {
+    return {.model = plan.own_model(rank),
             .stage = plan.options.zero,
             .seed = plan.options.seed,
             .adamw = {.weight_decay = static_cast<float>(plan.options.weight_decay)},
@@ -108,8 +125,44 @@ class Trainer {
     if (sharded())
       write_checkpoint(share_path(plan_.options.checkpoint, me_.rank()),
                        take_share(me_, plan_.model, my_share(), optimizers, scaler));
+    else if (tensor())
+      save_whole();
     else if (judge())
       write_checkpoint(plan_.options.checkpoint, take_checkpoint(me_, gpt_, *optimizers.front(), scaler));
+  }
+
+  // A model that ranks share is saved whole, as the serial one is, so that it can go on with any --tp.
+
+  void save_whole() {
+    const Optimizer& optimizer = *engine_->optimizers().front();
+    Checkpoint whole{optimizer.steps(), describe_model(plan_.model), join(optimizer.master()), join(optimizer.m()),
+                     join(optimizer.v())};
+    if (judge()) write_checkpoint(plan_.options.checkpoint, whole);
+  }
+  Checkpoint my_part(const Checkpoint& whole) const {
+    Checkpoint part = whole;
+    part.values = cut_values(gpt_.config(), whole.values);
+    part.m = cut_values(gpt_.config(), whole.m);
+    part.v = cut_values(gpt_.config(), whole.v);
+    return part;
+  }
+  /// On the judge, the serial model's array of which each rank of its replica has a part; elsewhere nothing.
+  std::vector<float> join(const Slice& own) {
+    if (dp_.rank() != 0) return {};
+    Rank group = tp_.group;
+    if (group.rank() != 0) {
+      group.exchange({send(0, own)});
+      return {};
+    }
+    std::vector<float> whole(plan_.model.parameters());
+    GptConfig part = gpt_.config();
+    Slice theirs = me_.allocate(own.size(), own.dtype(), Category::buffer);
+    for (int rank = 0; rank < group.size(); ++rank) {
+      if (rank > 0) group.exchange({receive(rank, theirs)});
+      part.tensor.rank = rank;
+      join_values(part, to_host(me_, rank > 0 ? theirs : own), whole);
+    }
+    return whole;
   }
 
   /// After shares of whole values were read from files.
@@ -176,8 +229,24 @@ class Trainer {
     else if (scaler_)
       week22::scaled_step(me_, gpt_, *engine_->optimizers().front(), *scaler_, scalars_, options, std::span(&me_, 1),
                           week21::ring_all_reduce);
+    else if (tensor())
+      finish_shared(options);
     else
       finish_step(me_, gpt_, *engine_->optimizers().front(), scalars_, options);
+  }
+
+  /// finish_step for a model that ranks share: the norm of its gradient counts every parameter once.
+  void finish_shared(const StepOptions& options) {
+    if (plan_.options.sequence_parallel) week23::sum_norm_gradients(tp_, gpt_);
+    Slice factor;
+    if (options.max_norm > 0) {
+      fill(me_, scalars_.squares, 0);
+      add_model_squares(tp_.group, scalars_.squares, gpt_.parameters(), gpt_.parameters().gradients,
+                        week21::ring_all_reduce);
+      clip_factor(me_, scalars_.factor, scalars_.squares, options.max_norm);
+      factor = scalars_.factor;
+    }
+    engine_->step(options.learning_rate, factor);
   }
 
   /// From shares of averaged gradients to the next step: what finish_step, or scaled_step, is for whole ones.
@@ -201,7 +270,7 @@ class Trainer {
 
   /// What each token's loss counts, so that the average over ranks is the mean over `batches` global batches.
   float token_factor(std::uint64_t batches) const {
-    return static_cast<float>(me_.size()) / static_cast<float>(plan_.tokens_per_step() * batches);
+    return static_cast<float>(dp_.size()) / static_cast<float>(plan_.tokens_per_step() * batches);
   }
 
   /// On rank 0, values becomes its average over the ranks.
@@ -255,22 +324,37 @@ class Trainer {
     Activations part = gpt_.first_sequences(saved_, batch.sequences);
     gpt_.forward(me_, batch, part, hooks.before_forward);
     if (hooks.end_forward) hooks.end_forward();
-    cross_entropy_loss(me_, validation_, part.logits, batch.targets, token_factor(kValidationBatches));
+    gpt_.layers().validation_loss(me_, validation_, part.logits, batch.targets, token_factor(kValidationBatches));
   }
 
-  void write_sample() {
+  void sample() {
+    if (!tensor()) {
+      engine_->hold_whole_values();
+      if (judge()) write_sample(gpt_);
+      return;
+    }
+    const std::vector<float> values = join(engine_->optimizers().front()->master());
+    if (!judge()) return;
+    Gpt whole(me_, plan_.model, plan_.options.seed, Owns::values);
+    upload(me_, whole.parameters().values, values);
+    write_sample(whole);
+  }
+
+  void write_sample(const Gpt& gpt) {
     const std::string& prompt = plan_.options.prompt;
     const SampleOptions options{.tokens = plan_.options.sample,
                                 .prompt = prompt.empty() ? std::string(1, '\n') : prompt,
                                 .seed = plan_.options.seed};
     saved_ = {};  // its memory is enough for the sample's
-    const std::string text = sample_text(me_, gpt_, *plan_.corpus, plan_.options.sequence, options);
+    const std::string text = sample_text(me_, gpt, *plan_.corpus, plan_.options.sequence, options);
     log_.note(fmt::format("sample    of {} tokens:\n{}\n", options.tokens, text));
   }
 
   Rank me_;
   const Plan& plan_;
   TrainLog& log_;
+  week23::TensorParallel tp_;  // the ranks of this replica
+  Rank dp_;                    // the ranks that hold the same part
   std::unique_ptr<Engine> engine_;
   Gpt& gpt_;
   ChunkRange shard_;  // sequences of the global batch

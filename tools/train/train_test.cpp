@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/model/reshard.hpp"
 #include "tools/train/program.hpp"
 
 namespace lockstep::train {
@@ -143,6 +144,63 @@ TEST(Train, EveryZeroStageIsTheSerialRun) {
       EXPECT_NEAR(got.validation, expected.validation, 2e-4) << "stage " << stage;
       for (double squares : got.squares) EXPECT_NEAR(squares, expected.squares.front(), 1e-3 * squares);
     }
+}
+
+TEST(Train, TensorParallelRunsAreTheSerialRun) {
+  TrainOptions serial = small_run();
+  serial.heads = 4;
+  serial.batch = 6;
+  const Trained expected = train(serial);
+  for (const auto& [ranks, tp] : std::vector<std::pair<int, int>>{{2, 2}, {4, 4}, {4, 2}})
+    for (bool rows : {false, true}) {
+      TrainOptions options = serial;
+      options.ranks = ranks;
+      options.tp = tp;
+      options.sequence_parallel = rows;
+      options.accumulate = ranks == tp ? 2 : 1;
+      const Trained seen = train(options);
+      ASSERT_EQ(seen.losses.size(), expected.losses.size());
+      for (std::size_t i = 0; i < expected.losses.size(); ++i)
+        ASSERT_NEAR(seen.losses[i], expected.losses[i], 2e-6 * expected.losses[i])
+            << "step " << i << " of --ranks " << ranks << " --tp " << tp << (rows ? " --sequence-parallel" : "");
+      EXPECT_NEAR(seen.validation, expected.validation, 1e-5);
+      for (double squares : seen.squares) EXPECT_NEAR(squares / expected.squares[0], 1, 1e-5);
+    }
+}
+
+TEST_F(Folder, ASharedModelIsSavedWholeAndGoesOnInAnyParts) {
+  TrainOptions options = small_run();
+  options.heads = 4;
+  options.tokens = "char";  // a vocabulary that no number of ranks divides
+  options.checkpoint = path("half");
+  options.steps = 4;
+  options.ranks = options.tp = 4;
+  train(options);
+  options.checkpoint = "";
+  options.steps = 8;
+  const Checkpoint half = read_checkpoint(path("half"), make_plan(options, 0).model);
+  std::vector<Trained> runs;
+  for (int tp : {1, 2, 4}) {
+    options.ranks = options.tp = tp;
+    options.resume = path("half");
+    runs.push_back(train(options, &half));
+    ASSERT_EQ(runs.back().losses.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(runs.back().losses[i], runs[0].losses[i], 2e-6 * runs[0].losses[i]);
+    TrainOptions saved = options;
+    saved.steps = 5;
+    saved.checkpoint = path("again");
+    train(saved, &half);
+  }
+  // Without a step between, nothing is lost: cut for any p and joined again.
+  GptConfig part = make_plan(options, 0).model;
+  for (int p : {1, 2, 4}) {
+    std::vector<float> joined(half.values.size(), -1);
+    for (int rank = 0; rank < p; ++rank) {
+      part.tensor = {rank, p};
+      join_values(part, cut_values(part, half.values), joined);
+    }
+    EXPECT_EQ(joined, half.values);
+  }
 }
 
 TEST(Train, LossScalesWorkOnShares) {
