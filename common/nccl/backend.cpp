@@ -177,8 +177,8 @@ void NcclBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
     if (std::uncaught_exceptions() == 0) throw Unwind{};
     return;
   }
-  const cuda::Event end = queue.release(ticket.number);
-  waits(main, where, [&] { main.stream.wait(end); });
+  waits(main, where, [&] { main.stream.wait(queue.end_of(ticket.number)); });
+  queue.release(ticket.number);  // only now: memory that goes is free after the wait
 }
 
 // Arithmetic --------------------------------------------------------------------------------------------------------

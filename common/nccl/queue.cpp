@@ -104,18 +104,19 @@ bool Queue::wait_for(std::uint64_t number) {
   return !job_.failed;
 }
 
-cuda::Event Queue::release(std::uint64_t number) {
-  cuda::Event end;
+cuda::Event Queue::end_of(std::uint64_t number) const {
+  std::lock_guard lock(mutex_);
+  return closures_[number - released_ - 1]->ended;
+}
+
+void Queue::release(std::uint64_t number) {
   while (true) {
-    std::unique_ptr<Closure> closure;
-    {
-      std::lock_guard lock(mutex_);
-      if (released_ >= number || closures_.empty()) return end;
-      closure = std::move(closures_.front());
-      closures_.pop_front();
-      ++released_;
-    }
-    end = closure->ended;
+    std::unique_ptr<Closure> closure;  // declared before the lock, so that its slices go home without it
+    std::lock_guard lock(mutex_);
+    if (released_ >= number || closures_.empty()) return;
+    closure = std::move(closures_.front());
+    closures_.pop_front();
+    ++released_;
   }
 }
 

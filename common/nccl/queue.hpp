@@ -57,8 +57,10 @@ class Queue {
   std::uint64_t push(std::function<void(Rank)> f, Rank rank, Location where, cuda::Event issued);
   /// Blocks until closure `number` has been given to the GPU; false if the run has failed.
   bool wait_for(std::uint64_t number);
-  /// Forgets closures up to `number`, in order; returns the end of the last.
-  cuda::Event release(std::uint64_t number);
+  /// Where closure `number`, ended and not released, ended on the stream.
+  cuda::Event end_of(std::uint64_t number) const;
+  /// Forgets closures up to `number`, in order, and with them their hold on memory: main's stream waits for their end.
+  void release(std::uint64_t number);
   std::uint64_t pushed() const { return pushed_; }  // main only, as is the next
   std::uint64_t released() const { return released_; }
   const Closure* unwaited() const { return closures_.empty() ? nullptr : closures_.front().get(); }

@@ -94,6 +94,33 @@ TEST(NcclUnchecked, ALongChainOfClosures) {
   for (const Values& values : outcome.values) EXPECT_EQ(values, Values{4096});
 }
 
+/// What a closure holds last is free only after main's stream has waited for it: else new memory would be written over.
+TEST(NcclUnchecked, MemoryOfAClosureIsFreeAfterItsEnd) {
+  NEED_PROCESSES(2);
+  const Outcome outcome = run(speed_options(2), Program([](Rank me) {
+                                Rank comm = me.stream("comm");
+                                const int peer = 1 - me.rank();
+                                double wrong = 0;
+                                for (int step = 0; step < 20; ++step) {
+                                  Slice result = filled(me, 5000, 0);
+                                  Ticket ticket;
+                                  {
+                                    Slice mine = filled(me, 5000, 100.f * me.rank() + step);
+                                    ticket = me.run(comm, [=](Rank r) {
+                                      r.exchange({send(peer, mine), receive(peer, result)});
+                                      add(r, result, mine);
+                                    });
+                                  }
+                                  me.wait(ticket);
+                                  Slice next = filled(me, 5000, -1);  // where `mine` was
+                                  wrong += read(me, result.cut(4999, 1), 0) != 100.f + 2 * step;
+                                }
+                                return Values{wrong};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values, (std::vector<Values>{{0}, {0}}));
+}
+
 TEST(NcclUnchecked, WhatNobodyReceivesIsFound) {
   NEED_PROCESSES(2);
   const Outcome outcome = run(speed_options(2), [](Rank me) {
