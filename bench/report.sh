@@ -129,6 +129,8 @@ done
 if has bench_zero_mpi; then
   step zero_mpi "ZeRO's stages, measured on 2 MPI processes" mpi 2 "$programs/bench_zero_mpi" --ranks 2 --params 5e6 --dtype fp32 --sequence 16 \
     --samples 15 --json "$data/zero_mpi.json" --csv "$data/zero_mpi.csv"
+  step zero_emulated "plain DDP and ZeRO-3, emulated with 4 MPI processes" mpi 4 "$programs/bench_zero_mpi" --ranks 4 --model small --batch 8 \
+    --stages 0,3 --emulate laptop --scale 10 --samples 3 --json "$data/zero_emulated.json" --csv "$data/zero_emulated.csv"
 fi
 step activations "activations by what is recomputed, simulated" "$programs/bench_activations_sim" --model gpt2-124m --batch 8 \
   --machine dgx-a100 --phantom --json "$data/activations.json" --csv "$data/activations.csv"

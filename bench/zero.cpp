@@ -96,7 +96,7 @@ ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
   shape.engine.overlap = !o.no_overlap;
   shape.engine.prefetch = o.prefetch;
   shape.engine.reduce = model.storage;
-  shape.engine.model = std::move(model);
+  shape.engine.model = model;
   return shape;
 }
 

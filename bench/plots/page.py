@@ -201,6 +201,12 @@ class Report:
             times = {r["stage"]: r["optimizer_seconds"] for r in mpi["rows"] if "seconds" in r}
             parts.append(note(f"Measured on 2 MPI processes, 5 M parameters in fp32, medians of one run: AdamW takes {times[1] / times[0]:.2f} of plain DDP’s time with "
                               f"ZeRO-1, {times[2] / times[0]:.2f} with ZeRO-2, {times[3] / times[0]:.2f} with ZeRO-3."))
+        emulated = load(self.data, "zero_emulated")
+        for r in emulated["rows"] if emulated else []:
+            if r.get("algorithm") == "zero3":
+                parts.append(note(f"Emulated, {r['ranks']} MPI processes that do real arithmetic and sleep until a {r['machine']}'s times have passed, the model {r['model']}, "
+                                  f"{r['tokens_per_rank']} tokens a rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of its communication, "
+                                  f"and reaches {r['throughput_of_stage0']:.2f} of plain DDP’s throughput."))
         return section("zero", "ZeRO: what each stage holds, sends and costs", parts) if parts else ""
 
     def activations(self):
