@@ -14,8 +14,8 @@
 #include "common/cuda/pretend/shared_arrays.hpp"
 #include "common/cuda/pretend/stacks.hpp"
 
-__thread uint3 threadIdx, blockIdx;
-__thread dim3 blockDim, gridDim;
+alignas(16) __thread uint3 threadIdx, blockIdx;
+alignas(16) __thread dim3 blockDim, gridDim;
 
 namespace lockstep::pretend {
 
@@ -91,7 +91,7 @@ class Emulator {
     blockDim = launch.block;
     gridDim = launch.grid;
     threads_.assign(launch.block.x * launch.block.y * launch.block.z, {});
-    ready_.reserve(threads_.size());
+    ready_.resize(threads_.size());
     idle_.reserve(threads_.size() + 1);
     stacks_.reserve(threads_.size() + 1);
     anew_.assign(threads_.size() + 1, false);
@@ -143,8 +143,7 @@ class Emulator {
       }
     }
     next_ = returned_ = in_block_ = votes_ = 0;
-    ready_.clear();
-    first_ready_ = 0;
+    first_ready_ = ready_count_ = 0;
     poison(shared(), launch_->shared_bytes + kGuard, Poison::shared);
     for (const SharedArray& array : *shared_arrays_) poison(array.data, array.bytes, Poison::shared);
     run_threads();
@@ -157,6 +156,10 @@ class Emulator {
   }
 
   void run_threads() {
+    for (void* index : {static_cast<void*>(&threadIdx), static_cast<void*>(&blockIdx), static_cast<void*>(&blockDim),
+                        static_cast<void*>(&gridDim)}) {
+      order::begins_anew(index, 16);
+    }
     order::begins_anew(shared(), (launch_->shared_bytes + kGuard) / 8 * 8);
     for (const SharedArray& array : *shared_arrays_) order::begins_anew(array.data, (array.bytes + 7) / 8 * 8);
     {
@@ -198,7 +201,7 @@ class Emulator {
         ++returned_;
       }
       idle_.push_back(stacks_.running());
-      if (error_.empty() && first_ready_ < ready_.size()) {
+      if (error_.empty() && ready_count_ > 0) {
         switch_to_ready();
       } else {
         stacks_.switch_to(Stacks::kOutside);
@@ -223,7 +226,7 @@ class Emulator {
   /// The current thread waits: others run. Those of its warp first, so that few stacks are in use.
   void give_way() {
     const int mine = current_;
-    if (first_ready_ < ready_.size()) {
+    if (ready_count_ > 0) {
       switch_to_ready();
     } else if (next_ < count()) {
       stacks_.switch_to(idle_stack());
@@ -236,11 +239,9 @@ class Emulator {
   }
 
   void switch_to_ready() {
-    const int thread = ready_[first_ready_++];
-    if (first_ready_ == ready_.size()) {
-      ready_.clear();
-      first_ready_ = 0;
-    }
+    const int thread = ready_[first_ready_];
+    first_ready_ = (first_ready_ + 1) % ready_.size();
+    --ready_count_;
     stacks_.switch_to(threads_[thread].stack);
   }
 
@@ -275,7 +276,7 @@ class Emulator {
 
   void wake(int thread) {
     threads_[thread].state = Thread::ready;
-    if (thread != current_) ready_.push_back(thread);
+    if (thread != current_) ready_[(first_ready_ + ready_count_++) % ready_.size()] = thread;
   }
 
   std::string where_block() const {
@@ -299,8 +300,8 @@ class Emulator {
   int in_block_ = 0;  // how many wait for the block, and how many of them brought true
   int votes_ = 0;
   int counted_ = 0;         // the votes of the last meeting
-  std::vector<int> ready_;  // who may go on, oldest first, from first_ready_
-  std::size_t first_ready_ = 0;
+  std::vector<int> ready_;  // a ring: who may go on, oldest first
+  std::size_t first_ready_ = 0, ready_count_ = 0;
   std::vector<char> shared_;                                          // dynamic shared memory
   std::map<const void*, std::vector<SharedArray>> shared_arrays_of_;  // of kernels that ran before
   const std::vector<SharedArray>* shared_arrays_ = nullptr;
@@ -425,6 +426,8 @@ Emulator& emulator() {
 }
 
 }  // namespace
+
+void prepare_emulator() { (void)emulator(); }
 
 std::string run_kernel(const KernelLaunch& launch, const std::function<void()>& thread) {
   return emulator().run(launch, thread);

@@ -29,6 +29,9 @@ struct KernelLaunch {
 /// an empty string; after an error the rest of the launch does not run.
 std::string run_kernel(const KernelLaunch& launch, const std::function<void()>& thread);
 
+/// Makes what run_kernel keeps for this thread of the host.
+void prepare_emulator();
+
 /// From a kernel: the calling thread waits until every lane of `mask` is here; then `together` has run once, given
 /// what each lane brought. All must bring the same `together` and mask.
 using Together = void (*)(void* const* of_lane, unsigned mask);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "common/cuda/pretend/emulator.hpp"
 #include "common/cuda/pretend/order.hpp"
 
 namespace lockstep::pretend {
@@ -18,7 +19,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Tasks run on the caller's stack. What the caller did there does not matter to ThreadSanitizer.
+/// Tasks run on the caller's stack. What either did there does not matter to the other, says this to ThreadSanitizer.
 __attribute__((noinline)) void forget_stack_below() {
   constexpr std::uintptr_t kBytes = 64 * 1024;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) / 8 * 8;
@@ -184,6 +185,7 @@ void Runtime::run_first(Lock& lock, CUstream_st* stream) {
   const bool skip = broken != cudaSuccess;
   lock.unlock();
   forget_stack_below();
+  if (order::watched()) prepare_emulator();
   {
     const order::Inside timeline(stream->context);
     order::after(task.get());
@@ -196,6 +198,7 @@ void Runtime::run_first(Lock& lock, CUstream_st* stream) {
     if (done) task->run = nullptr;  // what it holds is released here
     if (task->reaches) order::before(task->reaches.get());
   }
+  forget_stack_below();
   lock.lock();
   stream->running = false;
   if (!done) {

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
+
+#include "common/cuda/pretend/order.hpp"
 
 namespace lockstep::pretend {
 
@@ -59,7 +62,12 @@ Symbols read_symbols() {
 }
 
 const Symbols& symbols() {
-  static const Symbols once = read_symbols();
+  static const Symbols& once = [] {
+    static const Symbols read = read_symbols();
+    order::before(const_cast<Symbols*>(&read));
+    return std::ref(read);
+  }();
+  order::after(const_cast<Symbols*>(&once));
   return once;
 }
 
