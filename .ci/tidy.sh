@@ -9,9 +9,12 @@ shift
 root=$(pwd)
 findings=$(mktemp)
 trap 'rm -f "$findings"' EXIT
-# Files that are compiled several at once have no command of their own and borrow one, which may lack this definition.
+# Files that are compiled several at once, or only for GPUs, have no command of their own here and borrow one, which may
+# lack these definitions.
 define="--extra-arg=-DLOCKSTEP_SOURCE_DIR=\"$root\""
-printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$build" --quiet "$define" --extra-arg=-Wno-macro-redefined \
+programs="--extra-arg=-DLOCKSTEP_PROGRAMS=\"$root/$build/programs\""
+listener="--extra-arg=-DLOCKSTEP_NVTX_LISTENER=\"$root/$build/programs\""
+printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$build" --quiet "$define" "$programs" "$listener" --extra-arg=-Wno-macro-redefined \
   --extra-arg=-isystem"$root/.ci/clang_tidy" --extra-arg=-Wno-unknown-warning-option > "$findings" 2> /dev/null || {
   cat "$findings"
   exit 1

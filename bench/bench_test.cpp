@@ -215,7 +215,7 @@ TEST_F(BenchProgram, EveryByteOfZeroIsExplained) {
     for (const json& row : rows_of(std::string(arguments) + " --sequence 8 --memory-only", "zero")) {
       const double formula = row.at("predicted_bytes"), explained = row.at("explained_bytes");
       EXPECT_NEAR(row.at("measured_bytes"), formula + explained, 0.5) << arguments << ": " << row;
-      EXPECT_EQ(explained != 0, row.at("reason") != "") << row;
+      EXPECT_EQ(explained != 0, !row.at("reason").get<std::string>().empty()) << row;
       ++weighed;
     }
     EXPECT_EQ(weighed % 32, 0u) << "4 stages, 4 kinds, at rest and at the peak";

@@ -33,7 +33,7 @@ class NcclBackend final : public Backend, public BlockOwner {
  public:
   NcclBackend(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory,
               cuda::Staging& staging, std::function<void(const std::string&)> end_job);
-  ~NcclBackend();
+  ~NcclBackend() override;
 
   Ticket start(Channel channel, std::span<const Transfer> batch, Location where) override;
   void wait(Channel channel, Ticket ticket, Location where) override;

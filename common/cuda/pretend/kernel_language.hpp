@@ -106,6 +106,7 @@ T atomic_update(T* address, F f) {
 }  // namespace lockstep::pretend
 
 // --- waiting ---------------------------------------------------------------------------------------------------------
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names are CUDA's.
 inline void __syncthreads(LOCKSTEP_FROM) { lockstep::pretend::meet_block(false, "__syncthreads", {file, line}); }
 inline int __syncthreads_count(int predicate, LOCKSTEP_FROM) {
   return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_count", {file, line});
@@ -274,3 +275,4 @@ template <typename T>
 void __stcg(T* address, std::common_type_t<T> value) {
   *address = value;
 }
+// NOLINTEND(bugprone-reserved-identifier)
