@@ -316,4 +316,84 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
   }
 }
 
+/// The name of a file in the test's folder that holds `text`.
+std::string written(const std::string& path, const char* text) {
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST_F(BenchProgram, PipelinesAreDrawnAndCounted) {
+  // arXiv 2401.10241, table 5: p = 8, m = 24.
+  const std::string times = " --forward-ms 18.522 --backward-ms 18.086 --weight-ms 9.337 --comm-ms 0.601 --no-chart";
+  const std::map<std::string, double> published = {{"1f1b", .2431}, {"zb-h1", .1585}, {"zb-h2", .1083}};
+  std::size_t compared = 0;
+  for (const json& row : rows_of("--stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2" + times, "schedule")) {
+    EXPECT_NEAR(row.at("bubble_of_span"), published.at(row.at("schedule")), 0.00005) << row;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 3u);
+  for (const json& row : rows_of("--schedule naive,gpipe,interleaved --microbatches 4", "schedule")) {
+    const std::string name = row.at("schedule");
+    const double turns = name == "naive" ? 16 : name == "gpipe" ? 7 : 5.5;
+    EXPECT_NEAR(row.at("makespan_seconds"), turns * 3e-3, 1e-9) << name;
+    EXPECT_EQ(row.at("peak_in_flight"), name == "naive" ? 1 : name == "gpipe" ? 4 : 8) << name;
+    EXPECT_EQ(row.at("chunks"), name == "interleaved" ? 2 : 1);
+  }
+}
+
+TEST_F(BenchProgram, APipelinesChartTellsKindsOfWorkApart) {
+  ASSERT_EQ(start("--schedule 1f1b --stages 2 --microbatches 2 --comm-ms 0.5 --columns 67 --svg " + file("p.svg") +
+                      " --trace " + file("p.json"),
+                  "schedule"),
+            0)
+      << err_;
+  // 10 ms in 49 columns: F0 F1 from 0 to 2, then waiting for B0, which stage 1 ends at 4.5 and which is here at 5.
+  EXPECT_NE(out_.find("stage  0 |F0───F1───wwww"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("B0═══"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("vv"), std::string::npos) << "activations on their way\n" << out_;
+  EXPECT_NE(out_.find("^^"), std::string::npos) << "gradients on their way\n" << out_;
+  const std::string svg = read(file("p.svg"));
+  for (const char* part :
+       {"forward F (plain)", "backward B (upright)", "-shade1)", "-wait)", "-transfer)", ">F0<", "<desc"})
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  std::size_t steps = 0;
+  const json document = json::parse(read(file("p.json")));
+  for (const json& event : document.at("traceEvents")) steps += event.value("cat", "") == "compute";
+  EXPECT_EQ(steps, 8u);
+}
+
+TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
+  // Stages that swap the two backwards of GPipe: slower, and right.
+  EXPECT_EQ(start("--schedule-file " + written(file("s.txt"), "# two stages\nF0 F1 B0 B1\nF0 F1 B0 B1\n"), "schedule"),
+            0)
+      << err_;
+  for (const auto& [text, says] : {std::pair{"F0 F1 B0 B1\nF0 B0 F1 X1\n", "line 2: 'X1'"},
+                                   {"F0 B0 F1 B1\nF0 F1 B1 B0\n", "B0"},
+                                   {"B0 F0\nF0 B0\n", "stage 0 does B0 before F0"},
+                                   {"F0 B0 F1 B1\nF1 F0 B1 B0\n", "a cycle"},
+                                   {"F0 F9999999 B0\n", "stage 0 has 3 steps"},
+                                   {"F0 I0 F1 B1\n", "lacks W0 after I0"},
+                                   {"", "no stage's line"}}) {
+    EXPECT_EQ(start("--schedule-file " + written(file("s.txt"), text), "schedule"), 2) << text;
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+    EXPECT_EQ(out_, "") << text;
+  }
+  for (const auto& [arguments, says] : {std::pair{"--schedule 1f2b", "1f1b"},
+                                        {"--stages -1", "--stages"},
+                                        {"--microbatches 0", "--microbatches"},
+                                        {"--schedule interleaved --microbatches 6", "6 microbatches"},
+                                        {"--chunks 2", "interleaved"},
+                                        {"--stages 1 --schedule interleaved --chunks 2", "--chunks"},
+                                        {"--forward-ms -1", "--forward-ms"},
+                                        {"--forward-ms 0 --backward-ms 0 --weight-ms 0", "no time"},
+                                        {"--schedule-file /nowhere", "/nowhere"},
+                                        {"--schedule gpipe,1f1b --svg /tmp/x.svg", "--svg"},
+                                        {"--svg /nowhere/x.svg", "/nowhere/x.svg"}}) {
+    EXPECT_EQ(start(arguments, "schedule"), 2) << arguments;
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+  }
+}
+
 }  // namespace lockstep::bench

@@ -86,6 +86,8 @@ class CommandLine {
     add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(shop_, rest_); });
     add_forward("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …",
                 [this] { return forward(shop_, "bench_memory", rest_); });
+    add_forward("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …",
+                [this] { return forward(shop_, "bench_schedule", rest_); });
     add_forward("train", "train the model: ./lab train --backend mpi --ranks 2 …",
                 [this] { return forward(shop_, "train", rest_); });
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",

@@ -9,6 +9,7 @@
 
 #include "common/text/units.hpp"
 #include "common/trace/layout.hpp"
+#include "common/trace/shades.hpp"
 
 namespace lockstep {
 namespace {
@@ -70,10 +71,18 @@ Unit unit_of(double seconds) {
   return {1, "s"};
 }
 
+/// Stripes of the shades after the first: angle, ground and line.
+struct Stripes {
+  int angle;
+  const char* ground;
+  const char* line;
+};
+constexpr Stripes kStripes[] = {{90, "#b2506a", "#7d2f45"}, {45, "#0b7a5c", "#05543f"}, {-45, "#6a51a3", "#3f2b70"}};
+
 class Chart {
  public:
-  Chart(const Trace& trace, std::ostream& out, const std::string& title)
-      : out_(out), title_(title), rows_(trace_rows(trace)), span_(time_span(trace)) {
+  Chart(const Trace& trace, std::ostream& out, const std::string& title, const std::vector<Shade>& shades)
+      : out_(out), title_(title), shades_(shades), rows_(trace_rows(trace)), span_(time_span(trace)) {
     std::uint64_t hash = 14695981039346656037u;  // FNV-1a: ids must differ between charts of one page
     for (char letter : title + std::to_string(trace.events.size())) {
       hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
@@ -125,10 +134,23 @@ class Chart {
         "<rect width=\"2\" height=\"6\" fill=\"#9a9a9a\"/></pattern>\n"
         "<pattern id=\"{0}-transfer\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\">"
         "<rect width=\"5\" height=\"5\" fill=\"#e69f00\"/><circle cx=\"2.5\" cy=\"2.5\" r=\"1.2\" fill=\"#5c3d00\"/>"
-        "</pattern>\n</defs>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-        id_);
+        "</pattern>\n{1}</defs>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        id_, stripes());
     add("<text x=\"{}\" y=\"20\" font-size=\"15\" font-weight=\"600\" fill=\"#1a1a1a\">{}</text>\n", kLeft,
         escaped(title_));
+  }
+
+  std::string stripes() const {
+    std::string patterns;
+    for (std::size_t i = 1; i < shades_.size(); ++i) {
+      const Stripes& stripes = kStripes[std::min(i - 1, std::size(kStripes) - 1)];
+      patterns += fmt::format(
+          "<pattern id=\"{}-shade{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate({})\"><rect width=\"8\" height=\"8\" fill=\"{}\"/>"
+          "<rect width=\"2\" height=\"8\" fill=\"{}\"/></pattern>\n",
+          id_, i, stripes.angle, stripes.ground, stripes.line);
+    }
+    return patterns;
   }
 
   /// What the picture shows, in words: every row's shares.
@@ -148,6 +170,11 @@ class Chart {
                        percent(row.transfers, Kind::transfer));
   }
 
+  std::string fill(const TraceEvent& event) const {
+    for (std::size_t i = 1; i < shades_.size() && event.kind == Kind::compute; ++i)
+      if (event.name.starts_with(shades_[i].prefix)) return fmt::format("url(#{}-shade{})", id_, i);
+    return fill(event.kind);
+  }
   std::string fill(Kind kind) const {
     switch (kind) {
       case Kind::compute: return "#0072b2";
@@ -159,14 +186,18 @@ class Chart {
   }
 
   void legend() {
+    std::vector<std::pair<std::string, std::string>> marks;  // how it is filled, what it is
+    if (shades_.empty()) marks.emplace_back(fill(Kind::compute), "arithmetic (plain)");
+    for (std::size_t i = 0; i < shades_.size(); ++i)
+      marks.emplace_back(i == 0 ? fill(Kind::compute) : fmt::format("url(#{}-shade{})", id_, i), shades_[i].name);
+    marks.emplace_back(fill(Kind::wait), "waiting (hatched)");
+    marks.emplace_back(fill(Kind::transfer), "bytes moving (dotted)");
+    if (shades_.empty()) marks.emplace_back(fill(Kind::region), "region (outlined)");
     double at = kLeft;
-    for (auto [kind, name] : {std::pair{Kind::compute, "arithmetic (plain)"},
-                              {Kind::wait, "waiting (hatched)"},
-                              {Kind::transfer, "bytes moving (dotted)"},
-                              {Kind::region, "region (outlined)"}}) {
+    for (const auto& [filling, name] : marks) {
       add("<rect x=\"{}\" y=\"32\" width=\"22\" height=\"12\" fill=\"{}\" stroke=\"#444\" stroke-width=\"0.6\"/>"
           "<text x=\"{}\" y=\"42\" fill=\"#333\">{}</text>\n",
-          at, fill(kind), at + 28, name);
+          at, filling, at + 28, escaped(name));
       at += 190;
     }
   }
@@ -222,7 +253,7 @@ class Chart {
     std::string what =
         count == 1 ? describe_event(event) : fmt::format("{} short events from {}", count, describe_event(event));
     add("<g><rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"{}/>", left, y, width, height,
-        fill(event.kind), width > 2 ? " stroke=\"#333\" stroke-width=\"0.5\"" : "");
+        fill(event), width > 2 ? " stroke=\"#333\" stroke-width=\"0.5\"" : "");
     std::string label = *ink && count == 1 && event.kind != Kind::wait ? fitted(event.name, width) : "";
     if (!label.empty())
       add("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"10\" fill=\"{}\">{}</text>",
@@ -232,6 +263,7 @@ class Chart {
 
   std::ostream& out_;
   std::string title_;
+  std::vector<Shade> shades_;
   std::string id_;
   std::vector<TraceRow> rows_;
   TimeSpan span_;
@@ -240,7 +272,12 @@ class Chart {
 }  // namespace
 
 void write_gantt_svg(const Trace& trace, std::ostream& out, const std::string& title) {
-  Chart(trace, out, title).write();
+  Chart(trace, out, title, {}).write();
+}
+
+void write_gantt_svg(const Trace& trace, std::ostream& out, const std::string& title,
+                     const std::vector<Shade>& shades) {
+  Chart(trace, out, title, shades).write();
 }
 
 }  // namespace lockstep

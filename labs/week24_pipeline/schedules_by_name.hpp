@@ -1,0 +1,41 @@
+// The schedules of week 24 by the names that programs use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/text/nearest.hpp"
+#include "labs/week24_pipeline/gpipe.hpp"
+#include "labs/week24_pipeline/interleaved.hpp"
+#include "labs/week24_pipeline/one_f_one_b.hpp"
+#include "labs/week24_pipeline/zero_bubble.hpp"
+
+namespace lockstep::week24 {
+
+struct NamedSchedule {
+  std::string name;
+  StageSchedule (*make)(const PipelineShape& shape, int stage);
+};
+inline std::vector<NamedSchedule> named_schedules() {
+  return {{"naive", naive}, {"gpipe", gpipe}, {"1f1b", one_f_one_b}, {"interleaved", interleaved},
+          {"zb-h1", zb_h1}, {"zb-h2", zb_h2}};
+}
+
+/// All stages of a schedule. Throws Error(usage) for an unknown name, a shape that it cannot have, or chunks of a
+/// schedule that has none.
+inline Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
+  std::vector<std::string> known;
+  for (const NamedSchedule& schedule : named_schedules()) {
+    known.push_back(schedule.name);
+    if (schedule.name != name) continue;
+    if (shape.chunks > 1 && name != "interleaved")
+      usage_error("schedule " + name + " has one chunk a stage: chunks are for interleaved");
+    Schedule stages;
+    for (int s = 0; s < shape.stages; ++s) stages.push_back(schedule.make(shape, s));
+    return stages;
+  }
+  throw Error(Verdict::usage, unknown_name("schedule", name, known));
+}
+
+}  // namespace lockstep::week24
