@@ -396,4 +396,49 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
   }
 }
 
+TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {
+  std::size_t whole = 0, zero = 0, account = 0, memory = 0;
+  for (const json& row : rows_of("--stages 2,4,8 --comm-ms 0", "pipeline")) {
+    for (const char* bubble : {"bubble_of_ideal", "bubble_of_total", "bubble_of_span"})
+      if (const json& predicted = row.at(std::string("predicted_") + bubble); !predicted.is_null()) {
+        ASSERT_NEAR(row.at(bubble), predicted, 1e-9) << bubble << " of " << row;
+        (row.at("schedule").get<std::string>().starts_with("zb") ? zero : whole)++;
+      }
+    const double parts = row.at("busy_seconds").get<double>() + row.at("idle_seconds").get<double>() +
+                         row.at("waiting_seconds").get<double>();
+    ASSERT_NEAR(parts, row.at("makespan_seconds"), 1e-9) << row;
+    account += row.at("waiting_seconds") > 0;
+    // Boundaries on their way, of one element, come on top of what microbatches leave.
+    ASSERT_NEAR(row.at("activation_bytes_peak"), row.at("predicted_activation_bytes"), 64) << row;
+    const int p = row.at("stages"), m = row.at("microbatches");
+    if (row.at("schedule") == "gpipe" || row.at("schedule") == "1f1b") {
+      ASSERT_EQ(row.at("peak_in_flight"), row.at("schedule") == "gpipe" ? m : std::min(p, m)) << row;
+      ++memory;
+    }
+  }
+  EXPECT_EQ(memory, 36u);
+  EXPECT_GT(whole, 100u);
+  EXPECT_GT(zero, 10u);
+  EXPECT_GT(account, 50u);
+}
+
+TEST_F(BenchProgram, HopsPartGPipeAnd1F1B) {
+  std::map<std::string, double> seconds;
+  for (const json& row : rows_of("--stages 4 --microbatches 32 --comm-ms 0.1 --schedule gpipe,1f1b", "pipeline")) {
+    seconds[row.at("schedule")] = row.at("makespan_seconds");
+    EXPECT_NEAR(row.at("wire_seconds"), 32 * 6 * 0.1e-3 / 4, 1e-9) << "each of 4 stages' messages, 6 hops a microbatch";
+  }
+  EXPECT_NEAR(seconds.at("gpipe"), 105e-3 + 6 * 0.1e-3, 1e-9);
+  EXPECT_GT(seconds.at("1f1b"), seconds.at("gpipe") + 4e-3);
+  for (const auto& [arguments, says] : {std::pair{"--schedule gpip", "gpipe"},
+                                        {"--stages 0", "--stages"},
+                                        {"--microbatches 1.5", "--microbatches"},
+                                        {"--comm-ms -1", "--comm-ms"},
+                                        {"--forward-ms 0", "--forward-ms"},
+                                        {"--chunks 1", "--chunks"}}) {
+    EXPECT_EQ(start(arguments, "pipeline"), 2) << arguments;
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+  }
+}
+
 }  // namespace lockstep::bench
