@@ -137,9 +137,8 @@ void Mail::end_job(const std::string& text) {
 void Mail::read_from(int rank) {
   const Socket& socket = peers_[rank]->socket;
   Frame frame;
-  std::string text;
   while (socket.receive(&frame, sizeof frame)) {
-    text.resize(frame.bytes);
+    std::string text(frame.bytes, '\0');
     if (!socket.receive(text.data(), text.size())) break;
     if (frame.kind == Frame::Kind::letter) {
       deliver(rank, frame.label, std::move(text));

@@ -26,9 +26,9 @@ namespace lockstep::nccl {
 struct Label {
   enum class Kind : std::uint32_t { gather, header, control };
   Kind kind = Kind::gather;
-  std::uint64_t run = 0;  // counts the calls of run()
-  std::uint64_t key = 0;  // which collective, or which lane
-  auto operator<=>(const Label&) const = default;
+  std::uint64_t run = 0;                           // counts the calls of run()
+  std::uint64_t key = 0;                           // which collective, or which lane
+  auto operator<=>(const Label&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
 };
 
 class Mail {

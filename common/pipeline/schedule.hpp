@@ -22,7 +22,7 @@ struct Step {
   int microbatch = 0;
   int chunk = 0;
 
-  auto operator<=>(const Step&) const = default;
+  auto operator<=>(const Step&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
 };
 
 using StageSchedule = std::vector<Step>;

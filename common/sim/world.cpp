@@ -103,7 +103,7 @@ void World::record_failure(const Queue& queue) {
 namespace {
 template <class T>
 void fetch(const T* object) {
-  for (std::size_t byte = 0; byte < sizeof(T) && byte < 128; byte += 64)
+  for (std::size_t byte = 0; byte < std::min<std::size_t>(sizeof(T), 128); byte += 64)
     __builtin_prefetch(reinterpret_cast<const char*>(object) + byte, /*write=*/1);
 }
 }  // namespace

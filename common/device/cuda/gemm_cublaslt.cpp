@@ -45,7 +45,7 @@ struct Key {
   DType dtype, c_dtype;
   bool a_transposed, b_transposed, accumulate, bias;
   std::uint32_t a_alignment, b_alignment, c_alignment;
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
 };
 
 Key key_of(const Product& p) {
