@@ -26,11 +26,11 @@ void Layers::attention_backward(Rank me, const BlockShape& shape, const BlockTen
   using P = BlockPart;
   const std::size_t rows = shape.rows();
   const Slice dqkv = scratch.wide.cut(0, 3 * rows * shape.own_width());
-  linear_backward_weight(me, gradients[P::projection_weight], gradients[P::projection_bias], dy, saved.attention, rows);
+  weight_gradient(me, gradients[P::projection_weight], gradients[P::projection_bias], dy, saved.attention, rows);
   layer_ready(ready, P::projection_weight, P::projection_bias);
   linear_backward_input(me, dx, dy, values[P::projection_weight], rows);
   block_attention_backward(me, shape, dqkv, dx, saved);
-  linear_backward_weight(me, gradients[P::qkv_weight], gradients[P::qkv_bias], dqkv, saved.norm1, rows);
+  weight_gradient(me, gradients[P::qkv_weight], gradients[P::qkv_bias], dqkv, saved.norm1, rows);
   layer_ready(ready, P::qkv_weight, P::qkv_bias);
   linear_backward_input(me, dx, dqkv, values[P::qkv_weight], rows);
 }
@@ -50,11 +50,11 @@ void Layers::mlp_backward(Rank me, const BlockShape& shape, const BlockTensors& 
   using P = BlockPart;
   const std::size_t rows = shape.rows();
   const Slice wide = scratch.wide.cut(0, 4 * rows * shape.own_width());
-  linear_backward_weight(me, gradients[P::down_weight], gradients[P::down_bias], dy, saved.gelu, rows);
+  weight_gradient(me, gradients[P::down_weight], gradients[P::down_bias], dy, saved.gelu, rows);
   layer_ready(ready, P::down_weight, P::down_bias);
   linear_backward_input(me, wide, dy, values[P::down_weight], rows);
   gelu_backward(me, wide, wide, saved.up);
-  linear_backward_weight(me, gradients[P::up_weight], gradients[P::up_bias], wide, saved.norm2, rows);
+  weight_gradient(me, gradients[P::up_weight], gradients[P::up_bias], wide, saved.norm2, rows);
   layer_ready(ready, P::up_weight, P::up_bias);
   linear_backward_input(me, dx, wide, values[P::up_weight], rows);
 }
@@ -76,6 +76,10 @@ void Layers::logits_backward(Rank me, Slice dx, Slice dhead, Slice dlogits, Slic
                              std::size_t rows) const {
   linear_backward_weight(me, dhead, {}, dlogits, x, rows);
   linear_backward_input(me, dx, dlogits, head, rows);
+}
+
+void Layers::weight_gradient(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows) const {
+  linear_backward_weight(me, dweight, dbias, dy, x, rows);
 }
 
 void Layers::loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const {

@@ -38,6 +38,10 @@ class Layers {
   virtual void logits_backward(Rank me, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                                std::size_t rows) const;
 
+  /// dW += dyᵀ · x and, unless empty, dbias += column sums of dy, of every linear layer here but the head: what nobody
+  /// waits for, so that a pipeline may do it later.
+  virtual void weight_gradient(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows) const;
+
   /// cross_entropy, and cross_entropy_loss.
   virtual void loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const;
   virtual void validation_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor) const;

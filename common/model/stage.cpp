@@ -7,6 +7,41 @@
 
 namespace lockstep {
 
+/// Layers whose weights' gradients can wait: from `begin` to `end` they are noted down, with copies of what the
+/// backward pass overwrites, and not computed.
+class SplitLayers final : public Layers {
+ public:
+  using Key = std::pair<int, int>;  // microbatch and chunk
+  void begin(Key key) { notes_ = &later_[key]; }
+  void end() { notes_ = nullptr; }
+  void compute(Rank me, Key key) {
+    for (const Note& note : later_.at(key))
+      linear_backward_weight(me, note.dweight, note.dbias, note.dy, note.x, note.rows);
+    later_.erase(key);
+  }
+
+  void weight_gradient(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows) const override {
+    if (!notes_) return Layers::weight_gradient(me, dweight, dbias, dy, x, rows);
+    const Slice kept = me.allocate(dy.size(), dy.dtype(), Category::activation);
+    copy(me, kept, dy);
+    notes_->push_back({dweight, dbias, kept, x, rows});
+  }
+  void logits_backward(Rank me, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
+                       std::size_t rows) const override {
+    if (!notes_) return Layers::logits_backward(me, dx, dhead, dlogits, x, head, rows);
+    notes_->push_back({dhead, {}, dlogits, x, rows});  // this microbatch's own, which nobody overwrites
+    linear_backward_input(me, dx, dlogits, head, rows);
+  }
+
+ private:
+  struct Note {
+    Slice dweight, dbias, dy, x;
+    std::size_t rows = 0;
+  };
+  std::map<Key, std::vector<Note>> later_;
+  std::vector<Note>* notes_ = nullptr;
+};
+
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length) {
   const auto c = static_cast<double>(config.d_model), t = static_cast<double>(length);
   std::vector<double> costs(config.layers + 2, 24 * c * c + 2 * t * c);  // matrices; half of 4·T·C by the causal mask
@@ -22,7 +57,8 @@ GptStage::GptStage(Rank group, PipelineShape shape, const GptConfig& config, std
       first_(std::move(first)),
       batches_(std::move(batches)),
       factor_(factor),
-      gpt_(group, config, seed, Owns::nothing) {
+      gpt_(group, config, seed, Owns::nothing),
+      layers_(std::make_shared<SplitLayers>()) {
   const auto parts = static_cast<std::size_t>(shape.stages) * static_cast<std::size_t>(shape.chunks);
   if (shape.stages != group.size() || first_.size() != parts + 1 || first_.front() != 0 ||
       first_.back() != config.layers + 2 ||
@@ -34,6 +70,7 @@ GptStage::GptStage(Rank group, PipelineShape shape, const GptConfig& config, std
     usage_error(fmt::format("{} batches for {} microbatches", batches_.size(), shape.microbatches));
   const bool outer = group.rank() == 0 || group.rank() + 1 == shape.stages;
   tied_ = group.split(config.tied_head && shape.stages > 1 && outer ? 0 : -1, group.rank());
+  gpt_.use(layers_);
   own_tensors(seed);
   allocate_scratch();
 }
@@ -119,8 +156,8 @@ void GptStage::forward(int microbatch, int chunk, Slice input, Slice output) {
 }
 
 void GptStage::backward(Work work, int microbatch, int chunk, Slice output_gradient, Slice input_gradient) {
-  if (work != Work::backward)
-    usage_error(fmt::format("{}: this model's stages do a backward whole", to_string({work, microbatch, chunk})));
+  if (work == Work::weight_gradient) return layers_->compute(me_, {microbatch, chunk});
+  if (work == Work::input_gradient) layers_->begin({microbatch, chunk});
   const Part part = part_of(chunk);
   const Batch& batch = batches_.at(static_cast<std::size_t>(microbatch));
   Activations& saved = in_flight_.at({microbatch, chunk});
@@ -133,6 +170,7 @@ void GptStage::backward(Work work, int microbatch, int chunk, Slice output_gradi
     copy(me_, saved.residual_gradient, output_gradient);
   for (std::size_t l = last_block(part); l-- > first_block(part);) gpt_.backward_block(me_, l, saved, {});
   if (embeds(part)) gpt_.backward_embed(me_, batch, saved, {});
+  layers_->end();
   in_flight_.erase({microbatch, chunk});
 }
 

@@ -19,6 +19,8 @@ namespace lockstep {
 /// reads: 2 C, so that it is not nothing), each block, the head with the loss's logits.
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length);
 
+class SplitLayers;
+
 class GptStage final : public StageModel {
  public:
   /// Collective over `group`, whose rank is the stage. Part k of the model (chunk c of stage s is part c·p + s) has the
@@ -31,7 +33,8 @@ class GptStage final : public StageModel {
   std::size_t boundary_elements(int microbatch) const override;
   DType boundary_dtype() const override { return gpt_.config().storage; }
   void forward(int microbatch, int chunk, Slice input, Slice output) override;
-  /// Work::backward only; a schedule with halves is an Error(usage).
+  /// In halves, the products of the linear layers for their weights are the second half; what they need, each layer's
+  /// input and the gradient of its output, is kept until then. Norms, biases of norms and embeddings are in the first.
   void backward(Work work, int microbatch, int chunk, Slice output_gradient, Slice input_gradient) override;
 
   /// After the last step of a schedule. A tied embedding is on the first and on the last stage: each adds the other's
@@ -68,6 +71,7 @@ class GptStage final : public StageModel {
   std::vector<std::size_t> tensors_;
   Slice loss_, residual_;
   BackwardScratch scratch_;
+  std::shared_ptr<SplitLayers> layers_;
   std::map<std::pair<int, int>, Activations> in_flight_;  // by (microbatch, chunk)
 };
 

@@ -114,7 +114,7 @@ TEST(GptOnStages, LossesAndGradientsEqualTheSerialModels) {
     const GptConfig config = model(tied);
     std::size_t parameters = 0;
     for (const Parameter& tensor : gpt_parameter_table(config)) parameters += tensor.size;
-    for (const char* name : {"naive", "gpipe", "1f1b", "interleaved"})
+    for (const char* name : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"})
       for (const PipelineShape& shape : {PipelineShape{1, 3}, {2, 4}, {3, 3}, {4, 4}, {2, 4, 2}, {2, 2, 4}}) {
         if ((shape.chunks > 1) != (std::string(name) == "interleaved")) continue;
         const Found found = pipelined(name, shape, config);
