@@ -165,8 +165,9 @@ std::string chart_text(const Trace& named, int columns, bool transfers) {
                                      {'B', "backward"},
                                      {'I', "its half for the input"},
                                      {'W', "its half for the weights"}})
-    if (std::any_of(named.events.begin(), named.events.end(),
-                    [&](const TraceEvent& e) { return e.kind == Kind::compute && e.name[0] == letter; }))
+    if (std::any_of(named.events.begin(), named.events.end(), [&, wanted = letter](const TraceEvent& e) {
+          return e.kind == Kind::compute && e.name[0] == wanted;
+        }))
       kinds += fmt::format("{}0{} {}  ", letter, filling(letter), name);
   text += fmt::format("{}w waiting for a neighbour  · idle at the ends{};  % = share computing\n", kinds,
                       transfers ? "  v ^ on its way to the next stage, and back" : "");

@@ -514,7 +514,7 @@ TEST(Ledgers, CountFlop) {
     Rank side = me.stream("side");
     Slice c = me.allocate(6, DType::f32, kBuffer), a = me.allocate(8, DType::f32, kBuffer),
           b = me.allocate(12, DType::f32, kBuffer);
-    for (Slice x : {a, b, c}) fill(me, x, 1);
+    for (const Slice& x : {a, b, c}) fill(me, x, 1);
     if (me.rank() == 0) matmul(me, matrix(c, 2, 3), matrix(a, 2, 4), matrix(b, 4, 3));
     me.wait(me.run(side, [=](Rank queue) { scale(queue, a, 2); }));
     return Values{};

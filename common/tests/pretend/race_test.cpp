@@ -10,13 +10,15 @@ int reports = 0;
 
 }  // namespace
 
-// Called by ThreadSanitizer, which reads its options from here.
+// Called by ThreadSanitizer, which reads its options from here. The names are its own.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 __attribute__((no_sanitize("thread"))) void __tsan_on_report(void*) { ++reports; }
 const char* __tsan_default_options() {
   return "exitcode=0:symbolize=0:log_path=/dev/null:suppress_equal_stacks=0:suppress_equal_addresses=0";
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace lockstep {
 
