@@ -183,6 +183,9 @@ void weigh_all(Bench& bench, const ZeroOptions& o) {
   }
 }
 
+/// Rank 0 alone has samples; the rows of other processes are written nowhere.
+double middle(const std::vector<double>& samples) { return samples.empty() ? std::nan("") : median(samples).value; }
+
 /// Steps of all stages, in turn.
 void time_all(Bench& bench, const ZeroOptions& o) {
   for (const Named& model : models_of(o)) {
@@ -214,9 +217,9 @@ void time_all(Bench& bench, const ZeroOptions& o) {
             row.set("bytes_sent_per_rank", group[i].bytes_sent_per_rank_max);
             row.set("predicted_bytes_sent_per_rank", week22::bytes_sent(static_cast<double>(config.parameters()),
                                                                         stages[i], ranks, o.microbatches, recipe));
-            row.set("exposed_seconds", median(wait.all_exposed).value);
-            row.set("communication_seconds", median(wait.all_communication).value);
-            row.set("optimizer_seconds", median(wait.all_optimizer).value);
+            row.set("exposed_seconds", middle(wait.all_exposed));
+            row.set("communication_seconds", middle(wait.all_communication));
+            row.set("optimizer_seconds", middle(wait.all_optimizer));
             row.set("tokens_per_second",
                     static_cast<double>(shape.sequences * shape.length) * o.microbatches * ranks / seconds);
             const auto plain = std::find(stages.begin(), stages.end(), 0);
