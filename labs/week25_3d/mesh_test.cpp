@@ -1,0 +1,187 @@
+// Tests of exercise 25.1: ranks and coordinates, the groups of every rank, and the price of a wrong placement.
+#include "labs/week25_3d/mesh.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "common/arithmetic.hpp"
+#include "common/run.hpp"
+#include "common/testing/verdict.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::week25 {
+namespace {
+
+constexpr std::array<Axis, 3> kAxes = {Axis::dp, Axis::tp, Axis::pp};
+constexpr AxisOrder kTensorOutside = {Axis::dp, Axis::pp, Axis::tp};
+const std::vector<AxisOrder> kOrders = {kMegatronOrder, kTensorOutside, {Axis::pp, Axis::tp, Axis::dp}};
+
+std::vector<MeshShape> shapes() {
+  std::vector<MeshShape> all;
+  for (int ranks = 1; ranks <= 12; ++ranks)
+    for (int dp = 1; dp <= ranks; ++dp)
+      for (int tp = 1; tp * dp <= ranks; ++tp)
+        if (ranks % (dp * tp) == 0) all.push_back({dp, tp, ranks / dp / tp});
+  return all;
+}
+
+std::string name_of(Axis axis) { return axis == Axis::dp ? "dp" : axis == Axis::tp ? "tp" : "pp"; }
+std::string words(const MeshShape& shape, const AxisOrder& order) {
+  return fmt::format("(dp, tp, pp) = ({}, {}, {}), {} innermost: ", shape.dp, shape.tp, shape.pp, name_of(order[0]));
+}
+std::string words(const Coordinate& at) { return fmt::format("(dp {}, tp {}, pp {})", at.dp, at.tp, at.pp); }
+
+/// The ranks in order, counted: what rank_of must give. Walks through the mesh as an odometer does.
+std::vector<Coordinate> walk(const MeshShape& shape, const AxisOrder& order) {
+  std::vector<Coordinate> all;
+  Coordinate at;
+  for (at[order[2]] = 0; at[order[2]] < shape[order[2]]; ++at[order[2]])
+    for (at[order[1]] = 0; at[order[1]] < shape[order[1]]; ++at[order[1]])
+      for (at[order[0]] = 0; at[order[0]] < shape[order[0]]; ++at[order[0]]) all.push_back(at);
+  return all;
+}
+
+// Part a --------------------------------------------------------------------------------------------------------------
+
+TEST(Lab25_1a, RanksCountAlongTheInnermostAxisFirst) {
+  for (const MeshShape& shape : shapes())
+    for (const AxisOrder& order : kOrders) {
+      const std::vector<Coordinate> all = walk(shape, order);
+      for (int rank = 0; rank < shape.ranks(); ++rank) {
+        const Coordinate& at = all[static_cast<std::size_t>(rank)];
+        ASSERT_EQ(rank_of(shape, order, at), rank) << words(shape, order) << words(at) << " is rank " << rank
+                                                   << ": ranks count along the innermost axis first";
+      }
+    }
+}
+
+TEST(Lab25_1a, CoordinatesAreTheInverse) {
+  for (const MeshShape& shape : shapes())
+    for (const AxisOrder& order : kOrders) {
+      const std::vector<Coordinate> all = walk(shape, order);
+      for (int rank = 0; rank < shape.ranks(); ++rank) {
+        const Coordinate at = coordinate_of(shape, order, rank);
+        ASSERT_EQ(at, all[static_cast<std::size_t>(rank)])
+            << words(shape, order) << "rank " << rank << " is not at " << words(at) << " but at "
+            << words(all[static_cast<std::size_t>(rank)]);
+      }
+    }
+}
+
+// Part b --------------------------------------------------------------------------------------------------------------
+
+/// The world ranks of a group, in its order, as seen by one of its members.
+void append_members(Rank group, int world_rank, Values& seen) {
+  Slice all = group.allocate(static_cast<std::size_t>(group.size()), DType::f32, Category::buffer);
+  fill(group, chunk(all, group.rank(), group.size()), static_cast<float>(world_rank));
+  week21::ring_all_gather(group, all);
+  for (float member : to_host(group, all)) seen.push_back(member);
+}
+
+std::string wrong_groups(const Outcome& outcome, const MeshShape& shape, const AxisOrder& order) {
+  const std::vector<Coordinate> all = walk(shape, order);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Values& seen = outcome.values[rank];
+    std::size_t i = 0;
+    for (Axis axis : kAxes) {
+      std::vector<double> expected;
+      for (std::size_t other = 0; other < all.size(); ++other) {  // in rank order, which is also the axis's
+        Coordinate same = all[other];
+        same[axis] = all[rank][axis];
+        if (same == all[rank]) expected.push_back(static_cast<double>(other));
+      }
+      const auto size = static_cast<std::size_t>(seen.at(i++));
+      const std::vector<double> members(seen.begin() + static_cast<std::ptrdiff_t>(i),
+                                        seen.begin() + static_cast<std::ptrdiff_t>(i + size));
+      i += size;
+      if (members != expected)
+        return fmt::format("{}the {} group of rank {} has ranks {}, expected {}: those that differ on {} alone",
+                           words(shape, order), name_of(axis), rank, fmt::join(members, " "), fmt::join(expected, " "),
+                           name_of(axis));
+    }
+  }
+  return "";
+}
+
+TEST(Lab25_1b, GroupsDifferOnTheirAxisAlone) {
+  for (const MeshShape& shape : shapes())
+    for (const AxisOrder& order : kOrders) {
+      if (shape.ranks() > 8) continue;
+      const auto program = [&](Rank me) {
+        Mesh mesh = make_mesh(me, shape, order);
+        Values seen;
+        for (Rank* group : {&mesh.dp, &mesh.tp, &mesh.pp}) {
+          seen.push_back(group->size());
+          append_members(*group, me.rank(), seen);
+        }
+        return seen;
+      };
+      RunOptions options{.ranks = shape.ranks()};
+      if (std::string_view(backend_name()) != "sim" && options.ranks > 4) continue;
+      const Outcome outcome = run(options, Program(program));
+      testing::record_verdict(outcome.verdict, outcome.message);
+      ASSERT_TRUE(outcome.passed()) << words(shape, order) << outcome.message;
+      ASSERT_EQ(wrong_groups(outcome, shape, order), "");
+    }
+}
+
+TEST(Lab25_1b, AShapeOfAnotherSizeIsRefused) {
+  const Outcome outcome = run({.ranks = 2}, [](Rank me) { make_mesh(me, {.dp = 1, .tp = 1, .pp = 2}); });
+  testing::record_verdict(outcome.verdict, outcome.message);
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  const Outcome refused = run({.ranks = 2}, [](Rank me) { make_mesh(me, {.dp = 2, .tp = 2, .pp = 1}); });
+  EXPECT_EQ(refused.verdict, Verdict::usage);
+  EXPECT_NE(refused.message.find("4 ranks, not 2"), std::string::npos) << refused.message;
+}
+
+// Part c --------------------------------------------------------------------------------------------------------------
+
+/// Nodes of four ranks, and a network twenty times slower between them.
+Machine nodes_of_four() {
+  Machine machine = Machine::uniform(1e-6, 1e-11, 1e-13);
+  machine.levels = {{.name = "inside", .ranks = 4, .latency = 1e-6, .bytes_per_second = 1e11},
+                    {.name = "across", .ranks = 0, .latency = 5e-6, .bytes_per_second = 5e9}};
+  return machine;
+}
+
+TEST(Lab25_1c, TheSlowestLinkOfEveryRing) {
+  const Machine machine = nodes_of_four();
+  struct Row {
+    MeshShape shape;
+    AxisOrder order;
+    int dp, tp, pp;
+  };
+  for (const Row& row : {Row{{2, 4, 2}, kMegatronOrder, 1, 0, 1}, Row{{2, 4, 2}, kTensorOutside, 0, 1, 0},
+                         Row{{2, 2, 2}, kMegatronOrder, 0, 0, 1}, Row{{1, 8, 1}, kMegatronOrder, -1, 1, -1},
+                         Row{{1, 3, 2}, kMegatronOrder, -1, 1, 1}, Row{{1, 1, 1}, kMegatronOrder, -1, -1, -1},
+                         Row{{4, 1, 1}, kTensorOutside, 0, -1, -1}, Row{{1, 3, 1}, kMegatronOrder, -1, 0, -1}}) {
+    EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::dp), row.dp) << words(row.shape, row.order) << "dp";
+    EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::tp), row.tp)
+        << words(row.shape, row.order) << "tp: of all groups, the slowest link";
+    EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::pp), row.pp) << words(row.shape, row.order) << "pp";
+  }
+}
+
+/// A tensor-parallel sum of activations, on every group at once, in virtual time.
+TEST(Lab25_1c, TensorParallelismBelongsInsideTheNode) {
+  if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "a statement about virtual time";
+  const auto seconds = [](const AxisOrder& order) {
+    RunOptions options{.ranks = 16, .machine = nodes_of_four(), .phantom = true};
+    const Outcome outcome = run(options, [&](Rank me) {
+      const Mesh mesh = make_mesh(me, {.dp = 2, .tp = 4, .pp = 2}, order);
+      week21::ring_all_reduce(mesh.tp, me.allocate(1 << 20, DType::f32, Category::activation));
+    });
+    testing::record_verdict(outcome.verdict, outcome.message);
+    EXPECT_TRUE(outcome.passed()) << outcome.message;
+    return outcome.seconds;
+  };
+  const double inside = seconds(kMegatronOrder), outside = seconds(kTensorOutside);
+  EXPECT_GT(outside, 10 * inside) << "4 MiB summed over four ranks: " << inside * 1e6 << " µs inside the node, "
+                                  << outside * 1e6 << " µs across";
+  EXPECT_EQ(slowest_level(nodes_of_four(), {.dp = 2, .tp = 4, .pp = 2}, kMegatronOrder, Axis::tp), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::week25
