@@ -61,7 +61,7 @@ void World::begin(Batch& batch) {
       ++messages_;
       ++peer.traffic.messages_sent;
       peer.traffic.bytes_sent += bytes;
-      Lane& other = ranks_[peer.world]->lane(lane.group, lane.queue);
+      Lane& other = ranks_[peer.world]->end(lane.group, lane.queue);
       Peer& self = this->peer(other, lane.rank);
       if (self.receives.empty()) {
         self.sends.push_back(std::move(mine));
@@ -131,11 +131,10 @@ void World::issued(Batch& batch, std::size_t index) {
 /// runtime's own. Only then, since a copy in between costs time.
 bool World::set_sends_aside() {
   std::vector<Posted*> sends;
-  for (auto& rank : ranks_)
-    for (auto& lane : rank->lanes())
-      for (Peer& peer : lane->peers)
-        for (Posted& send : peer.sends)
-          if (send.batch && send.bytes <= options_.machine.eager_bytes) sends.push_back(&send);
+  each_peer([&](Lane&, Peer& peer) {
+    for (Posted& send : peer.sends)
+      if (send.batch && send.bytes <= options_.machine.eager_bytes) sends.push_back(&send);
+  });
   for (Posted* send : sends) {
     Queue& queue = send->batch->lane->owner->queue(send->batch->lane->queue);
     try {
@@ -166,13 +165,11 @@ void World::set_aside(Posted& send) {
 }
 
 void World::drop_messages() {
-  for (auto& rank : ranks_)
-    for (auto& lane : rank->lanes())
-      for (Peer& peer : lane->peers) {
-        for (Posted& send : peer.sends) memory_.free(std::exchange(send.aside, nullptr), lane->stream.get());
-        peer.sends.clear();
-        peer.receives.clear();
-      }
+  each_peer([this](Lane& lane, Peer& peer) {
+    for (Posted& send : peer.sends) memory_.free(std::exchange(send.aside, nullptr), lane.stream.get());
+    peer.sends.clear();
+    peer.receives.clear();
+  });
 }
 
 }  // namespace lockstep::cuda

@@ -190,20 +190,6 @@ void RankState::note_end() {
   if (ended_) end_seconds_ = world_.clock().seconds(ended_);
 }
 
-RankLedger RankState::ledger() const {
-  RankLedger ledger = recorder_.ledger();
-  for (const auto& lane : lanes_)
-    for (const Peer& peer : lane->peers) {
-      const Traffic& t = peer.traffic;
-      if (t.messages_sent + t.messages_received == 0) continue;
-      ledger.traffic.messages_sent += t.messages_sent;
-      ledger.traffic.messages_received += t.messages_received;
-      ledger.traffic.bytes_sent += t.bytes_sent;
-      ledger.traffic.bytes_received += t.bytes_received;
-      ledger.peers.push_back({lane->group, peer.world, t});
-    }
-  ledger.seconds = std::max(end_seconds_, ledger.queues[0].end);
-  return ledger;
-}
+double RankState::seconds(const RankLedger& ledger) const { return std::max(end_seconds_, ledger.queues[0].end); }
 
 }  // namespace lockstep::cuda

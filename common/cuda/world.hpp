@@ -10,22 +10,16 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "common/backend.hpp"
 #include "common/cuda/memory.hpp"
 #include "common/cuda/range.hpp"
 #include "common/cuda/stream.hpp"
 #include "common/cuda/timeline.hpp"
 #include "common/device/cuda/cuda_device.hpp"
-#include "common/ledger/recorder.hpp"
-#include "common/one_process/complaints.hpp"
-#include "common/one_process/fiber.hpp"
-#include "common/one_process/groups.hpp"
-#include "common/run.hpp"
+#include "common/one_process/rank_base.hpp"
+#include "common/one_process/world_base.hpp"
 
 namespace lockstep::cuda {
 
@@ -83,48 +77,39 @@ struct Lane {
   std::uint64_t waiter_number = 0;
   std::vector<Peer> peers;  // by rank in the group
 
+  const Batch* oldest() const { return batches.empty() ? nullptr : batches.front().get(); }
+  template <class F>
+  void each_peer(F f) const {
+    for (const Peer& peer : peers) f(peer.world, peer.traffic);
+  }
   Batch* batch(std::uint64_t number) const {
     const std::uint64_t index = number - waited - 1;
     return index < batches.size() ? batches[index].get() : nullptr;
   }
 };
 
-/// Why a fiber does not run.
-struct Blocked {
-  enum class On : std::uint8_t { nothing, batch, closure, setup, work, door };
-  On on = On::nothing;
-  Lane* lane = nullptr;
-  std::uint64_t number = 0;
-  int queue = 0;
-  int group = 0;
-  Location where{};
-};
-
 /// How far each queue of a rank had come: what a point of one queue is known to be after.
 using Progress = std::vector<std::uint64_t>;
 
-struct Closure {
-  std::uint64_t number = 0;
-  std::function<void(Rank)> f;
-  Rank as;
-  Location where{};
+struct Closure : ClosureBase {
   Event issued, finished;
   Progress at_issue, at_finish;
 };
 
+/// What the parts that all one-process backends share need to know of this one.
+struct Types {
+  using World = cuda::World;
+  using RankState = cuda::RankState;
+  using Queue = cuda::Queue;
+  using Closure = cuda::Closure;
+  using End = Lane;
+};
+
 /// One ordered queue of one rank; queue 0 is main.
-struct Queue {
-  RankState* owner = nullptr;
-  int index = 0;
+struct Queue : QueueBase<Types> {
   Stream stream;
   std::unique_ptr<CudaDevice> device;  // made by its first operation
-  std::unique_ptr<Fiber> fiber;
-  Blocked blocked;
-  bool ended = false;
-  std::deque<std::unique_ptr<Closure>> closures;  // not yet waited for by main
-  std::size_t next_closure = 0;
-  std::uint64_t closures_run = 0, closures_waited = 0;
-  Closure* current = nullptr;
+  Closures<Closure> closures;
 
   // Order and time.
   Event last;           // recorded on the stream, and nothing given to it since; else empty
@@ -144,16 +129,12 @@ struct GpuBlock : Block {
 };
 
 /// The backend's side of one rank.
-class RankState final : public Backend, public BlockOwner {
+class RankState final : public RankBase<Types> {
  public:
-  RankState(World& world, int rank);
-  ~RankState() override;
+  RankState(World& world, int rank) : RankBase(world, rank) {}
+  ~RankState() override = default;
 
   Ticket start(Channel channel, std::span<const Transfer> batch, Location where) override;
-  void wait(Channel channel, Ticket ticket, Location where) override;
-  Rank split(Channel channel, int color, int key, Location where) override;
-  Rank stream(Channel channel, std::string_view name, Location where) override;
-  Ticket run(Channel main, Rank queue, std::function<void(Rank)> f, Location where) override;
   Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) override;
   void open_region(Channel channel, const char* name, std::size_t bytes, Location where) override;
@@ -161,39 +142,25 @@ class RankState final : public Backend, public BlockOwner {
   void upload(Channel channel, const Slice& slice, const void* values, Location where) override;
   bool download(Channel channel, const Slice& slice, void* bytes, Location where) override;
   bool peek(Channel channel, const Slice& slice, void* bytes) override;
-  RankLedger ledger() const override;
   double now(int queue) const override;
-  int world_rank() const override { return rank_; }
   void release(Block& block) override;
 
-  Queue& queue(int index) { return *queues_[index]; }
-  const std::vector<std::unique_ptr<Queue>>& queues() const { return queues_; }
-  const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
-  Lane& lane(int group, int queue);
-  void join_group(int group, int rank);
-  void add_queues_up_to(int index);
-  void play(const Program& program, Values& values);  // main's fiber
   /// Something lasted from `begin` to the last of `ends`; told to the ledgers when the GPU has passed it.
   void span(Event begin, std::vector<Event> ends, Timeline::Tell tell);
   void note_end();  // of the program; the GPU has passed it
   Timeline& timeline() { return timeline_; }
-  Recorder& recorder() { return recorder_; }
 
  private:
-  friend class World;
-  struct Member {
-    int group;
-    int rank;
-    std::vector<Lane*> lanes;  // by queue
-  };
-  const Member& member(int group) const;
-  Queue& calling(int queue, Location where) const;  // checks that this queue's fiber is the one running
-  int set_up(Queue& queue, int group, const Groups::Call& call);
+  friend class RankBase<Types>;
+  void made(Queue&) {}
+  void made(Lane&) {}
   void wait_batch(Queue& queue, const Ticket& ticket, Location where);
-  void wait_closure(Queue& main, const Ticket& ticket, Location where);
-  void serve(Queue& queue);  // a queue's fiber: closures in order
-  void call(Queue& queue, Closure& closure);
-  void check_finished() const;
+  void issued(Queue& main, Closure& closure);
+  void begins(Queue& queue, Closure& closure);
+  void ends(Queue& queue, Closure& closure);
+  void waited_for(Queue& main, Closure& closure, Location where);
+  void program_ended(Queue& main);
+  double seconds(const RankLedger& ledger) const;
 
   Event here(Queue& queue) const;  // where its stream is
   void end_stretch(Queue& queue, const Event& end);
@@ -202,60 +169,53 @@ class RankState final : public Backend, public BlockOwner {
   void copy_out(Queue& queue, const Slice& slice, void* bytes, Location where);
   void free(GpuBlock& block);
 
-  World& world_;
-  int rank_;
-  std::vector<std::unique_ptr<Queue>> queues_;
-  std::vector<Member> members_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  std::uint64_t allocations_ = 0;
-  std::uint64_t live_blocks_ = 0;
   Event ended_;             // main's program
   double end_seconds_ = 0;  // of it, once known
-  Recorder recorder_;
   Timeline timeline_;
 };
 
-class World {
+class World final : public WorldBase<Types> {
  public:
   World(const RunOptions& options, const Program& program, int gpu);
   ~World();
-  Outcome run();
-  bool has_outliving_slices() const;
-  void drop_fibers();  // after the run: their stacks, or threads
 
   // Used by ranks -------------------------------------------------------------------------------------------------
-  const RunOptions& options() const { return options_; }
-  Queue* running() const { return running_; }
-  Groups& groups() { return groups_; }
-  RankState& rank(int index) { return *ranks_[index]; }
   EventPool& events() { return events_; }
   EventClock& clock() { return *clock_; }
   DeviceMemory& memory() { return memory_; }
   Staging& staging() { return staging_; }
-  int queue_id(std::string_view name);
-  const std::string& queue_name(int index) const { return queue_names_[index]; }
 
-  void block(Queue& queue, Blocked why);  // suspends the running fiber until woken
   void wake(Queue& queue);
+  void wake_from_set_up(Queue& main) { wake(main); }
+  void wake_for_work(Queue& queue) { wake(queue); }
+  void wake_after(Queue& main, const Closure&) { wake(main); }
   void pass(const Event& event);  // a door: suspends the running fiber until the GPU has passed it
-  void start_fiber(Queue& queue, std::function<void()> body);
-  bool stopped() const;  // the run has failed: throws Unwind; returns true while an exception unwinds this fiber
-  bool failing() const { return failing_; }
-  void record_failure(const Queue& queue);  // of the exception that is being handled
-  void join_new_groups();
-  void post(Batch* batch);  // begins now, or after the one before it on its lane
+  void post(Batch* batch);        // begins now, or after the one before it on its lane
   Peer& peer(Lane& lane, int rank);
-  void tell_times();  // to the ledgers, as far as the GPU has come
+  StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
 
  private:
+  friend class WorldBase<Types>;
   struct Door {
     Queue* queue;
     Event event;
   };
+  std::size_t stack_bytes() const;
+  void started(Queue& queue) { runnable_.push_back(&queue); }
   void loop();
-  void resume(Queue& queue);
-  void body_of(Queue& queue, const std::function<void()>& body);
+  void settle();
+  void let_go();
+  std::vector<UnreadMessage> unread() const;  // explain.cpp
+
+  template <class F>
+  void each_peer(F f) {  // f(lane, peer)
+    for (auto& rank : ranks_)
+      rank->each_end([&](Lane& lane) {
+        for (Peer& peer : lane.peers) f(lane, peer);
+      });
+  }
   bool open_doors(bool wait);
+  void tell_times();  // to the ledgers, as far as the GPU has come
   void begin_all();
   void begin(Batch& batch);
   void meet(Posted send, Posted receive, Lane& receiver);
@@ -263,31 +223,14 @@ class World {
   bool set_sends_aside();  // those that need no receive to be over; false: there was none
   void set_aside(Posted& send);
   void drop_messages();
-  void judge_end();
-  void finish_gpu();
-  void unwind_all();
-  void fill(Outcome& outcome);
-  std::string deadlock();  // explain.cpp
-  std::string unread();
 
-  RunOptions options_;
-  const Program& program_;
   EventPool events_;
   std::unique_ptr<EventClock> clock_;
   DeviceMemory memory_;
   Staging staging_;
-  Groups groups_;
-  std::vector<std::unique_ptr<RankState>> ranks_;
-  int joined_groups_ = 0;
-  std::vector<std::string> queue_names_{"main"};
-  std::vector<Values> values_;
   std::deque<Queue*> runnable_;
   std::deque<Door> doors_;
   std::deque<Batch*> beginning_;  // whose turn has come
-  Queue* running_ = nullptr;
-  std::uint64_t messages_ = 0;
-  bool failing_ = false;
-  Failure failure_;
 };
 
 }  // namespace lockstep::cuda

@@ -106,10 +106,12 @@ class Explanation {
 
 std::string explain_deadlock(const std::vector<StuckQueue>& queues) { return Explanation(queues).text(); }
 
-std::string unread_messages(const std::string& first, std::size_t count) {
-  return fmt::format(
-      "UNREAD: {}{}.", first,
-      count > 1 ? fmt::format(" (and {} more message{} like it)", count - 1, count == 2 ? "" : "s") : "");
+std::string unread_messages(const std::vector<UnreadMessage>& unread) {
+  const UnreadMessage& first = unread.front();
+  const std::size_t more = unread.size() - 1;
+  return fmt::format("UNREAD: rank {} sent {} to rank {}, which ended without receiving it (sent at {}){}.", first.from,
+                     bytes_text(first.bytes), first.to, describe(first.where),
+                     more > 0 ? fmt::format(" (and {} more message{} like it)", more, more == 1 ? "" : "s") : "");
 }
 
 std::string bytes_text(std::uint64_t bytes) { return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s"); }

@@ -33,8 +33,14 @@ std::string inside_batch(std::uint64_t number, int group, std::size_t members, c
 /// `reason` of a wait for a transfer whose other half is missing.
 std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited);
 
-/// The message of a run that left `count` messages unread, of which `first` tells the first.
-std::string unread_messages(const std::string& first, std::size_t count);
+/// A message that was sent and never received. Ranks are in the world.
+struct UnreadMessage {
+  int from = 0, to = 0;
+  std::uint64_t bytes = 0;
+  Location where{};  // of the send
+};
+/// The message of a run that left these: the first in full, then how many more.
+std::string unread_messages(const std::vector<UnreadMessage>& unread);
 
 std::string bytes_text(std::uint64_t bytes);  ///< "1 byte", "40 bytes"
 

@@ -1,5 +1,6 @@
-# What backends share whose ranks all live in one process: fibers, groups and their set-up, messages that do not match,
-# and why nobody can go on. Without Boost.Context, or with LOCKSTEP_FIBERS=threads, fibers are threads that pass a baton.
+# What backends share whose ranks all live in one process: fibers, queues and closures, groups and their set-up, how a
+# run goes, messages that do not match, and why nobody can go on. Without Boost.Context, or with LOCKSTEP_FIBERS=threads,
+# fibers are threads that pass a baton.
 set(LOCKSTEP_FIBER_SOURCE fiber_threads.cpp)
 if(NOT LOCKSTEP_FIBERS STREQUAL "threads")
   find_library(BOOST_CONTEXT_LIBRARY boost_context)
@@ -11,8 +12,9 @@ if(NOT LOCKSTEP_FIBERS STREQUAL "threads")
   endif()
 endif()
 
-# The sources are compiled in one translation unit with the backend that uses them: the simulator's hot path crosses its
-# files, and the compiler may inline what it sees. Behind a library of their own it was a tenth slower.
+# The sources are compiled, and the templates instantiated, in one translation unit with the backend that uses them: the
+# simulator's hot path crosses its files, and the compiler may inline what it sees. Behind a library of their own it was
+# a tenth slower.
 function(lockstep_use_one_process backend)
   foreach(source complaints.cpp deadlock.cpp groups.cpp ${LOCKSTEP_FIBER_SOURCE})
     target_sources(${backend} PRIVATE ${CMAKE_SOURCE_DIR}/common/one_process/${source})

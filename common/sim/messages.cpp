@@ -58,7 +58,7 @@ Peer& World::peer(Channel& channel, int rank) {
   else
     channel.peers.push_back(std::move(fresh));
   // What one end sends, the other receives.
-  made->out = &peer(ranks_[made->world]->channel(channel.group, channel.queue), channel.rank).in;
+  made->out = &peer(ranks_[made->world]->end(channel.group, channel.queue), channel.rank).in;
   return *made;
 }
 
@@ -197,8 +197,8 @@ void World::completed(Batch* batch) {
   channel.completed = batch->number;
   channel.free_at = batch->completion;
   channel.incomplete = batch->next;
-  rank.recorder_.transferred(channel.queue, batch->begin, batch->completion, batch->transfers, batch->where,
-                             batch->collective);
+  rank.recorder().transferred(channel.queue, batch->begin, batch->completion, batch->transfers, batch->where,
+                              batch->collective);
   // By an event even at this instant: beginning may fail, and the network may be in the middle of its grants.
   if (Batch* next = channel.incomplete) begin_at(std::max({next->posted, channel.free_at, time_}), next);
   if (channel.waiter && channel.completed >= channel.waiter_number) {

@@ -121,25 +121,4 @@ bool RankState::peek(lockstep::Channel, const Slice& slice, void* bytes) {
   return true;
 }
 
-double RankState::now(int queue) const { return queues_[queue]->clock; }
-
-RankLedger RankState::ledger() const {
-  RankLedger ledger = recorder_.ledger();
-  for (const Member& member : members_)
-    for (const Channel* channel : member.channels) {
-      if (!channel) continue;
-      for (const auto& peer : channel->peers) {
-        if (!peer) continue;
-        const Traffic& t = peer->traffic;
-        ledger.traffic.messages_sent += t.messages_sent;
-        ledger.traffic.messages_received += t.messages_received;
-        ledger.traffic.bytes_sent += t.bytes_sent;
-        ledger.traffic.bytes_received += t.bytes_received;
-        ledger.peers.push_back({member.group, peer->world, t});
-      }
-    }
-  ledger.seconds = queues_[0]->clock;
-  return ledger;
-}
-
 }  // namespace lockstep::sim

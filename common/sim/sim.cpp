@@ -8,16 +8,6 @@
 
 namespace lockstep {
 
-namespace {
-/// Slices that outlive their run will ask their rank to take them back, whenever that is: their world stays for good,
-/// reachable from here, so that a leak checker knows that it is meant.
-void keep_for_good(std::unique_ptr<sim::World> world) {
-  world->drop_fibers();
-  static auto* const kept = new std::vector<std::unique_ptr<sim::World>>;
-  kept->push_back(std::move(world));
-}
-}  // namespace
-
 Outcome run(const RunOptions& options, const Program& program) {
   constexpr int kMostRanks = 15'000;  // each fiber's guarded stack takes two of the 65,530 mappings of a process
   if (options.ranks < 1 || options.ranks > kMostRanks)
@@ -25,8 +15,8 @@ Outcome run(const RunOptions& options, const Program& program) {
   const auto begin = std::chrono::steady_clock::now();
   auto world = std::make_unique<sim::World>(options, program);
   Outcome outcome = world->run();
-  if (world->has_outliving_slices()) keep_for_good(std::move(world));
   outcome.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  drop_or_keep(std::move(world));
   return outcome;
 }
 
