@@ -1,0 +1,71 @@
+#include "common/checkpoint/saver.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+namespace lockstep::checkpoint {
+
+namespace {
+
+template <class F>
+std::string failure_of(const F& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+Saver::Saver(Files& files, std::string directory, int rank, int ranks, int keep)
+    : files_(files), directory_(std::move(directory)), rank_(rank), ranks_(ranks), keep_(keep) {}
+
+Saver::~Saver() {
+  given_up_ = true;
+  if (share_.valid()) share_.wait();
+  if (commit_.valid()) commit_.wait();
+}
+
+void Saver::start(std::string attempt, Share share, Manifest head) {
+  attempt_ = std::move(attempt);
+  given_up_ = false;
+  share_ = std::async(std::launch::async, [this, share = std::move(share)] {
+             return failure_of([&] { write_share(files_, attempt_, rank_, share); });
+           }).share();
+  if (rank_ == 0)
+    commit_ = std::async(std::launch::async, [this, head = std::move(head)] { return commit_when_complete(head); });
+}
+
+std::string Saver::commit_when_complete(const Manifest& head) {
+  const std::string failure = failure_of([&] {
+    auto pause = std::chrono::milliseconds(1);
+    while (!all_written(files_, attempt_, ranks_)) {
+      if (given_up_) return files_.remove(attempt_);
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::milliseconds(50));
+    }
+    commit(files_, directory_, attempt_, head, ranks_);
+    prune(files_, directory_, head.step, keep_);
+  });
+  if (!failure.empty()) failure_of([&] { files_.remove(attempt_); });
+  return failure;
+}
+
+std::string Saver::failure() const {
+  const bool known = share_.valid() && share_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return known ? share_.get() : "";
+}
+
+std::string Saver::wait_for_share() const { return share_.valid() ? share_.get() : ""; }
+
+std::string Saver::settle(bool all_written) {
+  if (!all_written) given_up_ = true;
+  share_ = {};
+  return commit_.valid() ? commit_.get() : "";
+}
+
+}  // namespace lockstep::checkpoint
