@@ -88,6 +88,8 @@ class CommandLine {
                 [this] { return forward(shop_, "bench_memory", rest_); });
     add_forward("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …",
                 [this] { return forward(shop_, "bench_schedule", rest_); });
+    add_forward("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …",
+                [this] { return forward(shop_, "plan", rest_); });
     add_forward("train", "train the model: ./lab train --backend mpi --ranks 2 …",
                 [this] { return forward(shop_, "train", rest_); });
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",

@@ -17,8 +17,9 @@ struct Preset {
 };
 
 // layers, heads, d_model, vocabulary, context. tiny and small are for one laptop; the GPT-2 sizes are those of Radford
-// et al. 2019, the GPT-3 sizes those of arXiv 2005.14165, Table 2.1, the last that of arXiv 2205.05198, Table 3.
-constexpr std::array<Preset, 9> kPresets = {{
+// et al. 2019, the GPT-3 sizes those of arXiv 2005.14165, Table 2.1, gpt-22b, gpt-530b and gpt-1t those of arXiv
+// 2205.05198, Table 3.
+constexpr std::array<Preset, 11> kPresets = {{
     {"tiny", {2, 2, 64, 256, 32}},
     {"small", {4, 6, 192, 256, 64}},
     {"gpt2-124m", {12, 12, 768, 50257, 1024}},
@@ -26,7 +27,9 @@ constexpr std::array<Preset, 9> kPresets = {{
     {"gpt2-774m", {36, 20, 1280, 50257, 1024}},
     {"gpt2-1.5b", {48, 25, 1600, 50257, 1024}},
     {"gpt3-13b", {40, 40, 5120, 50257, 2048}},
+    {"gpt-22b", {48, 64, 6144, 51200, 2048}},
     {"gpt3-175b", {96, 96, 12288, 50257, 2048}},
+    {"gpt-530b", {105, 128, 20480, 51200, 2048}},
     {"gpt-1t", {128, 160, 25600, 51200, 2048}},
 }};
 

@@ -240,7 +240,12 @@ std::string check_schedule(const Schedule& schedule, const PipelineShape& shape,
 
 std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
                                                   const StepTimes& times) {
-  const auto seconds = [&](Work work) {
+  return time_schedule(schedule, shape, std::vector<StepTimes>(schedule.size(), times));
+}
+
+std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
+                                                  const std::vector<StepTimes>& by_stage) {
+  const auto seconds = [](Work work, const StepTimes& times) {
     switch (work) {
       case Work::forward: return times.forward;
       case Work::backward: return times.input_gradient + times.weight_gradient;
@@ -264,9 +269,10 @@ std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, cons
           const auto& theirs = timed[static_cast<std::size_t>(need->stage)];
           const auto place = static_cast<std::size_t>(place_of(at[static_cast<std::size_t>(need->stage)], need->step));
           if (theirs.size() <= place) break;
-          begin = std::max(begin, theirs[place].end + (need->stage == s ? 0 : times.transfer));
+          const double transfer = by_stage[static_cast<std::size_t>(need->stage)].transfer;
+          begin = std::max(begin, theirs[place].end + (need->stage == s ? 0 : transfer));
         }
-        mine.push_back({step, begin, begin + seconds(step.work)});
+        mine.push_back({step, begin, begin + seconds(step.work, by_stage[static_cast<std::size_t>(s)])});
         moved = true;
       }
     }

@@ -68,5 +68,8 @@ struct TimedStep {
 };
 std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
                                                   const StepTimes& times);
+/// The same for stages that differ; `transfer` is of what the stage sends.
+std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
+                                                  const std::vector<StepTimes>& by_stage);
 
 }  // namespace lockstep

@@ -1,0 +1,191 @@
+// Exercise 25.3: the planner. Read labs/week25_3d/planner.hpp first.
+//
+// Given are week 22's model_state and recipe_of, week 21's CostModel, and the prices of each stage's pieces.
+#include "labs/week25_3d/planner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "common/error.hpp"
+
+namespace lockstep::week25 {
+
+double in_flight(const Strategy& strategy, int microbatches, int stage) {
+  const int p = strategy.pp, m = microbatches, v = strategy.chunks;
+  // lab 25.3a begin: by schedule; never more than m
+  if (strategy.schedule == "gpipe") return m;
+  if (strategy.schedule == "1f1b") return std::min(p - stage, m);
+  if (strategy.schedule == "zb-h1") return std::min(p, m);
+  const int chunks = 2 * (p - 1 - stage) + (v - 1) * p + 1;
+  return std::min(static_cast<double>(chunks) / v, static_cast<double>(m));
+  // lab end
+}
+
+StageMemory stage_memory(const Strategy& strategy, const Work& work, int stage) {
+  const StageWork& here = work.stages[static_cast<std::size_t>(stage)];
+  // lab 25.3a begin: week 22's model state of this stage's parameters, shared by dp ranks; activations kept for each
+  // microbatch in flight, and what all of them share
+  StageMemory memory;
+  memory.state = week22::model_state(here.parameters, strategy.zero, strategy.dp, week22::recipe_of(DType::bf16));
+  memory.activation_bytes = in_flight(strategy, work.microbatches, stage) * here.kept_bytes + here.working_bytes;
+  return memory;
+  // lab end
+}
+
+StageMemory largest_memory(const Strategy& strategy, const Work& work) {
+  StageMemory largest;
+  for (int stage = 0; stage < strategy.pp; ++stage) {
+    const StageMemory memory = stage_memory(strategy, work, stage);
+    if (memory.total_bytes() > largest.total_bytes()) largest = memory;
+  }
+  return largest;
+}
+
+namespace {
+
+/// T: forward and whole backward of one microbatch.
+double seconds(const StageWork& stage) { return stage.forward + stage.backward; }
+
+/// The stage with the largest T.
+const StageWork& busiest(const Work& work) {
+  return *std::max_element(work.stages.begin(), work.stages.end(),
+                           [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
+}
+
+/// Σ T over all stages.
+double around(const Work& work) {
+  double sum = 0;
+  for (const StageWork& stage : work.stages) sum += seconds(stage);
+  return sum;
+}
+
+}  // namespace
+
+double pipeline_seconds(const Strategy& strategy, const Work& work) {
+  const double m = work.microbatches, p = strategy.pp, slowest = seconds(busiest(work)), sum = around(work);
+  const double round_trip = sum + 2 * (p - 1) * work.hop;  // Λ
+  if (strategy.schedule == "1f1b") {
+    double cycle = 0;
+    // lab 25.3b begin: for each first stage i, let the last one j grow: the largest mean over stages i … j
+    for (std::size_t i = 0; i < work.stages.size(); ++i) {
+      double between = 0, count = 0;
+      for (std::size_t j = i; j < work.stages.size(); ++j, ++count) {
+        between += seconds(work.stages[j]);
+        cycle = std::max(cycle, (between + 2 * count * work.hop) / (count + 1));
+      }
+    }
+    // lab end
+    return round_trip + (m - 1) * cycle;
+  }
+  // lab 25.3b begin: the other schedules' closed forms
+  if (strategy.schedule == "interleaved")
+    return m * slowest + (sum - slowest) / strategy.chunks + 2 * (p * strategy.chunks - 1) * work.hop;
+  double forward = 0, backward = 0, weights = 0;
+  for (const StageWork& stage : work.stages) {
+    forward = std::max(forward, stage.forward);
+    backward = std::max(backward, stage.backward);
+    weights += stage.weights;
+  }
+  if (strategy.schedule == "gpipe") return round_trip + (m - 1) * (forward + backward);
+  return round_trip + (m - 1) * slowest - 2 * (weights - busiest(work).weights) + 2 * (p - 1) * work.hop;
+  // lab end
+}
+
+double gather_seconds(const Strategy& strategy, const Work& work, double elements) {
+  // lab 25.3c begin: p − 1 messages of a p-th of 2 bytes an element
+  const double part = 2 * elements / strategy.dp;
+  return (strategy.dp - 1) * (work.data.alpha + part * work.data.beta);
+  // lab end
+}
+
+double scatter_seconds(const Strategy& strategy, const Work& work, double elements) {
+  // lab 25.3c begin: the same, and as many additions
+  const double part = 2 * elements / strategy.dp;
+  return gather_seconds(strategy, work, elements) + (strategy.dp - 1) * (part * work.data.gamma + work.data.launch);
+  // lab end
+}
+
+double exposed_data(const Strategy& strategy, const Work& work, const StageWork& stage) {
+  if (strategy.dp == 1) return 0;
+  const double m = work.microbatches, v = strategy.chunks, others = stage.parameters - stage.late;
+  const double s = scatter_seconds(strategy, work, others), g = gather_seconds(strategy, work, others);
+  const double late_s = scatter_seconds(strategy, work, stage.late),
+               late_g = gather_seconds(strategy, work, stage.late);
+  const double additions = s - g, window = stage.backward * (1 + (v - 1) * strategy.pp) / v;
+  // lab 25.3c begin: by ZeRO stage
+  if (strategy.zero == 0) return late_s + late_g + std::max(additions, s + g - window);
+  if (strategy.zero == 1) return late_s + std::max(additions, s - window) + late_g + g;
+  if (strategy.zero == 2) return m * (late_s + std::max(additions, s - stage.backward)) + late_g + g;
+  return m * (late_s + 2 * late_g + std::max(0.0, g - stage.forward) + std::max(additions, g + s - stage.backward));
+  // lab end
+}
+
+namespace {
+
+/// How long before stage 0 the pipeline leaves stage `stage`: the backwards of the last microbatch that are still to
+/// go.
+double lead(const Strategy& strategy, const Work& work, std::size_t stage) {
+  if (strategy.schedule == "zb-h1") return 0;  // weights are left to the end everywhere
+  double seconds = 0;
+  for (std::size_t s = 0; s < stage; ++s) seconds += work.stages[s].backward / strategy.chunks + work.hop;
+  return seconds;
+}
+
+/// norm, and the bytes that the optimizer moves.
+double update_seconds(const Strategy& strategy, const Work& work, const StageWork& stage) {
+  const double own = stage.parameters / (strategy.zero >= 1 ? strategy.dp : 1);
+  const double gradients = stage.parameters / (strategy.zero >= 2 ? strategy.dp : 1);
+  return work.norm + (30 * own + 2 * gradients) / work.memory_bytes_per_second;
+}
+
+}  // namespace
+
+StepTime step_time(const Strategy& strategy, const Work& work) {
+  const StageWork& most = busiest(work);
+  const double m = work.microbatches;
+  StepTime time;
+  // lab 25.3c begin: m microbatches of the busiest stage in three kinds; what the pipeline takes beyond them, without
+  // and with hops; then the largest of each stage's data (given: lead) and update (given: update_seconds)
+  time.recomputed = m * most.recomputed;
+  time.tensor = m * most.tensor;
+  time.compute = m * seconds(most) - time.recomputed - time.tensor;
+  Work still = work;
+  still.hop = 0;
+  time.bubble = pipeline_seconds(strategy, still) - m * seconds(most);
+  time.hops = pipeline_seconds(strategy, work) - pipeline_seconds(strategy, still);
+  for (std::size_t s = 0; s < work.stages.size(); ++s) {
+    const StageWork& stage = work.stages[s];
+    const double data = stage.after + exposed_data(strategy, work, stage) - lead(strategy, work, s);
+    time.data = std::max(time.data, data);
+    time.update = std::max(time.update, update_seconds(strategy, work, stage));
+  }
+  return time;
+  // lab end
+}
+
+std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
+  // lab 25.3d begin: forget what does not fit; sort by seconds, and equal seconds by memory; keep `count`
+  std::erase_if(all, [&](const Rated& rated) { return rated.memory.total_bytes() > memory_bytes; });
+  std::stable_sort(all.begin(), all.end(), [](const Rated& a, const Rated& b) {
+    return std::pair(a.time.total(), a.memory.total_bytes()) < std::pair(b.time.total(), b.memory.total_bytes());
+  });
+  if (all.size() > count) all.resize(count);
+  return all;
+  // lab end
+}
+
+std::string limit(const StepTime& time) {
+  const std::array<std::pair<double, std::string>, 6> costs = {{{time.recomputed, "recomputation"},
+                                                                {time.tensor, "tensor parallelism"},
+                                                                {time.bubble, "bubble"},
+                                                                {time.hops, "pipeline hops"},
+                                                                {time.data, "data parallelism"},
+                                                                {time.update, "optimizer"}}};
+  // lab 25.3d begin: the largest of `costs`, unless compute is nearly all
+  if (time.compute >= 0.9 * time.total()) return "compute";
+  return std::max_element(costs.begin(), costs.end())->second;
+  // lab end
+}
+
+}  // namespace lockstep::week25

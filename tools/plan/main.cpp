@@ -1,0 +1,204 @@
+// ./lab plan: how to train a model on a cluster. All ways to divide the work are predicted, none is run.
+//
+//   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536
+//   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536 --explain dp=8,tp=8,pp=16
+//   ./lab plan --model gpt3-13b --cluster dgx-h100x8 --global-batch 512 --score mine.json
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "bench/support/command_line.hpp"
+#include "common/error.hpp"
+#include "common/json/results.hpp"
+#include "common/text/nearest.hpp"
+#include "common/text/units.hpp"
+#include "tools/plan/report.hpp"
+#include "tools/plan/strategy_file.hpp"
+
+namespace lockstep::plan {
+namespace {
+
+using week25::Rated;
+using week25::Strategy;
+
+struct PlanOptions {
+  std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory;
+  int global_batch = 0, sequence = 0, top = 10;
+  std::string explain, score, json, csv;
+};
+
+[[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
+
+Task task_of(const PlanOptions& o) {
+  const std::vector<std::string> models = gpt_preset_names();
+  if (std::find(models.begin(), models.end(), o.model) == models.end()) refuse(unknown_name("model", o.model, models));
+  Task task{.model_name = o.model, .model = gpt_preset(o.model)};
+  task.model.storage = DType::bf16;
+  task.cluster = find_cluster(o.cluster, std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines");
+  if (o.global_batch < 1 || o.global_batch > 1 << 20)
+    refuse("--global-batch: how many sequences a step has, from 1 to 1048576, such as 1536");
+  task.global_batch = o.global_batch;
+  const auto context = static_cast<int>(task.model.context);
+  if (o.sequence < 0 || o.sequence > context)
+    refuse(fmt::format("--sequence {}: {} has positions for 1 to {} tokens", o.sequence, o.model, context));
+  task.length = static_cast<std::size_t>(o.sequence == 0 ? context : o.sequence);
+  task.memory_bytes = o.memory.empty() ? task.cluster.machine.memory_bytes : static_cast<double>(parse_bytes(o.memory));
+  return task;
+}
+
+/// Nothing can be done: one sentence that says what would be needed.
+[[noreturn]] void refuse_all(const Task& task, const Search& found) {
+  if (!found.smallest.empty()) {
+    const Rated& least = found.smallest.front();
+    refuse(fmt::format(
+        "nothing fits {:.3g} GB a GPU: the least of {} strategies is {:.3g} GB ({}); more memory, more GPUs or a "
+        "smaller model would do.",
+        task.memory_bytes / 1e9, found.rated, least.memory.total_bytes() / 1e9, words(least.strategy)));
+  }
+  // Which replicas could there be, whatever the batch?
+  int replicas = 0;
+  Task any = task;
+  for (int dp = 1; dp <= task.cluster.gpus && replicas == 0; ++dp) {
+    any.global_batch = dp;
+    for (int tp = 1; task.cluster.gpus % dp == 0 && tp <= task.cluster.gpus / dp; ++tp)
+      if (task.cluster.gpus / dp % tp == 0 && !why_not(any, {.dp = dp, .tp = tp, .pp = task.cluster.gpus / dp / tp}))
+        replicas = dp;
+  }
+  if (replicas > 0)
+    refuse(fmt::format(
+        "{} heads and {} layers need at least {} replicas on {} GPUs, and no number of replicas that can be "
+        "divides {} sequences: try a global batch of {}.",
+        task.model.heads, task.model.layers, replicas, task.cluster.gpus, task.global_batch,
+        (task.global_batch + replicas - 1) / replicas * replicas));
+  refuse(fmt::format("{} cannot be divided over {} GPUs: {} heads and {} layers allow no dp × tp × pp of that many.",
+                     task.model_name, task.cluster.gpus, task.model.heads, task.model.layers));
+}
+
+Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
+  const Figures f = figures(task, rated);
+  const Strategy& s = rated.strategy;
+  Row row;
+  row.set("kind", kind).set("place", place).set("model", task.model_name).set("cluster", task.cluster.name);
+  row.set("gpus", task.cluster.gpus).set("global_batch", task.global_batch).set("sequence_tokens", task.length);
+  row.set("dp", s.dp).set("tp", s.tp).set("pp", s.pp).set("microbatch", s.microbatch);
+  row.set("microbatches", microbatches(task, s))
+      .set("schedule", s.schedule)
+      .set("chunks", s.chunks)
+      .set("zero", s.zero);
+  row.set("recompute", s.recompute ? "full" : "none").set("sequence_parallel", s.sequence_parallel);
+  row.set("step_seconds", rated.time.total()).set("mfu", f.mfu).set("days", f.days);
+  row.set("compute_seconds", rated.time.compute).set("recompute_seconds", rated.time.recomputed);
+  row.set("tensor_seconds", rated.time.tensor).set("bubble_seconds", rated.time.bubble);
+  row.set("hop_seconds", rated.time.hops).set("data_seconds", rated.time.data).set("update_seconds", rated.time.update);
+  row.set("memory_bytes", rated.memory.total_bytes()).set("parameter_bytes", rated.memory.state.parameter_bytes);
+  row.set("gradient_bytes", rated.memory.state.gradient_bytes);
+  row.set("optimizer_bytes", rated.memory.state.optimizer_bytes);
+  row.set("activation_bytes", rated.memory.activation_bytes).set("limited_by", week25::limit(rated.time));
+  return row;
+}
+
+void write(const PlanOptions& o, const Task& task, const Search& found) {
+  if (o.json.empty() && o.csv.empty()) return;
+  std::vector<Row> rows;
+  for (const Rated& rated : found.best) rows.push_back(row_of(task, rated, "plan", static_cast<int>(rows.size()) + 1));
+  for (const auto& [reason, refused] : found.refused) {
+    Row row;
+    row.set("kind", "refused").set("reason", reason).set("count", refused.count);
+    rows.push_back(row.set("example", refused.example).set("sentence", refused.sentence));
+  }
+  Context context = Context::here();
+  context.more.set("candidates", found.candidates)
+      .set("candidates_per_second", static_cast<double>(found.candidates) / found.seconds);
+  if (!o.json.empty()) write_results(o.json, context, rows);
+  if (!o.csv.empty()) write_csv(o.csv, rows);
+}
+
+/// --explain: of all strategies with these fields the best one, or why there is none.
+void explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& all) {
+  const auto fields = wanted_fields(text);
+  std::vector<Strategy> meant;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(meant),
+               [&](const Strategy& s) { return has_fields(s, fields); });
+  if (meant.empty())
+    refuse(
+        fmt::format("--explain {}: none of {} strategies has these; dp × tp × pp must be {} GPUs, and the microbatch a "
+                    "divisor of a replica's batch up to 64",
+                    text, all.size(), predictor.task().cluster.gpus));
+  const Search found = search(predictor, meant, 1);
+  fmt::print("\n{}: {} strategies\n", text, meant.size());
+  if (!found.best.empty()) print_account(predictor.task(), found.best.front());
+  if (!found.refused.empty()) print_refused(found);
+}
+
+/// --score: a written strategy beside the best one.
+void score(Predictor& predictor, const std::string& path, const Rated& best) {
+  const Task& task = predictor.task();
+  const Strategy mine = read_strategy(path);
+  fmt::print("\n{}: {}\n", path, words(mine));
+  if (const auto refusal = why_not(task, mine)) {
+    fmt::print("score 0 of 100: {} ({}).\n", refusal->sentence, refusal->reason);
+    return;
+  }
+  const Rated rated = predictor.rate(mine);
+  if (const auto refusal = predictor.too_large(rated)) {
+    fmt::print("score 0 of 100: it {}: {}.\n", refusal->reason, refusal->sentence);
+    return;
+  }
+  fmt::print("score {:.0f} of 100: a step takes {}, the best one's {}.\n", 100 * best.time.total() / rated.time.total(),
+             format_seconds(rated.time.total()), format_seconds(best.time.total()));
+  print_difference(rated.time, best.time);
+}
+
+void run(const PlanOptions& o) {
+  for (const std::string& path : {o.json, o.csv})
+    if (!path.empty()) check_writable(path);
+  if (o.top < 1) refuse("--top: at least 1");
+  const Task task = task_of(o);
+  Predictor predictor(task);
+  const std::vector<Strategy> all = strategies(task);
+  const Search found = search(predictor, all, static_cast<std::size_t>(o.top));
+  if (found.best.empty()) refuse_all(task, found);
+  print_task(task);
+  print_plans(task, found.best);
+  fmt::print("\nthe best: ");
+  print_account(task, found.best.front());
+  print_unlimited(found);
+  if (!o.score.empty()) score(predictor, o.score, found.best.front());
+  if (!o.explain.empty())
+    explain(predictor, o.explain, all);
+  else
+    print_refused(found);
+  print_rate(found);
+  write(o, task, found);
+}
+
+}  // namespace
+}  // namespace lockstep::plan
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  plan::PlanOptions o;
+  CommandLine line("./lab plan", "The best ways to train a model on a cluster, predicted; nothing is run.");
+  line.add("--model", o.model, "gpt3-175b, gpt-530b, …");
+  line.add("--cluster", o.cluster, "NAMExN: N nodes of a machine file");
+  line.add("--global-batch", o.global_batch, "sequences of a step, over all replicas");
+  line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+  line.add("--memory", o.memory, "of a GPU, such as 80GB; by default the machine file's");
+  line.add("--top", o.top, "how many plans to list");
+  line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
+  line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");
+  line.add("--json", o.json, "also into this file");
+  line.add("--csv", o.csv, "also into this file");
+  try {
+    if (!line.parse(argc, argv)) {
+      fmt::print("{}", line.help());
+      return 0;
+    }
+    plan::run(o);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

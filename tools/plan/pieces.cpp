@@ -1,0 +1,268 @@
+#include "tools/plan/pieces.hpp"
+
+#include <algorithm>
+
+#include "common/model/stage.hpp"
+#include "common/rehearsal/rehearsal.hpp"
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week24_pipeline/stages.hpp"
+
+namespace lockstep::plan {
+
+namespace {
+
+using week25::StageWork;
+using week25::Strategy;
+
+double number(std::size_t n) { return static_cast<double>(n); }
+
+template <class F>
+Cost cost_of(const Rehearsal& rehearsal, const F& f) {
+  const double seconds = rehearsal.seconds(), arithmetic = rehearsal.arithmetic();
+  f();
+  Cost cost{rehearsal.seconds() - seconds, 0};
+  cost.waiting = cost.seconds - (rehearsal.arithmetic() - arithmetic);
+  return cost;
+}
+
+/// A model of one block on rank 0 of the tensor-parallel group, and one microbatch of it.
+class OneBlock {
+ public:
+  OneBlock(Rank me, const GptConfig& config, std::size_t sequences, std::size_t length)
+      : me_(me), gpt_(me, config, /*seed=*/1) {
+    if (me.size() > 1) {
+      const week23::TensorParallel tp = week23::make_tensor_parallel(me);
+      gpt_.use(config.tensor.sequence_parallel ? week23::make_sequence_layers(tp, config.vocabulary)
+                                               : week23::make_tensor_layers(tp, config.vocabulary));
+    }
+    saved_ = gpt_.allocate_activations(me, sequences, length);
+    const auto integers = [&] { return me_.allocate(sequences * length, DType::i32, Category::buffer); };
+    batch_ = {integers(), integers(), sequences, length};
+    loss_ = me_.allocate(1, DType::f32, Category::buffer);
+  }
+
+  Pieces price(Rehearsal& rehearsal) {
+    Pieces pieces;
+    pieces.embed = cost_of(rehearsal, [&] { gpt_.embed(me_, batch_, saved_); });
+    pieces.block = cost_of(rehearsal, [&] { gpt_.forward_block(me_, 0, saved_); });
+    pieces.head = cost_of(rehearsal, [&] {
+      gpt_.forward_head(me_, saved_);
+      gpt_.layers().loss(me_, loss_, saved_.logits, batch_.targets, 1, {});
+    });
+    rehearsal.forget_peak();
+    const std::size_t before = rehearsal.live_bytes();
+    pieces.head_back = cost_of(rehearsal, [&] { gpt_.backward_head(me_, saved_, {}); });
+    pieces.block_back = cost_of(rehearsal, [&] { gpt_.backward_block(me_, 0, saved_, {}); });
+    pieces.scratch_bytes = number(rehearsal.peak_bytes() - before);
+    pieces.embed_back = cost_of(rehearsal, [&] { gpt_.backward_embed(me_, batch_, saved_, {}); });
+    const Slice gradient = me_.allocate(saved_.residual_gradient.size(), saved_.output.dtype(), Category::activation);
+    pieces.copy = cost_of(rehearsal, [&] { copy(me_, saved_.residual_gradient, gradient); }).seconds;
+    return pieces;
+  }
+
+ private:
+  Rank me_;
+  Gpt gpt_;
+  Activations saved_;
+  Batch batch_;
+  Slice loss_;
+};
+
+/// A whole model of `layers` blocks on one rank, as a pipeline of one stage: seconds of the halves of its backward, and
+/// bytes between them.
+struct Halves {
+  double inputs = 0, weights = 0, bytes = 0;
+};
+Halves halves_of(const Machine& machine, GptConfig config, std::size_t layers, std::size_t sequences,
+                 std::size_t length) {
+  Rehearsal rehearsal(machine);
+  Rank me = rehearsal.rank();
+  config.layers = layers;
+  const auto integers = [&] { return me.allocate(sequences * length, DType::i32, Category::buffer); };
+  const Batch batch{integers(), integers(), sequences, length};
+  GptStage stage(me, {}, config, {0, layers + 2}, {batch}, 1, /*seed=*/1);
+  stage.forward(0, 0, {}, {});
+  const double before = number(rehearsal.live_bytes());
+  Halves halves;
+  halves.inputs = cost_of(rehearsal, [&] { stage.backward(Work::input_gradient, 0, 0, {}, {}); }).seconds;
+  halves.bytes = number(rehearsal.live_bytes()) - before;
+  halves.weights = cost_of(rehearsal, [&] { stage.backward(Work::weight_gradient, 0, 0, {}, {}); }).seconds;
+  return halves;
+}
+
+void price_halves(const Machine& machine, const GptConfig& config, std::size_t sequences, std::size_t length,
+                  Pieces& pieces) {
+  const Halves one = halves_of(machine, config, 1, sequences, length);
+  const Halves two = halves_of(machine, config, 2, sequences, length);
+  pieces.block_inputs = two.inputs - one.inputs;
+  pieces.block_weights = two.weights - one.weights;
+  pieces.later_bytes = two.bytes - one.bytes;
+  pieces.head_inputs = one.inputs - pieces.block_inputs - pieces.embed_back.seconds;
+  pieces.head_weights = one.weights - pieces.block_weights;
+}
+
+void count_parameters(const GptConfig& config, Pieces& pieces) {
+  const std::vector<Parameter> table = gpt_parameter_table(config);
+  const auto visits = gpt_visits(config);
+  const auto size = [&](std::size_t visit) {
+    double sum = 0;
+    for (const std::size_t tensor : visits[visit]) sum += number(table[tensor].size);
+    return sum;
+  };
+  pieces.embed_parameters = size(0);
+  pieces.block_parameters = size(1);
+  pieces.head_parameters = size(2);
+  pieces.tied_parameters = config.tied_head ? number(table[0].size) : 0;
+}
+
+void count_bytes(GptConfig config, std::size_t sequences, std::size_t length, Pieces& pieces) {
+  const auto bytes = [&](std::size_t layers) {
+    config.layers = layers;
+    return number(activation_bytes(config, sequences, length));
+  };
+  const std::size_t rows = sequences * length, ranks = static_cast<std::size_t>(config.tensor.ranks);
+  const std::size_t norm_rows = config.tensor.sequence_parallel ? rows / ranks : rows;
+  const double element = number(bytes_of(config.storage));
+  pieces.boundary_bytes = number(norm_rows * config.d_model) * element;
+  pieces.block_bytes = bytes(2) - bytes(1);
+  const double workspace =
+      (2 * number(norm_rows * config.d_model) + 4 * number(rows * config.d_model / ranks)) * element;
+  pieces.head_bytes = bytes(1) - pieces.block_bytes - workspace;
+  pieces.scratch_bytes += workspace;
+}
+
+}  // namespace
+
+week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis) {
+  week21::CostModel cost{0, 0, machine.gamma(), machine.launch};
+  const int level = week25::slowest_level(machine, shape, week25::kMegatronOrder, axis);
+  if (level < 0) return cost;  // alone
+  const int apart = axis == week25::Axis::tp ? 1 : axis == week25::Axis::dp ? shape.tp : shape.tp * shape.dp;
+  cost.alpha = machine.alpha(level);
+  for (int l = 0; l <= level; ++l) {
+    const LinkLevel& link = machine.levels[static_cast<std::size_t>(l)];
+    const int inside = l > 0 ? machine.levels[static_cast<std::size_t>(l - 1)].ranks : shape.ranks();
+    cost.beta = std::max(cost.beta, (link.shared ? std::min(apart, inside) : 1) / link.bytes_per_second);
+  }
+  return cost;
+}
+
+const Pieces& Pricer::pieces(const Strategy& strategy) {
+  const auto key = std::tuple(strategy.tp, strategy.microbatch, strategy.sequence_parallel);
+  if (const auto known = pieces_.find(key); known != pieces_.end()) return known->second;
+  GptConfig config = model_;
+  config.layers = 1;
+  config.tensor = {0, strategy.tp, strategy.sequence_parallel};
+  const auto sequences = static_cast<std::size_t>(strategy.microbatch);
+  const week21::CostModel& links = ring(strategy, week25::Axis::tp);
+  Rehearsal rehearsal(machine_, {strategy.tp, links.alpha, links.beta});
+  Pieces pieces = OneBlock(rehearsal.rank(), config, sequences, length_).price(rehearsal);
+  if (strategy.tp == 1) price_halves(machine_, config, sequences, length_, pieces);
+  count_parameters(config, pieces);
+  count_bytes(config, sequences, length_, pieces);
+  return pieces_[key] = pieces;
+}
+
+const std::vector<std::size_t>& Pricer::parts(const Strategy& strategy) {
+  const int count = strategy.pp * strategy.chunks;
+  std::vector<std::size_t>& first = parts_[{count, strategy.recompute}];
+  if (!first.empty()) return first;
+  std::vector<double> costs = gpt_piece_costs(model_, length_);
+  if (strategy.recompute)
+    for (std::size_t l = 1; l + 1 < costs.size(); ++l) costs[l] *= 4.0 / 3;
+  return first = week24::partition(costs, count);
+}
+
+namespace {
+
+/// Adds pieces [begin, end) of the model, which are one part, to a stage.
+void add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::size_t end, std::size_t layers,
+              const Strategy& strategy) {
+  const bool halves = strategy.schedule == "zb-h1";
+  const double embeds = begin == 0 ? 1 : 0, has_head = end == layers + 2 ? 1 : 0;
+  const double blocks = number(end - begin) - embeds - has_head;
+  const auto add = [&](const Cost& cost, double times, double& seconds) {
+    seconds += times * cost.seconds;
+    stage.tensor += times * cost.waiting;
+  };
+  add(pieces.embed, embeds, stage.forward);
+  add(pieces.block, blocks, stage.forward);
+  add(pieces.head, has_head, stage.forward);
+  add(pieces.embed_back, embeds, stage.backward);
+  stage.backward += has_head > 0 ? 0 : pieces.copy;
+  if (halves) {
+    stage.weights += blocks * pieces.block_weights + has_head * pieces.head_weights;
+    stage.backward += blocks * (pieces.block_inputs + pieces.block_weights);
+    stage.backward += has_head * (pieces.head_inputs + pieces.head_weights);
+  } else {
+    add(pieces.block_back, blocks, stage.backward);
+    add(pieces.head_back, has_head, stage.backward);
+  }
+  if (strategy.recompute) stage.recomputed += blocks * pieces.block.seconds;
+  stage.parameters += blocks * pieces.block_parameters + embeds * pieces.embed_parameters;
+  stage.parameters += has_head * (pieces.head_parameters - embeds * pieces.tied_parameters);
+  stage.late += embeds * pieces.embed_parameters;
+  stage.kept_bytes += blocks * (strategy.recompute ? pieces.boundary_bytes : pieces.block_bytes);
+  stage.kept_bytes += has_head * pieces.head_bytes;
+  stage.working_bytes += halves ? blocks * pieces.later_bytes : 0;
+}
+
+/// Bytes of units that ZeRO-2 and 3 have whole for a while: the embedding, and two blocks; gradients, and values too.
+double unit_bytes(const Strategy& strategy, const Pieces& pieces) {
+  if (strategy.zero < 2) return 0;
+  return (strategy.zero - 1) * 2 * (pieces.embed_parameters + 2 * pieces.block_parameters);
+}
+
+}  // namespace
+
+std::vector<StageWork> Pricer::stages(const Strategy& strategy) {
+  const Pieces& pieces = this->pieces(strategy);
+  const std::vector<std::size_t>& first = parts(strategy);
+  std::vector<StageWork> stages(static_cast<std::size_t>(strategy.pp));
+  for (std::size_t k = 0; k + 1 < first.size(); ++k)
+    add_part(stages[k % stages.size()], pieces, first[k], first[k + 1], model_.layers, strategy);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    StageWork& stage = stages[s];
+    stage.backward += stage.recomputed;
+    stage.working_bytes *= number(s + 1);  // weights' gradients that are still to be computed
+    stage.working_bytes += pieces.scratch_bytes + (strategy.pp > 1 ? 6 * pieces.boundary_bytes : 0);
+    if (strategy.recompute) stage.working_bytes += pieces.block_bytes - pieces.boundary_bytes;
+  }
+  return stages;
+}
+
+const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axis) {
+  const auto key = std::tuple(strategy.dp, strategy.tp, strategy.pp, axis);
+  const auto known = rings_.find(key);
+  if (known != rings_.end()) return known->second;
+  return rings_[key] = ring_prices(machine_, {.dp = strategy.dp, .tp = strategy.tp, .pp = strategy.pp}, axis);
+}
+
+week25::Work Pricer::work(const Strategy& strategy, int microbatches) {
+  using week25::Axis;
+  const Pieces& pieces = this->pieces(strategy);
+  const auto key = std::tuple(strategy.tp, strategy.microbatch, strategy.sequence_parallel, strategy.pp,
+                              strategy.chunks, strategy.recompute, strategy.schedule == "zb-h1");
+  auto known = stages_.find(key);
+  if (known == stages_.end()) known = stages_.emplace(key, stages(strategy)).first;
+  week25::Work work{.stages = known->second, .microbatches = microbatches};
+  for (StageWork& stage : work.stages) stage.working_bytes += unit_bytes(strategy, pieces);
+  work.data = ring(strategy, Axis::dp);
+  work.memory_bytes_per_second = machine_.memory_bytes_per_second;
+  for (const Axis axis : {Axis::dp, Axis::tp, Axis::pp})
+    if (axis != Axis::dp || strategy.zero >= 1) {
+      const int ranks = axis == Axis::dp ? strategy.dp : axis == Axis::tp ? strategy.tp : strategy.pp;
+      work.norm += week21::ring_all_reduce_seconds(ring(strategy, axis), ranks, 4);
+    }
+  if (strategy.pp == 1) return work;
+  const week21::CostModel& boundary = ring(strategy, Axis::pp);
+  work.hop = boundary.alpha + pieces.boundary_bytes * boundary.beta;
+  const double tied = 2 * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
+  if (tied > 0)  // first and last stage exchange it, and add
+    work.stages.front().after = work.stages.back().after =
+        boundary.alpha + tied * (boundary.beta + boundary.gamma) + boundary.launch;
+  return work;
+}
+
+}  // namespace lockstep::plan

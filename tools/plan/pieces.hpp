@@ -1,0 +1,66 @@
+// What the pieces of a GPT cost on one rank: the real layers, forward and backward, rehearsed on a machine. Every
+// strategy's stages are made of them.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "common/machine/machine.hpp"
+#include "common/model/config.hpp"
+#include "labs/week25_3d/mesh.hpp"
+#include "labs/week25_3d/planner.hpp"
+
+namespace lockstep::plan {
+
+/// Seconds of a piece on main's clock; `waiting` of them nobody computes: tensor-parallel sums.
+struct Cost {
+  double seconds = 0;
+  double waiting = 0;
+};
+
+/// Of one microbatch on one of t ranks.
+struct Pieces {
+  Cost embed, block, head;                 // forward; the head with the loss
+  Cost embed_back, block_back, head_back;  // backward, whole
+  // The same in halves, of one rank alone: gradients of inputs, and those of weights that may come later.
+  double block_inputs = 0, block_weights = 0, head_inputs = 0, head_weights = 0;
+  double copy = 0;  // seconds: a boundary's gradient into its place
+  double embed_parameters = 0, block_parameters = 0, head_parameters = 0, tied_parameters = 0;
+  double boundary_bytes = 0;  // one message between stages, and one block's input
+  double block_bytes = 0;     // activations of a block for its backward
+  double head_bytes = 0;      // of norm, logits and loss
+  double scratch_bytes = 0;   // of a backward, once a rank
+  double later_bytes = 0;     // of a block, from the first half of its backward to the second
+};
+
+/// α, β, γ and launch of a ring over each group of an axis, all groups at once, ranks placed as Megatron does: the
+/// slowest link of any ring, and where a node's ranks share a port, their part of it.
+week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis);
+
+/// Prices pieces and composes stages, remembering what it has priced.
+class Pricer {
+ public:
+  /// `length`: tokens of a sequence.
+  Pricer(const GptConfig& model, const Machine& machine, std::size_t length)
+      : model_(model), machine_(machine), length_(length) {}
+
+  /// `strategy` is one that can be (see why_not). m = global batch / (dp × microbatch).
+  week25::Work work(const week25::Strategy& strategy, int microbatches);
+
+ private:
+  const Pieces& pieces(const week25::Strategy& strategy);
+  const std::vector<std::size_t>& parts(const week25::Strategy& strategy);
+  std::vector<week25::StageWork> stages(const week25::Strategy& strategy);
+  const week21::CostModel& ring(const week25::Strategy& strategy, week25::Axis axis);
+
+  GptConfig model_;
+  Machine machine_;
+  std::size_t length_;
+  std::map<std::tuple<int, int, bool>, Pieces> pieces_;             // tp, microbatch, sequence parallel
+  std::map<std::pair<int, bool>, std::vector<std::size_t>> parts_;  // by their number and recomputation
+  std::map<std::tuple<int, int, int, week25::Axis>, week21::CostModel> rings_;
+  std::map<std::tuple<int, int, bool, int, int, bool, bool>, std::vector<week25::StageWork>> stages_;
+};
+
+}  // namespace lockstep::plan

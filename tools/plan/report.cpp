@@ -1,0 +1,130 @@
+#include "tools/plan/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "common/text/units.hpp"
+
+namespace lockstep::plan {
+
+using week25::Rated;
+using week25::StepTime;
+
+Figures figures(const Task& task, const Rated& rated) {
+  const double batch = task.global_batch, seconds = rated.time.total();
+  const double peak = task.cluster.machine.peak_flop_per_second[static_cast<std::size_t>(task.model.storage)];
+  const double tokens = 20 * static_cast<double>(task.model.parameters());
+  return {.mfu = batch * task.model.step_flop(task.length) / (task.cluster.gpus * peak * seconds),
+          .days = tokens / (batch * static_cast<double>(task.length)) * seconds / 86400};
+}
+
+void print_task(const Task& task) {
+  const Cluster& cluster = task.cluster;
+  fmt::print("{}: {:.4g} billion parameters, {} layers, sequences of {} tokens, {} of them a step.\n", task.model_name,
+             static_cast<double>(task.model.parameters()) / 1e9, task.model.layers, task.length, task.global_batch);
+  fmt::print("{}: {} GPUs of {:.4g} GB in {} node{}{}.\n\n", cluster.name, cluster.gpus, task.memory_bytes / 1e9,
+             cluster.nodes, cluster.nodes == 1 ? "" : "s",
+             cluster.network.empty() ? "" : ", joined as in " + cluster.network);
+}
+
+void print_plans(const Task& task, const std::vector<Rated>& plans) {
+  fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<15} {:>4} {:<9} {:<8} {:>8} {:>6} {:>7} {:>9}  {}\n", "", "dp",
+             "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.", "step", "MFU", "days", "memory",
+             "limited by");
+  int place = 0;
+  for (const Rated& rated : plans) {
+    const week25::Strategy& s = rated.strategy;
+    const Figures f = figures(task, rated);
+    const std::string schedule = s.pp == 1      ? "–"
+                                 : s.chunks > 1 ? fmt::format("{} × {}", s.schedule, s.chunks)
+                                                : s.schedule;
+    fmt::print(
+        "{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<15} {:>4} {:<9} {:<9} {:>8} {:>5.1f}% {:>7.3g} {:>6.1f} GB  {}\n",
+        ++place, s.dp, s.tp, s.pp, s.microbatch, microbatches(task, s), schedule, s.zero, s.recompute ? "full" : "none",
+        s.sequence_parallel ? "yes" : "no", format_seconds(rated.time.total()), 100 * f.mfu, f.days,
+        rated.memory.total_bytes() / 1e9, week25::limit(rated.time));
+  }
+}
+
+namespace {
+
+struct Line {
+  const char* name;
+  double value;
+};
+
+std::array<Line, 7> lines_of(const StepTime& t) {
+  return {{{"compute", t.compute},
+           {"recomputation", t.recomputed},
+           {"tensor-parallel sums", t.tensor},
+           {"bubble", t.bubble},
+           {"pipeline hops", t.hops},
+           {"data-parallel sums", t.data},
+           {"optimizer", t.update}}};
+}
+
+template <class Format>
+void print_shares(std::span<const Line> lines, double all, const Format& format) {
+  for (const Line& line : lines) {
+    const auto bar = static_cast<std::size_t>(40 * line.value / all + 0.5);
+    fmt::print("  {:<26} {:>9} {:>6.1f} %  {}\n", line.name, format(line.value), 100 * line.value / all,
+               std::string(bar, '#'));
+  }
+}
+
+}  // namespace
+
+void print_account(const Task& task, const Rated& rated) {
+  const StepTime& t = rated.time;
+  const Figures f = figures(task, rated);
+  fmt::print("{}\n", words(rated.strategy));
+  fmt::print("step {}, MFU {:.1f} %, {:.3g} days to 20 tokens a parameter; limited by {}\n", format_seconds(t.total()),
+             100 * f.mfu, f.days, week25::limit(t));
+  print_shares(lines_of(t), t.total(), format_seconds);
+  const week25::StageMemory& memory = rated.memory;
+  fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);
+  const std::array<Line, 4> bytes = {{{"parameters", memory.state.parameter_bytes},
+                                      {"gradients", memory.state.gradient_bytes},
+                                      {"optimizer", memory.state.optimizer_bytes},
+                                      {"activations and buffers", memory.activation_bytes}}};
+  print_shares(bytes, memory.total_bytes(), [](double value) { return fmt::format("{:.2f} GB", value / 1e9); });
+}
+
+void print_difference(const StepTime& mine, const StepTime& best) {
+  const auto here = lines_of(mine), there = lines_of(best);
+  for (std::size_t i = 0; i < here.size(); ++i)
+    fmt::print("  {:<26} {:>9}   best {:>9}   {}{}\n", here[i].name, format_seconds(here[i].value),
+               format_seconds(there[i].value), here[i].value < there[i].value ? "−" : "+",
+               format_seconds(std::abs(here[i].value - there[i].value)));
+}
+
+void print_unlimited(const Search& search) {
+  const Rated &best = search.best.front(), &free = search.unlimited.front();
+  if (free.time.total() >= best.time.total()) return;
+  fmt::print("without a limit of memory: {}, {:.1f} % less, with {:.1f} GB ({})\n", format_seconds(free.time.total()),
+             100 * (1 - free.time.total() / best.time.total()), free.memory.total_bytes() / 1e9, words(free.strategy));
+}
+
+void print_refused(const Search& search) {
+  std::vector<std::pair<std::string, Refused>> reasons(search.refused.begin(), search.refused.end());
+  std::sort(reasons.begin(), reasons.end(),
+            [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
+  std::size_t all = 0;
+  for (const auto& [reason, refused] : reasons) all += refused.count;
+  fmt::print("refused: {} of {}\n", all, search.candidates);
+  for (const auto& [reason, refused] : reasons) {
+    fmt::print("  {:>7}  {}\n", refused.count, reason);
+    fmt::print("           such as {}: {}\n", refused.example, refused.sentence);
+  }
+}
+
+void print_rate(const Search& search) {
+  fmt::print("{} candidates, {} of them priced, in {}: {:.0f} a second.\n", search.candidates, search.rated,
+             format_seconds(search.seconds), static_cast<double>(search.candidates) / search.seconds);
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,26 @@
+// What ./lab plan prints.
+#pragma once
+
+#include "tools/plan/search.hpp"
+
+namespace lockstep::plan {
+
+/// What follows from a predicted step.
+struct Figures {
+  double mfu = 0;   ///< model FLOP (no recomputation) / (GPUs × peak × seconds)
+  double days = 0;  ///< to 20 tokens a parameter (arXiv 2203.15556)
+};
+Figures figures(const Task& task, const week25::Rated& rated);
+
+void print_task(const Task& task);
+void print_plans(const Task& task, const std::vector<week25::Rated>& plans);
+/// Where one strategy's seconds and bytes go.
+void print_account(const Task& task, const week25::Rated& rated);
+/// Seconds of a step beside another's, kind by kind.
+void print_difference(const week25::StepTime& mine, const week25::StepTime& best);
+/// What memory costs: the best plan if there were no limit, where it is another one.
+void print_unlimited(const Search& search);
+void print_refused(const Search& search);
+void print_rate(const Search& search);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,76 @@
+// All strategies for a task: which of them can be, what each takes, which are best.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/plan/cluster.hpp"
+#include "tools/plan/pieces.hpp"
+
+namespace lockstep::plan {
+
+struct Task {
+  std::string model_name;
+  GptConfig model;  ///< stored in 16 bits
+  Cluster cluster;
+  int global_batch = 0;     ///< sequences of a step
+  std::size_t length = 0;   ///< tokens of each
+  double memory_bytes = 0;  ///< of one GPU
+};
+
+/// Why a strategy cannot be: of a kind, for counting, and in a sentence with its numbers.
+struct Refusal {
+  std::string reason;
+  std::string sentence;
+};
+inline constexpr const char* kMemory = "does not fit the memory";
+
+/// Nothing where the strategy can be; memory is not asked for.
+std::optional<Refusal> why_not(const Task& task, const week25::Strategy& strategy);
+/// m. The strategy can be.
+int microbatches(const Task& task, const week25::Strategy& strategy);
+
+/// "dp 8 · tp 8 · pp 16 · microbatch 1 · interleaved, 3 chunks · ZeRO-1 · recomputation · sequence parallelism"
+std::string words(const week25::Strategy& strategy);
+
+/// Predicts strategies of one task; what they share is priced once.
+class Predictor {
+ public:
+  explicit Predictor(const Task& task) : task_(task), pricer_(task.model, task.cluster.machine, task.length) {}
+  /// The strategy can be.
+  week25::Rated rate(const week25::Strategy& strategy);
+  /// The refusal for memory, if it is one.
+  std::optional<Refusal> too_large(const week25::Rated& rated) const;
+  const Task& task() const { return task_; }
+  Pricer& pricer() { return pricer_; }
+
+ private:
+  Task task_;
+  Pricer pricer_;
+};
+
+struct Refused {
+  std::size_t count = 0;
+  std::string example;   ///< the strategy's words
+  std::string sentence;  ///< and why not
+};
+
+struct Search {
+  std::vector<week25::Rated> best;         ///< by week25::choose
+  std::vector<week25::Rated> unlimited;    ///< the fastest, if memory were no limit: at most one
+  std::vector<week25::Rated> smallest;     ///< that which needs least memory, fitting or not: at most one
+  std::map<std::string, Refused> refused;  ///< by reason
+  std::size_t candidates = 0;              ///< looked at, refused ones included
+  std::size_t rated = 0;                   ///< of them priced
+  double seconds = 0;                      ///< of this computer's clock
+};
+
+/// All strategies that the grid of a task has, `like` (fields > 0 or not empty) those wanted alone.
+std::vector<week25::Strategy> strategies(const Task& task);
+
+/// Looks at all of them. `count` best ones.
+Search search(Predictor& predictor, const std::vector<week25::Strategy>& strategies, std::size_t count);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,111 @@
+#include "tools/plan/strategy_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/error.hpp"
+#include "common/text/nearest.hpp"
+
+namespace lockstep::plan {
+
+using nlohmann::json;
+using week25::Strategy;
+
+namespace {
+
+const std::vector<std::string> kFields{"dp",     "tp",   "pp",        "microbatch",       "schedule",
+                                       "chunks", "zero", "recompute", "sequence_parallel"};
+const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1"};
+
+int* whole_number(Strategy& s, const std::string& field) {
+  if (field == "dp") return &s.dp;
+  if (field == "tp") return &s.tp;
+  if (field == "pp") return &s.pp;
+  if (field == "microbatch") return &s.microbatch;
+  if (field == "chunks") return &s.chunks;
+  return field == "zero" ? &s.zero : nullptr;
+}
+
+[[noreturn]] void refuse(const std::string& where, const std::string& sentence) {
+  throw Error(Verdict::usage, where + ": " + sentence);
+}
+
+/// One field from its JSON value.
+void set(Strategy& strategy, const std::string& where, const std::string& field, const json& value) {
+  if (std::find(kFields.begin(), kFields.end(), field) == kFields.end())
+    refuse(where, unknown_name("field", field, kFields));
+  if (int* number = whole_number(strategy, field)) {
+    const bool zero = field == "zero";
+    if (!value.is_number_integer() || value < (zero ? 0 : 1) || value > (zero ? 3 : 1 << 20))
+      refuse(where, fmt::format("{} is {}; a whole number from {}", field, value.dump(), zero ? "0 to 3" : "1"));
+    *number = value;
+  } else if (field == "schedule") {
+    const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
+    if (std::find(kSchedules.begin(), kSchedules.end(), name) == kSchedules.end())
+      refuse(where, unknown_name("schedule", name, kSchedules));
+    strategy.schedule = name;
+  } else if (field == "recompute" && value.is_string()) {
+    if (value == "selective")
+      refuse(where, "recompute: selective recomputes probabilities, which flash attention does not keep: none or full");
+    if (value != "none" && value != "full") refuse(where, fmt::format("recompute is {}; none or full", value.dump()));
+    strategy.recompute = value == "full";
+  } else {
+    if (!value.is_boolean()) refuse(where, fmt::format("{} is {}; true or false", field, value.dump()));
+    (field == "recompute" ? strategy.recompute : strategy.sequence_parallel) = value;
+  }
+}
+
+json to_json(const Strategy& s) {
+  return {{"dp", s.dp},
+          {"tp", s.tp},
+          {"pp", s.pp},
+          {"microbatch", s.microbatch},
+          {"schedule", s.schedule},
+          {"chunks", s.chunks},
+          {"zero", s.zero},
+          {"recompute", s.recompute ? "full" : "none"},
+          {"sequence_parallel", s.sequence_parallel}};
+}
+
+}  // namespace
+
+Strategy read_strategy(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw Error(Verdict::usage, fmt::format("cannot read {}", path));
+  const json file = json::parse(in, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (!file.is_object())
+    refuse(path, "is no JSON object such as {\"dp\": 8, \"tp\": 8, \"pp\": 16, \"microbatch\": 1}");
+  Strategy strategy;
+  for (const auto& [field, value] : file.items()) set(strategy, path, field, value);
+  return strategy;
+}
+
+std::string strategy_json(const Strategy& strategy) { return to_json(strategy).dump(); }
+
+std::vector<std::pair<std::string, std::string>> wanted_fields(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  Strategy scratch;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
+    if (equals >= end) refuse("--explain " + text, "name=value, with commas: dp=8,tp=8,pp=16");
+    const std::string name = text.substr(at, equals - at), value = text.substr(equals + 1, end - equals - 1);
+    json parsed = json::parse(value, nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_discarded()) parsed = value;
+    set(scratch, "--explain " + text, name, parsed);
+    fields.emplace_back(name, to_json(scratch)[name].dump());
+    at = end + 1;
+  }
+  return fields;
+}
+
+bool has_fields(const Strategy& strategy, const std::vector<std::pair<std::string, std::string>>& fields) {
+  const json all = to_json(strategy);
+  return std::all_of(fields.begin(), fields.end(),
+                     [&](const auto& field) { return all[field.first].dump() == field.second; });
+}
+
+}  // namespace lockstep::plan
