@@ -15,7 +15,8 @@ class Fiber {
   virtual void resume() = 0;   ///< from the scheduler: runs the body until it suspends or ends
   virtual void suspend() = 0;  ///< from the body: back to the scheduler
   virtual bool started() const = 0;
-  virtual void fetch() const = 0;  ///< brings the suspended body's stack into the cache, where that can be done
+  virtual bool unwinding() const = 0;  ///< within the body: std::uncaught_exceptions() > 0, which is slower to ask for
+  virtual void fetch() const = 0;      ///< brings the suspended body's stack into the cache, where that can be done
 };
 
 /// `body` must catch everything; it starts at the first resume(). Stacks of different `color` begin at different

@@ -3,6 +3,7 @@
 
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
+#include <utility>
 
 #include "common/one_process/fiber.hpp"
 
@@ -37,25 +38,14 @@ class ColoredStack {
   std::size_t shift_;
 };
 
-/// The exceptions that this stack is handling or unwinding, which the C++ runtime keeps by OS thread: taken off while
-/// another stack runs, so that handlers on several stacks may interleave. The layout is the Itanium C++ ABI's.
-class OwnExceptions {
- public:
-  OwnExceptions() : of_thread_(reinterpret_cast<Globals*>(abi::__cxa_get_globals())), kept_(*of_thread_) {
-    *of_thread_ = {};
-  }
-  ~OwnExceptions() { *of_thread_ = kept_; }
-
- private:
-  struct Globals {
-    void* caught;
-    unsigned uncaught;
-  };
-  Globals* of_thread_;
-  Globals kept_;
+/// What the C++ runtime keeps of the exceptions that a thread is handling and unwinding. The layout is the Itanium C++
+/// ABI's.
+struct Exceptions {
+  void* caught = nullptr;
+  unsigned uncaught = 0;
 };
 
-class ContextFiber final : public Fiber {
+class alignas(64) ContextFiber final : public Fiber {
  public:
   ContextFiber(std::size_t stack_bytes, int color, std::function<void()> body)
       : stack_bytes_(stack_bytes), color_(color), body_(std::move(body)) {}
@@ -65,11 +55,14 @@ class ContextFiber final : public Fiber {
     inside_ = std::move(inside_).resume();
   }
   void suspend() override {
-    const OwnExceptions own;
     frame_ = static_cast<const char*>(__builtin_frame_address(0));
+    // Taken off while another stack runs, so that handlers on several stacks may interleave.
+    const Exceptions own = std::exchange(*of_thread_, {});
     outside_ = std::move(outside_).resume();
+    *of_thread_ = own;
   }
   bool started() const override { return started_; }
+  bool unwinding() const override { return of_thread_->uncaught > 0; }
   void fetch() const override {
     // The registers saved below the frame, and the frames of those who wait: what a few calls deep need.
     constexpr int kLine = 64, kBelow = 3, kAbove = 8;
@@ -79,6 +72,7 @@ class ContextFiber final : public Fiber {
  private:
   void begin() {
     started_ = true;
+    of_thread_ = reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
     inside_ =
         context::fiber(std::allocator_arg, ColoredStack(stack_bytes_, color_), [this](context::fiber&& scheduler) {
           outside_ = std::move(scheduler);
@@ -90,6 +84,7 @@ class ContextFiber final : public Fiber {
   context::fiber inside_;        // the body, while it is suspended
   context::fiber outside_;       // the scheduler, while the body runs
   const char* frame_ = nullptr;  // while it is suspended
+  Exceptions* of_thread_ = nullptr;
   bool started_ = false;
   std::size_t stack_bytes_;
   int color_;

@@ -1,4 +1,5 @@
 // Fibers as threads that pass a baton: slower, but ASan, TSan and gdb see ordinary threads.
+#include <exception>
 #include <semaphore>
 #include <thread>
 
@@ -25,6 +26,7 @@ class ThreadFiber final : public Fiber {
     inside_.acquire();
   }
   bool started() const override { return started_; }
+  bool unwinding() const override { return std::uncaught_exceptions() > 0; }
   void fetch() const override {}
 
  private:

@@ -70,7 +70,7 @@ class WorldBase {
   /// The run has failed: throws Unwind; returns true while an exception unwinds this fiber.
   bool stopped() const {
     // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
-    if (std::uncaught_exceptions() > 0) return true;
+    if (running_ ? running_->fiber->unwinding() : std::uncaught_exceptions() > 0) return true;
     if (failing_) throw Unwind{};
     return false;
   }

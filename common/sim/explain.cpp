@@ -22,7 +22,7 @@ bool World::unmatched(Channel& channel, const Transfer& transfer) {
   const Peer& peer = this->peer(channel, transfer.peer);
   const Pair* pair = transfer.kind == Transfer::Kind::send ? peer.out : &peer.in;
   for (const Message* message = pair->first; message; message = message->next)
-    if (message->out == &transfer || message->in == &transfer) return message->granted < 0;
+    if (message->out == &transfer || message->in == &transfer) return true;
   return false;
 }
 
@@ -33,7 +33,9 @@ std::vector<UnreadMessage> World::unread() const {
       for (const auto& peer : channel.peers) {
         if (!peer) continue;
         for (const Message* message = peer->out->first; message; message = message->next)
-          if (message->sender) all.push_back({rank->world_rank(), peer->world, message->bytes, message->where});
+          if (message->sender)
+            all.push_back({rank->world_rank(), peer->world, message->bytes,
+                           message->out ? message->sender->where : message->sent.where});
       }
     });
   return all;

@@ -1,8 +1,7 @@
 // How messages meet: batches begin, their transfers find the other half, and what can go, goes.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/sim/world.hpp"
 
@@ -29,7 +28,9 @@ Message* World::new_message() {
 }
 
 void World::recycle(Message* message) {
-  *message = {};
+  if (!message->out) message->early.reset();
+  message->sender = nullptr;
+  message->receiver = nullptr;
   free_messages_.push_back(message);
 }
 
@@ -95,8 +96,7 @@ void append(Pair& pair, Message* message) {
 
 Message* pop(Pair& pair) {
   Message* message = pair.first;
-  pair.first = message->next;
-  message->next = nullptr;
+  pair.first = message == pair.last ? nullptr : std::exchange(message->next, nullptr);
   return message;
 }
 }  // namespace
@@ -112,12 +112,7 @@ void World::post_send(Batch* batch, Transfer& transfer) {
   message->sender = batch;
   message->out = &transfer;
   message->path = &peer.path;
-  message->elements = transfer.slice.size();
   message->bytes = bytes;
-  message->dtype = transfer.slice.dtype();
-  message->from = batch->channel->owner->world_rank();
-  message->where = batch->where;
-  message->collective = batch->collective;
   message->issue = ++issues_;
   message->ready = time_;
   if (met) {
@@ -142,46 +137,54 @@ void World::post_receive(Batch* batch, Transfer& transfer) {
     return;
   }
   check_match(*message);
-  if (message->granted >= 0) {  // it arrived, or is on its way
-    deliver(message);
+  if (!message->out) {  // it arrived, or is on its way
+    deliver(message, std::max(message->arrival, time_));
   } else if (message->bytes > options_.machine.eager_bytes) {
     message->ready = time_;
     network_.add_ready(message);
   }
 }
 
-void World::check_match(Message& message) {
-  const Slice& in = message.in->slice;
-  const Batch& receiver = *message.receiver;
-  if (message.elements == in.size() && message.dtype == in.dtype() &&
-      regions_agree(message.collective, receiver.collective))
-    return;
-  mismatch({message.from, message.elements, message.dtype, message.where, message.collective},
-           {receiver.channel->owner->world_rank(), in.size(), in.dtype(), receiver.where, receiver.collective});
+Half World::half_of(const Batch& batch, const Slice& slice) {
+  return {batch.channel->owner->world_rank(), slice.size(), slice.dtype(), batch.where, batch.collective};
+}
+
+void World::check_match(const Message& message) {
+  const Half sent = message.out ? half_of(*message.sender, message.out->slice) : message.sent;
+  const Half received = half_of(*message.receiver, message.in->slice);
+  if (sent.elements != received.elements || sent.dtype != received.dtype ||
+      !regions_agree(sent.region, received.region))
+    mismatch(sent, received);
 }
 
 void World::granted(Message* message) {
   const Path& path = *message->path;
-  const double bytes = static_cast<double>(message->bytes);
-  message->granted = time_;
-  message->arrival = time_ + path.alpha + bytes * path.beta + message->sender->channel->owner->jitter();
-  if (!message->receiver && message->out->slice.data()) {  // the sender may change its memory before it is received
-    message->early = std::make_unique<char[]>(message->bytes);
-    std::memcpy(message->early.get(), message->out->slice.data(), message->bytes);
-  }
+  const double busy = static_cast<double>(message->bytes) * path.beta;
   Batch* sender = message->sender;
+  const double arrival = time_ + path.alpha + busy + sender->channel->owner->jitter();
   if (message->receiver)
-    deliver(message);
+    deliver(message, arrival);
   else
-    message->out = nullptr;  // the sender's batch may end, and another take its place
-  half_done(sender, time_ + bytes * path.beta);
+    set_aside(message, arrival);
+  half_done(sender, time_ + busy);
 }
 
-void World::deliver(Message* message) {
+/// The sender may change its memory before it is received, and another batch take the place of its own.
+void World::set_aside(Message* message, double arrival) {
+  const Slice& slice = message->out->slice;
+  message->arrival = arrival;
+  message->sent = half_of(*message->sender, slice);
+  if (const void* from = slice.data()) {
+    message->early = std::make_unique<char[]>(message->bytes);
+    std::memcpy(message->early.get(), from, message->bytes);
+  }
+  message->out = nullptr;
+}
+
+void World::deliver(Message* message, double arrival) {
   if (void* to = message->in->slice.data(); to && message->bytes > 0)
-    std::memcpy(to, message->early ? message->early.get() : message->out->slice.data(), message->bytes);
+    std::memcpy(to, message->out ? message->out->slice.data() : message->early.get(), message->bytes);
   Batch* receiver = message->receiver;
-  const double arrival = std::max(message->arrival, time_);
   recycle(message);
   half_done(receiver, arrival);
 }

@@ -15,17 +15,11 @@ Network::Network(const Machine& machine, int ranks) : machine_(machine) {
   if (last < 0 ? ranks > 1 : holds != 0 && ranks > holds)
     throw Error(Verdict::usage,
                 fmt::format("{} ranks do not fit machine {}, which holds {}", ranks, machine.name, holds));
-  for (auto& level : ports_)
-    for (auto& direction : level) direction.resize(ranks);
-}
-
-Port* Network::port(std::vector<std::unique_ptr<Port>>& ports, int index, double bytes_per_second) {
-  auto& slot = ports[index];
-  if (!slot) {
-    slot = std::make_unique<Port>();
-    slot->seconds_per_byte = 1 / bytes_per_second;
-  }
-  return slot.get();
+  for (std::size_t level = 0; level < machine.levels.size(); ++level)
+    for (auto& direction : ports_[level]) {
+      direction.resize(ranks);
+      for (Port& port : direction) port.seconds_per_byte = 1 / machine.levels[level].bytes_per_second;
+    }
 }
 
 Path Network::path(int from, int to) {
@@ -34,10 +28,9 @@ Path Network::path(int from, int to) {
   path.alpha = machine_.alpha(level);
   path.beta = machine_.beta(level);
   for (int i = 0; i <= level; ++i) {
-    const double bytes_per_second = machine_.levels[i].bytes_per_second;
     const Machine::LevelPorts crossed = machine_.ports(i, from, to);
-    Port* out = port(ports_[i][0], crossed.egress, bytes_per_second);
-    Port* in = port(ports_[i][crossed.bus ? 0 : 1], crossed.ingress, bytes_per_second);
+    Port* out = &ports_[i][0][crossed.egress];
+    Port* in = &ports_[i][crossed.bus ? 0 : 1][crossed.ingress];
     path.ports[path.count++] = out;
     if (in != out) path.ports[path.count++] = in;
   }

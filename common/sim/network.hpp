@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/machine/machine.hpp"
+#include "common/one_process/complaints.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep::sim {
@@ -33,26 +34,22 @@ struct Path {
   std::array<Port*, 2 * kMaxLevels> ports{};
 };
 
-/// One message, from the moment its first half is posted. The sender's batch may be over, and its slices gone, before
-/// an eager message is received: what is needed then is kept here.
-struct Message {
-  const Transfer* in = nullptr;  // the receiver's half, once posted
-  Batch* receiver = nullptr;
-  Batch* sender = nullptr;        // not null once the sender's half is posted; not to be used once granted
-  const Transfer* out = nullptr;  // the sender's half, until it has left
+/// One message, from the moment its first half is posted. Most need no more than the first line of the cache.
+struct alignas(64) Message {
+  Batch* sender = nullptr;        // not null once the sender's half is posted; not to be used once set aside
+  Batch* receiver = nullptr;      // not null once the receiver's half is posted
+  const Transfer* out = nullptr;  // the sender's half; null once set aside
+  const Transfer* in = nullptr;   // the receiver's half
   const Path* path = nullptr;
-  std::uint64_t elements = 0;  // of the sender's slice
   std::uint64_t bytes = 0;
-  std::uint64_t issue = 0;  // order of sends over the whole run
   double ready = 0;
-  double granted = -1;
-  double arrival = -1;
-  DType dtype = DType::f32;
-  int from = 0;  // world rank
-  Location where{};
-  const char* collective = nullptr;
-  std::unique_ptr<char[]> early;  // payload that arrived before its receive was posted
-  Message* next = nullptr;        // in its pair's queue of unmatched halves
+  std::uint64_t issue = 0;  // order of sends over the whole run
+
+  Message* next = nullptr;  // in its pair's queue of unmatched halves
+  /// Set aside: what left before it was received. The sender's batch may be over, and its slices gone.
+  Half sent;
+  double arrival = 0;
+  std::unique_ptr<char[]> early;  // its payload
 };
 
 inline bool goes_before(const Message* a, const Message* b) {
@@ -73,13 +70,12 @@ class Network {
   void grant(double now, Granted granted, Alarm alarm);
 
  private:
-  Port* port(std::vector<std::unique_ptr<Port>>& ports, int index, double bytes_per_second);
   static Port* busy_port(const Message* message, double now);
   void enqueue(Port* port, Message* message);
   Message* dequeue(Port* port);
 
   Machine machine_;
-  std::array<std::array<std::vector<std::unique_ptr<Port>>, 2>, kMaxLevels> ports_;  // [level][egress, ingress][index]
+  std::array<std::array<std::vector<Port>, 2>, kMaxLevels> ports_;  // [level][egress, ingress][index]
   std::vector<Message*> ready_;
   std::vector<Port*> freed_;
   struct Candidate {

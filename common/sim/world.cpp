@@ -36,17 +36,18 @@ void World::wake(Queue& queue, double time) {
 }
 
 namespace {
-template <class T>
-void fetch(const T* object) {
-  for (std::size_t byte = 0; byte < std::min<std::size_t>(sizeof(T), 128); byte += 64)
-    __builtin_prefetch(reinterpret_cast<const char*>(object) + byte, /*write=*/1);
+/// The first lines of an object: what every message needs.
+template <int lines = 2>
+void fetch(const void* object) {
+  for (int line = 0; line < lines; ++line)
+    __builtin_prefetch(static_cast<const char*>(object) + 64 * line, /*write=*/1);
 }
 }  // namespace
 
 /// A thousand ranks do not fit a core's cache, and each touches some thirty lines of it when it goes on. While one runs
 /// the next one's are fetched, pointers a step earlier than what they point to: an eighth of the time at 1,024 ranks.
 void World::fetch_ahead(std::size_t next) const {
-  if (next + 2 < runnable_.size()) fetch(runnable_[next + 2]);
+  if (next + 2 < runnable_.size()) fetch<1>(runnable_[next + 2]);
   if (next + 1 < runnable_.size()) {
     const Queue& later = *runnable_[next + 1];
     __builtin_prefetch(later.fiber.get());

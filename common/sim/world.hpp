@@ -24,15 +24,15 @@ struct Channel;
 struct Queue;
 
 /// Transfers that were started together.
-struct Batch {
+struct alignas(64) Batch {
   Channel* channel = nullptr;
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
-  double posted = 0;
   double begin = 0;
   double completion = 0;  // known when pending is 0
   int pending = 0;        // transfers whose completion is not known yet
   Batch* next = nullptr;  // in its channel
+  double posted = 0;
   Location where{};
   const char* collective = nullptr;
   std::unique_ptr<VectorClock> clock;  // race checks
@@ -45,13 +45,13 @@ struct Pair {
 };
 
 /// What a channel knows of one peer. What every message needs comes first, within one line of the cache.
-struct Peer {
+struct alignas(64) Peer {
   int rank = 0;  // in the group
   int world = 0;
   Pair* out = nullptr;  // the other end's `in`
-  Path path;
   Pair in;
   Traffic traffic;
+  Path path;
 };
 
 /// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
@@ -200,9 +200,11 @@ class World final : public WorldBase<Types> {
   void begin(Batch* batch);
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
-  void check_match(Message& message);
+  static Half half_of(const Batch& batch, const Slice& slice);
+  static void check_match(const Message& message);
   void granted(Message* message);
-  void deliver(Message* message);
+  void set_aside(Message* message, double arrival);
+  void deliver(Message* message, double arrival);
   void half_done(Batch* batch, double time);
   void completed(Batch* batch);
   bool unmatched(Channel& channel, const Transfer& transfer);  // explain.cpp
