@@ -32,6 +32,16 @@ void remove_leftovers(Files& files, const std::string& directory) {
     if (name.starts_with("step-") && name.find(kAttempt) != name.npos) files.remove(directory + "/" + name);
 }
 
+void set_aside_after(Files& files, const std::string& directory, int step) {
+  for (const int later : steps_in(files, directory)) {
+    if (later <= step) continue;
+    const std::string path = step_path(directory, later), aside = path + ".aside";
+    files.remove(aside);
+    files.rename(path, aside);
+    files.sync_directory(directory);
+  }
+}
+
 std::string begin(Files& files, const std::string& directory, int step, unsigned attempt) {
   const std::string path = attempt_path(directory, step, attempt);
   files.make_directory(path);

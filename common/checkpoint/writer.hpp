@@ -25,6 +25,8 @@ struct Share {
 std::string step_path(const std::string& directory, int step);
 /// What earlier runs began and did not end is removed.
 void remove_leftovers(Files& files, const std::string& directory);
+/// Checkpoints after `step` no longer count, and get another name: a run that went back to `step` will come by again.
+void set_aside_after(Files& files, const std::string& directory, int step);
 /// Makes the directory of one attempt to save, by a number that no other attempt has, and returns its path.
 std::string begin(Files& files, const std::string& directory, int step, unsigned attempt);
 std::string attempt_path(const std::string& directory, int step, unsigned attempt);

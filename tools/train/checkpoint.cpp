@@ -2,31 +2,80 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
+#include <cstdlib>
+#include <random>
 #include <span>
+#include <sstream>
+#include <utility>
+
+#include "common/checkpoint/reader.hpp"
+#include "common/checkpoint/saver.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::train {
 
 namespace {
 
-constexpr std::string_view kMagic = "lockstep checkpoint 2";
+using checkpoint::Run;
 
-// A text header (magic, model; step, number of values, loss scale, good and skipped steps; then an empty line) and
-// three arrays of little-endian fp32.
-void put(std::ofstream& file, const std::vector<float>& values) {
-  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+/// The elements [range.first, …) of a table's flat values, as elements of the serial model, counted from range.first.
+std::vector<Run> runs_of(const HeldTensors& tensors, Range range, bool only_own) {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < tensors.table.size(); ++i) {
+    const Parameter& tensor = tensors.table[i];
+    if (only_own && (!tensors.writes || (!tensor.cut && tensors.part.tensor.rank > 0))) continue;
+    if (tensor.offset + tensor.size <= range.first || tensor.offset >= range.first + range.count) continue;
+    for (const TensorRun& run : tensor_runs(tensors.part, tensor))
+      if (run.serial != TensorRun::kPadding)
+        runs.push_back({tensors.in_model[i], run.serial, tensor.offset + run.own, run.size});
+  }
+  runs = checkpoint::runs_within(runs, range.first, range.first + range.count);
+  for (Run& run : runs) run.at -= range.first;
+  return runs;
 }
 
-void get(std::ifstream& file, std::vector<float>& values, std::size_t count) {
-  values.resize(count);
-  file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(count * sizeof(float)));
+std::vector<checkpoint::Tensor> serial_tensors(GptConfig model) {
+  model.tensor = {};
+  std::vector<checkpoint::Tensor> tensors;
+  for (const Parameter& tensor : gpt_parameter_table(model))
+    tensors.push_back({tensor.name, tensor.rows, tensor.columns});
+  return tensors;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(Verdict::usage, fmt::format("checkpoint {}: {}", path, why));
+/// The runs of all optimizers one after the other, with places in their arrays joined.
+std::vector<Run> joined(const std::vector<Held>& held) {
+  std::vector<Run> all;
+  std::size_t at = 0;
+  for (const Held& one : held) {
+    for (Run run : one.runs) {
+      run.at += at;
+      all.push_back(run);
+    }
+    at += one.optimizer->m().size();
+  }
+  return all;
+}
+
+std::array<Slice, checkpoint::kArrays> arrays_of(const Optimizer& optimizer) {
+  return {optimizer.master(), optimizer.m(), optimizer.v()};
+}
+
+template <class F>
+std::string failure_of(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// What seed and order of the text depend on: with the number of steps it is the place in the data.
+std::string describe_data(const Plan& plan) {
+  const TrainOptions& o = plan.options;
+  return fmt::format("seed {}, {} sequences of {} tokens a step, {} tokens of text", o.seed, o.batch, o.sequence,
+                     plan.corpus ? plan.corpus->train().size() : 0);
 }
 
 }  // namespace
@@ -36,130 +85,247 @@ std::string describe_model(const GptConfig& c) {
                      c.d_model, c.vocabulary, c.context, c.tied_head ? "tied" : "untied");
 }
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file << kMagic << '\n'
-         << checkpoint.model << '\n'
-         << checkpoint.step << ' ' << checkpoint.values.size() << ' ' << checkpoint.loss_scale << ' '
-         << checkpoint.good_steps << ' ' << checkpoint.skipped << "\n\n";
-    put(file, checkpoint.values);
-    put(file, checkpoint.m);
-    put(file, checkpoint.v);
-    file.flush();
-    if (!file) {
-      std::remove(temporary.c_str());
-      refuse(path, "cannot be written");
+std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp) {
+  std::vector<Held> held;
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    Held& one = held.emplace_back(Held{optimizers[i], {}, {}});
+    const std::size_t size = one.optimizer->m().size();
+    if (tensors.units.empty()) {
+      const ChunkRange mine = chunk_range(size, dp.rank(), dp.size());
+      one.runs = runs_of(tensors, {0, size}, false);
+      one.written = checkpoint::runs_within(runs_of(tensors, {0, size}, true), mine.offset, mine.offset + mine.size);
+    } else {
+      const Unit& unit = tensors.units.at(i);
+      const ChunkRange mine = unit.shard(dp.rank(), dp.size());
+      one.runs = runs_of(tensors, {unit.offset + mine.offset, mine.size}, false);
+      one.written = runs_of(tensors, {unit.offset + mine.offset, mine.size}, true);
     }
   }
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) refuse(path, "cannot be written: " + error.message());
+  return held;
 }
 
-namespace {
+class Checkpoints::Impl {
+ public:
+  Impl(Rank me, const Plan& plan, std::vector<Held> held, week22::LossScaler* scaler, TrainLog& log,
+       checkpoint::Files& files)
+      : me_(me),
+        plan_(plan),
+        held_(std::move(held)),
+        scaler_(scaler),
+        log_(log),
+        files_(files),
+        tensors_(serial_tensors(plan.model)),
+        saver_(files, plan.options.checkpoint, me.rank(), me.size()) {}
 
-/// Of `model`, in words, with `elements` of each kind.
-Checkpoint read_file(const std::string& path, const std::string& model, std::size_t elements) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, "cannot be read");
-  Checkpoint checkpoint;
-  std::string magic;
-  std::size_t count = 0;
-  std::getline(file, magic);
-  if (magic != kMagic) refuse(path, "this is no checkpoint");
-  std::getline(file, checkpoint.model);
-  if (checkpoint.model != model) refuse(path, fmt::format("holds a model of {}, not of {}", checkpoint.model, model));
-  file >> checkpoint.step >> count >> checkpoint.loss_scale >> checkpoint.good_steps >> checkpoint.skipped;
-  file.ignore(2);
-  if (!file || count != elements || checkpoint.step < 0) refuse(path, "its header is damaged");
-  get(file, checkpoint.values, count);
-  get(file, checkpoint.m, count);
-  get(file, checkpoint.v, count);
-  if (!file || file.peek() != std::ifstream::traits_type::eof())
-    refuse(path, "it is cut short or has something after its end");
-  return checkpoint;
-}
-
-std::string describe_share(const GptConfig& config, const ShareOf& share) {
-  return fmt::format("{}; ZeRO-{}, wrapped by {}: the share of rank {} of {}", describe_model(config), share.stage,
-                     share.wrap, share.rank, share.ranks);
-}
-
-void keep_scale(Rank me, Checkpoint& checkpoint, const week22::LossScaler& scaler) {
-  checkpoint.loss_scale = read(me, scaler.scale, 0);
-  checkpoint.good_steps = static_cast<int>(read(me, scaler.good_steps, 0));
-  checkpoint.skipped = static_cast<int>(read(me, scaler.skipped, 0));
-}
-
-}  // namespace
-
-Checkpoint read_checkpoint(const std::string& path, const GptConfig& config) {
-  return read_file(path, describe_model(config), config.parameters());
-}
-
-std::string share_path(const std::string& path, int rank) { return fmt::format("{}.rank{}", path, rank); }
-
-Checkpoint read_share(const std::string& path, const GptConfig& config, const ShareOf& share) {
-  const std::string file = share_path(path, share.rank);
-  if (!std::filesystem::exists(file))
-    refuse(file, fmt::format("there is no share of rank {} of {}: shares fit only as many ranks as wrote them",
-                             share.rank, share.ranks));
-  return read_file(file, describe_share(config, share), share.elements);
-}
-
-Checkpoint take_share(Rank me, const GptConfig& config, const ShareOf& share, const std::vector<Optimizer*>& optimizers,
-                      const week22::LossScaler* scaler) {
-  Checkpoint checkpoint{optimizers.front()->steps(), describe_share(config, share), {}, {}, {}};
-  const auto append = [&](std::vector<float>& all, const Slice& part) {
-    const std::vector<float> values = to_host(me, part);
-    all.insert(all.end(), values.begin(), values.end());
-  };
-  for (const Optimizer* optimizer : optimizers) {
-    append(checkpoint.values, optimizer->master());
-    append(checkpoint.m, optimizer->m());
-    append(checkpoint.v, optimizer->v());
+  void resume() {
+    auto phase = me_.region("checkpoint");
+    const std::string& path = plan_.options.resume;
+    const bool one = files_.exists(checkpoint::manifest_path(path));
+    const std::vector<int> steps = one ? std::vector<int>{0} : checkpoint::steps_in(files_, path);
+    for (std::size_t i = 0;; ++i) {
+      const int step = from_judge(i < steps.size() ? steps[i] : -1);
+      if (step < 0)
+        throw Error(Verdict::usage, steps.empty() ? fmt::format("{} holds no checkpoint", path)
+                                                  : fmt::format("no checkpoint in {} can be used", path));
+      if (resume_from(one ? path : checkpoint::step_path(path, step))) return;
+    }
   }
-  if (scaler) keep_scale(me, checkpoint, *scaler);
-  return checkpoint;
-}
 
-void restore_share(Rank me, const std::vector<Optimizer*>& optimizers, const Checkpoint& checkpoint) {
-  std::size_t at = 0;
-  for (Optimizer* optimizer : optimizers) {
-    const std::size_t count = optimizer->m().size();
-    const auto put_back = [&](const Slice& slice, const std::vector<float>& all) {
-      upload(me, slice, std::span(all).subspan(at, count));
-    };
-    put_back(optimizer->master(), checkpoint.values);
-    put_back(optimizer->m(), checkpoint.m);
-    put_back(optimizer->v(), checkpoint.v);
-    optimizer->resume(me, checkpoint.step);
-    at += count;
+  void save() {
+    auto phase = me_.region("checkpoint");
+    const std::string failure = saver_.wait_for_share();
+    std::string cannot_begin;
+    const auto attempt = static_cast<unsigned>(from_judge(judge() ? begin(cannot_begin) : 0));
+    settle(failure);
+    step_ = steps();
+    if (!cannot_begin.empty()) failed(cannot_begin);
+    failed_ = attempt == 0;
+    if (attempt == 0) return;
+    saver_.start(checkpoint::attempt_path(plan_.options.checkpoint, step_, attempt), take(), head());
   }
-}
 
-Checkpoint take_checkpoint(Rank me, const Gpt& gpt, const Optimizer& optimizer, const week22::LossScaler* scaler) {
-  Checkpoint checkpoint{optimizer.steps(), describe_model(gpt.config()), to_host(me, optimizer.master()),
-                        to_host(me, optimizer.m()), to_host(me, optimizer.v())};
-  if (scaler) keep_scale(me, checkpoint, *scaler);
-  return checkpoint;
-}
+  void check() const {
+    const std::string failure = stops() ? saver_.failure() : "";
+    if (!failure.empty()) failed(failure);
+  }
 
-void restore(Rank me, Optimizer& optimizer, const Checkpoint& checkpoint) {
-  upload(me, optimizer.master(), checkpoint.values);
-  upload(me, optimizer.m(), checkpoint.m);
-  upload(me, optimizer.v(), checkpoint.v);
-  optimizer.resume(me, checkpoint.step);
-}
+  void finish() {
+    auto phase = me_.region("checkpoint");
+    settle(saver_.wait_for_share());
+    if (!judge()) return;
+    if (failed_)
+      log_.last_save_failed();
+    else
+      log_.note(fmt::format("saved     {}", checkpoint::step_path(plan_.options.checkpoint, step_)));
+  }
 
-void restore(Rank me, week22::LossScaler& scaler, const Checkpoint& checkpoint) {
-  if (checkpoint.loss_scale == 0) return;
-  fill(me, scaler.scale, checkpoint.loss_scale);
-  fill(me, scaler.inverse, 1 / checkpoint.loss_scale);
-  fill(me, scaler.good_steps, static_cast<float>(checkpoint.good_steps));
-  fill(me, scaler.skipped, static_cast<float>(checkpoint.skipped));
-}
+ private:
+  bool judge() const { return me_.rank() == 0; }
+  int steps() const { return held_.front().optimizer->steps(); }
+  bool stops() const { return plan_.options.on_save_error == "stop"; }
+
+  // What ranks tell each other -------------------------------------------------------------------------------------
+
+  /// Sums, element by element, over the ranks.
+  std::vector<float> sum(const std::vector<float>& mine) {
+    Slice values = me_.allocate(mine.size(), DType::f32, Category::buffer);
+    upload(me_, values, mine);
+    week21::ring_all_reduce(me_, values);
+    return to_host(me_, values);
+  }
+  /// A whole number from −2^31 on, in halves that fp32 holds exactly.
+  int from_judge(int number) {
+    const auto [high, low] = std::div(judge() ? number : 0, 1 << 16);
+    const std::vector<float> both = sum({static_cast<float>(high), static_cast<float>(low)});
+    return static_cast<int>(both[0]) * (1 << 16) + static_cast<int>(both[1]);
+  }
+  /// The first rank for which `failed` is true, or −1.
+  int first_rank(bool failed) {
+    std::vector<float> flags(static_cast<std::size_t>(me_.size()));
+    flags[static_cast<std::size_t>(me_.rank())] = failed ? 1 : 0;
+    flags = sum(flags);
+    const auto first = std::find_if(flags.begin(), flags.end(), [](float flag) { return flag > 0; });
+    return first == flags.end() ? -1 : static_cast<int>(first - flags.begin());
+  }
+
+  // Saving ---------------------------------------------------------------------------------------------------------
+
+  /// Makes the directory of a save; 0 where that cannot be. The number is this attempt's own.
+  int begin(std::string& failure) {
+    const std::string& directory = plan_.options.checkpoint;
+    const int attempt = 1 + static_cast<int>(std::random_device()() % 1'000'000'000u);
+    failure = failure_of([&] {
+      if (!std::exchange(began_, true)) {
+        checkpoint::remove_leftovers(files_, directory);
+        checkpoint::set_aside_after(files_, directory, resumed_);
+      }
+      checkpoint::begin(files_, directory, steps(), static_cast<unsigned>(attempt));
+    });
+    return failure.empty() ? attempt : 0;
+  }
+
+  /// Ends the save that is under way, of which this rank knows `failure`.
+  void settle(const std::string& failure) {
+    const int first = first_rank(!failure.empty());
+    const std::string commit_failure = saver_.settle(first < 0);
+    failed_ = failed_ || first >= 0 || !commit_failure.empty();
+    if (first == me_.rank()) failed(failure);
+    if (!commit_failure.empty()) failed(commit_failure);
+  }
+
+  void failed(const std::string& why) const {
+    const std::string text =
+        fmt::format("the checkpoint of step {} was not written: rank {}: {}", step_, me_.rank(), why);
+    if (stops()) throw Error(Verdict::fail, text);
+    log_.complain(text + "; the run goes on");
+  }
+
+  /// This rank's share, on the host.
+  checkpoint::Share take() {
+    checkpoint::Share share;
+    std::vector<Run> written;
+    for (const Held& held : held_) {
+      if (held.written.empty()) continue;
+      const std::size_t begin = held.written.front().at, end = held.written.back().at + held.written.back().count;
+      const auto arrays = arrays_of(*held.optimizer);
+      for (std::size_t k = 0; k < arrays.size(); ++k) {
+        const std::vector<float> values = to_host(me_, arrays[k].cut(begin, end - begin));
+        for (const Run& run : held.written) {
+          const auto from = values.begin() + static_cast<std::ptrdiff_t>(run.at - begin);
+          share.arrays[k].insert(share.arrays[k].end(), from, from + static_cast<std::ptrdiff_t>(run.count));
+        }
+      }
+      written.insert(written.end(), held.written.begin(), held.written.end());
+    }
+    share.pieces = checkpoint::pieces_of(tensors_, checkpoint::packed(std::move(written)));
+    return share;
+  }
+
+  checkpoint::Manifest head() {
+    checkpoint::Manifest manifest{step_, {}, tensors_, {}};
+    manifest.facts["model"] = describe_model(plan_.model);
+    manifest.facts["data"] = describe_data(plan_);
+    if (!scaler_) return manifest;
+    manifest.facts["loss_scale"] = fmt::format("{} {} {}", read(me_, scaler_->scale, 0),
+                                               read(me_, scaler_->good_steps, 0), read(me_, scaler_->skipped, 0));
+    return manifest;
+  }
+
+  // Resuming -------------------------------------------------------------------------------------------------------
+
+  /// False where any rank cannot use it.
+  bool resume_from(const std::string& path) {
+    checkpoint::Manifest manifest;
+    checkpoint::Share share{checkpoint::pieces_of(tensors_, joined(held_)), {}};
+    std::size_t elements = 0;
+    for (const Held& held : held_) elements += held.optimizer->m().size();
+    std::string refused = failure_of([&] { manifest = checkpoint::read_manifest(files_, path); });
+    if (refused.empty()) {
+      check_model(path, manifest);
+      refused = failure_of([&] { checkpoint::read_share(files_, path, manifest, elements, share); });
+    }
+    const int first = first_rank(!refused.empty());
+    if (first == me_.rank()) log_.complain(fmt::format("{}; trying the checkpoint before", refused));
+    if (first >= 0) return false;
+    put_back(manifest, share);
+    resumed_ = manifest.step;
+    if (judge()) log_.note(fmt::format("resumed   {}", path));
+    if (judge() && manifest.facts["data"] != describe_data(plan_))
+      log_.complain(
+          fmt::format("{} was made with {}; this run has {}", path, manifest.facts["data"], describe_data(plan_)));
+    return true;
+  }
+
+  /// Another model ends the run: older checkpoints will not be better.
+  void check_model(const std::string& path, const checkpoint::Manifest& manifest) const {
+    const auto model = manifest.facts.find("model");
+    const std::string theirs = model == manifest.facts.end() ? "something else" : model->second;
+    if (theirs != describe_model(plan_.model) || manifest.tensors != tensors_)
+      throw Error(Verdict::usage, fmt::format("checkpoint {} holds a model of {}, not of {}", path, theirs,
+                                              describe_model(plan_.model)));
+  }
+
+  void put_back(const checkpoint::Manifest& manifest, const checkpoint::Share& share) {
+    std::size_t at = 0;
+    for (const Held& held : held_) {
+      const auto arrays = arrays_of(*held.optimizer);
+      const std::size_t count = arrays[0].size();
+      for (std::size_t k = 0; k < arrays.size(); ++k)
+        upload(me_, arrays[k], std::span(share.arrays[k]).subspan(at, count));
+      held.optimizer->resume(me_, manifest.step);
+      at += count;
+    }
+    const auto scale = manifest.facts.find("loss_scale");
+    if (!scaler_ || scale == manifest.facts.end()) return;
+    float factor = 1, good_steps = 0, skipped = 0;
+    std::istringstream(scale->second) >> factor >> good_steps >> skipped;
+    fill(me_, scaler_->scale, factor);
+    fill(me_, scaler_->inverse, 1 / factor);
+    fill(me_, scaler_->good_steps, good_steps);
+    fill(me_, scaler_->skipped, skipped);
+  }
+
+  Rank me_;
+  const Plan& plan_;
+  std::vector<Held> held_;
+  week22::LossScaler* scaler_;
+  TrainLog& log_;
+  checkpoint::Files& files_;
+  std::vector<checkpoint::Tensor> tensors_;  // of the serial model
+  checkpoint::Saver saver_;
+  int resumed_ = 0;      // the step this run goes on from
+  int step_ = 0;         // of the last save
+  bool began_ = false;   // a save, in this run
+  bool failed_ = false;  // the last save, as far as is known
+};
+
+Checkpoints::Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, week22::LossScaler* scaler, TrainLog& log,
+                         checkpoint::Files& files)
+    : impl_(std::make_unique<Impl>(me, plan, std::move(held), scaler, log, files)) {}
+Checkpoints::~Checkpoints() = default;
+void Checkpoints::resume() { impl_->resume(); }
+void Checkpoints::save() { impl_->save(); }
+void Checkpoints::check() const { impl_->check(); }
+void Checkpoints::finish() { impl_->finish(); }
 
 }  // namespace lockstep::train

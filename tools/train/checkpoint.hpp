@@ -1,50 +1,68 @@
-// Checkpoints: fp32 values, AdamW's m and v, and the step, in one file that is either whole or not there.
+// A training run's checkpoints: what of AdamW's state this rank has, told as parts of the serial model, so that any
+// other layout of ranks can go on from it; and when ranks agree that all is written, or that a checkpoint is no good.
+// The files are common/checkpoint's; docs/checkpoints.md says what they hold and what is promised.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/files.hpp"
+#include "common/checkpoint/pieces.hpp"
 #include "common/model/gpt.hpp"
 #include "common/model/optimizer.hpp"
+#include "common/model/units.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
+#include "tools/train/log.hpp"
+#include "tools/train/options.hpp"
 
 namespace lockstep::train {
-
-struct Checkpoint {
-  int step = 0;       // steps done
-  std::string model;  // the sizes that values depend on, in words; of a rank's share also which it is
-  std::vector<float> values, m, v;
-  float loss_scale = 0;  // of fp16 with a loss scale; 0: none
-  int good_steps = 0;    // of it
-  int skipped = 0;
-};
 
 /// "4 layers, 6 heads, …": two models are exchangeable where this is equal.
 std::string describe_model(const GptConfig& config);
 
-/// To a file beside `path`, then renamed. Throws Error(usage) where it cannot be written.
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
-/// Throws Error(usage) with one sentence: no such file, not a checkpoint, cut short, or of another model.
-Checkpoint read_checkpoint(const std::string& path, const GptConfig& config);
-
-/// With ZeRO each rank saves and reads its own share, `elements` of each kind, as a file for itself.
-struct ShareOf {
-  int stage = 1;
-  int rank = 0, ranks = 1;
-  std::string wrap;  // of stages 2 and 3; buckets of stage 1
-  std::size_t elements = 0;
+/// One of a rank's optimizers.
+struct Held {
+  Optimizer* optimizer = nullptr;
+  std::vector<checkpoint::Run> runs;     // which elements of the serial model its arrays are; padding is none
+  std::vector<checkpoint::Run> written;  // those that no other rank writes
 };
-std::string share_path(const std::string& path, int rank);
-/// Also refuses a share of another number of ranks, stage or wrapping.
-Checkpoint read_share(const std::string& path, const GptConfig& config, const ShareOf& share);
-Checkpoint take_share(Rank me, const GptConfig& config, const ShareOf& share, const std::vector<Optimizer*>& optimizers,
-                      const week22::LossScaler* scaler);
-void restore_share(Rank me, const std::vector<Optimizer*>& optimizers, const Checkpoint& checkpoint);
 
-/// A run without a loss scale gives none.
-Checkpoint take_checkpoint(Rank me, const Gpt& gpt, const Optimizer& optimizer, const week22::LossScaler* scaler);
-void restore(Rank me, Optimizer& optimizer, const Checkpoint& checkpoint);
-/// Goes on with the scale and the counts of the checkpoint, where it has a scale.
-void restore(Rank me, week22::LossScaler& scaler, const Checkpoint& checkpoint);
+/// Some tensors of a rank, as its optimizers have them.
+struct HeldTensors {
+  GptConfig part;                     // this rank's part of every layer
+  std::vector<Parameter> table;       // of these tensors, offsets in the optimizers' flat values
+  std::vector<std::size_t> in_model;  // the place of each in the whole model's table
+  std::vector<Unit> units;            // with ZeRO: an optimizer has this rank's chunk of each; else empty
+  bool writes = true;                 // false where another stage has the same and writes it
+};
+/// One Held for each optimizer. What ranks of `dp` hold alike, each writes a share of; what tensor-parallel ranks hold
+/// alike, the first writes.
+std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp);
+
+/// All calls are made by all ranks together, on the main queue.
+class Checkpoints {
+ public:
+  /// `scaler` may be null. Everything is kept by reference.
+  Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, week22::LossScaler* scaler, TrainLog& log,
+              checkpoint::Files& files);
+  ~Checkpoints();
+
+  /// Puts back the last checkpoint of plan.options.resume that is whole, in whichever layout it was written. One that
+  /// is not is refused in a line that names the file. Throws Error(usage) where none is left, or it is of another
+  /// model. 16-bit values that other ranks' optimizers update are not put back.
+  void resume();
+  /// Takes the state as it is, and returns; it is written while training goes on. Waits for the save before.
+  void save();
+  /// After each step, without messages: with --on-save-error stop, throws Error(fail) as soon as this rank's file could
+  /// not be written.
+  void check() const;
+  /// Waits for the last save.
+  void finish();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace lockstep::train

@@ -83,6 +83,11 @@ void TrainLog::print(const std::string& text) const {
 
 void TrainLog::note(const std::string& line) { print((terminal_ ? "\r\033[K" : "") + line + "\n"); }
 
+void TrainLog::complain(const std::string& line) {
+  complaints_.push_back(line);
+  if (out_) fmt::print(stderr, "{}lab train: {}\n", terminal_ ? "\r\033[K" : "", line);
+}
+
 void TrainLog::begin(int first_step) {
   first_step_ = first_step;
   began_ = std::chrono::steady_clock::now();

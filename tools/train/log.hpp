@@ -40,6 +40,11 @@ class TrainLog {
   void skipped(int steps) { skipped_ = steps; }
   void validation(int step, double loss);
   void note(const std::string& line);
+  /// What went wrong and does not end the run, to standard error.
+  void complain(const std::string& line);
+  const std::vector<std::string>& complaints() const { return complaints_; }
+  void last_save_failed() { saved_ = false; }
+  bool saved() const { return saved_; }  ///< false where the run's end is in no checkpoint, though it should be
 
   /// After the run: what it came to, beside what formulas predict.
   void summary(const Outcome& outcome) const;
@@ -63,6 +68,8 @@ class TrainLog {
   bool virtual_time_;
   std::vector<StepRecord> records_;
   std::vector<Validation> validations_;
+  std::vector<std::string> complaints_;
+  bool saved_ = true;
   std::vector<double> step_seconds_;  // one mean a log line
   int first_step_ = 0;
   int skipped_ = 0;

@@ -46,12 +46,9 @@ int train_text(int argc, char** argv, const Session& session) {
   TrainOptions options;
   if (const std::optional<int> code = parse(argc, argv, options)) return *code;
   const Plan plan = make_plan(options, session.available_ranks());
-  std::optional<Checkpoint> resume;
-  if (!plan.options.resume.empty() && plan.options.zero == 0)
-    resume = read_checkpoint(plan.options.resume, plan.model);  // with ZeRO each rank reads its share
   TrainLog log(plan);
-  const Outcome outcome =
-      run(plan.run, [&](Rank me) { return train_rank(me, plan, resume ? &*resume : nullptr, log); });
+  checkpoint::Disk disk;
+  const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk); });
   outcome.check();
   if (!is_judge()) return replicas_agree(outcome) ? 0 : 1;
   log.summary(outcome);
@@ -60,7 +57,7 @@ int train_text(int argc, char** argv, const Session& session) {
     fmt::print(stderr, "lab train: the ranks' parameters differ after the last step\n");
     return 1;
   }
-  return 0;
+  return log.saved() ? 0 : 1;
 }
 
 int run_training(int argc, char** argv, const Session& session) {

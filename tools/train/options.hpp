@@ -53,7 +53,9 @@ struct TrainOptions {
   int log_every = 0;
   int validate_every = 0;
   int checkpoint_every = 0;
-  std::string csv, trace, json, checkpoint, resume;
+  std::string csv, trace, json;
+  std::string checkpoint, resume;  // directories of checkpoints
+  std::string on_save_error = "go-on";
   std::size_t sample = 300;
   std::string prompt;
 };

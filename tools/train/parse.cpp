@@ -116,10 +116,16 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   output->add_option("--csv", o.csv, "One row a step");
   output->add_option("--json", o.json, "The result with its context");
   output->add_option("--trace", o.trace, "A timeline: Perfetto JSON, or an SVG chart where the name ends in .svg");
-  output->add_option("--checkpoint", o.checkpoint, "Where to save values and optimizer state");
-  output->add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints (default: at the end)")
+  auto* checkpoints = app.add_option_group("Checkpoints");
+  checkpoints->add_option("--checkpoint", o.checkpoint,
+                          "A directory for checkpoints, written while training goes on; the last two are kept");
+  checkpoints->add_option("--checkpoint-every", o.checkpoint_every, "Steps between them (default: one, at the end)")
       ->check(at_least(1));
-  output->add_option("--resume", o.resume, "Go on from a checkpoint, up to --steps in all");
+  checkpoints->add_option("--resume", o.resume,
+                          "Go on, up to --steps in all, from the last whole checkpoint of a directory, on any ranks");
+  checkpoints
+      ->add_option("--on-save-error", o.on_save_error, "When a checkpoint cannot be written: go-on, or stop the run")
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
     if (backend != backend_name() && backend != "serial")

@@ -5,8 +5,10 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <numbers>
 
+#include "common/checkpoint/reader.hpp"
 #include "common/host/host.hpp"
 #include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
@@ -104,9 +106,29 @@ void check_training(const TrainOptions& o, int ranks) {
   if (o.warmup < 0 || o.clip < 0 || o.weight_decay < 0) refuse("--warmup, --clip and --weight-decay are not negative");
   if (o.log_every < 0 || o.validate_every < 0 || o.checkpoint_every < 0)
     refuse("steps between outputs are not negative");
-  if (o.checkpoint_every && o.checkpoint.empty()) refuse("--checkpoint-every needs --checkpoint FILE");
+  if (o.checkpoint_every && o.checkpoint.empty()) refuse("--checkpoint-every needs --checkpoint DIRECTORY");
+  if (o.on_save_error != "go-on" && o.on_save_error != "stop")
+    refuse(unknown_name("--on-save-error", o.on_save_error, std::array<std::string, 2>{"go-on", "stop"}));
   if (o.phantom && (!o.resume.empty() || !o.checkpoint.empty()))
     refuse("a phantom run has no values to save or resume");
+}
+
+/// A directory that can be written to, and has no checkpoints of another run.
+void check_checkpoints(const TrainOptions& o) {
+  if (o.checkpoint.empty()) return;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(o.checkpoint, error) && !fs::is_directory(o.checkpoint, error))
+    refuse(fmt::format("--checkpoint {} is a file: checkpoints are directories", o.checkpoint));
+  fs::create_directories(o.checkpoint, error);
+  check_writable(o.checkpoint + "/any");
+  checkpoint::Disk disk;
+  const std::vector<int> steps = checkpoint::steps_in(disk, o.checkpoint);
+  const fs::path resumed = fs::weakly_canonical(o.resume, error), here = fs::weakly_canonical(o.checkpoint, error);
+  if (steps.empty() || (!o.resume.empty() && (resumed == here || resumed.parent_path() == here))) return;
+  refuse(
+      fmt::format("{} has a checkpoint of step {} already: --resume {} goes on from it; else choose another directory",
+                  o.checkpoint, steps.front(), o.checkpoint));
 }
 
 /// What --tp and --sequence-parallel cannot mean.
@@ -178,7 +200,7 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   run.trace = !o.trace.empty();
   run.threads = o.threads;
   run.emulate = !o.emulate.empty();
-  run.patience_seconds = 60;  // rank 0 writes checkpoints and samples alone
+  run.patience_seconds = o.checkpoint.empty() ? 60 : 600;  // rank 0 samples alone; a save waits for the one before
   const bool simulator = std::string_view(backend_name()) == "sim";
   if (simulator && run.emulate) refuse("--emulate is for --backend mpi; the simulator always prices --machine");
   if (run.emulate && std::string_view(backend_name()) != "mpi") refuse("--emulate is for --backend mpi");
@@ -216,8 +238,10 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   if (plan.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
   if (o.log_every == 0) o.log_every = std::max(1, o.steps / 20);
   if (o.validate_every == 0) o.validate_every = std::max(1, o.steps / 4);
-  for (const std::string* path : {&o.csv, &o.trace, &o.json, &o.checkpoint})
-    if (!path->empty()) check_writable(*path);  // on every process: one that refused alone would leave others waiting
+  // On every process: one that refused alone would leave others waiting.
+  for (const std::string* path : {&o.csv, &o.trace, &o.json})
+    if (!path->empty()) check_writable(*path);
+  check_checkpoints(o);
   plan.wrapping = wrapping_named(o.wrap);
   plan.options = std::move(o);
   check_tensor(plan);

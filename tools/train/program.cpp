@@ -25,7 +25,7 @@ constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();  // what a p
 
 class Trainer {
  public:
-  Trainer(Rank me, const Plan& plan, const Checkpoint* resume, TrainLog& log)
+  Trainer(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files)
       : me_(me),
         plan_(plan),
         log_(log),
@@ -39,15 +39,11 @@ class Trainer {
             week22::checkpointed_activations(me, gpt_, plan.largest_microbatch, plan.options.sequence, plan.recompute)),
         scalars_(allocate_step_scalars(me)) {
     if (plan.loss_scale) scaler_ = week22::make_loss_scaler(me, *plan.loss_scale, plan.options.loss_scale_interval);
-    if (resume) restore(me, *engine_->optimizers().front(), tensor() ? my_part(*resume) : *resume);
-    std::optional<Checkpoint> share;
-    if (sharded() && !plan.options.resume.empty()) {
-      share = read_share(plan.options.resume, plan.model, my_share());
-      restore_share(me, engine_->optimizers(), *share);
-      resume = &*share;
-      if (plan.options.zero < 3) gather_values();
+    checkpoints_.emplace(me, plan, held(), scaler_ ? &*scaler_ : nullptr, log, files);
+    if (!plan.options.resume.empty()) {
+      checkpoints_->resume();
+      if (plan.options.zero == 1 || plan.options.zero == 2) gather_values();
     }
-    if (resume && scaler_) restore(me, *scaler_, *resume);
     first_ = engine_->optimizers().front()->steps();
     if (first_ >= plan.options.steps)
       usage_error(fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}", plan.options.resume,
@@ -73,9 +69,11 @@ class Trainer {
       if (last || done == first_ + 1 || done % plan_.options.log_every == 0) report(done);
       if (last || done % plan_.options.validate_every == 0) validate(done);
       const int every = plan_.options.checkpoint_every;
-      if (!plan_.options.checkpoint.empty() && (last || (every > 0 && done % every == 0))) save();
+      checkpoints_->check();
+      if (saves() && (last || (every > 0 && done % every == 0))) checkpoints_->save();
     }
     if (plan_.sample()) sample();
+    if (saves()) checkpoints_->finish();
     fill(me_, validation_, 0);
     if (tensor()) {
       add_model_squares(tp_.group, validation_, gpt_.parameters(), gpt_.parameters().values, week21::ring_all_reduce);
@@ -90,6 +88,7 @@ class Trainer {
   bool judge() const { return me_.rank() == 0; }
   bool sharded() const { return plan_.options.zero > 0; }
   bool tensor() const { return plan_.options.tp > 1; }
+  bool saves() const { return !plan_.options.checkpoint.empty(); }
 
   static Gpt& shared_layers(Gpt& gpt, const Plan& plan, const week23::TensorParallel& tp) {
     if (plan.options.tp > 1)
@@ -110,42 +109,13 @@ class Trainer {
             .reduce = plan.precision.reduce};
   }
 
-  ShareOf my_share() const {
-    std::size_t elements = 0;
-    for (const Optimizer* optimizer : engine_->optimizers()) elements += optimizer->m().size();
-    const std::string wrap =
-        plan_.options.zero == 1 ? fmt::format("buckets of {} bytes", plan_.bucket_bytes) : plan_.options.wrap;
-    return {plan_.options.zero, me_.rank(), me_.size(), wrap, elements};
+  std::vector<Held> held() {
+    HeldTensors tensors{.part = gpt_.config(), .table = gpt_.parameters().list, .in_model = {}, .units = {}};
+    for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(i);
+    if (sharded()) tensors.units = engine_->units();
+    return held_by(engine_->optimizers(), tensors, dp_);
   }
 
-  /// Whole on rank 0, or with ZeRO each rank its share.
-  void save() {
-    const week22::LossScaler* scaler = scaler_ ? &*scaler_ : nullptr;
-    const std::vector<Optimizer*> optimizers = engine_->optimizers();
-    if (sharded())
-      write_checkpoint(share_path(plan_.options.checkpoint, me_.rank()),
-                       take_share(me_, plan_.model, my_share(), optimizers, scaler));
-    else if (tensor())
-      save_whole();
-    else if (judge())
-      write_checkpoint(plan_.options.checkpoint, take_checkpoint(me_, gpt_, *optimizers.front(), scaler));
-  }
-
-  // A model that ranks share is saved whole, as the serial one is, so that it can go on with any --tp.
-
-  void save_whole() {
-    const Optimizer& optimizer = *engine_->optimizers().front();
-    Checkpoint whole{optimizer.steps(), describe_model(plan_.model), join(optimizer.master()), join(optimizer.m()),
-                     join(optimizer.v())};
-    if (judge()) write_checkpoint(plan_.options.checkpoint, whole);
-  }
-  Checkpoint my_part(const Checkpoint& whole) const {
-    Checkpoint part = whole;
-    part.values = cut_values(gpt_.config(), whole.values);
-    part.m = cut_values(gpt_.config(), whole.m);
-    part.v = cut_values(gpt_.config(), whole.v);
-    return part;
-  }
   /// On the judge, the serial model's array of which each rank of its replica has a part; elsewhere nothing.
   std::vector<float> join(const Slice& own) {
     if (dp_.rank() != 0) return {};
@@ -165,7 +135,7 @@ class Trainer {
     return whole;
   }
 
-  /// After shares of whole values were read from files.
+  /// After this rank's shares were read from files.
   void gather_values() {
     for (const Unit& unit : engine_->units())
       week21::ring_all_gather(me_, engine_->whole_values().cut(unit.offset, unit.size));
@@ -361,8 +331,9 @@ class Trainer {
   Activations saved_;
   StepScalars scalars_;
   std::optional<week22::LossScaler> scaler_;  // of fp16
-  Slice tokens_, targets_;                    // of this rank's shard
-  std::vector<Batch> microbatches_;           // cuts of them
+  std::optional<Checkpoints> checkpoints_;
+  Slice tokens_, targets_;           // of this rank's shard
+  std::vector<Batch> microbatches_;  // cuts of them
   Slice losses_, squares_, scales_;  // one f32 a step: this rank's loss, the squared gradient norm, the loss scale
   Slice received_;                   // rank 0: losses of a peer
   Slice validation_;                 // one f32
@@ -374,8 +345,8 @@ class Trainer {
 
 }  // namespace
 
-Values train_rank(Rank me, const Plan& plan, const Checkpoint* resume, TrainLog& log) {
-  return Trainer(me, plan, resume, log).train();
+Values train_rank(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files) {
+  return Trainer(me, plan, log, files).train();
 }
 
 }  // namespace lockstep::train

@@ -7,8 +7,8 @@
 
 namespace lockstep::train {
 
-/// Trains from `resume` (or from the start) to plan.options.steps. Rank 0 writes to `log` and saves checkpoints.
-/// Returns Σ values² of the rank's replica, which is the same on every rank.
-Values train_rank(Rank me, const Plan& plan, const Checkpoint* resume, TrainLog& log);
+/// Trains from plan.options.resume (or from the start) to plan.options.steps. Rank 0 writes to `log`; checkpoints go to
+/// `files`. Returns Σ values² of the rank's replica, which is the same on every rank.
+Values train_rank(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files);
 
 }  // namespace lockstep::train

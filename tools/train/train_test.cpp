@@ -1,60 +1,13 @@
-// ./lab train: data-parallel training is the serial training, a resumed run is the run that was not interrupted, and
-// what cannot work is refused in one sentence.
+// ./lab train: data-parallel training is the serial training, and what cannot work is refused in one sentence.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 
-#include "common/model/reshard.hpp"
-#include "tools/train/program.hpp"
+#include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
 namespace {
-
-namespace fs = std::filesystem;
-
-TrainOptions small_run() {
-  TrainOptions options;
-  options.model = "tiny";
-  options.steps = 8;
-  options.warmup = 100;  // the learning rate then does not depend on the number of steps
-  options.batch = 7;
-  options.sequence = 16;
-  options.sample = 0;
-  options.threads = 1;
-  return options;
-}
-
-struct Trained {
-  std::vector<double> losses;
-  double validation = 0;
-  Values squares;  // of the parameters, by rank
-  Outcome outcome;
-};
-
-Trained train(const TrainOptions& options, const Checkpoint* resume = nullptr) {
-  Plan plan = make_plan(options, 0);
-  plan.run.check_races = true;
-  TrainLog log(plan, nullptr);
-  Trained result;
-  result.outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, resume, log); });
-  result.outcome.check();
-  for (const StepRecord& record : log.records()) result.losses.push_back(record.loss);
-  if (!log.validations().empty()) result.validation = log.validations().back().loss;
-  for (const Values& values : result.outcome.values) result.squares.push_back(values.at(0));
-  return result;
-}
-
-class Folder : public testing::Test {
- protected:
-  Folder() : folder_(fs::temp_directory_path() / ("lockstep_train_" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~Folder() override { fs::remove_all(folder_); }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  fs::path folder_;
-};
 
 TEST(Train, DataParallelRunsAreTheSerialRun) {
   const TrainOptions serial = small_run();
@@ -168,41 +121,6 @@ TEST(Train, TensorParallelRunsAreTheSerialRun) {
     }
 }
 
-TEST_F(Folder, ASharedModelIsSavedWholeAndGoesOnInAnyParts) {
-  TrainOptions options = small_run();
-  options.heads = 4;
-  options.tokens = "char";  // a vocabulary that no number of ranks divides
-  options.checkpoint = path("half");
-  options.steps = 4;
-  options.ranks = options.tp = 4;
-  train(options);
-  options.checkpoint = "";
-  options.steps = 8;
-  const Checkpoint half = read_checkpoint(path("half"), make_plan(options, 0).model);
-  std::vector<Trained> runs;
-  for (int tp : {1, 2, 4}) {
-    options.ranks = options.tp = tp;
-    options.resume = path("half");
-    runs.push_back(train(options, &half));
-    ASSERT_EQ(runs.back().losses.size(), 4u);
-    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(runs.back().losses[i], runs[0].losses[i], 2e-6 * runs[0].losses[i]);
-    TrainOptions saved = options;
-    saved.steps = 5;
-    saved.checkpoint = path("again");
-    train(saved, &half);
-  }
-  // Without a step between, nothing is lost: cut for any p and joined again.
-  GptConfig part = make_plan(options, 0).model;
-  for (int p : {1, 2, 4}) {
-    std::vector<float> joined(half.values.size(), -1);
-    for (int rank = 0; rank < p; ++rank) {
-      part.tensor = {rank, p};
-      join_values(part, cut_values(part, half.values), joined);
-    }
-    EXPECT_EQ(joined, half.values);
-  }
-}
-
 TEST(Train, LossScalesWorkOnShares) {
   // A scale that overflows at once: every rank must see it, though each holds a part of the gradients; and all stages
   // skip the same steps.
@@ -256,74 +174,6 @@ TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
   }
 }
 
-TEST_F(Folder, ResumedIsUninterrupted) {
-  for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    TrainOptions options = small_run();
-    options.precision = precision;
-    options.loss_scale_interval = 3;  // it doubles before and after the interruption
-    const Trained whole = train(options);
-    TrainOptions half = options;
-    half.steps = 4;
-    half.checkpoint = path("half.ckpt");
-    train(half);
-    EXPECT_FALSE(fs::exists(half.checkpoint + ".tmp"));
-    const Checkpoint checkpoint = read_checkpoint(half.checkpoint, make_plan(options, 0).model);
-    EXPECT_EQ(checkpoint.step, 4);
-    const Trained rest = train(options, &checkpoint);
-    ASSERT_EQ(rest.losses.size(), 4u);
-    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << precision;
-    EXPECT_EQ(rest.squares, whole.squares);
-  }
-}
-
-TEST_F(Folder, SharesAreResumedAndThoseOfAnotherPAreRefused) {
-  for (int stage : {1, 2, 3}) {
-    TrainOptions options = small_run();
-    options.ranks = 2;
-    options.zero = stage;
-    options.precision = "bf16";
-    const Trained whole = train(options);
-    TrainOptions half = options;
-    half.steps = 4;
-    half.checkpoint = path("half.ckpt");
-    train(half);
-    options.resume = half.checkpoint;
-    const Trained rest = train(options);
-    ASSERT_EQ(rest.losses.size(), 4u);
-    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << "stage " << stage;
-    EXPECT_EQ(rest.squares, whole.squares) << "stage " << stage;
-    for (int ranks : {1, 3}) {
-      options.ranks = ranks;
-      try {
-        train(options);
-        ADD_FAILURE() << "shares of 2 ranks resumed on " << ranks;
-      } catch (const Error& error) {  // of whichever rank is first: rank 2 has no file, the others the wrong one
-        const std::string text = error.what();
-        EXPECT_EQ(error.verdict(), Verdict::usage);
-        EXPECT_TRUE(text.find("of 2, not of") != text.npos || text.find("as many ranks as wrote them") != text.npos)
-            << text;
-      }
-    }
-  }
-}
-
-TEST_F(Folder, DamagedCheckpointsAreRefused) {
-  TrainOptions options = small_run();
-  options.steps = 1;
-  options.checkpoint = path("a.ckpt");
-  train(options);
-  const GptConfig model = make_plan(options, 0).model;
-  EXPECT_NO_THROW(read_checkpoint(options.checkpoint, model));
-  GptConfig other = model;
-  other.layers = 3;
-  EXPECT_THROW(read_checkpoint(options.checkpoint, other), Error);
-  EXPECT_THROW(read_checkpoint(path("none.ckpt"), model), Error);
-  fs::resize_file(options.checkpoint, fs::file_size(options.checkpoint) - 1);
-  EXPECT_THROW(read_checkpoint(options.checkpoint, model), Error);
-  std::ofstream(options.checkpoint) << "hello\n";
-  EXPECT_THROW(read_checkpoint(options.checkpoint, model), Error);
-}
-
 TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
   std::ofstream(path("empty.txt")).close();
   std::ofstream(path("short.txt")) << "too short";
@@ -356,6 +206,8 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"100x", [](TrainOptions& o) { o.bucket_bytes = "100x"; }},
       {"phantom", [](TrainOptions& o) { o.phantom = true, o.resume = "a"; }},
       {"checkpoint", [](TrainOptions& o) { o.checkpoint_every = 5; }},
+      {"go-on", [](TrainOptions& o) { o.on_save_error = "go_on"; }},
+      {"directories", [&](TrainOptions& o) { o.checkpoint = path("short.txt"); }},
       {"no stage 4", [](TrainOptions& o) { o.zero = 4; }},
       {"--wrap", [](TrainOptions& o) { o.zero = 3, o.wrap = "blocks"; }},
       {"wrap smaller", [](TrainOptions& o) { o.zero = 3, o.wrap = "model", o.phantom = true, o.model = "gpt3-175b"; }},

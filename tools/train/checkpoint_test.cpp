@@ -1,0 +1,264 @@
+// ./lab train --checkpoint and --resume: a resumed run is the run that was not interrupted, on the same ranks bit for
+// bit; on any others to rounding; and no error of a file costs more than the last save.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+
+#include "common/checkpoint/reader.hpp"
+#include "tools/train/train_testing.hpp"
+
+namespace lockstep::train {
+namespace {
+
+struct Layout {
+  int ranks = 1, tp = 1, zero = 0;
+  const char* wrap = "block";
+  std::string name() const { return fmt::format("{} ranks, tp {}, ZeRO-{}, wrap {}", ranks, tp, zero, wrap); }
+};
+const std::vector<Layout> kLayouts = {
+    {1}, {3}, {4, 4}, {4, 2}, {2, 1, 1}, {3, 1, 1}, {2, 1, 2, "5000"}, {3, 1, 3}, {4, 1, 3, "layer"}};
+
+class Saved : public Folder {
+ protected:
+  Saved() {  // a little text, read in no time
+    std::string text(20000, ' ');
+    std::ifstream(std::string(LOCKSTEP_SOURCE_DIR) + "/data/austen.txt").read(text.data(), 20000);
+    std::ofstream(path("text")) << text.substr(0, text.rfind(' '));
+  }
+  TrainOptions run_in(const Layout& layout, int steps) const;
+};
+
+TrainOptions Saved::run_in(const Layout& layout, int steps) const {
+  TrainOptions options = small_run();
+  options.data = path("text");
+  options.heads = 4;
+  options.tokens = "char";  // a vocabulary that no number of ranks divides
+  options.ranks = layout.ranks;
+  options.tp = layout.tp;
+  options.zero = layout.zero;
+  options.wrap = layout.wrap;
+  options.steps = steps;
+  return options;
+}
+
+/// Everything in a folder, by path.
+std::map<std::string, std::string> files_in(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(file), {}};
+  }
+  return files;
+}
+
+TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
+  const auto compare = [&](TrainOptions options, const std::string& name) {
+    options.steps = 8;
+    options.checkpoint = path("whole");
+    options.checkpoint_every = 4;
+    const Trained whole = train(options);
+    TrainOptions half = options;
+    half.steps = 4;
+    half.checkpoint = path("half");
+    train(half);
+    options.checkpoint = options.resume = half.checkpoint;
+    const Trained rest = train(options);
+    ASSERT_EQ(rest.losses.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << name;
+    EXPECT_EQ(rest.squares, whole.squares) << name;
+    EXPECT_TRUE(rest.complaints.empty()) << rest.complaints.front();
+    const auto expected = files_in(path("whole")), seen = files_in(path("half"));
+    EXPECT_EQ(expected.size(), 2 * (1 + static_cast<std::size_t>(options.ranks)));  // the last two
+    EXPECT_TRUE(expected == seen) << name;
+    for (const char* folder : {"whole", "half"}) fs::remove_all(path(folder));
+  };
+  for (const Layout& layout : kLayouts) compare(run_in(layout, 8), layout.name());
+  for (const char* precision : {"bf16", "fp16"})
+    for (const Layout& layout : {kLayouts[0], kLayouts[4], kLayouts[6], kLayouts[7]}) {
+      TrainOptions options = run_in(layout, 8);
+      options.precision = precision;
+      options.loss_scale_interval = 3;  // it doubles before and after the interruption
+      compare(options, layout.name() + ", " + precision);
+    }
+}
+
+TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
+  for (const Layout& written : kLayouts) {
+    TrainOptions first = run_in(written, 4);
+    first.checkpoint = path("half");
+    train(first);
+    std::size_t elements = 0;
+    checkpoint::Disk disk;
+    for (const auto& shard : checkpoint::read_manifest(disk, path("half/step-00000004")).shards) {
+      elements += checkpoint::elements_of(shard.pieces);
+      EXPECT_EQ(shard.elements, checkpoint::elements_of(shard.pieces)) << written.name();
+    }
+    EXPECT_EQ(elements, make_plan(run_in({}, 4), 0).model.parameters()) << "each once: " << written.name();
+    std::vector<double> expected;
+    for (const Layout& read : kLayouts) {
+      TrainOptions rest = run_in(read, 8);
+      rest.resume = path("half");
+      const Trained seen = train(rest);
+      if (expected.empty()) expected = seen.losses;
+      ASSERT_EQ(seen.losses.size(), 4u);
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_NEAR(seen.losses[i], expected[i], 2e-6 * expected[i])
+            << "step " << 5 + i << ", " << written.name() << " as " << read.name();
+    }
+    fs::remove_all(path("half"));
+  }
+}
+
+/// Two checkpoints, of steps 2 and 4, by two ranks.
+class TwoSaved : public Saved {
+ protected:
+  TwoSaved() : options_(run_in({2, 1, 1}, 4)) {
+    options_.checkpoint = path("out");
+    options_.checkpoint_every = 2;
+    train(options_);
+    options_.checkpoint = "";
+    options_.checkpoint_every = 0;
+    options_.resume = path("out");
+    options_.steps = 6;
+  }
+  void alter(const std::string& name) {
+    std::fstream file(path("out/" + name), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(1000);
+    file.put('!');
+  }
+  TrainOptions options_;
+};
+
+TEST_F(TwoSaved, ADamagedOneIsRefusedByNameAndTheOneBeforeIsUsed) {
+  const Trained undamaged = train(options_);
+  ASSERT_EQ(undamaged.losses.size(), 2u);
+  const std::vector<std::pair<std::string, std::function<void()>>> damages = {
+      {"rank-1.f32 was altered", [&] { alter("step-00000004/rank-1.f32"); }},
+      {"its manifest was cut short or altered", [&] { alter("step-00000004/manifest"); }},
+      {"rank-0.f32 was cut short", [&] { fs::resize_file(path("out/step-00000004/rank-0.f32"), 5000); }},
+      {"rank-1.f32 is missing", [&] { fs::remove(path("out/step-00000004/rank-1.f32")); }},
+      {"manifest is missing", [&] { fs::remove(path("out/step-00000004/manifest")); }},
+  };
+  for (const auto& [says, damage] : damages) {
+    fs::copy(path("out"), path("copy"), fs::copy_options::recursive);
+    damage();
+    const Trained seen = train(options_);
+    EXPECT_EQ(seen.losses.size(), 4u) << "goes on from step 2";
+    ASSERT_EQ(seen.complaints.size(), 1u) << says;
+    EXPECT_NE(seen.complaints[0].find("step-00000004"), std::string::npos) << seen.complaints[0];
+    EXPECT_NE(seen.complaints[0].find(says), std::string::npos) << seen.complaints[0];
+    EXPECT_EQ(std::vector<double>(seen.losses.begin() + 2, seen.losses.end()), undamaged.losses);
+    fs::remove_all(path("out"));
+    fs::rename(path("copy"), path("out"));
+  }
+}
+
+TEST_F(TwoSaved, WhereNoneIsGoodOrOfThisModelTheRunIsRefused) {
+  const auto expect = [&](const std::string& says) {
+    checkpoint::Disk disk;
+    const Outcome outcome = try_to_train(options_, disk).outcome;
+    EXPECT_FALSE(outcome.passed());
+    EXPECT_NE(outcome.message.find(says), std::string::npos) << outcome.message;
+  };
+  options_.layers = 3;
+  expect("of 2 layers, 4 heads");
+  options_.layers = 0;
+  options_.steps = 4;
+  expect("more --steps than 4");
+  options_.steps = 8;
+  for (const char* step : {"2", "4"}) alter(fmt::format("step-0000000{}/rank-0.f32", step));
+  expect("no checkpoint in " + options_.resume + " can be used");
+  options_.resume = path("none");
+  expect("none holds no checkpoint");
+}
+
+TEST_F(TwoSaved, OneCanGoBackAndWhatCameLaterIsSetAside) {
+  options_.checkpoint = path("out");
+  options_.resume = path("out/step-00000002");
+  options_.steps = 3;
+  EXPECT_EQ(train(options_).losses.size(), 1u);
+  checkpoint::Disk disk;
+  EXPECT_EQ(disk.list(path("out")),
+            (std::vector<std::string>{"step-00000002", "step-00000003", "step-00000004.aside"}));
+}
+
+TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
+  TrainOptions other = run_in({}, 4);
+  other.checkpoint = path("out");
+  try {
+    make_plan(other, 0);
+    ADD_FAILURE() << "writes among another run's checkpoints";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has a checkpoint of step 4 already"), std::string::npos) << error.what();
+  }
+}
+
+/// The disk, but writing one file of some steps fails, as when it is full.
+class FullFor final : public checkpoint::Files {
+ public:
+  FullFor(std::string file, std::vector<std::string> steps) : file_(std::move(file)), steps_(std::move(steps)) {}
+  void write(const std::string& path, std::initializer_list<std::string_view> parts) override {
+    const auto in_path = [&](const std::string& word) { return path.find(word) != path.npos; };
+    if (in_path(file_) && std::any_of(steps_.begin(), steps_.end(), in_path))
+      throw Error(Verdict::fail, "cannot write " + path + ": No space left on device");
+    disk_.write(path, parts);
+  }
+  void make_directory(const std::string& path) override { disk_.make_directory(path); }
+  void sync_directory(const std::string& path) override { disk_.sync_directory(path); }
+  void rename(const std::string& from, const std::string& to) override { disk_.rename(from, to); }
+  void remove(const std::string& path) override { disk_.remove(path); }
+  bool exists(const std::string& path) override { return disk_.exists(path); }
+  std::vector<std::string> list(const std::string& path) override { return disk_.list(path); }
+  std::string read(const std::string& path) override { return disk_.read(path); }
+
+ private:
+  std::string file_;
+  std::vector<std::string> steps_;
+  checkpoint::Disk disk_;
+};
+
+// Of a rank's file, of what it says of it, and of the manifest, which rank 0 writes when the others are long past.
+TEST_F(Saved, AFullDiskEndsTheSaveAndTheRunGoesOnOrStops) {
+  for (const char* file : {"rank-1.f32", "rank-0.entry", "manifest"}) {
+    TrainOptions options = run_in({2, 1, 1}, 8);
+    options.checkpoint_every = 2;
+    options.checkpoint = path("out");
+    const auto steps = [&] {
+      checkpoint::Disk disk;
+      return disk.list(path("out"));
+    };
+    FullFor once(file, {"step-00000004"});
+    const Trained on = try_to_train(options, once);
+    EXPECT_TRUE(on.outcome.passed()) << on.outcome.message;
+    EXPECT_EQ(on.losses.size(), 8u);
+    EXPECT_TRUE(on.saved);
+    ASSERT_EQ(on.complaints.size(), 1u) << file;
+    for (const char* word : {"step 4 was not written", file, "No space left on device", "the run goes on"})
+      EXPECT_NE(on.complaints[0].find(word), std::string::npos) << on.complaints[0];
+    EXPECT_EQ(steps(), (std::vector<std::string>{"step-00000006", "step-00000008"}));
+    fs::remove_all(path("out"));
+
+    FullFor last(file, {"step-00000008"});
+    EXPECT_FALSE(try_to_train(options, last).saved) << "the end of the run is in no checkpoint";
+    EXPECT_EQ(steps(), (std::vector<std::string>{"step-00000004", "step-00000006"}));
+    fs::remove_all(path("out"));
+
+    options.on_save_error = "stop";
+    FullFor again(file, {"step-00000004", "step-00000006", "step-00000008"});
+    const Outcome stopped = try_to_train(options, again).outcome;
+    EXPECT_EQ(stopped.verdict, Verdict::fail);
+    for (const char* word : {"step 4 was not written", file, "No space left on device"})
+      EXPECT_NE(stopped.message.find(word), std::string::npos) << stopped.message;
+    options.resume = path("out");
+    EXPECT_EQ(train(options).losses.size(), 6u);  // from step 2
+    fs::remove_all(path("out"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train

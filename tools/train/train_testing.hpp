@@ -1,0 +1,71 @@
+// What the tests of ./lab train share: a run small enough for a second, and what is seen of it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tools/train/program.hpp"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+inline TrainOptions small_run() {
+  TrainOptions options;
+  options.model = "tiny";
+  options.steps = 8;
+  options.warmup = 100;  // the learning rate then does not depend on the number of steps
+  options.batch = 7;
+  options.sequence = 16;
+  options.sample = 0;
+  options.threads = 1;
+  return options;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  double validation = 0;
+  Values squares;  // of the parameters, by rank
+  Outcome outcome;
+  std::vector<std::string> complaints;
+  bool saved = true;
+};
+
+/// An outcome that is not a pass is left for the caller to judge with outcome.check().
+inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& files) {
+  Plan plan = make_plan(options, 0);
+  plan.run.check_races = true;
+  TrainLog log(plan, nullptr);
+  Trained result;
+  result.outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, files); });
+  for (const StepRecord& record : log.records()) result.losses.push_back(record.loss);
+  if (!log.validations().empty()) result.validation = log.validations().back().loss;
+  if (result.outcome.passed())
+    for (const Values& values : result.outcome.values) result.squares.push_back(values.at(0));
+  result.complaints = log.complaints();
+  result.saved = log.saved();
+  return result;
+}
+
+inline Trained train(const TrainOptions& options) {
+  checkpoint::Disk disk;
+  Trained result = try_to_train(options, disk);
+  result.outcome.check();
+  return result;
+}
+
+class Folder : public testing::Test {
+ protected:
+  Folder() : folder_(fs::temp_directory_path() / ("lockstep_train_" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~Folder() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  fs::path folder_;
+};
+
+}  // namespace lockstep::train
