@@ -41,7 +41,7 @@ struct Gpu {
 
 /// The GPUs of the machine files, where the numbers have their sources.
 std::vector<Gpu> known_gpus() {
-  const std::string folder = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines";
+  const std::string folder = LOCKSTEP_SOURCE_DIR "/bench/machines";
   std::vector<Gpu> gpus;
   for (const auto& [name, file] :
        {std::pair{"V100", "dgx-1v"}, {"A100", "dgx-a100"}, {"H200", "dgx-h200"}, {"B200", "dgx-b200"}})

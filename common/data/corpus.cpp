@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <unordered_map>
 
 #include "common/error.hpp"
@@ -88,13 +90,12 @@ Corpus Corpus::read(const std::string& path, TokenKind kind, double validation_s
   std::ifstream in(path, std::ios::binary);
   if (!in) refuse(path, "cannot be read");
   std::string text(std::istreambuf_iterator<char>(in), {});
+  if (auto file = read_token_file(text, path)) return of_tokens(std::move(*file), validation_share, path);
   return of_text(text, kind, validation_share, path);
 }
 
 Corpus Corpus::of_text(std::string_view text, TokenKind kind, double validation_share, const std::string& name) {
   if (text.empty()) refuse(name, "is empty");
-  if (!(validation_share >= 0 && validation_share < 1))
-    refuse(name, fmt::format("a validation share of {} is not between 0 and 1", validation_share));
   Corpus corpus;
   corpus.name_ = name;
   corpus.kind_ = kind;
@@ -106,9 +107,36 @@ Corpus Corpus::of_text(std::string_view text, TokenKind kind, double validation_
     corpus.vocabulary_.assign(distinct.begin(), distinct.end());
   }
   corpus.tokens_ = corpus.encode(text);
-  auto validation = static_cast<std::size_t>(static_cast<double>(corpus.tokens_.size()) * validation_share);
-  corpus.split_ = corpus.tokens_.size() - validation;
+  corpus.keep_for_validation(validation_share);
   return corpus;
+}
+
+Corpus Corpus::of_tokens(TokenFile file, double validation_share, const std::string& name) {
+  if (file.tokens.empty()) refuse(name, "is empty");
+  Corpus corpus;
+  corpus.name_ = name;
+  corpus.kind_ = TokenKind::numbers;
+  for (std::size_t i = 0; i < file.vocabulary; ++i) corpus.vocabulary_.push_back(std::to_string(i) + ' ');
+  corpus.tokens_ = std::move(file.tokens);
+  corpus.keep_for_validation(validation_share);
+  return corpus;
+}
+
+void Corpus::keep_for_validation(double share) {
+  if (!(share >= 0 && share < 1)) refuse(name_, fmt::format("a validation share of {} is not between 0 and 1", share));
+  split_ = tokens_.size() - static_cast<std::size_t>(static_cast<double>(tokens_.size()) * share);
+}
+
+std::vector<std::int32_t> Corpus::encode_numbers(std::string_view text) const {
+  std::vector<std::int32_t> tokens;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    std::size_t token = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
+    const bool known = error == std::errc{} && end == word.data() + word.size() && token < vocabulary();
+    tokens.push_back(known ? static_cast<std::int32_t>(token) : 0);
+  }
+  return tokens;
 }
 
 std::vector<std::int32_t> Corpus::encode(std::string_view text) const {
@@ -117,6 +145,7 @@ std::vector<std::int32_t> Corpus::encode(std::string_view text) const {
     for (char letter : text) tokens.push_back(static_cast<unsigned char>(letter));
     return tokens;
   }
+  if (kind_ == TokenKind::numbers) return encode_numbers(text);
   std::unordered_map<std::string_view, std::int32_t> number;
   for (std::size_t i = 0; i < vocabulary_.size(); ++i) number[vocabulary_[i]] = static_cast<std::int32_t>(i);
   for (std::string_view piece : characters(text, name_)) {

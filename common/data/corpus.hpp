@@ -9,9 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "common/data/token_file.hpp"
+
 namespace lockstep {
 
-enum class TokenKind { bytes, characters };
+/// `numbers`: those of a token file.
+enum class TokenKind { bytes, characters, numbers };
 
 /// Rows of `length` tokens, and the tokens that follow each: targets[r][t] = inputs[r][t + 1]. Both sequences × length.
 struct TextBatch {
@@ -27,8 +30,9 @@ struct TextBatch {
 class Corpus {
  public:
   /// Reads a text file. Bytes: 256 tokens, any file. Characters: the code points that occur, in order; the file must be
-  /// UTF-8. The last `validation_share` of the text is kept for validation. Throws Error(usage) with one sentence where
-  /// the file cannot be read, is empty, or is not UTF-8.
+  /// UTF-8. A token file (token_file.hpp) is known by its first bytes: its tokens are numbers, whatever `kind` says.
+  /// The last `validation_share` of the text is kept for validation. Throws Error(usage) with one sentence where the
+  /// file cannot be read, is empty, is not UTF-8, or is a token file with something wrong.
   static Corpus read(const std::string& path, TokenKind kind, double validation_share = 0.1);
   /// The same from memory; `name` is what messages call it.
   static Corpus of_text(std::string_view text, TokenKind kind, double validation_share = 0.1,
@@ -38,7 +42,8 @@ class Corpus {
   std::span<const std::int32_t> train() const { return std::span(tokens_).first(split_); }
   std::span<const std::int32_t> validation() const { return std::span(tokens_).subspan(split_); }
 
-  /// Text to tokens; what the vocabulary lacks becomes token 0. Tokens to text.
+  /// Text to tokens; what the vocabulary lacks becomes token 0. Tokens to text. Of a token file the text is the tokens'
+  /// numbers, with spaces between.
   std::vector<std::int32_t> encode(std::string_view text) const;
   std::string decode(std::span<const std::int32_t> tokens) const;
 
@@ -52,7 +57,12 @@ class Corpus {
   /// occurs.
   double unigram_entropy() const;
 
+  TokenKind kind() const { return kind_; }
+
  private:
+  static Corpus of_tokens(TokenFile file, double validation_share, const std::string& name);
+  std::vector<std::int32_t> encode_numbers(std::string_view text) const;
+  void keep_for_validation(double share);
   void require_length(std::span<const std::int32_t> part, const char* which, std::size_t length) const;
 
   std::string name_;

@@ -96,6 +96,53 @@ TEST(Corpus, ValidationGoesThroughItsPartInOrder) {
   EXPECT_EQ(corpus.decode(corpus.validation_batch(1, 2, 3).inputs), "ghiabc");
 }
 
+/// A token file of 256 header numbers and `tokens`.
+template <class Number>
+std::string token_file(std::int32_t magic, std::int32_t version, const std::vector<Number>& tokens) {
+  std::vector<std::int32_t> header(256, 0);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = static_cast<std::int32_t>(tokens.size());
+  std::string bytes(reinterpret_cast<const char*>(header.data()), header.size() * 4);
+  bytes.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(Number));
+  return bytes;
+}
+
+const std::vector<std::uint16_t> kGpt2Tokens{15496, 11, 995, 0, 50256};
+
+TEST(Corpus, TokenFilesHoldNumbers) {
+  const std::string path = testing::TempDir() + "tokens.bin";
+  std::ofstream(path, std::ios::binary) << token_file(20240520, 1, kGpt2Tokens);
+  const Corpus corpus = Corpus::read(path, TokenKind::bytes, 0);
+  EXPECT_EQ(corpus.vocabulary(), 50257u);
+  EXPECT_EQ(std::vector<std::int32_t>(corpus.train().begin(), corpus.train().end()),
+            (std::vector<std::int32_t>{15496, 11, 995, 0, 50256}));
+  EXPECT_EQ(corpus.decode(corpus.train().first(3)), "15496 11 995 ");
+  EXPECT_EQ(corpus.encode(" 995 11\n50257 x "), (std::vector<std::int32_t>{995, 11, 0, 0}));
+  std::filesystem::remove(path);
+
+  const auto llama = read_token_file(token_file(20240801, 7, std::vector<std::uint32_t>{128000, 9906}), "t");
+  ASSERT_TRUE(llama);
+  EXPECT_EQ(llama->vocabulary, 128256u);
+  EXPECT_EQ(llama->tokens, (std::vector<std::int32_t>{128000, 9906}));
+}
+
+TEST(Corpus, TokenFilesWithSomethingWrongAreRefusedInOneSentence) {
+  const auto why = [](const std::string& bytes) { return complaint([&] { read_token_file(bytes, "t.bin"); }); };
+  const std::string good = token_file(20240520, 1, kGpt2Tokens);
+  EXPECT_FALSE(read_token_file("a text", "t.bin"));
+  EXPECT_FALSE(read_token_file("", "t.bin"));
+  EXPECT_EQ(why(good.substr(0, 1000)), "token file t.bin: its header has 1000 bytes instead of 1024");
+  EXPECT_EQ(why(good.substr(0, good.size() - 1)),
+            "token file t.bin: says that it holds 5 tokens of 2 bytes, and 9 bytes follow its header");
+  EXPECT_EQ(why(good + "x"),
+            "token file t.bin: says that it holds 5 tokens of 2 bytes, and 11 bytes follow its header");
+  EXPECT_EQ(why(token_file(20240520, 2, kGpt2Tokens)),
+            "token file t.bin: is of version 2, and only version 1 of this kind is known");
+  EXPECT_EQ(why(token_file(20240520, 1, std::vector<std::uint16_t>{1, 50257})),
+            "token file t.bin: token 1 is 50257, and its tokenizer has 50257 tokens");
+}
+
 TEST(Corpus, BadFilesAreRefusedInOneSentence) {
   EXPECT_EQ(complaint([] { Corpus::read("/nowhere/text", TokenKind::bytes); }), "corpus /nowhere/text: cannot be read");
   EXPECT_NE(complaint([] { Corpus::read("/", TokenKind::bytes); }).find("folder"), std::string::npos);

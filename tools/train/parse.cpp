@@ -32,6 +32,8 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   CLI::App app("Trains a GPT on text: serial on one rank, data-parallel on several.", "lab train");
   std::string backend = backend_name();
   app.set_help_flag("-h,--help", "This text");
+  app.set_config("--config", "", "A file of these options, a line each: steps = 100 (the command line goes before it)");
+  app.allow_config_extras(CLI::config_extras_mode::error);
   app.add_option("--backend", backend, "sim, mpi, cuda, nccl, or serial: one rank and all cores (default)");
   app.add_option("--ranks", o.ranks, "Ranks; 1 is the serial program (default: 1; under mpirun, all)")
       ->check(at_least(1));
@@ -45,7 +47,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   model->add_option("--attention", o.attention, "flash, or materialised: with all its probabilities in memory")
       ->capture_default_str();
   auto* data = app.add_option_group("Text");
-  data->add_option("--data", o.data, "A text file (default: data/austen.txt)");
+  data->add_option("--data", o.data, "A text, or a token file as llm.c writes them (default: data/austen.txt)");
   data->add_option("--tokens", o.tokens, "byte or char")->capture_default_str();
   auto* training = app.add_option_group("Training");
   training->add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(at_least(1));
@@ -136,6 +138,11 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
         throw CLI::ValidationError("serial means one rank: leave out --ranks, or choose another backend");
       o.ranks = 1;
     }
+  } catch (const CLI::ConfigError& error) {
+    if (is_judge())
+      fmt::print(stderr, "lab train: {}: {}; every line is an option of --help without its dashes\n",
+                 app.get_config_ptr()->as<std::string>(), error.what());
+    return 2;
   } catch (const CLI::ParseError& error) {
     const bool help = error.get_exit_code() == 0;
     if (is_judge()) {

@@ -191,7 +191,7 @@ void check_memory(const Plan& plan) {
 RunOptions run_options(const TrainOptions& o, int ranks) {
   RunOptions run;
   run.ranks = ranks;
-  const std::string folder = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines";
+  const std::string folder = LOCKSTEP_SOURCE_DIR "/bench/machines";
   run.machine = find_machine(o.emulate.empty() ? o.machine : o.emulate, folder);
   run.phantom = o.phantom;
   run.check_races = o.check_races;
@@ -217,7 +217,7 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   const int ranks = o.ranks ? o.ranks : std::max(1, available_ranks);
   check_training(o, std::max(1, ranks / o.tp));
   plan.run = run_options(o, ranks);
-  if (o.data.empty()) o.data = std::string(LOCKSTEP_SOURCE_DIR) + "/data/austen.txt";
+  if (o.data.empty()) o.data = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
   if (o.phantom)
     token_kind(o.tokens);
   else

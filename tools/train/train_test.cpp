@@ -9,6 +9,34 @@
 namespace lockstep::train {
 namespace {
 
+/// What parse() makes of a command line.
+std::optional<int> parsed(std::vector<std::string> words, TrainOptions& options) {
+  words.insert(words.begin(), "train");
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  return parse(static_cast<int>(pointers.size()), pointers.data(), options);
+}
+
+TEST_F(Folder, AConfigurationFileIsACommandLine) {
+  std::ofstream(path("a.cfg")) << "# a run\nsteps = 3\nmodel = \"tiny\"\nno-overlap = true\nlr=1e-4\n";
+  TrainOptions options;
+  EXPECT_EQ(parsed({"--config", path("a.cfg"), "--steps", "4"}, options), std::nullopt);
+  EXPECT_EQ(options.steps, 4) << "the command line goes before the file";
+  EXPECT_EQ(options.model, "tiny");
+  EXPECT_TRUE(options.no_overlap);
+  EXPECT_EQ(options.learning_rate, 1e-4);
+
+  const auto refused = [&](const std::string& text) {
+    std::ofstream(path("b.cfg")) << text;
+    testing::internal::CaptureStderr();
+    TrainOptions other;
+    EXPECT_EQ(parsed({"--config", path("b.cfg")}, other), 2);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(refused("stepps = 3\n").find("b.cfg: INI was not able to parse stepps"), std::string::npos);
+  EXPECT_NE(refused("steps = many\n").find("steps: wants a whole number"), std::string::npos);
+}
+
 TEST(Train, DataParallelRunsAreTheSerialRun) {
   const TrainOptions serial = small_run();
   const Trained expected = train(serial);
