@@ -71,7 +71,7 @@ std::unique_ptr<Bootstrap> make_store_bootstrap(const Environment& e) {
     const Address address = parse_address(e.store, e.store.substr(tcp.size()));
     store = make_tcp_store(address.host, address.port, e.rank, e.ranks, e.patience_seconds);
   } else if (e.store.starts_with(file) && e.store.size() > file.size() + 1 && e.store[file.size()] == '/') {
-    store = make_file_store(e.store.substr(file.size()), e.rank, e.ranks, e.patience_seconds);
+    store = make_file_store(e.store.substr(file.size()), e.rank, e.ranks);
   } else {
     bad_store(e.store);
   }

@@ -35,8 +35,8 @@ class Store {
 
 /// Rank 0 listens at `host`:`port`; the others connect, and wait for it up to `seconds`.
 std::unique_ptr<Store> make_tcp_store(const std::string& host, int port, int rank, int ranks, double seconds);
-/// Files in `folder`, which is made, and removed at the end. A folder that was used before is refused.
-std::unique_ptr<Store> make_file_store(const std::string& folder, int rank, int ranks, double seconds);
+/// Files in `folder`, which is made, and removed by the last who leaves. A folder that was used before is refused.
+std::unique_ptr<Store> make_file_store(const std::string& folder, int rank, int ranks);
 
 /// tcp://HOST:PORT or file:///FOLDER. Throws Error(usage) for anything else.
 std::unique_ptr<Bootstrap> make_store_bootstrap(const Environment& environment);

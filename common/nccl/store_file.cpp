@@ -18,29 +18,30 @@ namespace fs = std::filesystem;
 
 class FileStore final : public Store {
  public:
-  FileStore(std::string folder, int rank, int ranks, double seconds)
-      : folder_(std::move(folder)), rank_(rank), ranks_(ranks), seconds_(seconds) {
+  FileStore(std::string folder, int rank, int ranks) : folder_(std::move(folder)), rank_(rank), ranks_(ranks) {
     std::error_code error;
     fs::create_directories(folder_, error);
     if (!fs::is_directory(folder_))
       throw Error(Verdict::usage,
                   fmt::format("LOCKSTEP_STORE: cannot make the folder {}: {}", folder_.string(), error.message()));
-    if (fs::exists(file("0." + std::to_string(rank))))
+    if (fs::exists(file(kCame + std::to_string(rank))))
       throw Error(Verdict::usage, fmt::format("LOCKSTEP_STORE: {} was used before: remove it, or name another folder",
                                               folder_.string()));
+    set(kCame + std::to_string(rank), "");
   }
 
-  /// Rank 0 removes the folder when nobody needs it any more.
+  /// Whoever leaves last removes the folder, also when not everybody came. One that was killed never left: then it
+  /// stays, and the next run in it says what to do.
   ~FileStore() override {
     try {
-      set("end." + std::to_string(rank_), "");
-      if (rank_ != 0) return;
-      std::string ignored;
-      for (int rank = 0; rank < ranks_; ++rank)
-        if (!get("end." + std::to_string(rank), ignored, seconds_)) return;
+      set(kLeft + std::to_string(rank_), "");
+      for (int rank = 0; rank < ranks_; ++rank) {
+        const std::string number = std::to_string(rank);
+        if (fs::exists(file(kCame + number)) && !fs::exists(file(kLeft + number))) return;
+      }
       fs::remove_all(folder_);
     } catch (const std::exception&) {
-      // It stays: the next run in it says what to do.
+      // Another one removes it at this moment.
     }
   }
 
@@ -70,15 +71,15 @@ class FileStore final : public Store {
  private:
   fs::path file(const std::string& key) const { return folder_ / key; }
 
+  static constexpr const char *kCame = "came.", *kLeft = "left.";
   fs::path folder_;
   int rank_, ranks_;
-  double seconds_;
 };
 
 }  // namespace
 
-std::unique_ptr<Store> make_file_store(const std::string& folder, int rank, int ranks, double seconds) {
-  return std::make_unique<FileStore>(folder, rank, ranks, seconds);
+std::unique_ptr<Store> make_file_store(const std::string& folder, int rank, int ranks) {
+  return std::make_unique<FileStore>(folder, rank, ranks);
 }
 
 }  // namespace lockstep::nccl

@@ -8,7 +8,9 @@ killed_says=${3:-}
 out=$(mktemp)
 copy=$(mktemp -d)/fail_$$ # a name that no other process has
 cp "$program" "$copy"
-trap 'rm -rf "$out" "$(dirname "$copy")"' EXIT
+TMPDIR=$(dirname "$copy") # what killed jobs leave is removed with it
+export TMPDIR
+trap 'rm -rf "$out" "$TMPDIR"' EXIT
 failures=0
 
 fail() {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <thread>
@@ -83,21 +84,34 @@ void on_ranks(int ranks, const std::function<void(int)>& f) {
   for (auto& future : futures) future.get();
 }
 
-std::string fresh_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "lockstep-meeting-XXXXXX").string();
-  if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp");
-  return name + "/meet";
-}
+/// Where processes meet over files. However they part, they leave nothing there.
+class Folder {
+ public:
+  Folder() {
+    if (!mkdtemp(path_.data())) throw std::runtime_error("mkdtemp");
+  }
+  Folder(const Folder&) = delete;
+  ~Folder() {
+    EXPECT_TRUE(std::filesystem::is_empty(path_)) << path_;
+    std::filesystem::remove_all(path_);
+  }
+  std::string meeting() const { return path_ + "/meet"; }
+  std::string store() const { return "file://" + meeting(); }
 
-/// A place for each kind of store that nobody else uses.
-std::vector<std::string> stores() {
+ private:
+  std::string path_ = (std::filesystem::temp_directory_path() / "lockstep-meeting-XXXXXX").string();
+};
+
+/// f(store) with each kind, in a place that nobody else uses.
+void with_each_store(const std::function<void(const std::string& store)>& f) {
   const int port = port_of(listen_at(0));
-  return {"tcp://127.0.0.1:" + std::to_string(port), "file://" + fresh_folder()};
+  f("tcp://127.0.0.1:" + std::to_string(port));
+  f(Folder().store());
 }
 
 TEST(Bootstrap, GathersBroadcastsAndWaits) {
   for (int ranks : {1, 2, 5})
-    for (const std::string& store : stores())
+    with_each_store([&](const std::string& store) {
       on_ranks(ranks, [&](int rank) {
         const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .patience_seconds = 20});
         for (int round = 0; round < 3; ++round) {
@@ -108,37 +122,49 @@ TEST(Bootstrap, GathersBroadcastsAndWaits) {
         EXPECT_EQ(bootstrap->broadcast("from " + std::to_string(rank)), "from 0");
         bootstrap->barrier();
       });
+    });
 }
 
 TEST(Bootstrap, NamesWhoDoesNotCome) {
-  for (const std::string& store : stores())
+  with_each_store([](const std::string& store) {
     on_ranks(2, [&](int rank) {
       const std::string text = complaint(
           [&] { make_bootstrap({.rank = rank, .ranks = 3, .store = store, .patience_seconds = 0.3})->barrier(); });
       if (rank == 0) expect_words(text, {"rank 0 waited 0.3 s", "rank 2 of 3, which has not come"});
     });
+  });
   expect_words(
       complaint([] { make_bootstrap({.rank = 1, .ranks = 2, .store = "tcp://127.0.0.1:1", .patience_seconds = 0.1}); }),
       {"nobody answers at tcp://127.0.0.1:1", "rank 0"});
 }
 
 TEST(Bootstrap, AFolderIsUsedOnce) {
-  const std::string store = "file://" + fresh_folder();
+  const Folder folder;
   auto meet = [&](int rank) {
-    make_bootstrap({.rank = rank, .ranks = 2, .store = store, .patience_seconds = 20})->barrier();
+    make_bootstrap({.rank = rank, .ranks = 2, .store = folder.store(), .patience_seconds = 20})->barrier();
   };
   on_ranks(2, meet);
-  EXPECT_FALSE(std::filesystem::exists(store.substr(7)));  // it cleans up after itself
-  std::filesystem::create_directories(store.substr(7));
-  std::fclose(std::fopen((store.substr(7) + "/0.1").c_str(), "w"));
+  EXPECT_FALSE(std::filesystem::exists(folder.meeting()));
+  std::filesystem::create_directories(folder.meeting());
+  std::ofstream(folder.meeting() + "/came.1");  // rank 1 was killed there
   expect_words(complaint([&] { meet(1); }), {"was used before"});
+  std::filesystem::remove_all(folder.meeting());
+}
+
+/// Nobody waits for one that was killed in order to leave, and none of those who live takes what it may still use.
+TEST(Bootstrap, AFolderStaysForOneThatNeverLeft) {
+  const Folder folder;
+  const std::unique_ptr<Store> stays = make_file_store(folder.meeting(), 2, 3);
+  for (int rank : {0, 1}) make_file_store(folder.meeting(), rank, 3).reset();
+  EXPECT_TRUE(std::filesystem::exists(folder.meeting()));
 }
 
 /// A mesh of `ranks`; f(mail) on each.
 void with_mail(int ranks, const std::function<void(Mail&)>& f, const std::function<void(int me, int lost)>& lost = {}) {
-  const std::string store = stores().back();
+  const Folder folder;
   on_ranks(ranks, [&](int rank) {
-    const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .patience_seconds = 20});
+    const auto bootstrap =
+        make_bootstrap({.rank = rank, .ranks = ranks, .store = folder.store(), .patience_seconds = 20});
     Mail mail(*bootstrap, 20, {.lost = [&, rank](int who) { lost(rank, who); }, .ended = {}});
     f(mail);
   });
@@ -191,8 +217,7 @@ TEST(Mail, ForgetsEarlierRuns) {
   });
 }
 
-// Seats
-// -----------------------------------------------------------------------------------------------------------------
+// Seats ---------------------------------------------------------------------------------------------------------------
 
 Seat seat(const std::string& host, int local_rank, int gpus, const std::string& id) {
   return {
