@@ -1,5 +1,6 @@
 // Benchmark programs from outside, as ./lab bench calls them: output files, documentation, bad input.
 #include <map>
+#include <numeric>
 
 #include "bench/bench_program.hpp"
 
@@ -408,18 +409,48 @@ TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {
                          row.at("waiting_seconds").get<double>();
     ASSERT_NEAR(parts, row.at("makespan_seconds"), 1e-9) << row;
     account += row.at("waiting_seconds") > 0;
+    for (const char* mean : {"busy_seconds", "idle_seconds", "waiting_seconds", "wire_seconds"}) {
+      const auto stages = row.at(std::string("stage_") + mean).get<std::vector<double>>();
+      ASSERT_EQ(stages.size(), row.at("stages"));
+      ASSERT_NEAR(std::accumulate(stages.begin(), stages.end(), 0.0) / stages.size(), row.at(mean), 1e-9) << row;
+    }
     // Boundaries on their way, of one element, come on top of what microbatches leave.
     ASSERT_NEAR(row.at("activation_bytes_peak"), row.at("predicted_activation_bytes"), 64) << row;
     const int p = row.at("stages"), m = row.at("microbatches");
     if (row.at("schedule") == "gpipe" || row.at("schedule") == "1f1b") {
       ASSERT_EQ(row.at("peak_in_flight"), row.at("schedule") == "gpipe" ? m : std::min(p, m)) << row;
+      for (int s = 0; s < p; ++s)
+        ASSERT_EQ(row.at("stage_peak_in_flight")[s], row.at("schedule") == "gpipe" ? m : std::min(p - s, m)) << row;
       ++memory;
     }
   }
   EXPECT_EQ(memory, 36u);
-  EXPECT_GT(whole, 100u);
+  EXPECT_GT(whole, 150u);
   EXPECT_GT(zero, 10u);
   EXPECT_GT(account, 50u);
+}
+
+TEST_F(BenchProgram, UnequalStagesWaitForTheSlowest) {
+  std::map<double, double> makespan;
+  for (const json& row :
+       rows_of("--stages 4 --microbatches 8 --comm-ms 0 --schedule gpipe,1f1b --last-stage 1,2", "pipeline")) {
+    const double factor = row.at("last_stage"), seconds = row.at("makespan_seconds"), used = row.at("utilisation");
+    // One turn of 3 ms · 4/(3 + f) for each stage but the last, f of them there; then one of f each.
+    EXPECT_NEAR(seconds, 12e-3 + 7 * factor * 12e-3 / (3 + factor), 1e-9) << row;
+    EXPECT_NEAR(row.at("bubble_of_ideal"), row.at("predicted_bubble_of_ideal"), 1e-9) << row;
+    EXPECT_NEAR(used, 24e-3 / seconds, 1e-9) << "the work is the same";
+    makespan[factor] = seconds;
+  }
+  EXPECT_GT(makespan.at(2), 1.3 * makespan.at(1));
+}
+
+TEST_F(BenchProgram, PublishedBubbleRates) {
+  const json rows = rows_of("--published", "pipeline");
+  ASSERT_EQ(rows.size(), 24u);
+  for (const json& row : rows) {
+    const double rate = row.at("published_bubble_of_span");
+    EXPECT_NEAR(row.at("bubble_of_span"), rate, row.at("schedule") == "interleaved" ? 0.05 * rate : 0.00005) << row;
+  }
 }
 
 TEST_F(BenchProgram, HopsPartGPipeAnd1F1B) {
@@ -435,6 +466,7 @@ TEST_F(BenchProgram, HopsPartGPipeAnd1F1B) {
                                         {"--microbatches 1.5", "--microbatches"},
                                         {"--comm-ms -1", "--comm-ms"},
                                         {"--forward-ms 0", "--forward-ms"},
+                                        {"--last-stage 0", "--last-stage"},
                                         {"--chunks 1", "--chunks"}}) {
     EXPECT_EQ(start(arguments, "pipeline"), 2) << arguments;
     EXPECT_NE(err_.find(says), std::string::npos) << err_;

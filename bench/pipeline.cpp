@@ -3,17 +3,20 @@
 //
 //   ./lab bench pipeline                                          p = 2, 4, 8 and m = 1 … 32
 //   ./lab bench pipeline --schedule gpipe,1f1b --stages 4 --comm-ms 0,0.1,0.3
+//   ./lab bench pipeline --stages 4 --microbatches 8 --last-stage 1,1.5,2    unequal stages, the same work in all
+//   ./lab bench pipeline --published                              against the bubble rates of arXiv 2401.10241
 //   ./lab bench pipeline --backend mpi --ranks 2 --microbatches 1,4,8 --schedule gpipe --forward-ms 10 --backward-ms 10
 //   --weight-ms 10
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "bench/schedule_chart.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
 #include "common/text/units.hpp"
+#include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::bench {
@@ -23,93 +26,101 @@ bool simulated() { return std::string_view(backend_name()) == "sim"; }
 
 struct PipelineOptions {
   std::vector<std::string> stages, microbatches{"1", "2", "4", "8", "16", "32"};
-  std::vector<std::string> schedules{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
+  std::vector<std::string> schedules{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
   std::vector<std::string> comm_ms{"0", "0.1"};
+  std::vector<std::string> last_stage{"1"};
   double forward_ms = 1, backward_ms = 1, weight_ms = 1;
   int chunks = 2;
+  bool published = false;
 };
 
-double number(const std::string& option, const std::string& text, double least, double most) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least) || !(value <= most))
-    throw Error(Verdict::usage, fmt::format("{} wants numbers from {:g} to {:g}, not '{}'", option, least, most, text));
-  return value;
-}
-std::vector<int> whole_numbers(const std::string& option, const std::vector<std::string>& texts, int most) {
-  std::vector<int> numbers;
-  for (const std::string& text : texts) {
-    const double value = number(option, text, 1, most);
-    if (value != std::floor(value)) throw Error(Verdict::usage, fmt::format("{} counts: not '{}'", option, text));
-    numbers.push_back(static_cast<int>(value));
-  }
-  return numbers;
-}
-
-/// One schedule at one shape, its times and what became of it.
+/// One schedule at one shape, and the times of all stages but the last, which takes `last_stage` times as long.
 struct Case {
   std::string name;
   PipelineShape shape;
   StepTimes times;
+  double last_stage = 1;
+
+  double turn() const { return times.forward + times.input_gradient + times.weight_gradient; }
+  bool halves() const { return name.starts_with("zb"); }
 };
 
 /// Elements of activations that a microbatch leaves on a stage, all its chunks: 64 MiB where memory is phantom.
 std::size_t kept_elements() { return simulated() ? std::size_t{1} << 24 : 4096; }
 
-/// Idle of the ideal by the paper of each schedule: equal stages, no hops. NaN: naive pipelines, and zero bubble where
-/// m is too small for a steady state.
+/// Idle of the ideal, hops apart, the ideal being the work of the slowest stage. A microbatch needs Σ of all stages;
+/// GPipe and 1F1B then end one each slowest stage's time, naive pipelines one each Σ. NaN: no formula.
 double predicted_of_ideal(const Case& c) {
-  const double p = c.shape.stages;
-  if (c.name == "naive") return p - 1;
-  if (!c.name.starts_with("zb")) return week24::bubble_of_ideal(c.shape);
+  const double slowest = std::max(1.0, c.last_stage), others = (c.shape.stages - 1 + c.last_stage) / slowest - 1;
+  if (c.name == "naive") return others;
+  if (c.last_stage == 1 && !c.halves()) return week24::bubble_of_ideal(c.shape);
+  if (c.last_stage >= 1 && (c.name == "gpipe" || c.name == "1f1b")) return others / c.shape.microbatches;
   return std::nan("");
 }
-/// Of the longest span: (p − 1)(F + B − W) and (p − 1)(F + B − 2W), for m ≥ 2p − 1.
+/// Of the longest span: the first stage's own, which has the whole bubble; with zero bubble (p − 1)(F + B − W) and
+/// (p − 1)(F + B − 2W), for m ≥ 2p − 1.
 double predicted_of_span(const Case& c) {
-  const double turn = c.times.forward + c.times.input_gradient + c.times.weight_gradient, m = c.shape.microbatches;
-  double idle = predicted_of_ideal(c) * m * turn;
-  if (c.name.starts_with("zb"))
-    idle = c.shape.microbatches < 2 * c.shape.stages - 1
-               ? std::nan("")
-               : (c.shape.stages - 1) * std::max(0.0, c.times.forward + c.times.input_gradient -
-                                                          (c.name == "zb-h1" ? 1 : 2) * c.times.weight_gradient);
-  return idle / (m * turn + idle);
+  const double work = c.shape.microbatches * c.turn() * std::max(1.0, c.last_stage);
+  double idle = predicted_of_ideal(c) * work;
+  if (c.halves() && c.last_stage == 1 && c.shape.microbatches >= 2 * c.shape.stages - 1)
+    idle = (c.shape.stages - 1) * std::max(0.0, c.times.forward + c.times.input_gradient -
+                                                    (c.name == "zb-h1" ? 1 : 2) * c.times.weight_gradient);
+  return idle / (work + idle);
+}
+
+/// Where each stage's time went, and what it held.
+struct StageAccount {
+  std::vector<double> busy, ends, waiting, wire, activations, in_flight;
+};
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value / static_cast<double>(values.size());
+  return sum;
+}
+double most(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+
+StageAccount account_of(const Schedule& schedule, const week24::TimedRun& run, const PipelineShape& shape,
+                        double makespan) {
+  StageAccount account;
+  const Trace named = simulated() ? named_trace(run, shape) : Trace{};
+  for (std::size_t s = 0; s < run.stages.size(); ++s) {
+    const week24::StageUse& use = run.stages[s];
+    account.busy.push_back(use.end - use.begin - use.waiting);
+    account.ends.push_back(use.begin + makespan - use.end);
+    account.waiting.push_back(use.waiting);
+    account.wire.push_back(simulated() ? wire_seconds(named, static_cast<int>(s)) : std::nan(""));
+    account.activations.push_back(static_cast<double>(run.outcome.ledgers[s].memory.peak_of(Category::activation)));
+    account.in_flight.push_back(peak_in_flight(schedule[s]));
+  }
+  return account;
 }
 
 Row row_of(const Case& c) {
   const Schedule schedule = week24::make_schedule(c.name, c.shape);
   const std::size_t kept = kept_elements() / static_cast<std::size_t>(c.shape.chunks);
-  const week24::TimedRun run = week24::run_timed(schedule, c.shape, c.times, simulated(), kept);
+  const week24::TimedRun run =
+      week24::run_timed(schedule, c.shape, c.times, {.trace = simulated(), .kept = kept, .last_stage = c.last_stage});
   const week24::Bubble bubble = week24::measured_bubble(run.stages);
-  double busy = 0, ends = 0, waiting = 0, wire = simulated() ? 0 : std::nan("");
-  int in_flight = 0;
-  std::int64_t activations = 0;
-  const Trace named = simulated() ? named_trace(run, c.shape) : Trace{};
-  const double stages = c.shape.stages;
-  for (std::size_t s = 0; s < run.stages.size(); ++s) {
-    const week24::StageUse& use = run.stages[s];
-    busy += (use.end - use.begin - use.waiting) / stages;
-    ends += (use.begin + bubble.makespan - use.end) / stages;
-    waiting += use.waiting / stages;
-    if (simulated()) wire += wire_seconds(named, static_cast<int>(s)) / stages;
-    in_flight = std::max(in_flight, peak_in_flight(schedule[s]));
-    activations =
-        std::max(activations, static_cast<std::int64_t>(run.outcome.ledgers[s].memory.peak_of(Category::activation)));
-  }
+  const StageAccount stages = account_of(schedule, run, c.shape, bubble.makespan);
   Row row;
   row.set("schedule", c.name).set("stages", c.shape.stages).set("microbatches", c.shape.microbatches);
   row.set("chunks", c.shape.chunks).set("backend", backend_name()).set("emulated", !simulated());
-  row.set("transfer_seconds", c.times.transfer);
+  row.set("transfer_seconds", c.times.transfer).set("last_stage", c.last_stage);
   row.set("makespan_seconds", bubble.makespan).set("longest_span_seconds", bubble.longest_span);
   row.set("bubble_of_ideal", bubble.of_ideal).set("bubble_of_total", bubble.of_total);
-  row.set("bubble_of_span", bubble.of_span).set("utilisation", 1 - bubble.of_total);
-  row.set("predicted_bubble_of_ideal", predicted_of_ideal(c));
-  row.set("predicted_bubble_of_total", predicted_of_ideal(c) / (1 + predicted_of_ideal(c)));
+  row.set("bubble_of_span", bubble.of_span).set("utilisation", mean(stages.busy) / bubble.makespan);
+  const double of_ideal = predicted_of_ideal(c);
+  row.set("predicted_bubble_of_ideal", of_ideal).set("predicted_bubble_of_total", of_ideal / (1 + of_ideal));
   row.set("predicted_bubble_of_span", predicted_of_span(c));
-  row.set("busy_seconds", busy).set("idle_seconds", ends).set("waiting_seconds", waiting).set("wire_seconds", wire);
-  row.set("peak_in_flight", in_flight).set("activation_bytes_peak", activations);
-  row.set("predicted_activation_bytes", static_cast<double>(in_flight) * static_cast<double>(kept) * 4);
+  row.set("busy_seconds", mean(stages.busy)).set("idle_seconds", mean(stages.ends));
+  row.set("waiting_seconds", mean(stages.waiting)).set("wire_seconds", mean(stages.wire));
+  row.set("peak_in_flight", static_cast<int>(most(stages.in_flight)));
+  row.set("activation_bytes_peak", static_cast<std::int64_t>(most(stages.activations)));
+  row.set("predicted_activation_bytes", most(stages.in_flight) * static_cast<double>(kept) * 4);
   row.set("messages", run.outcome.messages);
+  row.set("stage_busy_seconds", stages.busy).set("stage_idle_seconds", stages.ends);
+  row.set("stage_waiting_seconds", stages.waiting).set("stage_wire_seconds", stages.wire);
+  row.set("stage_activation_bytes_peak", stages.activations).set("stage_peak_in_flight", stages.in_flight);
   return row;
 }
 
@@ -122,7 +133,20 @@ double value(const Row& row, const char* name) {
   return std::nan("");
 }
 
-std::string percent(double share) { return std::isnan(share) ? "–" : fmt::format("{:.2f} %", 100 * share); }
+std::string percent(double share) {
+  const double hundredths = std::round(1e4 * share) + 0.0;  // + 0.0: never "−0.00"
+  return std::isnan(share) ? "–" : fmt::format("{:.2f} %", hundredths / 100);
+}
+
+void print_head(const PipelineOptions& o, double hop, double last_stage) {
+  fmt::print(
+      "F, B, W: {:g}, {:g}, {:g} ms; a hop {:g} ms{}. By formula (no hops) and measured; seconds are means over "
+      "stages\n  {:>2} {:>3}  {:<11} {:>9} | {:>17} | {:>17} | {:>17} | {:>8} {:>8} {:>8} {:>8} | {:>14}\n",
+      o.forward_ms, o.backward_ms, o.weight_ms, hop * 1e3,
+      last_stage == 1 ? "" : fmt::format(" on average, the last stage {:g} times the others' work", last_stage), "p",
+      "m", "schedule", "makespan", "of the ideal", "of the total", "of the span", "busy", "ends", "waiting", "wire",
+      "in flight");
+}
 
 void print(const Case& c, const Row& row) {
   fmt::print(
@@ -136,40 +160,66 @@ void print(const Case& c, const Row& row) {
       value(row, "peak_in_flight"), format_bytes(value(row, "activation_bytes_peak")));
 }
 
-void measure_pipelines(Bench& bench, const PipelineOptions& o) {
-  std::vector<int> stages = bench.ranks();
-  if (!o.stages.empty()) stages = whole_numbers("--stages", o.stages, 1024);
-  if (o.stages.empty() && simulated()) stages = {2, 4, 8};
+/// The bubble of each schedule from the times that a paper measured, beside the bubble that it publishes.
+void compare_with_published(Bench& bench) {
+  if (!simulated())
+    throw Error(Verdict::usage, "--published compares the simulator with published rates: leave out --backend");
+  if (is_judge()) fmt::print("   p   m  {:<11} {:>9} {:>9} {:>9}\n", "schedule", "published", "measured", "apart");
+  for (const week24::PublishedRates& p : week24::kPublishedRates)
+    for (const auto& [name, rate, chunks] : {std::tuple{"1f1b", p.one_f_one_b, 1},
+                                             {"interleaved", p.interleaved, p.chunks},
+                                             {"zb-h1", p.zb_h1, 1},
+                                             {"zb-h2", p.zb_h2, 1}}) {
+      const Case c{name, {p.stages, p.microbatches, chunks}, p.times()};
+      Row row = row_of(c);
+      const double measured = value(row, "bubble_of_span");
+      row.set("published_bubble_of_span", rate).set("relative_error", measured / rate - 1);
+      if (is_judge())
+        fmt::print("  {:>2} {:>3}  {:<11} {:>9.4f} {:>9.4f} {:>+7.2f} %\n", p.stages, p.microbatches, name, rate,
+                   measured, 100 * (measured / rate - 1));
+      bench.report(row);
+    }
+}
+
+std::vector<int> stages_of(const Bench& bench, const PipelineOptions& o) {
   if (!o.stages.empty() && !simulated())
     throw Error(Verdict::usage, "--stages is for the simulator: elsewhere stages are --ranks");
-  const std::vector<int> microbatches = whole_numbers("--microbatches", o.microbatches, 65536);
+  if (!o.stages.empty()) return counts_in("--stages", o.stages, 1024);
+  return simulated() ? std::vector{2, 4, 8} : bench.ranks();
+}
+
+void measure_shapes(Bench& bench, const PipelineOptions& o, double hop, double last_stage) {
+  if (is_judge()) print_head(o, hop, last_stage);
+  for (const int p : stages_of(bench, o))
+    for (const int m : counts_in("--microbatches", o.microbatches, 65536))
+      for (const std::string& name : o.schedules) {
+        const bool interleaves = name == "interleaved";
+        if (interleaves && (m % p != 0 || p == 1)) continue;
+        const double share = p / (p - 1 + last_stage) / 1e3;  // so that all stages together have the same work
+        const Case c{name,
+                     {p, m, interleaves ? o.chunks : 1},
+                     {o.forward_ms * share, o.backward_ms * share, o.weight_ms * share, hop},
+                     last_stage};
+        const Row row = row_of(c);
+        if (is_judge()) print(c, row);
+        bench.report(row);
+      }
+}
+
+void measure_pipelines(Bench& bench, const PipelineOptions& o) {
   for (const auto& [name, ms] :
        {std::pair{"--forward-ms", o.forward_ms}, {"--backward-ms", o.backward_ms}, {"--weight-ms", o.weight_ms}})
     if (!(ms >= 1e-3) || ms > 1e6) throw Error(Verdict::usage, fmt::format("{} {}: milliseconds from 0.001", name, ms));
   if (o.chunks < 2 || o.chunks > 64) throw Error(Verdict::usage, "--chunks: of interleaved, from 2 to 64");
   for (const std::string& name : o.schedules) week24::make_schedule(name, {2, 2, 1});  // names, before anything runs
-  std::vector<double> hops;
-  for (const std::string& text : o.comm_ms) hops.push_back(number("--comm-ms", text, 0, 1e6) / 1e3);
-  for (const double hop : hops) {
-    if (is_judge())
-      fmt::print(
-          "F, B, W: {:g}, {:g}, {:g} ms; a hop {:g} ms. By formula (equal stages, no hops) and measured; seconds "
-          "are means over stages\n  {:>2} {:>3}  {:<11} {:>9} | {:>17} | {:>17} | {:>17} | {:>8} {:>8} {:>8} {:>8} | "
-          "{:>14}\n",
-          o.forward_ms, o.backward_ms, o.weight_ms, hop * 1e3, "p", "m", "schedule", "makespan", "of the ideal",
-          "of the total", "of the span", "busy", "ends", "waiting", "wire", "in flight");
-    for (const int p : stages)
-      for (const int m : microbatches)
-        for (const std::string& name : o.schedules) {
-          const bool interleaves = name == "interleaved";
-          if (interleaves && (m % p != 0 || p == 1)) continue;
-          const Case c{name,
-                       {p, m, interleaves ? o.chunks : 1},
-                       {o.forward_ms / 1e3, o.backward_ms / 1e3, o.weight_ms / 1e3, hop}};
-          const Row row = row_of(c);
-          if (is_judge()) print(c, row);
-          bench.report(row);
-        }
+  std::vector<double> hops, factors;
+  for (const std::string& text : o.comm_ms) hops.push_back(number_in("--comm-ms", text, 0, 1e6) / 1e3);
+  for (const std::string& text : o.last_stage) factors.push_back(number_in("--last-stage", text, 0.01, 100));
+  if (o.published) {
+    compare_with_published(bench);
+  } else {
+    for (const double hop : hops)
+      for (const double factor : factors) measure_shapes(bench, o, hop, factor);
   }
   bench.run();
 }
@@ -189,6 +239,8 @@ int main(int argc, char** argv) {
     line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");
     line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights");
     line.add("--chunks", o.chunks, "of interleaved");
+    line.add("--last-stage", o.last_stage, "its work over that of each other stage; several with commas");
+    line.add("--published", o.published, "instead: bubble rates of arXiv 2401.10241, from its times");
   };
   return bench::bench_main("pipeline", "The bubble of pipelines: formula, measurement, memory.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_pipelines(bench, o); });

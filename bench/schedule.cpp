@@ -190,7 +190,7 @@ void show_pipelines(const PipelineOptions& o) {
     if (const std::string wrong = check_schedule(pipe.schedule, shape); !wrong.empty())
       throw Error(Verdict::usage, fmt::format("{}: {}", pipe.name, wrong));
     const bool chart = !o.no_chart && shape.stages <= 32, trace = chart || !o.svg.empty() || !o.trace.empty();
-    const week24::TimedRun run = week24::run_timed(pipe.schedule, shape, times, trace);
+    const week24::TimedRun run = week24::run_timed(pipe.schedule, shape, times, {.trace = trace});
     Numbers numbers = numbers_of(pipe, run);
     rows.push_back(row_of(pipe, times, run, numbers));
     const std::string title =

@@ -52,6 +52,14 @@ class TemporaryFile {
   int file_ = -1;
 };
 
+/// All numbers, with `between` them.
+std::string joined(const std::vector<double>& numbers, const char* between) {
+  std::string text;
+  for (double number : numbers)
+    text += (text.empty() ? "" : between) + (std::isfinite(number) ? fmt::format("{}", number) : "null");
+  return text;
+}
+
 std::string json_value(const Row::Value& value) {
   struct Visitor {
     std::string operator()(double number) const { return std::isfinite(number) ? fmt::format("{}", number) : "null"; }
@@ -59,6 +67,7 @@ std::string json_value(const Row::Value& value) {
     std::string operator()(std::uint64_t number) const { return fmt::format("{}", number); }
     std::string operator()(bool truth) const { return truth ? "true" : "false"; }
     std::string operator()(const std::string& text) const { return quoted(text); }
+    std::string operator()(const std::vector<double>& numbers) const { return "[" + joined(numbers, ", ") + "]"; }
   };
   return std::visit(Visitor(), value);
 }
@@ -72,6 +81,7 @@ std::string csv_text(const std::string& text) {
 
 std::string csv_value(const Row::Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return csv_text(*text);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) return joined(*numbers, " ");
   std::string number = json_value(value);
   return number == "null" ? "" : number;
 }

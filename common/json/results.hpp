@@ -16,7 +16,7 @@ namespace lockstep {
 /// "busbw_gb_per_s", "peak_rss_bytes").
 class Row {
  public:
-  using Value = std::variant<double, std::int64_t, std::uint64_t, bool, std::string>;
+  using Value = std::variant<double, std::int64_t, std::uint64_t, bool, std::string, std::vector<double>>;
   struct Field {
     std::string name;
     Value value;
@@ -25,6 +25,8 @@ class Row {
   Row& set(std::string name, bool value) { return put(std::move(name), value); }
   Row& set(std::string name, const char* value) { return put(std::move(name), std::string(value)); }
   Row& set(std::string name, std::string value) { return put(std::move(name), std::move(value)); }
+  /// A number for each rank, stage, …: a list in JSON, numbers with spaces between them in CSV.
+  Row& set(std::string name, std::vector<double> values) { return put(std::move(name), std::move(values)); }
   Row& set(std::string name, std::floating_point auto value) { return put(std::move(name), double(value)); }
   Row& set(std::string name, std::signed_integral auto value) { return put(std::move(name), std::int64_t(value)); }
   Row& set(std::string name, std::unsigned_integral auto value) { return put(std::move(name), std::uint64_t(value)); }

@@ -99,6 +99,16 @@ TEST_F(Output, CsvHasTheColumnsOfAllRows) {
   EXPECT_EQ(results_csv(std::vector{a, b}), "ranks,name,seconds,error\n2,\"ring, \"\"flat\"\"\",1e-06,\n4,,2,\n");
 }
 
+TEST_F(Output, AFieldMayBeAList) {
+  Row row;
+  row.set("stage_seconds", std::vector<double>{0.5, std::numeric_limits<double>::quiet_NaN(), 2})
+      .set("nothing", std::vector<double>());
+  const json back = json::parse(results_json(Context::here(), std::vector{row})).at("rows")[0];
+  EXPECT_EQ(back.at("stage_seconds"), json::parse("[0.5, null, 2.0]"));
+  EXPECT_EQ(back.at("nothing"), json::array());
+  EXPECT_EQ(results_csv(std::vector{row}), "stage_seconds,nothing\n0.5 null 2,\n");
+}
+
 class HostFiles : public Output {};
 
 TEST_F(HostFiles, TwoThreadsOfOneCoreCountOnce) {

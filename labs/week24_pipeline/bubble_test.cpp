@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "labs/week24_pipeline/one_f_one_b.hpp"
+#include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
 namespace lockstep::week24 {
@@ -48,23 +49,12 @@ TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
   }
 }
 
-/// arXiv 2401.10241, tables 5 and 6: milliseconds of F, B, W and of a hop; bubble rate of 1F1B.
-struct Published {
-  int stages, microbatches;
-  double forward, input, weight, transfer, rate;
-};
-constexpr Published kPublished[] = {
-    {8, 24, 18.522, 18.086, 9.337, 0.601, .2431},  {8, 64, 18.546, 18.097, 9.321, 0.762, .1240},
-    {8, 32, 29.802, 29.428, 19.530, 0.577, .1898}, {16, 48, 11.347, 11.248, 8.132, 0.377, .2552},
-    {32, 96, 10.419, 10.207, 7.715, 0.408, .2646}, {32, 256, 10.402, 10.248, 7.698, 0.460, .1352}};
-
 TEST(Lab24_6b, PublishedRates) {
   if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
-  for (const Published& p : kPublished) {
+  for (const PublishedRates& p : kPublishedRates) {
     const PipelineShape shape{p.stages, p.microbatches};
-    const StepTimes times{p.forward / 1e3, p.input / 1e3, p.weight / 1e3, p.transfer / 1e3};
-    EXPECT_NEAR(measured_bubble(run_timed(all_stages(one_f_one_b, shape), shape, times).stages).of_span, p.rate,
-                0.00005)
+    EXPECT_NEAR(measured_bubble(run_timed(all_stages(one_f_one_b, shape), shape, p.times()).stages).of_span,
+                p.one_f_one_b, 0.00005)
         << "p = " << p.stages << ", m = " << p.microbatches;
   }
 }

@@ -176,26 +176,33 @@ inline Machine timed_machine(double transfer, bool phantom = true) {
 }
 
 /// Runs a schedule of TimedStages: in the simulator in virtual time, phantom; on MPI by wall clock, emulated.
+struct TimedOptions {
+  bool trace = false;
+  std::size_t kept = 0;   ///< of TimedStage
+  double last_stage = 1;  ///< its steps take that many times as long as the others'
+};
 struct TimedRun {
   Outcome outcome;
   std::vector<StageUse> stages;
   std::vector<std::vector<TimedStep>> steps;  ///< of each stage, as they were run
 };
-inline TimedRun run_timed(const Schedule& schedule, const PipelineShape& shape, StepTimes times, bool trace = false,
-                          std::size_t kept = 0) {
+inline TimedRun run_timed(const Schedule& schedule, const PipelineShape& shape, const StepTimes& times,
+                          const TimedOptions& how = {}) {
   const bool phantom = std::string_view(backend_name()) == "sim";
   RunOptions options{.ranks = shape.stages,
                      .machine = timed_machine(times.transfer, phantom),
                      .phantom = phantom,
                      .check_races = false,
-                     .trace = trace,
+                     .trace = how.trace,
                      .emulate = !phantom};
-  const double chunks = shape.chunks;
-  times = {times.forward / chunks, times.input_gradient / chunks, times.weight_gradient / chunks, times.transfer};
+  const auto times_of = [&](int stage) {
+    const double part = (stage + 1 == shape.stages ? how.last_stage : 1) / shape.chunks;
+    return StepTimes{times.forward * part, times.input_gradient * part, times.weight_gradient * part, times.transfer};
+  };
   TimedRun timed;
   timed.outcome = run(options, Program([&](Rank me) {
                         const Pipeline pipeline = make_pipeline(me, shape);
-                        TimedStage stage(me, times, 1, phantom, kept);
+                        TimedStage stage(me, times_of(me.rank()), 1, phantom, how.kept);
                         run_schedule(pipeline, schedule[static_cast<std::size_t>(me.rank())], stage);
                         return stage.when();
                       }));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
 namespace lockstep::week24 {
@@ -52,31 +53,20 @@ TEST(Lab24_5b, TheBubbleIsSmallerByTwoWs) {
   check_bubble(zb_h2, 2);
 }
 
-/// arXiv 2401.10241, tables 5 and 6: milliseconds of F, B, W and of a hop, and the bubble rates.
-struct Published {
-  int stages, microbatches;
-  double forward, input, weight, transfer, h1, h2;
-};
-constexpr Published kPublished[] = {
-    {8, 24, 18.522, 18.086, 9.337, 0.601, .1585, .1083},  {8, 64, 18.546, 18.097, 9.321, 0.762, .0674, .0444},
-    {8, 32, 29.802, 29.428, 19.530, 0.577, .1045, .0559}, {16, 48, 11.347, 11.248, 8.132, 0.377, .1397, .0672},
-    {32, 96, 10.419, 10.207, 7.715, 0.408, .1421, .0641}, {32, 256, 10.402, 10.248, 7.698, 0.460, .0594, .0257}};
-
-double rate(MakeStage make, const Published& p) {
+double rate(MakeStage make, const PublishedRates& p) {
   const PipelineShape shape{p.stages, p.microbatches};
-  const StepTimes times{p.forward / 1e3, p.input / 1e3, p.weight / 1e3, p.transfer / 1e3};
-  return spans(all_stages(make, shape), shape, times).rate();
+  return spans(all_stages(make, shape), shape, p.times()).rate();
 }
 
 TEST(Lab24_5a, BubbleRatesAreThePublishedOnes) {
   if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
-  for (const Published& p : kPublished)
-    EXPECT_NEAR(rate(zb_h1, p), p.h1, 0.00005) << "p = " << p.stages << ", m = " << p.microbatches;
+  for (const PublishedRates& p : kPublishedRates)
+    EXPECT_NEAR(rate(zb_h1, p), p.zb_h1, 0.00005) << "p = " << p.stages << ", m = " << p.microbatches;
 }
 TEST(Lab24_5b, BubbleRatesAreThePublishedOnes) {
   if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
-  for (const Published& p : kPublished)
-    EXPECT_NEAR(rate(zb_h2, p), p.h2, 0.00005) << "p = " << p.stages << ", m = " << p.microbatches;
+  for (const PublishedRates& p : kPublishedRates)
+    EXPECT_NEAR(rate(zb_h2, p), p.zb_h2, 0.00005) << "p = " << p.stages << ", m = " << p.microbatches;
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+// Numbers of a command line, read whole or refused in one sentence that names the option.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace lockstep::bench {
+
+/// `text` as a number from `least` to `most`; Error(usage) otherwise.
+inline double number_in(const std::string& option, const std::string& text, double least, double most) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least) || !(value <= most))
+    throw Error(Verdict::usage, fmt::format("{} wants numbers from {:g} to {:g}, not '{}'", option, least, most, text));
+  return value;
+}
+
+/// `text` as a whole number from 1 to `most`.
+inline int count_in(const std::string& option, const std::string& text, int most) {
+  const double value = number_in(option, text, 1, most);
+  if (value != std::floor(value)) throw Error(Verdict::usage, fmt::format("{} counts: not '{}'", option, text));
+  return static_cast<int>(value);
+}
+
+inline std::vector<int> counts_in(const std::string& option, const std::vector<std::string>& texts, int most) {
+  std::vector<int> counts;
+  for (const std::string& text : texts) counts.push_back(count_in(option, text, most));
+  return counts;
+}
+
+}  // namespace lockstep::bench
