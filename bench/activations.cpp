@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
 #include "common/text/units.hpp"
@@ -78,14 +79,7 @@ struct Pass {
         gpt(rank, shape.with(mode), /*seed=*/1),
         saved(week22::checkpointed_activations(rank, gpt, shape.sequences, shape.length, mode.recompute)),
         loss(rank.allocate(1, DType::f32, Category::buffer)) {
-    const std::size_t rows = shape.sequences * shape.length;
-    std::vector<std::int32_t> tokens(rows);
-    for (std::size_t n = 0; n < rows; ++n)
-      tokens[n] = static_cast<std::int32_t>((n * n + 3 * n) % shape.model.vocabulary);
-    batch = {me.allocate(rows, DType::i32, Category::buffer), me.allocate(rows, DType::i32, Category::buffer),
-             shape.sequences, shape.length};
-    upload(me, batch.tokens, tokens);
-    upload(me, batch.targets, tokens);
+    batch = counted_batch(me, 0, shape.sequences, shape.length, shape.model.vocabulary);
     fill(me, loss, 0);
   }
 

@@ -7,15 +7,20 @@
 namespace lockstep::bench {
 namespace {
 
+void expect_documented(const json& rows) {
+  const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  for (const json& row : rows)
+    for (const auto& [name, value] : row.items())
+      EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+}
+
 TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
   ASSERT_EQ(
       start("--ranks 8 --machine dgx-a100 --bytes 4096,64KiB --json " + file("a.json") + " --csv " + file("a.csv")), 0)
       << err_;
   json document = json::parse(read(file("a.json")));
   ASSERT_EQ(document.at("rows").size(), 4u);
-  std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-  for (const auto& [name, value] : document.at("rows")[0].items())
-    EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+  expect_documented(document.at("rows"));
   for (const json& row : document.at("rows")) {
     for (const char* name :
          {"backend", "machine", "ranks", "bytes", "algorithm", "seconds", "predicted_seconds", "algbw_gb_per_s",
@@ -165,16 +170,31 @@ TEST_F(BenchProgram, TensorParallelAccountComesFromTheLedger) {
   }
   EXPECT_EQ(sums, 24u);
   EXPECT_EQ(bytes, 96u << 20);
+  const double all = 1000 * 512 + 512 * 512 + 12 * (12 * 512 * 512 + 13 * 512) + 2 * 512;
+  const double whole = 512 * 512 + 12 * 6 * 512 + 2 * 512;  // positions, norms, two biases a block
   for (const json& row : rows) {
     if (row.at("pass") != "step") continue;
     const double seconds = row.at("seconds");
+    EXPECT_EQ(row.at("compute_seconds"), alone);
+    EXPECT_NEAR(row.at("exposed_seconds"), seconds - alone, 1e-12);
+    EXPECT_NEAR(row.at("communication_share"), (seconds - alone) / seconds, 1e-12);
+    EXPECT_EQ(row.at("fits_cores"), true);
+    EXPECT_EQ(row.at("parameter_bytes"), 2 * (whole + (all - whole) / 2));
+    EXPECT_EQ(row.at("replicated_bytes"), 2 * whole);
     if (row.at("algorithm") == "no_overlap") {
       EXPECT_NEAR(seconds, alone + communication, 0.01 * communication);
+      EXPECT_NEAR(row.at("communication_seconds"), communication, 0.01 * communication);
     }
     if (row.at("algorithm") == "overlap") {
       EXPECT_LT(seconds, alone + 0.75 * communication);
+      EXPECT_GT(row.at("hidden_fraction"), 0.25);
+    }
+    if (row.at("algorithm") != "sequence_parallel") {
+      EXPECT_NEAR(row.at("predicted_seconds"), seconds, 1e-3 * seconds) << row;
+      EXPECT_NEAR(row.at("predicted_communication_share"), row.at("communication_share"), 1e-3) << row;
     }
   }
+  expect_documented(rows);
   EXPECT_EQ(start("--ranks 3 --phantom", "tp"), 2);
   EXPECT_NE(err_.find("8 heads do not divide over 3"), std::string::npos) << err_;
 }
@@ -447,6 +467,7 @@ TEST_F(BenchProgram, UnequalStagesWaitForTheSlowest) {
 TEST_F(BenchProgram, PublishedBubbleRates) {
   const json rows = rows_of("--published", "pipeline");
   ASSERT_EQ(rows.size(), 24u);
+  expect_documented(rows);
   for (const json& row : rows) {
     const double rate = row.at("published_bubble_of_span");
     EXPECT_NEAR(row.at("bubble_of_span"), rate, row.at("schedule") == "interleaved" ? 0.05 * rate : 0.00005) << row;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/support/batch.hpp"
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
 #include "common/model/serial.hpp"
@@ -14,22 +15,8 @@ namespace {
 
 using week21::Ddp;
 
-/// Tokens with some structure; their values do not matter to time.
-std::vector<std::int32_t> tokens_of(const StepShape& shape, ChunkRange part, std::size_t shift) {
-  std::vector<std::int32_t> tokens;
-  tokens.reserve(part.size * shape.length);
-  for (std::size_t s = part.offset; s < part.offset + part.size; ++s)
-    for (std::size_t t = shift; t < shape.length + shift; ++t)
-      tokens.push_back(static_cast<std::int32_t>((s * s + 3 * t + s * t) % shape.model.vocabulary));
-  return tokens;
-}
-
 Batch batch_of(Rank me, const StepShape& shape, ChunkRange part) {
-  Batch batch{me.allocate(part.size * shape.length, DType::i32, Category::buffer),
-              me.allocate(part.size * shape.length, DType::i32, Category::buffer), part.size, shape.length};
-  upload(me, batch.tokens, tokens_of(shape, part, 0));
-  upload(me, batch.targets, tokens_of(shape, part, 1));
-  return batch;
+  return counted_batch(me, part.offset, part.size, shape.length, shape.model.vocabulary);
 }
 
 /// Sequences of microbatch i of a rank's shard.

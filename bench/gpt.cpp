@@ -10,16 +10,15 @@
 // dtype is measured in the same run: no step can be faster than its model FLOP at that rate.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 
+#include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
 #include "bench/support/price.hpp"
 #include "common/arithmetic.hpp"
 #include "common/model/serial.hpp"
-#include "common/text/nearest.hpp"
+#include "common/text/storage.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -41,14 +40,6 @@ struct StepShape {
   double flop() const { return static_cast<double>(sequences) * model.step_flop(length); }
 };
 
-DType dtype_of(const std::string& name) {
-  const std::vector<std::string> known{"fp32", "bf16", "fp16"};
-  const std::array<DType, 3> dtypes{DType::f32, DType::bf16, DType::f16};
-  const auto found = std::find(known.begin(), known.end(), name);
-  if (found == known.end()) throw Error(Verdict::usage, unknown_name("dtype", name, known));
-  return dtypes[static_cast<std::size_t>(found - known.begin())];
-}
-
 StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
   if (o.batch < 1 || o.sequence < 0 || o.matmul < 0 || o.vocabulary < 0)
     throw Error(Verdict::usage, "--batch, --sequence, --vocabulary and --matmul count at least 1");
@@ -56,7 +47,7 @@ StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
   if (o.vocabulary) shape.model.vocabulary = static_cast<std::size_t>(o.vocabulary);
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
   shape.model.context = std::max(shape.model.context, shape.length);
-  shape.model.storage = dtype_of(o.dtype);
+  shape.model.storage = storage_named(o.dtype);
   return shape;
 }
 
@@ -64,16 +55,6 @@ std::size_t matmul_size(const GptProgramOptions& o, bool phantom) {
   const std::string_view backend = backend_name();
   const bool gpu = phantom || backend == "cuda" || backend == "nccl";
   return static_cast<std::size_t>(o.matmul ? o.matmul : gpu ? 8192 : 1024);
-}
-
-/// Tokens with some structure: token t of sequence s follows t − 1 by the same rule everywhere, so that it can be
-/// learned.
-std::vector<std::int32_t> tokens_of(const StepShape& shape, std::size_t shift) {
-  std::vector<std::int32_t> tokens;
-  for (std::size_t s = 0; s < shape.sequences; ++s)
-    for (std::size_t t = shift; t < shape.length + shift; ++t)
-      tokens.push_back(static_cast<std::int32_t>((s * s + 3 * t) % shape.model.vocabulary));
-  return tokens;
 }
 
 /// Everything one rank needs for a step.
@@ -85,11 +66,7 @@ class Step {
         optimizer_(me, gpt_.parameters(), {}),
         saved_(gpt_.allocate_activations(me, shape.sequences, shape.length)),
         scalars_(allocate_step_scalars(me)) {
-    const std::size_t rows = shape.sequences * shape.length;
-    batch_ = {me.allocate(rows, DType::i32, Category::buffer), me.allocate(rows, DType::i32, Category::buffer),
-              shape.sequences, shape.length};
-    upload(me, batch_.tokens, tokens_of(shape, 0));
-    upload(me, batch_.targets, tokens_of(shape, 1));
+    batch_ = counted_batch(me, 0, shape.sequences, shape.length, shape.model.vocabulary);
     fill(me, gpt_.parameters().gradients, 0);
   }
 

@@ -6,17 +6,17 @@
 //   ./lab memory --model gpt3-175b --batch 1 --zero 3 --plot memory.svg
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
 #include "bench/support/command_line.hpp"
+#include "bench/support/numbers.hpp"
 #include "common/error.hpp"
 #include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
 #include "common/model/config.hpp"
-#include "common/text/nearest.hpp"
+#include "common/text/storage.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 
 namespace lockstep::bench {
@@ -49,21 +49,6 @@ std::vector<Gpu> known_gpus() {
   return gpus;
 }
 
-double number_of(const std::string& option, const std::string& text, double least, double most) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least) || !(value <= most))
-    throw Error(Verdict::usage, fmt::format("{} wants numbers from {:g} to {:g}, not '{}'", option, least, most, text));
-  return value;
-}
-
-DType dtype_of(const std::string& name) {
-  if (name == "fp32") return DType::f32;
-  if (name == "bf16") return DType::bf16;
-  if (name == "fp16") return DType::f16;
-  throw Error(Verdict::usage, unknown_name("dtype", name, std::vector<std::string>{"fp32", "bf16", "fp16"}));
-}
-
 /// A model, by name, with its activations on one GPU (0: not asked for).
 struct Subject {
   std::string name;
@@ -73,7 +58,7 @@ struct Subject {
 
 std::vector<Subject> subjects_of(const MemoryOptions& o) {
   std::vector<Subject> subjects;
-  for (const std::string& text : o.params) subjects.push_back({text, number_of("--params", text, 1, 1e18)});
+  for (const std::string& text : o.params) subjects.push_back({text, number_in("--params", text, 1, 1e18)});
   if (o.batch < 0 || o.sequence < 0) throw Error(Verdict::usage, "--batch and --sequence are not negative");
   if (o.model.empty()) {
     if (o.batch > 0)
@@ -160,7 +145,7 @@ void draw(const MemoryOptions& o, const std::string& json) {
 
 void calculate(const MemoryOptions& o) {
   const std::vector<Subject> subjects = subjects_of(o);
-  const week22::Recipe recipe = week22::recipe_of(dtype_of(o.dtype), !o.no_master);
+  const week22::Recipe recipe = week22::recipe_of(storage_named(o.dtype), !o.no_master);
   const std::vector<Gpu> gpus = known_gpus();
   for (const std::string* path : {&o.json, &o.csv, &o.plot})
     if (!path->empty()) check_writable(*path);
@@ -168,8 +153,8 @@ void calculate(const MemoryOptions& o) {
   for (const Subject& subject : subjects)
     for (const std::string& stage_text : o.stages)
       for (const std::string& ranks_text : o.ranks) {
-        const int ranks = static_cast<int>(number_of("--ranks", ranks_text, 1, 1e9));
-        const int stage = static_cast<int>(number_of("--zero", stage_text, 0, 3));
+        const int ranks = static_cast<int>(number_in("--ranks", ranks_text, 1, 1e9));
+        const int stage = static_cast<int>(number_in("--zero", stage_text, 0, 3));
         const week22::ModelState state = week22::model_state(subject.parameters, stage, ranks, recipe);
         const double total = state.total_bytes() + subject.activation_bytes;
         Row& row = rows.emplace_back();

@@ -24,11 +24,6 @@ struct ScalingOptions {
   int sequence = 0;  // tokens; 0: the model's context
 };
 
-/// Whether times on so many ranks say anything about scaling: virtual, slept through, or a core for each rank.
-bool has_cores(const RunOptions& options) {
-  return std::string_view(backend_name()) == "sim" || options.emulate || options.ranks <= read_host().usable_cores;
-}
-
 /// What has been measured so far, by kind of scaling.
 struct Curve {
   double serial_seconds = std::nan("");

@@ -11,15 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
-#include <set>
 
 #include "bench/support/bench.hpp"
-#include "common/model/serial.hpp"
+#include "bench/support/numbers.hpp"
+#include "bench/tp_step.hpp"
+#include "common/model/gpt.hpp"
+#include "common/text/storage.hpp"
 #include "common/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
-#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
-#include "labs/week23_tensor_parallel/tensor_block.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -34,68 +33,6 @@ struct TpProgramOptions {
   std::string dtype = "bf16";
   bool published = false;
 };
-
-struct StepShape {
-  GptConfig model;
-  std::size_t sequences = 0, length = 0;
-};
-
-/// What is timed, on the same layers: no communication (each rank alone with its part), sums on main, sums beside the
-/// weights' gradients, rows cut as well.
-enum class Variant { compute, sequential, overlapped, sequence };
-constexpr std::array<const char*, 4> kVariantNames = {"compute", "no_overlap", "overlap", "sequence_parallel"};
-
-/// Everything one rank needs for a forward and backward pass.
-class Pass {
- public:
-  Pass(Rank me, StepShape shape, Variant variant) : me_(me), gpt_(me, config_of(me, shape.model, variant), /*seed=*/1) {
-    const bool alone = variant == Variant::compute, overlap = variant != Variant::sequential && !alone;
-    const week23::TensorParallel tp = week23::make_tensor_parallel(alone ? me.split(me.rank(), 0) : me, overlap);
-    const std::size_t vocabulary = alone ? gpt_.config().own_vocabulary() : shape.model.vocabulary;
-    gpt_.use(variant == Variant::sequence ? week23::make_sequence_layers(tp, vocabulary)
-                                          : week23::make_tensor_layers(tp, vocabulary));
-    saved_ = gpt_.allocate_activations(me, shape.sequences, shape.length);
-    loss_ = me.allocate(1, DType::f32, Category::buffer);
-    fill(me, loss_, 0);
-    const std::size_t rows = shape.sequences * shape.length;
-    std::vector<std::int32_t> tokens;
-    for (std::size_t n = 0; n < rows; ++n) tokens.push_back(static_cast<std::int32_t>((3 * n) % vocabulary));
-    batch_ = {me.allocate(rows, DType::i32, Category::buffer), me.allocate(rows, DType::i32, Category::buffer),
-              shape.sequences, shape.length};
-    upload(me, batch_.tokens, tokens);
-    upload(me, batch_.targets, tokens);
-    if (variant == Variant::sequence) finish_ = [this, tp] { week23::sum_norm_gradients(tp, gpt_); };
-  }
-
-  void act() {
-    const float factor = 1 / static_cast<float>(batch_.rows());
-    accumulate_gradients(me_, gpt_, std::span(&batch_, 1), saved_, loss_, factor);
-    if (finish_) finish_();
-  }
-
- private:
-  static GptConfig config_of(Rank me, GptConfig config, Variant variant) {
-    config.tensor = {me.rank(), me.size(), variant == Variant::sequence};
-    return config;
-  }
-
-  Rank me_;
-  Gpt gpt_;
-  Activations saved_;
-  Batch batch_;
-  Slice loss_;
-  std::function<void()> finish_;
-};
-
-Contender contender(const StepShape& shape, Variant variant, double predicted) {
-  return {.name = kVariantNames[static_cast<std::size_t>(variant)],
-          .prepare =
-              [=](Rank me, Purpose) {
-                auto pass = std::make_shared<Pass>(me, shape, variant);
-                return Prepared{.act = [pass] { pass->act(); }, .right = {}};
-              },
-          .predicted_seconds = predicted};
-}
 
 /// Collectives of one place, of the rank that spent most time in them.
 struct Place {
@@ -117,24 +54,6 @@ std::vector<Place> places_of(const Outcome& outcome) {
   return places;
 }
 
-Outcome run_once(const RunOptions& options, const StepShape& shape, Variant variant) {
-  Outcome outcome = run(options, [&](Rank me) -> Values {
-    Pass pass(me, shape, variant);
-    const double begin = me.now();
-    pass.act();
-    return {me.now() - begin};
-  });
-  outcome.check();
-  return outcome;
-}
-
-/// Of the pass alone, on the slowest rank.
-double step_seconds(const Outcome& outcome) {
-  double seconds = 0;
-  for (const Values& values : outcome.values) seconds = std::max(seconds, values[0]);
-  return seconds;
-}
-
 /// Seconds of one collective by formula: a ring all-reduce, or half of one, and the copy of own rows (two thirds of the
 /// three accesses of γ), for a gather or a scatter.
 double formula(const std::string& place, const LinkPrices& prices, int ranks, double bytes) {
@@ -147,38 +66,53 @@ double formula(const std::string& place, const LinkPrices& prices, int ranks, do
   return place.ends_with("scatter") ? whole - half + own_rows : whole;
 }
 
-/// A row for each place, and their sum by pass. Returns the seconds predicted and measured of all.
+/// What a collective beside other work saves: the less of that work and of its own time on the links. Its additions
+/// need the same engine.
+double saved_beside(double collective, const LinkPrices& prices, int ranks, double bytes, double beside) {
+  const double additions = (ranks - 1) * (prices.launch + bytes / ranks * prices.gamma);
+  return std::min(beside, collective - additions);
+}
+
+/// A row for each place, and their sum. Seconds predicted and in the ledger of all; and how many of them overlap saves.
 struct Account {
-  double predicted = 0, measured = 0;
+  double predicted = 0, measured = 0, saved = 0;
+  double parameter_bytes = 0;
 };
-Account report_account(Bench& bench, const StepShape& shape, int ranks, Variant variant, bool print) {
+
+Account report_account(Bench& bench, const StepShape& shape, int ranks, Variant variant) {
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
+  const Outcome outcome = run_pass(options, shape, variant);
   Account account;
+  for (const RankLedger& ledger : outcome.ledgers)
+    account.parameter_bytes =
+        std::max(account.parameter_bytes, static_cast<double>(ledger.memory.peak_of(Category::parameter)));
   std::uint64_t all_bytes = 0, all = 0;
-  for (const Place& place : places_of(run_once(options, shape, variant))) {
+  for (const Place& place : places_of(outcome)) {
     const double each = static_cast<double>(place.bytes) / static_cast<double>(place.collectives);
-    const double predicted = static_cast<double>(place.collectives) * formula(place.name, prices, ranks, each);
+    const double one = formula(place.name, prices, ranks, each), count = static_cast<double>(place.collectives);
     const bool forward = place.name.find("forward") != place.name.npos || place.name == "loss";
-    account.predicted += predicted;
+    account.predicted += count * one;
     account.measured += place.seconds;
+    if (bench.has_machine())
+      account.saved +=
+          count * saved_beside(one, prices, ranks, each, priced_beside(options.machine, shape, ranks, place.name));
     all += place.collectives;
     all_bytes += place.bytes;
-    if (!print) continue;
     Row row;
     row.set("pass", forward ? "forward" : "backward").set("place", place.name);
     row.set("collectives", place.collectives).set("bytes_each", each).set("total_bytes", place.bytes);
-    row.set("predicted_seconds", predicted).set("seconds", place.seconds);
+    row.set("predicted_seconds", count * one).set("seconds", place.seconds);
     row.set("machine", bench.has_machine() ? options.machine.name : "host").set("ranks", ranks);
-    row.set("backend", backend_name()).set("d_model", shape.model.d_model);
-    row.set("algorithm", kVariantNames[static_cast<std::size_t>(variant)]);
+    row.set("backend", backend_name()).set("emulated", options.emulate);
+    row.set("d_model", shape.model.d_model).set("algorithm", name_of(variant));
     bench.report(row);
     if (is_judge())
       fmt::print("  {:<28} {:>3} × {:>9} = {:>9}  predicted {:>9}  measured {:>9}\n", place.name, place.collectives,
-                 format_bytes(each), format_bytes(static_cast<double>(place.bytes)), format_seconds(predicted),
+                 format_bytes(each), format_bytes(static_cast<double>(place.bytes)), format_seconds(count * one),
                  format_seconds(place.seconds));
   }
-  if (print && is_judge())
+  if (is_judge())
     fmt::print("  {:<28} {:>3}   {:>9}   {:>9}  predicted {:>9}  measured {:>9}\n", "together", all, "",
                format_bytes(static_cast<double>(all_bytes)), format_seconds(account.predicted),
                format_seconds(account.measured));
@@ -191,13 +125,6 @@ void check_sizes(const TpProgramOptions& o) {
       throw Error(Verdict::usage, "--layers, --heads, --vocabulary, --batch and --sequence count at least 1");
 }
 
-std::size_t whole_number(const std::string& text, const std::string& option) {
-  const bool digits = !text.empty() && text.size() < 9 && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits || std::stoul(text) == 0)
-    throw Error(Verdict::usage, fmt::format("{} {}: whole numbers of at least 1", option, text));
-  return std::stoul(text);
-}
-
 StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
   StepShape shape{.sequences = static_cast<std::size_t>(o.batch), .length = static_cast<std::size_t>(o.sequence)};
   shape.model = {.layers = static_cast<std::size_t>(o.layers),
@@ -205,9 +132,7 @@ StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
                  .d_model = d_model,
                  .vocabulary = static_cast<std::size_t>(o.vocabulary),
                  .context = shape.length};
-  if (o.dtype != "fp32" && o.dtype != "bf16" && o.dtype != "fp16")
-    throw Error(Verdict::usage, fmt::format("--dtype {}: fp32, bf16 or fp16", o.dtype));
-  shape.model.storage = o.dtype == "fp32" ? DType::f32 : o.dtype == "bf16" ? DType::bf16 : DType::f16;
+  shape.model.storage = storage_named(o.dtype);
   shape.model.tensor.ranks = ranks;
   shape.model.check();
   if (shape.sequences * shape.length % static_cast<std::size_t>(ranks) != 0)
@@ -217,23 +142,49 @@ StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
   return shape;
 }
 
+/// Bytes of this model's tensors that every rank has whole.
+double replicated_bytes(const GptConfig& serial, int ranks) {
+  GptConfig own = serial;
+  own.tensor = {0, ranks};
+  const std::vector<Parameter> whole = gpt_parameter_table(serial), part = gpt_parameter_table(own);
+  std::size_t elements = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    if (part[i].size == whole[i].size) elements += whole[i].size;
+  return static_cast<double>(elements * bytes_of(serial.storage));
+}
+
 void add_steps(Bench& bench, const StepShape& shape, int ranks) {
   if (is_judge())
     fmt::print("{} layers, d_model {}, {} × {} tokens on {} ranks: all-reduces of one step\n", shape.model.layers,
                shape.model.d_model, shape.sequences, shape.length, ranks);
-  const Account account = report_account(bench, shape, ranks, Variant::sequential, true);
-  report_account(bench, shape, ranks, Variant::sequence, true);
-  const double compute = step_seconds(run_once(bench.run_options(ranks), shape, Variant::compute));
-  const std::array<double, 4> predicted = {std::nan(""), compute + account.predicted, std::nan(""), std::nan("")};
+  const RunOptions options = bench.run_options(ranks);
+  const Account sums = report_account(bench, shape, ranks, Variant::sequential);
+  const Account cut = report_account(bench, shape, ranks, Variant::sequence);
+  const bool priced = bench.has_machine(), cores = has_cores(options);
+  const bool steady = options.emulate || std::string_view(backend_name()) == "sim";  // one pass is as good as many
+  const double none = std::nan("");
+  const double compute =
+      priced ? priced_compute(options.machine, shape, ranks) : pass_seconds(run_pass(options, shape, Variant::compute));
+  const double summed = compute + sums.predicted;
+  const std::array<double, 4> predicted = {priced ? compute : none, summed, priced ? summed - sums.saved : none, none};
   std::vector<Contender> contenders;
   for (std::size_t v = 0; v < predicted.size(); ++v)
-    contenders.push_back(contender(shape, static_cast<Variant>(v), predicted[v]));
-  bench.add(fmt::format("d_model {}/{} ranks", shape.model.d_model, ranks), bench.run_options(ranks), contenders,
+    contenders.push_back(tp_contender(shape, static_cast<Variant>(v), predicted[v]));
+  const double replicated = replicated_bytes(shape.model, ranks);
+  bench.add(fmt::format("d_model {}/{} ranks", shape.model.d_model, ranks), options, contenders,
             [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-              const double alone = group[0].seconds.value, all = group[i].seconds.value;
+              const double alone = group[0].seconds.value, all = group[i].seconds.value, exposed = all - alone;
+              const auto variant = static_cast<Variant>(i);
+              const double communication = variant == Variant::compute    ? 0
+                                           : variant == Variant::sequence ? steady ? cut.measured : none
+                                                                          : group[1].seconds.value - alone;
               row.set("pass", "step").set("place", "everything").set("d_model", shape.model.d_model);
-              row.set("compute_seconds", alone).set("exposed_seconds", all - alone);
-              row.set("communication_share", i == 0 ? 0.0 : (all - alone) / all);
+              row.set("compute_seconds", alone).set("communication_seconds", communication);
+              row.set("exposed_seconds", exposed).set("hidden_fraction", 1 - exposed / communication);
+              row.set("communication_share", cores ? exposed / all : none);
+              row.set("predicted_communication_share", (predicted[i] - compute) / predicted[i]);
+              row.set("fits_cores", cores);
+              row.set("parameter_bytes", sums.parameter_bytes).set("replicated_bytes", replicated);
             });
 }
 
@@ -264,7 +215,7 @@ void compare_with_published(Bench& bench) {
     for (double& peak : options.machine.peak_flop_per_second) peak /= slower;
     options.machine.memory_bytes_per_second /= slower;
     StepShape shape{published.model, 16, 1024};
-    const double seconds = step_seconds(run_once(options, shape, Variant::sequential));
+    const double seconds = pass_seconds(run_pass(options, shape, Variant::sequential));
     if (published.gpus == 1) slower = published.seconds / seconds;
     const double predicted = published.gpus == 1 ? published.seconds : seconds;
     Row row;
@@ -290,8 +241,8 @@ void measure_tp(Bench& bench, const TpProgramOptions& o) {
     compare_with_published(bench);
   }
   for (int ranks : bench.ranks())
-    for (const std::string& d_model : o.d_model)
-      if (!o.published) add_steps(bench, shape_of(o, whole_number(d_model, "--d-model"), ranks), ranks);
+    for (int d_model : counts_in("--d-model", o.d_model, 1 << 20))
+      if (!o.published) add_steps(bench, shape_of(o, static_cast<std::size_t>(d_model), ranks), ranks);
   bench.run();
 }
 

@@ -8,14 +8,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
 #include "bench/zero_step.hpp"
 #include "common/host/host.hpp"
 #include "common/stats/stats.hpp"
-#include "common/text/nearest.hpp"
+#include "common/text/storage.hpp"
 #include "common/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 
@@ -37,14 +37,6 @@ struct ZeroOptions {
   bool memory_only = false;
 };
 
-double number_of(const std::string& option, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
-    throw Error(Verdict::usage, fmt::format("{} wants a number, not '{}'", option, text));
-  return value;
-}
-
 std::vector<int> stages_of(const ZeroOptions& o) {
   std::vector<int> stages;
   for (const std::string& text : o.stages) {
@@ -56,13 +48,6 @@ std::vector<int> stages_of(const ZeroOptions& o) {
   return stages;
 }
 
-DType dtype_of(const std::string& name) {
-  if (name == "fp32") return DType::f32;
-  if (name == "bf16") return DType::bf16;
-  if (name == "fp16") return DType::f16;
-  throw Error(Verdict::usage, unknown_name("dtype", name, std::vector<std::string>{"fp32", "bf16", "fp16"}));
-}
-
 /// A model with its name.
 struct Named {
   std::string name;
@@ -71,9 +56,10 @@ struct Named {
 
 std::vector<Named> models_of(const ZeroOptions& o) {
   std::vector<Named> models;
-  for (const std::string& text : o.params) models.push_back({text, model_of_size(number_of("--params", text))});
+  for (const std::string& text : o.params)
+    models.push_back({text, model_of_size(number_in("--params", text, 1, 1e18))});
   if (models.empty()) models.push_back({o.model, gpt_preset(o.model)});
-  for (Named& model : models) model.config.storage = dtype_of(o.dtype);
+  for (Named& model : models) model.config.storage = storage_named(o.dtype);
   return models;
 }
 

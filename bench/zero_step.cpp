@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "bench/support/batch.hpp"
 #include "common/arithmetic.hpp"
 #include "common/model/serial.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
@@ -20,25 +21,12 @@ using week22::Pass;
 
 constexpr float kRate = 0.01f;
 
-/// Microbatch i of rank `rank`: tokens with some structure.
+/// Microbatch i of rank `rank`.
 Batch batch_of(Rank me, const ZeroShape& shape, int rank, int i) {
   const std::size_t first =
       (static_cast<std::size_t>(rank) * static_cast<std::size_t>(shape.microbatches) + static_cast<std::size_t>(i)) *
       shape.sequences;
-  const auto tokens = [&](std::size_t shift) {
-    std::vector<std::int32_t> values;
-    values.reserve(shape.sequences * shape.length);
-    for (std::size_t s = first; s < first + shape.sequences; ++s)
-      for (std::size_t t = shift; t < shape.length + shift; ++t)
-        values.push_back(static_cast<std::int32_t>((s * s + 3 * t + s * t) % shape.engine.model.vocabulary));
-    return values;
-  };
-  const auto make = [&](std::size_t shift) {
-    Slice slice = me.allocate(shape.sequences * shape.length, DType::i32, Category::buffer);
-    upload(me, slice, tokens(shift));
-    return slice;
-  };
-  return {make(0), make(1), shape.sequences, shape.length};
+  return counted_batch(me, first, shape.sequences, shape.length, shape.engine.model.vocabulary);
 }
 
 /// Everything one rank needs.

@@ -11,6 +11,7 @@
 #include <exception>
 
 #include "bench/support/versions.hpp"
+#include "common/host/host.hpp"
 #include "common/text/units.hpp"
 
 namespace lockstep::bench {
@@ -144,6 +145,10 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   // On every process, though one writes: a process that refuses alone would leave the others waiting for it.
   if (!options_.json.empty()) check_writable(options_.json);
   if (!options_.csv.empty()) check_writable(options_.csv);
+}
+
+bool has_cores(const RunOptions& options) {
+  return simulated() || options.emulate || options.ranks <= read_host().usable_cores;
 }
 
 RunOptions Bench::run_options(int ranks) const {

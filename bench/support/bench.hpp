@@ -84,6 +84,9 @@ class Bench {
   std::vector<Row> reported_;
 };
 
+/// Whether times on so many ranks say anything about scaling: virtual, slept through, or a core for each rank.
+bool has_cores(const RunOptions& options);
+
 /// Starts the session, reads the command line, calls `body`, and turns errors into one sentence and an exit code: 0
 /// fine, 1 a run failed, 2 bad input, 77 no GPU. `declare` adds the program's own options.
 int bench_main(const std::string& name, const std::string& description, int argc, char** argv,

@@ -13,14 +13,6 @@ namespace {
 
 bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
 
-/// Dissemination: in round k every rank tells the one 2^k further on; ⌈lg p⌉ rounds.
-void barrier(Rank me, Slice token, Slice received) {
-  for (int distance = 1; distance < me.size(); distance *= 2) {
-    int to = (me.rank() + distance) % me.size(), from = (me.rank() - distance + me.size()) % me.size();
-    me.exchange({send(to, token), receive(from, received)});
-  }
-}
-
 /// Seconds of one act on each rank, after all have arrived.
 double timed(Rank me, const std::function<void()>& act, Slice token, Slice received) {
   barrier(me, token, received);
@@ -124,6 +116,14 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
 }
 
 }  // namespace
+
+/// Dissemination: in round k every rank tells the one 2^k further on; ⌈lg p⌉ rounds.
+void barrier(Rank me, Slice token, Slice received) {
+  for (int distance = 1; distance < me.size(); distance *= 2) {
+    int to = (me.rank() + distance) % me.size(), from = (me.rank() - distance + me.size()) % me.size();
+    me.exchange({send(to, token), receive(from, received)});
+  }
+}
 
 std::vector<Measurement> measure(const RunOptions& options, const std::vector<Contender>& contenders,
                                  const Plan& plan) {

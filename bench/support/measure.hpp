@@ -15,6 +15,9 @@ namespace lockstep::bench {
 /// What a contender is prepared for: to be checked once, or to be timed many times (values must not grow).
 enum class Purpose { verify, time };
 
+/// Nobody goes on before all have arrived; two elements to send and receive.
+void barrier(Rank me, Slice token, Slice received);
+
 /// A contender on one rank, its memory allocated. Both run on that rank; `act` may communicate, `right` may not.
 struct Prepared {
   std::function<void()> act;    // what is timed

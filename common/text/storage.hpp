@@ -1,0 +1,25 @@
+// The types that a model's tensors may be stored in, by the names that options use.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "common/dtype.hpp"
+#include "common/error.hpp"
+#include "common/text/nearest.hpp"
+
+namespace lockstep {
+
+/// "fp32", "bf16" or "fp16". Throws Error(usage) that calls it `what` and lists them.
+inline DType storage_named(std::string_view name, std::string_view what = "dtype") {
+  const std::array<DType, 3> types{DType::f32, DType::bf16, DType::f16};
+  std::vector<std::string> known;
+  for (DType type : types) {
+    known.emplace_back(to_string(type));
+    if (known.back() == name) return type;
+  }
+  throw Error(Verdict::usage, unknown_name(what, name, known));
+}
+
+}  // namespace lockstep
