@@ -375,7 +375,7 @@ TEST_F(BenchProgram, APipelinesChartTellsKindsOfWorkApart) {
   EXPECT_NE(out_.find("^^"), std::string::npos) << "gradients on their way\n" << out_;
   const std::string svg = read(file("p.svg"));
   for (const char* part :
-       {"forward F (plain)", "backward B (upright)", "-shade1)", "-wait)", "-transfer)", ">F0<", "<desc"})
+       {"forward F (plain)", "backward B (level)", "-shade1)", "-wait)", "-transfer)", ">F0<", "<desc"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   std::size_t steps = 0;
   const json document = json::parse(read(file("p.json")));

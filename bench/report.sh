@@ -43,7 +43,8 @@ has() { grep -q "^build $1:" "$build/build.ninja"; }
 
 [ -f "$build/build.ninja" ] || { echo "report: $build is not configured; ./lab report does that" >&2; exit 2; }
 targets=
-for target in bench_all_reduce bench_activations bench_overhead bench_ddp bench_memory bench_scaling bench_zero train; do
+for target in bench_all_reduce bench_activations bench_overhead bench_ddp bench_memory bench_scaling bench_zero bench_tp bench_pipeline \
+  bench_schedule train; do
   for backend in sim mpi; do
     has "${target}_$backend" && targets="$targets ${target}_$backend"
   done
@@ -144,6 +145,67 @@ if has train_sim; then
       --batch 8 --warmup 10 --lr 1e-2 --log-every 1 --sample 0 --precision "${name%%_*}" $more --csv "$data/precision_$name.csv"
   done
 fi
+
+# Week 23: the course's model on two ranks of each machine, then d_model and p, machines, and nodes.
+tp=$programs/bench_tp
+for machine in pcie-box dgx-a100 dgx-h100 dgx-h200 dgx-b200; do
+  step "tp_course_$machine" "tensor parallelism: the course's model on $machine, simulated" "${tp}_sim" --machine "$machine" --ranks 2 \
+    --phantom --json "$data/tp_course_$machine.json" --csv "$data/tp_course_$machine.csv"
+done
+for machine in pcie-box:2,4 dgx-a100:2,4,8 dgx-h100:2,4,8; do
+  name=${machine%:*}
+  step "tp_width_$name" "tensor parallelism over d_model and p on $name, simulated" "${tp}_sim" --machine "$name" --ranks "${machine#*:}" \
+    --heads 32 --d-model 512,1024,2048,4096,8192 --phantom --json "$data/tp_width_$name.json" --csv "$data/tp_width_$name.csv"
+done
+for machine in dgx-a100-hdr dgx-h100-ndr; do
+  step "tp_nodes_$machine" "tensor parallelism inside a node and across, simulated on $machine" "${tp}_sim" --machine "$machine" \
+    --ranks 1,2,4,8,16,32 --heads 32 --d-model 4096 --batch 4 --sequence 2048 --phantom --json "$data/tp_nodes_$machine.json" --csv "$data/tp_nodes_$machine.csv"
+done
+step tp_published "tensor parallelism: Megatron's published times" "${tp}_sim" --machine dgx-a100 --ranks 8 --published --phantom \
+  --json "$data/tp_published.json" --csv "$data/tp_published.csv"
+if has bench_tp_mpi; then
+  few="--layers 2 --heads 4 --batch 2 --vocabulary 512 --dtype fp32"
+  for ranks in 2 4; do
+    for machine in laptop:12 pcie-box:200; do # emulated, and the same steps simulated
+      twin=${machine%:*}_$ranks
+      # shellcheck disable=SC2086
+      step "tp_emulated_$twin" "tensor parallelism, emulated with $ranks MPI processes on ${machine%:*}" mpi "$ranks" "${tp}_mpi" $few --sequence 64 \
+        --d-model 64,128,256 --emulate "${machine%:*}" --scale "${machine#*:}" --samples 5 --json "$data/tp_emulated_$twin.json" --csv "$data/tp_emulated_$twin.csv"
+      # shellcheck disable=SC2086
+      step "tp_twin_$twin" "the same steps, simulated" "${tp}_sim" $few --sequence 64 --d-model 64,128,256 --ranks "$ranks" \
+        --machine "${machine%:*}" --phantom --json "$data/tp_twin_$twin.json" --csv "$data/tp_twin_$twin.csv"
+    done
+  done
+  # shellcheck disable=SC2086
+  step tp_mpi "tensor parallelism, measured on 2 MPI processes" mpi 2 "${tp}_mpi" $few --sequence 128 --d-model 128,256 --ranks 2 --samples 15 \
+    --json "$data/tp_mpi.json" --csv "$data/tp_mpi.csv"
+fi
+if has train_sim; then
+  for run in "serial:--ranks 1" "4:--ranks 4 --tp 4" "4_rows:--ranks 4 --tp 4 --sequence-parallel"; do
+    # shellcheck disable=SC2086
+    step "train_tp_${run%%:*}" "training on text with ${run#*:}" "$programs/train_sim" ${run#*:} $training --heads 4 --csv "$data/train_tp_${run%%:*}.csv"
+  done
+fi
+
+# Week 24: every bubble; where stages are unequal or hops take time; two and four real processes; published rates; charts.
+pipeline=$programs/bench_pipeline
+step pipeline "bubbles of all schedules, simulated" "${pipeline}_sim" --json "$data/pipeline.json" --csv "$data/pipeline.csv"
+step pipeline_hops "pipelines whose hops take time, simulated" "${pipeline}_sim" --stages 4 --microbatches 32 --comm-ms 0,0.05,0.1,0.2,0.3,0.4 \
+  --schedule gpipe,1f1b,interleaved,zb-h1 --json "$data/pipeline_hops.json" --csv "$data/pipeline_hops.csv"
+step pipeline_unequal "pipelines of unequal stages, simulated" "${pipeline}_sim" --stages 4 --microbatches 8 --comm-ms 0 --last-stage 1,1.25,1.5,2,3 \
+  --schedule gpipe,1f1b,interleaved,zb-h1 --json "$data/pipeline_unequal.json" --csv "$data/pipeline_unequal.csv"
+step pipeline_published "bubble rates that were published" "${pipeline}_sim" --published --json "$data/pipeline_published.json" --csv "$data/pipeline_published.csv"
+if has bench_pipeline_mpi; then
+  for run in 2:1,4,8:gpipe,1f1b 4:4,8,16:gpipe,1f1b,interleaved,zb-h1; do
+    ranks=${run%%:*} rest=${run#*:}
+    step "pipeline_wall_$ranks" "bubbles by wall clock, $ranks MPI processes emulated" mpi "$ranks" "${pipeline}_mpi" --microbatches "${rest%:*}" \
+      --schedule "${rest#*:}" --comm-ms 0 --forward-ms 15 --backward-ms 15 --weight-ms 15 --json "$data/pipeline_wall_$ranks.json" --csv "$data/pipeline_wall_$ranks.csv"
+  done
+fi
+for schedule in naive gpipe 1f1b interleaved zb-h1 zb-h2; do
+  step "schedule_$schedule" "timeline of $schedule, simulated" "$programs/bench_schedule_sim" --stages 4 --microbatches 8 --comm-ms 0.1 --schedule $schedule \
+    --svg "$out/figures/schedule_$schedule.svg" --trace "$data/schedule_$schedule.trace" --json "$data/schedule_$schedule.json"
+done
 
 # The first python3 on PATH may not see the system's packages.
 python= plain=

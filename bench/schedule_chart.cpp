@@ -176,13 +176,13 @@ std::string chart_text(const Trace& named, int columns, bool transfers) {
 
 std::string chart_svg(const Trace& named, const std::string& title) {
   std::ostringstream out;
-  std::vector<Shade> shades = {{"F", "forward F (plain)"}, {"B", "backward B (upright)"}};
+  std::vector<Shade> shades = {{"F", "forward F"}, {"B", "backward B"}};
   const auto has = [&](char letter) {
     return std::any_of(named.events.begin(), named.events.end(),
                        [&](const TraceEvent& e) { return e.kind == Kind::compute && e.name[0] == letter; });
   };
-  if (has('I')) shades.push_back({"I", "input's half I (rising)"});
-  if (has('W')) shades.push_back({"W", "weights' half W (falling)"});
+  if (has('I')) shades.push_back({"I", "input's half I"});
+  if (has('W')) shades.push_back({"W", "weights' half W"});
   if (!has('B')) shades.erase(shades.begin() + 1);
   write_gantt_svg(named, out, title, shades);
   return out.str();

@@ -7,13 +7,11 @@ Reads data/*.json and *.csv, writes figures/NAME.svg, .pdf and .png. A figure wh
 import pathlib
 import sys
 
+import pipeline_figures
+import tensor_figures
 from memory import memory as memory_figure
-from results import NCCL_8_A100, bytes_text, load, load_all, load_csv
-from style import COLOURS, MARKERS, look, save, subplots
-
-
-def by(rows, **wanted):
-    return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv
+from style import COLOURS, HATCHES, look, losses_figure, save, subplots
 
 
 def size_axis(axis, sizes):
@@ -180,25 +178,7 @@ def buckets(data):
 
 
 def training(data):
-    serial, ddp = load_csv(data, "train_serial"), load_csv(data, "train_ddp")
-    if not serial or not ddp:
-        return None
-    figure, axes = subplots(2, 10, 4.0)
-    loss = lambda rows: [float(r["loss"]) for r in rows]
-    steps = [int(r["step"]) for r in serial]
-    axes[0][0].plot(steps, loss(serial), color=COLOURS[5], linewidth=4, alpha=0.6, label="serial")
-    axes[0][0].plot([int(r["step"]) for r in ddp], loss(ddp), color=COLOURS[0], linewidth=1.2, linestyle="--", label="DDP")
-    axes[0][0].set_ylabel("loss, nats a token")
-    axes[0][0].set_title("training loss, the same global batch")
-    axes[0][0].legend()
-    gap = [max(abs(a - b), 1e-9) for a, b in zip(loss(serial), loss(ddp))]
-    axes[0][1].plot(steps[: len(gap)], gap, color=COLOURS[1], marker=MARKERS[1], linestyle="none", markersize=3)
-    axes[0][1].set_yscale("log")
-    axes[0][1].set_ylabel("|serial − DDP|, nats")
-    axes[0][1].set_title("their distance (at the bottom: none at all)")
-    for axis in axes[0]:
-        axis.set_xlabel("step")
-    return figure
+    return losses_figure(load_csv(data, "train_serial"), {"DDP": load_csv(data, "train_ddp")})
 
 
 def activations(data):
@@ -212,11 +192,10 @@ def activations(data):
     names = {"attention's statistics": "attention", "probabilities": "attention"}
     kinds = list(dict.fromkeys(names.get(r["part"], r["part"]) for r in parts))
     bottom = [0.0] * len(modes)
-    hatches = ("", "//", "..", "xx", "--", "\\\\")
     for k, kind in enumerate(kinds):
         heights = [sum(p["predicted_bytes"] for p in by(parts, attention=m["attention"], recompute=m["recompute"])
                        if names.get(p["part"], p["part"]) == kind) / 2**30 for m in modes]
-        axes[0][0].bar(range(len(modes)), heights, 0.7, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=hatches[k],
+        axes[0][0].bar(range(len(modes)), heights, 0.7, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k],
                        edgecolor="white", label={"attention": "probabilities, or statistics"}.get(kind, kind))
         bottom = [a + b for a, b in zip(bottom, heights)]
     axes[0][0].plot(range(len(modes)), [m["measured_bytes"] / 2**30 for m in modes], linestyle="none", marker="_", markersize=24,
@@ -288,7 +267,7 @@ def zero_memory(data):
                 rest, = [r["measured_bytes"] / 1e6 for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="resident")]
                 peak, = [r["measured_bytes"] / 1e6 for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="peak")]
                 label = kind if stage == k == 0 else None
-                axes[0][0].bar(x, rest, bottom=bottom, color=COLOURS[i], edgecolor="white", hatch=("", "//", "..")[i], label=label)
+                axes[0][0].bar(x, rest, bottom=bottom, color=COLOURS[i], edgecolor="white", hatch=HATCHES[i], label=label)
                 axes[0][0].bar(x, peak - rest, bottom=bottom + rest, color="white", edgecolor=COLOURS[i], linestyle=":",
                                label="whole units, at the peak" if (stage, k, i) == (3, 0, 0) else None)
                 bottom += peak
@@ -328,7 +307,7 @@ def zero_throughput(data):
 def main():
     out = pathlib.Path(sys.argv[1])
     for draw in (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory,
-                 zero_throughput):
+                 zero_throughput, *tensor_figures.ALL, *pipeline_figures.ALL):
         figure = draw(out / "data")
         if figure:
             save(figure, out / "figures", draw.__name__)

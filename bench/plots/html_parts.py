@@ -60,7 +60,9 @@ def inline_svg(path, name, alt):
     svg = re.sub(r'url\(#', f"url(#{name}-", svg)
     svg = re.sub(r'href="#', f'href="#{name}-', svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    return re.sub(r"<svg\b", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"', svg, count=1)
+    points = re.search(r'<svg[^>]*\bwidth="([\d.]+)pt"', svg)
+    wide = f' style="max-width: {1.6 * float(points[1]):.0f}px"' if points else ""  # small figures do not fill the page
+    return re.sub(r"<svg\b", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"{wide}', svg, count=1)
 
 
 def figure(out, name, alt, caption, shown, files):

@@ -8,11 +8,14 @@ import pathlib
 import sys
 
 import claims
+import pipeline
 import predict
+import tensor
 from html_parts import context_table, document, figure, note, section, table
 from results import NCCL_8_A100, load, load_all, load_csv, seconds_text
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
+            "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
             "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)"}
 
 
@@ -245,7 +248,8 @@ def main():
     out, root = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     report = Report(out, root)
     parts = [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(),
-             report.training(), report.zero(), report.precision(), report.activations(), claims.ledger(root / "docs" / "claims.md")]
+             report.training(), report.zero(), report.precision(), report.activations(),
+             tensor.section_of(report, MACHINES), pipeline.section_of(report), claims.ledger(root / "docs" / "claims.md")]
     (out / "index.html").write_text(document("Lockstep: the report", parts))
 
 

@@ -1,4 +1,4 @@
-"""The predict sheet: the reader writes expectations first; only then the page shows what was measured."""
+"""The predict sheets, one a week: the reader writes expectations first; only then the page shows what was measured."""
 
 import html
 
@@ -7,9 +7,8 @@ from results import load
 
 SCRIPT = """
 <script>
-(() => {
-  const sheet = document.getElementById("sheet"), button = document.getElementById("reveal");
-  const inputs = [...sheet.querySelectorAll("input")];
+document.querySelectorAll(".sheet").forEach(sheet => {
+  const button = sheet.querySelector("button"), inputs = [...sheet.querySelectorAll("input")];
   const reveal = () => {
     for (const input of inputs) {
       const row = input.closest("tr"), guess = parseFloat(input.value.replace(",", ".")), measured = parseFloat(row.dataset.measured);
@@ -21,7 +20,7 @@ SCRIPT = """
   inputs.forEach(input => input.addEventListener("input", ready));
   button.addEventListener("click", reveal);
   ready();
-})();
+});
 </script>
 """
 
@@ -33,8 +32,7 @@ def pick(results, **wanted):
     return None
 
 
-def questions(data):
-    """(question, unit, predicted by formula, measured, how), of what was run."""
+def data_parallelism(data):
     found = []
     ring = pick(load(data, "all_reduce_sim_dgx-a100"), algorithm="ring", bytes=64 << 20)
     naive = pick(load(data, "all_reduce_sim_dgx-a100"), algorithm="naive", bytes=64 << 20)
@@ -53,6 +51,14 @@ def questions(data):
         alone = pick(load(data, "ddp_sim_pcie-box"), algorithm="compute", bucket_bytes=25 << 20, microbatches=1)["predicted_seconds"]
         hidden = 1 - (step["predicted_seconds"] - alone) / (plain["predicted_seconds"] - alone)
         found.append(("gpt2-124m on the PCIe box, 4 ranks, 25 MiB buckets: how much of the communication does overlap hide?", "%", 100 * hidden, 100 * step["hidden_fraction"], "simulated"))
+    mpi = pick(load(data, "all_reduce_mpi"), algorithm="ring", bytes=1 << 20)
+    if mpi:
+        found.append((f"Ring all-reduce of 1 MiB between {mpi['ranks']} processes of this computer?", "µs", mpi["predicted_seconds"] * 1e6, mpi["seconds"] * 1e6, "measured"))
+    return found
+
+
+def zero_stages(data):
+    found = []
     zero = pick(load(data, "zero_memory"), stage=1, ranks=4, category="optimizer", moment="resident")
     fsdp = pick(load(data, "zero_memory"), stage=3, ranks=4, category="parameters", moment="peak")
     if zero and fsdp:
@@ -70,21 +76,92 @@ def questions(data):
         found.append((f"{shape}: GiB of activations?", "GiB", kept["predicted_bytes"] / 2**30, kept["measured_bytes"] / 2**30, "ledger"))
         found.append(("The same with full recomputation?", "GiB", again["predicted_bytes"] / 2**30, again["measured_bytes"] / 2**30, "ledger"))
         found.append(("How much more FLOP does that cost, forward and backward?", "%", 100 * again["predicted_extra_flop"] / kept["flop"], 100 * again["extra_flop"] / kept["flop"], "counted"))
-    mpi = pick(load(data, "all_reduce_mpi"), algorithm="ring", bytes=1 << 20)
-    if mpi:
-        found.append((f"Ring all-reduce of 1 MiB between {mpi['ranks']} processes of this computer?", "µs", mpi["predicted_seconds"] * 1e6, mpi["seconds"] * 1e6, "measured"))
     return found
 
 
-def section_of(data):
+def tensor_parallelism(data):
+    found = []
+    course = load(data, "tp_course_pcie-box")
+    if course:
+        blocks = [r for r in course["rows"] if r.get("algorithm") == "no_overlap" and r["place"] in ("attention forward", "mlp forward")]
+        step = pick(course, algorithm="no_overlap", **{"pass": "step"})
+        shape = "12 layers, d_model 512, 8 × 512 tokens, bf16, on 2 ranks"
+        found.append((f"{shape}: MiB that are summed in the blocks, forward?", "MiB", 24 * 8 * 512 * 512 * 2 / 2**20, sum(r["total_bytes"] for r in blocks) / 2**20, "ledger"))
+        found.append(("The same on the PCIe box (α = 5.7 µs, 24 GB/s): how long do these sums take?", "ms", sum(r["predicted_seconds"] for r in blocks) * 1e3,
+                      sum(r["seconds"] for r in blocks) * 1e3, "simulated"))
+        found.append(("MB of parameters on each of the 2 ranks (50,257 tokens, 512 positions, tied head)?", "MB",
+                      ((50257 * 512 + 12 * (12 * 512**2 + 7 * 512)) / 2 + 512**2 + 12 * 6 * 512 + 2 * 512) * 2 / 1e6, step["parameter_bytes"] / 1e6, "ledger"))
+    for machine, p in (("pcie-box", 4), ("dgx-a100", 8)):
+        row = pick(load(data, f"tp_width_{machine}"), ranks=p, d_model=4096, algorithm="no_overlap", **{"pass": "step"})
+        if row:
+            found.append((f"d_model 4,096 on {p} ranks of {machine}: communication’s share of a step, no overlap?", "%", 100 * row["predicted_communication_share"],
+                          100 * row["communication_share"], "simulated"))
+    row = pick(load(data, "tp_width_dgx-a100"), ranks=8, d_model=4096, algorithm="overlap", **{"pass": "step"})
+    if row:
+        plain = pick(load(data, "tp_width_dgx-a100"), ranks=8, d_model=4096, algorithm="no_overlap", **{"pass": "step"})
+        hidden = (plain["predicted_seconds"] - row["predicted_seconds"]) / (plain["predicted_seconds"] * plain["predicted_communication_share"])
+        found.append(("The same on dgx-a100: how much of it hides beside the weights’ gradients?", "%", 100 * hidden, 100 * row["hidden_fraction"], "simulated"))
+    inside, across = (pick(load(data, "tp_nodes_dgx-a100-hdr"), ranks=p, algorithm="no_overlap", **{"pass": "step"}) for p in (8, 16))
+    if inside and across:
+        found.append(("d_model 4,096, 4 × 2,048 tokens: a step on 16 A100 in two nodes, over that on 8 in one?", "times", across["predicted_seconds"] / inside["predicted_seconds"],
+                      across["seconds"] / inside["seconds"], "simulated"))
+    row = pick(load(data, "tp_emulated_pcie-box_4"), d_model=256, algorithm="no_overlap", **{"pass": "step"})
+    if row:
+        found.append(("2 layers, d_model 256, 2 × 64 tokens in fp32 on 4 ranks of the PCIe box: communication’s share by wall clock?", "%", 100 * row["predicted_communication_share"],
+                      100 * row["communication_share"], "emulated"))
+    return found
+
+
+def pipelines(data):
+    found = []
+    results = load(data, "pipeline")
+    for p, m, name in ((4, 8, "gpipe"), (4, 8, "interleaved"), (8, 32, "1f1b")):
+        row = pick(results, stages=p, microbatches=m, schedule=name, transfer_seconds=0)
+        if row:
+            chunks = ", two chunks" if name == "interleaved" else ""
+            found.append((f"{name}, {p} stages, {m} microbatches{chunks}: idle over the total?", "%", 100 * row["predicted_bubble_of_total"], 100 * row["bubble_of_total"], "simulated"))
+    row = pick(results, stages=8, microbatches=32, schedule="1f1b", transfer_seconds=0)
+    if row:
+        found.append(("The same run: idle over the ideal?", "%", 100 * row["predicted_bubble_of_ideal"], 100 * row["bubble_of_ideal"], "simulated"))
+        found.append(("… and GiB of activations on stage 0, 64 MiB a microbatch?", "GiB", 8 * 64 / 1024, row["activation_bytes_peak"] / 2**30, "ledger"))
+    row = pick(results, stages=4, microbatches=8, schedule="zb-h1", transfer_seconds=0)
+    if row:
+        found.append(("zb-h1, 4 stages, 8 microbatches, F = B = W: idle over the longest stage’s own span?", "%", 100 * row["predicted_bubble_of_span"], 100 * row["bubble_of_span"], "simulated"))
+    row = pick(load(data, "pipeline_hops"), schedule="gpipe", transfer_seconds=0.0002)
+    other = pick(load(data, "pipeline_hops"), schedule="1f1b", transfer_seconds=0.0002)
+    if row and other:
+        shape = "4 stages, 32 microbatches, forward 1 ms, backward 2 ms, a hop 0.2 ms"
+        found.append((f"{shape}: GPipe’s makespan?", "ms", 35 * 3 + 6 * 0.2, row["makespan_seconds"] * 1e3, "simulated"))
+        found.append(("… and 1F1B’s?", "ms", 35 * 3 + 32 * 6 / 4 * 0.2, other["makespan_seconds"] * 1e3, "simulated"))
+    row = pick(load(data, "pipeline_unequal"), schedule="1f1b", last_stage=2)
+    if row:
+        found.append(("4 stages, 8 microbatches, the last stage has twice the others’ work: how much of their time do stages work?", "%",
+                      100 * 8 / (4 + 7 * 8 / 5), 100 * row["utilisation"], "simulated"))
+    for m in (4, 8):
+        row = pick(load(data, "pipeline_wall_2"), schedule="gpipe", microbatches=m)
+        if row:
+            found.append((f"Two real processes, {m} microbatches: how much of their time do they work?", "%", 100 - 100 * row["predicted_bubble_of_total"], 100 - 100 * row["bubble_of_total"], "emulated"))
+    return found
+
+
+WEEKS = {"Week 21: all-reduce and data parallelism": data_parallelism, "Week 22: ZeRO and activations": zero_stages,
+         "Week 23: tensor parallelism": tensor_parallelism, "Week 24: pipelines": pipelines}
+
+
+def sheet(questions):
+    """Of (question, unit, predicted by formula, measured, how), of what was run."""
     rows = ""
-    for question, unit, predicted, measured, how in questions(data):
+    for question, unit, predicted, measured, how in questions:
         rows += (f'<tr data-measured="{measured:.9g}"><td>{html.escape(question)}</td><td class="guess"><input inputmode="decimal" aria-label="your expectation, {unit}"> {unit}</td>'
                  f'<td class="hidden">{predicted:.4g} {unit}</td><td class="hidden">{measured:.4g} {unit} ({how})</td><td class="hidden">{100 * (predicted / measured - 1):+.1f} %</td>'
                  f'<td class="hidden off"></td></tr>')
-    if not rows:
+    return (f'<div class="sheet"><div class="scroll" style="max-height:none" tabindex="0"><table class="text"><thead><tr><th>question</th><th>you expect</th><th>formula</th><th>measured</th>'
+            f'<th>formula’s error</th><th>yours</th></tr></thead><tbody>{rows}</tbody></table></div><p><button type="button">Show what was measured</button></p></div>')
+
+
+def section_of(data):
+    sheets = [f"<h3>{html.escape(title)}</h3>{sheet(questions)}" for title, make in WEEKS.items() for questions in [make(data)] if questions]
+    if not sheets:
         return ""
-    return section("predict", "Predict sheet", [
-        note("Write what you expect into every field before you look. Then see the formula, the measurement, and how far each was off."),
-        f'<div class="scroll" style="max-height:none" tabindex="0"><table id="sheet" class="text"><thead><tr><th>question</th><th>you expect</th><th>formula</th><th>measured</th>'
-        f'<th>formula’s error</th><th>yours</th></tr></thead><tbody>{rows}</tbody></table></div><p><button id="reveal" type="button">Show what was measured</button></p>', SCRIPT])
+    return section("predict", "Predict sheets", [
+        note("Write what you expect into every field of a week before you look. Then see the formula, the measurement, and how far each was off."), *sheets, SCRIPT])

@@ -27,6 +27,11 @@ def load_csv(data, name):
         return list(csv.DictReader(file))
 
 
+def by(rows, **wanted):
+    """The rows that have all these values."""
+    return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+
+
 def bytes_text(count):
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= size:

@@ -71,13 +71,15 @@ Unit unit_of(double seconds) {
   return {1, "s"};
 }
 
-/// Stripes of the shades after the first: angle, ground and line.
+/// Stripes of the shades after the first: angle, what it looks like, ground and line.
 struct Stripes {
   int angle;
+  const char* word;
   const char* ground;
   const char* line;
 };
-constexpr Stripes kStripes[] = {{90, "#b2506a", "#7d2f45"}, {45, "#0b7a5c", "#05543f"}, {-45, "#6a51a3", "#3f2b70"}};
+constexpr Stripes kStripes[] = {
+    {90, "level", "#b2506a", "#7d2f45"}, {45, "rising", "#0b7a5c", "#05543f"}, {-45, "falling", "#6a51a3", "#3f2b70"}};
 
 class Chart {
  public:
@@ -140,10 +142,12 @@ class Chart {
         escaped(title_));
   }
 
+  static const Stripes& stripes_of(std::size_t shade) { return kStripes[std::min(shade - 1, std::size(kStripes) - 1)]; }
+
   std::string stripes() const {
     std::string patterns;
     for (std::size_t i = 1; i < shades_.size(); ++i) {
-      const Stripes& stripes = kStripes[std::min(i - 1, std::size(kStripes) - 1)];
+      const Stripes& stripes = stripes_of(i);
       patterns += fmt::format(
           "<pattern id=\"{}-shade{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate({})\"><rect width=\"8\" height=\"8\" fill=\"{}\"/>"
@@ -189,7 +193,8 @@ class Chart {
     std::vector<std::pair<std::string, std::string>> marks;  // how it is filled, what it is
     if (shades_.empty()) marks.emplace_back(fill(Kind::compute), "arithmetic (plain)");
     for (std::size_t i = 0; i < shades_.size(); ++i)
-      marks.emplace_back(i == 0 ? fill(Kind::compute) : fmt::format("url(#{}-shade{})", id_, i), shades_[i].name);
+      marks.emplace_back(i == 0 ? fill(Kind::compute) : fmt::format("url(#{}-shade{})", id_, i),
+                         fmt::format("{} ({})", shades_[i].name, i == 0 ? "plain" : stripes_of(i).word));
     marks.emplace_back(fill(Kind::wait), "waiting (hatched)");
     marks.emplace_back(fill(Kind::transfer), "bytes moving (dotted)");
     if (shades_.empty()) marks.emplace_back(fill(Kind::region), "region (outlined)");

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// Arithmetic whose name begins with `prefix`. The first shade is plain, others (at most 3 more) are striped, each in
-/// its own direction and colour; `name` is what the legend says.
+/// its own direction and colour. The legend says `name` and which it is: "forward (plain)", "backward (level)".
 struct Shade {
   std::string prefix;
   std::string name;

@@ -1,0 +1,128 @@
+"""The figures of week 23: tensor parallelism."""
+
+from results import by, load, load_all, load_csv
+from style import COLOURS, HATCHES, doubling_axis, look, losses_figure, subplots
+
+VARIANTS = {"compute": "nothing sent", "no_overlap": "sums on main", "overlap": "sums beside dW", "sequence_parallel": "rows cut too"}
+
+
+def steps(results, **wanted):
+    return by(results["rows"], **{"pass": "step", **wanted})
+
+
+def share(axis, results, name, i):
+    """Communication's share over d_model: simulated as a curve, predicted as dots in it."""
+    rows = steps(results, algorithm="no_overlap")
+    for k, p in enumerate(sorted({r["ranks"] for r in rows})):
+        mine = by(rows, ranks=p)
+        x = [r["d_model"] for r in mine]
+        axis.plot(x, [100 * r["communication_share"] for r in mine], label=f"{name}, p = {p}", **look(i + k))
+        axis.plot(x, [100 * r["predicted_communication_share"] for r in mine], linestyle="none", marker=".", markersize=3, color="white")
+    doubling_axis(axis, x, "d_model")
+
+
+def tp_share(data):
+    """Left and middle: machines of the simulator. Right: the same by wall clock, beside the simulator's."""
+    machines = load_all(data, "tp_width")
+    if not machines:
+        return None
+    emulated, twins = load_all(data, "tp_emulated"), load_all(data, "tp_twin")
+    figure, axes = subplots(3 if emulated else 2, 12 if emulated else 9, 4.2, sharey=True)
+    for axis, title, chosen in ((axes[0][0], "PCIe, simulated", ["pcie-box"]), (axes[0][1], "NVLink, simulated", ["dgx-a100", "dgx-h100"])):
+        for i, machine in enumerate(m for m in chosen if m in machines):
+            share(axis, machines[machine], machine, 3 * i)
+        axis.set_title(title)
+        axis.legend(fontsize=7.5)
+    for i, (name, results) in enumerate(emulated.items()):
+        rows, twin = steps(results, algorithm="no_overlap"), steps(twins[name], algorithm="no_overlap")
+        machine, ranks = rows[0]["machine"], rows[0]["ranks"]
+        axes[0][2].plot([r["d_model"] for r in twin], [100 * r["communication_share"] for r in twin], **{**look(i), "marker": None})
+        axes[0][2].plot([r["d_model"] for r in rows], [100 * r["communication_share"] for r in rows], label=f"{machine}, p = {ranks}",
+                        **{**look(i), "linestyle": "none", "markersize": 7})
+    if emulated:
+        axes[0][2].set_title("by wall clock (emulated); lines: simulated")
+        doubling_axis(axes[0][2], [r["d_model"] for r in rows], "d_model")
+        axes[0][2].legend(fontsize=7.5)
+    axes[0][0].set_ylim(0, 100)
+    axes[0][0].set_ylabel("communication's share of a step, %")
+    return figure
+
+
+def bars(axis, groups):
+    """A bar for each variant of a step, in units of the computing alone; dashes where one was predicted."""
+    for k, (variant, label) in enumerate(VARIANTS.items()):
+        rows = [by(rows, algorithm=variant)[0] for rows in groups.values()]
+        x = [i + 0.2 * (k - 1.5) for i in range(len(rows))]
+        axis.bar(x, [r["seconds"] / r["compute_seconds"] for r in rows], 0.19, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k],
+                 edgecolor="white", label=label)
+        marks = [(at, r["predicted_seconds"] / r["compute_seconds"]) for at, r in zip(x, rows) if r["predicted_seconds"]]
+        axis.plot(*zip(*marks), linestyle="none", marker="_", markersize=9, color="black", label="predicted" if k == 2 else None) if marks else None
+    axis.set_xticks(range(len(groups)))
+    axis.set_xticklabels(groups, fontsize=8.5)
+
+
+def tp_overlap(data):
+    machines, emulated = load_all(data, "tp_width"), load_all(data, "tp_emulated")
+    if not machines:
+        return None
+    figure, axes = subplots(2 if emulated else 1, 11 if emulated else 6, 4.0)
+    groups = {}
+    for machine, results in machines.items():
+        rows = steps(results, d_model=2048)
+        p = max(r["ranks"] for r in rows)
+        groups[f"{machine}\np = {p}"] = by(rows, ranks=p)
+    bars(axes[0][0], groups)
+    axes[0][0].set_ylabel("a step over its computing alone")
+    axes[0][0].set_title("simulated, d_model 2,048")
+    if emulated:
+        bars(axes[0][1], {f"{rows[0]['machine']}\np = {rows[0]['ranks']}": rows for rows in (steps(r, d_model=128) for r in emulated.values())})
+        axes[0][1].set_title("by wall clock (emulated), d_model 128")
+    for axis in axes[0]:
+        axis.margins(y=0.28)
+        axis.legend(fontsize=7.5, ncols=3, loc="upper center")
+    return figure
+
+
+def tp_nodes(data):
+    """Strong scaling of one step, inside a node and beyond."""
+    clusters = load_all(data, "tp_nodes")
+    if not clusters:
+        return None
+    figure, axes = subplots(len(clusters), 5 * len(clusters), 4.0, sharey=True)
+    for axis, (machine, results) in zip(axes[0], clusters.items()):
+        for k, (variant, label) in enumerate(VARIANTS.items()):
+            rows = steps(results, algorithm=variant)
+            axis.plot([r["ranks"] for r in rows], [1e3 * r["seconds"] for r in rows], label=label, **look(k))
+        axis.axvspan(8 * 2**0.5, 32 * 2**0.2, color="#eeeeee", zorder=0)
+        axis.annotate("across nodes", (16 * 2**0.5, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=8, color="#555555")
+        doubling_axis(axis, [1, 2, 4, 8, 16, 32], "ranks that share each layer")
+        axis.set_yscale("log")
+        axis.set_title(f"{machine}, d_model {rows[0]['d_model']:,}, simulated", fontsize=10)
+    axes[0][0].set_ylabel("step, ms")
+    axes[0][0].legend(fontsize=8)
+    return figure
+
+
+def tp_published(data):
+    results = load(data, "tp_published")
+    if not results:
+        return None
+    figure, axes = subplots(1, 6, 3.6)
+    rows = results["rows"]
+    for k, (field, label) in enumerate((("published_seconds", "published"), ("predicted_seconds", "predicted (the first: fitted)"))):
+        axes[0][0].bar([i + 0.4 * (k - 0.5) for i in range(len(rows))], [r[field] for r in rows], 0.37, color=COLOURS[k], alpha=0.85,
+                       hatch=HATCHES[k], edgecolor="white", label=label)
+    axes[0][0].set_xticks(range(len(rows)))
+    axes[0][0].set_xticklabels([f"{r['ranks']} GPU{'s' if r['ranks'] > 1 else ''}\nd_model {r['d_model']:,}" for r in rows], fontsize=8.5)
+    axes[0][0].set_ylabel("seconds an iteration")
+    axes[0][0].margins(y=0.2)
+    axes[0][0].legend(fontsize=8, loc="upper left", ncols=2)
+    return figure
+
+
+def tp_training(data):
+    return losses_figure(load_csv(data, "train_tp_serial"), {"--tp 4": load_csv(data, "train_tp_4"),
+                                                             "--tp 4 --sequence-parallel": load_csv(data, "train_tp_4_rows")})
+
+
+ALL = (tp_share, tp_overlap, tp_nodes, tp_published, tp_training)
