@@ -1,0 +1,96 @@
+#!/bin/sh
+# Kills random ranks of a training run at random moments, resumes it each time, and compares its last checkpoint with
+# that of a run that nobody disturbed: every byte. Where the run ends before all kills are done, it begins anew.
+#   kill_test.sh LAUNCHER TRAIN RANKS KILLS SEED [OPTION…]      options of ./lab train, for both runs
+set -u
+launcher=$1 program=$2 ranks=$3 kills=$4 seed=$5
+shift 5
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+name=train_$$ # that no other process has; the kernel keeps 15 letters
+cp "$program" "$folder/$name"
+# A little text, so that a run starts quickly.
+head -c 50000 "$(dirname "$0")/../../data/austen.txt" >"$folder/text"
+
+steps=$((kills * 60 + 100))
+last=$(printf 'step-%08d' $steps)
+train() { # DIRECTORY, and what else
+  directory=$1
+  shift
+  sh "$launcher" -n "$ranks" --timeout 120 "$folder/$name" --data "$folder/text" --model tiny --layers 1 --batch 8 \
+    --sequence 16 --steps $steps --log-every $steps --validate-every $steps --sample 0 --checkpoint-every 5 \
+    --checkpoint "$folder/$directory" "$@"
+}
+resume() { # only where something was saved
+  if ls -d "$folder/disturbed"/step-*[0-9] >/dev/null 2>&1; then
+    train disturbed --resume "$folder/disturbed" "$@"
+  else
+    train disturbed "$@"
+  fi
+}
+running() { # process ids of the ranks
+  for process in /proc/[0-9]*; do
+    read -r its 2>/dev/null <"$process/comm" && [ "$its" = "$name" ] && echo "${process#/proc/}"
+  done 2>/dev/null
+}
+fail() {
+  echo "FAILED: $1"
+  cat "$folder/log"
+  exit 1
+}
+until_none() {
+  tries=0
+  while [ -n "$(running)" ]; do
+    tries=$((tries + 1))
+    [ $tries -gt 100 ] && fail "ranks outlive a job of which one was killed: $(running)"
+    sleep 0.05
+  done
+}
+compare() {
+  diff -r "$folder/whole/$last" "$folder/disturbed/$last" >>"$folder/log" 2>&1 ||
+    fail "the disturbed run ends with other bytes than the undisturbed one"
+  rounds=$((rounds + 1))
+  rm -rf "$folder/disturbed"
+}
+
+train whole "$@" >"$folder/log" 2>&1 || fail "the undisturbed run"
+
+# Seconds after the ranks are there, and which of them.
+awk -v seed="$seed" -v kills="$kills" -v ranks="$ranks" 'BEGIN {
+  srand(seed)
+  for (i = 0; i < kills; i++) printf "%.3f %d\n", rand() * 1.2, 1 + int(rand() * ranks)
+}' >"$folder/plan"
+done=0 in_training=0 rounds=0
+while read -r seconds which; do
+  killed=
+  while [ -z "$killed" ]; do
+    resume "$@" >"$folder/log" 2>&1 &
+    job=$!
+    tries=0
+    while [ "$(running | wc -l)" -lt "$ranks" ] && [ $tries -lt 200 ]; do
+      sleep 0.02
+      tries=$((tries + 1))
+    done
+    sleep "$seconds"
+    victim=$(running | sed -n "${which}p")
+    if [ -n "$victim" ] && kill -KILL "$victim" 2>/dev/null; then killed=yes; fi
+    wait $job
+    status=$?
+    until_none
+    grep -q 'trying the checkpoint before' "$folder/log" && fail "a kill damaged a checkpoint"
+    if [ -d "$folder/disturbed/$last" ]; then # the run was over; a rank may have been killed on its way out
+      compare
+    elif [ -z "$killed" ]; then
+      fail "the run ended with $status, though nobody was killed"
+    fi
+  done
+  done=$((done + 1))
+  grep -q '^step ' "$folder/log" && in_training=$((in_training + 1))
+  echo "kill $done, process $which after $seconds s: leaves $(ls "$folder/disturbed" 2>/dev/null | tr '\n' ' ')"
+done <"$folder/plan"
+if [ -d "$folder/disturbed" ] || [ $rounds -eq 0 ]; then
+  resume "$@" >"$folder/log" 2>&1 || fail "the last part of the disturbed run"
+  compare
+fi
+[ $in_training -gt 0 ] || fail "no kill came while the run was training"
+echo "PASS: $done kills, $in_training of them after the first step; $rounds disturbed runs of $steps steps end with the same checkpoint, byte for byte"
