@@ -117,9 +117,9 @@ void World::issued(Batch& batch, std::size_t index) {
   for (const Transfer& transfer : batch.transfers) bytes += transfer.slice.bytes();
   RankState& rank = *lane.owner;
   rank.span(batch.begin, std::move(ends),
-            [&rank, queue = lane.queue, count = batch.transfers.size(), bytes, where = batch.where,
+            [&rank, queue = lane.queue, group = lane.group, count = batch.transfers.size(), bytes, where = batch.where,
              region = batch.collective](double begin, double end) {
-              rank.recorder().transferred(queue, begin, end, count, bytes, where, region);
+              rank.recorder().transferred(queue, group, begin, end, count, bytes, where, region);
             });
   if (Batch* next = lane.batch(batch.number + 1)) beginning_.push_back(next);
   if (lane.waiter && lane.issued >= lane.waiter_number) wake(*std::exchange(lane.waiter, nullptr));

@@ -24,17 +24,18 @@ void RankState::span(Event begin, std::vector<Event> ends, Timeline::Tell tell) 
 void RankState::end_stretch(Queue& queue, const Event& end) {
   if (queue.worked)
     span(queue.stretch, {end}, [this, index = queue.index](double from, double to) {
-      recorder_.busy(index, from, to, "arithmetic", 0, Location{});
+      recorder_.busy(index, from, to, "arithmetic", 0, Location{}, 0);
     });
   queue.worked = false;
   queue.stretch = {};
 }
 
-void RankState::waited(Queue& queue, const Event& before, Location where) {
+void RankState::waited(Queue& queue, const Event& before, Location where, std::uint64_t position) {
   queue.last = {};
   queue.stretch = here(queue);
-  span(before, {queue.stretch},
-       [this, index = queue.index, where](double from, double to) { recorder_.waited(index, from, to, where); });
+  span(before, {queue.stretch}, [this, index = queue.index, where, position](double from, double to) {
+    recorder_.waited(index, from, to, where, position);
+  });
 }
 
 // Arithmetic ----------------------------------------------------------------------------------------------------------
@@ -59,9 +60,9 @@ void RankState::compute(Channel at, const Operation& operation, Kernel kernel, L
   const Event begin = here(queue);
   kernel(*queue.device);
   queue.last = {};
-  span(begin, {here(queue)}, [this, index = queue.index, name = operation.name, where](double from, double to) {
-    recorder_.busy(index, from, to, name, 0, where);
-  });
+  span(begin, {here(queue)},
+       [this, index = queue.index, name = operation.name, where, position = recorder_.position(queue.index)](
+           double from, double to) { recorder_.busy(index, from, to, name, 0, where, position); });
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ Ticket RankState::start(Channel at, std::span<const Transfer> transfers, Locatio
   batch->posted = here(queue);
   batch->follows_wait = lane.waited + 1 == batch->number;
   batch->where = where;
-  batch->collective = recorder_.batch_started(at.queue, transfers);
+  batch->collective = recorder_.batch_started(at.queue, at.group, world_.groups().members(at.group), transfers);
   lane.batches.push_back(std::move(batch));
   const Ticket ticket{Ticket::Kind::batch, at.group, at.queue, lane.started};
   world_.post(lane.batches.back().get());
@@ -44,7 +44,7 @@ void RankState::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
   const Batch& last = *lane.batch(ticket.number);  // over after all before it
   if (last.received) queue.stream.wait(last.received);
   for (const Event& sent : last.sent) queue.stream.wait(sent);
-  waited(queue, before, where);
+  waited(queue, before, where, recorder_.waits_for(queue.index, ticket));
   for (; lane.waited < ticket.number; ++lane.waited) {
     for (const Transfer& transfer : lane.batches.front()->transfers) use(queue, transfer.slice);
     const auto done = std::move(lane.batches.front());  // its slices may be released when the lane is in order
@@ -78,12 +78,12 @@ void RankState::ends(Queue& queue, Closure& closure) {
   end_stretch(queue, closure.finished);
 }
 
-void RankState::waited_for(Queue& main, Closure& closure, Location where) {
+void RankState::waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position) {
   const Event before = here(main);
   end_stretch(main, before);
   main.stream.wait(closure.finished);
   join(main.known, closure.at_finish);
-  waited(main, before, where);
+  waited(main, before, where, position);
 }
 
 void RankState::program_ended(Queue& main) {

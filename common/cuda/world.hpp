@@ -131,7 +131,7 @@ struct GpuBlock : Block {
 /// The backend's side of one rank.
 class RankState final : public RankBase<Types> {
  public:
-  RankState(World& world, int rank) : RankBase(world, rank) {}
+  RankState(World& world, int rank) : RankBase(world, rank, nullptr) {}
   ~RankState() override = default;
 
   Ticket start(Channel channel, std::span<const Transfer> batch, Location where) override;
@@ -158,14 +158,15 @@ class RankState final : public RankBase<Types> {
   void issued(Queue& main, Closure& closure);
   void begins(Queue& queue, Closure& closure);
   void ends(Queue& queue, Closure& closure);
-  void waited_for(Queue& main, Closure& closure, Location where);
+  void waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position);
   void program_ended(Queue& main);
   double seconds(const RankLedger& ledger) const;
 
   Event here(Queue& queue) const;  // where its stream is
   void end_stretch(Queue& queue, const Event& end);
-  void waited(Queue& queue, const Event& before, Location where);  // its stream waits for something since `before`
-  void use(Queue& queue, const Slice& slice);                      // by work that is given to its stream
+  void waited(Queue& queue, const Event& before, Location where,
+              std::uint64_t position);         // its stream waits for something since `before`
+  void use(Queue& queue, const Slice& slice);  // by work that is given to its stream
   void copy_out(Queue& queue, const Slice& slice, void* bytes, Location where);
   void free(GpuBlock& block);
 

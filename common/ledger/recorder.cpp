@@ -25,20 +25,32 @@ void Recorder::released(int queue, Category category, std::uint64_t bytes) {
   usage.live_total -= bytes;
 }
 
-void Recorder::busy(int queue, double begin, double end, const char* name, double flop, Location where) {
+void Recorder::busy(int queue, double begin, double end, const char* name, double flop, Location where,
+                    std::uint64_t position, OperationPrice price) {
   queues_[queue].flop += flop;
   QueueTime& time = queues_[queue].time;
   time.busy += end - begin;
   time.end = std::max(time.end, end);
-  if (trace_) events_.push_back({TraceEvent::Kind::compute, rank_, queue, name, describe(where), begin, end});
+  if (trace_)
+    events_.push_back({.kind = TraceEvent::Kind::compute,
+                       .rank = rank_,
+                       .queue = queue,
+                       .name = name,
+                       .where = describe(where),
+                       .begin = begin,
+                       .end = end,
+                       .first = position,
+                       .last = position,
+                       .own = price.own,
+                       .launch = price.launch});
 }
 
-void Recorder::waited(int queue, double begin, double end, Location where) {
+void Recorder::waited(int queue, double begin, double end, Location where, std::uint64_t position) {
   QueueTime& time = queues_[queue].time;
   time.waiting += end - begin;
   time.end = std::max(time.end, end);
   if (trace_ && end > begin)
-    events_.push_back({TraceEvent::Kind::wait, rank_, queue, "wait", describe(where), begin, end});
+    events_.push_back({TraceEvent::Kind::wait, rank_, queue, "wait", describe(where), begin, end, position, position});
 }
 
 namespace {
@@ -49,22 +61,23 @@ std::uint64_t bytes_in(std::span<const Transfer> batch) {
 }
 }  // namespace
 
-void Recorder::transferred(int queue, double begin, double end, std::span<const Transfer> batch, Location where,
-                           const char* region) {
-  transferred(queue, begin, end, batch.size(), trace_ ? bytes_in(batch) : 0, where, region);
+void Recorder::transferred(int queue, int group, double begin, double end, std::span<const Transfer> batch,
+                           Location where, const char* region) {
+  transferred(queue, group, begin, end, batch.size(), trace_ ? bytes_in(batch) : 0, where, region);
 }
 
-void Recorder::transferred(int queue, double begin, double end, std::size_t transfers, std::uint64_t bytes,
+void Recorder::transferred(int queue, int group, double begin, double end, std::size_t transfers, std::uint64_t bytes,
                            Location where, const char* region) {
   PerQueue& q = queues_[queue];
   q.time.transferring += std::max(0.0, end - std::max(begin, q.transferring_until));
   q.transferring_until = std::max(q.transferring_until, end);
   q.time.end = std::max(q.time.end, end);
-  if (trace_)
-    events_.push_back(
-        {TraceEvent::Kind::transfer, rank_, queue,
-         fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", transfers, bytes),
-         describe(where), begin, end});
+  if (!trace_) return;
+  notes_->transferred(queue, group, events_.size());
+  events_.push_back(
+      {TraceEvent::Kind::transfer, rank_, queue,
+       fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", transfers, bytes),
+       describe(where), begin, end});
 }
 
 void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now) {
@@ -82,6 +95,7 @@ void Recorder::open_region(int queue, const char* name, std::size_t bytes, doubl
   if (!total.phase) total.bytes += bytes;
   q.open.push_back({index, now});
   find_innermost(q);
+  if (notes_) notes_->region_opened(queue);
 }
 
 void Recorder::close_region(int queue, double now) {
@@ -94,13 +108,24 @@ int Recorder::leave_region(int queue) {
   const int region = q.open.back().total;
   q.open.pop_back();
   find_innermost(q);
+  if (notes_) notes_->region_closed(queue);
   return region;
 }
 
 void Recorder::region_lasted(int queue, int region, double begin, double end) {
   PerQueue& q = queues_[queue];
   q.totals[region].seconds += end - begin;
-  if (trace_) events_.push_back({TraceEvent::Kind::region, rank_, queue, q.names[region], "", begin, end});
+  if (!trace_) return;
+  const ProgramNotes::Range range = notes_->region_lasted(queue);
+  events_.push_back({.kind = TraceEvent::Kind::region,
+                     .rank = rank_,
+                     .queue = queue,
+                     .name = q.names[region],
+                     .begin = begin,
+                     .end = end,
+                     .first = range.first,
+                     .last = range.last,
+                     .phase = q.totals[region].phase});
 }
 
 void Recorder::find_innermost(PerQueue& q) {
@@ -110,8 +135,10 @@ void Recorder::find_innermost(PerQueue& q) {
     if (!q.totals[open->total].phase) q.collective = q.names[open->total];
 }
 
-const char* Recorder::batch_started(int queue, std::span<const Transfer> batch) {
+const char* Recorder::batch_started(int queue, int group, std::span<const int> members,
+                                    std::span<const Transfer> batch) {
   PerQueue& q = queues_[queue];
+  if (notes_) notes_->batch_started(queue, group, members, batch);
   ++q.batches;
   RegionTotal* total = q.innermost;
   if (!total) return q.collective;
@@ -122,6 +149,14 @@ const char* Recorder::batch_started(int queue, std::span<const Transfer> batch) 
     (sends ? total->traffic.bytes_sent : total->traffic.bytes_received) += transfer.slice.bytes();
   }
   return q.collective;
+}
+
+Trace Recorder::take_trace() {
+  Trace trace;
+  if (!notes_) return trace;
+  notes_->complete(events_, trace.closures);
+  trace.events = std::move(events_);
+  return trace;
 }
 
 RankLedger Recorder::ledger() const {

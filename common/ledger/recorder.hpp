@@ -3,19 +3,30 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/ledger/ledger.hpp"
 #include "common/rank.hpp"
+#include "common/trace/program_notes.hpp"
 #include "common/trace/trace.hpp"
 
 namespace lockstep {
 
+/// What a modelled machine asks for an operation, whatever lengthened it, and for one with nothing to do.
+struct OperationPrice {
+  double own = 0;
+  double launch = 0;
+};
+
 class Recorder {
  public:
-  explicit Recorder(int rank, bool trace) : rank_(rank), trace_(trace) {}
+  /// `machine`: where times are modelled, whose prices messages have.
+  Recorder(int rank, bool trace, const Machine* machine) : rank_(rank), trace_(trace) {
+    if (trace) notes_ = std::make_unique<ProgramNotes>(rank, machine);
+  }
 
   void add_queue(const std::string& name);
   void rename_queue(int queue, const std::string& name) { queues_[queue].time.queue = name; }
@@ -26,14 +37,31 @@ class Recorder {
   void released(int queue, Category category, std::uint64_t bytes);
   std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes of a queue's own
 
+  /// Of what the queue's program does now, for the trace; taken when it is done, not when its time is known.
+  std::uint64_t position(int queue) { return notes_ ? notes_->next(queue) : 0; }
+  /// The same for a wait: what is waited for here.
+  std::uint64_t waits_for(int queue, const Ticket& ticket) { return notes_ ? notes_->waits_for(queue, ticket) : 0; }
+  // Work given to a queue; `now` where the host's clock says more than positions do.
+  void closure_issued(int queue, double now = 0) {
+    if (notes_) notes_->closure_issued(queue, now);
+  }
+  void closure_begins(int queue, double now = 0) {
+    if (notes_) notes_->closure_begins(queue, now);
+  }
+  void closure_ends(int queue, double now = 0) {
+    if (notes_) notes_->closure_ends(queue, now);
+  }
+
   // Time, on the queue's clock; of arithmetic also its FLOP.
-  void busy(int queue, double begin, double end, const char* name, double flop, Location where);
+  void busy(int queue, double begin, double end, const char* name, double flop, Location where, std::uint64_t position,
+            OperationPrice price = {});
   void count_flop(int queue, double flop) { queues_[queue].flop += flop; }  ///< where their time is known only later
-  void waited(int queue, double begin, double end, Location where);
-  void transferred(int queue, double begin, double end, std::span<const Transfer> batch, Location where,
+  void waited(int queue, double begin, double end, Location where, std::uint64_t position);
+  /// Of each (group, queue) in the order started.
+  void transferred(int queue, int group, double begin, double end, std::span<const Transfer> batch, Location where,
                    const char* region);
-  void transferred(int queue, double begin, double end, std::size_t transfers, std::uint64_t bytes, Location where,
-                   const char* region);
+  void transferred(int queue, int group, double begin, double end, std::size_t transfers, std::uint64_t bytes,
+                   Location where, const char* region);
 
   // Regions: the innermost of a queue names what it starts.
   void open_region(int queue, const char* name, std::size_t bytes, double now);
@@ -44,13 +72,14 @@ class Recorder {
   const char* collective(int queue) const {
     return queues_[queue].collective;
   }  ///< innermost that is no phase, or null
-  /// Counts a batch, and returns collective(queue).
-  const char* batch_started(int queue, std::span<const Transfer> batch);
+  /// Counts a batch on the group of these members (ranks in the world), and returns collective(queue).
+  const char* batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch);
   void read() { ++reads_; }
 
   /// All but `peers`, `traffic` and `seconds`, which the backend adds.
   RankLedger ledger() const;
-  std::vector<TraceEvent>& trace() { return events_; }
+  /// Events and closures, without names of queues. Once, at the end.
+  Trace take_trace();
   bool tracing() const { return trace_; }
 
  private:
@@ -81,6 +110,7 @@ class Recorder {
   std::uint64_t reads_ = 0;
   std::deque<PerQueue> queues_;  // `innermost` points into one: they stay where they are
   std::vector<TraceEvent> events_;
+  std::unique_ptr<ProgramNotes> notes_;  // with a trace
 };
 
 }  // namespace lockstep

@@ -35,6 +35,13 @@ double Machine::seconds(const Operation& operation) const {
   return std::max(operation.flop / rate, operation.bytes / memory_bytes_per_second) + launch;
 }
 
+double Machine::overhead(const Operation& operation) const {
+  if (!operation.matmul || efficiency.empty()) return launch;
+  const double peak = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
+  const double smallest = efficiency.front().flop / (peak * efficiency.front().fraction);
+  return std::min(seconds(operation), smallest + launch);
+}
+
 int Machine::level_between(int a, int b) const {
   for (std::size_t level = 0; level < levels.size(); ++level) {
     int ranks = levels[level].ranks;

@@ -43,6 +43,9 @@ struct Machine {
 
   /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch. Efficiency is 1 where it is no matmul.
   double seconds(const Operation& operation) const;
+  /// Of these: what the same kind of operation costs with next to nothing to do, that is launch, and for a matmul the
+  /// time of the smallest one on the efficiency curve (a chip that fills and empties).
+  double overhead(const Operation& operation) const;
   /// Of the peak, for a matmul of `flop`.
   double matmul_efficiency(double flop) const;
 

@@ -49,7 +49,9 @@ Ticket MpiBackend::start(Channel at, std::span<const Transfer> transfers, Locati
   Queue* queue = enter(at.queue, where);
   if (!queue) return {};
   const double now = time_of(*queue);
-  const char* region = job_.record([&](Recorder& recorder) { return recorder.batch_started(at.queue, transfers); });
+  const std::vector<int>& members = groups_[at.group]->members;
+  const char* region =
+      job_.record([&](Recorder& recorder) { return recorder.batch_started(at.queue, at.group, members, transfers); });
   std::lock_guard gate(job_.gate);
   const std::uint64_t number = lane(at.group, at.queue).start(transfers, where, region, now);
   return {Ticket::Kind::batch, at.group, at.queue, number};
@@ -88,7 +90,9 @@ void MpiBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
   if (!poll_until(queue, doing, complete, [&] { return waited->earliest_end(); })) return;
   queue.clock = std::max(queue.clock, end);
   const double after = end_of(queue);
-  job_.record([&](Recorder& recorder) { recorder.waited(queue.index, before, after, where); });
+  job_.record([&](Recorder& recorder) {
+    recorder.waited(queue.index, before, after, where, recorder.waits_for(queue.index, ticket));
+  });
   std::lock_guard gate(job_.gate);
   waited->release(ticket.number);
 }
@@ -111,6 +115,7 @@ bool MpiBackend::sleep_for_link(double until) {
 Ticket MpiBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location where) {
   Queue* main = enter(0, where);
   if (!main) return {};
+  job_.record([&](Recorder& recorder) { recorder.closure_issued(as.queue(), job_.clock.now()); });
   const std::uint64_t number = queues_[as.queue()]->push(std::move(f), as, where, main->clock);
   return {Ticket::Kind::closure, as.group(), as.queue(), number};
 }
@@ -134,7 +139,7 @@ void MpiBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
   }
   main.clock = std::max(main.clock, queue.release(ticket.number));
   const double after = end_of(main);
-  job_.record([&](Recorder& recorder) { recorder.waited(0, before, after, where); });
+  job_.record([&](Recorder& recorder) { recorder.waited(0, before, after, where, recorder.waits_for(0, ticket)); });
 }
 
 // Arithmetic --------------------------------------------------------------------------------------------------------
@@ -148,16 +153,19 @@ void MpiBackend::compute(Channel at, const Operation& operation, Kernel kernel, 
   job_.computing.fetch_add(1, std::memory_order_relaxed);
   kernel(*device_);
   job_.computing.fetch_sub(1, std::memory_order_relaxed);
-  if (job_.emulate()) pass_modelled_time(*queue, operation);
+  const double own = job_.emulate() ? job_.options.machine.seconds(operation) : 0;
+  if (job_.emulate()) pass_modelled_time(*queue, own);
   job_.note_activity();
   queue->set_doing({.kind = Doing::Kind::own_code, .where = where});
   const double end = end_of(*queue);
-  job_.record([&](Recorder& recorder) { recorder.busy(at.queue, begin, end, operation.name, operation.flop, where); });
+  job_.record([&](Recorder& recorder) {
+    const OperationPrice price{own, own > 0 ? job_.options.machine.overhead(operation) : 0};
+    recorder.busy(at.queue, begin, end, operation.name, operation.flop, where, recorder.position(at.queue), price);
+  });
 }
 
-void MpiBackend::pass_modelled_time(Queue& queue, const Operation& operation) {
+void MpiBackend::pass_modelled_time(Queue& queue, double seconds) {
   const double begin = queue.clock;
-  const double seconds = job_.options.machine.seconds(operation);
   std::unique_lock lock(operation_mutex_);
   if (queue.index != 0) {
     if (begin >= operation_begin_ && begin < operation_end_) operation_end_ += seconds;

@@ -90,7 +90,7 @@ class MpiBackend final : public Backend, public BlockOwner {
   double end_of(Queue& queue) const { return queue.last_end = job_.clock.now(); }
 
   // Emulation.
-  void pass_modelled_time(Queue& queue, const Operation& operation);
+  void pass_modelled_time(Queue& queue, double seconds);
 
   // Set-up.
   void withdraw_set_up();

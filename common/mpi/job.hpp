@@ -19,7 +19,8 @@ namespace lockstep::mpi {
 using processes::Failure;
 
 struct Job {
-  Job(const RunOptions& o, int rank, int ranks) : options(o), rank(rank), ranks(ranks), recorder(rank, o.trace) {}
+  Job(const RunOptions& o, int rank, int ranks)
+      : options(o), rank(rank), ranks(ranks), recorder(rank, o.trace, o.emulate ? &o.machine : nullptr) {}
 
   const RunOptions& options;
   MPI_Comm comm = MPI_COMM_NULL;  // of all ranks: set-up, start and end

@@ -60,14 +60,13 @@ void Lane::post(Batch& batch) {
 }
 
 void Lane::complete(Batch& batch) {
-  const double now = job_.clock.now();
-  if (!job_.emulate()) batch.end = now;
+  if (!job_.emulate()) batch.end = job_.clock.now();
   completed_ = batch.number;
   last_end_ = batch.end;
   job_.outstanding.fetch_sub(1, std::memory_order_relaxed);
   job_.note_activity();
   job_.record([&](Recorder& recorder) {
-    recorder.transferred(queue_, batch.begin, now, batch.transfers, batch.where, batch.region);
+    recorder.transferred(queue_, group_, batch.begin, batch.end, batch.transfers, batch.where, batch.region);
   });
 }
 

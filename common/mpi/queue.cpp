@@ -67,7 +67,9 @@ void Queue::call(Closure& closure) {
                                    describe(closure.where), name, what));
   };
   try {
+    job_.record([&](Recorder& recorder) { recorder.closure_begins(index, job_.clock.now()); });
     closure.f(closure.rank);
+    job_.record([&](Recorder& recorder) { recorder.closure_ends(index, job_.clock.now()); });
     const std::uint64_t scratch = job_.record([&](Recorder& recorder) { return recorder.scratch(index); });
     if (scratch != 0)
       usage_error(

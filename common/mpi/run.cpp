@@ -146,8 +146,12 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   outcome.wall_seconds = outcome.seconds * job.clock.scale();
   if (options.trace) {
     const auto traces =
-        gather(processes::pack(job.recorder.trace(), backend->queue_names()), comm, rank, options.ranks);
+        gather(processes::pack(job.recorder.take_trace(), backend->queue_names()), comm, rank, options.ranks);
     for (const std::string& bytes : traces) processes::unpack_into(outcome.trace, bytes);
+    if (options.emulate) {
+      outcome.trace.modelled = true;
+      outcome.trace.eager_bytes = options.machine.eager_bytes;
+    }
   }
   return outcome;
 }

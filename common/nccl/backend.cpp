@@ -90,20 +90,22 @@ void NcclBackend::end_stretch(Queue& queue) const {
   const cuda::Event end = job_->events.record(queue.stream.get());
   job_->add_span(queue.stretch, end,
                  [index = queue.index, flop = queue.stretch_flop](Recorder& recorder, double from, double to) {
-                   recorder.busy(index, from, to, "arithmetic", flop, Location{});
+                   recorder.busy(index, from, to, "arithmetic", flop, Location{}, 0);
                  });
   queue.stretch = {};
   queue.stretch_flop = 0;
 }
 
 template <class F>
-void NcclBackend::waits(Queue& queue, Location where, F enqueue) {
+void NcclBackend::waits(Queue& queue, const Ticket& ticket, Location where, F enqueue) {
   end_stretch(queue);
+  const std::uint64_t position =
+      job_->record([&](Recorder& recorder) { return recorder.waits_for(queue.index, ticket); });
   const cuda::Event before = job_->events.record(queue.stream.get());
   enqueue();
   const cuda::Event after = job_->events.record(queue.stream.get());
-  job_->add_span(before, after, [index = queue.index, where](Recorder& recorder, double from, double to) {
-    recorder.waited(index, from, to, where);
+  job_->add_span(before, after, [index = queue.index, where, position](Recorder& recorder, double from, double to) {
+    recorder.waited(index, from, to, where, position);
   });
 }
 
@@ -112,7 +114,9 @@ void NcclBackend::waits(Queue& queue, Location where, F enqueue) {
 Ticket NcclBackend::start(Channel at, std::span<const Transfer> transfers, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return {};
-  const char* region = job_->record([&](Recorder& recorder) { return recorder.batch_started(at.queue, transfers); });
+  const std::vector<int>& members = groups_[at.group]->members;
+  const char* region =
+      job_->record([&](Recorder& recorder) { return recorder.batch_started(at.queue, at.group, members, transfers); });
   std::lock_guard gate(job_->gate);
   const std::uint64_t number = lane(at.group, at.queue).start(transfers, where, region, queue->stream.get());
   return {Ticket::Kind::batch, at.group, at.queue, number};
@@ -146,7 +150,7 @@ void NcclBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
     return waited->launched() >= ticket.number;
   };
   if (!wait_until(queue, {.kind = Doing::Kind::waits_for_batch, .where = where, .lane = waited}, launched)) return;
-  waits(queue, where, [&] {
+  waits(queue, ticket, where, [&] {
     std::lock_guard gate(job_->gate);
     waited->wait(ticket.number, queue.stream);
   });
@@ -158,6 +162,7 @@ Ticket NcclBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location 
   Queue* main = enter(0, where);
   if (!main) return {};
   const cuda::Event issued = job_->events.record(main->stream.get());
+  job_->record([&](Recorder& recorder) { recorder.closure_issued(as.queue()); });
   const std::uint64_t number = queues_[as.queue()]->push(std::move(f), as, where, issued);
   return {Ticket::Kind::closure, as.group(), as.queue(), number};
 }
@@ -177,7 +182,7 @@ void NcclBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
     if (std::uncaught_exceptions() == 0) throw Unwind{};
     return;
   }
-  waits(main, where, [&] { main.stream.wait(queue.end_of(ticket.number)); });
+  waits(main, ticket, where, [&] { main.stream.wait(queue.end_of(ticket.number)); });
   queue.release(ticket.number);  // only now: memory that goes is free after the wait
 }
 
@@ -195,10 +200,11 @@ void NcclBackend::compute(Channel at, const Operation& operation, Kernel kernel,
   job_->note_activity();
   if (!job_->options.trace) return;
   const cuda::Event end = job_->events.record(queue->stream.get());
+  const std::uint64_t position = job_->record([&](Recorder& recorder) { return recorder.position(at.queue); });
   job_->add_span(
       std::exchange(queue->stretch, {}), end,
-      [index = at.queue, name = operation.name, flop = std::exchange(queue->stretch_flop, 0), where](
-          Recorder& recorder, double from, double to) { recorder.busy(index, from, to, name, flop, where); });
+      [index = at.queue, name = operation.name, flop = std::exchange(queue->stretch_flop, 0), where, position](
+          Recorder& recorder, double from, double to) { recorder.busy(index, from, to, name, flop, where, position); });
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------

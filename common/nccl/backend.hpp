@@ -84,7 +84,8 @@ class NcclBackend final : public Backend, public BlockOwner {
   void advance_lanes();
   void end_stretch(Queue& queue) const;
   template <class F>
-  void waits(Queue& queue, Location where, F enqueue);  // its stream waits for what `enqueue` gives it
+  void waits(Queue& queue, const Ticket& ticket, Location where,
+             F enqueue);  // its stream waits for what `enqueue` gives it
   void copy_out(Queue& queue, const Slice& slice, void* bytes, Location where);
 
   // Set-up.

@@ -27,7 +27,13 @@ inline double seconds_since(std::chrono::steady_clock::time_point then) {
 
 struct Job {
   Job(const RunOptions& o, Mail& mail, cuda::EventPool& events, std::uint64_t run, int gpu)
-      : options(o), mail(mail), events(events), run(run), gpu(gpu), recorder(mail.rank(), o.trace), everyone(o.ranks) {
+      : options(o),
+        mail(mail),
+        events(events),
+        run(run),
+        gpu(gpu),
+        recorder(mail.rank(), o.trace, nullptr),
+        everyone(o.ranks) {
     std::iota(everyone.begin(), everyone.end(), 0);
   }
 

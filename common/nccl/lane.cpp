@@ -150,9 +150,9 @@ void Lane::launch(Batch& batch) {
   hand_over(batch);
   batch.done = launched.done = job_.events.record(stream.get());
   job_.add_span(begin, batch.done,
-                [queue = queue_, count = batch.transfers.size(), bytes, where = batch.where, region = batch.region](
-                    Recorder& recorder, double from, double to) {
-                  recorder.transferred(queue, from, to, count, bytes, where, region);
+                [queue = queue_, group = group_, count = batch.transfers.size(), bytes, where = batch.where,
+                 region = batch.region](Recorder& recorder, double from, double to) {
+                  recorder.transferred(queue, group, from, to, count, bytes, where, region);
                 });
   on_gpu_.push_back(std::move(launched));
   launched_ = batch.number;

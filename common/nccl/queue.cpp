@@ -74,7 +74,9 @@ void Queue::call(Closure& closure) {
   };
   try {
     stream.wait(closure.issued);
+    job_.record([&](Recorder& recorder) { recorder.closure_begins(index); });
     closure.f(closure.rank);
+    job_.record([&](Recorder& recorder) { recorder.closure_ends(index); });
     const std::uint64_t scratch = job_.record([&](Recorder& recorder) { return recorder.scratch(index); });
     if (scratch != 0)
       usage_error(

@@ -79,7 +79,7 @@ Outcome take_part(const RunOptions& options, const Program& program, nccl::Proce
   outcome.wall_seconds = outcome.seconds;
   if (options.trace)
     for (const std::string& bytes :
-         gather(job, "traces", processes::pack(job.recorder.trace(), backend->queue_names())))
+         gather(job, "traces", processes::pack(job.recorder.take_trace(), backend->queue_names())))
       if (job.rank == 0) processes::unpack_into(outcome.trace, bytes);
   if (backend->has_outliving_slices()) keep_for_good(std::move(backend));
   return outcome;

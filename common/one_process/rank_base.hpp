@@ -14,7 +14,7 @@
 //   made(queue), made(end)               new ones
 //   issued(main, closure)                main has run it; it may begin now
 //   begins(queue, closure), ends(queue, closure)   around its call
-//   waited_for(main, closure, where)     what main does next comes after it
+//   waited_for(main, closure, where, position)   what main does next comes after it; position: of the wait, in a trace
 //   program_ended(main), seconds(ledger) of main's program; of `ledger` all else is known
 #pragma once
 
@@ -88,7 +88,9 @@ class RankBase : public Backend, public BlockOwner {
     std::vector<std::unique_ptr<End>> ends;  // by queue
   };
 
-  RankBase(World& world, int rank) : world_(world), rank_(rank), recorder_(rank, world.options().trace) {}
+  /// `machine`: whose times are modelled; null where they are measured.
+  RankBase(World& world, int rank, const Machine* machine)
+      : world_(world), rank_(rank), recorder_(rank, world.options().trace, machine) {}
   ~RankBase() override = default;
 
   Member& member(int group) {
@@ -183,6 +185,7 @@ Ticket RankBase<Types>::run(Channel, Rank as, std::function<void(Rank)> f, Locat
   closure->as = as;
   closure->where = where;
   self().issued(main, *closure);
+  recorder_.closure_issued(queue.index);
   queue.closures.list.push_back(std::move(closure));
   ++live_closures_;
   if (!queue.fiber)
@@ -204,7 +207,9 @@ void RankBase<Types>::serve(Queue& queue) {
     Closure& closure = *closures.list[closures.ended];
     closures.current = &closure;
     self().begins(queue, closure);
+    recorder_.closure_begins(queue.index);
     closure.f(closure.as);
+    recorder_.closure_ends(queue.index);
     if (const auto bytes = recorder_.scratch(queue.index)) usage_error(scratch_left(bytes), closure.where);
     self().ends(queue, closure);
     closures.current = nullptr;
@@ -226,7 +231,7 @@ void RankBase<Types>::wait_closure(Queue& main, const Ticket& ticket, Location w
   if (ticket.number <= closures.waited) return;
   if (!closures.has_ended(ticket.number))
     world_.block(main, {Blocked::On::closure, ticket.queue, ticket.number, where});
-  self().waited_for(main, closures.numbered(ticket.number), where);
+  self().waited_for(main, closures.numbered(ticket.number), where, recorder_.waits_for(0, ticket));
   for (; closures.waited < ticket.number; ++closures.waited, --closures.ended) {
     const auto done = std::move(closures.list.front());  // its slices may be released when the list is in order
     closures.list.pop_front();

@@ -193,9 +193,7 @@ void WorldBase<Types>::fill(Outcome& outcome) {
   for (auto& rank : ranks_) {
     outcome.ledgers.push_back(rank->ledger());
     outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
-    auto& events = rank->recorder().trace();
-    outcome.trace.events.insert(outcome.trace.events.end(), std::make_move_iterator(events.begin()),
-                                std::make_move_iterator(events.end()));
+    append(outcome.trace, rank->recorder().take_trace());
     if (failure_.verdict == Verdict::pass && rank->live_blocks() > 0)
       failure_ = outliving_slices(rank->world_rank(), rank->live_blocks());
   }

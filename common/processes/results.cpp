@@ -129,10 +129,11 @@ void unpack(const std::string& bytes, Values& values, RankLedger& ledger) {
   get(in, ledger);
 }
 
-std::string pack(const std::vector<TraceEvent>& events, const std::vector<std::string>& queues) {
+std::string pack(const Trace& trace, const std::vector<std::string>& queues) {
   Writer out;
   out.each(queues, [&](const std::string& name) { out.put(name); });
-  out.each(events, [&](const TraceEvent& event) {
+  out.each(trace.closures, [&](const TraceClosure& closure) { out.put(closure); });
+  out.each(trace.events, [&](const TraceEvent& event) {
     out.put(event.kind);
     out.put(event.rank);
     out.put(event.queue);
@@ -140,6 +141,13 @@ std::string pack(const std::vector<TraceEvent>& events, const std::vector<std::s
     out.put(event.where);
     out.put(event.begin);
     out.put(event.end);
+    out.put(event.first);
+    out.put(event.last);
+    out.put(event.own);
+    out.put(event.launch);
+    out.put(event.phase);
+    out.put(event.group);
+    out.each(event.messages, [&](const TraceMessage& message) { out.put(message); });
   });
   return out.bytes;
 }
@@ -154,8 +162,12 @@ void unpack_into(Trace& trace, const std::string& bytes) {
     index.push_back(static_cast<int>(known - trace.queues.begin()));
     if (known == trace.queues.end()) trace.queues.push_back(name);
   }
-  std::vector<TraceEvent> events;
-  in.each(events, [&](TraceEvent& event) {
+  Trace mine;
+  in.each(mine.closures, [&](TraceClosure& closure) {
+    in.get(closure);
+    closure.queue = index[closure.queue];
+  });
+  in.each(mine.events, [&](TraceEvent& event) {
     in.get(event.kind);
     in.get(event.rank);
     in.get(event.queue);
@@ -163,10 +175,16 @@ void unpack_into(Trace& trace, const std::string& bytes) {
     in.get(event.where);
     in.get(event.begin);
     in.get(event.end);
+    in.get(event.first);
+    in.get(event.last);
+    in.get(event.own);
+    in.get(event.launch);
+    in.get(event.phase);
+    in.get(event.group);
+    in.each(event.messages, [&](TraceMessage& message) { in.get(message); });
     event.queue = index[event.queue];
   });
-  trace.events.insert(trace.events.end(), std::make_move_iterator(events.begin()),
-                      std::make_move_iterator(events.end()));
+  append(trace, std::move(mine));
 }
 
 std::string pack(const Outcome& outcome) {

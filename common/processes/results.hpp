@@ -10,8 +10,9 @@ namespace lockstep::processes {
 std::string pack(const Values& values, const RankLedger& ledger);
 void unpack(const std::string& bytes, Values& values, RankLedger& ledger);
 
-std::string pack(const std::vector<TraceEvent>& events, const std::vector<std::string>& queues);
-/// Adds a rank's events; its queues are matched by name, since ranks may have made them in different orders.
+std::string pack(const Trace& trace, const std::vector<std::string>& queues);
+/// Adds a rank's events and closures; its queues are matched by name, since ranks may have made them in different
+/// orders.
 void unpack_into(Trace& trace, const std::string& bytes);
 
 /// Everything but the trace.

@@ -200,8 +200,8 @@ void World::completed(Batch* batch) {
   channel.completed = batch->number;
   channel.free_at = batch->completion;
   channel.incomplete = batch->next;
-  rank.recorder().transferred(channel.queue, batch->begin, batch->completion, batch->transfers, batch->where,
-                              batch->collective);
+  rank.recorder().transferred(channel.queue, channel.group, batch->begin, batch->completion, batch->transfers,
+                              batch->where, batch->collective);
   // By an event even at this instant: beginning may fail, and the network may be in the middle of its grants.
   if (Batch* next = channel.incomplete) begin_at(std::max({next->posted, channel.free_at, time_}), next);
   if (channel.waiter && channel.completed >= channel.waiter_number) {

@@ -38,7 +38,8 @@ void RankState::compute(lockstep::Channel at, const Operation& operation, Kernel
     if (main.in_operation && begin < main.operation_end) main.operation_end += seconds;
     queue.clock += seconds;
   }
-  recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where);
+  recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
+                 recorder_.position(queue.index), {seconds, world_.options().machine.overhead(operation)});
 }
 
 double RankState::jitter() {

@@ -5,7 +5,8 @@
 
 namespace lockstep::sim {
 
-RankState::RankState(World& world, int rank) : RankBase(world, rank), perturbed_(world.options().perturb.has_value()) {
+RankState::RankState(World& world, int rank)
+    : RankBase(world, rank, &world.options().machine), perturbed_(world.options().perturb.has_value()) {
   if (world.options().check_races) races_ = std::make_unique<RaceDetector>();
 }
 
@@ -35,7 +36,7 @@ Ticket RankState::start(lockstep::Channel at, std::span<const Transfer> transfer
   batch->pending = static_cast<int>(transfers.size());
   batch->posted = queue.clock;
   batch->where = where;
-  batch->collective = recorder_.batch_started(at.queue, transfers);
+  batch->collective = recorder_.batch_started(at.queue, at.group, world_.groups().members(at.group), transfers);
   if (races_) {
     std::vector<RaceDetector::Use> uses;
     for (const Transfer& transfer : batch->transfers) {
@@ -69,7 +70,7 @@ void RankState::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
     if (watched() && last->completion > world_.time()) world_.sleep_until(queue, last->completion);
     queue.clock = std::max(queue.clock, last->completion);
   }
-  recorder_.waited(queue.index, before, queue.clock, where);
+  recorder_.waited(queue.index, before, queue.clock, where, recorder_.waits_for(queue.index, ticket));
   if (races_) races_->wait(queue.component, *last->clock);
   for (; channel.waited < ticket.number; ++channel.waited) {
     Batch* done = channel.first;
@@ -97,10 +98,10 @@ void RankState::ends(Queue& queue, Closure& closure) {
   if (races_) closure.clock = races_->end(queue.component);
 }
 
-void RankState::waited_for(Queue& main, Closure& closure, Location where) {
+void RankState::waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position) {
   const double before = main.clock;
   main.clock = std::max(main.clock, closure.finished);
-  recorder_.waited(0, before, main.clock, where);
+  recorder_.waited(0, before, main.clock, where, position);
   if (races_) races_->begin(main.component, closure.clock);
 }
 

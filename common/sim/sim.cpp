@@ -15,6 +15,8 @@ Outcome run(const RunOptions& options, const Program& program) {
   const auto begin = std::chrono::steady_clock::now();
   auto world = std::make_unique<sim::World>(options, program);
   Outcome outcome = world->run();
+  outcome.trace.modelled = true;
+  outcome.trace.eager_bytes = options.machine.eager_bytes;
   outcome.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   drop_or_keep(std::move(world));
   return outcome;

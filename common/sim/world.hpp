@@ -143,7 +143,7 @@ class RankState final : public RankBase<Types> {
   void issued(Queue& main, Closure& closure);
   void begins(Queue& queue, Closure& closure);
   void ends(Queue& queue, Closure& closure);
-  void waited_for(Queue& main, Closure& closure, Location where);
+  void waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position);
   void program_ended(Queue&) {}
   double seconds(const RankLedger&) const { return queues_[0]->clock; }
 

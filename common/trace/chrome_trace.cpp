@@ -1,4 +1,5 @@
-// Chrome's trace-event format, as Perfetto reads it: a JSON list of complete events ("X") and metadata ("M").
+// Chrome's trace-event format, as Perfetto reads it: a JSON list of complete events ("X") and metadata ("M"). What
+// viewers have no use for, and read_trace.cpp has, is in "args", in metadata called "closure", and in "otherData".
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 #include <fmt/format.h>
 
@@ -23,7 +24,11 @@ const char* category(TraceEvent::Kind kind) {
 /// Writes events one a line, with the commas that JSON wants between them.
 class EventList {
  public:
-  explicit EventList(std::ostream& out) : out_(out) { out_ << "{\"displayTimeUnit\": \"ns\", \"traceEvents\": ["; }
+  EventList(const Trace& trace, std::ostream& out) : out_(out) {
+    out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep")";
+    if (trace.modelled) out_ << fmt::format(R"(, "modelled": true, "eager_bytes": {})", trace.eager_bytes);
+    out_ << R"(}, "traceEvents": [)";
+  }
   ~EventList() { out_ << "\n]}\n"; }
 
   void name(const char* what, int process, int thread, const std::string& name) {
@@ -38,9 +43,14 @@ class EventList {
     // Microseconds with three decimals: begin and end are rounded to nanoseconds first, so that nesting survives.
     long long begin = nanoseconds(event.begin), length = nanoseconds(event.end) - begin;
     add(R"({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {}.{:03}, "dur": {}.{:03}, )"
-        R"("args": {{"where": {}}}}})",
+        R"("args": {{"where": {}{}}}}})",
         quoted(event.name), category(event.kind), event.rank, thread, begin / 1000, begin % 1000, length / 1000,
-        length % 1000, quoted(event.where));
+        length % 1000, quoted(event.where), program(event));
+  }
+  void closure(const TraceClosure& c, const std::string& queue) {
+    add(R"({{"ph": "M", "name": "closure", "pid": {}, "tid": 0, "args": {{"queue": {}, "issued": {}, "first": {}, )"
+        R"("last": {}, "waited": {}, "seconds": [{:.9f}, {:.9f}, {:.9f}]}}}})",
+        c.rank, quoted(queue), c.issued, c.first, c.last, c.waited, c.given, c.begin, c.end);
   }
 
  private:
@@ -53,6 +63,21 @@ class EventList {
     out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
   }
 
+  /// Where in its program, and what it waits for; seconds are exact, since runs are replayed from them.
+  static std::string program(const TraceEvent& event) {
+    if (event.first == 0) return "";
+    std::string text = fmt::format(R"(, "first": {})", event.first);
+    if (event.last != event.first) text += fmt::format(R"(, "last": {})", event.last);
+    if (event.own > 0) text += fmt::format(R"(, "own_seconds": {}, "launch_seconds": {})", event.own, event.launch);
+    if (event.phase) text += R"(, "phase": true)";
+    if (event.kind != TraceEvent::Kind::transfer) return text;
+    text += fmt::format(R"(, "group": {}, "messages": [)", event.group);
+    for (const TraceMessage& m : event.messages)
+      text += fmt::format(R"({}["{}", {}, {}, {}, {}])", &m == event.messages.data() ? "" : ", ",
+                          m.sends ? "send" : "receive", m.peer, m.bytes, m.latency, m.seconds);
+    return text + "]";
+  }
+
   std::ostream& out_;
   fmt::memory_buffer buffer_;
   bool first_ = true;
@@ -61,7 +86,7 @@ class EventList {
 }  // namespace
 
 void write_chrome_trace(const Trace& trace, std::ostream& out) {
-  EventList list(out);
+  EventList list(trace, out);
   int process = -1, thread = 0;
   auto write_lanes = [&](const std::vector<const TraceEvent*>& events, const std::string& name) {
     int lane_number = 0;
@@ -79,8 +104,10 @@ void write_chrome_trace(const Trace& trace, std::ostream& out) {
       list.name("process_name", process, 0, fmt::format("rank {}", process));
     }
     write_lanes(merged_by_begin(row.regions, row.work), row.queue_name);
-    write_lanes(row.transfers, row.queue_name + ": transfers");
+    write_lanes(row.transfers, row.queue_name + kTransfers);
   }
+  for (const TraceClosure& closure : trace.closures)
+    list.closure(closure, trace.queues[static_cast<std::size_t>(closure.queue)]);
 }
 
 }  // namespace lockstep

@@ -35,6 +35,9 @@ std::vector<std::vector<const TraceEvent*>> lanes(const std::vector<const TraceE
 std::vector<const TraceEvent*> merged_by_begin(const std::vector<const TraceEvent*>& outer,
                                                const std::vector<const TraceEvent*>& inner);
 
+/// Added to a queue's name where its transfers have a line of their own.
+inline constexpr const char* kTransfers = ": transfers";
+
 /// Nanoseconds, rounded: the resolution of traces.
 long long nanoseconds(double seconds);
 
