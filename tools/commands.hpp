@@ -52,6 +52,9 @@ int mine_summary(const Workshop& shop);
 int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around = {});
 
+/// ./lab why and ./lab diff: becomes the program that reads traces. `why train …` first trains, with a trace.
+int trace_tool(const Workshop& shop, const std::string& command, std::vector<std::string> arguments);
+
 /// ./lab bench NAME …: forwards to bench_NAME; without a name, lists the benchmarks.
 int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around = {});
 

@@ -85,8 +85,11 @@ std::vector<std::string> known_benchmarks(const Workshop& shop) {
 
 }  // namespace
 
-int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
-            const std::vector<std::string>& around) {
+namespace {
+
+/// Builds TARGET_BACKEND; the command line that runs it.
+std::vector<std::string> built_command(const Workshop& shop, const std::string& target,
+                                       std::vector<std::string> arguments, const std::vector<std::string>& around) {
   std::string backend = option(arguments, "--backend", "sim", true);
   if (backend == "serial") {  // the serial program is the simulator's, on one rank
     arguments.insert(arguments.end(), {"--backend", backend});
@@ -99,8 +102,35 @@ int forward(const Workshop& shop, const std::string& target, std::vector<std::st
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
   auto command = launch(shop, shop.program(program), how);
   command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+}  // namespace
+
+int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
+            const std::vector<std::string>& around) {
+  const std::vector<std::string> command = built_command(shop, target, std::move(arguments), around);
   std::fflush(stdout);
   become(command);
+}
+
+int trace_tool(const Workshop& shop, const std::string& command, std::vector<std::string> arguments) {
+  const Built built = build_targets(shop, {"why"}, command);
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("why cannot be built:\n{}", built.log));
+  if (command == "why" && !arguments.empty() && arguments[0] == "train") {
+    arguments.erase(arguments.begin());
+    const std::filesystem::path folder = shop.source / "outputs" / "why";
+    std::filesystem::create_directories(folder);
+    const std::string trace = option(arguments, "--trace", (folder / "trace.json").string(), true);
+    arguments.insert(arguments.end(), {"--trace", trace});
+    const Ended ended = run_command({.arguments = built_command(shop, "train", arguments, {})});
+    if (!ended.ok()) return ended.exit_code;
+    fmt::print("\n");
+    arguments = {trace};
+  }
+  arguments.insert(arguments.begin(), {shop.program("why").string(), command});
+  std::fflush(stdout);
+  become(arguments);
 }
 
 int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around) {

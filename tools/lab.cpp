@@ -92,6 +92,10 @@ class CommandLine {
                 [this] { return forward(shop_, "plan", rest_); });
     add_forward("train", "train the model: ./lab train --backend mpi --ranks 2 …",
                 [this] { return forward(shop_, "train", rest_); });
+    add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
+                [this] { return trace_tool(shop_, "why", rest_); });
+    add_forward("diff", "two traces, operation by operation: ./lab diff A B",
+                [this] { return trace_tool(shop_, "diff", rest_); });
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
                 [this] { return profile(shop_, rest_); });
   }

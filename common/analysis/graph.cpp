@@ -1,0 +1,362 @@
+#include "common/analysis/graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "common/error.hpp"
+
+namespace lockstep::analysis {
+namespace {
+
+using Kind = TraceEvent::Kind;
+
+/// Regions of one name on main, of each rank in their order.
+std::map<int, std::vector<const TraceEvent*>> phases(const Trace& trace, const std::string& name) {
+  std::map<int, std::vector<const TraceEvent*>> by_rank;
+  for (const TraceEvent& event : trace.events) {
+    auto& regions = by_rank[event.rank];
+    if (event.kind == Kind::region && event.queue == 0 && event.name == name) regions.push_back(&event);
+  }
+  for (auto& [rank, regions] : by_rank)
+    std::sort(regions.begin(), regions.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
+  return by_rank;
+}
+
+/// How many every rank has; 0 where they differ.
+std::size_t common_count(const std::map<int, std::vector<const TraceEvent*>>& by_rank) {
+  const std::size_t count = by_rank.empty() ? 0 : by_rank.begin()->second.size();
+  const bool alike = std::all_of(by_rank.begin(), by_rank.end(), [&](auto& r) { return r.second.size() == count; });
+  return alike ? count : 0;
+}
+
+class Maker {
+ public:
+  Maker(const Trace& trace, const std::string& step) : trace_(trace) {
+    check();
+    choose_steps(step);
+  }
+
+  Graph make() {
+    add_lanes();
+    for (std::size_t i = 0; i < trace_.closures.size(); ++i) add_closure(trace_.closures[i]);
+    for (int event : in_program_order(Kind::transfer)) add_batch(event);
+    join_messages();
+    for (int event : in_program_order(Kind::compute)) add_arithmetic(event);
+    if (!trace_.modelled) add_host_time();
+    write_programs();
+    set_delays();
+    return std::move(graph_);
+  }
+
+ private:
+  /// An action and its place: position, then what comes before and after what stands there.
+  struct Placed {
+    std::uint64_t position;
+    int order;
+    Action action;
+  };
+
+  void check() const {
+    const bool positions =
+        std::any_of(trace_.events.begin(), trace_.events.end(), [](const TraceEvent& e) { return e.first > 0; });
+    if (!positions)
+      throw Error(Verdict::usage,
+                  "this trace does not say what waited for what: an older version wrote it; record the run again");
+  }
+
+  void choose_steps(const std::string& name) {
+    steps_ = phases(trace_, name);
+    graph_.ranks = static_cast<int>(steps_.size());
+    const std::size_t count = name.empty() ? 0 : common_count(steps_);
+    graph_.steps_in_run = static_cast<int>(count);
+    if (count == 0) {
+      steps_.clear();
+      double begin = trace_.events.front().begin, end = begin;
+      for (const TraceEvent& e : trace_.events) begin = std::min(begin, e.begin), end = std::max(end, e.end);
+      graph_.recorded = end - begin;
+      return;
+    }
+    graph_.first_step = count >= 3 ? 1 : 0;
+    graph_.steps = static_cast<int>(count) - graph_.first_step;
+    const std::vector<double> seconds = phase_seconds(trace_, name);
+    graph_.recorded = std::accumulate(seconds.begin() + graph_.first_step, seconds.end(), 0.0);
+  }
+
+  /// Of what main does at `position`, from 0; −1: in none that counts.
+  int step_of(int rank, std::uint64_t position) const {
+    if (steps_.empty()) return 0;
+    const auto& mine = steps_.at(rank);
+    const auto after =
+        std::partition_point(mine.begin(), mine.end(), [&](const TraceEvent* step) { return step->first <= position; });
+    if (after == mine.begin() || position > (*(after - 1))->last) return -1;
+    return std::max(-1, static_cast<int>(after - mine.begin()) - 1 - graph_.first_step);
+  }
+
+  int step_of(const TraceEvent& event) const {
+    if (event.queue == 0) return step_of(event.rank, event.first);
+    const auto closures = closures_of_.find({event.rank, event.queue});
+    if (closures == closures_of_.end()) return -1;
+    const auto& list = closures->second;
+    const auto after =
+        std::partition_point(list.begin(), list.end(), [&](const TraceClosure* c) { return c->first <= event.first; });
+    return after == list.begin() ? -1 : step_of(event.rank, (*(after - 1))->issued);
+  }
+
+  void add_lanes() {
+    std::map<std::pair<int, int>, int> seen;
+    for (const TraceEvent& e : trace_.events) seen[{e.rank, e.queue}] = seen[{e.rank, 0}] = 0;
+    for (const TraceClosure& c : trace_.closures) seen[{c.rank, c.queue}] = 0;
+    for (auto& [key, lane] : seen) {
+      lane = static_cast<int>(graph_.lanes.size());
+      graph_.lanes.push_back({.rank = key.first, .queue = key.second, .program = {}});
+    }
+    lane_of_ = std::move(seen);
+    placed_.resize(graph_.lanes.size());
+    graph_.one_engine = trace_.modelled;
+    for (const TraceClosure& c : trace_.closures) closures_of_[{c.rank, c.queue}].push_back(&c);
+  }
+
+  void place(int lane, std::uint64_t position, int order, Action::Kind kind, int index) {
+    placed_[static_cast<std::size_t>(lane)].push_back({position, order, {kind, index}});
+  }
+
+  void add_closure(const TraceClosure& c) {
+    if (c.first == 0 || step_of(c.rank, c.issued) < 0) return;
+    const int main = lane_of_.at({c.rank, 0}), lane = lane_of_.at({c.rank, c.queue});
+    const int index = static_cast<int>(graph_.closures.size());
+    graph_.closures.push_back({lane});
+    place(main, c.issued, 1, Action::Kind::give, index);
+    if (c.waited > 0) place(main, c.waited, 1, Action::Kind::await_closure, index);
+    const bool empty = c.last < c.first;
+    place(lane, c.first, 0, Action::Kind::begin_closure, index);
+    place(lane, empty ? c.first : c.last, empty ? 0 : 3, Action::Kind::end_closure, index);
+  }
+
+  std::vector<int> in_program_order(Kind kind) const {
+    std::vector<int> events;
+    for (std::size_t i = 0; i < trace_.events.size(); ++i)
+      if (trace_.events[i].kind == kind && trace_.events[i].first > 0) events.push_back(static_cast<int>(i));
+    std::sort(events.begin(), events.end(), [&](int a, int b) {
+      const TraceEvent &x = event(a), &y = event(b);
+      return std::tie(x.rank, x.queue, x.first) < std::tie(y.rank, y.queue, y.first);
+    });
+    return events;
+  }
+
+  const TraceEvent& event(int index) const { return trace_.events[static_cast<std::size_t>(index)]; }
+
+  void add_batch(int index) {
+    const TraceEvent& e = event(index);
+    const bool counts = step_of(e) >= 0;
+    int batch = -1;
+    if (counts) {
+      batch = static_cast<int>(graph_.batches.size());
+      const int lane = lane_of_.at({e.rank, e.queue});
+      Batch& made = graph_.batches.emplace_back();
+      made.event = index;
+      made.lane = lane;
+      int& last = last_of_.try_emplace({lane, e.group}, -1).first->second;
+      made.before = std::exchange(last, batch);
+      place(lane, e.first, 1, Action::Kind::start, batch);
+      if (e.last > 0) place(lane, e.last, 1, Action::Kind::await_batch, batch);
+    }
+    for (const TraceMessage& m : e.messages) {  // the k-th sent on a (group, queue) from one rank to another is the
+      const int from = m.sends ? e.rank : m.peer, to = m.sends ? m.peer : e.rank;  // k-th received there
+      Halves& halves = halves_[{e.group, e.queue, from, to}];
+      (m.sends ? halves.sends : halves.receives).push_back({batch, &m});
+    }
+  }
+
+  void join_messages() {
+    for (const auto& [key, halves] : halves_) {
+      const std::size_t count = std::max(halves.sends.size(), halves.receives.size());
+      for (std::size_t k = 0; k < count; ++k) {
+        const Half send = k < halves.sends.size() ? halves.sends[k] : Half{};
+        const Half receive = k < halves.receives.size() ? halves.receives[k] : Half{};
+        if (send.message && receive.message && send.message->bytes != receive.message->bytes)
+          throw Error(Verdict::usage, fmt::format("this trace contradicts itself: a message of {} bytes is received as "
+                                                  "one of {}",
+                                                  send.message->bytes, receive.message->bytes));
+        add_message(send, receive);
+      }
+    }
+  }
+
+  struct Half {
+    int batch = -1;
+    const TraceMessage* message = nullptr;
+  };
+  struct Halves {
+    std::vector<Half> sends, receives;
+  };
+
+  void add_message(const Half& send, const Half& receive) {
+    if (send.batch < 0 && receive.batch < 0) return;
+    const TraceMessage& known = send.message ? *send.message : *receive.message;
+    Message m{.sender = send.batch, .receiver = receive.batch, .latency = known.latency, .seconds = known.seconds};
+    if (trace_.modelled)
+      m.eager = known.bytes <= trace_.eager_bytes;
+    else if (m.sender >= 0 && m.receiver >= 0)  // it was gone before anybody asked for it
+      m.eager = of_batch(m.sender).end < of_batch(m.receiver).begin;
+    const int index = static_cast<int>(graph_.messages.size());
+    graph_.messages.push_back(m);
+    for (int batch : {m.sender, m.receiver})
+      if (batch >= 0) graph_.batches[static_cast<std::size_t>(batch)].messages.push_back(index);
+  }
+
+  const TraceEvent& of_batch(int batch) const { return event(graph_.batches[static_cast<std::size_t>(batch)].event); }
+
+  void add_arithmetic(int index) {
+    const TraceEvent& e = event(index);
+    const int step = step_of(e);
+    if (step < 0) return;
+    const double seconds = e.own > 0 ? e.own : e.end - e.begin;
+    const int lane = lane_of_.at({e.rank, e.queue});
+    place(lane, e.first, 1, Action::Kind::work, static_cast<int>(graph_.works.size()));
+    graph_.works.push_back(
+        {.event = index, .lane = lane, .step = step, .seconds = seconds, .launch = std::min(e.launch, seconds)});
+  }
+
+  // Measured runs only: what lies between two recorded things of a queue --------------------------------------------
+
+  void add_host_time() {
+    for (const TraceEvent& e : trace_.events)
+      if (e.kind == Kind::region && e.name == "data") data_.push_back(&e);
+    note_ends();
+    std::map<std::tuple<int, int, int>, std::vector<const TraceEvent*>> by_step;  // (rank, queue, step)
+    for (const TraceEvent& e : trace_.events) {
+      if (e.first == 0 || (e.kind != Kind::compute && e.kind != Kind::wait)) continue;
+      if (const int step = step_of(e); step >= 0) by_step[{e.rank, e.queue, step}].push_back(&e);
+    }
+    for (auto& [key, events] : by_step) {
+      std::sort(events.begin(), events.end(), [](auto* a, auto* b) { return a->first < b->first; });
+      add_gaps(events, std::get<2>(key));
+    }
+  }
+
+  void add_gaps(const std::vector<const TraceEvent*>& events, int step) {
+    const TraceEvent& first = *events.front();
+    double until = first.begin;
+    if (first.queue == 0 && !steps_.empty())
+      until = steps_.at(first.rank)[static_cast<std::size_t>(step + graph_.first_step)]->begin;
+    const TraceClosure* closure = nullptr;
+    for (const TraceEvent* e : events) {
+      if (const TraceClosure* now = e->queue == 0 ? nullptr : closure_of(*e); now != closure) {
+        until = now->begin > 0 ? awaited_from(*now) : e->begin;
+        closure = now;
+      }
+      add_gap(*e, until, e->begin, step, 0);
+      until = std::max(until, e->end);
+      // A wait lasts until its thread has noticed.
+      if (e->kind == Kind::wait) add_gap(*e, std::max(e->begin, ends_[{e->rank, e->queue, e->first}]), e->end, step, 2);
+    }
+  }
+
+  /// When what is waited for at a position had ended.
+  void note_ends() {
+    const auto note = [&](int rank, int queue, std::uint64_t position, double end) {
+      double& known = ends_[{rank, queue, position}];
+      known = std::max(known, end);
+    };
+    for (const TraceEvent& e : trace_.events)
+      if (e.kind == Kind::transfer) note(e.rank, e.queue, e.last, e.end);
+    for (const TraceClosure& c : trace_.closures) note(c.rank, 0, c.waited, c.end);
+  }
+
+  /// When a closure could begin: it was given, and the one before it had ended.
+  double awaited_from(const TraceClosure& c) const {
+    const auto& list = closures_of_.at({c.rank, c.queue});
+    const auto mine = std::find(list.begin(), list.end(), &c);
+    return mine == list.begin() ? c.given : std::max(c.given, (*(mine - 1))->end);
+  }
+
+  const TraceClosure* closure_of(const TraceEvent& e) const {
+    const auto& list = closures_of_.at({e.rank, e.queue});
+    const auto after =
+        std::partition_point(list.begin(), list.end(), [&](const TraceClosure* c) { return c->first <= e.first; });
+    return *(after - 1);
+  }
+
+  /// Host time before (order 0) or after (2) what stands at a position.
+  void add_gap(const TraceEvent& beside, double from, double to, int step, int order) {
+    if (to <= from) return;
+    double data = 0;
+    for (const TraceEvent* region : data_)
+      if (region->rank == beside.rank && region->queue == beside.queue)
+        data += std::max(0.0, std::min(region->end, to) - std::max(region->begin, from));
+    const int lane = lane_of_.at({beside.rank, beside.queue});
+    const auto add = [&](Work::Kind kind, double seconds) {
+      if (seconds <= 0) return;
+      place(lane, beside.first, order, Action::Kind::work, static_cast<int>(graph_.works.size()));
+      graph_.works.push_back({.kind = kind, .lane = lane, .step = step, .seconds = seconds});
+    };
+    add(Work::Kind::data, data);
+    add(Work::Kind::host, to - from - data);
+  }
+
+  // ------------------------------------------------------------------------------------------------------------------
+
+  void write_programs() {
+    for (std::size_t lane = 0; lane < placed_.size(); ++lane) {
+      std::stable_sort(placed_[lane].begin(), placed_[lane].end(), [](const Placed& a, const Placed& b) {
+        return std::tie(a.position, a.order) < std::tie(b.position, b.order);
+      });
+      for (const Placed& placed : placed_[lane]) graph_.lanes[lane].program.push_back(placed.action);
+    }
+  }
+
+  void set_delays() {
+    for (Batch& batch : graph_.batches) {
+      const TraceEvent& own = event(batch.event);
+      double expected = own.begin;
+      for (int index : batch.messages) {
+        const Message& m = graph_.messages[static_cast<std::size_t>(index)];
+        double ready = own.begin;
+        if (m.sender >= 0 && m.receiver >= 0)
+          ready = m.eager ? of_batch(m.sender).begin : std::max(of_batch(m.sender).begin, of_batch(m.receiver).begin);
+        const bool sends = m.sender >= 0 && &graph_.batches[static_cast<std::size_t>(m.sender)] == &batch;
+        expected = std::max(expected, ready + m.seconds - (sends ? m.latency : 0));
+      }
+      batch.delay = std::max(0.0, own.end - expected);
+    }
+  }
+
+  const Trace& trace_;
+  Graph graph_;
+  std::map<int, std::vector<const TraceEvent*>> steps_;  // by rank; empty: everything counts
+  std::map<std::pair<int, int>, int> lane_of_;           // by (rank, queue)
+  std::map<std::pair<int, int>, std::vector<const TraceClosure*>> closures_of_;
+  std::map<std::pair<int, std::uint32_t>, int> last_of_;               // batch, by (lane, group)
+  std::map<std::tuple<std::uint32_t, int, int, int>, Halves> halves_;  // by (group, queue, from, to)
+  std::vector<std::vector<Placed>> placed_;                            // by lane
+  std::vector<const TraceEvent*> data_;                                // regions
+  std::map<std::tuple<int, int, std::uint64_t>, double> ends_;         // by (rank, queue, position of the wait)
+};
+
+}  // namespace
+
+Graph make_graph(const Trace& trace, const std::string& step) {
+  if (trace.events.empty()) throw Error(Verdict::usage, "this trace is empty: nothing happened in that run");
+  return Maker(trace, step).make();
+}
+
+std::vector<double> phase_seconds(const Trace& trace, const std::string& name) {
+  const auto by_rank = phases(trace, name);
+  std::vector<double> seconds;
+  for (std::size_t k = 0; k < common_count(by_rank); ++k) {
+    double begin = by_rank.begin()->second[k]->begin, end = begin;
+    for (const auto& [rank, regions] : by_rank) {
+      begin = std::min(begin, regions[k]->begin);
+      end = std::max(end, regions[k]->end);
+    }
+    seconds.push_back(end - begin);
+  }
+  return seconds;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,134 @@
+// Reads traces back. Events are taken one at a time as the parser comes to them, so that a file of 100 MB does not
+// become a tree of 2 GB.
+#include "common/analysis/read_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "common/error.hpp"
+#include "common/trace/layout.hpp"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw Error(Verdict::usage, fmt::format("trace {}: {}", path, why));
+}
+
+TraceEvent::Kind kind_of(const std::string& category) {
+  using Kind = TraceEvent::Kind;
+  if (category == "compute") return Kind::compute;
+  if (category == "wait") return Kind::wait;
+  if (category == "transfer") return Kind::transfer;
+  if (category == "region") return Kind::region;
+  throw json::other_error::create(599, "category " + category, nullptr);
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string path) : path_(std::move(path)) {}
+
+  Trace read() {
+    if (!std::filesystem::is_regular_file(path_)) refuse(path_, "there is no such file");
+    std::ifstream in(path_);
+    if (!in) refuse(path_, "cannot be read");
+    json rest;
+    try {
+      rest = json::parse(in, [this](int depth, json::parse_event_t event, json& value) {
+        if (depth != 2 || event != json::parse_event_t::object_end) return true;
+        take(value);
+        return false;  // not kept
+      });
+      head(rest);
+    } catch (const json::exception&) {
+      refuse(path_, "this is no trace that ./lab train --trace FILE.json wrote, or it was cut short");
+    }
+    if (trace_.events.empty()) refuse(path_, "it is empty: nothing happened in that run");
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) trace_.events[i].queue = queue_of(i);
+    return std::move(trace_);
+  }
+
+ private:
+  void head(const json& document) {
+    const json& other = document.at("otherData");
+    if (other.at("program") != "lockstep") refuse(path_, "another program wrote it");
+    trace_.modelled = other.value("modelled", false);
+    trace_.eager_bytes = other.value("eager_bytes", std::uint64_t{0});
+  }
+
+  void take(const json& event) {
+    const std::string kind = event.at("ph");
+    if (kind == "X") return complete(event);
+    if (event.at("name") == "thread_name") names_[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
+    if (event.at("name") == "closure") closure(event);
+  }
+
+  void complete(const json& event) {
+    const json& arguments = event.at("args");
+    TraceEvent& e = trace_.events.emplace_back();
+    e.kind = kind_of(event.at("cat"));
+    e.rank = event.at("pid");
+    e.name = event.at("name");
+    e.where = arguments.at("where");
+    e.begin = event.at("ts").get<double>() * 1e-6;
+    e.end = e.begin + event.at("dur").get<double>() * 1e-6;
+    e.first = arguments.value("first", std::uint64_t{0});
+    e.last = arguments.value("last", e.first);
+    e.own = arguments.value("own_seconds", 0.0);
+    e.launch = arguments.value("launch_seconds", 0.0);
+    e.phase = arguments.value("phase", false);
+    e.group = arguments.value("group", 0u);
+    if (arguments.contains("messages"))
+      for (const json& m : arguments.at("messages"))
+        e.messages.push_back({m.at(1), m.at(0) == "send", m.at(2), m.at(3), m.at(4)});
+    threads_.push_back(event.at("tid"));
+  }
+
+  void closure(const json& event) {
+    const json& a = event.at("args");
+    trace_.closures.push_back({.rank = event.at("pid"),
+                               .queue = index_of(a.at("queue")),
+                               .issued = a.at("issued"),
+                               .first = a.at("first"),
+                               .last = a.at("last"),
+                               .waited = a.at("waited"),
+                               .given = a.at("seconds").at(0),
+                               .begin = a.at("seconds").at(1),
+                               .end = a.at("seconds").at(2)});
+  }
+
+  /// The name of a thread says which queue it is of: "comm", "comm (2)", "comm: transfers (2)".
+  int queue_of(std::size_t event) {
+    const auto known = names_.find({trace_.events[event].rank, threads_[event]});
+    if (known == names_.end()) refuse(path_, "an event is on a line that has no name");
+    std::string name = known->second;
+    if (name.ends_with(")")) name.resize(name.rfind(" ("));
+    if (name.ends_with(kTransfers)) name.resize(name.size() - std::string_view(kTransfers).size());
+    return index_of(name);
+  }
+
+  int index_of(const std::string& queue) {
+    const auto known = std::find(trace_.queues.begin(), trace_.queues.end(), queue);
+    const auto index = known - trace_.queues.begin();
+    if (known == trace_.queues.end()) trace_.queues.push_back(queue);
+    return static_cast<int>(index);
+  }
+
+  std::string path_;
+  Trace trace_{.queues = {"main"}};
+  std::vector<int> threads_;  // by event
+  std::map<std::pair<int, int>, std::string> names_;
+};
+
+}  // namespace
+
+Trace read_chrome_trace(const std::string& path) { return Reader(path).read(); }
+
+}  // namespace lockstep

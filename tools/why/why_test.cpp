@@ -1,0 +1,210 @@
+// ./lab why names the bottleneck that was planted in a run; and the commands from outside: files, rows, bad input.
+#include "common/analysis/why.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "labs/week24_pipeline/gpipe.hpp"
+#include "labs/week24_pipeline/one_f_one_b.hpp"
+#include "labs/week24_pipeline/scripted_stage.hpp"
+#include "tools/train/program.hpp"
+
+namespace lockstep {
+namespace {
+
+using analysis::Cost;
+using analysis::Why;
+using train::TrainOptions;
+namespace fs = std::filesystem;
+
+Why why_of_training(TrainOptions options) {
+  options.phantom = true;
+  options.trace = "/dev/null";
+  options.sample = 0;
+  const train::Plan plan = train::make_plan(options, 0);
+  train::TrainLog log(plan, nullptr);
+  checkpoint::Disk disk;
+  const Outcome outcome = run(plan.run, [&](Rank me) { return train::train_rank(me, plan, log, disk); });
+  return analysis::why(outcome.check().trace);
+}
+
+TrainOptions training(const char* model, int ranks, const char* machine) {
+  TrainOptions options;
+  options.model = model;
+  options.ranks = ranks;
+  options.machine = machine;
+  options.steps = 3;
+  options.batch = 8;
+  return options;
+}
+
+void expect_limit(const Why& why, Cost limit, const char* word) {
+  EXPECT_EQ(why.limit, limit) << why.sentence;
+  EXPECT_NE(why.sentence.find(word), std::string::npos) << why.sentence;
+  // What ranks do between steps lets one begin earlier than another, and is not replayed.
+  EXPECT_NEAR(why.seconds / why.recorded_seconds, 1, 0.05) << why.sentence;
+  EXPECT_EQ(std::count(why.sentence.begin(), why.sentence.end(), '\n'), 0);
+}
+
+TEST(Why, DdpWithoutOverlapOnASlowLinkIsLimitedByCommunication) {
+  TrainOptions options = training("gpt2-124m", 4, "pcie-box-10gbe");
+  options.no_overlap = true;
+  const Why why = why_of_training(options);
+  expect_limit(why, Cost::communication, "communication");
+  for (const analysis::RankUse& use : why.use) EXPECT_LT(use.hidden, 0.05 * use.moving);
+  // The same run with the overlap gains less: some of it is hidden already.
+  options.no_overlap = false;
+  const Why overlapped = why_of_training(options);
+  EXPECT_LT(overlapped.gain(Cost::communication).seconds, overlapped.seconds);
+  EXPECT_LT(overlapped.gain(Cost::communication).gained, why.gain(Cost::communication).gained);
+  EXPECT_GT(overlapped.use[0].hidden, 0.2 * why.use[0].arithmetic);
+}
+
+Why why_of_pipeline(int stages, int microbatches, int slow_stage = -1) {
+  const PipelineShape shape{stages, microbatches};
+  const Schedule schedule = [&] {
+    Schedule all;
+    for (int s = 0; s < stages; ++s) all.push_back(week24::one_f_one_b(shape, s));
+    return all;
+  }();
+  RunOptions options{.ranks = stages, .phantom = true, .check_races = false, .trace = true};
+  options.machine = week24::timed_machine(1e-6);
+  const Outcome outcome = run(options, [&](Rank me) {
+    const week24::Pipeline pipeline = week24::make_pipeline(me, shape);
+    const double slower = me.rank() == slow_stage ? 2 : 1;
+    week24::TimedStage stage(me, {slower * 1e-3, slower * 1e-3, slower * 1e-3, 0});
+    week24::run_schedule(pipeline, schedule[static_cast<std::size_t>(me.rank())], stage);
+  });
+  return analysis::why(outcome.check().trace);
+}
+
+TEST(Why, APipelineOfFewMicrobatchesIsLimitedByItsBubble) {
+  const Why why = why_of_pipeline(4, 2);
+  expect_limit(why, Cost::bubble, "bubble");
+  // Formula: a bubble of (p − 1)/(m + p − 1) of the whole is what it would gain.
+  EXPECT_NEAR(why.gain(Cost::bubble).gained, 3.0 / 5, 0.01);
+  EXPECT_NEAR(why_of_pipeline(4, 64).gain(Cost::bubble).gained, 3.0 / 67, 0.01);
+}
+
+TEST(Why, UnequalStagesAndUnequalShardsAreImbalance) {
+  const Why stages = why_of_pipeline(4, 32, 2);
+  expect_limit(stages, Cost::imbalance, "imbalance");
+  EXPECT_NE(stages.sentence.find("rank 2 computes"), std::string::npos) << stages.sentence;
+  TrainOptions options = training("gpt2-355m", 4, "dgx-a100");
+  options.precision = "bf16";
+  options.batch = 5;  // shards of 2, 1, 1 and 1
+  const Why shards = why_of_training(options);
+  expect_limit(shards, Cost::imbalance, "imbalance");
+  EXPECT_NE(shards.sentence.find("rank 0 computes"), std::string::npos) << shards.sentence;
+}
+
+TEST(Why, AModelTooSmallIsLimitedByItsLaunches) {
+  for (int ranks : {1, 2}) {
+    TrainOptions options = training("tiny", ranks, "dgx-h100");
+    options.d_model = options.sequence = 16;
+    options.heads = 2;
+    options.precision = "bf16";
+    options.batch = 2;
+    const Why why = why_of_training(options);
+    expect_limit(why, Cost::launch, "launch");
+    EXPECT_GT(why.use[0].launch, 0.5 * why.use[0].arithmetic);
+  }
+}
+
+TEST(Why, WhereNothingElseDoesArithmeticLimits) {
+  TrainOptions options = training("gpt2-124m", 1, "laptop");
+  options.batch = 2;
+  expect_limit(why_of_training(options), Cost::arithmetic, "arithmetic");
+}
+
+/// The programs behind ./lab why and ./lab diff.
+class TraceProgram : public testing::Test {
+ protected:
+  TraceProgram() : folder_(fs::temp_directory_path() / ("lockstep_why_" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~TraceProgram() override { fs::remove_all(folder_); }
+  int start(const std::string& program, const std::string& arguments) {
+    const int status = std::system(
+        (LOCKSTEP_PROGRAMS "/" + program + " " + arguments + " >" + file("out") + " 2>" + file("err")).c_str());
+    out_ = read(file("out"));
+    err_ = read(file("err"));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  void train(const std::string& arguments) {
+    ASSERT_EQ(start("train_sim", "--model tiny --phantom --steps 2 --sample 0 " + arguments), 0) << err_;
+  }
+  std::string file(const char* name) const { return (folder_ / name).string(); }
+  static std::string read(const fs::path& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  nlohmann::json rows(const char* name) const {
+    const auto document = nlohmann::json::parse(read(file(name)));
+    const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+    for (const nlohmann::json& row : document.at("rows"))
+      for (const auto& [field, value] : row.items())
+        EXPECT_NE(documentation.find("`" + field + "`"), std::string::npos) << field << " is not in docs/output.md";
+    return document.at("rows");
+  }
+
+  fs::path folder_;
+  std::string out_, err_;
+};
+
+TEST_F(TraceProgram, WhyReadsAFileAndWritesRows) {
+  train("--ranks 2 --machine dgx-h100 --d-model 16 --heads 2 --sequence 16 --batch 2 --trace " + file("a.json"));
+  ASSERT_EQ(start("why", "why " + file("a.json") + " --json " + file("rows.json")), 0) << err_;
+  EXPECT_NE(out_.find("limit     launch overhead"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("critical path"), std::string::npos) << out_;
+  int limits = 0, ranks = 0;
+  for (const nlohmann::json& row : rows("rows.json")) {
+    if (row.contains("cost")) {
+      EXPECT_NEAR(1 - row.at("seconds_without").get<double>() / row.at("seconds").get<double>(), row.at("gained"),
+                  1e-9);
+      if (row.at("limit").get<bool>()) {
+        ++limits;
+        EXPECT_EQ(row.at("cost"), "launch");
+      }
+    }
+    ranks += row.contains("operations");
+  }
+  EXPECT_EQ(limits, 1);
+  EXPECT_EQ(ranks, 2);
+}
+
+TEST_F(TraceProgram, DiffRanksWhatAnotherMachineDoesSlower) {
+  train("--ranks 2 --machine pcie-box --trace " + file("a.json"));
+  train("--ranks 2 --machine pcie-box-10gbe --trace " + file("b.json"));
+  ASSERT_EQ(start("why", "diff " + file("a.json") + " " + file("b.json") + " --json " + file("rows.json")), 0) << err_;
+  EXPECT_NE(out_.find("the largest differences"), std::string::npos) << out_;
+  for (const nlohmann::json& row : rows("rows.json"))
+    if (row.contains("pairs")) EXPECT_EQ(row.at("only_a"), 0) << row;
+  ASSERT_EQ(start("why", "diff " + file("a.json") + " " + file("a.json") + " --top 1"), 0) << err_;
+  EXPECT_NE(out_.find("+0 s"), std::string::npos) << out_;
+}
+
+TEST_F(TraceProgram, BadInputIsOneSentence) {
+  train("--ranks 2 --trace " + file("two.json"));
+  train("--ranks 3 --trace " + file("three.json"));
+  std::ofstream(file("text")) << "hello";
+  std::ofstream(file("none.json")) << R"({"otherData": {"program": "lockstep"}, "traceEvents": []})";
+  for (const std::string& arguments :
+       {std::string("why"), "why " + file("nowhere"), "why " + file("text"), "why " + file("none.json"),
+        "why " + file("two.json") + " --wrong", "why " + file("two.json") + " --json /nowhere/x.json",
+        "diff " + file("two.json"), "diff " + file("two.json") + " " + file("three.json"),
+        "diff " + file("two.json") + " " + file("text"), "diff " + file("two.json") + " --top many"}) {
+    EXPECT_EQ(start("why", arguments), 2) << arguments;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
+    EXPECT_EQ(out_, "") << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
