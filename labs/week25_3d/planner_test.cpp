@@ -144,6 +144,16 @@ TEST(Lab25_3b, HopsCostWhatTheScheduleCannotHide) {
   });
 }
 
+TEST(Lab25_3b, OneFOneBsRoundTripsAreExactAfterManyMicrobatches) {
+  // p microbatches a round trip, and 2(p − 1) hops in each: the pace of many microbatches is exact.
+  const int p = 4;
+  const Named named{"1f1b", 1};
+  const double few = makespan(named, uneven(p, 40, 0.3, 0)), many = makespan(named, uneven(p, 400, 0.3, 0));
+  const double pace =
+      (pipeline_seconds({.pp = p}, uneven(p, 400, 0.3, 0)) - pipeline_seconds({.pp = p}, uneven(p, 40, 0.3, 0))) / 360;
+  EXPECT_NEAR(pace, (many - few) / 360, 1e-9) << "a further microbatch takes F + B and 2(p − 1)/p hops: there and back";
+}
+
 // Part c --------------------------------------------------------------------------------------------------------------
 
 const week21::CostModel kLinks{.alpha = 1e-5, .beta = 1e-9, .gamma = 1e-12, .launch = 1e-6};
@@ -244,7 +254,7 @@ TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
 TEST(Lab25_3c, TheSlowestSumCounts) {
   Work work = uneven(4, 8, 0, 0);
   work.stages.back().after = 30;  // ends 6 s before stage 0, three backwards
-  EXPECT_NEAR(step_time({.pp = 4}, work).data, 24, 1e-9);
+  EXPECT_NEAR(step_time({.pp = 4}, work).data, 24, 1e-9) << "30 s, of which stage 0 needs 6 for its last backwards";
   work.stages.back().after = 3;
   EXPECT_NEAR(step_time({.pp = 4}, work).data, 0, 1e-9) << "done before stage 0 has ended";
 }
