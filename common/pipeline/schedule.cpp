@@ -269,7 +269,7 @@ std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, cons
           const auto& theirs = timed[static_cast<std::size_t>(need->stage)];
           const auto place = static_cast<std::size_t>(place_of(at[static_cast<std::size_t>(need->stage)], need->step));
           if (theirs.size() <= place) break;
-          const double transfer = by_stage[static_cast<std::size_t>(need->stage)].transfer;
+          const double transfer = by_stage[static_cast<std::size_t>(is_forward(step) ? need->stage : s)].transfer;
           begin = std::max(begin, theirs[place].end + (need->stage == s ? 0 : transfer));
         }
         mine.push_back({step, begin, begin + seconds(step.work, by_stage[static_cast<std::size_t>(s)])});

@@ -68,7 +68,8 @@ struct TimedStep {
 };
 std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
                                                   const StepTimes& times);
-/// The same for stages that differ; `transfer` is of what the stage sends.
+/// The same for stages that differ; `transfer` is that of the link to the next stage, both ways (of the last stage: to
+/// the first).
 std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
                                                   const std::vector<StepTimes>& by_stage);
 

@@ -43,32 +43,64 @@ const StageWork& busiest(const Work& work) {
                            [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
 }
 
-/// Σ T over all stages.
-double around(const Work& work) {
-  double sum = 0;
-  for (const StageWork& stage : work.stages) sum += seconds(stage);
-  return sum;
+/// Over all stages: ΣT, ΣW, and Σ hop without the last one's, which is the way back to the first.
+struct Sums {
+  double work = 0, weights = 0, hops = 0;
+};
+Sums around(const Work& work) {
+  Sums sums;
+  for (const StageWork& stage : work.stages) {
+    sums.work += seconds(stage);
+    sums.weights += stage.weights;
+    sums.hops += stage.hop;
+  }
+  sums.hops -= work.stages.back().hop;
+  return sums;
+}
+
+/// 1F1B's pace, by s: the slowest round trip among stages s, s + 1, … alone.
+std::vector<double> paces(const std::vector<StageWork>& stages) {
+  std::vector<double> pace(stages.size() + 1, 0);
+  todo("25.3b",
+       "from the last stage s to the first: pace[s + 1], or a round trip from s to any j ≥ s, whichever is slower");
+  return pace;
+}
+
+/// zb-h1: what is left to do when the first microbatch is back, on the stage where that is most.
+double zero_bubble_rest(const Work& work) {
+  const int p = static_cast<int>(work.stages.size()), m = work.microbatches;
+  double most = 0;
+  for (int s = 0; s < p; ++s) {
+    const StageWork& stage = work.stages[static_cast<std::size_t>(s)];
+    const double inputs = stage.backward - stage.weights;  // I
+    todo("25.3b",
+         "m·T, without the min(p − s, m) forwards and the one I that are done, and without the min(s, m − 1) W that "
+         "others do not wait for");
+  }
+  return most;
 }
 
 }  // namespace
 
 double pipeline_seconds(const Strategy& strategy, const Work& work) {
-  const double m = work.microbatches, p = strategy.pp, slowest = seconds(busiest(work)), sum = around(work);
-  const double round_trip = sum + 2 * (p - 1) * work.hop;  // Λ
-  if (strategy.schedule == "1f1b") {
-    double cycle = 0;
-    todo("25.3b", "for each first stage i, let the last one j grow: the largest mean over stages i … j");
-    return round_trip + (m - 1) * cycle;
+  const int p = strategy.pp, m = work.microbatches, v = strategy.chunks;
+  const auto [sum, weights, hops] = around(work);
+  const double slowest = seconds(busiest(work)), round_trip = sum + 2 * hops;  // Λ
+  double forward = 0, backward = 0;
+  for (const StageWork& stage : work.stages) {
+    forward = std::max(forward, stage.forward);
+    backward = std::max(backward, stage.backward);
   }
-  todo("25.3b", "the other schedules' closed forms");
+  todo("25.3b", "by schedule; for 1f1b add up the paces of microbatches 1 … m − 1");
 }
 
 double gather_seconds(const Strategy& strategy, const Work& work, double elements) {
-  todo("25.3c", "p − 1 messages of a p-th of 2 bytes an element");
+  const double part = 2 * elements / strategy.dp;
+  return (strategy.dp - 1) * (work.data.alpha + part * work.data.beta);
 }
 
 double scatter_seconds(const Strategy& strategy, const Work& work, double elements) {
-  todo("25.3c", "the same, and as many additions");
+  todo("25.3c", "the gather's, and as many additions");
 }
 
 double exposed_data(const Strategy& strategy, const Work& work, const StageWork& stage) {
@@ -77,7 +109,8 @@ double exposed_data(const Strategy& strategy, const Work& work, const StageWork&
   const double s = scatter_seconds(strategy, work, others), g = gather_seconds(strategy, work, others);
   const double late_s = scatter_seconds(strategy, work, stage.late),
                late_g = gather_seconds(strategy, work, stage.late);
-  const double additions = s - g, window = stage.backward * (1 + (v - 1) * strategy.pp) / v;
+  const double additions = s - g, share = stage.backward > 0 ? stage.window / stage.backward : 0;
+  const double last = stage.window * (1 + (v - 1) * strategy.pp) / v;  // of the last microbatch
   todo("25.3c", "by ZeRO stage");
 }
 
@@ -88,7 +121,7 @@ namespace {
 double lead(const Strategy& strategy, const Work& work, std::size_t stage) {
   if (strategy.schedule == "zb-h1") return 0;  // weights are left to the end everywhere
   double seconds = 0;
-  for (std::size_t s = 0; s < stage; ++s) seconds += work.stages[s].backward / strategy.chunks + work.hop;
+  for (std::size_t s = 0; s < stage; ++s) seconds += work.stages[s].backward / strategy.chunks + work.stages[s].hop;
   return seconds;
 }
 
@@ -105,9 +138,12 @@ StepTime step_time(const Strategy& strategy, const Work& work) {
   const StageWork& most = busiest(work);
   const double m = work.microbatches;
   StepTime time;
+  time.recomputed = m * most.recomputed;
+  time.tensor = m * most.tensor;
+  time.compute = m * seconds(most) - time.recomputed - time.tensor;
   todo("25.3c",
-       "m microbatches of the busiest stage in three kinds; what the pipeline takes beyond them, without and with "
-       "hops; then the largest of each stage's data (given: lead) and update (given: update_seconds)");
+       "what the pipeline takes beyond the busiest stage's m microbatches, without hops, and what hops add; then the "
+       "largest of each stage's data (given: lead) and update (given: update_seconds)");
 }
 
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {

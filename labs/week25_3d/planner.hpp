@@ -40,6 +40,8 @@ struct StageWork {
   double weights = 0;     ///< of that, gradients of the weights, which zb-h1 does later
   double recomputed = 0;  ///< of backward, the forward's repetition
   double tensor = 0;      ///< of forward and backward, waiting for tensor-parallel sums
+  double hop = 0;         ///< a boundary's message from here to the next stage, or from the last one to the first
+  double window = 0;      ///< of backward, while gradients become final one after the other: the blocks'
   double after = 0;       ///< once a step: the sum of an embedding that two stages have
   // Elements on this rank.
   double parameters = 0;
@@ -53,7 +55,6 @@ struct StageWork {
 struct Work {
   std::vector<StageWork> stages;
   int microbatches = 1;                ///< m
-  double hop = 0;                      ///< seconds of a boundary's message between neighbouring stages
   week21::CostModel data;              ///< prices between the ranks of a dp group, all groups at once
   double norm = 0;                     ///< seconds in which all ranks learn the gradient's norm
   double memory_bytes_per_second = 1;  ///< what limits the optimizer
@@ -77,13 +78,17 @@ StageMemory largest_memory(const Strategy& strategy, const Work& work);
 
 // Part b: the pipeline ------------------------------------------------------------------------------------------------
 
-/// Seconds from the first forward to the end of the last backward. Stages may differ, and a hop takes `hop` seconds,
-/// hidden only where the schedule lets it. With T_s = F_s + B_s (B whole) and Λ = Σ T_s + 2(p − 1)·hop:
+/// Seconds from the first forward to the end of the last backward. Stages may differ, and hops are hidden only where
+/// the schedule lets them. With T_s = F_s + B_s (B whole, I + W), H = Σ hop_s without the last one's, and Λ = Σ T_s +
+/// 2H, the first microbatch there and back:
 ///   gpipe        Λ + (m − 1)(max F_s + max B_s)
-///   1f1b         Λ + (m − 1)·c, c the largest of (T_i + … + T_j + 2(j − i)·hop)/(j − i + 1) over stages i ≤ j: a
-///                round trip from i to j and back brings j − i + 1 microbatches forward
-///   interleaved  m·max T_s + (Σ of the other T_s)/v + 2(pv − 1)·hop
-///   zb-h1        m·max T_s + Σ of the other T_s − 2W_s, + 4(p − 1)·hop
+///   1f1b         Λ + the paces of microbatches n = 1 … m − 1: the slowest round trip among the stages that still have
+///                forwards to do, which are those from p − m + n on (all, where that is less than 0). One from i to j
+///                and back brings j − i + 1 microbatches forward: (T_i + … + T_j + 2(hop_i + … + hop_(j − 1)))/(j − i +
+///                1)
+///   interleaved  m·max T_s + (Σ of the other T_s)/v + 2(vH + (v − 1)·the last one's hop)
+///   zb-h1        Σ(F_s + I_s) + 4H + the largest of what a stage has left to do then: m·T_s, but for min(p − s, m)
+///                forwards and one I that are done, and min(s, m − 1) W that nobody waits for
 double pipeline_seconds(const Strategy& strategy, const Work& work);
 
 // Part c: the step ----------------------------------------------------------------------------------------------------
@@ -100,18 +105,18 @@ struct StepTime {
   double total() const { return compute + recomputed + tensor + bubble + hops + data + update; }
 };
 
-/// One way round a ring over dp: p − 1 steps that each move a part.
+/// One way round a ring over dp: p − 1 steps that each move a part; the first is given.
 double gather_seconds(const Strategy& strategy, const Work& work, double elements);   ///< (p − 1)(α + nβ/p)
 double scatter_seconds(const Strategy& strategy, const Work& work, double elements);  ///< and add it: nγ/p + launch
 
 /// Seconds of a step's sums over dp at `stage` that nothing hides. Elements have 2 bytes. `late` gradients have nothing
 /// left to hide behind; a sum that is hidden still lengthens what it hides behind by its additions. Seconds:
-///   stage 0  s + g of the late ones, and max(additions, s + g of the others − window)
-///   stage 1  s of the late ones, max(additions, s of the others − window), and g of all: the values, after the update
-///   stage 2  m times (s of the late ones, and max(additions, s of the others − B)), and g of all
-///   stage 3  m times (s and 2g of the late ones, max(0, g − F) and max(additions, g + s − B) of the others)
-/// with s = scatter_seconds, g = gather_seconds, additions = s − g of the others, F and B of a microbatch. The window
-/// is the last microbatch's backward; its v chunks' begin p turns apart, so (1 + (v − 1)p)/v of B.
+///   stage 0  s + g of the late ones, and max(additions, s + g − last) of the others
+///   stage 1  s of the late ones, max(additions, s − last) of the others; g of all: the values, after the update
+///   stage 2  m times (s of the late ones, and max(additions, s − w) of the others); g of all
+///   stage 3  m times (s and 2g of the late ones, max(0, g − w·F/B) and max(additions, g + s − w) of the others)
+/// with s = scatter_seconds, g = gather_seconds, additions = s − g of the others; w the window, and last = w(1 + (v −
+/// 1)p)/v that of the last microbatch, whose v chunks begin p turns apart.
 double exposed_data(const Strategy& strategy, const Work& work, const StageWork& stage);
 
 /// data: the largest over the stages of `after` and exposed_data, less the stage's `lead`; never less than 0. update:

@@ -89,9 +89,9 @@ TEST(Lab25_3a, ActivationsAreKeptForEachMicrobatchInFlight) {
 
 /// Stages that take 1 forward and 2 back, of which the weights are half; the last one `head` longer in each.
 Work uneven(int stages, int microbatches, double hop, double head) {
-  Work work{.microbatches = microbatches, .hop = hop};
-  work.stages.assign(static_cast<std::size_t>(stages), {.forward = 1, .backward = 2, .weights = 1});
-  work.stages.back() = {.forward = 1 + head, .backward = 2 + 2 * head, .weights = 1 + head};
+  Work work{.microbatches = microbatches};
+  work.stages.assign(static_cast<std::size_t>(stages), {.forward = 1, .backward = 2, .weights = 1, .hop = hop});
+  work.stages.back() = {.forward = 1 + head, .backward = 2 + 2 * head, .weights = 1 + head, .hop = hop};
   return work;
 }
 
@@ -101,7 +101,7 @@ double makespan(const Named& named, const Work& work) {
   std::vector<StepTimes> times;
   for (const StageWork& stage : work.stages)
     times.push_back({stage.forward / named.chunks, (stage.backward - stage.weights) / named.chunks,
-                     stage.weights / named.chunks, work.hop});
+                     stage.weights / named.chunks, stage.hop});
   double end = 0;
   for (const auto& stage : time_schedule(week24::make_schedule(named.schedule, shape), shape, times))
     end = std::max(end, stage.back().end);
@@ -138,10 +138,34 @@ TEST(Lab25_3b, HopsCostWhatTheScheduleCannotHide) {
                     named.schedule == "gpipe"   ? 1e-12
                     : named.schedule == "zb-h1" ? 0.07
                                                 : 0.04)
-            << words(named, p, m) << "hops of " << work.hop << " s, the last stage " << head
+            << words(named, p, m) << "hops of " << hop / named.chunks << " s, the last stage " << head
             << " longer: the schedule's own clock ends at " << expected << ", predicted " << seconds;
       }
   });
+}
+
+TEST(Lab25_3b, ASlowFirstStageWorksWhileItWaits) {
+  // p microbatches and no more: stage 0 does all its forwards before the first gradient is back.
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    const Named named{schedule, 1};
+    Work work = uneven(4, 4, 0, 0);
+    work.stages.front() = {.forward = 1.2, .backward = 2.4, .weights = 1.2};
+    const double expected = makespan(named, work), seconds = pipeline_seconds(pipeline(named, 4), work);
+    EXPECT_NEAR(seconds / expected, 1, 0.02) << schedule << ": the schedule's own clock ends at " << expected
+                                             << ", predicted " << seconds << ": what stage 0 has done by then is done";
+  }
+}
+
+TEST(Lab25_3b, OneLongHopIsPaidWhereItIs) {
+  // Between stages 1 and 2, as between two nodes.
+  for (const Named& named : kSchedules) {
+    Work work = uneven(4, 32, 0, 0);
+    work.stages[1].hop = 0.3 / named.chunks;
+    const double expected = makespan(named, work), seconds = pipeline_seconds(pipeline(named, 4), work);
+    EXPECT_NEAR(seconds / expected, 1, 0.01)
+        << words(named, 4, 32) << "one hop of 0.3 s, the others take none: " << expected
+        << " by the schedule's own clock, predicted " << seconds;
+  }
 }
 
 TEST(Lab25_3b, OneFOneBsRoundTripsAreExactAfterManyMicrobatches) {
@@ -173,7 +197,7 @@ TEST(Lab25_3c, AGatherAndAScatterAreWeek21sRing) {
 Work one_stage(double forward, int microbatches) {
   Work work = billion(1, microbatches);
   work.stages[0].forward = forward;
-  work.stages[0].backward = 2 * forward;
+  work.stages[0].backward = work.stages[0].window = 2 * forward;
   work.stages[0].late = 0.1e9;
   work.data = kLinks;
   return work;
@@ -246,7 +270,7 @@ TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
     EXPECT_NEAR(time.data, exposed_data(strategy, work, work.stages[0]), 1e-9)
         << words(named, p, m) << "stage 0 is the last to end";
     EXPECT_NEAR(time.update, 0.25 + 32e9 / 2e12, 1e-9);
-    work.hop = 0;
+    for (StageWork& stage : work.stages) stage.hop = 0;
     EXPECT_NEAR(time.hops, pipe - pipeline_seconds(strategy, work), 1e-9) << words(named, p, m) << "hops";
   });
 }

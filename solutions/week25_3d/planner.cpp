@@ -53,54 +53,85 @@ const StageWork& busiest(const Work& work) {
                            [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
 }
 
-/// Σ T over all stages.
-double around(const Work& work) {
-  double sum = 0;
-  for (const StageWork& stage : work.stages) sum += seconds(stage);
-  return sum;
+/// Over all stages: ΣT, ΣW, and Σ hop without the last one's, which is the way back to the first.
+struct Sums {
+  double work = 0, weights = 0, hops = 0;
+};
+Sums around(const Work& work) {
+  Sums sums;
+  for (const StageWork& stage : work.stages) {
+    sums.work += seconds(stage);
+    sums.weights += stage.weights;
+    sums.hops += stage.hop;
+  }
+  sums.hops -= work.stages.back().hop;
+  return sums;
+}
+
+/// 1F1B's pace, by s: the slowest round trip among stages s, s + 1, … alone.
+std::vector<double> paces(const std::vector<StageWork>& stages) {
+  std::vector<double> pace(stages.size() + 1, 0);
+  // lab 25.3b begin: from the last stage s to the first: pace[s + 1], or a round trip from s to any j ≥ s, whichever is
+  // slower
+  for (std::size_t s = stages.size(); s-- > 0;) {
+    pace[s] = pace[s + 1];
+    double round_trip = 0, count = 0;
+    for (std::size_t j = s; j < stages.size(); ++j) {
+      round_trip += seconds(stages[j]);
+      pace[s] = std::max(pace[s], round_trip / ++count);
+      round_trip += 2 * stages[j].hop;
+    }
+  }
+  // lab end
+  return pace;
+}
+
+/// zb-h1: what is left to do when the first microbatch is back, on the stage where that is most.
+double zero_bubble_rest(const Work& work) {
+  const int p = static_cast<int>(work.stages.size()), m = work.microbatches;
+  double most = 0;
+  for (int s = 0; s < p; ++s) {
+    const StageWork& stage = work.stages[static_cast<std::size_t>(s)];
+    const double inputs = stage.backward - stage.weights;  // I
+    // lab 25.3b begin: m·T, without the min(p − s, m) forwards and the one I that are done, and without the min(s, m −
+    // 1) W that others do not wait for
+    const double done = std::min(p - s, m) * stage.forward + inputs, after = std::min(s, m - 1) * stage.weights;
+    most = std::max(most, m * seconds(stage) - done - after);
+    // lab end
+  }
+  return most;
 }
 
 }  // namespace
 
 double pipeline_seconds(const Strategy& strategy, const Work& work) {
-  const double m = work.microbatches, p = strategy.pp, slowest = seconds(busiest(work)), sum = around(work);
-  const double round_trip = sum + 2 * (p - 1) * work.hop;  // Λ
-  if (strategy.schedule == "1f1b") {
-    double cycle = 0;
-    // lab 25.3b begin: for each first stage i, let the last one j grow: the largest mean over stages i … j
-    for (std::size_t i = 0; i < work.stages.size(); ++i) {
-      double between = 0, count = 0;
-      for (std::size_t j = i; j < work.stages.size(); ++j, ++count) {
-        between += seconds(work.stages[j]);
-        cycle = std::max(cycle, (between + 2 * count * work.hop) / (count + 1));
-      }
-    }
-    // lab end
-    return round_trip + (m - 1) * cycle;
-  }
-  // lab 25.3b begin: the other schedules' closed forms
-  if (strategy.schedule == "interleaved")
-    return m * slowest + (sum - slowest) / strategy.chunks + 2 * (p * strategy.chunks - 1) * work.hop;
-  double forward = 0, backward = 0, weights = 0;
+  const int p = strategy.pp, m = work.microbatches, v = strategy.chunks;
+  const auto [sum, weights, hops] = around(work);
+  const double slowest = seconds(busiest(work)), round_trip = sum + 2 * hops;  // Λ
+  double forward = 0, backward = 0;
   for (const StageWork& stage : work.stages) {
     forward = std::max(forward, stage.forward);
     backward = std::max(backward, stage.backward);
-    weights += stage.weights;
   }
+  // lab 25.3b begin: by schedule; for 1f1b add up the paces of microbatches 1 … m − 1
   if (strategy.schedule == "gpipe") return round_trip + (m - 1) * (forward + backward);
-  return round_trip + (m - 1) * slowest - 2 * (weights - busiest(work).weights) + 2 * (p - 1) * work.hop;
+  if (strategy.schedule == "interleaved")
+    return m * slowest + (sum - slowest) / v + 2 * (v * hops + (v - 1) * work.stages.back().hop);
+  if (strategy.schedule == "zb-h1") return sum - weights + 4 * hops + zero_bubble_rest(work);
+  const std::vector<double> pace = paces(work.stages);
+  double total = round_trip;
+  for (int n = 1; n < m; ++n) total += pace[static_cast<std::size_t>(std::max(0, p - m + n))];
+  return total;
   // lab end
 }
 
 double gather_seconds(const Strategy& strategy, const Work& work, double elements) {
-  // lab 25.3c begin: p − 1 messages of a p-th of 2 bytes an element
   const double part = 2 * elements / strategy.dp;
   return (strategy.dp - 1) * (work.data.alpha + part * work.data.beta);
-  // lab end
 }
 
 double scatter_seconds(const Strategy& strategy, const Work& work, double elements) {
-  // lab 25.3c begin: the same, and as many additions
+  // lab 25.3c begin: the gather's, and as many additions
   const double part = 2 * elements / strategy.dp;
   return gather_seconds(strategy, work, elements) + (strategy.dp - 1) * (part * work.data.gamma + work.data.launch);
   // lab end
@@ -112,12 +143,14 @@ double exposed_data(const Strategy& strategy, const Work& work, const StageWork&
   const double s = scatter_seconds(strategy, work, others), g = gather_seconds(strategy, work, others);
   const double late_s = scatter_seconds(strategy, work, stage.late),
                late_g = gather_seconds(strategy, work, stage.late);
-  const double additions = s - g, window = stage.backward * (1 + (v - 1) * strategy.pp) / v;
+  const double additions = s - g, share = stage.backward > 0 ? stage.window / stage.backward : 0;
+  const double last = stage.window * (1 + (v - 1) * strategy.pp) / v;  // of the last microbatch
   // lab 25.3c begin: by ZeRO stage
-  if (strategy.zero == 0) return late_s + late_g + std::max(additions, s + g - window);
-  if (strategy.zero == 1) return late_s + std::max(additions, s - window) + late_g + g;
-  if (strategy.zero == 2) return m * (late_s + std::max(additions, s - stage.backward)) + late_g + g;
-  return m * (late_s + 2 * late_g + std::max(0.0, g - stage.forward) + std::max(additions, g + s - stage.backward));
+  if (strategy.zero == 0) return late_s + late_g + std::max(additions, s + g - last);
+  if (strategy.zero == 1) return late_s + std::max(additions, s - last) + late_g + g;
+  if (strategy.zero == 2) return m * (late_s + std::max(additions, s - stage.window)) + late_g + g;
+  const double forward = std::max(0.0, g - share * stage.forward);
+  return m * (late_s + 2 * late_g + forward + std::max(additions, g + s - stage.window));
   // lab end
 }
 
@@ -128,7 +161,7 @@ namespace {
 double lead(const Strategy& strategy, const Work& work, std::size_t stage) {
   if (strategy.schedule == "zb-h1") return 0;  // weights are left to the end everywhere
   double seconds = 0;
-  for (std::size_t s = 0; s < stage; ++s) seconds += work.stages[s].backward / strategy.chunks + work.hop;
+  for (std::size_t s = 0; s < stage; ++s) seconds += work.stages[s].backward / strategy.chunks + work.stages[s].hop;
   return seconds;
 }
 
@@ -145,13 +178,13 @@ StepTime step_time(const Strategy& strategy, const Work& work) {
   const StageWork& most = busiest(work);
   const double m = work.microbatches;
   StepTime time;
-  // lab 25.3c begin: m microbatches of the busiest stage in three kinds; what the pipeline takes beyond them, without
-  // and with hops; then the largest of each stage's data (given: lead) and update (given: update_seconds)
   time.recomputed = m * most.recomputed;
   time.tensor = m * most.tensor;
   time.compute = m * seconds(most) - time.recomputed - time.tensor;
+  // lab 25.3c begin: what the pipeline takes beyond the busiest stage's m microbatches, without hops, and what hops
+  // add; then the largest of each stage's data (given: lead) and update (given: update_seconds)
   Work still = work;
-  still.hop = 0;
+  for (StageWork& stage : still.stages) stage.hop = 0;
   time.bubble = pipeline_seconds(strategy, still) - m * seconds(most);
   time.hops = pipeline_seconds(strategy, work) - pipeline_seconds(strategy, still);
   for (std::size_t s = 0; s < work.stages.size(); ++s) {

@@ -134,18 +134,35 @@ void count_bytes(GptConfig config, std::size_t sequences, std::size_t length, Pi
 
 }  // namespace
 
+double shared_beta(const Machine& machine, int level, int apart, int world) {
+  double beta = 0;
+  for (int l = 0; l <= level; ++l) {
+    const LinkLevel& link = machine.levels[static_cast<std::size_t>(l)];
+    const int inside = l > 0 ? machine.levels[static_cast<std::size_t>(l - 1)].ranks : world;
+    beta = std::max(beta, (link.shared ? std::min(apart, inside) : 1) / link.bytes_per_second);
+  }
+  return beta;
+}
+
 week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis) {
   week21::CostModel cost{0, 0, machine.gamma(), machine.launch};
   const int level = week25::slowest_level(machine, shape, week25::kMegatronOrder, axis);
   if (level < 0) return cost;  // alone
   const int apart = axis == week25::Axis::tp ? 1 : axis == week25::Axis::dp ? shape.tp : shape.tp * shape.dp;
   cost.alpha = machine.alpha(level);
-  for (int l = 0; l <= level; ++l) {
-    const LinkLevel& link = machine.levels[static_cast<std::size_t>(l)];
-    const int inside = l > 0 ? machine.levels[static_cast<std::size_t>(l - 1)].ranks : shape.ranks();
-    cost.beta = std::max(cost.beta, (link.shared ? std::min(apart, inside) : 1) / link.bytes_per_second);
-  }
+  cost.beta = shared_beta(machine, level, apart, shape.ranks());
   return cost;
+}
+
+std::vector<int> hop_levels(const Machine& machine, const week25::MeshShape& shape) {
+  std::vector<int> levels(static_cast<std::size_t>(shape.pp), 0);
+  for (int rank = 0; shape.pp > 1 && rank < shape.ranks(); ++rank) {
+    week25::Coordinate at = week25::coordinate_of(shape, week25::kMegatronOrder, rank);
+    int& level = levels[static_cast<std::size_t>(at.pp)];
+    at.pp = (at.pp + 1) % shape.pp;
+    level = std::max(level, machine.level_between(rank, week25::rank_of(shape, week25::kMegatronOrder, at)));
+  }
+  return levels;
 }
 
 const Pieces& Pricer::pieces(const Strategy& strategy) {
@@ -205,6 +222,8 @@ void add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::si
   stage.late += embeds * pieces.embed_parameters;
   stage.kept_bytes += blocks * (strategy.recompute ? pieces.boundary_bytes : pieces.block_bytes);
   stage.kept_bytes += has_head * pieces.head_bytes;
+  stage.window +=
+      std::max(0.0, blocks - 0.5) * (pieces.block_back.seconds + (strategy.recompute ? pieces.block.seconds : 0));
   stage.working_bytes += halves ? blocks * pieces.later_bytes : 0;
 }
 
@@ -255,14 +274,21 @@ week25::Work Pricer::work(const Strategy& strategy, int microbatches) {
       const int ranks = axis == Axis::dp ? strategy.dp : axis == Axis::tp ? strategy.tp : strategy.pp;
       work.norm += week21::ring_all_reduce_seconds(ring(strategy, axis), ranks, 4);
     }
-  if (strategy.pp == 1) return work;
-  const week21::CostModel& boundary = ring(strategy, Axis::pp);
-  work.hop = boundary.alpha + pieces.boundary_bytes * boundary.beta;
+  if (strategy.pp > 1) add_hops(strategy, pieces, work);
+  return work;
+}
+
+void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Work& work) {
+  const week25::MeshShape shape{.dp = strategy.dp, .tp = strategy.tp, .pp = strategy.pp};
+  std::vector<int>& levels = hops_[{shape.dp, shape.tp, shape.pp}];
+  if (levels.empty()) levels = hop_levels(machine_, shape);
+  const auto beta = [&](int level) { return shared_beta(machine_, level, shape.dp * shape.tp, shape.ranks()); };
+  for (std::size_t s = 0; s < levels.size(); ++s)
+    work.stages[s].hop = machine_.alpha(levels[s]) + pieces.boundary_bytes * beta(levels[s]);
   const double tied = 2 * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
   if (tied > 0)  // first and last stage exchange it, and add
     work.stages.front().after = work.stages.back().after =
-        boundary.alpha + tied * (boundary.beta + boundary.gamma) + boundary.launch;
-  return work;
+        machine_.alpha(levels.back()) + tied * (beta(levels.back()) + machine_.gamma()) + machine_.launch;
 }
 
 }  // namespace lockstep::plan

@@ -38,6 +38,13 @@ struct Pieces {
 /// slowest link of any ring, and where a node's ranks share a port, their part of it.
 week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis);
 
+/// From each stage to the next, and from the last one to the first: the outermost level that any of its ranks' messages
+/// crosses.
+std::vector<int> hop_levels(const Machine& machine, const week25::MeshShape& shape);
+/// 1 / the bandwidth that a rank has on its way through `level`, when every rank of a node sends, those `apart` ranks
+/// away from it to different nodes: a shared port is divided.
+double shared_beta(const Machine& machine, int level, int apart, int world);
+
 /// Prices pieces and composes stages, remembering what it has priced.
 class Pricer {
  public:
@@ -50,6 +57,7 @@ class Pricer {
 
  private:
   const Pieces& pieces(const week25::Strategy& strategy);
+  void add_hops(const week25::Strategy& strategy, const Pieces& pieces, week25::Work& work);
   const std::vector<std::size_t>& parts(const week25::Strategy& strategy);
   std::vector<week25::StageWork> stages(const week25::Strategy& strategy);
   const week21::CostModel& ring(const week25::Strategy& strategy, week25::Axis axis);
@@ -60,6 +68,7 @@ class Pricer {
   std::map<std::tuple<int, int, bool>, Pieces> pieces_;             // tp, microbatch, sequence parallel
   std::map<std::pair<int, bool>, std::vector<std::size_t>> parts_;  // by their number and recomputation
   std::map<std::tuple<int, int, int, week25::Axis>, week21::CostModel> rings_;
+  std::map<std::tuple<int, int, int>, std::vector<int>> hops_;  // levels, by mesh
   std::map<std::tuple<int, int, bool, int, int, bool, bool>, std::vector<week25::StageWork>> stages_;
 };
 
