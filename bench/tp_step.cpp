@@ -32,7 +32,8 @@ class Pass {
     loss_ = me.allocate(1, DType::f32, Category::buffer);
     fill(me, loss_, 0);
     batch_ = counted_batch(me, 0, shape.sequences, shape.length, vocabulary);
-    if (variant == Variant::sequence) finish_ = [this, tp] { week23::sum_norm_gradients(tp, gpt_); };
+    if (variant == Variant::sequence)
+      finish_ = [this, tp] { week23::sum_norm_gradients(tp, week23::norm_gradients(gpt_.parameters())); };
   }
 
   void act() {

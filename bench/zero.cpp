@@ -78,22 +78,22 @@ ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
   const std::size_t gradients = model.parameters() * bytes_of(model.storage);
   shape.engine.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradients / 8 + 1)
                                                      : parse_bytes(o.bucket_bytes);
-  shape.engine.wrapping = train::wrapping_named(o.wrap);
+  shape.engine.wrapping = week25::wrapping_named(o.wrap);
   shape.engine.overlap = !o.no_overlap;
   shape.engine.prefetch = o.prefetch;
   shape.engine.reduce = model.storage;
-  shape.engine.model = model;
+  shape.engine.storage = model.storage;
+  shape.model = model;
   return shape;
 }
 
 /// Refuses what cannot be allocated: all ranks' state and activations, in this computer.
 void check_memory(const RunOptions& options, const ZeroShape& shape, int stage) {
   if (options.phantom) return;
-  const auto parameters = static_cast<double>(shape.engine.model.parameters());
+  const auto parameters = static_cast<double>(shape.model.parameters());
   const double state =
-      week22::model_state(parameters, stage, options.ranks, week22::recipe_of(shape.engine.model.storage))
-          .total_bytes();
-  const double rank = state + static_cast<double>(activation_bytes(shape.engine.model, shape.sequences, shape.length));
+      week22::model_state(parameters, stage, options.ranks, week22::recipe_of(shape.model.storage)).total_bytes();
+  const double rank = state + static_cast<double>(activation_bytes(shape.model, shape.sequences, shape.length));
   const double here = read_host().memory_bytes;
   if (here > 0 && rank * options.ranks > 0.9 * here)
     throw Error(
@@ -156,15 +156,15 @@ void weigh_all(Bench& bench, const ZeroOptions& o) {
         const RunOptions options = bench.run_options(ranks);
         check_memory(options, shape, stage);
         for (Row& row : weigh(options, shape, stage)) {
-          row.set("model", model.name).set("parameters", shape.engine.model.parameters()).set("dtype", o.dtype);
+          row.set("model", model.name).set("parameters", shape.model.parameters()).set("dtype", o.dtype);
           bench.report(row);
           all.push_back(std::move(row));
         }
       }
     if (!is_judge()) continue;
-    print_memory(fmt::format("{}: {:.4g} parameters in {}", model.name,
-                             static_cast<double>(shape.engine.model.parameters()), o.dtype),
-                 all);
+    print_memory(
+        fmt::format("{}: {:.4g} parameters in {}", model.name, static_cast<double>(shape.model.parameters()), o.dtype),
+        all);
     print_totals(all);
   }
 }
@@ -192,7 +192,7 @@ void time_all(Bench& bench, const ZeroOptions& o) {
       bench.add(
           fmt::format("{}/{} ranks", model.name, ranks), bench.run_options(ranks), contenders,
           [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-            const GptConfig& config = shape.engine.model;
+            const GptConfig& config = shape.model;
             const Waits& wait = (*waits)[i];
             const auto recipe = week22::recipe_of(config.storage);
             const double seconds = group[i].seconds.value;

@@ -15,9 +15,9 @@ namespace lockstep::bench {
 
 namespace {
 
-using train::Engine;
-using train::EngineOptions;
 using week22::Pass;
+using week25::Engine;
+using week25::EngineOptions;
 
 constexpr float kRate = 0.01f;
 
@@ -26,7 +26,28 @@ Batch batch_of(Rank me, const ZeroShape& shape, int rank, int i) {
   const std::size_t first =
       (static_cast<std::size_t>(rank) * static_cast<std::size_t>(shape.microbatches) + static_cast<std::size_t>(i)) *
       shape.sequences;
-  return counted_batch(me, first, shape.sequences, shape.length, shape.engine.model.vocabulary);
+  return counted_batch(me, first, shape.sequences, shape.length, shape.model.vocabulary);
+}
+
+week25::EngineModel engine_model(Gpt& gpt, std::uint64_t seed) {
+  return {.parameters = gpt.parameters(),
+          .visits = gpt_visits(gpt.config()),
+          .bind = [&gpt](std::size_t i, Slice value,
+                         Slice gradient) { gpt.bind(i, std::move(value), std::move(gradient)); },
+          .begin = [table = gpt.parameters().list, config = gpt.config(), seed](
+                       Rank me, std::size_t i, std::size_t first,
+                       Slice part) { initialise_part(me, config, table[i], i, first, std::move(part), seed); }};
+}
+
+/// Forward and backward of one microbatch under the engine's hooks: gradients (+=), and loss[0] += factor · Σ over
+/// tokens.
+void run_pass(Rank me, const Gpt& gpt, const Batch& batch, Activations& saved, Slice loss, float factor,
+              const Engine::Hooks& hooks) {
+  gpt.forward(me, batch, saved, hooks.before_forward);
+  if (hooks.end_forward) hooks.end_forward();
+  gpt.layers().loss(me, std::move(loss), saved.logits, batch.targets, factor, {});
+  gpt.backward(me, batch, saved, hooks.ready, hooks.before_backward);
+  if (hooks.end_backward) hooks.end_backward();
 }
 
 /// Everything one rank needs.
@@ -37,8 +58,9 @@ class Step {
         shape_(shape),
         purpose_(purpose),
         waits_(waits),
-        engine_(train::make_engine(me, options_of(shape, stage))),
-        saved_(engine_->gpt().allocate_activations(me, shape.sequences, shape.length)),
+        gpt_(me, shape.model, shape.seed, week25::owned_by_model(stage)),
+        engine_(week25::make_engine(me, engine_model(gpt_, shape.seed), options_of(shape, stage))),
+        saved_(gpt_.allocate_activations(me, shape.sequences, shape.length)),
         loss_(me.allocate(1, DType::f32, Category::buffer)) {
     for (int i = 0; i < shape.microbatches; ++i) batches_.push_back(batch_of(me, shape, me.rank(), i));
     fill(me, loss_, 0);
@@ -55,7 +77,7 @@ class Step {
     const RankLedger before = ledger_of(me_);
     const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches);
     engine_->window(shape_.microbatches, [&](int i, const Engine::Hooks& hooks) {
-      train::run_pass(me_, engine_->gpt(), batches_[static_cast<std::size_t>(i)], saved_, loss_, factor, hooks);
+      run_pass(me_, gpt_, batches_[static_cast<std::size_t>(i)], saved_, loss_, factor, hooks);
     });
     engine_->step(kRate);
     if (purpose_ == Purpose::time && waits_ && me_.rank() == 0) note(before, ledger_of(me_));
@@ -63,14 +85,14 @@ class Step {
 
   /// The values that this rank keeps, after one step, against the same step on the whole batch by this rank alone.
   bool right() {
-    Gpt gpt(me_, shape_.engine.model, shape_.engine.seed);
+    Gpt gpt(me_, shape_.model, shape_.seed);
     const std::vector<float> first = to_host(me_, gpt.parameters().values);
     Optimizer optimizer(me_, gpt.parameters(), options_of(shape_, 0).adamw);
     const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches *
                                                 static_cast<std::size_t>(me_.size()));
     for (int rank = 0; rank < me_.size(); ++rank)
       for (int i = 0; i < shape_.microbatches; ++i)
-        train::run_pass(me_, gpt, batch_of(me_, shape_, rank, i), saved_, loss_, factor, {});
+        run_pass(me_, gpt, batch_of(me_, shape_, rank, i), saved_, loss_, factor, {});
     optimizer.step(me_, kRate);
     const std::vector<float> whole = to_host(me_, gpt.parameters().values);
     double gap = 0, moved = 0;
@@ -90,7 +112,7 @@ class Step {
         compare(units[u].offset + units[u].shard(me_.rank(), me_.size()).offset, kept[u]);
     }
     // In 16 bits each gradient, and each sum of them, is rounded to 3 digits.
-    return std::sqrt(gap) < (shape_.engine.model.storage == DType::f32 ? 1e-3 : 0.1) * std::sqrt(moved);
+    return std::sqrt(gap) < (shape_.model.storage == DType::f32 ? 1e-3 : 0.1) * std::sqrt(moved);
   }
 
   Engine& engine() { return *engine_; }
@@ -119,6 +141,7 @@ class Step {
   ZeroShape shape_;
   Purpose purpose_;
   Waits* waits_;
+  Gpt gpt_;
   std::unique_ptr<Engine> engine_;
   Activations saved_;
   Slice loss_;
@@ -206,7 +229,7 @@ Explained explain(const ZeroShape& shape, int stage, int ranks, Category kind, b
                   const Layout& layout) {
   Explained explained;
   const EngineOptions& o = shape.engine;
-  const auto element = static_cast<double>(bytes_of(o.model.storage));
+  const auto element = static_cast<double>(bytes_of(shape.model.storage));
   const bool sharded = (kind == Category::parameter && stage == 3) || (kind == Category::gradient && stage >= 2) ||
                        (kind == Category::optimizer && stage >= 1);
   if (sharded) {
@@ -232,7 +255,7 @@ Explained explain(const ZeroShape& shape, int stage, int ranks, Category kind, b
 }
 
 double formula_of(const ZeroShape& shape, int stage, int ranks, Category kind) {
-  const GptConfig& model = shape.engine.model;
+  const GptConfig& model = shape.model;
   const auto parameters = static_cast<double>(model.parameters());
   const week22::ModelState state = week22::model_state(parameters, stage, ranks, week22::recipe_of(model.storage));
   if (kind == Category::parameter) return state.parameter_bytes;
@@ -267,7 +290,7 @@ Prepared prepare_zero(Rank me, const ZeroShape& shape, int stage, Purpose purpos
 }
 
 std::vector<Row> weigh(const RunOptions& options, const ZeroShape& shape, int stage) {
-  Layout layout{{}, gpt_visits(shape.engine.model)};
+  Layout layout{{}, gpt_visits(shape.model)};
   const Outcome outcome = run(options, [&](Rank me) -> Values {
     Step step(me, shape, stage, Purpose::time, nullptr);
     if (me.rank() == 0) layout.units = step.engine().units();  // the same on every rank

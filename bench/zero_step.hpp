@@ -6,14 +6,16 @@
 
 #include "bench/support/measure.hpp"
 #include "common/json/results.hpp"
-#include "tools/train/engine.hpp"
+#include "labs/week25_3d/engine.hpp"
 
 namespace lockstep::bench {
 
 struct ZeroShape {
-  train::EngineOptions engine;  // its stage is set by whoever uses it
-  std::size_t sequences = 1;    // of each rank and microbatch
-  std::size_t length = 0;       // tokens of each
+  GptConfig model;
+  std::uint64_t seed = 1;
+  week25::EngineOptions engine;  // its stage is set by whoever uses it
+  std::size_t sequences = 1;     // of each rank and microbatch
+  std::size_t length = 0;        // tokens of each
   int microbatches = 1;
 };
 

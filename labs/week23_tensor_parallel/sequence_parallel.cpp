@@ -53,17 +53,12 @@ void row_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& 
   todo("23.5b", "all rows of dy, then the serial layer's gradients");
 }
 
-void sum_norm_gradients(const TensorParallel& tp, const Gpt& gpt) {
+void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norms) {
   Rank me = tp.group;
-  const Parameters& parameters = gpt.parameters();
-  std::vector<Slice> norms;
+  if (norms.empty()) return;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < parameters.list.size(); ++i)
-    if (parameters.list[i].name.find("norm") != std::string::npos) {
-      norms.push_back(parameters.gradient(i));
-      count += norms.back().size();
-    }
-  Slice all = me.allocate(count, parameters.gradients.dtype(), Category::buffer);
+  for (const Slice& norm : norms) count += norm.size();
+  Slice all = me.allocate(count, norms.front().dtype(), Category::buffer);
   todo("23.5c", "copy the norms' gradients into `all`, one after the other; sum it; copy them back");
 }
 

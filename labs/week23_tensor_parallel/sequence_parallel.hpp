@@ -8,6 +8,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "common/model/gpt.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
@@ -41,7 +43,15 @@ void row_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& 
 // Part c. Each rank has seen N/p rows in its norms, so it has a part of their gradients.
 
 /// Sums the gradients of all norms over the ranks: one all-reduce of all of them, at the place "norm gradients".
-void sum_norm_gradients(const TensorParallel& tp, const Gpt& gpt);
+void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norms);
+
+/// Given: the gradients of the norms of a whole model.
+inline std::vector<Slice> norm_gradients(const Parameters& parameters) {
+  std::vector<Slice> norms;
+  for (std::size_t i = 0; i < parameters.list.size(); ++i)
+    if (parameters.list[i].name.find("norm") != std::string::npos) norms.push_back(parameters.gradient(i));
+  return norms;
+}
 
 /// Given: the layers of a model with tensor = {rank, size, sequence_parallel = true}.
 std::shared_ptr<const Layers> make_sequence_layers(const TensorParallel& tp, std::size_t vocabulary);

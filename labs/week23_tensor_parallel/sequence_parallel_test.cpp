@@ -70,7 +70,9 @@ TensorRunPlan gpt_plan(bool overlap) {
   plan.layers = [](const TensorParallel& tp, const GptConfig& config) {
     return make_sequence_layers(tp, config.vocabulary);
   };
-  plan.finish = sum_norm_gradients;
+  plan.finish = [](const TensorParallel& tp, const Gpt& gpt) {
+    sum_norm_gradients(tp, norm_gradients(gpt.parameters()));
+  };
   return plan;
 }
 

@@ -1,6 +1,7 @@
 #include "tools/train/log.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "common/stats/stats.hpp"
 #include "common/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
+#include "labs/week25_3d/worker.hpp"
 
 namespace lockstep::train {
 
@@ -27,37 +29,70 @@ std::string short_count(double value) {
   return fmt::format("{:.3g}", value);
 }
 
+/// What the first stage's ranks have of the model and of a replica's tokens.
+struct FirstStage {
+  double parameters = 0, blocks = 0, rows = 0;
+  bool embeds_and_heads = true;
+};
+FirstStage first_stage(const Plan& plan) {
+  const std::vector<std::size_t> first = week25::stage_pieces(plan.run3d);
+  double blocks = 0;
+  for (int chunk = 0; chunk < plan.options.chunks; ++chunk) {
+    const auto part = static_cast<std::size_t>(chunk * plan.options.pp);
+    blocks += static_cast<double>(first[part + 1] - first[part]);
+  }
+  const bool alone = plan.options.pp == 1;
+  return {static_cast<double>(week25::stage_parameters(plan.run3d, 0)), blocks - (alone ? 2 : 1),
+          static_cast<double>(plan.tokens_per_step()) / plan.replicas(), alone};
+}
+
 /// What tensor parallelism sends a step (week 23): (p − 1)/p of N × C for each half of a sum: two forward and two
 /// backward in each of a block's two parts (three backward where rows are gathered once more), likewise for embedding
 /// and head; and two numbers a row and rank for the loss.
 double predicted_tensor_bytes(const Plan& plan) {
   if (plan.options.tp == 1) return 0;
-  const double p = plan.options.tp, layers = static_cast<double>(plan.model.layers);
-  const double rows = static_cast<double>(plan.tokens_per_step()) / plan.replicas();
-  const double element = static_cast<double>(bytes_of(plan.model.storage)),
+  const FirstStage stage = first_stage(plan);
+  const double p = plan.options.tp, element = static_cast<double>(bytes_of(plan.model.storage)),
                wide = static_cast<double>(plan.model.d_model);
-  const double sequence = plan.options.sequence_parallel ? 1 : 0;
-  const double halves = 8 * layers + 4 + sequence * (2 * layers + 1);
-  const double norms = sequence * 2 * (4 * layers + 2) * wide;  // both halves of the sum of their gradients
-  return (p - 1) / p * ((halves * rows * wide + norms) * element + rows * 2 * p * 4);
+  const double sequence = plan.options.sequence_parallel ? 1 : 0, ends = stage.embeds_and_heads ? 1 : 0;
+  // Of a pipeline's first stage: the embedding's sum forward, and with cut rows its gather backward.
+  const double halves = 8 * stage.blocks + (ends ? 4 : 2) + sequence * (2 * stage.blocks + ends);
+  const double norms = sequence * 2 * (4 * stage.blocks + 2 * ends) * wide;  // both halves of the sum of gradients
+  return (p - 1) / p * ((halves * stage.rows * wide + norms) * element + ends * stage.rows * 2 * p * 4);
 }
 
-/// What each rank sends a step for its gradients and values (22.1) and for shared layers, without the scalars of
-/// clipping and of the log.
+/// What the first stage sends its neighbours: activations of all chunks, gradients of all but the first; and its part
+/// of a tied embedding's gradient.
+double predicted_pipeline_bytes(const Plan& plan) {
+  if (plan.options.pp == 1) return 0;
+  const double element = static_cast<double>(bytes_of(plan.model.storage)),
+               wide = static_cast<double>(plan.model.d_model),
+               cut = plan.options.sequence_parallel ? plan.options.tp : 1;
+  const double boundaries = (2 * plan.options.chunks - 1) * first_stage(plan).rows * wide / cut * element;
+  const double embedding = static_cast<double>(plan.run3d.part(0).own_vocabulary()) * wide * element;
+  return boundaries + (plan.model.tied_head ? embedding / (plan.options.zero > 0 ? plan.replicas() : 1) : 0);
+}
+
+/// What rank 0 sends a step for its gradients and values (22.1), for shared layers and to the next stage, without the
+/// scalars of clipping and of the log.
 double predicted_bytes(const Plan& plan) {
-  return week22::bytes_sent(static_cast<double>(plan.own_model().parameters()), plan.options.zero, plan.replicas(),
+  return week22::bytes_sent(first_stage(plan).parameters, plan.options.zero, plan.replicas(),
                             static_cast<int>(plan.options.accumulate), week22::recipe_of(plan.model.storage)) +
-         predicted_tensor_bytes(plan);
+         predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);
 }
 
 /// In words: how `predicted_bytes` comes about.
 std::string traffic_formula(const Plan& plan) {
-  if (plan.options.tp > 1)
-    return plan.replicas() > 1 ? "sums of activations, and 2 × Ψ(d−1)/d elements of gradients" : "sums of activations";
+  std::vector<std::string> parts;
+  if (plan.options.tp > 1) parts.emplace_back("sums of activations");
+  if (plan.options.pp > 1) parts.emplace_back("boundaries of stages");
   const int times = plan.options.zero < 2    ? 2
                     : plan.options.zero == 2 ? static_cast<int>(plan.options.accumulate) + 1
                                              : 3 * static_cast<int>(plan.options.accumulate);
-  return fmt::format("{} × Ψ(p−1)/p elements", times);
+  if (plan.replicas() > 1)
+    parts.push_back(parts.empty() ? fmt::format("{} × Ψ(p−1)/p elements", times)
+                                  : fmt::format("{} × Ψ(d−1)/d elements of gradients and values", times));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::uint64_t peak(const Outcome& outcome, Category category) {
@@ -102,6 +137,14 @@ void TrainLog::begin(int first_step) {
                    plan_.options.sequence, plan_.run.ranks, plan_.run.ranks == 1 ? "" : "s", backend_name(),
                    virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "", plan_.options.accumulate,
                    plan_.options.accumulate == 1 ? "" : "es"));
+  if (plan_.options.tp == 1 && plan_.options.pp == 1) return;
+  note(fmt::format(
+      "mesh      {} replica{} × {} tensor-parallel × {} stage{}{}", plan_.replicas(), plan_.replicas() == 1 ? "" : "s",
+      plan_.options.tp, plan_.options.pp, plan_.options.pp == 1 ? "" : "s",
+      plan_.options.pp == 1
+          ? ""
+          : fmt::format(", schedule {}{}", plan_.options.schedule,
+                        plan_.options.chunks == 1 ? "" : fmt::format(", {} chunks", plan_.options.chunks))));
 }
 
 void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds) {
@@ -168,9 +211,8 @@ void TrainLog::summary(const Outcome& outcome) const {
   if (plan_.loss_scale && !records_.empty())
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
                       records_.back().loss_scale, skipped_, plan_.options.steps));
-  const week22::ModelState state =
-      week22::model_state(static_cast<double>(plan_.own_model().parameters()), plan_.options.zero, plan_.replicas(),
-                          week22::recipe_of(plan_.model.storage));
+  const week22::ModelState state = week22::model_state(static_cast<double>(plan_.own_parameters()), plan_.options.zero,
+                                                       plan_.replicas(), week22::recipe_of(plan_.model.storage));
   const auto measured = [&](Category category) { return format_bytes(static_cast<double>(peak(outcome, category))); };
   print(fmt::format(
       "memory    a rank, peaks (predicted): parameters {} ({}), gradients {} ({}), optimizer {} ({}), activations {} "
@@ -211,7 +253,10 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
   row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
-  row.set("tensor_parallel", plan_.options.tp).set("sequence_parallel", plan_.options.sequence_parallel);
+  row.set("replicas", plan_.replicas()).set("stages", plan_.options.pp).set("schedule", plan_.options.schedule);
+  row.set("chunks", plan_.options.chunks)
+      .set("tensor_parallel", plan_.options.tp)
+      .set("sequence_parallel", plan_.options.sequence_parallel);
   row.set("zero", plan_.options.zero).set("wrap", plan_.options.wrap).set("prefetch", plan_.options.prefetch);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);

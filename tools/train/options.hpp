@@ -11,6 +11,7 @@
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
+#include "labs/week25_3d/options_3d.hpp"
 
 namespace lockstep::train {
 
@@ -29,7 +30,7 @@ struct TrainOptions {
   int steps = 200;
   std::size_t batch = 64;      // sequences of the global batch, whatever the number of ranks
   std::size_t sequence = 0;    // tokens of each
-  std::size_t accumulate = 1;  // microbatches a rank
+  std::size_t accumulate = 0;  // microbatches a replica; by default 1, of a pipeline four a stage
   double learning_rate = 3e-3;
   int warmup = 20;
   double weight_decay = 0.1;
@@ -42,7 +43,11 @@ struct TrainOptions {
   int zero = 0;  // the stage
   std::string wrap = "block";
   int prefetch = 1;
-  int tp = 1;  // tensor-parallel ranks that share a replica
+  int dp = 0;  // replicas; 0: as many as there are ranks for
+  int tp = 1;  // ranks that share every layer
+  int pp = 1;  // stages
+  std::string schedule = "1f1b";
+  int chunks = 0;  // a stage; by default 1, interleaved 2
   bool sequence_parallel = false;
   std::string machine = "laptop";
   std::string emulate;
@@ -77,19 +82,17 @@ struct Plan {
   week22::Wrapping wrapping;        // of stages 2 and 3
   std::optional<float> loss_scale;  // where the dynamic loss scale begins; none: gradients are not scaled
 
-  int replicas() const { return run.ranks / options.tp; }
-  /// One rank's part of the model; the whole without --tp.
-  GptConfig own_model(int rank = 0) const {
-    GptConfig own = model;
-    own.tensor = {rank % options.tp, options.tp, options.sequence_parallel};
-    return own;
-  }
+  week25::Options3d run3d;  // the same, as the 3D step wants it
+
+  int replicas() const { return run3d.mesh.dp; }
+  /// The serial program: one rank, and nothing that needs the 3D step.
+  bool serial() const { return run.ranks == 1 && options.zero == 0 && !loss_scale; }
+  /// The part of the model of the rank with the most parameters, which is one of the first or last stage.
+  std::size_t own_parameters() const;
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }
   bool sample() const { return options.sample > 0 && !options.phantom; }
-  /// Of the activations of a rank's largest microbatch, by formula.
-  std::size_t activation_bytes() const {
-    return week22::activation_bytes(own_model(), largest_microbatch, options.sequence, recompute);
-  }
+  /// Activations of the rank that has most of them, at their peak, by formula.
+  std::size_t activation_bytes() const;
 };
 
 /// Checks everything and reads the text. `available_ranks` as of Session. Throws Error(usage) with one sentence.

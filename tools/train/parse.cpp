@@ -35,7 +35,8 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   app.set_config("--config", "", "A file of these options, a line each: steps = 100 (the command line goes before it)");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.add_option("--backend", backend, "sim, mpi, cuda, nccl, or serial: one rank and all cores (default)");
-  app.add_option("--ranks", o.ranks, "Ranks; 1 is the serial program (default: 1; under mpirun, all)")
+  app.add_option("--ranks", o.ranks,
+                 "Ranks: --dp × --tp × --pp; 1 is the serial program (default: these; under mpirun, all)")
       ->check(at_least(1));
   auto* model = app.add_option_group("Model");
   model->add_option("--model", o.model, "tiny, small, gpt2-124m, gpt2-355m, …, gpt3-175b, gpt-1t")
@@ -56,8 +57,9 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       ->check(at_least(1));
   training->add_option("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)")
       ->check(at_least(1));
-  training->add_option("--accumulate", o.accumulate, "Microbatches a rank and step")
-      ->capture_default_str()
+  training
+      ->add_option("--microbatches,--accumulate", o.accumulate,
+                   "Of a replica and step (default: 1; of a pipeline four a stage)")
       ->check(at_least(1));
   training->add_option("--lr", o.learning_rate, "Learning rate after warm-up")->capture_default_str();
   training->add_option("--warmup", o.warmup, "Steps of linear warm-up")->capture_default_str()->check(at_least(0));
@@ -82,11 +84,14 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       ->add_option("--recompute", o.recompute,
                    "In the backward: none; selective, probabilities of materialised attention; full, whole blocks")
       ->capture_default_str();
-  auto* tensor = app.add_option_group("Tensor parallelism");
-  tensor->add_option("--tp", o.tp, "Ranks that share every layer; --ranks / --tp replicas train data-parallel")
-      ->capture_default_str()
-      ->check(at_least(1));
-  tensor->add_flag("--sequence-parallel", o.sequence_parallel, "With --tp: norms and residuals on cut rows too");
+  auto* mesh = app.add_option_group("Parallelism");
+  mesh->add_option("--dp", o.dp, "Replicas (default: --ranks / --tp / --pp)")->check(at_least(1));
+  mesh->add_option("--tp", o.tp, "Ranks that share every layer")->capture_default_str()->check(at_least(1));
+  mesh->add_option("--pp", o.pp, "Stages of a pipeline")->capture_default_str()->check(at_least(1));
+  mesh->add_option("--schedule", o.schedule, "Of the pipeline: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2")
+      ->capture_default_str();
+  mesh->add_option("--chunks", o.chunks, "Of a stage, for interleaved (default: 2)")->check(at_least(1));
+  mesh->add_flag("--sequence-parallel", o.sequence_parallel, "With --tp: norms and residuals on cut rows too");
   auto* parallel = app.add_option_group("Data parallelism");
   parallel->add_option("--bucket-bytes", o.bucket_bytes,
                        "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
@@ -134,8 +139,9 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       throw CLI::ValidationError(
           fmt::format("this program runs on {}: ./lab train --backend {} starts the other", backend_name(), backend));
     if (backend == "serial") {
-      if (o.ranks > 1)
-        throw CLI::ValidationError("serial means one rank: leave out --ranks, or choose another backend");
+      if (o.ranks > 1 || o.dp > 1 || o.tp > 1 || o.pp > 1)
+        throw CLI::ValidationError(
+            "serial means one rank: leave out --ranks, --dp, --tp and --pp, or choose another backend");
       o.ranks = 1;
     }
   } catch (const CLI::ConfigError& error) {

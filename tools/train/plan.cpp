@@ -15,7 +15,7 @@
 #include "common/text/nearest.hpp"
 #include "common/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
-#include "tools/train/engine.hpp"
+#include "labs/week25_3d/engine.hpp"
 #include "tools/train/options.hpp"
 
 namespace lockstep::train {
@@ -96,11 +96,8 @@ GptConfig model_of(TrainOptions& o, std::size_t vocabulary) {
   return model;
 }
 
-void check_training(const TrainOptions& o, int ranks) {
-  if (o.batch == 0 || o.accumulate == 0) refuse("--batch and --accumulate count at least 1");
-  if (o.batch / o.accumulate < static_cast<std::size_t>(ranks))
-    refuse(fmt::format("a global batch of {} sequences cannot give each of {} ranks {} microbatches: raise --batch",
-                       o.batch, ranks, o.accumulate));
+void check_training(const TrainOptions& o) {
+  if (o.batch == 0) refuse("--batch counts at least 1");
   if (!(o.learning_rate > 0) || !(o.learning_rate < 10))
     refuse(fmt::format("--lr {} is no learning rate", o.learning_rate));
   if (o.warmup < 0 || o.clip < 0 || o.weight_decay < 0) refuse("--warmup, --clip and --weight-decay are not negative");
@@ -131,39 +128,65 @@ void check_checkpoints(const TrainOptions& o) {
                   o.checkpoint, steps.front(), o.checkpoint));
 }
 
-/// What --tp and --sequence-parallel cannot mean.
-void check_tensor(const Plan& plan) {
-  const TrainOptions& o = plan.options;
-  if (o.tp == 1) {
-    if (o.sequence_parallel) refuse("--sequence-parallel is for --tp 2 and more");
-    return;
-  }
-  if (plan.run.ranks % o.tp != 0)
-    refuse(
-        fmt::format("--ranks {} is no multiple of --tp {}: every replica needs as many ranks", plan.run.ranks, o.tp));
-  GptConfig part = plan.model;
-  part.tensor.ranks = o.tp;
-  part.check();
-  if (o.sequence_parallel && o.sequence % static_cast<std::size_t>(o.tp) != 0)
-    refuse(fmt::format("--sequence {} does not divide over --tp {}, as --sequence-parallel wants", o.sequence, o.tp));
-  if (o.zero > 0) refuse("--tp with --zero is not there yet: take --zero 0");
-  if (o.precision == "fp16") refuse("--tp with fp16's loss scale is not there yet: take bf16 or fp32");
-  if (plan.model.attention != AttentionKind::flash) refuse("--tp splits flash attention: leave out --attention");
+/// --dp × --tp × --pp are the ranks: what is left out follows from the others.
+week25::MeshShape mesh_of(const TrainOptions& o, int available_ranks) {
+  if (o.tp < 1 || o.pp < 1 || o.dp < 0) refuse("--dp, --tp and --pp count at least 1");
+  const int share = o.tp * o.pp;
+  const int ranks = o.ranks ? o.ranks : o.dp ? o.dp * share : std::max(share, available_ranks);
+  if (ranks % share != 0)
+    refuse(fmt::format("--ranks {} is no multiple of --tp {} × --pp {}: every replica needs as many ranks", ranks, o.tp,
+                       o.pp));
+  if (o.dp && o.dp * share != ranks)
+    refuse(fmt::format("--dp {} × --tp {} × --pp {} are {} ranks, not the {} of --ranks", o.dp, o.tp, o.pp,
+                       o.dp * share, ranks));
+  return {.dp = ranks / share, .tp = o.tp, .pp = o.pp};
 }
 
-/// What --zero, --wrap and --prefetch cannot mean.
-void check_zero(const Plan& plan) {
-  const TrainOptions& o = plan.options;
-  week22::model_state(1, o.zero, 1, {});  // refuses an unknown stage
-  if ((o.zero == 1 || o.zero == 2) && plan.precision.reduce != plan.precision.compute)
+/// Enough microbatches to fill a pipeline, where there are as many sequences.
+std::size_t microbatches_of(const TrainOptions& o, const week25::MeshShape& mesh) {
+  if (o.accumulate) return o.accumulate;
+  if (mesh.pp == 1) return 1;
+  const std::size_t most = o.batch / static_cast<std::size_t>(mesh.dp), stages = static_cast<std::size_t>(mesh.pp);
+  return most >= stages ? std::min(4 * stages, most / stages * stages) : std::max<std::size_t>(1, most);
+}
+
+/// In the words of the command line.
+void check_reduce(const Plan& plan, const TrainOptions& o) {
+  if (plan.precision.reduce != plan.precision.compute)
     refuse(fmt::format(
         "--zero {} sums gradients in the type they are computed in: leave out --reduce, or take --zero 0 or 3",
         o.zero));
+}
+
+week25::Options3d run_3d(const Plan& plan, const TrainOptions& o, const week25::MeshShape& mesh) {
+  return {.model = plan.model,
+          .mesh = mesh,
+          .batch = o.batch,
+          .sequence = o.sequence,
+          .microbatches = static_cast<int>(o.accumulate),
+          .schedule = o.schedule,
+          .chunks = o.chunks,
+          .zero = o.zero,
+          .sequence_parallel = o.sequence_parallel,
+          .recompute = plan.recompute,
+          .overlap = !o.no_overlap,
+          .wrapping = plan.wrapping,
+          .prefetch = o.prefetch,
+          .reduce = plan.precision.reduce,
+          .loss_scale = plan.loss_scale,
+          .loss_scale_interval = o.loss_scale_interval,
+          .adamw = {.weight_decay = static_cast<float>(o.weight_decay)},
+          .seed = o.seed};
+}
+
+/// What --wrap cannot mean.
+void check_zero(const Plan& plan) {
+  const TrainOptions& o = plan.options;
   if (o.zero < 3) return;
   // The largest unit, gathered, with its gradients, must fit beside nothing else.
   const bool modelled = o.phantom || plan.run.emulate;
   const double memory = modelled ? plan.run.machine.memory_bytes : read_host().memory_bytes;
-  for (const Unit& unit : week22::wrap(gpt_parameter_table(plan.model), plan.wrapping)) {
+  for (const Unit& unit : week22::wrap(gpt_parameter_table(plan.run3d.part(0)), plan.wrapping)) {
     const double bytes = 2.0 * static_cast<double>(unit.size * bytes_of(plan.model.storage));
     if (memory > 0 && bytes > memory)
       refuse(
@@ -179,7 +202,7 @@ void check_memory(const Plan& plan) {
   const std::string_view backend = backend_name();
   if (backend == "cuda" || backend == "nccl") return;
   const week22::Recipe recipe = week22::recipe_of(plan.model.storage);
-  const auto parameters = static_cast<double>(plan.own_model().parameters());
+  const auto parameters = static_cast<double>(plan.own_parameters());
   const double rank = week22::model_state(parameters, plan.options.zero, plan.replicas(), recipe).total_bytes() +
                       static_cast<double>(plan.activation_bytes());
   const double here = read_host().memory_bytes;
@@ -212,11 +235,23 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
 
 }  // namespace
 
+std::size_t Plan::own_parameters() const {
+  std::size_t most = 0;
+  for (int stage = 0; stage < run3d.mesh.pp; ++stage) most = std::max(most, week25::stage_parameters(run3d, stage));
+  return most;
+}
+
+std::size_t Plan::activation_bytes() const {
+  std::size_t most = 0;
+  for (int stage = 0; stage < run3d.mesh.pp; ++stage) most = std::max(most, week25::activation_bytes(run3d, stage));
+  return most;
+}
+
 Plan make_plan(TrainOptions o, int available_ranks) {
   Plan plan;
-  const int ranks = o.ranks ? o.ranks : std::max(1, available_ranks);
-  check_training(o, std::max(1, ranks / o.tp));
-  plan.run = run_options(o, ranks);
+  check_training(o);
+  const week25::MeshShape mesh = mesh_of(o, available_ranks);
+  plan.run = run_options(o, mesh.ranks());
   if (o.data.empty()) o.data = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
   if (o.phantom)
     token_kind(o.tokens);
@@ -230,11 +265,17 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   plan.precision = precision_of(o);
   plan.loss_scale = loss_scale_of(o);
   plan.recompute = recompute_of(o, plan.model.attention);
-  const std::size_t replicas = static_cast<std::size_t>(std::max(1, ranks / o.tp));
-  plan.largest_microbatch = (((o.batch + replicas - 1) / replicas) + o.accumulate - 1) / o.accumulate;
-  const std::size_t gradient_bytes = plan.model.parameters() * bytes_of(plan.model.storage);
+  o.accumulate = microbatches_of(o, mesh);
+  if (o.chunks == 0) o.chunks = o.schedule == "interleaved" && o.pp > 1 ? 2 : 1;
+  plan.wrapping = week25::wrapping_named(o.wrap);
+  plan.run3d = run_3d(plan, o, mesh);
+  if (o.zero == 1 || o.zero == 2) check_reduce(plan, o);
+  week25::check(plan.run3d);
+  plan.options = o;
+  const std::size_t gradient_bytes = plan.own_parameters() * bytes_of(plan.model.storage);
   plan.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradient_bytes / 8 + 1)
                                              : parse_bytes(o.bucket_bytes);
+  plan.run3d.bucket_bytes = plan.bucket_bytes;
   if (plan.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
   if (o.log_every == 0) o.log_every = std::max(1, o.steps / 20);
   if (o.validate_every == 0) o.validate_every = std::max(1, o.steps / 4);
@@ -242,9 +283,7 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   for (const std::string* path : {&o.csv, &o.trace, &o.json})
     if (!path->empty()) check_writable(*path);
   check_checkpoints(o);
-  plan.wrapping = wrapping_named(o.wrap);
   plan.options = std::move(o);
-  check_tensor(plan);
   check_zero(plan);
   check_memory(plan);
   return plan;

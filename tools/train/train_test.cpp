@@ -79,8 +79,10 @@ TEST(Train, PrecisionAndRecomputation) {
           EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance)
               << "step " << i + 1 << ", " << precision << ", recompute " << recompute << ", " << ranks << " ranks";
         for (double squares : got.squares) EXPECT_EQ(squares, got.squares.front());
-        for (const RankLedger& ledger : got.outcome.ledgers)
-          EXPECT_EQ(ledger.memory.peak_of(Category::activation), make_plan(options, 0).activation_bytes());
+        for (const RankLedger& ledger : got.outcome.ledgers)  // the first replica has most sequences
+          EXPECT_LE(ledger.memory.peak_of(Category::activation), make_plan(options, 0).activation_bytes());
+        EXPECT_EQ(got.outcome.ledgers[0].memory.peak_of(Category::activation),
+                  make_plan(options, 0).activation_bytes());
       }
   }
 }
@@ -147,6 +149,76 @@ TEST(Train, TensorParallelRunsAreTheSerialRun) {
       EXPECT_NEAR(seen.validation, expected.validation, 1e-5);
       for (double squares : seen.squares) EXPECT_NEAR(squares / expected.squares[0], 1, 1e-5);
     }
+}
+
+void set_mesh(TrainOptions& options, int dp, int tp, int pp) {
+  options.dp = dp;
+  options.tp = tp;
+  options.pp = pp;
+}
+
+TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
+  TrainOptions serial = small_run();
+  serial.heads = 4;
+  serial.batch = 9;
+  const Trained expected = train(serial);
+  struct Row {
+    int dp, tp, pp;
+    const char* schedule;
+    int zero = 0;
+    std::size_t microbatches = 4;  // of 9 sequences: 3, 2, 2, 2
+  };
+  for (const Row& row :
+       {Row{1, 1, 2, "1f1b"}, Row{1, 1, 3, "naive"}, Row{1, 1, 4, "gpipe"}, Row{1, 1, 2, "interleaved"},
+        Row{1, 1, 2, "zb-h1", 0, 5}, Row{1, 1, 2, "zb-h2", 0, 5}, Row{2, 1, 2, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2},
+        Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, 0}}) {
+    TrainOptions options = serial;
+    set_mesh(options, row.dp, row.tp, row.pp);
+    options.schedule = row.schedule;
+    options.zero = row.zero;
+    options.accumulate = row.microbatches;
+    options.sequence_parallel = row.tp > 1;
+    const Trained seen = train(options);
+    const std::string what =
+        std::to_string(row.dp) + " × " + std::to_string(row.tp) + " × " + std::to_string(row.pp) + " " + row.schedule;
+    ASSERT_EQ(seen.losses.size(), expected.losses.size()) << what;
+    for (std::size_t i = 0; i < expected.losses.size(); ++i)
+      ASSERT_NEAR(seen.losses[i], expected.losses[i], 2e-6 * expected.losses[i]) << "step " << i << ", " << what;
+    EXPECT_NEAR(seen.validation, expected.validation, 1e-5) << what;
+    for (double squares : seen.squares) {
+      EXPECT_EQ(squares, seen.squares[0]) << what;
+      EXPECT_NEAR(squares / expected.squares[0], 1, 1e-5) << what;
+    }
+  }
+}
+
+TEST_F(Folder, AMeshGoesOnAsAnyOther) {
+  TrainOptions options = small_run();
+  options.heads = 4;
+  options.batch = 8;
+  options.tokens = "char";  // a vocabulary that no number of ranks divides
+  options.checkpoint = path("half");
+  options.steps = 4;
+  options.zero = 1;
+  set_mesh(options, 2, 2, 2);
+  train(options);
+  options.checkpoint = "";
+  options.steps = 8;
+  options.resume = path("half");
+  const Trained same = train(options);
+  ASSERT_EQ(same.losses.size(), 4u);
+  struct Row {
+    int dp, tp, pp, zero;
+  };
+  for (const Row& row : {Row{1, 1, 1, 0}, Row{1, 4, 1, 0}, Row{4, 1, 2, 1}, Row{2, 2, 1, 3}, Row{1, 1, 4, 0}}) {
+    set_mesh(options, row.dp, row.tp, row.pp);
+    options.zero = row.zero;
+    const Trained rest = train(options);
+    ASSERT_EQ(rest.losses.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(rest.losses[i], same.losses[i], 2e-6 * same.losses[i])
+          << row.dp << " × " << row.tp << " × " << row.pp << ", step " << 5 + i;
+  }
 }
 
 TEST(Train, LossScalesWorkOnShares) {
@@ -240,6 +312,13 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"--wrap", [](TrainOptions& o) { o.zero = 3, o.wrap = "blocks"; }},
       {"wrap smaller", [](TrainOptions& o) { o.zero = 3, o.wrap = "model", o.phantom = true, o.model = "gpt3-175b"; }},
       {"--reduce", [](TrainOptions& o) { o.zero = 2, o.precision = "bf16", o.reduce = "fp32"; }},
+      {"cannot fill 5 stages", [](TrainOptions& o) { o.pp = 5; }},
+      {"as many microbatches as there are stages",
+       [](TrainOptions& o) { o.pp = 2, o.schedule = "interleaved", o.accumulate = 3; }},
+      {"m times the traffic", [](TrainOptions& o) { o.pp = 2, o.zero = 3; }},
+      {"zb-h2", [](TrainOptions& o) { o.pp = 2, o.schedule = "zb-h3"; }},
+      {"--dp 2 × --tp 1 × --pp 2", [](TrainOptions& o) { o.ranks = 6, o.dp = 2, o.pp = 2; }},
+      {"no multiple of --tp 2", [](TrainOptions& o) { o.ranks = 3, o.tp = 2; }},
       {"nowhere", [](TrainOptions& o) { o.csv = "/nowhere/at/all.csv"; }},
   };
   for (const Case& c : cases) {

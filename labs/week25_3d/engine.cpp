@@ -1,0 +1,247 @@
+#include "labs/week25_3d/engine.hpp"
+
+#include <algorithm>
+
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week22_zero/mixed_precision.hpp"
+#include "labs/week22_zero/zero1.hpp"
+#include "labs/week22_zero/zero2.hpp"
+
+namespace lockstep::week25 {
+
+namespace {
+
+week21::DdpOptions buckets_of(const EngineOptions& o) {
+  return {.bucket_bytes = o.bucket_bytes,
+          .first_bucket_bytes = std::min<std::size_t>(o.bucket_bytes, std::size_t{1} << 20),
+          .overlap = o.overlap};
+}
+
+/// A window of DDP's: all passes but the last are quiet.
+void run_ddp_window(week21::Ddp& ddp, int microbatches, const Engine::Hooks& hooks,
+                    const std::function<void(int, const Engine::Hooks&)>& pass) {
+  week21::run_window(ddp, microbatches, [&](int i) { pass(i, hooks); });
+}
+
+Engine::Hooks hooks_of(week21::Ddp& ddp) {
+  Engine::Hooks hooks;
+  hooks.ready = [&ddp](std::size_t i) { ddp.gradient_ready(i); };
+  return hooks;
+}
+
+std::vector<Unit> units_of(const std::vector<Parameter>& table, const week21::Ddp& ddp) {
+  std::vector<Unit> units;
+  for (const week21::Bucket& bucket : ddp.buckets()) units.push_back(make_unit(table, bucket.first, bucket.count));
+  return units;
+}
+
+/// Adds elements of a tensor to the last piece, where they are alike and follow it.
+void add_piece(std::vector<Piece>& pieces, bool same_share, const Slice& share, std::size_t offset, std::size_t size,
+               const Parameter& tensor) {
+  const bool norm = tensor.name.find("norm") != std::string::npos;
+  if (same_share && pieces.back().cut == tensor.cut && pieces.back().norm == norm) {
+    const std::size_t before = pieces.back().elements.size();
+    pieces.back().elements = share.cut(offset - before, before + size);
+  } else {
+    pieces.push_back({share.cut(offset, size), tensor.cut, norm});
+  }
+}
+
+std::vector<Piece> whole_pieces(const std::vector<Parameter>& table, const Slice& flat) {
+  std::vector<Piece> pieces;
+  for (const Parameter& tensor : table) add_piece(pieces, !pieces.empty(), flat, tensor.offset, tensor.size, tensor);
+  return pieces;
+}
+
+/// What the stages share.
+class Base : public Engine {
+ public:
+  std::vector<Slice> value_shares() override { return {whole_values()}; }
+  const std::vector<Parameter>& table() const override { return model_.parameters.list; }
+  std::vector<Piece> value_pieces() override { return whole_pieces(table(), whole_values()); }
+  Slice whole_values() override { return model_.parameters.values; }
+
+ protected:
+  Base(Rank dp, EngineModel model, const EngineOptions& o) : dp_(dp), model_(std::move(model)), options_(o) {}
+
+  std::vector<Unit> wrapped_units() const { return week22::wrap(table(), options_.wrapping); }
+  void zero_gradients() { fill(dp_, model_.parameters.gradients, 0); }
+
+  Rank dp_;
+  EngineModel model_;
+  EngineOptions options_;
+};
+
+class Stage0 final : public Base {
+ public:
+  Stage0(Rank dp, EngineModel model, const EngineOptions& o)
+      : Base(dp, std::move(model), o), optimizer_(dp, model_.parameters, o.adamw) {
+    if (dp.size() == 1) return;
+    ddp_ = week21::make_ddp(dp, model_.parameters, buckets_of(o), [reduce = o.reduce](Rank queue, Slice gradients) {
+      week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
+    });
+  }
+
+  Hooks hooks() override { return ddp_ ? hooks_of(*ddp_) : Hooks{}; }
+  void finish() override {
+    if (ddp_) ddp_->finish();
+  }
+  void window(int microbatches, const std::function<void(int, const Hooks&)>& pass) override {
+    if (ddp_) return run_ddp_window(*ddp_, microbatches, hooks(), pass);
+    Engine::window(microbatches, pass);
+  }
+  std::vector<Slice> gradient_shares() const override { return {model_.parameters.gradients}; }
+  std::vector<Piece> gradient_pieces() const override { return whole_pieces(table(), model_.parameters.gradients); }
+  void step(float rate, Slice factor, Slice skip, Slice skipped) override {
+    optimizer_.step(dp_, rate, std::move(factor), std::move(skip), std::move(skipped));
+    zero_gradients();
+  }
+  std::vector<Optimizer*> optimizers() override { return {&optimizer_}; }
+  std::vector<Unit> units() const override { return ddp_ ? units_of(table(), *ddp_) : std::vector<Unit>{}; }
+
+ private:
+  Optimizer optimizer_;
+  std::unique_ptr<week21::Ddp> ddp_;  // none on one rank
+};
+
+/// What stages 1 to 3 share.
+template <class Zero>
+class Sharded : public Base {
+ public:
+  std::vector<Slice> gradient_shares() const override { return zero_->gradient_shares(); }
+  std::vector<Piece> gradient_pieces() const override { return pieces_of(gradient_shares()); }
+  void step(float rate, Slice factor, Slice skip, Slice skipped) override {
+    zero_->step(rate, std::move(factor), std::move(skip), std::move(skipped));
+  }
+  std::vector<Optimizer*> optimizers() override {
+    std::vector<Optimizer*> all;
+    for (Optimizer& optimizer : zero_->optimizers()) all.push_back(&optimizer);
+    return all;
+  }
+  std::vector<Unit> units() const override { return wrapped_units(); }
+
+ protected:
+  using Base::Base;
+  /// Of this rank's chunk of each unit.
+  std::vector<Piece> pieces_of(const std::vector<Slice>& shares) const {
+    std::vector<Piece> pieces;
+    const std::vector<Unit> units = this->units();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      bool same = false;
+      for (const TensorPart& part : tensor_parts(table(), units[u], units[u].shard(dp_.rank(), dp_.size()))) {
+        add_piece(pieces, same, shares[u], part.offset, part.size, table()[part.tensor]);
+        same = true;
+      }
+    }
+    return pieces;
+  }
+  std::unique_ptr<Zero> zero_;
+};
+
+class Stage1 final : public Sharded<week22::Zero1> {
+ public:
+  Stage1(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
+    zero_ = week22::make_zero1(dp, model_.parameters, buckets_of(o), o.adamw);
+  }
+  Hooks hooks() override { return hooks_of(zero_->ddp()); }
+  void finish() override { zero_->ddp().finish(); }
+  void window(int microbatches, const std::function<void(int, const Hooks&)>& pass) override {
+    run_ddp_window(zero_->ddp(), microbatches, hooks(), pass);
+  }
+  std::vector<Unit> units() const override { return units_of(table(), zero_->ddp()); }
+  void step(float rate, Slice factor, Slice skip, Slice skipped) override {
+    Sharded::step(rate, std::move(factor), std::move(skip), std::move(skipped));
+    zero_gradients();
+  }
+};
+
+class Stage2 final : public Sharded<week22::Zero2> {
+ public:
+  Stage2(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
+    zero_ = week22::make_zero2(
+        dp, model_.parameters, wrapped_units(), model_.visits, {.overlap = o.overlap, .adamw = o.adamw},
+        [this](std::size_t i, Slice gradient) { model_.bind(i, model_.parameters.value(i), std::move(gradient)); });
+  }
+  Hooks hooks() override {
+    Hooks hooks;
+    hooks.before_backward = [this](std::size_t visit) { zero_->before_backward(visit); };
+    hooks.end_backward = [this] { zero_->end_backward(); };
+    return hooks;
+  }
+};
+
+class Stage3 final : public Sharded<week22::Fsdp> {
+ public:
+  Stage3(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
+    const week22::ShardPrecision precision{.keep = o.storage, .compute = o.storage, .reduce = o.reduce};
+    zero_ = week22::make_fsdp(dp, {table(), wrapped_units(), model_.visits, model_.begin},
+                              {.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw},
+                              model_.bind);
+  }
+  Hooks hooks() override {
+    Hooks hooks = forward_hooks();
+    hooks.before_backward = [this](std::size_t visit) { zero_->before(week22::Pass::backward, visit); };
+    hooks.end_backward = [this] { zero_->end(week22::Pass::backward); };
+    return hooks;
+  }
+  Hooks forward_hooks() override {
+    if (!whole_.empty()) return {};
+    Hooks hooks;
+    hooks.before_forward = [this](std::size_t visit) { zero_->before(week22::Pass::forward, visit); };
+    hooks.end_forward = [this] { zero_->end(week22::Pass::forward); };
+    return hooks;
+  }
+  void hold_whole_values() override {
+    if (!whole_.empty()) return;
+    whole_ = dp_.allocate(table().back().offset + table().back().size, options_.storage, Category::parameter);
+    const std::vector<Unit> units = wrapped_units();
+    const std::vector<Slice> shares = zero_->value_shares();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const Slice unit = whole_.cut(units[u].offset, units[u].size);
+      copy(dp_, chunk(unit, dp_.rank(), dp_.size()), shares[u]);
+      week21::ring_all_gather(dp_, unit);
+    }
+    for (std::size_t i = 0; i < table().size(); ++i) model_.bind(i, whole_.cut(table()[i].offset, table()[i].size), {});
+  }
+  std::vector<Slice> value_shares() override { return zero_->value_shares(); }
+  std::vector<Piece> value_pieces() override { return pieces_of(zero_->value_shares()); }
+  Slice whole_values() override { return whole_; }
+
+ private:
+  Slice whole_;
+};
+
+}  // namespace
+
+Owns owned_by_model(int stage) {
+  return stage < 2 ? Owns::values_and_gradients : stage == 2 ? Owns::values : Owns::nothing;
+}
+
+void Engine::window(int microbatches, const std::function<void(int, const Hooks&)>& pass) {
+  const Hooks own = hooks();
+  for (int i = 0; i < microbatches; ++i) pass(i, own);
+}
+
+week22::Wrapping wrapping_named(const std::string& name) {
+  using Kind = week22::Wrapping::Kind;
+  if (name == "model") return {Kind::whole_model};
+  if (name == "block") return {Kind::each_block};
+  if (name == "layer") return {Kind::each_layer};
+  if (name.empty() || name.size() > 18 || name.find_first_not_of("0123456789") != std::string::npos)
+    throw Error(Verdict::usage, "--wrap " + name + ": model, block, layer, or a least number of elements");
+  return {Kind::at_least, std::stoull(name)};
+}
+
+std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options) {
+  switch (options.stage) {
+    case 0: return std::make_unique<Stage0>(dp, std::move(model), options);
+    case 1: return std::make_unique<Stage1>(dp, std::move(model), options);
+    case 2: return std::make_unique<Stage2>(dp, std::move(model), options);
+    case 3: return std::make_unique<Stage3>(dp, std::move(model), options);
+    default:
+      usage_error("ZeRO has stages 0 (plain data parallelism), 1, 2 and 3; there is no stage " +
+                  std::to_string(options.stage));
+  }
+}
+
+}  // namespace lockstep::week25

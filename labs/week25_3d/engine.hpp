@@ -1,0 +1,93 @@
+// Given: the training state of one rank on the data-parallel axis, divided by a ZeRO stage: your 21.7, 22.2, 22.3 and
+// 22.4 behind one interface. Stage 0 is plain data parallelism. For 25.2, and for ./lab bench zero.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/model/optimizer.hpp"
+#include "common/model/stage.hpp"
+#include "common/model/units.hpp"
+#include "labs/week22_zero/fsdp.hpp"
+
+namespace lockstep::week25 {
+
+struct EngineOptions {
+  int stage = 0;
+  AdamW adamw;
+  std::size_t bucket_bytes = std::size_t{25} << 20;  ///< of gradients, stages 0 and 1
+  week22::Wrapping wrapping;                         ///< stages 2 and 3: what is reduced, or gathered, at once
+  bool overlap = true;                               ///< communicate on a second queue
+  int prefetch = 1;                                  ///< stage 3, with overlap: units gathered ahead
+  DType storage = DType::f32;                        ///< of values and gradients
+  DType reduce = DType::f32;                         ///< in which gradients are summed; stages 1 and 2: `storage`
+};
+
+/// What a model must have allocated for an engine of this stage; the rest is bound while it is needed.
+Owns owned_by_model(int stage);
+
+/// The tensors that an engine keeps, as a model has them.
+struct EngineModel {
+  Parameters parameters;  ///< the table, and what owned_by_model says
+  week22::Visits visits;  ///< stages 2 and 3
+  week22::LendTensor bind;
+  week22::BeginPart begin;
+};
+
+/// Neighbouring elements of a rank's gradients, or values, that are alike in what other ranks have of them.
+struct Piece {
+  Slice elements;
+  bool cut = false;   ///< ranks of a tensor-parallel group hold different elements; else all hold these
+  bool norm = false;  ///< of a norm
+};
+
+/// The same calls for every stage, made on the main queue by every rank of the data-parallel group.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  /// What a pass does around the model's own work. In stages 0 and 1 `ready` is called once a window for each tensor,
+  /// when its gradient is final.
+  using Hooks = StageHooks;
+  virtual Hooks hooks() = 0;
+  /// For a forward pass alone.
+  virtual Hooks forward_hooks() { return {}; }
+  /// Ends a window; afterwards gradient_shares() are the sums over its passes of the averages over the ranks.
+  virtual void finish() {}
+  /// The same for passes one after the other: pass(i, hooks) for each microbatch i, and the end.
+  virtual void window(int microbatches, const std::function<void(int, const Hooks&)>& pass);
+
+  /// This rank's part of the gradients; whole in stage 0.
+  virtual std::vector<Slice> gradient_shares() const = 0;
+  /// The same, cut where tensors differ in kind.
+  virtual std::vector<Piece> gradient_pieces() const = 0;
+  /// One AdamW step; then the gradients are zero.
+  virtual void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) = 0;
+
+  /// What is reduced or gathered at once; with state sharded, rank r keeps chunk r of each. None on one rank in stage
+  /// 0.
+  virtual std::vector<Unit> units() const = 0;
+  /// One for all parameters in stage 0, else one for this rank's chunk of each unit, in order.
+  virtual std::vector<Optimizer*> optimizers() = 0;
+
+  /// Its tensors, with places in the flat values.
+  virtual const std::vector<Parameter>& table() const = 0;
+  /// From now on every rank has all values, and no more steps are made: to sample, or to compare. Collective.
+  virtual void hold_whole_values() {}
+  /// This rank's chunk of each unit's values in stage 3; else all values, whole.
+  virtual std::vector<Slice> value_shares() = 0;
+  /// The same, cut where tensors differ in kind.
+  virtual std::vector<Piece> value_pieces() = 0;
+  /// All of them, by tensor; valid in stages 0 to 2, and after hold_whole_values().
+  virtual Slice whole_values() = 0;
+};
+
+/// "model", "block", "layer", or a least number of elements. Throws Error(usage) for anything else.
+week22::Wrapping wrapping_named(const std::string& name);
+
+/// Collective over `dp`, at set-up. Throws Error(usage) for an unknown stage.
+std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options);
+
+}  // namespace lockstep::week25

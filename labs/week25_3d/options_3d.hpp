@@ -1,0 +1,65 @@
+// Given: what a 3D run is asked to be, and what of it does not make sense.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/model/config.hpp"
+#include "common/model/optimizer.hpp"
+#include "labs/week22_zero/checkpointing.hpp"
+#include "labs/week22_zero/fsdp.hpp"
+#include "labs/week25_3d/mesh.hpp"
+
+namespace lockstep::week25 {
+
+struct Options3d {
+  GptConfig model;  ///< the whole; its storage is the type of values, activations and gradients
+  MeshShape mesh;
+  AxisOrder order = kMegatronOrder;
+  std::size_t batch = 1;     ///< sequences of the global batch, whatever the mesh
+  std::size_t sequence = 0;  ///< tokens of each
+  int microbatches = 1;      ///< of each replica and step; where they are unequal the first is the largest
+  std::string schedule = "1f1b";
+  int chunks = 1;  ///< a stage, for interleaved
+
+  int zero = 0;                    ///< stage; 2 and 3 without pipeline alone
+  bool sequence_parallel = false;  ///< with tp
+  week22::Recompute recompute = week22::Recompute::none;
+  bool overlap = true;  ///< gradients and tensor-parallel sums on queues of their own
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  week22::Wrapping wrapping;        ///< stages 2 and 3
+  int prefetch = 1;                 ///< stage 3
+  DType reduce = DType::f32;        ///< type in which gradients are summed over replicas
+  std::optional<float> loss_scale;  ///< of fp16: where the dynamic scale begins
+  int loss_scale_interval = 2000;
+  AdamW adamw;
+  std::uint64_t seed = 1;
+
+  /// The part of the model that tensor-parallel rank `tp` has of every layer.
+  GptConfig part(int tp) const {
+    GptConfig own = model;
+    own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1};
+    return own;
+  }
+  /// Sequences of a replica's largest microbatch.
+  std::size_t largest_microbatch() const;
+};
+
+/// Throws Error(usage) with one sentence and its reason for what cannot work, or makes no sense.
+void check(const Options3d& options);
+
+/// The pieces of gpt_visits that each part has: part k is chunk k / pp of stage k % pp. By cost, embedding, head and
+/// recomputation included (24.1). pp·chunks + 1 elements.
+std::vector<std::size_t> stage_pieces(const Options3d& options);
+
+/// Where a stage's tensors are in gpt_parameter_table(options.part(…)), in order.
+std::vector<std::size_t> stage_tensors(const Options3d& options, int stage);
+/// Elements of them, of one tensor-parallel rank.
+std::size_t stage_parameters(const Options3d& options, int stage);
+/// Activations of a rank of this stage at their peak, in bytes: what the schedule's microbatches in flight keep, the
+/// boundaries that go with them, and the scratch of a backward. Exact where pp = 1; else up to the few boundaries that
+/// are on their way.
+std::size_t activation_bytes(const Options3d& options, int stage);
+
+}  // namespace lockstep::week25

@@ -1,0 +1,36 @@
+// Exercise 25.2: the 3D training step, of the parts that you have. On any mesh it is the serial step: the same losses,
+// the same gradient norm, the same new values, to rounding.
+//
+// Narayanan et al. (arXiv 2104.04473), section 3; Rajbhandari et al. (arXiv 1910.02054), section 8 (ZeRO beside tensor
+// parallelism); Korthikanti et al. (arXiv 2205.05198), section 4.2.
+//
+//   Worker worker = make_worker(make_mesh(me, options.mesh), options);
+//   for (…) {
+//     upload worker.batches;
+//     accumulate_gradients(worker);
+//     update(worker, learning_rate, max_norm);
+//   }
+#pragma once
+
+#include "labs/week25_3d/worker.hpp"
+
+namespace lockstep::week25 {
+
+/// Part a. The gradients of a step: runs this stage's schedule (24.1), which tells the engines what is final as it
+/// goes; ends the engines' window (21.7, 22.2 …), so that gradient shares are averages over dp; then the two sums that
+/// are left. With worker.norms_in_parts the gradients of norms are summed over tp (23.5). A token embedding that is on
+/// two stages (worker.stage->shares_embedding(); the engine is the second) is summed over them. worker.scalars.loss
+/// starts from 0.
+void accumulate_gradients(Worker& worker);
+
+/// Part b. squares[0] = Σ g² over the whole model, on every rank: every parameter counts once, however many ranks hold
+/// its gradient. Tensor-parallel ranks hold alike what is not cut; the last stage holds the first one's embedding; all
+/// replicas hold all of it, unless worker.sharded.
+void sum_of_squares(const Worker& worker, Slice squares);
+
+/// Part c. From the gradients to the next step: clips them to max_norm (0: any) by the norm of the whole, updates,
+/// zeroes. scalars.squares becomes the squared norm. With worker.scaler (22.5) a gradient that is not finite on any
+/// rank makes all ranks skip the step, and the scale finds itself.
+void update(Worker& worker, float learning_rate, float max_norm);
+
+}  // namespace lockstep::week25

@@ -1,0 +1,209 @@
+// Tests of exercise 25.2: on every mesh the step is the serial step, with every schedule, ZeRO stage and precision that
+// makes sense; the norm counts every parameter once; what makes no sense is refused with its reason.
+#include "labs/week25_3d/step_3d.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/testing/cases.hpp"
+#include "labs/week25_3d/step_3d_testing.hpp"
+
+namespace lockstep::week25 {
+namespace {
+
+using testing::Case;
+using testing::CasePlan;
+using testing::run_cases;
+
+/// A case's size says its mesh: dp·100 + tp·10 + pp.
+MeshShape mesh_of(const Case& c) {
+  const int size = static_cast<int>(c.size);
+  return {.dp = size / 100, .tp = size / 10 % 10, .pp = size % 10};
+}
+std::vector<std::size_t> meshes(int ranks) {
+  std::vector<std::size_t> all;
+  for (int dp = 1; dp <= ranks; ++dp)
+    for (int tp = 1; dp * tp <= ranks; ++tp)
+      if (ranks % (dp * tp) == 0) all.push_back(static_cast<std::size_t>(dp * 100 + tp * 10 + ranks / (dp * tp)));
+  return all;
+}
+
+/// Outside the simulator each case starts a job's worth of processes: one mesh of each kind is enough.
+std::vector<std::size_t> few_meshes(int ranks) {
+  if (ranks == 2) return {211, 121, 112};
+  if (ranks == 4) return {221, 212, 122};
+  return ranks == 8 ? std::vector<std::size_t>{222} : std::vector<std::size_t>{};
+}
+bool on_simulator() { return std::string_view(backend_name()) == "sim"; }
+
+using Adjust = std::function<void(Options3d&)>;
+
+CasePlan plan_of(std::vector<int> ranks, bool queues = false) {
+  CasePlan plan;
+  plan.ranks = std::move(ranks);
+  plan.sizes = on_simulator() ? meshes : few_meshes;
+  plan.queues = queues;
+  plan.unit = "(dp·100 + tp·10 + pp) as mesh, size";
+  return plan;
+}
+
+/// Every mesh of these sizes; `adjust` may say "not this one" by leaving options that check() refuses.
+void equals_the_serial_run(CasePlan plan, const Adjust& adjust, Compared what = {}) {
+  const auto options = [adjust](const Case& c) {
+    Options3d o = small_options(mesh_of(c));
+    adjust(o);
+    return o;
+  };
+  const auto sizes = plan.sizes;
+  plan.sizes = [=](int ranks) {
+    std::vector<std::size_t> sensible;
+    for (std::size_t size : sizes(ranks))
+      if (!refusal(options({ranks, size})).empty())
+        continue;
+      else
+        sensible.push_back(size);
+    return sensible;
+  };
+  run_cases([=](Rank me, const Case& c) { return train_3d(me, options(c), what); },
+            [=](const Case& c, const Outcome& outcome) { return unlike_the_serial_run(outcome, options(c), what); },
+            plan);
+}
+
+// Every mesh ----------------------------------------------------------------------------------------------------------
+
+TEST(Lab25_2, EveryMeshIsTheSerialRun) {
+  equals_the_serial_run(plan_of({1, 2, 3, 4, 5, 6, 7, 8}), [](Options3d&) {}, {.steps = 3});
+}
+TEST(Lab25_2, InWhateverOrderQueuesRun) {
+  equals_the_serial_run(plan_of({2, 4}, true), [](Options3d& o) { o.zero = o.mesh.tp == 1 ? 1 : 0; });
+}
+TEST(Lab25_2, EveryMeshWithSequenceParallelismAndZero1) {
+  equals_the_serial_run(plan_of({2, 4, 8}), [](Options3d& o) {
+    o.sequence_parallel = o.mesh.tp > 1;
+    o.zero = 1;
+  });
+}
+TEST(Lab25_2, EverySchedule) {
+  for (const char* name : {"interleaved", "zb-h2", "naive", "gpipe", "zb-h1"}) {
+    if (!on_simulator() && std::string_view(name) == "naive") return;
+    equals_the_serial_run(plan_of({2, 4}), [=](Options3d& o) {
+      o.schedule = name;
+      if (o.schedule != "interleaved") return;
+      o.chunks = o.mesh.pp > 1 ? 2 : 1;
+      o.microbatches = 2 * o.mesh.pp;
+      o.batch = static_cast<std::size_t>(o.mesh.dp * o.microbatches) + 1;
+    });
+  }
+}
+TEST(Lab25_2, EveryZeroStageThatMakesSense) {
+  for (int stage : {2, 3})
+    equals_the_serial_run(plan_of({2, 3, 4}), [=](Options3d& o) {
+      o.zero = stage;
+      o.sequence_parallel = o.mesh.tp == 2;
+    });
+}
+TEST(Lab25_2, Recomputed) {
+  equals_the_serial_run(plan_of({1, 2, 4}), [](Options3d& o) {
+    o.recompute = week22::Recompute::full;
+    o.sequence_parallel = o.mesh.tp > 1;
+  });
+  equals_the_serial_run(plan_of({1, 2}), [](Options3d& o) {
+    o.recompute = week22::Recompute::selective;
+    o.model.attention = AttentionKind::materialised;
+  });
+}
+TEST(Lab25_2, AnUntiedHead) {
+  equals_the_serial_run(plan_of({2, 4}), [](Options3d& o) { o.model.tied_head = false; });
+}
+TEST(Lab25_2, In16Bits) {
+  equals_the_serial_run(plan_of({2, 4, 8}), [](Options3d& o) {
+    o.model.storage = o.reduce = DType::bf16;
+    o.zero = 1;
+  });
+}
+TEST(Lab25_2, AnotherOrderOfTheAxes) {
+  equals_the_serial_run(plan_of({8}), [](Options3d& o) { o.order = {Axis::pp, Axis::dp, Axis::tp}; });
+}
+
+// Parts ---------------------------------------------------------------------------------------------------------------
+
+/// Plain descent with no clipping: what reaches the values is part a's gradients.
+TEST(Lab25_2a, GradientsAreTheSerialOnes) {
+  Compared what{.update = false, .steps = 1};
+  equals_the_serial_run(
+      plan_of({2, 4}), [](Options3d& o) { o.sequence_parallel = o.mesh.tp > 1; }, what);
+}
+TEST(Lab25_2b, EveryParameterCountsOnce) {
+  Compared what{.norm = true, .update = false, .steps = 1};
+  for (int zero : {0, 1})
+    for (bool tied : {true, false}) {
+      if (!on_simulator() && tied != (zero == 1)) continue;
+      equals_the_serial_run(
+          plan_of({1, 2, 4, 8}),
+          [=](Options3d& o) {
+            o.zero = zero;
+            o.model.tied_head = tied;
+          },
+          what);
+    }
+}
+/// A scale that overflows at first: all ranks skip the same steps, and go on alike. One rank alone sees the overflow.
+TEST(Lab25_2c, AnOverflowAnywhereSkipsTheStepEverywhere) {
+  Compared what{.norm = false, .values = false, .steps = 6, .spoil = true};
+  equals_the_serial_run(
+      plan_of({1, 2, 4, 8}),
+      [](Options3d& o) {
+        o.model.storage = o.reduce = DType::f16;
+        o.zero = o.mesh.dp > 1 ? 1 : 0;
+        o.loss_scale = 256.0f;
+      },
+      what);
+}
+TEST(Lab25_2c, ClippingIsGlobal) {
+  equals_the_serial_run(plan_of({2, 4}), [](Options3d&) {}, {.max_norm = 0.05f});
+  equals_the_serial_run(plan_of({2}), [](Options3d&) {}, {.max_norm = 0});
+}
+
+// What makes no sense -------------------------------------------------------------------------------------------------
+
+TEST(Lab25_2, RefusalsGiveTheirReason) {
+  struct Row {
+    const char* says;
+    MeshShape mesh;
+    Adjust spoil;
+  };
+  const std::vector<Row> rows = {
+      {"as many microbatches as there are stages", {1, 1, 4}, [](Options3d& o) { o.schedule = "interleaved"; }},
+      {"cannot fill 9 stages", {1, 1, 9}, [](Options3d&) {}},
+      {"m times the traffic of ZeRO-1", {2, 1, 2}, [](Options3d& o) { o.zero = 2; }},
+      {"gather all values twice for every microbatch", {2, 1, 2}, [](Options3d& o) { o.zero = 3; }},
+      {"cannot wait", {1, 2, 2}, [](Options3d& o) { o.schedule = "zb-h1"; }},
+      {"recomputation is to save",
+       {1, 1, 2},
+       [](Options3d& o) {
+         o.schedule = "zb-h2";
+         o.recompute = week22::Recompute::full;
+       }},
+      {"sequence parallelism is for tp", {1, 1, 2}, [](Options3d& o) { o.sequence_parallel = true; }},
+      {"do not divide over tp", {1, 2, 1}, [](Options3d& o) { o.sequence_parallel = true, o.sequence = 5; }},
+      {"a head is never split", {1, 3, 1}, [](Options3d& o) { o.model.heads = 2; }},
+      {"raise the batch", {2, 1, 1}, [](Options3d& o) { o.microbatches = 20; }},
+      {"there is no stage 4", {2, 1, 1}, [](Options3d& o) { o.zero = 4; }},
+      {"1f1b", {1, 1, 2}, [](Options3d& o) { o.schedule = "2f2b"; }},
+      {"chunks are for interleaved", {1, 1, 2}, [](Options3d& o) { o.chunks = 2; }},
+      {"runs on one rank", {1, 2, 1}, [](Options3d& o) { o.model.attention = AttentionKind::materialised; }},
+  };
+  for (const Row& row : rows) {
+    Options3d options = small_options(row.mesh);
+    row.spoil(options);
+    EXPECT_NE(refusal(options).find(row.says), std::string::npos) << row.says << ": " << refusal(options);
+  }
+  EXPECT_EQ(refusal(small_options({2, 2, 2})), "");
+  run_cases(
+      [](Rank me, const Case&) {
+        return train_3d(me, small_options({1, 1, 1}), {.steps = 1});
+      },
+      [](const Case&, const Outcome&) { return std::string(); }, plan_of({1}));
+}
+
+}  // namespace
+}  // namespace lockstep::week25

@@ -1,0 +1,222 @@
+// What the tests of 25.2 share: a small model on any mesh, the same run by the serial oracle, and the comparison.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/arithmetic.hpp"
+#include "common/run.hpp"
+#include "labs/week25_3d/step_3d.hpp"
+
+namespace lockstep::week25 {
+
+/// Two sequences for one of the microbatches, one for the others; six layers, so that eight stages have a piece each.
+inline Options3d small_options(const MeshShape& mesh) {
+  Options3d o;
+  const std::size_t heads = 8 % mesh.tp == 0 ? 8 : 6 % mesh.tp == 0 ? 6 : static_cast<std::size_t>(mesh.tp);
+  o.model = {.layers = 6, .heads = heads, .d_model = 4 * heads, .vocabulary = 37, .context = 8};
+  o.mesh = mesh;
+  o.sequence = 8;
+  o.microbatches = 3;
+  o.batch = static_cast<std::size_t>(mesh.dp * o.microbatches) + 1;
+  o.bucket_bytes = 4000;
+  o.adamw.epsilon = 1e-3f;  // a step follows the size of the gradient: a rounded tiny one stays tiny
+  o.seed = 5;
+  return o;
+}
+
+struct Compared {
+  bool norm = true, update = true, values = true;
+  int steps = 2;
+  float max_norm = 0.3f;
+  bool spoil = false;  // in the second step one gradient of the last rank becomes infinite
+};
+
+/// The sentence that check() refuses these options with, or "".
+inline std::string refusal(const Options3d& options) {
+  try {
+    check(options);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Sequences [first, first + batch.sequences) of a step's global batch.
+inline void upload_sequences(Rank me, const Batch& batch, std::size_t first, std::size_t vocabulary, int step) {
+  std::vector<std::int32_t> tokens, targets;
+  for (std::size_t n = first * batch.length; n < first * batch.length + batch.rows(); ++n) {
+    const std::size_t mixed = (n * 2654435761u + static_cast<std::size_t>(step) * 40503u) >> 5;
+    tokens.push_back(static_cast<std::int32_t>(mixed % vocabulary));
+    targets.push_back(n % 5 == 4 ? -1 : static_cast<std::int32_t>((mixed / 7) % vocabulary));
+  }
+  upload(me, batch.tokens, tokens);
+  upload(me, batch.targets, targets);
+}
+
+/// Appends tensor number, elements and values.
+inline void append_tensors(Rank me, const GptStage& stage, const std::vector<Slice>& flat, Values& seen) {
+  std::size_t engine = flat.size() > 1 ? 1 : 0, offset = 0;  // the shared embedding, tensor 0, is the second engine's
+  for (std::size_t i = 0; i < stage.tensors().size(); ++i) {
+    const std::size_t size = const_cast<GptStage&>(stage).parameters().list[i].size;
+    seen.push_back(static_cast<double>(stage.tensors()[i]));
+    seen.push_back(static_cast<double>(size));
+    for (float value : to_host(me, flat[engine].cut(offset, size))) seen.push_back(value);
+    offset += size;
+    if (i == 0 && flat.size() > 1) engine = 0, offset = 0;
+  }
+}
+
+/// Losses of the steps, squared norms, loss scales; then all tensors of this rank: values, or without update gradients.
+inline Values train_3d(Rank me, const Options3d& o, const Compared& what) {
+  Worker worker = make_worker(make_mesh(me, o.mesh, o.order), o);
+  const std::size_t begin = chunk_range(o.batch, worker.mesh.here.dp, o.mesh.dp).offset;
+  Values seen;
+  for (int step = 0; step < what.steps; ++step) {
+    std::size_t first = begin;
+    for (const Batch& batch : worker.batches) {
+      upload_sequences(me, batch, first, o.model.vocabulary, step);
+      first += batch.sequences;
+    }
+    accumulate_gradients(worker);
+    if (what.spoil && step == 1 && me.rank() + 1 == me.size())
+      fill(me, worker.gradient_shares().back(), std::numeric_limits<float>::infinity());
+    if (what.update)
+      update(worker, 0.02f, what.max_norm);
+    else if (what.norm)
+      sum_of_squares(worker, worker.scalars.squares);
+    seen.push_back(read(me, worker.scalars.loss, 0));
+    seen.push_back(what.norm ? read(me, worker.scalars.squares, 0) : 0);
+    seen.push_back(worker.scaler ? read(me, worker.scaler->scale, 0) : 0);
+  }
+  std::vector<Slice> flat;
+  for (const auto& engine : worker.engines) {
+    if (what.update) engine->hold_whole_values();
+    if (what.values) flat.push_back(what.update ? engine->whole_values() : engine->gradient_shares().at(0));
+  }
+  if (what.values && (what.update || o.zero == 0)) append_tensors(me, *worker.stage, flat, seen);
+  return seen;
+}
+
+/// The same by the oracle: the global batch in microbatches of one replica after the other.
+inline Values train_serially(Rank me, const Options3d& o, const Compared& what) {
+  GptConfig config = o.model;
+  Gpt gpt(me, config, o.seed);
+  Optimizer optimizer(me, gpt.parameters(), o.adamw);
+  std::optional<week22::LossScaler> scaler;
+  if (o.loss_scale) scaler = week22::make_loss_scaler(me, *o.loss_scale, o.loss_scale_interval);
+  const std::size_t length = o.sequence;
+  Slice tokens = me.allocate(o.batch * length, DType::i32, Category::buffer),
+        targets = me.allocate(o.batch * length, DType::i32, Category::buffer);
+  std::vector<Batch> batches;
+  std::size_t largest = 0;
+  for (int replica = 0; replica < o.mesh.dp; ++replica) {
+    const ChunkRange shard = chunk_range(o.batch, replica, o.mesh.dp);
+    for (int i = 0; i < o.microbatches; ++i) {
+      const ChunkRange part = chunk_range(shard.size, i, o.microbatches);
+      const std::size_t first = (shard.offset + part.offset) * length, count = part.size * length;
+      batches.push_back({tokens.cut(first, count), targets.cut(first, count), part.size, length});
+      largest = std::max(largest, part.size);
+    }
+  }
+  Activations saved = gpt.allocate_activations(me, largest, length);
+  StepScalars scalars = allocate_step_scalars(me);
+  const StepOptions step_options{.learning_rate = 0.02f, .max_norm = what.max_norm};
+  const float factor = 1 / static_cast<float>(o.batch * length);
+  Values seen;
+  for (int step = 0; step < what.steps; ++step) {
+    upload_sequences(me, {tokens, targets, o.batch, length}, 0, o.model.vocabulary, step);
+    fill(me, scalars.loss, 0);
+    accumulate_gradients(me, gpt, batches, saved, scalars.loss, factor, {}, scaler ? scaler->scale : Slice{});
+    if (what.spoil && step == 1) fill(me, gpt.parameters().gradients, std::numeric_limits<float>::infinity());
+    fill(me, scalars.squares, 0);
+    add_squares(me, scalars.squares, gpt.parameters().gradients);
+    if (what.update && scaler)
+      week22::scaled_step(me, gpt, optimizer, *scaler, scalars, step_options, {}, [](Rank, Slice) {});
+    else if (what.update)
+      finish_step(me, gpt, optimizer, scalars, step_options);
+    seen.push_back(read(me, scalars.loss, 0));
+    seen.push_back(what.norm ? read(me, scalars.squares, 0) : 0);
+    if (what.norm && what.update && what.max_norm == 0) seen.back() = -1;  // finish_step does not keep it then
+    seen.push_back(scaler ? read(me, scaler->scale, 0) : 0);
+  }
+  for (float value : to_host(me, what.update ? gpt.parameters().values : gpt.parameters().gradients))
+    seen.push_back(value);
+  return seen;
+}
+
+inline std::string words(const MeshShape& mesh) {
+  return fmt::format("on (dp, tp, pp) = ({}, {}, {})", mesh.dp, mesh.tp, mesh.pp);
+}
+
+/// Tensors of one rank, from `at` on in what it saw, against the serial ones from `serial_at` on.
+inline std::string unlike_tensors(const Values& seen, std::size_t at, const Values& serial, std::size_t serial_at,
+                                  const GptConfig& part, double tolerance, const char* kind) {
+  GptConfig whole = part;
+  whole.tensor = {};
+  const std::vector<Parameter> own = gpt_parameter_table(part), table = gpt_parameter_table(whole);
+  while (at < seen.size()) {
+    const auto t = static_cast<std::size_t>(seen[at]);
+    const auto size = static_cast<std::size_t>(seen.at(at + 1));
+    double largest = 0;
+    for (std::size_t i = 0; i < table[t].size; ++i)
+      largest = std::max(largest, std::abs(serial[serial_at + table[t].offset + i]));
+    for (const TensorRun& run : tensor_runs(part, own[t]))
+      for (std::size_t i = 0; run.serial != TensorRun::kPadding && i < run.size; ++i) {
+        const double value = seen.at(at + 2 + run.own + i);
+        const double exact = serial.at(serial_at + table[t].offset + run.serial + i);
+        if (!(std::abs(value - exact) <= tolerance * (largest + 0.02)))
+          return fmt::format("the {} of {}, element {}, is {:.7g}; in the serial run it is {:.7g}", kind, own[t].name,
+                             run.own + i, value, exact);
+      }
+    at += 2 + size;
+  }
+  return "";
+}
+
+/// What differs from the serial run first: a loss, a norm, a loss scale, or a tensor; "" when nothing does.
+inline std::string unlike_the_serial_run(const Outcome& outcome, const Options3d& o, const Compared& what) {
+  const Values serial =
+      run({.ranks = 1, .threads = 1}, Program([&](Rank me) { return train_serially(me, o, what); })).check().values[0];
+  // fp32: sums over ranks and microbatches round in another order. 16 bits: each gradient is rounded once a microbatch
+  // and once a step of a ring, to 8 or 11 bits.
+  const bool full = o.model.storage == DType::f32;
+  const double loss_tolerance = full ? 2e-6 : 4e-3, norm_tolerance = full ? 1e-5 : 5e-2, tolerance = full ? 1e-4 : 0.25;
+  for (int step = 0; step < what.steps; ++step) {
+    const auto at = static_cast<std::size_t>(3 * step);
+    double loss = 0;
+    for (const Values& seen : outcome.values) loss += seen.at(at) / (o.mesh.dp * o.mesh.tp);
+    if (!(std::abs(loss - serial[at]) <= loss_tolerance * serial[at]))
+      return fmt::format("{}: the loss of step {} is {:.7g}, of the serial run {:.7g}{}", words(o.mesh), step + 1, loss,
+                         serial[at], step > 0 ? ": the update before it was another" : "");
+    for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
+      const double squares = outcome.values[rank][at + 1], scale = outcome.values[rank][at + 2];
+      if (squares != outcome.values[0][at + 1])
+        return fmt::format("{}: rank {} has a squared gradient norm of {:.7g} in step {}, rank 0 {:.7g}", words(o.mesh),
+                           rank, squares, step + 1, outcome.values[0][at + 1]);
+      if (serial[at + 1] >= 0 && !(std::abs(squares - serial[at + 1]) <= norm_tolerance * serial[at + 1]))
+        return fmt::format(
+            "{}: the squared gradient norm of step {} is {:.7g}, of the serial run {:.7g}: every "
+            "parameter counts once",
+            words(o.mesh), step + 1, squares, serial[at + 1]);
+      if (scale != serial[at + 2])
+        return fmt::format(
+            "{}: after step {} rank {} has a loss scale of {}, the serial run {}: an overflow on one rank "
+            "is one on all",
+            words(o.mesh), step + 1, rank, scale, serial[at + 2]);
+    }
+  }
+  const auto head = static_cast<std::size_t>(3 * what.steps);
+  for (int rank = 0; rank < o.mesh.ranks(); ++rank) {
+    const GptConfig part = o.part(coordinate_of(o.mesh, o.order, rank).tp);
+    const std::string wrong = unlike_tensors(outcome.values[static_cast<std::size_t>(rank)], head, serial, head, part,
+                                             tolerance, what.update ? "value" : "gradient");
+    if (!wrong.empty()) return fmt::format("{}: rank {}: {}", words(o.mesh), rank, wrong);
+  }
+  return "";
+}
+
+}  // namespace lockstep::week25

@@ -1,0 +1,328 @@
+#include "labs/week25_3d/worker.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "common/chunk.hpp"
+#include "common/text/nearest.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
+
+namespace lockstep::week25 {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
+
+std::size_t up(std::size_t a, int b) { return (a + static_cast<std::size_t>(b) - 1) / static_cast<std::size_t>(b); }
+
+PipelineShape pipeline_shape(const Options3d& o) { return {o.mesh.pp, o.microbatches, o.chunks}; }
+
+const week24::NamedSchedule& schedule_named(const std::vector<week24::NamedSchedule>& all, const std::string& name) {
+  std::vector<std::string> known;
+  for (const week24::NamedSchedule& schedule : all) {
+    if (schedule.name == name) return schedule;
+    known.push_back(schedule.name);
+  }
+  refuse(unknown_name("schedule", name, known));
+}
+
+void check_pipeline(const Options3d& o) {
+  schedule_named(week24::named_schedules(), o.schedule);
+  const bool halves = o.schedule == "zb-h1" || o.schedule == "zb-h2";
+  if (o.chunks < 1) refuse("a stage has at least one chunk");
+  if (o.chunks > 1 && o.schedule != "interleaved")
+    refuse(fmt::format("schedule {} has one chunk a stage: chunks are for interleaved", o.schedule));
+  if (o.chunks > 1 && o.mesh.pp == 1) refuse("chunks go round the stages: with one stage there is nowhere to go");
+  if (o.schedule == "interleaved" && o.microbatches % o.mesh.pp != 0)
+    refuse(
+        fmt::format("interleaved schedules go in groups of as many microbatches as there are stages: {} microbatches "
+                    "do not divide by {} stages",
+                    o.microbatches, o.mesh.pp));
+  const std::size_t pieces = o.model.layers + 2, parts = static_cast<std::size_t>(o.mesh.pp * o.chunks);
+  if (pieces < parts)
+    refuse(
+        fmt::format("{} layers, with embedding and head {} pieces, cannot fill {} stages of {} chunk{}: each needs "
+                    "one",
+                    o.model.layers, pieces, o.mesh.pp, o.chunks, o.chunks == 1 ? "" : "s"));
+  if (halves && o.mesh.tp > 1)
+    refuse(
+        fmt::format("schedule {} with tp = {}: layers that ranks share hide their sums behind the gradients of "
+                    "weights, which therefore cannot wait; take 1f1b",
+                    o.schedule, o.mesh.tp));
+  if (halves && o.recompute != week22::Recompute::none)
+    refuse(fmt::format("schedule {} with recomputation: the weights' half would keep what recomputation is to save",
+                       o.schedule));
+}
+
+void check_tensor(const Options3d& o) {
+  if (o.mesh.tp == 1) {
+    if (o.sequence_parallel) refuse("sequence parallelism is for tp = 2 and more");
+    return;
+  }
+  o.part(0).check();
+  if (o.sequence_parallel && o.sequence % static_cast<std::size_t>(o.mesh.tp) != 0)
+    refuse(fmt::format("sequences of {} tokens do not divide over tp = {}, as sequence parallelism wants", o.sequence,
+                       o.mesh.tp));
+  if (o.model.attention != AttentionKind::flash)
+    refuse("tensor parallelism splits flash attention: materialised attention runs on one rank");
+}
+
+void check_zero(const Options3d& o) {
+  if (o.zero < 0 || o.zero > 3)
+    refuse(fmt::format("ZeRO has stages 0 (plain data parallelism), 1, 2 and 3; there is no stage {}", o.zero));
+  if (o.zero >= 2 && o.mesh.pp > 1)
+    refuse(
+        fmt::format("ZeRO-{} with a pipeline: it would {} for every microbatch, m times the traffic of ZeRO-1 for "
+                    "memory that the stages have divided already; take ZeRO-1",
+                    o.zero, o.zero == 2 ? "reduce all gradients" : "gather all values twice"));
+  if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.storage)
+    refuse(
+        fmt::format("ZeRO-{} sums gradients in the type they are computed in, {}", o.zero, to_string(o.model.storage)));
+}
+
+StageMemory memory_of(week22::Recompute recompute) {
+  using Keep = StageMemory::Keep;
+  if (recompute == week22::Recompute::full) return {Keep::inputs, week22::restore_block};
+  if (recompute == week22::Recompute::selective) return {Keep::all_but_probabilities, week22::restore_probabilities};
+  return {};
+}
+
+std::vector<Batch> allocate_batches(Rank me, const Options3d& o, int replica) {
+  const std::size_t shard = chunk_range(o.batch, replica, o.mesh.dp).size;
+  const Slice tokens = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
+  const Slice targets = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
+  std::vector<Batch> batches;
+  for (int i = 0; i < o.microbatches; ++i) {
+    const ChunkRange part = chunk_range(shard, i, o.microbatches);
+    const std::size_t first = part.offset * o.sequence, count = part.size * o.sequence;
+    batches.push_back({tokens.cut(first, count), targets.cut(first, count), part.size, o.sequence});
+  }
+  return batches;
+}
+
+/// Tensors [first, first + count) of the stage's table, as a table of their own.
+EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) {
+  const Parameters& all = stage.parameters();
+  EngineModel model;
+  const std::size_t offset = all.list[first].offset;
+  for (std::size_t i = first; i < first + count; ++i) {
+    model.parameters.list.push_back(all.list[i]);
+    model.parameters.list.back().offset -= offset;
+  }
+  const Parameter& last = model.parameters.list.back();
+  const std::size_t size = last.offset + last.size;
+  if (!all.values.empty()) model.parameters.values = all.values.cut(offset, size);
+  if (!all.gradients.empty()) model.parameters.gradients = all.gradients.cut(offset, size);
+  model.visits = stage.visits();  // used where these are all tensors
+  model.bind = [&stage, first](std::size_t i, Slice value, Slice gradient) {
+    stage.bind(first + i, std::move(value), std::move(gradient));
+  };
+  model.begin = [&stage, first](Rank, std::size_t i, std::size_t element, Slice part) {
+    stage.initialise(first + i, element, std::move(part));
+  };
+  return model;
+}
+
+void make_engines(Worker& worker, const Options3d& o) {
+  const EngineOptions options{.stage = o.zero,
+                              .adamw = o.adamw,
+                              .bucket_bytes = o.bucket_bytes,
+                              .wrapping = o.wrapping,
+                              .overlap = o.overlap,
+                              .prefetch = o.prefetch,
+                              .storage = o.model.storage,
+                              .reduce = o.reduce};
+  GptStage& stage = *worker.stage;
+  const std::size_t tensors = stage.tensors().size(), shared = stage.shares_embedding() ? 1 : 0;
+  worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, shared, tensors - shared), options));
+  if (shared) worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, 0, 1), options));
+  StageHooks hooks = worker.engines[0]->hooks();
+  if (shared && hooks.ready)
+    hooks.ready = [rest = hooks.ready, embedding = worker.engines[1]->hooks().ready](std::size_t i) {
+      i == 0 ? embedding(0) : rest(i - 1);
+    };
+  stage.use(std::move(hooks));
+}
+
+}  // namespace
+
+std::size_t Options3d::largest_microbatch() const { return up(up(batch, mesh.dp), microbatches); }
+
+void check(const Options3d& o) {
+  o.model.check();
+  if (o.mesh.dp < 1 || o.mesh.tp < 1 || o.mesh.pp < 1) refuse("a mesh has at least one rank on each axis");
+  if (o.microbatches < 1 || o.sequence < 1 || o.sequence > o.model.context)
+    refuse(fmt::format("{} microbatches of sequences of {} tokens, with a context of {}", o.microbatches, o.sequence,
+                       o.model.context));
+  if (o.batch / static_cast<std::size_t>(o.mesh.dp) < static_cast<std::size_t>(o.microbatches))
+    refuse(
+        fmt::format("a global batch of {} sequences cannot give each of {} replicas {} microbatches: raise the batch",
+                    o.batch, o.mesh.dp, o.microbatches));
+  check_tensor(o);
+  check_pipeline(o);
+  check_zero(o);
+}
+
+std::vector<std::size_t> stage_pieces(const Options3d& o) {
+  std::vector<double> costs = gpt_piece_costs(o.model, o.sequence);
+  if (o.recompute == week22::Recompute::full)
+    for (std::size_t l = 1; l + 1 < costs.size(); ++l) costs[l] *= 4.0 / 3;  // forward, forward again, twice backward
+  return week24::partition(costs, o.mesh.pp * o.chunks);
+}
+
+std::vector<std::size_t> stage_tensors(const Options3d& o, int stage) {
+  const std::vector<std::size_t> first = stage_pieces(o);
+  const auto visits = gpt_visits(o.model);
+  std::set<std::size_t> own;
+  for (int chunk = 0; chunk < o.chunks; ++chunk) {
+    const auto part = static_cast<std::size_t>(chunk * o.mesh.pp + stage);
+    for (std::size_t piece = first[part]; piece < first[part + 1]; ++piece)
+      own.insert(visits[piece].begin(), visits[piece].end());
+  }
+  return {own.begin(), own.end()};
+}
+
+std::size_t stage_parameters(const Options3d& o, int stage) {
+  const std::vector<Parameter> table = gpt_parameter_table(o.part(0));
+  std::size_t sum = 0;
+  for (const std::size_t index : stage_tensors(o, stage)) sum += table[index].size;
+  return sum;
+}
+
+std::size_t activation_bytes(const Options3d& o, int stage) {
+  const std::vector<std::size_t> first = stage_pieces(o);
+  const GptConfig config = o.part(0);
+  const BlockShape shape{o.largest_microbatch(), o.sequence,       config.heads,
+                         config.d_model,         config.attention, config.tensor};
+  const std::size_t element = bytes_of(config.storage), narrow = shape.norm_rows() * config.d_model * element;
+  const std::size_t wide = shape.rows() * shape.own_width() * element, norms = 2 * shape.norm_rows() * sizeof(float);
+  const bool flash = config.attention == AttentionKind::flash;
+  const std::size_t scores = shape.rows() * shape.attention().heads * (flash ? sizeof(float) : o.sequence * element);
+  const std::size_t inside = 3 * narrow + 12 * wide + 2 * norms + scores;  // of a block, beside its input
+  const bool inputs = o.recompute == week22::Recompute::full;
+  const bool scores_once = o.recompute == week22::Recompute::selective && !flash;
+  const std::size_t kept = inputs ? 0 : scores_once ? inside - scores : inside;
+  const StageSchedule steps = schedule_named(week24::named_schedules(), o.schedule).make(pipeline_shape(o), stage);
+  std::size_t bytes = 2 * narrow + 4 * wide +
+                      (inputs        ? inside + (o.mesh.pp > 1 ? narrow : 0)
+                       : scores_once ? scores
+                                     : 0);
+  for (int chunk = 0; chunk < o.chunks; ++chunk) {
+    const auto part = static_cast<std::size_t>(chunk * o.mesh.pp + stage);
+    const bool head = first[part + 1] == config.layers + 2, embeds = first[part] == 0;
+    const std::size_t blocks = first[part + 1] - first[part] - (head ? 1 : 0) - (embeds ? 1 : 0);
+    StageSchedule own;
+    std::copy_if(steps.begin(), steps.end(), std::back_inserter(own), [&](const Step& s) { return s.chunk == chunk; });
+    bytes +=
+        static_cast<std::size_t>(peak_in_flight(own)) *
+        (blocks * (narrow + kept) + (head ? 2 * narrow + norms + shape.rows() * config.own_vocabulary() * element : 0));
+  }
+  return bytes;
+}
+
+/// Whether the token embedding is on this stage and on another.
+static bool shares_embedding(const Options3d& o, int stage) {
+  return o.model.tied_head && o.mesh.pp > 1 && (stage == 0 || stage + 1 == o.mesh.pp);
+}
+
+std::vector<std::size_t> engine_elements(const Options3d& o, int stage) {
+  const std::size_t all = stage_parameters(o, stage);
+  if (!shares_embedding(o, stage)) return {all};
+  const std::size_t embedding = o.part(0).own_vocabulary() * o.model.d_model;
+  return {all - embedding, embedding};
+}
+
+std::vector<checkpoint::Run> whole_runs(const Options3d& o, const Coordinate& here) {
+  const GptConfig part = o.part(here.tp);
+  const std::vector<Parameter> own = gpt_parameter_table(part);
+  std::vector<std::size_t> tensors = stage_tensors(o, here.pp);
+  if (shares_embedding(o, here.pp))  // its engine is the second
+    std::rotate(tensors.begin(), tensors.begin() + 1, tensors.end());
+  std::vector<checkpoint::Run> runs;
+  std::size_t at = 0;
+  for (const std::size_t index : tensors) {
+    for (const TensorRun& run : tensor_runs(part, own[index]))
+      if (run.serial != TensorRun::kPadding) runs.push_back({index, run.serial, at + run.own, run.size});
+    at += own[index].size;
+  }
+  return runs;
+}
+
+void add_value_squares(const Worker& worker, Slice sum) {
+  const Mesh& mesh = worker.mesh;
+  Rank me = mesh.world;
+  Slice own = me.allocate(1, DType::f32, Category::buffer);
+  fill(me, own, 0);
+  for (std::size_t e = 0; e < worker.engines.size(); ++e)
+    for (const Piece& piece : worker.engines[e]->value_pieces())
+      if ((piece.cut || mesh.here.tp == 0) && (e == 0 || mesh.here.pp == 0)) add_squares(me, own, piece.elements);
+  for (const Rank& axis : {mesh.tp, mesh.pp}) week21::ring_all_reduce(axis, own);
+  if (worker.values_sharded) week21::ring_all_reduce(mesh.dp, own);
+  add(me, sum, own);
+}
+
+std::vector<Slice> Worker::gradient_shares() const {
+  std::vector<Slice> all;
+  for (const auto& engine : engines)
+    for (const Slice& share : engine->gradient_shares()) all.push_back(share);
+  return all;
+}
+
+std::vector<Optimizer*> Worker::optimizers() const {
+  std::vector<Optimizer*> all;
+  for (const auto& engine : engines)
+    for (Optimizer* optimizer : engine->optimizers()) all.push_back(optimizer);
+  return all;
+}
+
+Worker make_worker(const Mesh& mesh, const Options3d& o) {
+  Rank me = mesh.world;
+  Worker worker{.mesh = mesh,
+                .tp = week23::make_tensor_parallel(mesh.tp, mesh.tp.size() > 1 && o.overlap),
+                .pipeline = week24::make_pipeline(mesh.pp, pipeline_shape(o)),
+                .schedule = {},
+                .batches = allocate_batches(me, o, mesh.here.dp),
+                .stage = nullptr,
+                .engines = {},
+                .scalars = allocate_step_scalars(me),
+                .scaler = {},
+                .norms_in_parts = o.sequence_parallel && o.mesh.tp > 1,
+                .sharded = o.zero > 0 && mesh.dp.size() > 1,
+                .values_sharded = o.zero == 3 && mesh.dp.size() > 1};
+  const std::vector<week24::NamedSchedule> schedules = week24::named_schedules();
+  worker.schedule = schedule_named(schedules, o.schedule).make(pipeline_shape(o), mesh.here.pp);
+  worker.stage =
+      std::make_unique<GptStage>(mesh.pp, pipeline_shape(o), o.part(mesh.here.tp), stage_pieces(o), worker.batches,
+                                 token_factor(o), o.seed, owned_by_model(o.zero), memory_of(o.recompute));
+  if (o.mesh.tp > 1)
+    worker.stage->use(o.sequence_parallel ? week23::make_sequence_layers(worker.tp, o.model.vocabulary)
+                                          : week23::make_tensor_layers(worker.tp, o.model.vocabulary));
+  worker.scalars.loss = worker.stage->loss();
+  if (o.loss_scale) {
+    worker.scaler = week22::make_loss_scaler(me, *o.loss_scale, o.loss_scale_interval);
+    worker.stage->scale_gradients(worker.scaler->scale);
+  }
+  make_engines(worker, o);
+  return worker;
+}
+
+float token_factor(const Options3d& o, std::size_t batches) {
+  return static_cast<float>(o.mesh.dp) / static_cast<float>(o.batch * o.sequence * batches);
+}
+
+void add_validation_loss(Worker& worker, Slice loss, float factor) {
+  StageSchedule forwards;
+  for (int chunk = 0; chunk < worker.pipeline.shape.chunks; ++chunk)
+    for (int i = 0; i < worker.pipeline.shape.microbatches; ++i) forwards.push_back({Work::forward, i, chunk});
+  worker.stage->only_evaluate(std::move(loss), factor);
+  week24::run_schedule(worker.pipeline, forwards, *worker.stage);
+  worker.stage->only_evaluate({}, 0);
+}
+
+}  // namespace lockstep::week25

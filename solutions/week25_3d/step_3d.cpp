@@ -1,0 +1,89 @@
+// Exercise 25.2: the 3D training step. Read labs/week25_3d/step_3d.hpp first.
+#include "labs/week25_3d/step_3d.hpp"
+
+#include <array>
+
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+
+namespace lockstep::week25 {
+
+namespace {
+
+/// The gradients of norms among the shares of this rank, which 23.5's sum takes.
+std::vector<Slice> norm_gradients(const Worker& worker) {
+  std::vector<Slice> norms;
+  for (const auto& engine : worker.engines)
+    for (const Piece& piece : engine->gradient_pieces())
+      if (piece.norm) norms.push_back(piece.elements);
+  return norms;
+}
+
+}  // namespace
+
+void accumulate_gradients(Worker& worker) {
+  Rank me = worker.mesh.world;
+  fill(me, worker.scalars.loss, 0);
+  // lab 25.2a begin: the schedule, on this stage; the end of every engine's window; norms, where ranks have parts of
+  // them (norm_gradients, week23::sum_norm_gradients); the shared embedding's shares, of both stages
+  week24::run_schedule(worker.pipeline, worker.schedule, *worker.stage);
+  for (const auto& engine : worker.engines) engine->finish();
+  if (worker.norms_in_parts) week23::sum_norm_gradients(worker.tp, norm_gradients(worker));
+  if (worker.stage->shares_embedding())
+    for (const Slice& share : worker.engines[1]->gradient_shares()) worker.stage->sum_tied(share);
+  // lab end
+}
+
+namespace {
+
+/// Is this rank the one that counts `piece` of the gradients of engine `engine`?
+bool counts(const Worker& worker, std::size_t engine, const Piece& piece) {
+  const Coordinate& here = worker.mesh.here;
+  // lab 25.2b begin: of ranks that hold the same elements, the first on the axis counts them. Engine 1 has the
+  // embedding that two stages hold
+  const bool held_by_all_of_tp = !piece.cut, held_by_two_stages = engine == 1;
+  return !(held_by_all_of_tp && here.tp > 0) && !(held_by_two_stages && here.pp > 0);
+  // lab end
+}
+
+}  // namespace
+
+void sum_of_squares(const Worker& worker, Slice squares) {
+  const Mesh& mesh = worker.mesh;
+  fill(mesh.world, squares, 0);
+  // lab 25.2b begin: add_squares of every piece that counts here; then the sum over each axis along which ranks have
+  // different ones, one after the other
+  for (std::size_t e = 0; e < worker.engines.size(); ++e)
+    for (const Piece& piece : worker.engines[e]->gradient_pieces())
+      if (counts(worker, e, piece)) add_squares(mesh.world, squares, piece.elements);
+  week21::ring_all_reduce(mesh.tp, squares);
+  week21::ring_all_reduce(mesh.pp, squares);
+  if (worker.sharded) week21::ring_all_reduce(mesh.dp, squares);
+  // lab end
+}
+
+void update(Worker& worker, float learning_rate, float max_norm) {
+  Rank me = worker.mesh.world;
+  const std::array<Rank, 3> axes = {worker.mesh.dp, worker.mesh.tp, worker.mesh.pp};
+  const StepScalars& scalars = worker.scalars;
+  Slice factor, skip, skipped;
+  // lab 25.2c begin: with a scaler: find_overflow_everywhere among all gradient shares, over all axes. Then the
+  // squares; the factor: unscale where there is a scaler (skip by its overflow, skipped of it), clip_factor where there
+  // is a max_norm; a step of every engine; and the next scale
+  if (worker.scaler)
+    week22::find_overflow_everywhere(me, *worker.scaler, worker.gradient_shares(), axes, week21::ring_all_reduce);
+  sum_of_squares(worker, scalars.squares);
+  if (worker.scaler) {
+    week22::unscale(me, *worker.scaler, scalars.factor, scalars.squares, max_norm);
+    skip = worker.scaler->overflow;
+    skipped = worker.scaler->skipped;
+  } else if (max_norm > 0) {
+    clip_factor(me, scalars.factor, scalars.squares, max_norm);
+  }
+  if (worker.scaler || max_norm > 0) factor = scalars.factor;
+  for (const auto& engine : worker.engines) engine->step(learning_rate, factor, skip, skipped);
+  if (worker.scaler) week22::update_scale(me, *worker.scaler);
+  // lab end
+}
+
+}  // namespace lockstep::week25

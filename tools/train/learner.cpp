@@ -1,0 +1,178 @@
+#include "tools/train/learner.hpp"
+
+#include <algorithm>
+
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week25_3d/step_3d.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+/// One rank, by the oracle.
+class Serial final : public Learner {
+ public:
+  Serial(Rank me, const Plan& plan)
+      : me_(me),
+        plan_(plan),
+        gpt_(std::make_unique<Gpt>(me, plan.model, plan.options.seed)),
+        optimizer_(me, gpt_->parameters(), plan.run3d.adamw),
+        saved_(week22::checkpointed_activations(me, *gpt_, plan.run3d.largest_microbatch(), plan.options.sequence,
+                                                plan.recompute)),
+        scalars_(allocate_step_scalars(me)) {
+    const std::size_t length = plan.options.sequence;
+    const Slice tokens = me.allocate(plan.tokens_per_step(), DType::i32, Category::buffer);
+    const Slice targets = me.allocate(plan.tokens_per_step(), DType::i32, Category::buffer);
+    const int count = static_cast<int>(plan.options.accumulate);
+    for (int i = 0; i < count; ++i) {
+      const ChunkRange part = chunk_range(plan.options.batch, i, count);
+      batches_.push_back({tokens.cut(part.offset * length, part.size * length),
+                          targets.cut(part.offset * length, part.size * length), part.size, length});
+    }
+  }
+
+  ChunkRange shard() const override { return {0, plan_.options.batch}; }
+  const std::vector<Batch>& batches() const override { return batches_; }
+  void step(float learning_rate, float max_norm) override {
+    serial_step(me_, *gpt_, optimizer_, batches_, saved_, scalars_, {learning_rate, max_norm});
+  }
+  const StepScalars& scalars() const override { return scalars_; }
+  float loss_share() const override { return 1; }
+  void add_validation_loss(Slice loss, std::size_t batches) override {
+    for (const Batch& batch : batches_)
+      lockstep::add_validation_loss(me_, *gpt_, batch, saved_, loss, week25::token_factor(plan_.run3d, batches));
+  }
+  void add_value_squares(Slice sum) override { add_squares(me_, sum, gpt_->parameters().values); }
+  std::vector<Optimizer*> optimizers() override { return {&optimizer_}; }
+  std::vector<Held> held() override {
+    HeldTensors tensors{.part = plan_.model, .table = gpt_->parameters().list, .in_model = {}, .units = {}};
+    for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(i);
+    return held_by(optimizers(), tensors, me_);
+  }
+  std::unique_ptr<Gpt> model() override {
+    saved_ = {};  // its memory is enough for the sample's
+    return std::move(gpt_);
+  }
+
+ private:
+  Rank me_;
+  const Plan& plan_;
+  std::unique_ptr<Gpt> gpt_;
+  Optimizer optimizer_;
+  Activations saved_;
+  StepScalars scalars_;
+  std::vector<Batch> batches_;
+};
+
+/// One rank of a mesh.
+class Meshed final : public Learner {
+ public:
+  Meshed(Rank me, const Plan& plan)
+      : me_(me), plan_(plan), worker_(make_worker(week25::make_mesh(me, o().mesh, o().order), o())) {}
+
+  ChunkRange shard() const override { return chunk_range(o().batch, worker_.mesh.here.dp, o().mesh.dp); }
+  const std::vector<Batch>& batches() const override { return worker_.batches; }
+  void step(float learning_rate, float max_norm) override {
+    week25::accumulate_gradients(worker_);
+    week25::update(worker_, learning_rate, max_norm);
+  }
+  const StepScalars& scalars() const override { return worker_.scalars; }
+  /// An average over replicas; all ranks of tp have it, and of pp one, the others zero.
+  float loss_share() const override { return 1 / static_cast<float>(o().mesh.dp * o().mesh.tp); }
+  void add_validation_loss(Slice loss, std::size_t batches) override {
+    week25::add_validation_loss(worker_, std::move(loss), week25::token_factor(o(), batches));
+  }
+  void add_value_squares(Slice sum) override { week25::add_value_squares(worker_, std::move(sum)); }
+  std::vector<Optimizer*> optimizers() override { return worker_.optimizers(); }
+  week22::LossScaler* scaler() override { return worker_.scaler ? &*worker_.scaler : nullptr; }
+
+  std::vector<Held> held() override {
+    std::vector<Held> all;
+    const std::vector<std::size_t>& own = worker_.stage->tensors();
+    for (std::size_t e = 0; e < worker_.engines.size(); ++e) {
+      week25::Engine& engine = *worker_.engines[e];
+      HeldTensors tensors{.part = worker_.stage->config(), .table = engine.table(), .in_model = {}, .units = {}};
+      const std::size_t first = e == 1 ? 0 : own.size() - tensors.table.size();  // the shared embedding is tensor 0
+      for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(own[first + i]);
+      if (o().zero > 0) tensors.units = engine.units();
+      tensors.writes = e == 0 || worker_.mesh.here.pp == 0;
+      for (Held& held : held_by(engine.optimizers(), tensors, worker_.mesh.dp)) all.push_back(std::move(held));
+    }
+    return all;
+  }
+
+  void restored() override {
+    if (o().zero == 0 || o().zero == 3) return;  // else every rank has all values, of which it has read a part
+    for (const auto& engine : worker_.engines)
+      for (const Unit& unit : engine->units())
+        week21::ring_all_gather(worker_.mesh.dp, engine->whole_values().cut(unit.offset, unit.size));
+  }
+
+  std::unique_ptr<Gpt> model() override {
+    std::vector<Slice> own;
+    for (const auto& engine : worker_.engines) {
+      engine->hold_whole_values();
+      own.push_back(engine->whole_values());
+    }
+    const std::vector<float> values = join(own);
+    own.clear();
+    worker_ = {};  // its memory is enough for the sample's
+    if (me_.rank() != 0) return nullptr;
+    auto gpt = std::make_unique<Gpt>(me_, plan_.model, plan_.options.seed, Owns::values);
+    upload(me_, gpt->parameters().values, values);
+    return gpt;
+  }
+
+ private:
+  const week25::Options3d& o() const { return plan_.run3d; }
+
+  /// On rank 0, the serial model's array of which each rank of the first replica has a part, one slice an engine;
+  /// elsewhere nothing.
+  std::vector<float> join(const std::vector<Slice>& own) {
+    if (worker_.mesh.here.dp != 0) return {};
+    if (me_.rank() != 0) {
+      for (const Slice& slice : own) me_.exchange({send(0, slice)});
+      return {};
+    }
+    std::vector<float> whole(plan_.model.parameters());
+    for (int rank = 0; rank < me_.size(); ++rank) {
+      const week25::Coordinate at = week25::coordinate_of(o().mesh, o().order, rank);
+      if (at.dp == 0) put(rank == 0 ? own : received(rank, at, own.front().dtype()), at, whole);
+    }
+    return whole;
+  }
+
+  std::vector<Slice> received(int rank, const week25::Coordinate& at, DType type) {
+    std::vector<Slice> theirs;
+    for (const std::size_t size : week25::engine_elements(o(), at.pp)) {
+      theirs.push_back(me_.allocate(size, type, Category::buffer));
+      me_.exchange({receive(rank, theirs.back())});
+    }
+    return theirs;
+  }
+
+  void put(const std::vector<Slice>& parts, const week25::Coordinate& at, std::vector<float>& whole) {
+    std::vector<float> flat;
+    for (const Slice& part : parts) {
+      const std::vector<float> values = to_host(me_, part);
+      flat.insert(flat.end(), values.begin(), values.end());
+    }
+    const std::vector<Parameter> table = gpt_parameter_table(plan_.model);
+    for (const checkpoint::Run& run : week25::whole_runs(o(), at))
+      std::copy_n(flat.begin() + static_cast<std::ptrdiff_t>(run.at), run.count,
+                  whole.begin() + static_cast<std::ptrdiff_t>(table[run.tensor].offset + run.first));
+  }
+
+  Rank me_;
+  const Plan& plan_;
+  week25::Worker worker_;
+};
+
+}  // namespace
+
+std::unique_ptr<Learner> make_learner(Rank me, const Plan& plan) {
+  if (plan.serial()) return std::make_unique<Serial>(me, plan);
+  return std::make_unique<Meshed>(me, plan);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,46 @@
+// What is trained on one rank: the serial program, or its part of the 3D step (25.2).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/chunk.hpp"
+#include "common/model/serial.hpp"
+#include "labs/week22_zero/mixed_precision.hpp"
+#include "tools/train/checkpoint.hpp"
+#include "tools/train/options.hpp"
+
+namespace lockstep::train {
+
+/// All calls are collective over the run, on main.
+class Learner {
+ public:
+  virtual ~Learner() = default;
+
+  /// Sequences of the global batch that this rank's replica works on, and where their tokens go.
+  virtual ChunkRange shard() const = 0;
+  virtual const std::vector<Batch>& batches() const = 0;
+  /// One optimizer step on the batches.
+  virtual void step(float learning_rate, float max_norm) = 0;
+  /// Of the last step: the loss of the ranks together is Σ loss · loss_share().
+  virtual const StepScalars& scalars() const = 0;
+  virtual float loss_share() const = 0;
+  /// loss[0] += this rank's part of the batches' loss, one of `batches` global batches, by a forward pass alone.
+  virtual void add_validation_loss(Slice loss, std::size_t batches) = 0;
+  /// sum[0] += Σ value² over the whole model, the same on every rank.
+  virtual void add_value_squares(Slice sum) = 0;
+
+  virtual std::vector<Optimizer*> optimizers() = 0;
+  virtual week22::LossScaler* scaler() { return nullptr; }
+  /// What of the serial model each optimizer has, for checkpoints.
+  virtual std::vector<Held> held() = 0;
+  /// After the optimizers' state was read from a checkpoint.
+  virtual void restored() {}
+  /// The trained model, on rank 0; elsewhere nothing. No more steps are made.
+  virtual std::unique_ptr<Gpt> model() = 0;
+};
+
+/// Collective over the run, at set-up.
+std::unique_ptr<Learner> make_learner(Rank me, const Plan& plan);
+
+}  // namespace lockstep::train
