@@ -30,7 +30,7 @@ struct RunOptions {
   bool emulate = false;      // MPI: sleep until the machine's modelled time of each operation and message has passed
   double emulate_scale = 1;  // modelled seconds × scale = wall-clock seconds
   bool tf32 = false;         // GPUs: products of fp32 round their operands to 10 bits, for tensor cores
-  double patience_seconds = 20;  // MPI: without progress for so long, the wait table is printed and the job ends
+  double patience_seconds = 20;  // MPI, GPUs: without progress for so long, the run ends and tells what each rank does
   std::size_t stack_bytes = 256 * 1024;  // simulator: of each fiber
 };
 

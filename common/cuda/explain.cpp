@@ -1,8 +1,11 @@
 // What only this backend knows when nobody can go on, or somebody was not listened to: which transfer is not with the
-// GPU, and which message was never received.
+// GPU, which message was never received, and what hangs when the GPU does.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "common/cuda/world.hpp"
+#include "common/processes/wait_table.hpp"
 
 namespace lockstep::cuda {
 
@@ -15,6 +18,28 @@ StuckBatch World::stuck_batch(const Queue& queue) {
           .collective = batch.collective,
           .started = batch.where,
           .missing = &batch.transfers[missing]};
+}
+
+/// What every rank waits for, and what of its work the GPU has not done.
+std::string World::hang() const {
+  std::vector<processes::Row> rows;
+  for (const auto& rank : ranks_) {
+    processes::Row row;
+    for (const auto& queue : rank->queues()) {
+      const std::string left = queue->backlog.words();
+      const bool waits = queue->blocked.on != Blocked::On::nothing && queue->blocked.on != Blocked::On::work;
+      if (!waits && left.empty()) continue;
+      if (!row.words.empty()) row.words += "; ";
+      row.words += fmt::format("queue \"{}\"", queue_name(queue->index));
+      if (waits) row.words += fmt::format(" waits at {}", describe(queue->blocked.where));
+      if (queue->blocked.on == Blocked::On::door) row.words += " for the GPU";
+      if (!left.empty()) row.words += fmt::format("{} the GPU is not done with {}", waits ? ", and" : ":", left);
+    }
+    if (row.words.empty()) row.words = "has nothing on the GPU";
+    rows.push_back(row);
+  }
+  return processes::wait_table(fmt::format("TIMEOUT: the GPU has done nothing for {:g} s", options_.patience_seconds),
+                               rows);
 }
 
 std::vector<UnreadMessage> World::unread() const {

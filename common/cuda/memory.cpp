@@ -65,7 +65,7 @@ Staging::Buffer* Staging::take(std::size_t bytes) {
     if (!busy) busy = buffer.get();
   }
   if (busy && buffers_.size() >= kMostBuffers) {
-    busy->last.synchronize();
+    wait_(busy->last);
     busy->lent = true;
     return busy;
   }

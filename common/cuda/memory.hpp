@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "common/cuda/event.hpp"
@@ -32,7 +33,10 @@ class DeviceMemory {
 /// May be used by several threads.
 class Staging {
  public:
-  explicit Staging(EventPool& events) : events_(events) {}
+  /// `wait(event)` blocks the calling thread until the GPU has passed it.
+  explicit Staging(
+      EventPool& events, std::function<void(const Event&)> wait = [](const Event& event) { event.synchronize(); })
+      : events_(events), wait_(std::move(wait)) {}
   Staging(const Staging&) = delete;
   ~Staging();
   /// `from` may change when this returns; the copy is made in the order of `stream`.
@@ -54,6 +58,7 @@ class Staging {
   void give(Buffer* buffer, Event last);
 
   EventPool& events_;
+  std::function<void(const Event&)> wait_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };

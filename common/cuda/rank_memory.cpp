@@ -28,6 +28,7 @@ void RankState::end_stretch(Queue& queue, const Event& end) {
     });
   queue.worked = false;
   queue.stretch = {};
+  queue.backlog.close(end);
 }
 
 void RankState::waited(Queue& queue, const Event& before, Location where, std::uint64_t position) {
@@ -54,11 +55,13 @@ void RankState::compute(Channel at, const Operation& operation, Kernel kernel, L
     if (!queue.stretch) queue.stretch = here(queue);
     queue.worked = true;
     kernel(*queue.device);
+    queue.backlog.add(operation.name, where, world_.events(), queue.stream.get());
     queue.last = {};
     return;
   }
   const Event begin = here(queue);
   kernel(*queue.device);
+  queue.backlog.add(operation.name, where, world_.events(), queue.stream.get());
   queue.last = {};
   span(begin, {here(queue)},
        [this, index = queue.index, name = operation.name, where, position = recorder_.position(queue.index)](
@@ -177,13 +180,13 @@ void RankState::copy_out(Queue& queue, const Slice& slice, void* bytes, Location
   use(queue, slice);
   queue.last = {};
   world_.staging().download(bytes, slice.data(), slice.bytes(), queue.stream.get(),
-                            [this](const Event& copied) { world_.pass(copied); });
+                            [&](const Event& copied) { world_.pass(copied, where); });
   if (queue.device) queue.device->check_indices(where);
 }
 
 double RankState::now(int index) const {
   const Event event = here(*queues_[index]);
-  world_.pass(event);
+  world_.pass(event, Location::current());
   return world_.clock().seconds(event);
 }
 

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 
+#include "common/cuda/patience.hpp"
 #include "common/cuda/status.hpp"
 
 namespace lockstep::cuda {
 
 World::World(const RunOptions& options, const Program& program, int gpu)
-    : WorldBase(options, program), memory_(gpu), staging_(events_) {
+    : WorldBase(options, program),
+      memory_(gpu),
+      staging_(events_, [this](const Event& event) { await_or_throw(event); }) {
   make_ranks();
   clock_ = std::make_unique<EventClock>(events_.record(ranks_[0]->queue(0).stream.get()));
 }
@@ -34,19 +37,18 @@ void World::wake(Queue& queue) {
 
 // Doors ---------------------------------------------------------------------------------------------------------------
 
-void World::pass(const Event& event) {
+void World::pass(const Event& event, Location where) {
   if (event.done()) return;
-  if (!running_) return event.synchronize();
+  if (!running_) return await_or_throw(event);
   doors_.push_back({running_, event});
-  block(*running_, {.on = Blocked::On::door});
+  block(*running_, {.on = Blocked::On::door, .where = where});
 }
 
-/// Wakes those whose events the GPU has passed; with `wait`, at least one.
-bool World::open_doors(bool wait) {
+/// Wakes those whose events the GPU has passed; false: nobody.
+bool World::open_doors() {
   const std::size_t before = doors_.size();
   for (auto door = doors_.begin(); door != doors_.end();) {
     try {
-      if (wait && door == doors_.begin()) door->event.synchronize();
       if (!door->event.done()) {
         ++door;
         continue;
@@ -61,6 +63,35 @@ bool World::open_doors(bool wait) {
   return doors_.size() < before;
 }
 
+template <class Passed>
+bool World::await(Passed passed) {
+  Patience patience(options_.patience_seconds);
+  while (!lost_ && !passed()) {
+    if (patience.rest([this] { return done_so_far(); })) continue;
+    lost_ = true;
+    fail(Verdict::timeout, hang());
+  }
+  return !lost_;
+}
+
+void World::await_doors() {
+  try {
+    await([this] { return open_doors() || failing_; });
+  } catch (...) {
+    record_failure(*doors_.front().queue);
+  }
+}
+
+void World::await_or_throw(const Event& event) {
+  if (!await([&] { return event.done(); })) throw Error(Verdict::timeout, "TIMEOUT: the GPU hangs");
+}
+
+std::uint64_t World::done_so_far() {
+  std::uint64_t operations = 0;
+  each_queue([&](Queue& queue) { operations += queue.backlog.look(events_, queue.stream.get()); });
+  return operations;
+}
+
 void World::tell_times() {
   for (auto& rank : ranks_) rank->timeline().tell(*clock_);
 }
@@ -69,14 +100,14 @@ void World::tell_times() {
 
 void World::loop() {
   while (!failing_) {
-    if (!doors_.empty()) open_doors(false);
+    if (!doors_.empty()) open_doors();
     if (!runnable_.empty()) {
       Queue* next = runnable_.front();
       runnable_.pop_front();
       resume(*next);
     } else if (!doors_.empty()) {
       tell_times();  // the GPU has work, the host has none
-      open_doors(true);
+      await_doors();
     } else if (!set_sends_aside()) {
       return;
     }
@@ -85,10 +116,12 @@ void World::loop() {
 
 /// Everything given to the GPU is done, or it has failed.
 void World::settle() {
+  auto finish = [this](const Stream& stream) { await_or_throw(events_.record(stream.get())); };
   for (auto& rank : ranks_) {
+    if (lost_) return;
     try {
-      for (auto& queue : rank->queues()) queue->stream.synchronize();
-      rank->each_end([](Lane& lane) { lane.stream.synchronize(); });
+      for (auto& queue : rank->queues()) finish(queue->stream);
+      rank->each_end([&](Lane& lane) { finish(lane.stream); });
       rank->timeline().tell(*clock_);
       rank->note_end();
       for (auto& queue : rank->queues())

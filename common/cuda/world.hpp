@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/cuda/backlog.hpp"
 #include "common/cuda/memory.hpp"
 #include "common/cuda/range.hpp"
 #include "common/cuda/stream.hpp"
@@ -115,6 +116,7 @@ struct Queue : QueueBase<Types> {
   Event last;           // recorded on the stream, and nothing given to it since; else empty
   Event stretch;        // begin of the arithmetic since the last wait; empty: none yet
   bool worked = false;  // since `stretch`
+  Backlog backlog;      // of operations
   Progress known;       // of all queues of the rank, of itself: uses of memory so far
   std::vector<OpenRegion> regions;
 };
@@ -179,6 +181,8 @@ class World final : public WorldBase<Types> {
  public:
   World(const RunOptions& options, const Program& program, int gpu);
   ~World();
+  /// Where the GPU hangs, too: to give its memory back would be to wait for it.
+  bool must_stay() const { return lost_ || has_outliving_slices(); }
 
   // Used by ranks -------------------------------------------------------------------------------------------------
   EventPool& events() { return events_; }
@@ -190,8 +194,9 @@ class World final : public WorldBase<Types> {
   void wake_from_set_up(Queue& main) { wake(main); }
   void wake_for_work(Queue& queue) { wake(queue); }
   void wake_after(Queue& main, const Closure&) { wake(main); }
-  void pass(const Event& event);  // a door: suspends the running fiber until the GPU has passed it
-  void post(Batch* batch);        // begins now, or after the one before it on its lane
+  /// A door: suspends the running fiber until the GPU has passed it.
+  void pass(const Event& event, Location where);
+  void post(Batch* batch);  // begins now, or after the one before it on its lane
   Peer& peer(Lane& lane, int rank);
   StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
 
@@ -215,8 +220,15 @@ class World final : public WorldBase<Types> {
         for (Peer& peer : lane.peers) f(lane, peer);
       });
   }
-  bool open_doors(bool wait);
+  bool open_doors();
   void tell_times();  // to the ledgers, as far as the GPU has come
+  /// Asks passed() until it says yes. False: the GPU hangs, and the run has failed with TIMEOUT.
+  template <class Passed>
+  bool await(Passed passed);
+  void await_doors();
+  void await_or_throw(const Event& event);
+  std::uint64_t done_so_far();  // operations of all queues
+  std::string hang() const;     // explain.cpp
   void begin_all();
   void begin(Batch& batch);
   void meet(Posted send, Posted receive, Lane& receiver);
@@ -232,6 +244,7 @@ class World final : public WorldBase<Types> {
   std::deque<Queue*> runnable_;
   std::deque<Door> doors_;
   std::deque<Batch*> beginning_;  // whose turn has come
+  bool lost_ = false;             // the GPU hangs
 };
 
 }  // namespace lockstep::cuda

@@ -38,9 +38,8 @@ class WorldBase {
 
   WorldBase(const WorldBase&) = delete;
   Outcome run();
-  bool has_outliving_slices() const {
-    return std::any_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->live_blocks() > 0; });
-  }
+  /// After the run: slices outlive it, and will ask their rank to take them back.
+  bool must_stay() const { return has_outliving_slices(); }
   /// After the run: their stacks, or threads.
   void drop_fibers() {
     each_queue([](Queue& queue) { queue.fiber.reset(); });
@@ -86,6 +85,14 @@ class WorldBase {
     for (int r = 0; r < options_.ranks; ++r) ranks_.push_back(std::make_unique<RankState>(self(), r));
     join_new_groups();
     for (auto& rank : ranks_) rank->add_queues_up_to(0);
+  }
+  bool has_outliving_slices() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->live_blocks() > 0; });
+  }
+  /// Nobody in particular has failed.
+  void fail(Verdict verdict, std::string message) {
+    if (!failing_) failure_ = {verdict, std::move(message)};
+    failing_ = true;
   }
   template <class F>
   void each_queue(F f) {
@@ -203,11 +210,10 @@ void WorldBase<Types>::fill(Outcome& outcome) {
   outcome.values = std::move(values_);
 }
 
-/// Slices that outlive their run will ask their rank to take them back, whenever that is: their world stays for good,
-/// reachable from here, so that a leak checker knows that it is meant.
+/// A world that must stay does so for good, reachable from here, so that a leak checker knows that it is meant.
 template <class World>
 void drop_or_keep(std::unique_ptr<World> world) {
-  if (!world->has_outliving_slices()) return;
+  if (!world->must_stay()) return;
   world->drop_fibers();
   static auto* const kept = new std::vector<std::unique_ptr<World>>;
   kept->push_back(std::move(world));

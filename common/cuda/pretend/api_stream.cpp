@@ -75,7 +75,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call_on(handle, [](Runtime& r, Lock& lock, CUstream_st* stream) {
-    r.poll(lock);
+    r.poll(lock, stream);
     if (!stream->tasks.empty() || stream->running) return cudaErrorNotReady;
     r.wait(lock, r.mark(stream));  // at once: for the order
     return r.broken;
@@ -140,7 +140,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return call_with(handle, [](Runtime& r, Lock& lock, CUevent_st* event) {
     const auto mark = event->last;
-    if (mark && !mark->reached) r.poll(lock);
+    if (mark && !mark->reached) r.poll(lock, mark->stream);
     if (mark && !mark->reached) return cudaErrorNotReady;
     if (mark) order::after(mark.get());
     return r.broken;

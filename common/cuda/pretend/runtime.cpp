@@ -238,9 +238,9 @@ void Runtime::wait_for_all(Lock& lock, int device) {
   for (const auto& end : ends) wait(lock, end);
 }
 
-void Runtime::poll(Lock& lock) {
+void Runtime::poll(Lock& lock, const CUstream_st* stream) {
   do {
-    CUstream_st* const next = pick(nullptr);
+    CUstream_st* const next = pick(stream);
     if (!next) {
       for (const auto& stream : streams_) stream->stuck = false;
       return;

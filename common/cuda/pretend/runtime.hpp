@@ -83,8 +83,8 @@ class Runtime {
   /// Runs tasks until `mark` is reached; the caller's thread is then ordered after it.
   void wait(Lock& lock, const std::shared_ptr<Mark>& mark);
   void wait_for_all(Lock& lock, int device);
-  /// The device goes on a little, because somebody asks.
-  void poll(Lock& lock);
+  /// The device goes on a little, because somebody asks for `stream`.
+  void poll(Lock& lock, const CUstream_st* stream);
 
   void problem(const std::string& what);
   void fault(cudaError_t error, const std::string& why);

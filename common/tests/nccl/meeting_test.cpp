@@ -146,7 +146,7 @@ TEST(Bootstrap, AFolderIsUsedOnce) {
   on_ranks(2, meet);
   EXPECT_FALSE(std::filesystem::exists(folder.meeting()));
   std::filesystem::create_directories(folder.meeting());
-  std::ofstream(folder.meeting() + "/came.1");  // rank 1 was killed there
+  std::ofstream(folder.meeting() + "/came.1") << "";  // rank 1 was killed there
   expect_words(complaint([&] { meet(1); }), {"was used before"});
   std::filesystem::remove_all(folder.meeting());
 }

@@ -1,0 +1,192 @@
+// What a GPU cannot do, or does not end, in words: on the pretend GPU, which can be made to lack or to hang.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "common/arithmetic.hpp"
+#include "common/cuda/pretend/pretend.hpp"
+#include "common/cuda/world.hpp"
+#include "common/device/operation.hpp"
+#include "common/run.hpp"
+
+namespace lockstep {
+namespace {
+
+void expect_words(const std::string& text, std::initializer_list<const char*> words) {
+  for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
+}
+
+/// A kernel that does not end before it is let go.
+class Spin {
+ public:
+  ~Spin() {
+    *ends_ = true;
+    (void)cudaDeviceSynchronize();
+  }
+  void operator()(Rank me, const Slice& x, Location where = Location::current()) const {
+    const cudaStream_t stream = static_cast<cuda::RankState&>(me.backend()).queue(me.queue()).stream.get();
+    const Operation operation{"spin", 0, 0, x.dtype(), false, {}, {}, {&x}};
+    const auto kernel = [&](Device&) {
+      (void)pretend::enqueue_attempt(stream, [ends = ends_] { return ends->load(); });
+    };
+    me.backend().compute({me.group(), me.queue()}, operation, Kernel(kernel), where);
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> ends_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+RunOptions impatient(int ranks) {
+  RunOptions options;
+  options.ranks = ranks;
+  options.patience_seconds = 0.2;
+  return options;
+}
+
+Slice filled(Rank me, std::size_t count, float value) {
+  Slice slice = me.allocate(count, DType::f32, Category::buffer);
+  fill(me, slice, value);
+  return slice;
+}
+
+TEST(Hang, OfAKernelIsExplainedAtTheNextDoor) {
+  const Spin spin;
+  const Outcome outcome = run(impatient(3), [&](Rank me) {
+    Slice x = filled(me, 1, 1);
+    if (me.rank() == 1) {
+      (void)read(me, x, 0);  // what came before is done
+      spin(me, x);
+      scale(me, x, 2);
+    }
+    (void)read(me, x, 0);
+  });
+  EXPECT_EQ(to_string(outcome.verdict), "TIMEOUT");
+  expect_words(outcome.message, {"TIMEOUT: the GPU has done nothing for 0.2 s", "rank 0: has nothing on the GPU",
+                                 "rank 1: queue \"main\" waits at trouble_test.cpp", "for the GPU",
+                                 "is not done with the last 2 operations, from spin at trouble_test.cpp"});
+}
+
+TEST(Hang, OfAnotherQueueAndWhoWaitsForIt) {
+  const Spin spin;
+  const Outcome outcome = run(impatient(2), [&](Rank me) {
+    Rank comm = me.stream("comm");
+    Slice x = filled(me, 1, 1);
+    const Ticket ticket = me.run(comm, [&spin, x](Rank r) {
+      if (r.rank() == 0) spin(r, x);
+      Slice in = r.allocate(1, DType::f32, Category::buffer);
+      r.exchange({send(1 - r.rank(), x), receive(1 - r.rank(), in)});
+    });
+    me.wait(ticket);
+    (void)read(me, x, 0);
+  });
+  EXPECT_EQ(to_string(outcome.verdict), "TIMEOUT");
+  expect_words(outcome.message, {"queue \"comm\": the GPU is not done with the last operation, from spin",
+                                 "rank 0: queue \"main\"", "rank 1: queue \"main\" waits at trouble_test.cpp"});
+}
+
+TEST(Hang, IsNoticedWhereNobodyAsksAnyMore) {
+  const Spin spin;
+  const Outcome outcome = run(impatient(1), [&](Rank me) { spin(me, filled(me, 8, 1)); });
+  EXPECT_EQ(to_string(outcome.verdict), "TIMEOUT");
+  expect_words(outcome.message, {"the GPU is not done with the last 2 operations, from fill at"});
+}
+
+TEST(Hang, IsNotWhatHasFailed) {
+  const Spin spin;
+  const Outcome outcome = run(impatient(2), [&](Rank me) {
+    spin(me, filled(me, 8, 1));
+    if (me.rank() == 1) throw std::runtime_error("rank 1 has had enough");
+  });
+  EXPECT_EQ(to_string(outcome.verdict), "FAIL");
+  expect_words(outcome.message, {"rank 1 has had enough"});
+}
+
+/// The next run on the GPU is not held up by one that hung.
+TEST(Hang, IsOfOneRun) {
+  {
+    const Spin spin;
+    EXPECT_EQ(run(impatient(1), [&](Rank me) { spin(me, filled(me, 8, 1)); }).verdict, Verdict::timeout);
+  }
+  const Outcome outcome = run(impatient(2), [](Rank me) { (void)read(me, filled(me, 1, 1), 0); });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+}
+
+// Bad input -----------------------------------------------------------------------------------------------------------
+
+/// While it lives the GPU is another one.
+class Other {
+ public:
+  explicit Other(const pretend::Settings& settings) { pretend::configure(settings); }
+  ~Other() { pretend::configure(pretend::settings_of_environment()); }
+};
+
+std::string complaint(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no complaint";
+}
+
+TEST(Trouble, ADriverOlderThanTheToolkit) {
+  const Other gpu({.driver_version = 12040, .runtime_version = 13000});
+  const std::string text = complaint([] { run(impatient(1), [](Rank) {}); });
+  expect_words(text, {"driver supports CUDA up to 12.4", "built with CUDA 13.0", "update the driver"});
+}
+
+TEST(Trouble, NoDriverAndNoGpu) {
+  int argc = 0;
+  char** argv = nullptr;
+  {
+    const Other gpu({.driver_version = 0});
+    expect_words(complaint([&] { Session(argc, argv); }), {"no CUDA device", "no NVIDIA driver is installed"});
+  }
+  const Other gpu({.devices = 0});
+  expect_words(complaint([&] { Session(argc, argv); }), {"no CUDA device"});
+}
+
+TEST(Trouble, AnOldGpu) {
+  int argc = 0;
+  char** argv = nullptr;
+  const Other gpu({.major = 7, .minor = 5});
+  expect_words(complaint([&] { Session(argc, argv); }), {"compute capability 7.5", "8.0 or later"});
+}
+
+TEST(Trouble, MemoryThatRunsOutIsNamedWithItsCategory) {
+  const Other gpu({.memory_bytes = 1 << 20});
+  for (const auto& [category, name] : {std::pair{Category::parameter, "parameters"},
+                                       {Category::gradient, "gradients"},
+                                       {Category::optimizer, "optimizer"},
+                                       {Category::activation, "activations"},
+                                       {Category::buffer, "buffers"}}) {
+    const Outcome outcome = run(impatient(2), [category = category](Rank me) {
+      Slice most = me.allocate(200'000, DType::f32, Category::buffer);  // 800,000 bytes
+      if (me.rank() == 1) (void)me.allocate(150'000, DType::bf16, category);
+    });
+    EXPECT_EQ(to_string(outcome.verdict), "FAIL");
+    EXPECT_EQ(outcome.failed_rank, 1);
+    expect_words(outcome.message, {"rank 1: out of memory: 300000 bytes for ", name, " of 1048576 bytes are free"});
+  }
+}
+
+TEST(Trouble, RanksThatDoNotFitOneGpu) {
+  for (int ranks : {0, -1, 257})
+    expect_words(complaint([&] { run(impatient(ranks), [](Rank) {}); }),
+                 {std::to_string(ranks).c_str(), "ranks: the cuda backend runs 1 to 256 on one GPU"});
+}
+
+TEST(Trouble, ADtypeThatAnOperationDoesNotTake) {
+  for (DType dtype : {DType::i32, DType::i8}) {
+    const Outcome outcome = run(impatient(2), [dtype](Rank me) {
+      Slice x = me.allocate(4, dtype, Category::buffer);
+      if (me.rank() == 1) gelu(me, x, x);
+    });
+    EXPECT_EQ(to_string(outcome.verdict), "USAGE");
+    EXPECT_EQ(outcome.failed_rank, 1);
+    expect_words(outcome.message, {"gelu", dtype == DType::i32 ? "int32" : "int8"});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
