@@ -7,6 +7,7 @@
 
 #include "common/model/serial.hpp"
 #include "common/run.hpp"
+#include "common/testing/batches.hpp"
 
 namespace lockstep::model_tests {
 
@@ -17,25 +18,10 @@ inline Values run_one(const Program& program, bool phantom = false) {
   return run(options, program).check().values.at(0);
 }
 
-inline Batch make_batch(Rank me, std::size_t sequences, std::size_t length, const std::vector<std::int32_t>& tokens,
-                        const std::vector<std::int32_t>& targets) {
-  Batch batch{me.allocate(tokens.size(), DType::i32, Category::buffer),
-              me.allocate(tokens.size(), DType::i32, Category::buffer), sequences, length};
-  upload(me, batch.tokens, tokens);
-  upload(me, batch.targets, targets);
-  return batch;
-}
-
 // Tokens and targets by the formulas of make_golden.py; target 5 counts nothing.
 inline Batch formula_batch(Rank me, std::size_t sequences, std::size_t length, std::size_t vocabulary,
                            bool ignore_one = true) {
-  std::vector<std::int32_t> tokens, targets;
-  for (std::size_t n = 0; n < sequences * length; ++n) {
-    tokens.push_back(static_cast<std::int32_t>((31 * n * n + 7 * n + 3) % vocabulary));
-    targets.push_back(static_cast<std::int32_t>((17 * n + 5) % vocabulary));
-  }
-  if (ignore_one) targets.at(5) = -1;
-  return make_batch(me, sequences, length, tokens, targets);
+  return batch_by_formula(me, sequences, length, vocabulary, ignore_one ? 5 : -1);
 }
 
 // Values by the formula of make_golden.py.

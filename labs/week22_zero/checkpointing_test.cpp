@@ -9,6 +9,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/ledger/ledger.hpp"
+#include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"
 
 namespace lockstep::week22 {
@@ -45,19 +46,6 @@ GptConfig config_of(const Shape& shape) {
   return config;
 }
 
-Batch make_batch(Rank me, std::size_t sequences) {
-  std::vector<std::int32_t> tokens, targets;
-  for (std::size_t n = 0; n < sequences * kLength; ++n) {
-    tokens.push_back(static_cast<std::int32_t>((31 * n * n + 7 * n + 3) % 13));
-    targets.push_back(static_cast<std::int32_t>((17 * n + 5) % 13));
-  }
-  Batch batch{me.allocate(tokens.size(), DType::i32, Category::buffer),
-              me.allocate(tokens.size(), DType::i32, Category::buffer), sequences, kLength};
-  upload(me, batch.tokens, tokens);
-  upload(me, batch.targets, targets);
-  return batch;
-}
-
 struct Ran {
   std::vector<float> gradients;
   double flop = 0;        // of forward and backward
@@ -72,7 +60,7 @@ Ran run_model(Rank me, const GptConfig& config, Recompute recompute) {
   fill(me, loss, 0);
   const double before = ledger_of(me).flop;
   for (std::size_t sequences : {kSequences, kSequences - 1}) {
-    const Batch batch = make_batch(me, sequences);
+    const Batch batch = model_tests::batch_by_formula(me, sequences, kLength, 13);
     Activations part = gpt.first_sequences(saved, sequences);
     gpt.forward(me, batch, part);
     cross_entropy(me, loss, part.logits, batch.targets, 0.05f);

@@ -10,6 +10,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/ledger/ledger.hpp"
+#include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -210,19 +211,6 @@ GptConfig small_gpt(DType storage) {
   return config;
 }
 
-Batch make_batch(Rank me, std::size_t sequences) {
-  std::vector<std::int32_t> tokens, targets;
-  for (std::size_t n = 0; n < sequences * kLength; ++n) {
-    tokens.push_back(static_cast<std::int32_t>((31 * n * n + 7 * n + 3) % 29));
-    targets.push_back(static_cast<std::int32_t>((17 * n + 5) % 29));
-  }
-  Batch batch{me.allocate(tokens.size(), DType::i32, Category::buffer),
-              me.allocate(tokens.size(), DType::i32, Category::buffer), sequences, kLength};
-  upload(me, batch.tokens, tokens);
-  upload(me, batch.targets, targets);
-  return batch;
-}
-
 /// A model, its optimizer, and what a step needs.
 struct Training {
   Rank me;
@@ -237,7 +225,7 @@ struct Training {
         gpt(rank, small_gpt(storage), 1),
         optimizer(rank, gpt.parameters(), {}),
         scalars(allocate_step_scalars(rank)),
-        batch(make_batch(rank, sequences)),
+        batch(model_tests::batch_by_formula(rank, sequences, kLength, 29)),
         saved(gpt.allocate_activations(rank, sequences, kLength)) {}
 
   void gradients(float factor, Slice scale) {

@@ -2,7 +2,7 @@
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
-#include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week23_tensor_parallel/sharded_layers.hpp"
 
 namespace lockstep::week23 {
 
@@ -64,16 +64,9 @@ void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norm
 
 namespace {
 
-using P = BlockPart;
-
-LinearTensors pair(const BlockTensors& tensors, P::Index weight, P::Index bias) {
-  return {tensors[weight], tensors[bias]};
-}
-
-class SequenceLayers final : public Layers {
+class SequenceLayers final : public ShardedLayers {
  public:
-  SequenceLayers(const TensorParallel& tp, std::size_t vocabulary)
-      : tp_(tp), shard_(vocabulary_shard(vocabulary, tp.group.rank(), tp.group.size())) {}
+  using ShardedLayers::ShardedLayers;
 
   void attention_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                          Slice y) const override {
@@ -95,7 +88,7 @@ class SequenceLayers final : public Layers {
     column_backward_rows(tp_, dx, pair(gradients, P::qkv_weight, P::qkv_bias), dqkv, saved.norm1,
                          pair(values, P::qkv_weight, P::qkv_bias), rows, "attention input gather",
                          "attention backward scatter");
-    for (P::Index part : {P::projection_bias, P::projection_weight, P::qkv_bias, P::qkv_weight}) ready(part);
+    attention_ready(ready);
   }
 
   void mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
@@ -117,7 +110,7 @@ class SequenceLayers final : public Layers {
     gelu_backward(me, wide, wide, saved.up);
     column_backward_rows(tp_, dx, pair(gradients, P::up_weight, P::up_bias), wide, saved.norm2,
                          pair(values, P::up_weight, P::up_bias), rows, "mlp input gather", "mlp backward scatter");
-    for (P::Index part : {P::down_bias, P::down_weight, P::up_bias, P::up_weight}) ready(part);
+    mlp_ready(ready);
   }
 
   void embed(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence) const override {
@@ -142,17 +135,6 @@ class SequenceLayers final : public Layers {
     column_backward_rows(tp_, dx, {dhead, {}}, dlogits, x, {head, {}}, rows, "head input gather",
                          "head backward scatter");
   }
-
-  void loss(Rank, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const override {
-    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, gradient_scale, false);
-  }
-  void validation_loss(Rank, Slice loss, Slice logits, Slice targets, float factor) const override {
-    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, {}, true);
-  }
-
- private:
-  TensorParallel tp_;
-  VocabularyShard shard_;
 };
 
 }  // namespace

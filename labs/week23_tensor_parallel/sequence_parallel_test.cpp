@@ -76,15 +76,6 @@ TensorRunPlan gpt_plan(bool overlap) {
   return plan;
 }
 
-CasePlan gpt_cases(bool queues) {
-  CasePlan plan;
-  plan.ranks = {1, 2, 4, 8};  // what divides 8 heads
-  plan.sizes = sizes_of({37});
-  plan.unit = "token";
-  plan.queues = queues;
-  return plan;
-}
-
 /// One layer after the other, in both directions, against the serial ones.
 TEST(Lab23_5b, LayersBetweenCutRows) {
   const auto program = [](Rank me, const Case& c) {
@@ -135,12 +126,7 @@ TEST(Lab23_5b, LayersBetweenCutRows) {
   run_cases(program, judge, plan);
 }
 
-void run_gpt(bool overlap) {
-  const TensorRunPlan plan = gpt_plan(overlap);
-  run_cases([&](Rank me, const Case&) { return train_tensor_gpt(me, plan); },
-            [&](const Case&, const Outcome& outcome) { return unlike_the_serial_model(outcome, plan); },
-            gpt_cases(overlap));
-}
+void run_gpt(bool overlap) { run_tensor_gpt(gpt_plan(overlap)); }
 
 TEST(Lab23_5c, LossesAndGradientsAreTheSerialModels) { run_gpt(false); }
 TEST(Lab23_5c, WithOverlap) { run_gpt(true); }

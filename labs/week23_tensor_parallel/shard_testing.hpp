@@ -181,6 +181,19 @@ inline std::string wrong_sums(const Outcome& outcome, const std::string& place, 
   return "";
 }
 
+/// Two sums of so many bytes, one at each place, and no more exchanges than two ring all-reduces have.
+inline std::string not_two_sums(const Outcome& outcome, const std::string& forward, const std::string& backward,
+                                std::uint64_t bytes) {
+  for (const std::string& place : {forward, backward})
+    if (std::string wrong = wrong_sums(outcome, place, 1, bytes); !wrong.empty()) return wrong;
+  const std::uint64_t most = 4 * (outcome.ledgers.size() - 1);
+  for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
+    if (outcome.ledgers[rank].batches > most)
+      return fmt::format("rank {} made {} exchanges: two ring all-reduces have {}", rank, outcome.ledgers[rank].batches,
+                         most);
+  return "";
+}
+
 /// Anything sent at all?
 inline std::string wrong_traffic(const Outcome& outcome, const std::string& what) {
   for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)

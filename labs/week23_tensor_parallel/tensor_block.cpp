@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/sharded_layers.hpp"
 #include "labs/week23_tensor_parallel/tensor_attention.hpp"
 #include "labs/week23_tensor_parallel/tensor_mlp.hpp"
 
@@ -45,9 +46,6 @@ namespace {
 
 using P = BlockPart;
 
-LinearTensors pair(const BlockTensors& tensors, P::Index weight, P::Index bias) {
-  return {tensors[weight], tensors[bias]};
-}
 AttentionTensors attention_of(const BlockTensors& tensors) {
   return {pair(tensors, P::qkv_weight, P::qkv_bias), pair(tensors, P::projection_weight, P::projection_bias)};
 }
@@ -59,10 +57,9 @@ AttentionSaved attention_of(const BlockActivations& saved) {
 }
 MlpSaved mlp_of(const BlockActivations& saved) { return {saved.norm2, saved.up, saved.gelu}; }
 
-class TensorLayers final : public Layers {
+class TensorLayers final : public ShardedLayers {
  public:
-  TensorLayers(const TensorParallel& tp, std::size_t vocabulary)
-      : tp_(tp), shard_(vocabulary_shard(vocabulary, tp.group.rank(), tp.group.size())) {}
+  using ShardedLayers::ShardedLayers;
 
   void attention_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                          Slice y) const override {
@@ -77,7 +74,7 @@ class TensorLayers final : public Layers {
     const std::size_t own = shape.rows() * shape.own_width();
     const Slice dattention = scratch.narrow.cut(0, own), dqkv = scratch.wide.cut(0, 3 * own);
     todo("23.4c", "23.3's backward pass");
-    for (P::Index part : {P::projection_bias, P::projection_weight, P::qkv_bias, P::qkv_weight}) ready(part);
+    attention_ready(ready);
   }
 
   void mlp_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
@@ -91,7 +88,7 @@ class TensorLayers final : public Layers {
                     const BlockPartReady& ready) const override {
     const Slice wide = scratch.wide.cut(0, 4 * shape.rows() * shape.own_width());
     todo("23.4c", "23.2's backward pass");
-    for (P::Index part : {P::down_bias, P::down_weight, P::up_bias, P::up_weight}) ready(part);
+    mlp_ready(ready);
   }
 
   void embed(Rank, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence) const override {
@@ -110,21 +107,11 @@ class TensorLayers final : public Layers {
     todo("23.4c", "and back; its sum is at the place \"head backward\"");
   }
 
-  void loss(Rank, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const override {
-    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, gradient_scale, false);
-  }
-  void validation_loss(Rank, Slice loss, Slice logits, Slice targets, float factor) const override {
-    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, {}, true);
-  }
-
  private:
   static void check(const BlockShape& shape) {
     if (shape.kind != AttentionKind::flash)
       usage_error("tensor parallelism splits flash attention; materialised attention runs on one rank");
   }
-
-  TensorParallel tp_;
-  VocabularyShard shard_;
 };
 
 }  // namespace

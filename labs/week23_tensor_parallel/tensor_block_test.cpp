@@ -161,21 +161,7 @@ TensorRunPlan gpt_plan(bool tied, bool overlap) {
   return plan;
 }
 
-CasePlan gpt_cases(bool queues) {
-  CasePlan plan;
-  plan.ranks = {1, 2, 4, 8};  // what divides 8 heads
-  plan.sizes = sizes_of({37});
-  plan.unit = "token";
-  plan.queues = queues;
-  return plan;
-}
-
-void run_gpt(bool tied, bool overlap) {
-  const TensorRunPlan plan = gpt_plan(tied, overlap);
-  run_cases([&](Rank me, const Case&) { return train_tensor_gpt(me, plan); },
-            [&](const Case&, const Outcome& outcome) { return unlike_the_serial_model(outcome, plan); },
-            gpt_cases(overlap));
-}
+void run_gpt(bool tied, bool overlap) { run_tensor_gpt(gpt_plan(tied, overlap)); }
 
 TEST(Lab23_4c, LossesAndGradientsAreTheSerialModels) { run_gpt(true, false); }
 TEST(Lab23_4c, WithAHeadOfItsOwn) { run_gpt(false, false); }
@@ -203,7 +189,7 @@ TEST(Lab23_4c, TwoSumsABlockForwardAndTwoBackward) {
             expected);
     return "";
   };
-  run_cases([&](Rank me, const Case&) { return train_tensor_gpt(me, plan); }, judge, gpt_cases(false));
+  run_cases([&](Rank me, const Case&) { return train_tensor_gpt(me, plan); }, judge, tensor_gpt_cases(false));
 }
 
 TEST(Lab23_4c, ParametersAreCut) {
@@ -229,7 +215,7 @@ TEST(Lab23_4c, ParametersAreCut) {
                            4 * (whole + cut));
     return "";
   };
-  run_cases(program, judge, gpt_cases(false));
+  run_cases(program, judge, tensor_gpt_cases(false));
 }
 
 }  // namespace

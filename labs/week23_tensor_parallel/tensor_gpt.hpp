@@ -10,6 +10,8 @@
 
 #include "common/model/serial.hpp"
 #include "common/run.hpp"
+#include "common/testing/batches.hpp"
+#include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
 namespace lockstep::week23 {
@@ -26,11 +28,7 @@ inline Batch small_batch(Rank me, std::size_t sequences, std::size_t length, std
     tokens.push_back(static_cast<std::int32_t>(mixed % vocabulary));
     targets.push_back(n % 5 == 4 ? -1 : static_cast<std::int32_t>((mixed / 7) % vocabulary));
   }
-  Batch batch{me.allocate(tokens.size(), DType::i32, Category::buffer),
-              me.allocate(targets.size(), DType::i32, Category::buffer), sequences, length};
-  upload(me, batch.tokens, tokens);
-  upload(me, batch.targets, targets);
-  return batch;
+  return model_tests::make_batch(me, sequences, length, tokens, targets);
 }
 
 using MakeLayers = std::function<std::shared_ptr<const Layers>(const TensorParallel&, const GptConfig&)>;
@@ -117,6 +115,23 @@ inline std::string unlike_the_serial_model(const Outcome& outcome, const TensorR
     }
   }
   return "";
+}
+
+/// All numbers of ranks that divide 8 heads.
+inline testing::CasePlan tensor_gpt_cases(bool queues) {
+  testing::CasePlan plan;
+  plan.ranks = {1, 2, 4, 8};
+  plan.sizes = testing::sizes_of({37});
+  plan.unit = "token";
+  plan.queues = queues;
+  return plan;
+}
+
+inline void run_tensor_gpt(const TensorRunPlan& plan) {
+  testing::run_cases(
+      [&](Rank me, const testing::Case&) { return train_tensor_gpt(me, plan); },
+      [&](const testing::Case&, const Outcome& outcome) { return unlike_the_serial_model(outcome, plan); },
+      tensor_gpt_cases(plan.overlap));
 }
 
 }  // namespace lockstep::week23

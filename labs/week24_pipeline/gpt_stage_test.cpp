@@ -8,6 +8,7 @@
 #include "common/model/serial.hpp"
 #include "common/model/stage.hpp"
 #include "common/run.hpp"
+#include "common/testing/batches.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week24_pipeline/stages.hpp"
 
@@ -24,18 +25,8 @@ GptConfig model(bool tied) {
 std::vector<Batch> make_batches(Rank me, int microbatches) {
   std::vector<Batch> batches;
   for (int m = 0; m < microbatches; ++m) {
-    const std::size_t sequences = m + 1 == microbatches ? 1 : 2, rows = sequences * kLength;
-    std::vector<std::int32_t> tokens, targets;
-    for (std::size_t n = 0; n < rows; ++n) {
-      const std::size_t k = n + 100 * static_cast<std::size_t>(m);
-      tokens.push_back(static_cast<std::int32_t>((31 * k * k + 7 * k + 3) % 29));
-      targets.push_back(n == 3 ? -1 : static_cast<std::int32_t>((17 * k + 5) % 29));
-    }
-    Batch batch{me.allocate(rows, DType::i32, Category::buffer), me.allocate(rows, DType::i32, Category::buffer),
-                sequences, kLength};
-    upload(me, batch.tokens, tokens);
-    upload(me, batch.targets, targets);
-    batches.push_back(batch);
+    const std::size_t sequences = m + 1 == microbatches ? 1 : 2, first = 100 * static_cast<std::size_t>(m);
+    batches.push_back(model_tests::batch_by_formula(me, sequences, kLength, 29, /*ignored=*/3, first));
   }
   return batches;
 }

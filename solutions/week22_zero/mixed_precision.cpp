@@ -9,14 +9,13 @@
 #include <cmath>
 
 #include "common/arithmetic.hpp"
+#include "common/text/storage.hpp"
 
 namespace lockstep::week22 {
 
 Precision precision_of(std::string_view name) {
-  if (name == "fp32") return {};
-  if (name == "bf16") return {DType::f32, DType::bf16, DType::bf16};
-  if (name == "fp16") return {DType::f32, DType::f16, DType::f16};
-  usage_error(fmt::format("unknown precision '{}': there are fp32, bf16 and fp16", name));
+  const DType type = storage_named(name, "precision");
+  return {DType::f32, type, type};
 }
 
 void apply_update(Rank me, Slice working, Slice master, Slice update) {

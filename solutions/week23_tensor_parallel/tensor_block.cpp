@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/sharded_layers.hpp"
 #include "labs/week23_tensor_parallel/tensor_attention.hpp"
 #include "labs/week23_tensor_parallel/tensor_mlp.hpp"
 
@@ -58,9 +59,6 @@ namespace {
 
 using P = BlockPart;
 
-LinearTensors pair(const BlockTensors& tensors, P::Index weight, P::Index bias) {
-  return {tensors[weight], tensors[bias]};
-}
 AttentionTensors attention_of(const BlockTensors& tensors) {
   return {pair(tensors, P::qkv_weight, P::qkv_bias), pair(tensors, P::projection_weight, P::projection_bias)};
 }
@@ -72,10 +70,9 @@ AttentionSaved attention_of(const BlockActivations& saved) {
 }
 MlpSaved mlp_of(const BlockActivations& saved) { return {saved.norm2, saved.up, saved.gelu}; }
 
-class TensorLayers final : public Layers {
+class TensorLayers final : public ShardedLayers {
  public:
-  TensorLayers(const TensorParallel& tp, std::size_t vocabulary)
-      : tp_(tp), shard_(vocabulary_shard(vocabulary, tp.group.rank(), tp.group.size())) {}
+  using ShardedLayers::ShardedLayers;
 
   void attention_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                          Slice y) const override {
@@ -95,7 +92,7 @@ class TensorLayers final : public Layers {
     parallel_attention_backward(tp_, shape.attention(), attention_of(values), attention_of(gradients),
                                 attention_of(saved), dattention, dqkv, dx, dy);
     // lab end
-    for (P::Index part : {P::projection_bias, P::projection_weight, P::qkv_bias, P::qkv_weight}) ready(part);
+    attention_ready(ready);
   }
 
   void mlp_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
@@ -113,7 +110,7 @@ class TensorLayers final : public Layers {
     // lab 23.4c begin: 23.2's backward pass
     parallel_mlp_backward(tp_, mlp_of(values), mlp_of(gradients), mlp_of(saved), wide, dx, dy, shape.rows());
     // lab end
-    for (P::Index part : {P::down_bias, P::down_weight, P::up_bias, P::up_weight}) ready(part);
+    mlp_ready(ready);
   }
 
   void embed(Rank, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence) const override {
@@ -136,21 +133,11 @@ class TensorLayers final : public Layers {
     // lab end
   }
 
-  void loss(Rank, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const override {
-    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, gradient_scale, false);
-  }
-  void validation_loss(Rank, Slice loss, Slice logits, Slice targets, float factor) const override {
-    parallel_cross_entropy(tp_, loss, logits, targets, shard_, factor, {}, true);
-  }
-
  private:
   static void check(const BlockShape& shape) {
     if (shape.kind != AttentionKind::flash)
       usage_error("tensor parallelism splits flash attention; materialised attention runs on one rank");
   }
-
-  TensorParallel tp_;
-  VocabularyShard shard_;
 };
 
 }  // namespace

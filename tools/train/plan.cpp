@@ -13,6 +13,7 @@
 #include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
 #include "common/text/nearest.hpp"
+#include "common/text/storage.hpp"
 #include "common/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week25_3d/engine.hpp"
@@ -25,15 +26,8 @@ namespace {
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
 
 week22::Precision precision_of(const TrainOptions& o) {
-  const std::array<std::string, 3> known{"fp32", "bf16", "fp16"};
-  const auto check = [&](const char* what, const std::string& name) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) refuse(unknown_name(what, name, known));
-  };
-  check("precision", o.precision);
   week22::Precision precision = week22::precision_of(o.precision);
-  if (o.reduce.empty()) return precision;
-  check("type of sums", o.reduce);
-  precision.reduce = week22::precision_of(o.reduce).reduce;
+  if (!o.reduce.empty()) precision.reduce = storage_named(o.reduce, "type of sums");
   return precision;
 }
 
