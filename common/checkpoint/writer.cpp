@@ -57,7 +57,6 @@ void write_share(Files& files, const std::string& attempt, int rank, const Share
   files.write(attempt + "/" + shard.file, {bytes_of(values), bytes_of(m), bytes_of(v)});
   const std::string entry = entry_path(attempt, rank);
   files.write(entry + ".part", {shard_text(shard)});
-  files.sync_directory(attempt);
   files.rename(entry + ".part", entry);  // from now on rank 0 may rename the directory
 }
 

@@ -1,0 +1,26 @@
+// Files that hand everything on to others: a test overrides what it wants to be otherwise.
+#pragma once
+
+#include "common/checkpoint/files.hpp"
+
+namespace lockstep::checkpoint {
+
+class FilesAround : public Files {
+ public:
+  explicit FilesAround(Files& inside) : inside_(inside) {}
+  void make_directory(const std::string& path) override { inside_.make_directory(path); }
+  void write(const std::string& path, std::initializer_list<std::string_view> parts) override {
+    inside_.write(path, parts);
+  }
+  void sync_directory(const std::string& path) override { inside_.sync_directory(path); }
+  void rename(const std::string& from, const std::string& to) override { inside_.rename(from, to); }
+  void remove(const std::string& path) override { inside_.remove(path); }
+  bool exists(const std::string& path) override { return inside_.exists(path); }
+  std::vector<std::string> list(const std::string& path) override { return inside_.list(path); }
+  std::string read(const std::string& path) override { return inside_.read(path); }
+
+ private:
+  Files& inside_;
+};
+
+}  // namespace lockstep::checkpoint
