@@ -96,6 +96,8 @@ class CommandLine {
                 [this] { return trace_tool(shop_, "why", rest_); });
     add_forward("diff", "two traces, operation by operation: ./lab diff A B",
                 [this] { return trace_tool(shop_, "diff", rest_); });
+    add_forward("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …",
+                [this] { return forward(shop_, "scale", rest_); });
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
                 [this] { return profile(shop_, rest_); });
   }

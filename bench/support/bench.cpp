@@ -147,10 +147,6 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   if (!options_.csv.empty()) check_writable(options_.csv);
 }
 
-bool has_cores(const RunOptions& options) {
-  return simulated() || options.emulate || options.ranks <= read_host().usable_cores;
-}
-
 RunOptions Bench::run_options(int ranks) const {
   RunOptions options = run_options_;
   options.ranks = ranks;

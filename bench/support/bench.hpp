@@ -18,6 +18,7 @@
 #include "bench/support/command_line.hpp"
 #include "bench/support/links.hpp"
 #include "bench/support/measure.hpp"
+#include "common/host/has_cores.hpp"
 #include "common/json/results.hpp"
 
 namespace lockstep::bench {
@@ -83,9 +84,6 @@ class Bench {
   std::vector<Row> rows_;
   std::vector<Row> reported_;
 };
-
-/// Whether times on so many ranks say anything about scaling: virtual, slept through, or a core for each rank.
-bool has_cores(const RunOptions& options);
 
 /// Starts the session, reads the command line, calls `body`, and turns errors into one sentence and an exit code: 0
 /// fine, 1 a run failed, 2 bad input, 77 no GPU. `declare` adds the program's own options.

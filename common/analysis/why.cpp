@@ -42,6 +42,15 @@ double common_length(const std::vector<Interval>& a, const std::vector<Interval>
   return sum;
 }
 
+std::map<std::string, double> operations_of(const Trace& trace, const Graph& graph) {
+  std::map<std::string, double> seconds;
+  for (const Work& work : graph.works)
+    if (work.kind == Work::Kind::arithmetic)
+      seconds[trace.events[static_cast<std::size_t>(work.event)].name] +=
+          (work.seconds - work.launch) / graph.steps / graph.ranks;
+  return seconds;
+}
+
 std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const Replay& replayed) {
   const double steps = graph.steps;
   std::map<int, std::vector<Interval>> computing, moving;  // by rank, as recorded
@@ -148,6 +157,7 @@ Why why(const Trace& trace, const std::string& step) {
                    [](const Gain& a, const Gain& b) { return a.gained > b.gained; });
   if (result.gains.front().gained >= kWorthNaming) result.limit = result.gains.front().cost;
   add_path(result, trace, graph, whole.path);
+  result.operations = operations_of(trace, graph);
   result.use = use_of_ranks(trace, graph, whole);
   result.sentence = sentence_of(result);
   return result;

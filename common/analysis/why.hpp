@@ -2,6 +2,7 @@
 // found by replaying the run without it.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,7 @@ struct Why {
   double path_transfer = 0, path_arithmetic = 0, path_launch = 0, path_host = 0;  // seconds of the path, a step
   int path_hops = 0;                                                              // from rank to rank, all steps
   std::vector<RankUse> use;                                                       // by rank
+  std::map<std::string, double> operations;  // seconds a step of each by name, without launch, mean over the ranks
 
   const Gain& gain(Cost cost) const;
 };

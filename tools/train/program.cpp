@@ -93,12 +93,17 @@ class Trainer {
     }
   }
 
+  void load(std::size_t step) {
+    auto phase = me_.region("data");
+    std::optional<TextBatch> text;
+    if (plan_.corpus) text = plan_.corpus->batch(step, plan_.options.batch, plan_.options.sequence, plan_.options.seed);
+    upload_batch(text ? &*text : nullptr);
+  }
+
   void step(int index) {
     auto phase = me_.region("step");
     const auto at = static_cast<std::size_t>(index);
-    std::optional<TextBatch> text;
-    if (plan_.corpus) text = plan_.corpus->batch(at, plan_.options.batch, plan_.options.sequence, plan_.options.seed);
-    upload_batch(text ? &*text : nullptr);
+    load(at);
     if (learner_->scaler()) copy(me_, scales_.cut(at, 1), learner_->scaler()->scale);
     learner_->step(learning_rate(index, plan_.options), static_cast<float>(plan_.options.clip));
     copy(me_, losses_.cut(at, 1), learner_->scalars().loss);

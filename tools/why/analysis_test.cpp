@@ -224,6 +224,44 @@ TEST(Why, ATraceWithoutPositionsOrEventsIsRefused) {
   EXPECT_THROW(why(old), Error);
 }
 
+// A measured run: what is not recorded between two operations is the host's time, or loading data.
+TEST(Why, HostTimeAndLoadingDataAreSeenInMeasuredRuns) {
+  for (const bool loads : {true, false}) {
+    Trace trace{.queues = {"main"}};
+    for (int step = 0; step < 2; ++step) {
+      const double at = step * 12e-3;
+      const auto first = static_cast<std::uint64_t>(3 * step + 1);
+      const auto add = [&](double from, double to, std::uint64_t position) {
+        trace.events.push_back({.kind = TraceEvent::Kind::compute,
+                                .name = "matmul",
+                                .begin = at + from,
+                                .end = at + to,
+                                .first = position,
+                                .last = position});
+      };
+      add(4e-3, 8e-3, first);
+      add(8e-3, 9e-3, first + 1);
+      add(9.5e-3, 10e-3, first + 2);
+      const auto region = [&](const char* name, double from, double to, std::uint64_t last) {
+        trace.events.push_back({.kind = TraceEvent::Kind::region,
+                                .name = name,
+                                .begin = at + from,
+                                .end = at + to,
+                                .first = first,
+                                .last = last,
+                                .phase = true});
+      };
+      if (loads) region("data", 0, 3.5e-3, first - 1);
+      region("step", 0, 10e-3, first + 2);
+    }
+    const Why found = why(trace);
+    EXPECT_NEAR(found.seconds, 10e-3, 1e-9);
+    EXPECT_EQ(found.limit, loads ? Cost::data : Cost::launch) << found.sentence;
+    EXPECT_NEAR(found.gain(Cost::data).gained, loads ? 0.35 : 0, 1e-9);
+    EXPECT_NEAR(found.gain(Cost::launch).gained, loads ? 0.1 : 0.45, 1e-9);
+  }
+}
+
 Trace of(int ranks, std::vector<TraceEvent> events) {
   Trace trace{.queues = {"main"}, .events = std::move(events)};
   trace.events.push_back({.rank = ranks - 1, .name = "last", .begin = 0, .end = 1});

@@ -92,6 +92,14 @@ TEST(Why, APipelineOfFewMicrobatchesIsLimitedByItsBubble) {
   EXPECT_NEAR(why_of_pipeline(4, 64).gain(Cost::bubble).gained, 3.0 / 67, 0.01);
 }
 
+TEST(Why, SoIsATrainersPipelineOfFewMicrobatches) {
+  TrainOptions options = training("gpt2-124m", 4, "dgx-a100");
+  options.precision = "bf16";
+  options.pp = 4;
+  options.batch = options.accumulate = 4;
+  expect_limit(why_of_training(options), Cost::bubble, "bubble");
+}
+
 TEST(Why, UnequalStagesAndUnequalShardsAreImbalance) {
   const Why stages = why_of_pipeline(4, 32, 2);
   expect_limit(stages, Cost::imbalance, "imbalance");

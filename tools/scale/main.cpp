@@ -1,0 +1,210 @@
+// ./lab scale: strong or weak scaling of ./lab train's program, on whichever backend this was linked with.
+//
+//   ./lab scale --strong --ranks 1,2,4,8 --machine pcie-box-10gbe --model gpt2-124m
+//   ./lab scale --weak --zero 3 --backend mpi --ranks 1,2
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "common/text/units.hpp"
+#include "tools/scale/diagnosis.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::scaling;
+
+constexpr const char* kHelp =
+    "./lab scale --strong|--weak [--ranks 1,2,4] [--rounds N] [--json FILE] [--backend B] OPTIONS\n"
+    "--strong: the batch of all ranks stays; --weak: that of each rank. OPTIONS are those of ./lab train (--zero 3,\n"
+    "--machine, --model, …); --steps are those of a run. In the simulator runs are phantom.\n";
+
+bool virtual_time() { return std::string_view(backend_name()) == "sim"; }
+
+struct Request {
+  StudyOptions study;
+  std::string json;
+  bool help = false;
+};
+
+int whole_number(const std::string& flag, std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1)
+    throw Error(Verdict::usage, fmt::format("{} wants whole numbers of at least 1, not '{}'", flag, text));
+  return value;
+}
+
+std::vector<int> whole_numbers(const std::string& flag, const std::string& text) {
+  std::vector<int> numbers;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    numbers.push_back(whole_number(flag, std::string_view(text).substr(at, comma - at)));
+    at = comma + 1;
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+/// Takes out what is ours; `rest` is for ./lab train's parser.
+Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) {
+  Request request;
+  bool strong = false;
+  std::string ranks = "1,2,4";
+  request.study.rounds = virtual_time() ? 1 : 3;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i], joined;
+    bool has_joined = false;
+    if (const auto equals = flag.find('='); flag.starts_with("--") && equals != flag.npos) {
+      joined = flag.substr(equals + 1);
+      flag.resize(equals);
+      has_joined = true;
+    }
+    const auto value = [&] {
+      if (has_joined) return joined;
+      if (i + 1 == argc) throw Error(Verdict::usage, flag + " wants a value");
+      return std::string(argv[++i]);
+    };
+    if (flag == "--strong")
+      strong = true;
+    else if (flag == "--weak")
+      request.study.weak = true;
+    else if (flag == "--help" || flag == "-h")
+      request.help = true;
+    else if (flag == "--ranks")
+      ranks = value();
+    else if (flag == "--rounds")
+      request.study.rounds = whole_number(flag, value());
+    else if (flag == "--json")
+      request.json = value();
+    else
+      rest.push_back(argv[i]);
+  }
+  if (request.help) return request;
+  if (strong == request.study.weak) throw Error(Verdict::usage, "say --strong or --weak");
+  request.study.ranks = whole_numbers("--ranks", ranks);
+  if (!request.json.empty()) check_writable(request.json);
+  return request;
+}
+
+/// What a study leaves out, and how long its runs are, where nothing else is said.
+train::TrainOptions defaults() {
+  train::TrainOptions o;
+  o.steps = virtual_time() ? 3 : 8;
+  o.batch = 16;
+  o.sample = 0;
+  o.phantom = virtual_time();
+  o.threads = virtual_time() ? 0 : 1;
+  return o;
+}
+
+std::string range(const Estimate& r, const char* format) {
+  return std::isfinite(r.value) ? fmt::format(fmt::runtime(format), r.value) : "–";
+}
+
+void print_point(const Point& point, const std::string& limit) {
+  fmt::print("{:>5}  {:>10}  {:>11.4g}  {:>7}  {:>10}  {:>10}  {}\n", point.ranks, format_seconds(point.seconds.value),
+             point.tokens_per_second, range(point.speedup, "{:.2f}"), range(point.efficiency, "{:.2f}"),
+             range(point.karp_flatt, "{:.4f}"), limit);
+}
+
+void print_study(const Study& study, const std::optional<week21::SerialFraction>& fraction) {
+  fmt::print("{} scaling; T(1) is the best serial program: {}\n", study.weak ? "weak" : "strong", study.serial.program);
+  for (const Point& other : study.serials)
+    if (other.program != study.serial.program)
+      fmt::print("  slower: {}, {} a step\n", other.program, format_seconds(other.seconds.value));
+  fmt::print("\n{:>5}  {:>10}  {:>11}  {:>7}  {:>10}  {:>10}  {}\n", "ranks", "a step", "tokens/s", "speedup",
+             "efficiency", "Karp–Flatt", "limit");
+  print_point(study.serial, "");
+  std::vector<std::string> sentences;
+  for (const Point& point : study.points) {
+    const Diagnosis d = diagnose(study, point);
+    print_point(point, std::string(to_string(d.limit)));
+    sentences.push_back(fmt::format("{} ranks: {}", point.ranks, d.sentence));
+  }
+  fmt::print("\n");
+  if (fraction)
+    fmt::print("{}: serial fraction {:.4f} (95 %: {:.4f} – {:.4f})\n", study.weak ? "Gustafson" : "Amdahl",
+               fraction->value, fraction->low, fraction->high);
+  else
+    fmt::print("{}: no fit, since too few times have a core for each rank\n", study.weak ? "Gustafson" : "Amdahl");
+  for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
+}
+
+void set_range(Row& row, const std::string& name, const Estimate& range) {
+  row.set(name, range.value).set(name + "_low", range.low).set(name + "_high", range.high);
+}
+
+Row row_of(const Study& study, const Point& point, const StudyOptions& o) {
+  Row row;
+  const bool named = virtual_time() || !o.training.emulate.empty();
+  row.set("backend", backend_name());
+  row.set("machine", !named ? "host" : o.training.emulate.empty() ? o.training.machine : o.training.emulate);
+  row.set("scaling", study.weak ? "weak" : "strong").set("ranks", point.ranks).set("program", point.program);
+  row.set("seconds", point.seconds.value).set("seconds_low", point.seconds.low);
+  row.set("seconds_high", point.seconds.high).set("samples", point.samples.size());
+  row.set("tokens_per_second", point.tokens_per_second).set("serial_seconds", study.serial.seconds.value);
+  row.set("fits_cores", point.fits_cores);
+  if (point.ranks == 1) return row.set("best", point.program == study.serial.program);
+  set_range(row, "speedup", point.speedup);
+  set_range(row, "efficiency", point.efficiency);
+  set_range(row, "karp_flatt", point.karp_flatt);
+  const Diagnosis d = diagnose(study, point);
+  row.set("limit", std::string(to_string(d.limit))).set("diagnosis", d.sentence);
+  row.set("ideal_seconds", point.fits_cores ? d.ideal_seconds : std::nan(""));
+  row.set("lost_seconds", point.fits_cores ? d.lost_seconds : std::nan(""));
+  for (const Loss& loss : d.losses) row.set(fmt::format("lost_to_{}_seconds", to_string(loss.cost)), loss.seconds);
+  return row;
+}
+
+void write_study(const Study& study, const std::optional<week21::SerialFraction>& fraction, const Request& request) {
+  if (request.json.empty()) return;
+  Context context = Context::here();
+  context.more.set("command", "scale").set("model", request.study.training.model);
+  if (fraction) {
+    const std::string name = study.weak ? "gustafson_serial_fraction" : "amdahl_serial_fraction";
+    context.more.set(name, fraction->value).set(name + "_low", fraction->low).set(name + "_high", fraction->high);
+  }
+  std::vector<Row> rows;
+  for (const Point& point : study.serials) rows.push_back(row_of(study, point, request.study));
+  for (const Point& point : study.points) rows.push_back(row_of(study, point, request.study));
+  write_results(request.json, context, rows);
+}
+
+int run_study(int argc, char** argv, const Session& session) {
+  std::vector<std::string> rest{argv[0]};
+  Request request = read_own_options(argc, argv, rest);
+  if (request.help) {
+    if (is_judge()) fmt::print("{}", kHelp);
+    return 0;
+  }
+  std::vector<char*> arguments;
+  for (std::string& argument : rest) arguments.push_back(argument.data());
+  request.study.training = defaults();
+  if (const auto code = train::parse(static_cast<int>(arguments.size()), arguments.data(), request.study.training))
+    return *code;
+  request.study.training.trace = "/dev/null";  // recorded, and looked at here
+  Study study = measure(request.study, session.available_ranks());
+  if (!is_judge()) return 0;
+  apply_laws(study);
+  const auto fraction = serial_fraction(study);
+  print_study(study, fraction);
+  write_study(study, fraction, request);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Session session(argc, argv);
+    return run_study(argc, argv, session);
+  } catch (const Error& error) {
+    if (is_judge()) fmt::print(stderr, "lab scale: {}\n", error.what());
+    if (dynamic_cast<const NoDevice*>(&error)) return NoDevice::kExitCode;
+    return error.verdict() == Verdict::usage ? 2 : 1;
+  }
+}

@@ -1,0 +1,174 @@
+// ./lab scale: the laws on times whose law is known, diagnoses of runs with a planted limit, and the program from
+// outside.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tools/scale/diagnosis.hpp"
+
+namespace lockstep::scaling {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+Point timed(int ranks, double seconds) {
+  Point point{.ranks = ranks};
+  for (double noise : {0.99, 1.0, 1.01}) point.samples.push_back(seconds * noise);
+  point.seconds = median(point.samples);
+  return point;
+}
+
+TEST(Laws, RecoverASerialFractionThatIsKnown) {
+  for (double s : {0.0, 0.1, 0.4}) {
+    Study strong{.serial = timed(1, 2)}, weak{.weak = true, .serial = timed(1, 2)};
+    for (int p : {2, 4, 8}) {
+      strong.points.push_back(timed(p, 2 / week21::amdahl_speedup(s, p)));
+      weak.points.push_back(timed(p, 2 * p / week21::gustafson_speedup(s, p)));
+    }
+    for (Study* study : {&strong, &weak}) {
+      apply_laws(*study);
+      const auto fraction = serial_fraction(*study);
+      ASSERT_TRUE(fraction);
+      EXPECT_NEAR(fraction->value, s, 0.01);
+      EXPECT_LE(fraction->low, fraction->value);
+      EXPECT_GE(fraction->high, fraction->value);
+      for (const Point& point : study->points) {
+        EXPECT_NEAR(point.efficiency.value, point.speedup.value / point.ranks, 1e-12);
+        EXPECT_LE(point.speedup.low, point.speedup.value);
+        EXPECT_GE(point.speedup.high, point.speedup.value);
+        if (study->weak) continue;
+        EXPECT_NEAR(point.karp_flatt.value, s, 1e-9);
+        EXPECT_LE(point.karp_flatt.low, point.karp_flatt.value);
+      }
+    }
+  }
+}
+
+TEST(Laws, RanksWithoutACoreHaveNoEfficiencyAndNoFit) {
+  Study study{.serial = timed(1, 2), .points = {timed(2, 1.1), timed(4, 0.9)}};
+  for (Point& point : study.points) point.fits_cores = false;
+  apply_laws(study);
+  for (const Point& point : study.points) {
+    EXPECT_TRUE(std::isnan(point.efficiency.value));
+    EXPECT_TRUE(std::isnan(point.speedup.value));
+    EXPECT_EQ(diagnose(study, point).limit, Limit::oversubscribed);
+  }
+  EXPECT_FALSE(serial_fraction(study));
+}
+
+StudyOptions simulated(const char* model, const char* machine, std::vector<int> ranks) {
+  StudyOptions o;
+  o.ranks = std::move(ranks);
+  o.training.model = model;
+  o.training.machine = machine;
+  o.training.precision = "bf16";
+  o.training.phantom = true;
+  o.training.steps = 2;
+  o.training.sample = 0;
+  o.training.batch = 16;
+  o.training.trace = "/dev/null";
+  return o;
+}
+
+Limit limit_at_last(const StudyOptions& options) {
+  Study study = measure(options, 0);
+  apply_laws(study);
+  const Diagnosis d = diagnose(study, study.points.back());
+  EXPECT_NE(d.sentence.find(std::string(d.limit == Limit::none ? "scales" : to_string(d.limit))), std::string::npos)
+      << d.sentence;
+  EXPECT_EQ(d.sentence.find('\n'), std::string::npos);
+  return d.limit;
+}
+
+TEST(Diagnosis, NamesWhatWasPlanted) {
+  StudyOptions exposed = simulated("gpt2-124m", "pcie-box", {2});
+  exposed.training.batch = 64;
+  exposed.training.no_overlap = true;
+  EXPECT_EQ(limit_at_last(exposed), Limit::communication_exposed);
+  EXPECT_EQ(limit_at_last(simulated("gpt2-124m", "pcie-box-10gbe", {4})), Limit::communication);
+  EXPECT_EQ(limit_at_last(simulated("tiny", "dgx-h100", {4})), Limit::too_small);
+  StudyOptions uneven = simulated("gpt2-355m", "dgx-a100", {4});
+  uneven.training.batch = 5;
+  EXPECT_EQ(limit_at_last(uneven), Limit::imbalance);
+  StudyOptions pipeline = simulated("gpt2-355m", "dgx-a100", {4});
+  pipeline.training.pp = 4;
+  pipeline.training.accumulate = 2;
+  EXPECT_EQ(limit_at_last(pipeline), Limit::bubble);
+  StudyOptions weak = simulated("gpt2-124m", "dgx-a100", {2, 8});
+  weak.weak = true;
+  EXPECT_EQ(limit_at_last(weak), Limit::none);
+}
+
+TEST(Study, TheSerialProgramIsTheBestOne) {
+  const Study study = measure(simulated("gpt2-124m", "dgx-a100", {2}), 0);
+  ASSERT_EQ(study.serials.size(), 2u);
+  for (const Point& serial : study.serials) EXPECT_LE(study.serial.seconds.value, serial.seconds.value);
+  EXPECT_NE(study.serial.program.find("serial"), std::string::npos);
+  ASSERT_EQ(study.points.size(), 1u) << "1 is the serial program";
+}
+
+class ScaleProgram : public testing::Test {
+ protected:
+  ScaleProgram() : folder_(fs::temp_directory_path() / ("lockstep_scale_" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~ScaleProgram() override { fs::remove_all(folder_); }
+  int start(const std::string& arguments) {
+    const int status =
+        std::system((LOCKSTEP_PROGRAMS "/scale_sim " + arguments + " >" + file("out") + " 2>" + file("err")).c_str());
+    out_ = read(file("out"));
+    err_ = read(file("err"));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string file(const char* name) const { return (folder_ / name).string(); }
+  static std::string read(const fs::path& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::path folder_;
+  std::string out_, err_;
+};
+
+TEST_F(ScaleProgram, RowsHoldWhatTheDocumentationSays) {
+  for (const char* kind : {"--strong", "--weak --zero 3"}) {
+    ASSERT_EQ(start(std::string(kind) + " --ranks 1,2,4 --machine pcie-box --model tiny --json " + file("a.json")), 0)
+        << err_;
+    EXPECT_NE(out_.find("best serial program: serial"), std::string::npos) << out_;
+    const json document = json::parse(read(file("a.json")));
+    const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+    const auto documented = [&](const json& fields) {
+      for (const auto& [name, value] : fields.items())
+        EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+    };
+    documented(document.at("context"));
+    std::vector<int> ranks;
+    for (const json& row : document.at("rows")) {
+      documented(row);
+      if (row.at("ranks") == 1) continue;
+      ranks.push_back(row.at("ranks"));
+      const double speedup = row.at("speedup"), serial = row.at("serial_seconds"), seconds = row.at("seconds");
+      EXPECT_NEAR(speedup, serial / seconds * (row.at("scaling") == "weak" ? ranks.back() : 1), 1e-9);
+      EXPECT_NEAR(row.at("lost_seconds").get<double>(), seconds - row.at("ideal_seconds").get<double>(), 1e-12);
+    }
+    EXPECT_EQ(ranks, (std::vector<int>{2, 4}));
+  }
+}
+
+TEST_F(ScaleProgram, BadInputIsOneSentence) {
+  for (const char* arguments : {"", "--strong --weak", "--strong --ranks 0", "--strong --ranks 1,x",
+                                "--strong --ranks 2,", "--strong --modle x", "--strong --model tyni",
+                                "--strong --ranks 99 --batch 4", "--weak --json /nowhere/x.json", "--strong --ranks"}) {
+    EXPECT_EQ(start(arguments), 2) << arguments;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
+    EXPECT_EQ(out_, "") << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::scaling

@@ -1,0 +1,154 @@
+#include "tools/scale/study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/host/has_cores.hpp"
+#include "tools/train/program.hpp"
+
+namespace lockstep::scaling {
+namespace {
+
+/// The options of the serial program: one rank, and nothing that only ranks need.
+train::TrainOptions serial_options(const train::TrainOptions& o, std::size_t microbatches) {
+  train::TrainOptions serial = o;
+  const train::TrainOptions none;
+  serial.ranks = 1;
+  serial.dp = none.dp;
+  serial.tp = none.tp;
+  serial.pp = none.pp;
+  serial.schedule = none.schedule;
+  serial.chunks = none.chunks;
+  serial.zero = none.zero;
+  serial.sequence_parallel = none.sequence_parallel;
+  serial.reduce = none.reduce;
+  serial.accumulate = microbatches;
+  return serial;
+}
+
+std::string program_of(const train::TrainOptions& o) {
+  std::string name = o.ranks == 1 ? "serial" : fmt::format("{} ranks", o.ranks);
+  const int replicas = o.ranks / (o.tp * o.pp);
+  if (o.tp > 1) name += fmt::format(", tensor-parallel by {}", o.tp);
+  if (o.pp > 1) name += fmt::format(", {} stages ({})", o.pp, o.schedule);
+  if (replicas > 1)
+    name += fmt::format(", {} replicas{}", replicas, o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : "");
+  name += fmt::format(", {} microbatch{}", o.accumulate, o.accumulate == 1 ? "" : "es");
+  if (o.threads > 0) name += fmt::format(", {} thread{} each", o.threads, o.threads == 1 ? "" : "s");
+  return name;
+}
+
+/// One contender: prepared once, run in every round.
+class Contender {
+ public:
+  Contender(const train::TrainOptions& options, int available_ranks)
+      : plan_(train::make_plan(options, available_ranks)) {
+    point_.ranks = options.ranks;
+    point_.program = program_of(plan_.options);
+    point_.fits_cores = has_cores(plan_.run);
+  }
+
+  void run_round() {
+    train::TrainLog log(plan_, nullptr);
+    checkpoint::Disk disk;
+    const Outcome outcome = run(plan_.run, [&](Rank me) { return train::train_rank(me, plan_, log, disk); });
+    outcome.check();
+    if (!is_judge()) return;
+    const std::vector<double> steps = analysis::phase_seconds(outcome.trace, "step");
+    point_.samples.insert(point_.samples.end(), steps.begin() + (steps.size() > 1 ? 1 : 0), steps.end());
+    point_.why = analysis::why(outcome.trace);
+  }
+
+  Point measured() {
+    if (point_.samples.empty()) return point_;
+    point_.seconds = median(point_.samples);
+    point_.tokens_per_second = static_cast<double>(plan_.tokens_per_step()) / point_.seconds.value;
+    return point_;
+  }
+
+ private:
+  train::Plan plan_;
+  Point point_;
+};
+
+Estimate ratio(const Median& a, const Median& b, double factor) {
+  return {factor * a.value / b.value, factor * a.low / b.high, factor * a.high / b.low};
+}
+
+bool usable(const Point& point) { return point.fits_cores && !point.samples.empty(); }
+
+/// s = (p − S)/(p − 1) of each weak point's scaled speedup S, through the origin.
+std::optional<week21::SerialFraction> gustafson_fraction(const Study& study) {
+  std::vector<std::vector<double>> design;
+  std::vector<double> missing;
+  for (const Point& point : study.points) {
+    if (!usable(point)) continue;
+    for (double seconds : point.samples) {
+      design.push_back({point.ranks - 1.0});
+      missing.push_back(point.ranks - point.ranks * week21::weak_efficiency(study.serial.seconds.value, seconds));
+    }
+  }
+  if (design.size() < 2) return std::nullopt;
+  const Fit fit = least_squares(design, missing);
+  const double s = fit.coefficients[0], half = student_t95(fit.degrees_of_freedom) * fit.standard_errors[0];
+  return week21::SerialFraction{s, s - half, s + half};
+}
+
+}  // namespace
+
+Study measure(const StudyOptions& o, int available_ranks) {
+  std::vector<Contender> serial, parallel;
+  const std::size_t most = static_cast<std::size_t>(o.ranks.back());
+  const std::size_t few = std::max<std::size_t>(1, o.training.accumulate);
+  for (std::size_t microbatches : {few, few * most})
+    if (microbatches <= o.training.batch && (serial.empty() || most > 1))
+      serial.emplace_back(serial_options(o.training, microbatches), available_ranks);
+  for (int ranks : o.ranks) {
+    if (ranks == 1) continue;
+    train::TrainOptions training = o.training;
+    training.ranks = ranks;
+    if (o.weak) training.batch *= static_cast<std::size_t>(ranks);
+    parallel.emplace_back(training, available_ranks);
+  }
+  for (int round = 0; round < o.rounds; ++round) {
+    for (Contender& contender : serial) contender.run_round();
+    for (Contender& contender : parallel) contender.run_round();
+  }
+  Study study{.weak = o.weak};
+  for (Contender& contender : serial) study.serials.push_back(contender.measured());
+  for (Contender& contender : parallel) study.points.push_back(contender.measured());
+  study.serial = *std::min_element(study.serials.begin(), study.serials.end(),
+                                   [](const Point& a, const Point& b) { return a.seconds.value < b.seconds.value; });
+  return study;
+}
+
+void apply_laws(Study& study) {
+  for (Point& point : study.points) {
+    if (!usable(point)) continue;
+    const double p = point.ranks;
+    point.speedup = ratio(study.serial.seconds, point.seconds, study.weak ? p : 1);
+    point.efficiency = ratio(study.serial.seconds, point.seconds, study.weak ? 1 : 1 / p);
+    if (study.weak) continue;
+    // The larger the speedup, the smaller the fraction.
+    point.karp_flatt = {week21::karp_flatt(point.speedup.value, point.ranks),
+                        week21::karp_flatt(point.speedup.high, point.ranks),
+                        week21::karp_flatt(point.speedup.low, point.ranks)};
+  }
+}
+
+std::optional<week21::SerialFraction> serial_fraction(const Study& study) {
+  if (study.weak) return gustafson_fraction(study);
+  std::vector<week21::Measurement> times;
+  for (double seconds : study.serial.samples) times.push_back({1, seconds});
+  int others = 0;
+  for (const Point& point : study.points) {
+    if (!usable(point)) continue;
+    ++others;
+    for (double seconds : point.samples) times.push_back({point.ranks, seconds});
+  }
+  if (others == 0 || times.size() < 3) return std::nullopt;
+  return week21::fit_amdahl(times);
+}
+
+}  // namespace lockstep::scaling

@@ -1,0 +1,61 @@
+// A scaling study: ./lab train's program on several numbers of ranks, against the best serial program. What is measured
+// stands here; what it means in law.hpp's fits (week 21) and in diagnosis.hpp.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/analysis/why.hpp"
+#include "common/stats/stats.hpp"
+#include "labs/week21_data_parallel/scaling_laws.hpp"
+#include "tools/train/options.hpp"
+
+namespace lockstep::scaling {
+
+struct StudyOptions {
+  bool weak = false;             // the batch of each rank stays; strong: that of all
+  std::vector<int> ranks;        // sorted; 1 is the serial program
+  int rounds = 1;                // every number of ranks in turn, so that what disturbs one disturbs all
+  train::TrainOptions training;  // as for one run; ranks and (weak) batch are set for each
+};
+
+struct Estimate {
+  double value = std::nan("");
+  double low = std::nan("");
+  double high = std::nan("");
+};
+
+/// One number of ranks.
+struct Point {
+  int ranks = 1;
+  std::string program;          // "serial, 1 microbatch, 1 thread", or what runs in parallel
+  std::vector<double> samples;  // seconds of steps, the slowest rank's, all rounds
+  Median seconds;
+  double tokens_per_second = 0;
+  bool fits_cores = true;  // else what follows stays empty
+  Estimate speedup, efficiency, karp_flatt;
+  analysis::Why why;  // of the last round
+};
+
+struct Study {
+  bool weak = false;
+  Point serial;                // the fastest of the serial candidates
+  std::vector<Point> serials;  // all of them
+  std::vector<Point> points;   // by ranks, without 1
+};
+
+/// Runs everything; every process of MPI calls it, and the one that judges gets what was measured. Throws what a run
+/// failed with, and Error(usage) as make_plan.
+Study measure(const StudyOptions& options, int available_ranks);
+
+/// Speedup, efficiency and Karp–Flatt of every point that has a core for each rank; from medians, with the ranges that
+/// the medians' intervals allow.
+void apply_laws(Study& study);
+
+/// Amdahl's serial fraction of a strong study, with its interval; Gustafson's of a weak one. None where fewer than
+/// three times at two numbers of ranks have their cores.
+std::optional<week21::SerialFraction> serial_fraction(const Study& study);
+
+}  // namespace lockstep::scaling
