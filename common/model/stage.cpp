@@ -42,6 +42,26 @@ class SplitLayers final : public Layers {
   std::vector<Note>* notes_ = nullptr;
 };
 
+namespace {
+
+/// Calls the hook around a step.
+class StepHook {
+ public:
+  StepHook(const StageHooks& hooks, Step step) : hooks_(hooks), step_(step) {
+    if (hooks_.step) hooks_.step(step_, true);
+  }
+  ~StepHook() {
+    if (hooks_.step) hooks_.step(step_, false);
+  }
+  StepHook(const StepHook&) = delete;
+
+ private:
+  const StageHooks& hooks_;
+  Step step_;
+};
+
+}  // namespace
+
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length) {
   const auto c = static_cast<double>(config.d_model), t = static_cast<double>(length);
   std::vector<double> costs(config.layers + 2, 24 * c * c + 2 * t * c);  // matrices; half of 4·T·C by the causal mask
@@ -203,6 +223,7 @@ BlockActivations GptStage::allocate_block(const BlockShape& shape) {
 
 void GptStage::forward(int microbatch, int chunk, Slice input, Slice output) {
   auto phase = me_.region("forward");
+  const StepHook hook(hooks_, {Work::forward, microbatch, chunk});
   const Part part = part_of(chunk);
   const Batch& batch = batches_.at(static_cast<std::size_t>(microbatch));
   const auto before = [&](std::size_t piece) {
@@ -237,6 +258,7 @@ void GptStage::forward(int microbatch, int chunk, Slice input, Slice output) {
 
 void GptStage::backward(Work work, int microbatch, int chunk, Slice output_gradient, Slice input_gradient) {
   auto phase = me_.region("backward");
+  const StepHook hook(hooks_, {work, microbatch, chunk});
   if (work != Work::backward && !layers_)
     usage_error(
         "a backward in halves (zb-h1, zb-h2) of layers that several ranks share: they hide their sums behind "

@@ -30,6 +30,7 @@ struct StageHooks {
   BeforeVisit before_backward;
   std::function<void()> end_backward;
   GradientReady ready;  ///< once a schedule for each tensor: no microbatch adds to its gradient any more
+  std::function<void(const Step& step, bool begins)> step;  ///< around each step of the schedule
 };
 
 /// What a microbatch in flight keeps of its blocks. What it does not keep is memory that all share, and is computed
@@ -54,6 +55,7 @@ class GptStage final : public StageModel {
   /// Who does the layers: tensor parallelism. Such layers do a backward whole: halves are a USAGE error.
   void use(std::shared_ptr<const Layers> layers);
   void use(StageHooks hooks) { hooks_ = std::move(hooks); }
+  const StageHooks& hooks() const { return hooks_; }
   /// Gradients, not losses, are multiplied by it: one f32.
   void scale_gradients(Slice scale) { gradient_scale_ = std::move(scale); }
   /// Forward steps from now on keep nothing, and add factor · Σ over tokens to `loss`, one f32; an empty one: as

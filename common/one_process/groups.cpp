@@ -25,7 +25,18 @@ int Groups::make(const std::vector<int>& members) {
   groups_.push_back(std::make_unique<Group>());
   groups_.back()->members = members;
   groups_.back()->calls.resize(members.size());
+  groups_.back()->callers = static_cast<int>(members.size());
   return known->second;
+}
+
+int Groups::reflect(int world_rank, int size, int level) {
+  groups_.push_back(std::make_unique<Group>());
+  Group& group = *groups_.back();
+  group.members.assign(static_cast<std::size_t>(size), world_rank);
+  group.calls.resize(group.members.size());
+  group.callers = 1;
+  group.level = level;
+  return count() - 1;
 }
 
 Groups::Arrival Groups::arrive(int group_index, int member, int world_rank, const Call& call) {
@@ -48,7 +59,7 @@ Groups::Arrival Groups::arrive(int group_index, int member, int world_rank, cons
                     text_of(call), describe(call.where)));
   setup.colors[member] = call.color;
   setup.keys[member] = call.key;
-  arrival.complete = ++setup.arrived == static_cast<int>(group.members.size());
+  arrival.complete = ++setup.arrived == group.callers;
   if (!arrival.complete) {
     setup.waiting.push_back(world_rank);
     return arrival;

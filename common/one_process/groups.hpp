@@ -40,6 +40,11 @@ class Groups {
   /// Of a complete call: the group that `member` is in now, or −1 where its split gave no colour.
   int result(int group, std::uint64_t number, int member) const;
 
+  /// A group of `size` ranks of which the run has only this one, as rank 0: see sim/reflection.hpp. New at every call.
+  int reflect(int world_rank, int size, int level);
+  bool is_reflection(int group) const { return groups_[group]->level >= 0; }
+  int reflection_level(int group) const { return groups_[group]->level; }
+
   /// Who has not made call `number`, and in words what the others wait for.
   struct Missing {
     int world_rank = -1;
@@ -60,6 +65,8 @@ class Groups {
     std::vector<int> members;
     std::deque<SetUp> setups;
     std::vector<std::uint64_t> calls;  // by member
+    int callers = 0;                   // of a set-up call: all members, or of a reflection the one that there is
+    int level = -1;                    // of a reflection: the link between its ranks
   };
   int make(const std::vector<int>& members);
   void split(int group, SetUp& setup);

@@ -36,6 +36,7 @@ void World::recycle(Message* message) {
 
 Peer& World::peer(Channel& channel, int rank) {
   constexpr std::size_t kFew = 8;
+  if (channel.reflected) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
   if (channel.dense) {
     if (auto& slot = channel.peers[rank]) return *slot;
   } else {
@@ -46,7 +47,8 @@ Peer& World::peer(Channel& channel, int rank) {
   auto fresh = std::make_unique<Peer>();
   fresh->rank = rank;
   fresh->world = members[rank];
-  fresh->path = network_.path(channel.owner->world_rank(), fresh->world);
+  fresh->path = channel.reflected ? network_.path(fresh->world, fresh->world, groups_.reflection_level(channel.group))
+                                  : network_.path(channel.owner->world_rank(), fresh->world);
   Peer* made = fresh.get();
   if (!channel.dense && channel.peers.size() == kFew) {
     std::vector<std::unique_ptr<Peer>> by_rank(members.size());
@@ -78,6 +80,7 @@ void World::begin_at(double time, Batch* batch) { events_.put(time, {EventKind::
 void World::begin(Batch* batch) {
   batch->begin = time_;
   batch->completion = time_;
+  if (batch->channel->reflected) return begin_reflected(batch);
   const std::size_t count = batch->transfers.size();
   for (std::size_t i = 0; i < count; ++i) {
     Transfer& transfer = batch->transfers[i];
@@ -86,6 +89,20 @@ void World::begin(Batch* batch) {
     else
       post_receive(batch, transfer);
   }
+}
+
+/// Sends and receives of the batch meet each other, in order; what is left over has no price.
+void World::begin_reflected(Batch* batch) {
+  std::vector<Transfer*> sends, receives;
+  for (Transfer& transfer : batch->transfers)
+    (transfer.kind == Transfer::Kind::send ? sends : receives).push_back(&transfer);
+  const std::size_t pairs = std::min(sends.size(), receives.size());
+  const std::size_t rest = batch->transfers.size() - 2 * pairs;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    post_send(batch, *sends[i]);
+    post_receive(batch, *receives[i]);
+  }
+  for (std::size_t i = 0; i < rest; ++i) half_done(batch, time_);
 }
 
 namespace {
@@ -154,7 +171,7 @@ void World::check_match(const Message& message) {
   const Half received = half_of(*message.receiver, message.in->slice);
   if (sent.elements != received.elements || sent.dtype != received.dtype ||
       !regions_agree(sent.region, received.region))
-    mismatch(sent, received);
+    if (!message.receiver->channel->reflected) mismatch(sent, received);
 }
 
 void World::granted(Message* message) {

@@ -22,8 +22,9 @@ Network::Network(const Machine& machine, int ranks) : machine_(machine) {
     }
 }
 
-Path Network::path(int from, int to) {
-  const int level = machine_.level_between(from, to);
+Path Network::path(int from, int to) { return path(from, to, machine_.level_between(from, to)); }
+
+Path Network::path(int from, int to, int level) {
   Path path;
   path.alpha = machine_.alpha(level);
   path.beta = machine_.beta(level);

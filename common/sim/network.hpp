@@ -60,7 +60,8 @@ class Network {
  public:
   Network(const Machine& machine, int ranks);
 
-  Path path(int from, int to);  // world ranks
+  Path path(int from, int to);             // world ranks
+  Path path(int from, int to, int level);  // as if `level` were the innermost that joins them
   void add_ready(Message* message) { ready_.push_back(message); }
   void port_freed(Port* port) { freed_.push_back(port); }
   bool has_work() const { return !ready_.empty() || !freed_.empty(); }

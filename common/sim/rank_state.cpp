@@ -1,6 +1,7 @@
 // The verbs of one virtual rank that others take part in, messages and closures: what they are in virtual time.
 #include <fmt/format.h>
 
+#include "common/sim/reflection.hpp"
 #include "common/sim/world.hpp"
 
 namespace lockstep::sim {
@@ -16,7 +17,14 @@ void RankState::made(Queue& queue) {
   if (races_) queue.component = races_->add_component();
 }
 void RankState::made(Channel& channel) {
+  channel.reflected = world_.groups().is_reflection(channel.group);
   if (races_) channel.component = races_->add_component();
+}
+
+Rank RankState::reflect(int size, int level) {
+  const int group = world_.groups().reflect(rank_, size, level);
+  world_.join_new_groups();
+  return handle(group, 0);
 }
 
 void RankState::sync(Queue& queue) {
@@ -106,3 +114,14 @@ void RankState::waited_for(Queue& main, Closure& closure, Location where, std::u
 }
 
 }  // namespace lockstep::sim
+
+namespace lockstep {
+
+Rank reflected(Rank me, int size, int level) {
+  auto* rank = dynamic_cast<sim::RankState*>(&me.backend());
+  if (!rank || size < 1 || level < 0)
+    usage_error("reflections are of the simulator, of at least one rank on some link");
+  return rank->reflect(size, level);
+}
+
+}  // namespace lockstep

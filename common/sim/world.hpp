@@ -73,6 +73,7 @@ struct alignas(64) Channel {
   int rank = 0;        // of the owner, in the group
   int component = -1;  // race checks
   bool dense = false;
+  bool reflected = false;                    // the peers are this rank's reflections
   std::vector<std::unique_ptr<Peer>> peers;  // a short list, or by rank once it is long
 
   const Batch* oldest() const { return first; }
@@ -119,6 +120,7 @@ class RankState final : public RankBase<Types> {
  public:
   RankState(World& world, int rank);
   ~RankState() override;
+  Rank reflect(int size, int level);  ///< reflection.hpp
 
   Ticket start(lockstep::Channel channel, std::span<const Transfer> batch, Location where) override;
   Slice allocate(lockstep::Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
@@ -198,6 +200,7 @@ class World final : public WorldBase<Types> {
   void wake_at(Queue& queue, double time);
   void begin_at(double time, Batch* batch);
   void begin(Batch* batch);
+  void begin_reflected(Batch* batch);
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
   static Half half_of(const Batch& batch, const Slice& slice);

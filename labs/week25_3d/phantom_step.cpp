@@ -1,0 +1,238 @@
+#include "labs/week25_3d/phantom_step.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+
+#include "common/run.hpp"
+#include "common/sim/reflection.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week25_3d/step_3d.hpp"
+
+namespace lockstep::week25 {
+
+namespace {
+
+/// What one stage saw.
+struct Seen {
+  double begin = 0, pipeline_end = 0, gradients_end = 0, end = 0;
+  double working = 0;  // in forwards and backwards
+  double busy = 0;     // arithmetic in them
+  std::vector<TimedStep> steps;
+  std::map<int, double> bytes;  // sent, by link level
+  Memory memory;
+};
+
+/// A link of the machine for groups of this size; level 0 where there is nothing to send.
+int level_of(const Machine& machine, const Options3d& o, Axis axis) {
+  return std::max(0, slowest_level(machine, o.mesh, o.order, axis));
+}
+
+std::map<int, double> bytes_by_level(Rank me, const Mesh& mesh, const Machine& folded, int tp_level, int dp_level) {
+  std::map<int, double> bytes;
+  for (const PeerTraffic& peer : ledger_of(me).peers) {
+    const int level = peer.group == mesh.tp.group()   ? tp_level
+                      : peer.group == mesh.dp.group() ? dp_level
+                                                      : folded.level_between(me.rank(), peer.peer);
+    bytes[level] += static_cast<double>(peer.traffic.bytes_sent);
+  }
+  return bytes;
+}
+
+class StageRun {
+ public:
+  StageRun(Rank me, const Options3d& o, const Machine& machine, const Machine& folded)
+      : me_(me), folded_(folded), tp_level_(level_of(machine, o, Axis::tp)), dp_level_(level_of(machine, o, Axis::dp)) {
+    const Mesh mesh{.shape = o.mesh,
+                    .order = o.order,
+                    .here = {.dp = 0, .tp = 0, .pp = me.rank()},
+                    .world = me,
+                    .dp = reflected(me, o.mesh.dp, dp_level_),
+                    .tp = reflected(me, o.mesh.tp, tp_level_),
+                    .pp = me};
+    worker_ = make_worker(mesh, o);
+    watch_steps();
+  }
+
+  Seen step() {
+    const std::map<int, double> before = bytes();
+    barrier();
+    seen_.begin = me_.now();
+    const double busy = main_busy();
+    accumulate_gradients(worker_);
+    seen_.gradients_end = me_.now();
+    seen_.busy = main_busy() - busy;
+    update(worker_, 1e-4f, 1);
+    seen_.end = me_.now();
+    for (const auto& [level, sent] : bytes())
+      seen_.bytes[level] = sent - (before.contains(level) ? before.at(level) : 0);
+    seen_.memory = ledger_of(me_).memory;
+    return std::move(seen_);
+  }
+
+ private:
+  void watch_steps() {
+    StageHooks hooks = worker_.stage->hooks();
+    hooks.step = [this](const Step& step, bool begins) {
+      const double now = me_.now();
+      if (begins) {
+        seen_.steps.push_back({step, now, now});
+      } else {
+        seen_.steps.back().end = seen_.pipeline_end = now;
+        seen_.working += now - seen_.steps.back().begin;
+      }
+    };
+    worker_.stage->use(std::move(hooks));
+  }
+  /// All stages begin together: set-up takes them unequally long.
+  void barrier() {
+    Slice one = me_.allocate(1, DType::f32, Category::buffer);
+    for (int i = 0; i < 2; ++i) week21::ring_all_reduce(me_, one);
+  }
+  std::map<int, double> bytes() { return bytes_by_level(me_, worker_.mesh, folded_, tp_level_, dp_level_); }
+  double main_busy() const { return ledger_of(me_).queues[0].busy; }
+
+  Rank me_;
+  const Machine& folded_;
+  int tp_level_, dp_level_;
+  Worker worker_;
+  Seen seen_;
+};
+
+TraceEvent event(TraceEvent::Kind kind, int rank, std::string name, double begin, double end) {
+  TraceEvent made;
+  made.kind = kind;
+  made.rank = rank;
+  made.name = std::move(name);
+  made.begin = begin;
+  made.end = end;
+  return made;
+}
+
+/// A row a stage: the steps of its schedule, what it waits for between them, and what comes after.
+Trace trace_of(const std::vector<Seen>& stages, const Options3d& o, double begin) {
+  using Kind = TraceEvent::Kind;
+  Trace trace{.queues = {"main"}, .events = {}};
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Seen& stage = stages[s];
+    const int rank = static_cast<int>(s);
+    double at = begin;
+    const auto add = [&](Kind kind, const std::string& name, double from, double to) {
+      if (to > from) trace.events.push_back(event(kind, rank, name, from - begin, to - begin));
+    };
+    for (const TimedStep& step : stage.steps) {
+      add(Kind::wait, "wait", at, step.begin);
+      add(Kind::compute, to_string(step.step, o.chunks), step.begin, step.end);
+      at = step.end;
+    }
+    add(Kind::wait, "gradients", stage.pipeline_end, stage.gradients_end);
+    add(Kind::compute, "update", stage.gradients_end, stage.end);
+  }
+  return trace;
+}
+
+std::vector<LevelBytes> levels_of(const std::vector<Seen>& stages, const Machine& machine, const Options3d& o) {
+  std::vector<LevelBytes> levels;
+  for (std::size_t l = 0; l < machine.levels.size(); ++l) {
+    LevelBytes& level = levels.emplace_back();
+    level.name = machine.levels[l].name;
+    for (const Seen& stage : stages) {
+      const auto found = stage.bytes.find(static_cast<int>(l));
+      if (found == stage.bytes.end()) continue;
+      level.per_rank = std::max(level.per_rank, found->second);
+      level.all += found->second * o.mesh.dp * o.mesh.tp;
+    }
+  }
+  return levels;
+}
+
+void add_stages(PhantomStep& step, const std::vector<Seen>& stages) {
+  double begin = 0, work = 0, pipeline = 0;
+  for (const Seen& stage : stages) begin = std::max(begin, stage.begin);
+  for (const Seen& stage : stages) {
+    const double tensor = std::max(0.0, stage.working - stage.busy);
+    step.stages.push_back({.compute = stage.working - tensor,
+                           .tensor = tensor,
+                           .idle = stage.pipeline_end - begin - stage.working,
+                           .data = stage.gradients_end - stage.pipeline_end,
+                           .update = stage.end - stage.gradients_end});
+    step.memory.push_back(stage.memory);
+    step.seconds = std::max(step.seconds, stage.end - begin);
+    work = std::max(work, stage.working);
+    pipeline = std::max(pipeline, stage.pipeline_end - begin);
+  }
+  step.bubble_of_ideal = (pipeline - work) / work;
+  step.bubble_of_total = (pipeline - work) / pipeline;
+}
+
+}  // namespace
+
+double PhantomStep::peak_bytes() const {
+  std::uint64_t most = 0;
+  for (const Memory& stage : memory) most = std::max(most, stage.peak_total);
+  return static_cast<double>(most);
+}
+
+double PhantomStep::exposed_seconds() const {
+  const auto last = std::max_element(stages.begin(), stages.end(), [](const StageSeconds& a, const StageSeconds& b) {
+    return a.pipeline() < b.pipeline();
+  });
+  return last->tensor + last->data;
+}
+
+double published_flop(const Options3d& o) {
+  const auto batch = static_cast<double>(o.batch), layers = static_cast<double>(o.model.layers),
+             s = static_cast<double>(o.sequence), h = static_cast<double>(o.model.d_model),
+             vocabulary = static_cast<double>(o.model.vocabulary);
+  return 72 * batch * layers * s * h * h * (1 + s / (6 * h) + vocabulary / (12 * h * layers));
+}
+
+Machine folded_machine(const Machine& machine, const MeshShape& mesh, const AxisOrder& order) {
+  machine.level_between(0, mesh.ranks() - 1);  // refuses what the machine does not hold
+  Machine folded = machine;
+  const int stride = mesh.pp == 1 ? mesh.ranks() : rank_of(mesh, order, {.dp = 0, .tp = 0, .pp = 1});
+  int width = 1;  // ranks one level in
+  for (LinkLevel& level : folded.levels) {
+    const int ranks = level.ranks;
+    if (ranks > stride && ranks % stride != 0 && ranks < mesh.ranks())
+      usage_error(
+          fmt::format("stages are {} ranks apart, which do not divide the {} of a group of {}: they do not lie "
+                      "in nodes alike",
+                      stride, ranks, level.name));
+    const int sharing = &level == &folded.levels.front() ? ranks : width;  // a bus, or a port of a group one level in
+    if (level.shared && sharing != 0) level.bytes_per_second /= std::min({sharing, stride, mesh.ranks()});
+    if (level.shared && sharing <= stride) level.shared = false;
+    width = ranks;
+    level.ranks = ranks == 0 ? 0 : std::max(1, ranks / stride);
+  }
+  return folded;
+}
+
+PhantomStep phantom_step(const Options3d& o, const Machine& machine, bool trace) {
+  check(o);
+  const auto began = std::chrono::steady_clock::now();
+  const Machine folded = folded_machine(machine, o.mesh, o.order);
+  std::vector<Seen> stages(static_cast<std::size_t>(o.mesh.pp));
+  RunOptions options{.ranks = o.mesh.pp, .machine = folded, .phantom = true, .check_races = false, .poison = false};
+  run(options, [&](Rank me) {
+    stages[static_cast<std::size_t>(me.rank())] = StageRun(me, o, machine, folded).step();
+  }).check();
+  PhantomStep step;
+  step.simulated_ranks = o.mesh.pp;
+  add_stages(step, stages);
+  step.levels = levels_of(stages, machine, o);
+  step.model_flop = published_flop(o);
+  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(o.model.storage)];
+  step.mfu = step.model_flop / (o.mesh.ranks() * peak * step.seconds);
+  step.tokens_per_second = static_cast<double>(o.batch * o.sequence) / step.seconds;
+  double begin = 0;
+  for (const Seen& stage : stages) begin = std::max(begin, stage.begin);
+  if (trace) step.trace = trace_of(stages, o, begin);
+  step.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return step;
+}
+
+}  // namespace lockstep::week25

@@ -1,0 +1,136 @@
+// One replica's one rank a stage, with reflections for the others, takes the time that all ranks take together; and the
+// published models run in seconds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "common/run.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week25_3d/phantom_step.hpp"
+#include "labs/week25_3d/step_3d.hpp"
+
+namespace lockstep::week25 {
+namespace {
+
+Machine machine(const std::string& name) { return find_machine(name, LOCKSTEP_SOURCE_DIR "/bench/machines"); }
+
+Options3d medium(const MeshShape& mesh) {
+  Options3d o;
+  o.model = {.layers = 8, .heads = 16, .d_model = 1024, .vocabulary = 32000, .context = 512};
+  o.model.storage = o.reduce = DType::bf16;
+  o.mesh = mesh;
+  o.sequence = 512;
+  o.microbatches = 4;
+  o.batch = static_cast<std::size_t>(mesh.dp) * 8;
+  return o;
+}
+
+struct All {
+  double seconds = 0, peak = 0;
+  double bytes = 0;  // sent, by all
+};
+/// Every rank, with the mesh as it is.
+All simulate_all_ranks(const Options3d& o, const Machine& machine) {
+  std::vector<double> begins(static_cast<std::size_t>(o.mesh.ranks()));
+  RunOptions options{.ranks = o.mesh.ranks(), .machine = machine, .phantom = true, .check_races = false};
+  std::vector<double> before(begins.size());
+  const Outcome outcome = run(options, Program([&](Rank me) {
+                                Worker worker = make_worker(make_mesh(me, o.mesh, o.order), o);
+                                Slice one = me.allocate(1, DType::f32, Category::buffer);
+                                for (int i = 0; i < 2; ++i) week21::ring_all_reduce(me, one);
+                                const auto r = static_cast<std::size_t>(me.rank());
+                                begins[r] = me.now();
+                                before[r] = static_cast<double>(ledger_of(me).traffic.bytes_sent);
+                                accumulate_gradients(worker);
+                                update(worker, 1e-4f, 1);
+                                return Values{me.now()};
+                              }));
+  outcome.check();
+  All all;
+  for (std::size_t r = 0; r < begins.size(); ++r) {
+    all.seconds = std::max(all.seconds, outcome.values[r][0]);
+    all.peak = std::max(all.peak, static_cast<double>(outcome.ledgers[r].memory.peak_total));
+    all.bytes += static_cast<double>(outcome.ledgers[r].traffic.bytes_sent) - before[r];
+  }
+  all.seconds -= *std::max_element(begins.begin(), begins.end());
+  return all;
+}
+
+double sum_of_bytes(const PhantomStep& step) {
+  double sum = 0;
+  for (const LevelBytes& level : step.levels) sum += level.all;
+  return sum;
+}
+
+TEST(Phantom, ReflectionsTakeTheTimeOfAllRanks) {
+  struct Row {
+    const char* machine;
+    MeshShape mesh;
+    AxisOrder order = kMegatronOrder;
+    bool sequence_parallel = false;
+    int zero = 0;
+    double tolerance = 2e-3;
+  };
+  for (const Row& row :
+       {Row{"dgx-a100-hdr", {1, 8, 2}}, Row{"dgx-a100-hdr", {2, 4, 2}, kMegatronOrder, true, 1},
+        Row{"dgx-a100-hdr", {4, 2, 4}, kMegatronOrder, false, 1}, Row{"dgx-a100-hdr", {2, 1, 4}},
+        Row{"dgx-a100-hdr", {2, 4, 2}, {Axis::tp, Axis::pp, Axis::dp}},
+        Row{"dgx-a100-hdr", {2, 8, 1}, kMegatronOrder, true}, Row{"dgx-a100-hdr", {16, 1, 1}},
+        Row{"dgx-a100-hdr", {4, 4, 1}, kMegatronOrder, false, 3},
+        Row{"dgx-1v-edr", {2, 8, 2}, kMegatronOrder, false, 1, /*a port for two, half for each:*/ 1e-2}}) {
+    Options3d o = medium(row.mesh);
+    o.order = row.order;
+    o.sequence_parallel = row.sequence_parallel;
+    o.zero = row.zero;
+    const PhantomStep folded = phantom_step(o, machine(row.machine));
+    const All all = simulate_all_ranks(o, machine(row.machine));
+    const std::string what = std::string(row.machine) + " " + std::to_string(row.mesh.dp) + " × " +
+                             std::to_string(row.mesh.tp) + " × " + std::to_string(row.mesh.pp);
+    // Ranks of a mesh leave the barrier microseconds apart, and in another order.
+    EXPECT_NEAR(folded.seconds, all.seconds, row.tolerance * all.seconds) << what;
+    EXPECT_NEAR(sum_of_bytes(folded), all.bytes, 1e-3 * all.bytes) << what;
+    EXPECT_NEAR(folded.peak_bytes(), all.peak, 1e-3 * all.peak) << what;
+    EXPECT_EQ(folded.simulated_ranks, row.mesh.pp);
+  }
+}
+
+TEST(Phantom, APublishedModelIsSixteenRanks) {
+  Options3d o;
+  o.model = gpt_preset("gpt3-175b");
+  o.model.storage = o.reduce = DType::bf16;
+  o.mesh = {.dp = 8, .tp = 8, .pp = 16};
+  o.sequence = 2048;
+  o.microbatches = 192;
+  o.batch = 1536;
+  const PhantomStep step = phantom_step(o, machine("dgx-a100-hdr"), /*trace=*/true);
+  EXPECT_EQ(step.simulated_ranks, 16);
+  // 1F1B's bubble is (p − 1)/m of the ideal where stages are equal; the last has the head besides.
+  EXPECT_NEAR(step.bubble_of_ideal, 15.0 / 192, 0.02);
+  EXPECT_GT(step.mfu, 0.3);
+  EXPECT_LT(step.mfu, 0.87) << "the machine's best matmul";
+  EXPECT_LT(step.peak_bytes(), 80e9);
+  double steps = 0;
+  for (const TraceEvent& event : step.trace.events) steps += event.name[0] == 'F' || event.name[0] == 'B';
+  EXPECT_EQ(steps, 16 * 192 * 2);
+  std::ostringstream trace;
+  write_chrome_trace(step.trace, trace);
+  EXPECT_LT(trace.str().size(), std::size_t{100} << 20);
+  EXPECT_EQ(phantom_step(o, machine("dgx-a100-hdr")).seconds, step.seconds) << "two runs, the same bits";
+}
+
+TEST(Phantom, TheWrongPlacementIsSlower) {
+  Options3d o = medium({2, 8, 2});
+  const double inside = phantom_step(o, machine("dgx-a100-hdr")).seconds;
+  o.order = {Axis::dp, Axis::pp, Axis::tp};
+  EXPECT_GT(phantom_step(o, machine("dgx-a100-hdr")).seconds, 1.5 * inside) << "tensor parallelism across nodes";
+}
+
+TEST(Phantom, WhatCannotBeFoldedIsRefused) {
+  EXPECT_THROW(phantom_step(medium({1, 3, 4}), machine("dgx-a100-hdr")), Error) << "16 heads, 3 ranks";
+  EXPECT_THROW(phantom_step(medium({3, 1, 4}), machine("dgx-a100-hdr")), Error) << "stages 3 ranks apart, nodes of 8";
+  EXPECT_THROW(phantom_step(medium({8, 2, 1}), machine("pcie-box")), Error) << "a box of four";
+}
+
+}  // namespace
+}  // namespace lockstep::week25
