@@ -10,18 +10,25 @@
 
 #include "common/checkpoint/reader.hpp"
 #include "common/tests/files_around.hpp"
+#include "common/tests/memory_files.hpp"
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
 namespace {
 
 struct Layout {
-  int ranks = 1, tp = 1, zero = 0;
-  const char* wrap = "block";
-  std::string name() const { return fmt::format("{} ranks, tp {}, ZeRO-{}, wrap {}", ranks, tp, zero, wrap); }
+  int dp = 1, tp = 1, pp = 1, zero = 0;
+  const char *wrap = "block", *schedule = "1f1b";
+  int ranks() const { return dp * tp * pp; }
+  std::string name() const { return fmt::format("({}, {}, {}), ZeRO-{}, {}, {}", dp, tp, pp, zero, wrap, schedule); }
 };
-const std::vector<Layout> kLayouts = {
-    {1}, {3}, {4, 4}, {4, 2}, {2, 1, 1}, {3, 1, 1}, {2, 1, 2, "5000"}, {3, 1, 3}, {4, 1, 3, "layer"}};
+const Layout kSerial = {}, kMesh = {2, 2, 2, 1};
+const std::vector<Layout> kLayouts = {kSerial,      kMesh,
+                                      {3},          {1, 4, 1},
+                                      {2, 2, 1},    {4, 1, 2},
+                                      {1, 1, 4},    {2, 1, 2, 0, "block", "interleaved"},
+                                      {3, 1, 1, 1}, {2, 2, 1, 2, "5000"},
+                                      {3, 1, 1, 3}, {2, 2, 1, 3, "layer"}};
 
 class Saved : public Folder {
  protected:
@@ -37,50 +44,58 @@ TrainOptions Saved::run_in(const Layout& layout, int steps) const {
   TrainOptions options = small_run();
   options.data = path("text");
   options.heads = 4;
+  options.batch = 8;
+  options.accumulate = layout.pp > 1 ? 2 : 1;
   options.tokens = "char";  // a vocabulary that no number of ranks divides
-  options.ranks = layout.ranks;
+  options.ranks = layout.ranks();
   options.tp = layout.tp;
+  options.pp = layout.pp;
+  options.schedule = layout.schedule;
   options.zero = layout.zero;
   options.wrap = layout.wrap;
   options.steps = steps;
   return options;
 }
 
-/// Everything in a folder, by path.
-std::map<std::string, std::string> files_in(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(file), {}};
-  }
-  return files;
+/// All files below a path.
+std::map<std::string, std::string> files_in(checkpoint::Files& files, const std::string& path) {
+  std::map<std::string, std::string> all;
+  for (const std::string& step : files.list(path))
+    for (const std::string& name : files.list(path + "/" + step))
+      all[step + "/" + name] = files.read(path + "/" + step + "/" + name);
+  return all;
+}
+
+Trained train_with(const TrainOptions& options, checkpoint::Files& files) {
+  Trained result = try_to_train(options, files);
+  result.outcome.check();
+  return result;
 }
 
 TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
   const auto compare = [&](TrainOptions options, const std::string& name) {
+    checkpoint::MemoryFiles files;
     options.steps = 8;
     options.checkpoint = path("whole");
     options.checkpoint_every = 4;
-    const Trained whole = train(options);
+    const Trained whole = train_with(options, files);
     TrainOptions half = options;
     half.steps = 4;
     half.checkpoint = path("half");
-    train(half);
+    train_with(half, files);
     options.checkpoint = options.resume = half.checkpoint;
-    const Trained rest = train(options);
+    const Trained rest = train_with(options, files);
     ASSERT_EQ(rest.losses.size(), 4u);
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << name;
     EXPECT_EQ(rest.squares, whole.squares) << name;
     EXPECT_TRUE(rest.complaints.empty()) << rest.complaints.front();
-    const auto expected = files_in(path("whole")), seen = files_in(path("half"));
+    const auto expected = files_in(files, path("whole")), seen = files_in(files, path("half"));
     EXPECT_EQ(expected.size(), 2 * (1 + static_cast<std::size_t>(options.ranks)));  // the last two
     EXPECT_TRUE(expected == seen) << name;
-    for (const char* folder : {"whole", "half"}) fs::remove_all(path(folder));
   };
   for (const Layout& layout : kLayouts) compare(run_in(layout, 8), layout.name());
   for (const char* precision : {"bf16", "fp16"})
-    for (const Layout& layout : {kLayouts[0], kLayouts[4], kLayouts[7]}) {
+    for (const Layout& layout : {Layout{3}, kMesh, Layout{3, 1, 1, 3}}) {
       TrainOptions options = run_in(layout, 8);
       options.precision = precision;
       options.loss_scale_interval = 3;  // it doubles before and after the interruption
@@ -89,36 +104,42 @@ TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
 }
 
 TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
-  for (const Layout& written : kLayouts) {
+  for (std::size_t i = 0; i < kLayouts.size(); ++i) {
+    const Layout& written = kLayouts[i];
+    checkpoint::MemoryFiles files;
     TrainOptions first = run_in(written, 4);
     first.checkpoint = path("half");
-    train(first);
+    train_with(first, files);
     std::size_t elements = 0;
-    checkpoint::Disk disk;
-    for (const auto& shard : checkpoint::read_manifest(disk, path("half/step-00000004")).shards) {
+    for (const auto& shard : checkpoint::read_manifest(files, path("half/step-00000004")).shards) {
       elements += checkpoint::elements_of(shard.pieces);
       EXPECT_EQ(shard.elements, checkpoint::elements_of(shard.pieces)) << written.name();
     }
-    EXPECT_EQ(elements, make_plan(run_in({}, 4), 0).model.parameters()) << "each once: " << written.name();
-    std::vector<double> expected;
-    for (const Layout& read : kLayouts) {
-      TrainOptions rest = run_in(read, 8);
+    EXPECT_EQ(elements, make_plan(run_in(kSerial, 4), 0).model.parameters()) << "each once: " << written.name();
+    const auto resume = [&](const Layout& layout) {
+      TrainOptions rest = run_in(layout, 8);
       rest.resume = path("half");
-      const Trained seen = train(rest);
-      if (expected.empty()) expected = seen.losses;
-      ASSERT_EQ(seen.losses.size(), 4u);
-      for (std::size_t i = 0; i < 4; ++i)
-        EXPECT_NEAR(seen.losses[i], expected[i], 2e-6 * expected[i])
-            << "step " << 5 + i << ", " << written.name() << " as " << read.name();
+      return train_with(rest, files).losses;
+    };
+    const std::vector<double> expected = resume(kSerial);
+    ASSERT_EQ(expected.size(), 4u);
+    // The mesh as all others; each of them as the one after it.
+    std::vector<Layout> others = kLayouts;
+    if (i != 1) others = {kLayouts[(i + 1) % kLayouts.size()]};
+    for (const Layout& read : others) {
+      const std::vector<double> seen = resume(read);
+      ASSERT_EQ(seen.size(), 4u);
+      for (std::size_t k = 0; k < 4; ++k)
+        EXPECT_NEAR(seen[k], expected[k], 2e-6 * expected[k])
+            << "step " << 5 + k << ", " << written.name() << " as " << read.name();
     }
-    fs::remove_all(path("half"));
   }
 }
 
 /// Two checkpoints, of steps 2 and 4, by two ranks.
 class TwoSaved : public Saved {
  protected:
-  TwoSaved() : options_(run_in({2, 1, 1}, 4)) {
+  TwoSaved() : options_(run_in({2, 1, 1, 1}, 4)) {
     options_.checkpoint = path("out");
     options_.checkpoint_every = 2;
     train(options_);
@@ -189,7 +210,7 @@ TEST_F(TwoSaved, OneCanGoBackAndWhatCameLaterIsSetAside) {
 }
 
 TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
-  TrainOptions other = run_in({}, 4);
+  TrainOptions other = run_in(kSerial, 4);
   other.checkpoint = path("out");
   try {
     make_plan(other, 0);
@@ -219,7 +240,7 @@ class FullFor final : public checkpoint::FilesAround {
 // Of a rank's file, of what it says of it, and of the manifest, which rank 0 writes when the others are long past.
 TEST_F(Saved, AFullDiskEndsTheSaveAndTheRunGoesOnOrStops) {
   for (const char* file : {"rank-1.f32", "rank-0.entry", "manifest"}) {
-    TrainOptions options = run_in({2, 1, 1}, 8);
+    TrainOptions options = run_in({2, 1, 1, 1}, 8);
     options.checkpoint_every = 2;
     options.checkpoint = path("out");
     checkpoint::Disk disk;

@@ -192,35 +192,6 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
   }
 }
 
-TEST_F(Folder, AMeshGoesOnAsAnyOther) {
-  TrainOptions options = small_run();
-  options.heads = 4;
-  options.batch = 8;
-  options.tokens = "char";  // a vocabulary that no number of ranks divides
-  options.checkpoint = path("half");
-  options.steps = 4;
-  options.zero = 1;
-  set_mesh(options, 2, 2, 2);
-  train(options);
-  options.checkpoint = "";
-  options.steps = 8;
-  options.resume = path("half");
-  const Trained same = train(options);
-  ASSERT_EQ(same.losses.size(), 4u);
-  struct Row {
-    int dp, tp, pp, zero;
-  };
-  for (const Row& row : {Row{1, 1, 1, 0}, Row{1, 4, 1, 0}, Row{4, 1, 2, 1}, Row{2, 2, 1, 3}, Row{1, 1, 4, 0}}) {
-    set_mesh(options, row.dp, row.tp, row.pp);
-    options.zero = row.zero;
-    const Trained rest = train(options);
-    ASSERT_EQ(rest.losses.size(), 4u);
-    for (std::size_t i = 0; i < 4; ++i)
-      EXPECT_NEAR(rest.losses[i], same.losses[i], 2e-6 * same.losses[i])
-          << row.dp << " × " << row.tp << " × " << row.pp << ", step " << 5 + i;
-  }
-}
-
 TEST(Train, LossScalesWorkOnShares) {
   // A scale that overflows at once: every rank must see it, though each holds a part of the gradients; and all stages
   // skip the same steps.
