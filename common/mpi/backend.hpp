@@ -20,8 +20,11 @@
 #include "common/mpi/lane.hpp"
 #include "common/mpi/queue.hpp"
 #include "common/mpi/status.hpp"
+#include "common/processes/set_up.hpp"
 
 namespace lockstep::mpi {
+
+using processes::SetUp;
 
 struct Group {
   MPI_Comm comm = MPI_COMM_NULL;  // set-up calls, and main's lane; null where this rank is no member
@@ -62,8 +65,6 @@ class MpiBackend final : public Backend, public BlockOwner {
   std::vector<std::string> queue_names() const;
 
  private:
-  struct SetUp;
-
   /// The queue a verb is called on, or null while an exception unwinds its thread. Throws Unwind when the run
   /// has failed, and Error(usage) when the calling thread does not run that queue's work.
   Queue* enter(int queue, Location where);

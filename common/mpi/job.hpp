@@ -11,14 +11,14 @@
 #include "common/ledger/recorder.hpp"
 #include "common/mpi/pace.hpp"
 #include "common/mpi/ports.hpp"
-#include "common/processes/wait_table.hpp"
+#include "common/processes/failure.hpp"
 #include "common/run.hpp"
 
 namespace lockstep::mpi {
 
 using processes::Failure;
 
-struct Job {
+struct Job : processes::FirstFailure {
   Job(const RunOptions& o, int rank, int ranks)
       : options(o), rank(rank), ranks(ranks), recorder(rank, o.trace, o.emulate ? &o.machine : nullptr) {}
 
@@ -32,7 +32,6 @@ struct Job {
   std::unique_ptr<Ports> ports;  // while emulating
 
   Gate gate;                                       // before any call of MPI, and around lanes and control
-  std::atomic<bool> failed{false};                 // every wait ends in Unwind
   std::atomic<int> outstanding{0};                 // batches started and not complete
   std::atomic<int> computing{0};                   // threads in arithmetic
   std::atomic<int> polling{0};                     // threads that look after progress themselves
@@ -55,23 +54,21 @@ struct Job {
     last_activity_ns.store(monotonic_ns(), std::memory_order_relaxed);
   }
 
+  double now() const { return clock.now(); }
+  double idle_seconds() const {
+    return static_cast<double>(static_cast<std::int64_t>(monotonic_ns() - last_activity_ns.load())) * 1e-9;
+  }
+
   /// Ends this rank: the first failure counts, and is told to the others. Any thread, gate held or not.
-  void fail(Verdict verdict, std::string message);
-  Failure failure() const;
+  void fail(Verdict verdict, std::string message) {
+    learn({.verdict = verdict, .rank = rank, .origin = rank, .when = now(), .message = std::move(message)});
+  }
   /// The ledgers are written by one thread at a time.
   template <class F>
   auto record(F f) {
     std::lock_guard lock(recorder_mutex);
     return f(recorder);
   }
-  /// Another rank failed.
-  void learn(const Failure& failure);
-  /// All ranks have agreed that this is the run's failure.
-  void settle(const Failure& failure);
-
- private:
-  mutable std::mutex mutex_;
-  Failure failure_;
 };
 
 }  // namespace lockstep::mpi

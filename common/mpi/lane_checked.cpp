@@ -9,6 +9,7 @@
 
 #include "common/mpi/lane.hpp"
 #include "common/mpi/status.hpp"
+#include "common/processes/set_up.hpp"
 
 namespace lockstep::mpi {
 
@@ -26,8 +27,8 @@ Header Lane::header_of(const Batch& batch, const Transfer& transfer) const {
   header.bytes = transfer.slice.bytes();
   header.dtype = transfer.slice.dtype();
   header.ready = batch.begin;
-  if (batch.region) copy_text(header.region, sizeof header.region, batch.region);
-  copy_text(header.where, sizeof header.where, describe(batch.where));
+  if (batch.region) processes::copy_text(header.region, sizeof header.region, batch.region);
+  processes::copy_text(header.where, sizeof header.where, describe(batch.where));
   return header;
 }
 

@@ -39,7 +39,7 @@ void MpiBackend::make_progress() {
         last_heartbeat = now;
         std::lock_guard gate(job_.gate);
         control_->poll();
-        control_->watch();
+        control_->look_at_clock();
       }
     } catch (const Error& error) {
       job_.fail(error.verdict(), error.what());
@@ -107,7 +107,7 @@ Row MpiBackend::describe_me() {
     if (doing.kind == Doing::Kind::waits_for_closure && doing.queue == queue) row.peer = other.peer;
   }
   row.activity = job_.activity.load();
-  row.idle_seconds = static_cast<double>(monotonic_ns() - job_.last_activity_ns.load()) * 1e-9;
+  row.idle_seconds = job_.idle_seconds();
   return row;
 }
 

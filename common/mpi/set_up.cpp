@@ -2,23 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 
 #include "common/device/cpu/cpu_device.hpp"
 #include "common/mpi/backend.hpp"
 #include "common/mpi/status.hpp"
 
 namespace lockstep::mpi {
-
-struct MpiBackend::SetUp {
-  bool is_split = false;
-  int color = 0;
-  int key = 0;
-  int call = 0;  // counts the group's set-up calls
-  char name[64] = "";
-  char where[80] = "";
-};
 
 struct MpiBackend::PendingSetUp {
   SetUp mine;
@@ -34,11 +23,7 @@ Rank MpiBackend::stream(Channel at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
   if (at.queue != 0) usage_error("stream is set-up: call it on main", where);
   Group& of = group(at.group, where);
-  SetUp mine;
-  if (name.size() >= sizeof mine.name)
-    usage_error(fmt::format("a queue's name has at most {} characters", sizeof mine.name - 1), where);
-  copy_text(mine.name, sizeof mine.name, name);
-  agree(of, mine, where);
+  agree(of, processes::stream_call(name, where), where);
   const int queue = queue_named(name);
   open_lane(at.group, queue);
   return handle(at.group, queue);
@@ -56,13 +41,13 @@ Rank MpiBackend::split(Channel at, int color, int key, Location where) {
 
 /// Tells the group what this rank calls, and hears what the others do. Point to point, because a collective of MPI
 /// cannot be withdrawn when a rank fails.
-std::vector<MpiBackend::SetUp> MpiBackend::agree(Group& of, const SetUp& call, Location where) {
+std::vector<SetUp> MpiBackend::agree(Group& of, const SetUp& call, Location where) {
   const int size = static_cast<int>(of.members.size());
   set_up_ = std::make_unique<PendingSetUp>();
   PendingSetUp& pending = *set_up_;
   pending.mine = call;
   pending.mine.call = ++of.set_ups;
-  copy_text(pending.mine.where, sizeof pending.mine.where, describe(where));
+  processes::copy_text(pending.mine.where, sizeof pending.mine.where, describe(where));
   pending.all.resize(size);
   pending.all[of.rank] = pending.mine;
   {
@@ -83,31 +68,18 @@ std::vector<MpiBackend::SetUp> MpiBackend::agree(Group& of, const SetUp& call, L
   const Doing doing{.kind = Doing::Kind::sets_up, .operation = call.is_split ? "split" : "stream", .where = where};
   poll_until(
       *queues_[0], doing, [&] { return all(pending.receives) && all(pending.sends); }, [] { return 0.0; });
-  auto in_words = [](const SetUp& c) { return c.is_split ? "split" : fmt::format("stream(\"{}\")", c.name); };
-  for (int peer = 1; peer < size; ++peer) {
-    const SetUp &first = pending.all[0], &other = pending.all[peer];
-    if (first.is_split == other.is_split && std::strcmp(first.name, other.name) == 0) continue;
-    throw Error(Verdict::mismatch,
-                fmt::format("MISMATCH: set-up call {} of a group differs: rank {} calls {} at {}, rank {} calls {} at "
-                            "{}. Every member makes the same set-up calls in the same order.",
-                            first.call, of.members[0], in_words(first), first.where, of.members[peer], in_words(other),
-                            other.where));
-  }
+  processes::compare(pending.all, of.members);
   return pending.all;
 }
 
 /// Makes the groups that these split calls define; returns this rank's, or −1.
 int MpiBackend::split_groups(Group& parent, const std::vector<SetUp>& calls) {
-  std::map<int, std::vector<int>> by_color;
-  for (int rank = 0; rank < static_cast<int>(calls.size()); ++rank)
-    if (calls[rank].color >= 0) by_color[calls[rank].color].push_back(rank);
   const SetUp& mine = calls[parent.rank];
   std::lock_guard gate(job_.gate);
   MPI_Comm comm = MPI_COMM_NULL;
   check(MPI_Comm_split(parent.comm, mine.color >= 0 ? mine.color : MPI_UNDEFINED, mine.key, &comm));
   int made = -1;
-  for (auto& [color, ranks] : by_color) {
-    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return calls[a].key < calls[b].key; });
+  for (const auto& [color, ranks] : processes::by_color(calls)) {
     std::vector<int> members;
     for (int rank : ranks) members.push_back(parent.members[rank]);
     const int index = make_group(members);

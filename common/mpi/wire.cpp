@@ -35,12 +35,6 @@ std::size_t bytes_received(const MPI_Status& status) {
   return static_cast<std::size_t>(count);
 }
 
-void copy_text(char* to, std::size_t room, std::string_view text) {
-  const std::size_t length = std::min(room - 1, text.size());
-  std::memcpy(to, text.data(), length);
-  to[length] = '\0';
-}
-
 std::string side_in_words(int rank, const char* verb, const Header& header) {
   return fmt::format("rank {} {} {} {} at {}{}", rank, verb, header.bytes / bytes_of(header.dtype),
                      to_string(header.dtype), header.where,

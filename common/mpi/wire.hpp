@@ -40,8 +40,6 @@ void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t by
 /// Bytes that a completed receive brought.
 std::size_t bytes_received(const MPI_Status& status);
 
-void copy_text(char* to, std::size_t room, std::string_view text);
-
 /// One side of a message, in words: "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"".
 std::string side_in_words(int rank, const char* verb, const Header& header);
 

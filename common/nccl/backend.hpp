@@ -19,8 +19,11 @@
 #include "common/nccl/lane.hpp"
 #include "common/nccl/queue.hpp"
 #include "common/nccl/watch.hpp"
+#include "common/processes/set_up.hpp"
 
 namespace lockstep::nccl {
+
+using processes::SetUp;
 
 struct Group {
   std::vector<int> members;   // world ranks
@@ -66,8 +69,6 @@ class NcclBackend final : public Backend, public BlockOwner {
   Job& job() { return *job_; }
 
  private:
-  struct SetUp;
-
   /// The queue a verb is called on, or null while an exception unwinds its thread. Throws Unwind when the run has
   /// failed, and Error(usage) when the calling thread does not run that queue's work.
   Queue* enter(int queue, Location where) const;

@@ -14,7 +14,7 @@
 #include "common/ledger/recorder.hpp"
 #include "common/nccl/mail.hpp"
 #include "common/nccl/status.hpp"
-#include "common/processes/wait_table.hpp"
+#include "common/processes/failure.hpp"
 #include "common/run.hpp"
 
 namespace lockstep::nccl {
@@ -25,7 +25,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-struct Job {
+struct Job : processes::FirstFailure {
   Job(const RunOptions& o, Mail& mail, cuda::EventPool& events, std::uint64_t run, int gpu)
       : options(o),
         mail(mail),
@@ -47,7 +47,6 @@ struct Job {
   std::chrono::steady_clock::time_point epoch = std::chrono::steady_clock::now();
 
   std::mutex gate;                             // around lanes
-  std::atomic<bool> failed{false};             // every wait ends in Unwind
   std::atomic<int> working{0};                 // threads with something to do that is not waiting
   std::atomic<std::uint64_t> activity{0};      // counts operations and completions
   std::atomic<std::int64_t> last_activity{0};  // the last time anything was issued or completed, steady_clock's ticks
@@ -75,23 +74,6 @@ struct Job {
   void fail(Verdict verdict, std::string message) {
     learn({.verdict = verdict, .rank = rank, .origin = rank, .when = now(), .message = std::move(message)});
   }
-  /// Another rank failed.
-  void learn(const Failure& failure) {
-    std::lock_guard lock(failure_mutex_);
-    if (failure_.verdict != Verdict::pass) return;
-    failure_ = failure;
-    failed.store(true, std::memory_order_release);
-  }
-  /// All ranks have agreed that this is the run's failure.
-  void settle(const Failure& failure) {
-    std::lock_guard lock(failure_mutex_);
-    failure_ = failure;
-    failed.store(true, std::memory_order_release);
-  }
-  Failure failure() const {
-    std::lock_guard lock(failure_mutex_);
-    return failure_;
-  }
 
   template <class F>
   auto record(F f) {
@@ -110,10 +92,6 @@ struct Job {
     if (clock) timeline.tell(*clock);
     if (timeline.size() != before) note_activity();
   }
-
- private:
-  mutable std::mutex failure_mutex_;
-  Failure failure_;
 };
 
 }  // namespace lockstep::nccl

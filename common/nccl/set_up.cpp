@@ -3,38 +3,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "common/nccl/backend.hpp"
 
 namespace lockstep::nccl {
 
-struct NcclBackend::SetUp {
-  bool is_split = false;
-  int color = 0;
-  int key = 0;
-  std::uint64_t call = 0;  // counts the group's set-up calls
-  char name[64] = "";
-  char where[80] = "";
-};
-
-namespace {
-void copy_text(char* to, std::size_t room, std::string_view text) {
-  const std::size_t length = std::min(room - 1, text.size());
-  std::memcpy(to, text.data(), length);
-  to[length] = '\0';
-}
-}  // namespace
-
 Rank NcclBackend::stream(Channel at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
   if (at.queue != 0) usage_error("stream is set-up: call it on main", where);
   Group& of = group(at.group, where);
-  SetUp mine;
-  if (name.size() >= sizeof mine.name)
-    usage_error(fmt::format("a queue's name has at most {} characters", sizeof mine.name - 1), where);
-  copy_text(mine.name, sizeof mine.name, name);
-  agree(of, mine, where);
+  agree(of, processes::stream_call(name, where), where);
   const int queue = queue_named(name);
   if (queue != 0) {
     wait_for_lane(*of.main, "stream", where);
@@ -67,10 +45,10 @@ void NcclBackend::wait_for_lane(Lane& of, const char* verb, Location where) {
 }
 
 /// Tells the group what this rank calls, and hears what the others do.
-std::vector<NcclBackend::SetUp> NcclBackend::agree(Group& of, const SetUp& call, Location where) {
+std::vector<SetUp> NcclBackend::agree(Group& of, const SetUp& call, Location where) {
   SetUp mine = call;
   mine.call = ++of.set_ups;
-  copy_text(mine.where, sizeof mine.where, describe(where));
+  processes::copy_text(mine.where, sizeof mine.where, describe(where));
   const Label label{.run = job_->run, .key = key_of(of.members, "set-up", mine.call)};
   Queue& main = *queues_[0];
   main.set_doing({.kind = Doing::Kind::sets_up, .operation = call.is_split ? "split" : "stream", .where = where});
@@ -84,28 +62,15 @@ std::vector<NcclBackend::SetUp> NcclBackend::agree(Group& of, const SetUp& call,
   std::vector<SetUp> all(letters.size());
   for (std::size_t member = 0; member < all.size(); ++member)
     std::memcpy(static_cast<void*>(&all[member]), letters[member].data(), sizeof(SetUp));
-  auto in_words = [](const SetUp& c) { return c.is_split ? "split" : fmt::format("stream(\"{}\")", c.name); };
-  for (std::size_t peer = 1; peer < all.size(); ++peer) {
-    const SetUp &first = all[0], &other = all[peer];
-    if (first.is_split == other.is_split && std::strcmp(first.name, other.name) == 0) continue;
-    throw Error(Verdict::mismatch,
-                fmt::format("MISMATCH: set-up call {} of a group differs: rank {} calls {} at {}, rank {} calls {} at "
-                            "{}. Every member makes the same set-up calls in the same order.",
-                            first.call, of.members[0], in_words(first), first.where, of.members[peer], in_words(other),
-                            other.where));
-  }
+  processes::compare(all, of.members);
   return all;
 }
 
 /// Makes the groups that these split calls define; returns this rank's, or −1.
 int NcclBackend::split_groups(Group& parent, const std::vector<SetUp>& calls, Label label) {
-  std::map<int, std::vector<int>> by_color;
-  for (int rank = 0; rank < static_cast<int>(calls.size()); ++rank)
-    if (calls[rank].color >= 0) by_color[calls[rank].color].push_back(rank);
   const int color = calls[parent.rank].color;
   int made = -1, place = 0;
-  for (auto& [each, ranks] : by_color) {
-    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return calls[a].key < calls[b].key; });
+  for (const auto& [each, ranks] : processes::by_color(calls)) {
     std::vector<int> members;
     for (int rank : ranks) members.push_back(parent.members[rank]);
     const int index = make_group(members);

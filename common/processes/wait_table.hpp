@@ -1,4 +1,4 @@
-// Backends with a process a rank: how a rank failed, and the table of what every rank does when nothing moves.
+// The table of what every rank does when nothing moves, and what it means.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,6 @@
 #include "common/error.hpp"
 
 namespace lockstep::processes {
-
-/// How this rank failed, or learnt that another did.
-struct Failure {
-  Verdict verdict = Verdict::pass;
-  int rank = -1;    // that failed; −1: nobody in particular
-  int origin = -1;  // that tells the others
-  double when = 0;  // seconds of its rank's clock, to name the first of several
-  std::string message;
-};
 
 /// One rank's line of the wait table.
 struct Row {
