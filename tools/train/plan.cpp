@@ -217,7 +217,8 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   run.trace = !o.trace.empty();
   run.threads = o.threads;
   run.emulate = !o.emulate.empty();
-  run.patience_seconds = o.checkpoint.empty() ? 60 : 600;  // rank 0 samples alone; a save waits for the one before
+  // Rank 0 samples alone; ranks read checkpoints at their own pace, and a save waits for the one before.
+  run.patience_seconds = o.checkpoint.empty() && o.resume.empty() ? 60 : 600;
   const bool simulator = std::string_view(backend_name()) == "sim";
   if (simulator && run.emulate) refuse("--emulate is for --backend mpi; the simulator always prices --machine");
   if (run.emulate && std::string_view(backend_name()) != "mpi") refuse("--emulate is for --backend mpi");
