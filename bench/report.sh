@@ -3,7 +3,7 @@
 #
 #   ./lab report [--output DIRECTORY] [--build DIRECTORY]
 #
-# About two minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
+# About three minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
 # matplotlib. A step that fails costs its own section, and the exit code is 1.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -166,7 +166,7 @@ step tp_published "tensor parallelism: Megatron's published times" "${tp}_sim" -
 if has bench_tp_mpi; then
   few="--layers 2 --heads 4 --batch 2 --vocabulary 512 --dtype fp32"
   for ranks in 2 4; do
-    for machine in laptop:12 pcie-box:200; do # emulated, and the same steps simulated
+    for machine in laptop:25 pcie-box:200; do # emulated, and the same steps simulated
       twin=${machine%:*}_$ranks
       # shellcheck disable=SC2086
       step "tp_emulated_$twin" "tensor parallelism, emulated with $ranks MPI processes on ${machine%:*}" mpi "$ranks" "${tp}_mpi" $few --sequence 64 \
@@ -200,6 +200,16 @@ if has bench_pipeline_mpi; then
     ranks=${run%%:*} rest=${run#*:}
     step "pipeline_wall_$ranks" "bubbles by wall clock, $ranks MPI processes emulated" mpi "$ranks" "${pipeline}_mpi" --microbatches "${rest%:*}" \
       --schedule "${rest#*:}" --comm-ms 0 --forward-ms 15 --backward-ms 15 --weight-ms 15 --json "$data/pipeline_wall_$ranks.json" --csv "$data/pipeline_wall_$ranks.csv"
+  done
+fi
+if has train_sim; then
+  staged="--steps 60 --model tiny --layers 8 --batch 32 --accumulate 8 --log-every 1 --sample 0"
+  for run in serial:1 gpipe:4 1f1b:4 zb-h1:4; do
+    stages=${run#*:} options=
+    [ "$stages" = 1 ] || options="--pp $stages --schedule ${run%:*}"
+    # shellcheck disable=SC2086
+    step "train_pp_${run%:*}" "training on text in $stages stages${options:+, ${run%:*}}" "$programs/train_sim" --ranks "$stages" $options $staged \
+      --json "$data/train_pp_${run%:*}.json" --csv "$data/train_pp_${run%:*}.csv"
   done
 fi
 for schedule in naive gpipe 1f1b interleaved zb-h1 zb-h2; do

@@ -12,7 +12,7 @@ import pipeline
 import predict
 import tensor
 from html_parts import context_table, document, figure, note, section, table
-from results import NCCL_8_A100, load, load_all, load_csv, seconds_text
+from results import NCCL_8_A100, load, load_all, load_csv, losses, seconds_text
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
             "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
@@ -142,14 +142,11 @@ class Report:
         serial, ddp = load_csv(self.data, "train_serial"), load_csv(self.data, "train_ddp")
         if not serial or not ddp:
             return ""
-        gap = max(abs(float(a["loss"]) - float(b["loss"])) for a, b in zip(serial, ddp))
-        shown = [dict(step=a["step"], serial=float(a["loss"]), ddp=float(b["loss"])) for a, b in zip(serial, ddp)]
-        shown = shown[:: max(1, len(shown) // 12)] + [shown[-1]]
+        shown, columns, gap = losses({"serial": serial, "DDP": ddp})
         return section("training", "Training on text: serial and DDP", [self.figure(
             "training", "Training loss of the serial program and of DDP lying on each other, and their difference.",
             f"<b>Measured.</b> The GPT on the shipped corpus, the same global batch; largest difference {gap:.2g} nats, from another order of additions.",
-            shown, {"step": "step", "serial": lambda r: f"{r['serial']:.5f}", "DDP": lambda r: f"{r['ddp']:.5f}"},
-            ["train_serial.csv", "train_ddp.csv"])])
+            shown, columns, ["train_serial.csv", "train_ddp.csv"])])
 
     def precision(self):
         names = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp16_low": "fp16, scale stuck at 2⁻¹⁷", "fp16_low_grows": "fp16, scale grows from 2⁻¹⁷"}

@@ -1,7 +1,7 @@
 """The report's section on week 24: pipelines, their bubbles and their memory. Standard library only."""
 
 from html_parts import note, section, table
-from results import by, bytes_text, load
+from results import by, bytes_text, load, load_csv, losses
 
 
 def percent(value):
@@ -30,7 +30,7 @@ def bubbles(report):
         shown = [r for w in walls for r in w["rows"]]
         parts.append(note("<b>By wall clock</b>: real processes, real messages, stages that take their 45 ms a microbatch by sleeping. 50, 80 and 89 % with two stages and 1, 4 and 8 microbatches:")
                      + table(shown, SHAPE | {"used, formula": lambda r: "–" if r["predicted_bubble_of_total"] is None else f"{100 - 100 * r['predicted_bubble_of_total']:.1f} %",
-                                             "measured": lambda r: f"{100 - 100 * r['bubble_of_total']:.1f} %", "makespan": "makespan_seconds",
+                                             "measured": lambda r: f"{100 * r['utilisation']:.1f} %", "makespan": "makespan_seconds",
                                              "busy": "busy_seconds", "before and after": "idle_seconds", "waiting": "waiting_seconds"}))
     return "".join(parts)
 
@@ -94,6 +94,19 @@ def charts(report):
     return "".join(parts)
 
 
+def training(report):
+    runs = {name: load_csv(report.data, f"train_pp_{name}") for name in ("serial", "gpipe", "1f1b", "zb-h1")}
+    if not all(runs.values()):
+        return ""
+    shown, columns, gap = losses(runs)
+    peaks = ", ".join(f"{name} {bytes_text(results['rows'][0]['activation_bytes_peak'])}" for name in ("gpipe", "1f1b", "zb-h1")
+                      for results in [load(report.data, f"train_pp_{name}")] if results)
+    return report.figure(
+        "pipeline_training", "Losses of the serial program and of four stages under three schedules lie on each other.",
+        f"<b>Losses</b> of <code>./lab train --pp 4</code>, 8 layers, 8 microbatches, on the serial program’s: at most {gap:.2g} nats apart in {len(runs['serial'])} steps. Peaks of activations on a rank: {peaks}.",
+        shown, columns, [f"train_pp_{name}.csv" for name in runs])
+
+
 def section_of(report):
-    parts = [part for part in (bubbles(report), memory(report), hops(report), published(report), charts(report)) if part]
+    parts = [part for part in (bubbles(report), memory(report), hops(report), published(report), training(report), charts(report)) if part]
     return section("pipeline", "Pipelines: the bubble, and what schedules hold", parts) if parts else ""

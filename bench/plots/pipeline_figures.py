@@ -1,7 +1,7 @@
 """The figures of week 24: pipelines."""
 
-from results import by, load
-from style import COLOURS, HATCHES, doubling_axis, look, subplots
+from results import by, load, load_csv
+from style import COLOURS, HATCHES, doubling_axis, look, losses_figure, subplots
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2")
 
@@ -33,7 +33,7 @@ def pipeline_bubble(data):
                       **{**style, "linestyle": "none" if formula else style["linestyle"]}, label=schedule)
         wall = load(data, f"pipeline_wall_{p}")
         if wall:
-            axis.plot([r["microbatches"] for r in wall["rows"]], [100 * r["bubble_of_total"] for r in wall["rows"]], linestyle="none",
+            axis.plot([r["microbatches"] for r in wall["rows"]], [100 - 100 * r["utilisation"] for r in wall["rows"]], linestyle="none",
                       marker="*", markersize=10, markerfacecolor="none", color="black", label="by wall clock")
         doubling_axis(axis, sorted({r["microbatches"] for r in rows}), "microbatches")
         axis.set_title(f"{p} stages")
@@ -114,4 +114,8 @@ def pipeline_published(data):
     return figure
 
 
-ALL = (pipeline_bubble, pipeline_memory, pipeline_hops, pipeline_published)
+def pipeline_training(data):
+    return losses_figure(load_csv(data, "train_pp_serial"), {name: load_csv(data, f"train_pp_{name}") for name in ("gpipe", "1f1b", "zb-h1")})
+
+
+ALL = (pipeline_bubble, pipeline_memory, pipeline_hops, pipeline_published, pipeline_training)

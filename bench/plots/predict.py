@@ -140,7 +140,7 @@ def pipelines(data):
     for m in (4, 8):
         row = pick(load(data, "pipeline_wall_2"), schedule="gpipe", microbatches=m)
         if row:
-            found.append((f"Two real processes, {m} microbatches: how much of their time do they work?", "%", 100 - 100 * row["predicted_bubble_of_total"], 100 - 100 * row["bubble_of_total"], "emulated"))
+            found.append((f"Two real processes, {m} microbatches: how much of their time do they work?", "%", 100 - 100 * row["predicted_bubble_of_total"], 100 * row["utilisation"], "emulated"))
     return found
 
 
@@ -153,7 +153,7 @@ def sheet(questions):
     rows = ""
     for question, unit, predicted, measured, how in questions:
         rows += (f'<tr data-measured="{measured:.9g}"><td>{html.escape(question)}</td><td class="guess"><input inputmode="decimal" aria-label="your expectation, {unit}"> {unit}</td>'
-                 f'<td class="hidden">{predicted:.4g} {unit}</td><td class="hidden">{measured:.4g} {unit} ({how})</td><td class="hidden">{100 * (predicted / measured - 1):+.1f} %</td>'
+                 f'<td class="hidden">{predicted:.4g} {unit}</td><td class="hidden">{measured:.4g} {unit} ({how})</td><td class="hidden">{round(100 * (predicted / measured - 1), 1) + 0.0:+.1f} %</td>'
                  f'<td class="hidden off"></td></tr>')
     return (f'<div class="sheet"><div class="scroll" style="max-height:none" tabindex="0"><table class="text"><thead><tr><th>question</th><th>you expect</th><th>formula</th><th>measured</th>'
             f'<th>formula’s error</th><th>yours</th></tr></thead><tbody>{rows}</tbody></table></div><p><button type="button">Show what was measured</button></p></div>')

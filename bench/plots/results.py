@@ -27,6 +27,16 @@ def load_csv(data, name):
         return list(csv.DictReader(file))
 
 
+def losses(runs):
+    """Some rows and columns for a table of several runs' losses, by name, the serial one's first; and the largest distance
+    of any from the first at one step."""
+    names = list(runs)
+    rows = [dict(zip(["step", *names], [at[0]["step"], *(float(r["loss"]) for r in at)])) for at in zip(*runs.values())]
+    columns = {"step": "step"} | {name: (lambda r, name=name: f"{r[name]:.6f}") for name in names}
+    gap = max(abs(r[name] - r[names[0]]) for r in rows for name in names)
+    return rows[:: max(1, len(rows) // 12)] + [rows[-1]], columns, gap
+
+
 def by(rows, **wanted):
     """The rows that have all these values."""
     return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]

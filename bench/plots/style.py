@@ -46,9 +46,9 @@ def losses_figure(serial, others):
     steps = lambda rows: [int(r["step"]) for r in rows]
     axes[0][0].plot(steps(serial), loss(serial), color=COLOURS[5], linewidth=4, alpha=0.6, label="serial")
     for i, (name, rows) in enumerate(others.items()):
-        axes[0][0].plot(steps(rows), loss(rows), color=COLOURS[i], linewidth=1.2, linestyle=("--", ":")[i % 2], label=name)
+        axes[0][0].plot(steps(rows), loss(rows), color=COLOURS[i], linewidth=1.2, linestyle=("--", ":", "-.")[i % 3], label=name)
         gap = [max(abs(a - b), 1e-9) for a, b in zip(loss(serial), loss(rows))]
-        axes[0][1].plot(steps(rows), gap, color=COLOURS[i + 1], marker=MARKERS[i + 1], linestyle="none", markersize=3, label=name)
+        axes[0][1].plot(steps(rows), gap, color=COLOURS[i], marker=MARKERS[i], linestyle="none", markersize=3, label=name)
     axes[0][0].set_ylabel("loss, nats a token")
     axes[0][0].set_title("training loss, the same global batch")
     axes[0][0].legend()

@@ -1,7 +1,7 @@
 """The report's section on week 23: what tensor parallelism sends, and what that costs. Standard library only."""
 
 from html_parts import note, section, table
-from results import by, bytes_text, load, load_all, load_csv, seconds_text
+from results import by, bytes_text, load, load_all, load_csv, losses, seconds_text
 
 
 def percent(value, digits=1):
@@ -109,13 +109,11 @@ def training(report):
     runs = {name: load_csv(report.data, f"train_tp_{name}") for name in ("serial", "4", "4_rows")}
     if not all(runs.values()):
         return ""
-    gap = max(abs(float(a["loss"]) - float(b["loss"])) for name in ("4", "4_rows") for a, b in zip(runs["serial"], runs[name]))
-    shown = [dict(step=s["step"], serial=s["loss"], tp=t["loss"], rows=r["loss"]) for s, t, r in zip(*runs.values())]
-    columns = {"step": "step"} | {name: (lambda r, key=key: f"{float(r[key]):.6f}") for name, key in (("serial", "serial"), ("--tp 4", "tp"), ("--sequence-parallel", "rows"))}
+    shown, columns, gap = losses({"serial": runs["serial"], "--tp 4": runs["4"], "--sequence-parallel": runs["4_rows"]})
     return report.figure(
         "tp_training", "Losses of the serial program and of four ranks that share every layer lie on each other.",
-        f"<b>Losses</b> of <code>./lab train --tp 4</code> on the shipped corpus, with and without <code>--sequence-parallel</code>, on the serial program’s: at most {gap:.2g} nats apart in {len(shown)} steps, "
-        "since sums over ranks round in another order.", shown[:: max(1, len(shown) // 12)] + [shown[-1]], columns, [f"train_tp_{name}.csv" for name in runs])
+        f"<b>Losses</b> of <code>./lab train --tp 4</code> on the shipped corpus, with and without <code>--sequence-parallel</code>, on the serial program’s: at most {gap:.2g} nats apart in {len(runs['serial'])} steps, "
+        "since sums over ranks round in another order.", shown, columns, [f"train_tp_{name}.csv" for name in runs])
 
 
 def section_of(report, machines):

@@ -104,6 +104,20 @@ TEST(Claims, NoGatherBetweenColumnAndRow) {
   EXPECT_EQ(seen.gathers, 0u);
 }
 
+TEST(Claims, TheCliffBetweenNodes) {
+  const Machine machine = find_machine("dgx-a100-hdr", LOCKSTEP_SOURCE_DIR "/bench/machines");
+  GptConfig config = course_model(4096);
+  config.heads = 32;
+  const Seen four = forward(machine, 4, config), node = forward(machine, 8, config), two = forward(machine, 16, config);
+  say("d_model 4096, forward pass on 4 / 8 A100 of a node and on 16 in two: {:.1f} / {:.1f} / {:.1f} ms, of which sums "
+      "{:.0f} / {:.0f} / {:.0f} %",
+      four.pass * 1e3, node.pass * 1e3, two.pass * 1e3, four.communication / four.pass * 100,
+      node.communication / node.pass * 100, two.communication / two.pass * 100);
+  EXPECT_LT(node.pass, four.pass);
+  EXPECT_GT(two.pass, 2 * node.pass) << "twice the GPUs, and twice the time";
+  EXPECT_GT(two.communication, 0.75 * two.pass);
+}
+
 TEST(Claims, ParametersAreHalvedButForWhatStaysWhole) {
   const Machine machine = find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines");
   const double one = forward(machine, 1, course_model()).parameters,
