@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <thread>
 
 #include "common/checkpoint/reader.hpp"
 #include "common/tests/files_around.hpp"
@@ -134,6 +137,41 @@ TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
             << "step " << 5 + k << ", " << written.name() << " as " << read.name();
     }
   }
+}
+
+/// Nothing of step 2 is written before the run has told of step 3.
+class Slow final : public checkpoint::FilesAround {
+ public:
+  Slow(Files& files, std::string log) : FilesAround(files), log_(std::move(log)) {}
+  void write(const std::string& path, std::initializer_list<std::string_view> parts) override {
+    for (int tries = 0; path.find("step-00000002") != path.npos && !told(); ++tries) {
+      if (tries > 30'000) throw Error(Verdict::fail, "training waits for " + path);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    FilesAround::write(path, parts);
+  }
+
+ private:
+  bool told() const {
+    std::ifstream file(log_);
+    return std::string(std::istreambuf_iterator<char>(file), {}).find("3/6  loss") != std::string::npos;
+  }
+  std::string log_;
+};
+
+TEST_F(Saved, TrainingGoesOnWhileASaveIsWrittenAndTheNextWaitsForIt) {
+  checkpoint::MemoryFiles memory;
+  Slow files(memory, path("log"));
+  TrainOptions options = run_in(kMesh, 6);
+  options.checkpoint = path("out");
+  options.checkpoint_every = 2;
+  options.log_every = 1;
+  std::FILE* log = std::fopen(path("log").c_str(), "w");
+  const Trained seen = try_to_train(options, files, log);
+  std::fclose(log);
+  EXPECT_TRUE(seen.outcome.passed()) << seen.outcome.message;
+  EXPECT_TRUE(seen.complaints.empty()) << seen.complaints.front();
+  EXPECT_EQ(memory.list(path("out")), (std::vector<std::string>{"step-00000004", "step-00000006"}));
 }
 
 /// Two checkpoints, of steps 2 and 4, by two ranks.

@@ -36,10 +36,10 @@ struct Trained {
 };
 
 /// An outcome that is not a pass is left for the caller to judge with outcome.check().
-inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& files) {
+inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& files, std::FILE* out = nullptr) {
   Plan plan = make_plan(options, 0);
   plan.run.check_races = true;
-  TrainLog log(plan, nullptr);
+  TrainLog log(plan, out);
   Trained result;
   result.outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, files); });
   for (const StepRecord& record : log.records()) result.losses.push_back(record.loss);
