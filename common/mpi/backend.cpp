@@ -17,22 +17,14 @@ Queue* MpiBackend::enter(int index, Location where) {
   if (job_.failed.load(std::memory_order_acquire)) throw Unwind{};
   Queue& queue = *queues_[index];
   if (queue.is_mine()) return &queue;
-  if (index != 0)
-    usage_error(fmt::format("the Rank of queue \"{}\" was used outside its closure: give the work to run(queue, …)",
-                            queue.name),
-                where);
+  if (index != 0) usage_error(queue_outside_closure(queue.name), where);
   for (int other = 1; other < queue_count_; ++other)
-    if (queues_[other]->is_mine())
-      usage_error(fmt::format("main's Rank was used inside a closure on queue \"{}\": use the Rank that the closure is "
-                              "given",
-                              queues_[other]->name),
-                  where);
+    if (queues_[other]->is_mine()) usage_error(main_inside_closure(queues_[other]->name), where);
   usage_error("a Rank was used by a thread that is none of its queues", where);
 }
 
 Group& MpiBackend::group(int index, Location where) {
-  if (index < 0 || groups_[index]->rank < 0)
-    usage_error(fmt::format("rank {} is not in this group: its split gave no colour", job_.rank), where);
+  if (index < 0 || groups_[index]->rank < 0) usage_error(not_in_group(job_.rank), where);
   return *groups_[index];
 }
 
@@ -67,17 +59,13 @@ void MpiBackend::wait(Channel at, Ticket ticket, Location where) {
 }
 
 void MpiBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
-  if (ticket.queue != queue.index)
-    usage_error(fmt::format("a transfer started on queue \"{}\" is waited for on queue \"{}\": wait on its own queue, "
-                            "and let main wait for the closure",
-                            queues_[ticket.queue]->name, queue.name),
-                where);
+  if (ticket.queue != queue.index) usage_error(waited_on_wrong_queue(queues_[ticket.queue]->name, queue.name), where);
   Lane* waited = nullptr;
   {
     std::lock_guard gate(job_.gate);
     waited = &lane(ticket.group, ticket.queue);
   }
-  if (ticket.number > waited->started()) usage_error("this ticket is of another rank", where);
+  if (ticket.number > waited->started()) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= waited->released()) return;
   const double before = begin_of(queue);
   double end = 0;
@@ -121,10 +109,10 @@ Ticket MpiBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location w
 }
 
 void MpiBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
-  if (main.index != 0) usage_error("a closure's ticket is waited for on main", where);
-  if (ticket.queue >= queue_count_) usage_error("this ticket is of another rank", where);
+  if (main.index != 0) usage_error(kClosureTicketOnMain, where);
+  if (ticket.queue >= queue_count_) usage_error(kTicketOfAnotherRank, where);
   Queue& queue = *queues_[ticket.queue];
-  if (ticket.number > queue.pushed()) usage_error("this ticket is of another rank", where);
+  if (ticket.number > queue.pushed()) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= queue.released()) return;
   const double before = begin_of(main);
   main.set_doing(

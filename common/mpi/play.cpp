@@ -10,17 +10,13 @@ namespace lockstep::mpi {
 
 Values MpiBackend::play(const Program& program) {
   Values values;
-  auto who = [&](const char* what) { return fmt::format("rank {} on {}: {}", job_.rank, job_.host, what); };
   try {
     values = program(handle(0, 0));
     check_all_waited();
   } catch (const Unwind&) {
-  } catch (const Error& error) {
-    job_.fail(error.verdict(), who(error.what()));
-  } catch (const std::exception& error) {
-    job_.fail(Verdict::fail, who(error.what()));
   } catch (...) {
-    job_.fail(Verdict::fail, who("threw something that is not a std::exception"));
+    const Caught error = caught();
+    job_.fail(error.verdict, fmt::format("rank {} on {}: {}", job_.rank, job_.host, error.what));
   }
   end_seconds_ = job_.clock.now();
   queues_[0]->set_doing({.kind = Doing::Kind::finished});
@@ -33,13 +29,10 @@ void MpiBackend::check_all_waited() {
   if (job_.failed) throw Unwind{};
   for (int queue = 1; queue < queue_count_; ++queue)
     if (const Closure* closure = queues_[queue]->unwaited())
-      usage_error(fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"",
-                              queues_[queue]->name),
-                  closure->where);
+      usage_error(closure_not_waited_for(queues_[queue]->name), closure->where);
   std::lock_guard gate(job_.gate);
   for (Lane* each : all_lanes_)
-    if (const Batch* batch = each->unwaited())
-      usage_error("the program ends, and nobody waited for the transfers started here", batch->where);
+    if (const Batch* batch = each->unwaited()) usage_error(kTransfersNotWaitedFor, batch->where);
 }
 
 /// A barrier that lets other things happen: `before` must hold to enter it, `meanwhile` is done until it is left.

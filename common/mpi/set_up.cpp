@@ -21,7 +21,7 @@ constexpr int kSetUpTag = 4;
 
 Rank MpiBackend::stream(Channel at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
-  if (at.queue != 0) usage_error("stream is set-up: call it on main", where);
+  if (at.queue != 0) usage_error(not_on_main("stream"), where);
   Group& of = group(at.group, where);
   agree(of, processes::stream_call(name, where), where);
   const int queue = queue_named(name);
@@ -31,7 +31,7 @@ Rank MpiBackend::stream(Channel at, std::string_view name, Location where) {
 
 Rank MpiBackend::split(Channel at, int color, int key, Location where) {
   if (!enter(at.queue, where)) return {};
-  if (at.queue != 0) usage_error("split is set-up: call it on main", where);
+  if (at.queue != 0) usage_error(not_on_main("split"), where);
   Group& of = group(at.group, where);
   const int made = split_groups(of, agree(of, {.is_split = true, .color = color, .key = key}, where));
   if (made < 0) return Rank(*this, -1, 0, -1, 0);

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include "common/error.hpp"
+#include "common/misuse.hpp"
 
 namespace lockstep::mpi {
 
@@ -12,9 +13,5 @@ void check(int status, Location where = Location::current());
 
 /// MPI's words for an error code.
 std::string words(int status);
-
-/// Thrown through lab code to end a rank because the run has failed elsewhere. Not a std::exception, so that lab code
-/// does not catch it by accident.
-struct Unwind {};
 
 }  // namespace lockstep::mpi

@@ -26,21 +26,13 @@ Queue* NcclBackend::enter(int index, Location where) const {
     queues_[index]->set_doing({.kind = Doing::Kind::own_code, .where = where});
     return queues_[index].get();
   }
-  if (index != 0)
-    usage_error(fmt::format("the Rank of queue \"{}\" was used outside its closure: give the work to run(queue, …)",
-                            queues_[index]->name),
-                where);
-  if (running > 0)
-    usage_error(fmt::format("main's Rank was used inside a closure on queue \"{}\": use the Rank that the closure is "
-                            "given",
-                            queues_[running]->name),
-                where);
+  if (index != 0) usage_error(queue_outside_closure(queues_[index]->name), where);
+  if (running > 0) usage_error(main_inside_closure(queues_[running]->name), where);
   usage_error("a Rank was used by a thread that is none of its queues", where);
 }
 
 Group& NcclBackend::group(int index, Location where) {
-  if (index < 0 || groups_[index]->rank < 0)
-    usage_error(fmt::format("rank {} is not in this group: its split gave no colour", job_->rank), where);
+  if (index < 0 || groups_[index]->rank < 0) usage_error(not_in_group(job_->rank), where);
   return *groups_[index];
 }
 
@@ -132,17 +124,13 @@ void NcclBackend::wait(Channel at, Ticket ticket, Location where) {
 }
 
 void NcclBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
-  if (ticket.queue != queue.index)
-    usage_error(fmt::format("a transfer started on queue \"{}\" is waited for on queue \"{}\": wait on its own queue, "
-                            "and let main wait for the closure",
-                            queues_[ticket.queue]->name, queue.name),
-                where);
+  if (ticket.queue != queue.index) usage_error(waited_on_wrong_queue(queues_[ticket.queue]->name, queue.name), where);
   Lane* waited = nullptr;
   {
     std::lock_guard gate(job_->gate);
     waited = &lane(ticket.group, ticket.queue);
   }
-  if (ticket.number > waited->started()) usage_error("this ticket is of another rank", where);
+  if (ticket.number > waited->started()) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= waited->waited()) return;
   auto launched = [&] {
     std::lock_guard gate(job_->gate);
@@ -168,10 +156,10 @@ Ticket NcclBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location 
 }
 
 void NcclBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
-  if (main.index != 0) usage_error("a closure's ticket is waited for on main", where);
-  if (ticket.queue >= queue_count_) usage_error("this ticket is of another rank", where);
+  if (main.index != 0) usage_error(kClosureTicketOnMain, where);
+  if (ticket.queue >= queue_count_) usage_error(kTicketOfAnotherRank, where);
   Queue& queue = *queues_[ticket.queue];
-  if (ticket.number > queue.pushed()) usage_error("this ticket is of another rank", where);
+  if (ticket.number > queue.pushed()) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= queue.released()) return;
   main.set_doing({.kind = Doing::Kind::waits_for_closure, .where = where, .queue = ticket.queue});
   job_->working.fetch_sub(1);

@@ -12,8 +12,6 @@ namespace lockstep::nccl {
 
 Values NcclBackend::play(const Program& program) {
   Values values;
-  auto who = [&](const char* what) { return fmt::format("rank {} on {}: {}", job_->rank, host_name(), what); };
-  auto complain = [&](Verdict verdict, const char* what) { job_->fail(verdict, who(what)); };
   auto stop = [this] { return job_->failed.load(); };
   try {
     open_world();
@@ -25,12 +23,9 @@ Values NcclBackend::play(const Program& program) {
     values = program(handle(0, 0));
     check_all_waited();
   } catch (const Unwind&) {
-  } catch (const Error& error) {
-    complain(error.verdict(), error.what());
-  } catch (const std::exception& error) {
-    complain(Verdict::fail, error.what());
   } catch (...) {
-    complain(Verdict::fail, "threw something that is not a std::exception");
+    const Caught error = caught();
+    job_->fail(error.verdict, fmt::format("rank {} on {}: {}", job_->rank, host_name(), error.what));
   }
   end_program();
   return values;
@@ -54,13 +49,10 @@ void NcclBackend::check_all_waited() {
   if (job_->failed) throw Unwind{};
   for (int queue = 1; queue < queue_count_; ++queue)
     if (const Closure* closure = queues_[queue]->unwaited())
-      usage_error(fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"",
-                              queues_[queue]->name),
-                  closure->where);
+      usage_error(closure_not_waited_for(queues_[queue]->name), closure->where);
   std::lock_guard gate(job_->gate);
   for (Lane* each : all_lanes_)
-    if (const Batch* batch = each->unwaited())
-      usage_error("the program ends, and nobody waited for the transfers started here", batch->where);
+    if (const Batch* batch = each->unwaited()) usage_error(kTransfersNotWaitedFor, batch->where);
 }
 
 void NcclBackend::finish() {

@@ -5,19 +5,16 @@
 // program's order. That order is alike on all ranks, as NCCL asks of programs with several communicators.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/cuda/range.hpp"
 #include "common/cuda/stream.hpp"
 #include "common/device/cuda/cuda_device.hpp"
 #include "common/nccl/job.hpp"
+#include "common/processes/closure_queue.hpp"
 
 namespace lockstep::nccl {
 
@@ -33,47 +30,37 @@ struct Doing {
   int queue = 0;         // waits_for_closure: whose
 };
 
-struct Closure {
-  std::uint64_t number = 0;
-  std::function<void(Rank)> f;
-  Rank rank;
-  Location where{};
+struct Closure : processes::ClosureBase {
   cuda::Event issued, ended;
 };
 
-class Queue {
- public:
-  Queue(Job& job, int index, std::string name);
-  ~Queue();
-  Queue(const Queue&) = delete;
+class Queue;
+struct QueueTypes {
+  using Queue = nccl::Queue;
+  using Job = nccl::Job;
+  using Closure = nccl::Closure;
+  using Doing = nccl::Doing;
+};
 
-  /// Of queues beside main, where closures have a thread.
-  void begin_thread();
-  /// Ends the thread once the closure it is in has ended; the rest is dropped if the run has failed.
-  void stop();
-  std::thread::id thread() const { return thread_.get_id(); }
+/// Queues beside main have a thread where closures have one.
+class Queue final : public processes::ClosureQueue<QueueTypes> {
+ public:
+  using ClosureQueue::ClosureQueue;
+  ~Queue() { stop(); }
 
   /// `issued`: where main is.
-  std::uint64_t push(std::function<void(Rank)> f, Rank rank, Location where, cuda::Event issued);
-  /// Blocks until closure `number` has been given to the GPU; false if the run has failed.
-  bool wait_for(std::uint64_t number);
+  std::uint64_t push(std::function<void(Rank)> f, Rank rank, Location where, cuda::Event issued) {
+    auto closure = make(std::move(f), rank, where);
+    closure->issued = std::move(issued);
+    return ClosureQueue::push(std::move(closure));
+  }
   /// Where closure `number`, ended and not released, ended on the stream.
-  cuda::Event end_of(std::uint64_t number) const;
+  cuda::Event end_of(std::uint64_t number) const { return numbered(number).ended; }
   /// Forgets closures up to `number`, in order, and with them their hold on memory: main's stream waits for their end.
-  void release(std::uint64_t number);
-  std::uint64_t pushed() const { return pushed_; }  // main only, as is the next
-  std::uint64_t released() const { return released_; }
-  const Closure* unwaited() const { return closures_.empty() ? nullptr : closures_.front().get(); }
-  /// Drops all closures; the thread has stopped.
-  void clear() { closures_.clear(); }
-  /// Of the closure that runs: where main called run; line 0 when none does.
-  Location running() const;
+  void release(std::uint64_t number) {
+    ClosureQueue::release(number, [](const Closure&) {});
+  }
 
-  void set_doing(Doing doing);
-  Doing doing() const;
-
-  const int index;
-  const std::string name;
   cuda::Stream stream;
   std::unique_ptr<CudaDevice> device;  // made by its first operation
   cuda::Event stretch;                 // begin of the arithmetic since the last wait; empty: none yet
@@ -83,20 +70,17 @@ class Queue {
   std::function<void()> closure_ends;
 
  private:
-  void serve();
-  void call(Closure& closure);
-
-  Job& job_;
-  std::thread thread_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::unique_ptr<Closure>> closures_;  // pushed and not released
-  std::uint64_t pushed_ = 0;
-  std::uint64_t ended_ = 0;
-  std::uint64_t released_ = 0;
-  bool stop_ = false;
-  mutable std::mutex doing_mutex_;
-  Doing doing_;
+  friend class processes::ClosureQueue<QueueTypes>;
+  void thread_begins() const { (void)cudaSetDevice(job_.gpu); }  // each thread has its own
+  void begins(const Closure&) const { closure_begins(); }
+  void call(Closure& closure) {
+    stream.wait(closure.issued);
+    job_.record([&](Recorder& recorder) { recorder.closure_begins(index); });
+    closure.f(closure.rank);
+    job_.record([&](Recorder& recorder) { recorder.closure_ends(index); });
+    closure.ended = job_.events.record(stream.get());
+  }
+  void ends(const Closure&) const { closure_ends(); }
 };
 
 }  // namespace lockstep::nccl

@@ -10,7 +10,7 @@ namespace lockstep::nccl {
 
 Rank NcclBackend::stream(Channel at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
-  if (at.queue != 0) usage_error("stream is set-up: call it on main", where);
+  if (at.queue != 0) usage_error(not_on_main("stream"), where);
   Group& of = group(at.group, where);
   agree(of, processes::stream_call(name, where), where);
   const int queue = queue_named(name);
@@ -26,7 +26,7 @@ Rank NcclBackend::stream(Channel at, std::string_view name, Location where) {
 
 Rank NcclBackend::split(Channel at, int color, int key, Location where) {
   if (!enter(at.queue, where)) return {};
-  if (at.queue != 0) usage_error("split is set-up: call it on main", where);
+  if (at.queue != 0) usage_error(not_on_main("split"), where);
   Group& of = group(at.group, where);
   const std::vector<SetUp> calls = agree(of, {.is_split = true, .color = color, .key = key}, where);
   wait_for_lane(*of.main, "split", where);

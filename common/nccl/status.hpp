@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/error.hpp"
+#include "common/misuse.hpp"
 
 namespace lockstep::nccl {
 
@@ -17,9 +18,5 @@ void check(ncclResult_t status, const char* call, Location where = Location::cur
 /// The library that this program found, as NCCL counts: 22809 is 2.28.9.
 int library_version();
 std::string version_text(int version);
-
-/// Thrown through lab code to end a rank because the run has failed elsewhere. Not a std::exception, so that lab code
-/// does not catch it by accident.
-struct Unwind {};
 
 }  // namespace lockstep::nccl

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "common/misuse.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep {
@@ -25,16 +26,6 @@ inline bool regions_agree(const char* a, const char* b) { return !a || !b || a =
 /// is; empty: it belongs to another rank, or none runs. Throws Error(usage).
 [[noreturn]] void wrong_queue(bool main_called, const std::string& called, const std::string& running, Location where);
 
-/// Texts of a few more USAGE errors.
-std::string not_in_group(int world_rank);
-std::string waited_on_wrong_queue(const std::string& started, const std::string& waited);
-std::string scratch_left(std::uint64_t bytes);
-std::string closure_not_waited_for(const std::string& queue);
-inline constexpr const char* kTicketOfAnotherRank = "this ticket is of another rank";
-inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waited for on main";
-inline constexpr const char* kTransfersNotWaitedFor =
-    "the program ends, and nobody waited for the transfers started here";
-
 /// How a run failed.
 struct Failure {
   Verdict verdict = Verdict::pass;
@@ -45,8 +36,5 @@ struct Failure {
 Failure current_failure(int rank, const std::string& queue, const Location* closure);
 /// Of slices that were kept outside the program.
 Failure outliving_slices(int rank, std::uint64_t blocks);
-
-/// Thrown through the fibers of other ranks when one has failed. Not a std::exception: nobody's handler takes it.
-struct Unwind {};
 
 }  // namespace lockstep

@@ -160,7 +160,7 @@ auto RankBase<Types>::end(int group, int queue) -> End& {
 template <class Types>
 int RankBase<Types>::set_up(const char* verb, Channel at, const Groups::Call& call) {
   Queue& queue = calling(at.queue, call.where);
-  if (queue.index != 0) usage_error(std::string(verb) + " is set-up: call it on main", call.where);
+  if (queue.index != 0) usage_error(not_on_main(verb), call.where);
   const int me = member(at.group).rank;  // first: it refuses who is not a member
   const Groups::Arrival arrival = world_.groups().arrive(at.group, me, rank_, call);
   if (arrival.complete) {

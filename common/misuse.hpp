@@ -1,0 +1,37 @@
+// What goes wrong in a rank's own program, in the same words on every backend. For the runtime.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/error.hpp"
+
+namespace lockstep {
+
+// Texts of USAGE errors.
+std::string main_inside_closure(std::string_view queue);    ///< main's Rank was used in a closure on `queue`
+std::string queue_outside_closure(std::string_view queue);  ///< the Rank of `queue` was used outside its closures
+std::string not_in_group(int world_rank);
+std::string not_on_main(std::string_view verb);
+std::string waited_on_wrong_queue(std::string_view started, std::string_view waited);
+std::string scratch_left(std::uint64_t bytes);
+std::string closure_not_waited_for(std::string_view queue);
+inline constexpr const char* kTicketOfAnotherRank = "this ticket is of another rank";
+inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waited for on main";
+inline constexpr const char* kTransfersNotWaitedFor =
+    "the program ends, and nobody waited for the transfers started here";
+
+/// Thrown through the fibers or threads of a run that has failed. Not a std::exception: nobody's handler takes it.
+struct Unwind {};
+
+/// The exception that is being handled.
+struct Caught {
+  Verdict verdict = Verdict::fail;
+  std::string what;
+};
+Caught caught();
+/// Who threw it: "rank 1, in the closure run at … on queue "comm": ", or "rank 1: " without a closure.
+std::string thrower(int rank, std::string_view queue, const Location* closure);
+
+}  // namespace lockstep
