@@ -13,7 +13,9 @@ namespace lockstep::week25 {
 
 double in_flight(const Strategy& strategy, int microbatches, int stage) {
   const int p = strategy.pp, m = microbatches, v = strategy.chunks;
-  todo("25.3a", "by schedule; never more than m");
+  todo("25.3a",
+       "by schedule. Of n forwards, chunk c has p in each whole round of p·v, and of the rest what comes after c·p, "
+       "at most p");
 }
 
 StageMemory stage_memory(const Strategy& strategy, const Work& work, int stage) {

@@ -62,8 +62,10 @@ struct Work {
 
 // Part a: memory ------------------------------------------------------------------------------------------------------
 
-/// How many microbatches' activations stage `stage` holds at its peak: gpipe m; 1f1b p − stage; zb-h1 p; interleaved
-/// 2(p − 1 − stage) + (v − 1)p + 1 chunks of a v-th each. Never more than m.
+/// How many microbatches' activations stage `stage` has memory for: gpipe m; 1f1b p − stage; zb-h1 p; never more than
+/// m. Interleaved counts chunks, a v-th of a microbatch each. The memory of a chunk is used again by the same chunk
+/// alone, so chunk c needs as much as it has forwards (never more than m) before its first backward: among the first
+/// 2(p − 1 − stage) + (v − 1)p + (v − 1 − c)p + 1 forwards of the stage, which go in groups of p through the chunks.
 double in_flight(const Strategy& strategy, int microbatches, int stage);
 
 struct StageMemory {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/error.hpp"
+#include "common/run.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
-#include "tools/plan/search.hpp"
+#include "tools/plan/simulate.hpp"
 
 namespace lockstep::week25 {
 namespace {
@@ -38,13 +38,26 @@ void for_pipelines(const F& judge) {
 
 // Part a --------------------------------------------------------------------------------------------------------------
 
+/// Peaks of each chunk's own steps, added up.
+int peak_of_chunks(const StageSchedule& steps, int chunks) {
+  int sum = 0;
+  for (int c = 0; c < chunks; ++c) {
+    StageSchedule own;
+    std::copy_if(steps.begin(), steps.end(), std::back_inserter(own),
+                 [&](const Step& step) { return step.chunk == c; });
+    sum += peak_in_flight(own);
+  }
+  return sum;
+}
+
 TEST(Lab25_3a, HoldsWhatTheScheduleHolds) {
   for_pipelines([](const Named& named, int p, int m) {
     const Schedule schedule = week24::make_schedule(named.schedule, {p, m, named.chunks});
     for (int s = 0; s < p; ++s) {
-      const double expected = peak_in_flight(schedule[static_cast<std::size_t>(s)]) / static_cast<double>(named.chunks);
-      ASSERT_DOUBLE_EQ(in_flight(pipeline(named, p), m, s), expected)
-          << words(named, p, m) << "the steps of stage " << s << " hold at most that many microbatches at once";
+      const int peak = peak_of_chunks(schedule[static_cast<std::size_t>(s)], named.chunks);
+      ASSERT_DOUBLE_EQ(in_flight(pipeline(named, p), m, s), peak / static_cast<double>(named.chunks))
+          << words(named, p, m) << "the steps of stage " << s << " hold " << peak << " of " << named.chunks
+          << " chunks a microbatch, each chunk at its peak";
     }
   });
 }
@@ -344,6 +357,62 @@ TEST(Lab25_3d, Gpt3On1024A100) {
   EXPECT_LE(course.memory.total_bytes(), 80e9);
   EXPECT_LT(found.best.front().time.total(), course.time.total());
   EXPECT_EQ(limit(course.time), "recomputation") << "which the best plan does without";
+}
+
+/// Two nodes of 8, and a model that is small enough for every rank of every strategy to be simulated.
+plan::Task two_nodes() {
+  plan::Task task{.model_name = "8 layers of 2048"};
+  task.model = {.layers = 8, .heads = 16, .d_model = 2048, .vocabulary = 50257, .context = 1024};
+  task.model.storage = DType::bf16;
+  task.cluster = plan::find_cluster("dgx-a100x2", std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines");
+  task.global_batch = 32;
+  task.length = 1024;
+  task.memory_bytes = 80e9;
+  return task;
+}
+
+std::vector<double> places(const std::vector<double>& values) {
+  std::vector<double> places;
+  for (const double value : values)
+    places.push_back(
+        static_cast<double>(std::count_if(values.begin(), values.end(), [&](double x) { return x < value; })));
+  return places;
+}
+
+/// Spearman's: 1 where both put everything in the same order.
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = places(a), y = places(b);
+  const double n = static_cast<double>(x.size());
+  double squares = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) squares += (x[i] - y[i]) * (x[i] - y[i]);
+  return 1 - 6 * squares / (n * (n * n - 1));
+}
+
+TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {
+  if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "a statement about virtual time";
+  const plan::Task task = two_nodes();
+  plan::Predictor predictor(task);
+  std::vector<double> predicted, simulated;
+  std::size_t number = 0;
+  for (const Strategy& strategy : plan::strategies(task)) {
+    if (plan::why_not(task, strategy) || ++number % 37 != 0) continue;
+    const Rated rated = predictor.rate(strategy);
+    const plan::Simulated step = plan::simulate(task, strategy);  // 25.2's, phantom, on all 16 ranks
+    predicted.push_back(rated.time.total());
+    simulated.push_back(step.seconds);
+    EXPECT_NEAR(predicted.back() / step.seconds, 1, 0.12)
+        << plan::words(strategy) << ": predicted " << predicted.back() << " s, simulated " << step.seconds;
+    const double memory = rated.memory.total_bytes() / step.memory_bytes;
+    EXPECT_TRUE(memory > 0.9 && memory < 1.2)
+        << plan::words(strategy) << ": predicted " << rated.memory.total_bytes() / 1e9 << " GB, the ledger's peak is "
+        << step.memory_bytes / 1e9;
+  }
+  ASSERT_GE(predicted.size(), 30u);
+  EXPECT_GT(rank_correlation(predicted, simulated), 0.98);
+  const auto chosen =
+      static_cast<std::size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());
+  EXPECT_LT(simulated[chosen], 1.03 * *std::min_element(simulated.begin(), simulated.end()))
+      << "what the predictions choose is as good as the best in the simulator";
 }
 
 }  // namespace

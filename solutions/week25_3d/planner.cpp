@@ -13,12 +13,17 @@ namespace lockstep::week25 {
 
 double in_flight(const Strategy& strategy, int microbatches, int stage) {
   const int p = strategy.pp, m = microbatches, v = strategy.chunks;
-  // lab 25.3a begin: by schedule; never more than m
+  // lab 25.3a begin: by schedule. Of n forwards, chunk c has p in each whole round of p·v, and of the rest what comes
+  // after c·p, at most p
   if (strategy.schedule == "gpipe") return m;
   if (strategy.schedule == "1f1b") return std::min(p - stage, m);
   if (strategy.schedule == "zb-h1") return std::min(p, m);
-  const int chunks = 2 * (p - 1 - stage) + (v - 1) * p + 1;
-  return std::min(static_cast<double>(chunks) / v, static_cast<double>(m));
+  double chunks = 0;
+  for (int c = 0; c < v; ++c) {
+    const int n = 2 * (p - 1 - stage) + (v - 1) * p + (v - 1 - c) * p + 1;
+    chunks += std::min(n / (p * v) * p + std::clamp(n % (p * v) - c * p, 0, p), m);
+  }
+  return chunks / v;
   // lab end
 }
 
@@ -185,7 +190,7 @@ StepTime step_time(const Strategy& strategy, const Work& work) {
   // add; then the largest of each stage's data (given: lead) and update (given: update_seconds)
   Work still = work;
   for (StageWork& stage : still.stages) stage.hop = 0;
-  time.bubble = pipeline_seconds(strategy, still) - m * seconds(most);
+  time.bubble = std::max(0.0, pipeline_seconds(strategy, still) - m * seconds(most));
   time.hops = pipeline_seconds(strategy, work) - pipeline_seconds(strategy, still);
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
     const StageWork& stage = work.stages[s];

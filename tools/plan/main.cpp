@@ -114,8 +114,8 @@ void write(const PlanOptions& o, const Task& task, const Search& found) {
   if (!o.csv.empty()) write_csv(o.csv, rows);
 }
 
-/// --explain: of all strategies with these fields the best one, or why there is none.
-void explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& all) {
+/// --explain: all strategies with these fields.
+std::vector<Strategy> strategies_with(const std::string& text, const std::vector<Strategy>& all, int gpus) {
   const auto fields = wanted_fields(text);
   std::vector<Strategy> meant;
   std::copy_if(all.begin(), all.end(), std::back_inserter(meant),
@@ -124,17 +124,21 @@ void explain(Predictor& predictor, const std::string& text, const std::vector<St
     refuse(
         fmt::format("--explain {}: none of {} strategies has these; dp × tp × pp must be {} GPUs, and the microbatch a "
                     "divisor of a replica's batch up to 64",
-                    text, all.size(), predictor.task().cluster.gpus));
+                    text, all.size(), gpus));
+  return meant;
+}
+
+/// The best of them, or why there is none.
+void explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant) {
   const Search found = search(predictor, meant, 1);
-  fmt::print("\n{}: {} strategies\n", text, meant.size());
+  fmt::print("\n{}: {} strateg{}\n", text, meant.size(), meant.size() == 1 ? "y" : "ies");
   if (!found.best.empty()) print_account(predictor.task(), found.best.front());
   if (!found.refused.empty()) print_refused(found);
 }
 
 /// --score: a written strategy beside the best one.
-void score(Predictor& predictor, const std::string& path, const Rated& best) {
+void score(Predictor& predictor, const std::string& path, const Strategy& mine, const Rated& best) {
   const Task& task = predictor.task();
-  const Strategy mine = read_strategy(path);
   fmt::print("\n{}: {}\n", path, words(mine));
   if (const auto refusal = why_not(task, mine)) {
     fmt::print("score 0 of 100: {} ({}).\n", refusal->sentence, refusal->reason);
@@ -155,8 +159,12 @@ void run(const PlanOptions& o) {
     if (!path.empty()) check_writable(path);
   if (o.top < 1) refuse("--top: at least 1");
   const Task task = task_of(o);
-  Predictor predictor(task);
   const std::vector<Strategy> all = strategies(task);
+  std::vector<Strategy> meant;
+  if (!o.explain.empty()) meant = strategies_with(o.explain, all, task.cluster.gpus);
+  const Strategy mine = o.score.empty() ? Strategy{} : read_strategy(o.score);
+
+  Predictor predictor(task);
   const Search found = search(predictor, all, static_cast<std::size_t>(o.top));
   if (found.best.empty()) refuse_all(task, found);
   print_task(task);
@@ -164,9 +172,9 @@ void run(const PlanOptions& o) {
   fmt::print("\nthe best: ");
   print_account(task, found.best.front());
   print_unlimited(found);
-  if (!o.score.empty()) score(predictor, o.score, found.best.front());
+  if (!o.score.empty()) score(predictor, o.score, mine, found.best.front());
   if (!o.explain.empty())
-    explain(predictor, o.explain, all);
+    explain(predictor, o.explain, meant);
   else
     print_refused(found);
   print_rate(found);

@@ -113,6 +113,9 @@ void count_parameters(const GptConfig& config, Pieces& pieces) {
   pieces.embed_parameters = size(0);
   pieces.block_parameters = size(1);
   pieces.head_parameters = size(2);
+  for (const Parameter& tensor : table)
+    if (tensor.name.starts_with("blocks."))
+      pieces.largest_parameters = std::max(pieces.largest_parameters, number(tensor.size));
   pieces.tied_parameters = config.tied_head ? number(table[0].size) : 0;
 }
 
@@ -193,9 +196,9 @@ const std::vector<std::size_t>& Pricer::parts(const Strategy& strategy) {
 
 namespace {
 
-/// Adds pieces [begin, end) of the model, which are one part, to a stage.
-void add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::size_t end, std::size_t layers,
-              const Strategy& strategy) {
+/// Adds pieces [begin, end) of the model, which are one part, to a stage. Returns how many of them are blocks.
+double add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::size_t end, std::size_t layers,
+                const Strategy& strategy) {
   const bool halves = strategy.schedule == "zb-h1";
   const double embeds = begin == 0 ? 1 : 0, has_head = end == layers + 2 ? 1 : 0;
   const double blocks = number(end - begin) - embeds - has_head;
@@ -224,7 +227,7 @@ void add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::si
   stage.kept_bytes += has_head * pieces.head_bytes;
   stage.window +=
       std::max(0.0, blocks - 0.5) * (pieces.block_back.seconds + (strategy.recompute ? pieces.block.seconds : 0));
-  stage.working_bytes += halves ? blocks * pieces.later_bytes : 0;
+  return blocks;
 }
 
 /// Bytes of units that ZeRO-2 and 3 have whole for a while: the embedding, and two blocks; gradients, and values too.
@@ -235,20 +238,23 @@ double unit_bytes(const Strategy& strategy, const Pieces& pieces) {
 
 }  // namespace
 
-std::vector<StageWork> Pricer::stages(const Strategy& strategy) {
-  const Pieces& pieces = this->pieces(strategy);
+const Pricer::Stages& Pricer::stages(const Strategy& strategy, const Pieces& pieces) {
+  const auto key = std::tuple(strategy.tp, strategy.microbatch, strategy.sequence_parallel, strategy.pp,
+                              strategy.chunks, strategy.recompute, strategy.schedule == "zb-h1");
+  if (const auto known = stages_.find(key); known != stages_.end()) return known->second;
   const std::vector<std::size_t>& first = parts(strategy);
-  std::vector<StageWork> stages(static_cast<std::size_t>(strategy.pp));
+  const auto count = static_cast<std::size_t>(strategy.pp);
+  Stages stages{std::vector<StageWork>(count), std::vector<double>(count, 0)};
   for (std::size_t k = 0; k + 1 < first.size(); ++k)
-    add_part(stages[k % stages.size()], pieces, first[k], first[k + 1], model_.layers, strategy);
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    StageWork& stage = stages[s];
+    stages.blocks[k % count] +=
+        add_part(stages.work[k % count], pieces, first[k], first[k + 1], model_.layers, strategy);
+  for (std::size_t s = 0; s < count; ++s) {
+    StageWork& stage = stages.work[s];
     stage.backward += stage.recomputed;
-    stage.working_bytes *= number(s + 1);  // weights' gradients that are still to be computed
-    stage.working_bytes += pieces.scratch_bytes + (strategy.pp > 1 ? 6 * pieces.boundary_bytes : 0);
-    if (strategy.recompute) stage.working_bytes += pieces.block_bytes - pieces.boundary_bytes;
+    stage.working_bytes += pieces.scratch_bytes;
+    if (strategy.recompute && stages.blocks[s] > 0) stage.working_bytes += pieces.block_bytes - pieces.boundary_bytes;
   }
-  return stages;
+  return stages_[key] = std::move(stages);
 }
 
 const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axis) {
@@ -261,12 +267,19 @@ const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axi
 week25::Work Pricer::work(const Strategy& strategy, int microbatches) {
   using week25::Axis;
   const Pieces& pieces = this->pieces(strategy);
-  const auto key = std::tuple(strategy.tp, strategy.microbatch, strategy.sequence_parallel, strategy.pp,
-                              strategy.chunks, strategy.recompute, strategy.schedule == "zb-h1");
-  auto known = stages_.find(key);
-  if (known == stages_.end()) known = stages_.emplace(key, stages(strategy)).first;
-  week25::Work work{.stages = known->second, .microbatches = microbatches};
-  for (StageWork& stage : work.stages) stage.working_bytes += unit_bytes(strategy, pieces);
+  const Stages& stages = this->stages(strategy, pieces);
+  week25::Work work{.stages = stages.work, .microbatches = microbatches};
+  for (std::size_t s = 0; s < work.stages.size(); ++s) {
+    double& bytes = work.stages[s].working_bytes;
+    bytes += unit_bytes(strategy, pieces);
+    if (strategy.schedule == "zb-h1")
+      bytes += std::min(static_cast<int>(s) + 1, microbatches) * stages.blocks[s] * pieces.later_bytes;
+    const bool embeds = s == 0 || (s + 1 == work.stages.size() && pieces.tied_parameters > 0);
+    if (strategy.dp > 1)  // a ring's scratch: a part of the largest tensor
+      bytes += 2 * (embeds ? pieces.embed_parameters : pieces.largest_parameters) / strategy.dp;
+    // Boundaries on their way: what was sent last, and what is received ahead.
+    if (strategy.pp > 1) bytes += std::min(3 * microbatches, 6) * pieces.boundary_bytes;
+  }
   work.data = ring(strategy, Axis::dp);
   work.memory_bytes_per_second = machine_.memory_bytes_per_second;
   for (const Axis axis : {Axis::dp, Axis::tp, Axis::pp})
@@ -286,9 +299,11 @@ void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Wo
   for (std::size_t s = 0; s < levels.size(); ++s)
     work.stages[s].hop = machine_.alpha(levels[s]) + pieces.boundary_bytes * beta(levels[s]);
   const double tied = 2 * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
-  if (tied > 0)  // first and last stage exchange it, and add
-    work.stages.front().after = work.stages.back().after =
-        machine_.alpha(levels.back()) + tied * (beta(levels.back()) + machine_.gamma()) + machine_.launch;
+  if (tied == 0) return;
+  for (StageWork* stage : {&work.stages.front(), &work.stages.back()}) {  // they exchange it, and add
+    stage->working_bytes += tied;
+    stage->after = machine_.alpha(levels.back()) + tied * (beta(levels.back()) + machine_.gamma()) + machine_.launch;
+  }
 }
 
 }  // namespace lockstep::plan

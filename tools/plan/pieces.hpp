@@ -27,11 +27,12 @@ struct Pieces {
   double block_inputs = 0, block_weights = 0, head_inputs = 0, head_weights = 0;
   double copy = 0;  // seconds: a boundary's gradient into its place
   double embed_parameters = 0, block_parameters = 0, head_parameters = 0, tied_parameters = 0;
-  double boundary_bytes = 0;  // one message between stages, and one block's input
-  double block_bytes = 0;     // activations of a block for its backward
-  double head_bytes = 0;      // of norm, logits and loss
-  double scratch_bytes = 0;   // of a backward, once a rank
-  double later_bytes = 0;     // of a block, from the first half of its backward to the second
+  double largest_parameters = 0;  // of one tensor of a block
+  double boundary_bytes = 0;      // one message between stages, and one block's input
+  double block_bytes = 0;         // activations of a block for its backward
+  double head_bytes = 0;          // of norm, logits and loss
+  double scratch_bytes = 0;       // of a backward, once a rank
+  double later_bytes = 0;         // of a block, from the first half of its backward to the second
 };
 
 /// α, β, γ and launch of a ring over each group of an axis, all groups at once, ranks placed as Megatron does: the
@@ -59,7 +60,12 @@ class Pricer {
   const Pieces& pieces(const week25::Strategy& strategy);
   void add_hops(const week25::Strategy& strategy, const Pieces& pieces, week25::Work& work);
   const std::vector<std::size_t>& parts(const week25::Strategy& strategy);
-  std::vector<week25::StageWork> stages(const week25::Strategy& strategy);
+  /// Stages as far as they do not depend on m and links.
+  struct Stages {
+    std::vector<week25::StageWork> work;
+    std::vector<double> blocks;
+  };
+  const Stages& stages(const week25::Strategy& strategy, const Pieces& pieces);
   const week21::CostModel& ring(const week25::Strategy& strategy, week25::Axis axis);
 
   GptConfig model_;
@@ -69,7 +75,7 @@ class Pricer {
   std::map<std::pair<int, bool>, std::vector<std::size_t>> parts_;  // by their number and recomputation
   std::map<std::tuple<int, int, int, week25::Axis>, week21::CostModel> rings_;
   std::map<std::tuple<int, int, int>, std::vector<int>> hops_;  // levels, by mesh
-  std::map<std::tuple<int, int, bool, int, int, bool, bool>, std::vector<week25::StageWork>> stages_;
+  std::map<std::tuple<int, int, bool, int, int, bool, bool>, Stages> stages_;
 };
 
 }  // namespace lockstep::plan

@@ -238,9 +238,10 @@ TEST_F(TwoSaved, WhereNoneIsGoodOrOfThisModelTheRunIsRefused) {
 }
 
 TEST_F(TwoSaved, OneCanGoBackAndWhatCameLaterIsSetAside) {
-  options_.checkpoint = path("out");
+  options_.checkpoint = path("out//");
   options_.resume = path("out/step-00000002");
   options_.steps = 3;
+  fs::create_directories(path("out/step-00000005.tmp-7"));  // of a run that was killed
   EXPECT_EQ(train(options_).losses.size(), 1u);
   checkpoint::Disk disk;
   EXPECT_EQ(disk.list(path("out")),

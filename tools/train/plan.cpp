@@ -277,10 +277,11 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   // On every process: one that refused alone would leave others waiting.
   for (const std::string* path : {&o.csv, &o.trace, &o.json})
     if (!path->empty()) check_writable(*path);
-  check_checkpoints(o);
+  while (o.checkpoint.size() > 1 && o.checkpoint.ends_with('/')) o.checkpoint.pop_back();
   plan.options = std::move(o);
   check_zero(plan);
   check_memory(plan);
+  check_checkpoints(plan.options);
   return plan;
 }
 

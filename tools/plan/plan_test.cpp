@@ -1,0 +1,312 @@
+// Tests of ./lab plan: clusters by name, what is refused and in which words, prices against the simulator, and the
+// predictions against simulated and published steps.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "common/error.hpp"
+#include "common/rehearsal/rehearsal.hpp"
+#include "common/run.hpp"
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "tools/plan/report.hpp"
+#include "tools/plan/strategy_file.hpp"
+
+namespace lockstep::plan {
+namespace {
+
+using week25::Rated;
+using week25::Strategy;
+
+const std::string kMachines = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines";
+
+Task task_of(const std::string& model, const std::string& cluster, int batch) {
+  Task task{.model_name = model, .model = gpt_preset(model)};
+  task.model.storage = DType::bf16;
+  task.cluster = find_cluster(cluster, kMachines);
+  task.global_batch = batch;
+  task.length = task.model.context;
+  task.memory_bytes = task.cluster.machine.memory_bytes;
+  return task;
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+    return "nothing was refused";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+// Clusters ------------------------------------------------------------------------------------------------------------
+
+TEST(Cluster, NodesOfANodesFileAreJoinedByItsFastestNetwork) {
+  const Cluster cluster = find_cluster("dgx-a100x128", kMachines);
+  EXPECT_EQ(cluster.gpus, 1024);
+  EXPECT_EQ(cluster.nodes, 128);
+  EXPECT_EQ(cluster.network, "dgx-a100-hdr");
+  EXPECT_EQ(cluster.machine.levels.size(), 2u);
+}
+
+TEST(Cluster, AClustersFileSaysItsNetwork) {
+  const Cluster cluster = find_cluster("dgx-a100-10gbex4", kMachines);
+  EXPECT_EQ(cluster.gpus, 32);
+  EXPECT_EQ(cluster.network, "");
+  EXPECT_EQ(find_cluster("dgx-h100", kMachines).gpus, 8);
+  EXPECT_EQ(find_cluster("uniformx16", kMachines).gpus, 16);
+}
+
+TEST(Cluster, WhatIsUnknownIsAnsweredWithTheNearest) {
+  const auto error = [](const std::string& name) { return error_of([&] { find_cluster(name, kMachines); }); };
+  EXPECT_TRUE(contains(error("dgx-a10x4"), "did you mean 'dgx-a100'?")) << error("dgx-a10x4");
+  EXPECT_TRUE(contains(error("dgx-a100-hdr"), "dgx-a100-hdrx16")) << error("dgx-a100-hdr");
+  EXPECT_TRUE(contains(error("dgx-a100x0"), "from 1 to")) << error("dgx-a100x0");
+  EXPECT_TRUE(contains(error("laptopx2"), "no machine file says what joins")) << error("laptopx2");
+}
+
+// What cannot be ------------------------------------------------------------------------------------------------------
+
+TEST(WhyNot, NamesTheNumbers) {
+  const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);
+  const auto reason = [&](const Strategy& s) {
+    const auto refusal = why_not(task, s);
+    return refusal ? refusal->sentence : "it can be";
+  };
+  EXPECT_EQ(reason({.dp = 8, .tp = 8, .pp = 16}), "it can be");
+  EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 8}), "is 512 GPUs, and dgx-a100x128 has 1024"));
+  EXPECT_TRUE(contains(reason({.dp = 1, .tp = 64, .pp = 16}), "96 heads do not divide over tp 64"));
+  EXPECT_TRUE(contains(reason({.dp = 1024}), "1536 sequences do not divide over dp 1024"));
+  EXPECT_TRUE(contains(reason({.dp = 8, .pp = 128}), "96 layers, embedding and head cannot fill 128 parts"));
+  EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .microbatch = 5}), "microbatches of 5 do not divide"));
+  EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .microbatch = 8, .schedule = "interleaved", .chunks = 2}),
+                       "24 microbatches are no multiple of pp 16"));
+  EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .zero = 2}), "0 or 1 with a pipeline"));
+  EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .schedule = "zb-h1"}), "zb-h1 with tp 8"));
+  EXPECT_TRUE(contains(reason({.dp = 64, .tp = 1, .pp = 16, .sequence_parallel = true}), "no rows to cut"));
+}
+
+TEST(WhyNot, TheSearchCountsWhatItRefuses) {
+  const Task task = task_of("gpt3-13b", "dgx-a100x2", 64);
+  Predictor predictor(task);
+  const std::vector<Strategy> all = strategies(task);
+  const Search found = search(predictor, all, 1000);
+  std::size_t refused = 0;
+  for (const auto& [reason, of] : found.refused) {
+    refused += of.count;
+    EXPECT_FALSE(of.example.empty() || of.sentence.empty()) << reason;
+  }
+  EXPECT_EQ(found.candidates, all.size());
+  EXPECT_GT(found.refused.count(kMemory), 0u);
+  EXPECT_LT(refused, found.candidates);
+  std::set<std::tuple<int, int, int>> meshes;
+  for (const Rated& rated : found.best) {
+    const Strategy& s = rated.strategy;
+    EXPECT_TRUE(meshes.insert({s.dp, s.tp, s.pp}).second) << words(s) << ": its mesh is listed already";
+    EXPECT_FALSE(why_not(task, s)) << words(s);
+  }
+}
+
+// Files ---------------------------------------------------------------------------------------------------------------
+
+TEST(StrategyFile, ReadsWhatItWrites) {
+  const Strategy strategy{.dp = 8,
+                          .tp = 4,
+                          .pp = 2,
+                          .microbatch = 3,
+                          .schedule = "interleaved",
+                          .chunks = 2,
+                          .zero = 1,
+                          .recompute = true,
+                          .sequence_parallel = true};
+  const std::string path = ::testing::TempDir() + "/strategy.json";
+  std::ofstream(path) << strategy_json(strategy);
+  EXPECT_EQ(words(read_strategy(path)), words(strategy));
+  EXPECT_TRUE(has_fields(strategy, wanted_fields("dp=8,schedule=interleaved,recompute=full")));
+  EXPECT_FALSE(has_fields(strategy, wanted_fields("dp=8,zero=0")));
+  std::remove(path.c_str());
+}
+
+TEST(StrategyFile, SaysWhatIsWrong) {
+  const std::string path = ::testing::TempDir() + "/wrong_strategy.json";
+  const auto error = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return error_of([&] { read_strategy(path); });
+  };
+  EXPECT_TRUE(contains(error(R"({"pd": 8})"), "did you mean 'pp'?") ||
+              contains(error(R"({"pd": 8})"), "did you mean 'dp'?"));
+  EXPECT_TRUE(contains(error(R"({"dp": 0})"), "dp is 0; a whole number from 1"));
+  EXPECT_TRUE(contains(error(R"({"zero": 4})"), "zero is 4; a whole number from 0 to 3"));
+  EXPECT_TRUE(contains(error(R"({"schedule": "1f2b"})"), "did you mean '1f1b'?"));
+  EXPECT_TRUE(contains(error(R"({"recompute": "selective"})"), "flash attention does not keep"));
+  EXPECT_TRUE(contains(error("[1]"), "is no JSON object"));
+  EXPECT_TRUE(contains(error_of([] { wanted_fields("dp"); }), "name=value"));
+  std::remove(path.c_str());
+}
+
+// Prices --------------------------------------------------------------------------------------------------------------
+
+/// Forward and backward of one block of a model that `ranks` share: seconds from begin to end.
+double block_seconds(Rank me, GptConfig config, bool sequence_parallel) {
+  config.tensor = {me.rank(), me.size(), sequence_parallel};
+  Gpt gpt(me, config, 1);
+  const week23::TensorParallel tp = week23::make_tensor_parallel(me);
+  gpt.use(sequence_parallel ? week23::make_sequence_layers(tp, config.vocabulary)
+                            : week23::make_tensor_layers(tp, config.vocabulary));
+  Activations saved = gpt.allocate_activations(me, 2, config.context);
+  const double begin = me.now();
+  gpt.forward_block(me, 0, saved);
+  gpt.backward_block(me, 0, saved, {});
+  return me.now() - begin;
+}
+
+TEST(Rehearsal, TakesAsLongAsInTheSimulator) {
+  const Machine machine = find_machine("dgx-a100", kMachines);
+  const GptConfig config{.layers = 1, .heads = 16, .d_model = 2048, .vocabulary = 50257, .context = 1024};
+  for (const int ranks : {2, 4, 8})
+    for (const bool sequence_parallel : {false, true}) {
+      RunOptions options{.ranks = ranks, .machine = machine, .phantom = true, .check_races = false};
+      const Outcome outcome =
+          run(options, Program([&](Rank me) { return Values{block_seconds(me, config, sequence_parallel)}; }));
+      outcome.check();
+      Rehearsal rehearsal(machine, {.ranks = ranks, .alpha = machine.alpha(0), .beta = machine.beta(0)});
+      const double rehearsed = block_seconds(rehearsal.rank(), config, sequence_parallel);
+      EXPECT_NEAR(rehearsed / outcome.values[0][0], 1,
+                  2e-3)  // ranks begin additions beside main at slightly different moments
+          << ranks << " ranks" << (sequence_parallel ? ", sequence parallelism" : "");
+    }
+}
+
+TEST(Rehearsal, CountsWhatLives) {
+  Rehearsal rehearsal(Machine::uniform(1e-6, 1e-9, 1e-10));
+  Rank me = rehearsal.rank();
+  Slice kept = me.allocate(10, DType::f32, Category::buffer);
+  { Slice scratch = me.allocate(100, DType::bf16, Category::buffer); }
+  EXPECT_EQ(rehearsal.live_bytes(), 40u);
+  EXPECT_EQ(rehearsal.peak_bytes(), 240u);
+  rehearsal.forget_peak();
+  EXPECT_EQ(rehearsal.peak_bytes(), 40u);
+}
+
+TEST(Prices, ASharedPortIsDivided) {
+  // Four V100 behind one EDR port each way, in dgx-1v-edr one port for a node: with tp 2 two rings go through it.
+  const Cluster cluster = find_cluster("dgx-1v-edrx4", kMachines);
+  const week25::MeshShape one{.dp = cluster.gpus, .tp = 1, .pp = 1}, two{.dp = cluster.gpus / 2, .tp = 2, .pp = 1};
+  const double alone = ring_prices(cluster.machine, one, week25::Axis::dp).beta;
+  EXPECT_DOUBLE_EQ(ring_prices(cluster.machine, two, week25::Axis::dp).beta, 2 * alone);
+  EXPECT_LT(ring_prices(cluster.machine, two, week25::Axis::tp).beta, alone) << "inside the node";
+}
+
+TEST(Prices, OnlyHopsThatCrossNodesAreLong) {
+  const Cluster cluster = find_cluster("dgx-a100x2", kMachines);
+  EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 4, .pp = 4}), (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 8, .pp = 2}), (std::vector<int>{1, 1}));
+}
+
+// Published steps -----------------------------------------------------------------------------------------------------
+
+/// arXiv 2205.05198, Table 5: seconds of an iteration with full recomputation, and with sequence parallelism and
+/// selective recomputation, which flash attention does by itself.
+struct Published {
+  const char *model, *cluster;
+  int batch;
+  Strategy strategy;
+  double full, selective;
+};
+const std::vector<Published> kPublished{
+    {"gpt-22b", "dgx-a100x1", 4, {.tp = 8, .microbatch = 4}, 1.42, 1.10},
+    {"gpt3-175b", "dgx-a100x8", 64, {.tp = 8, .pp = 8, .schedule = "interleaved", .chunks = 3}, 18.13, 13.75},
+    {"gpt-530b", "dgx-a100x35", 280, {.tp = 8, .pp = 35, .schedule = "interleaved", .chunks = 3}, 49.05, 37.83},
+    {"gpt-1t", "dgx-a100x64", 512, {.tp = 8, .pp = 64}, 94.42, 71.49}};
+
+/// By how much arithmetic takes longer than the machine file says.
+struct Slower {
+  double products = 1;  ///< what the rate of arithmetic limits
+  double others = 1;    ///< what memory's bandwidth limits
+};
+Machine slowed(Machine machine, Slower by) {
+  for (double& peak : machine.peak_flop_per_second) peak /= by.products;
+  machine.memory_bytes_per_second /= by.others;
+  return machine;
+}
+
+double predicted(const Published& p, bool recompute, Slower by) {
+  Task task = task_of(p.model, p.cluster, p.batch);
+  task.cluster.machine = slowed(task.cluster.machine, by);
+  Predictor predictor(task);
+  Strategy strategy = p.strategy;
+  strategy.recompute = recompute;
+  strategy.sequence_parallel = !recompute;
+  EXPECT_FALSE(why_not(task, strategy)) << words(strategy);
+  return predictor.rate(strategy).time.total();
+}
+
+/// One layer of the 22B model on 8 A100, microbatch 4: forward and backward, and with full recomputation the forward
+/// again.
+double layer_seconds(Slower by, bool recompute) {
+  const Task task = task_of("gpt-22b", "dgx-a100x1", 4);
+  Machine machine = slowed(task.cluster.machine, by);
+  Rehearsal rehearsal(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
+  Rank me = rehearsal.rank();
+  GptConfig config = task.model;
+  config.layers = 1;
+  config.tensor = {0, 8, !recompute};
+  Gpt gpt(me, config, 1);
+  const week23::TensorParallel tp = week23::make_tensor_parallel(me);
+  gpt.use(recompute ? week23::make_tensor_layers(tp, config.vocabulary)
+                    : week23::make_sequence_layers(tp, config.vocabulary));
+  Activations saved = gpt.allocate_activations(me, 4, 2048);
+  const double begin = rehearsal.seconds();
+  gpt.forward_block(me, 0, saved);
+  if (recompute) gpt.forward_block(me, 0, saved);
+  gpt.backward_block(me, 0, saved, {});
+  return rehearsal.seconds() - begin;
+}
+
+/// x in [low, high] where the growing f is `value`.
+double solve(const std::function<double(double)>& f, double value, double low, double high) {
+  for (int i = 0; i < 40; ++i) (f((low + high) / 2) < value ? low : high) = (low + high) / 2;
+  return low;
+}
+
+/// From the same paper's Table 4: 7.2 + 11.8 ms with sequence parallelism, 7.7 + 19.5 ms with full recomputation.
+Slower by_one_layer() {
+  const auto products = [](double others) {
+    return solve([&](double x) { return layer_seconds({x, others}, false); }, 19.0e-3, 0.2, 4);
+  };
+  const double others = solve([&](double x) { return layer_seconds({products(x), x}, true); }, 27.2e-3, 1, 5);
+  return {products(others), others};
+}
+
+TEST(Published, StepsOfMegatronFromOneLayer) {
+  const Slower slower = by_one_layer();
+  fmt::print(
+      "by one layer of the 22B model, products take {:.2f} times what the machine file says, the rest {:.2f} times\n",
+      slower.products, slower.others);
+  EXPECT_NEAR(layer_seconds(slower, false), 19.0e-3, 1e-4);
+  EXPECT_NEAR(layer_seconds(slower, true), 27.2e-3, 1e-4);
+  fmt::print("{:<10} {:>9} | {:>9} {:>8} {:>7} {:>8} {:>7}\n", "", "", "published", "by file", "error", "by layer",
+             "error");
+  double largest = 0, sum = 0;
+  for (const Published& p : kPublished)
+    for (const bool recompute : {true, false}) {
+      const double published = recompute ? p.full : p.selective;
+      const double file = predicted(p, recompute, {}), layer = predicted(p, recompute, slower);
+      fmt::print("{:<10} {:>9} | {:>8.2f}s {:>7.2f}s {:>+6.1f}% {:>7.2f}s {:>+6.1f}%\n", p.model,
+                 recompute ? "full" : "selective", published, file, 100 * (file / published - 1), layer,
+                 100 * (layer / published - 1));
+      EXPECT_LT(file, published) << p.model << ": a machine file says what is possible";
+      largest = std::max(largest, std::abs(layer / published - 1));
+      sum += std::abs(layer / published - 1) / 8;
+    }
+  fmt::print("by layer: {:.1f} % on average, {:.1f} % at worst\n", 100 * sum, 100 * largest);
+  EXPECT_LT(sum, 0.045);
+  EXPECT_LT(largest, 0.09);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,46 @@
+#include "tools/plan/simulate.hpp"
+
+#include <algorithm>
+
+#include "common/run.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week25_3d/step_3d.hpp"
+
+namespace lockstep::plan {
+
+Simulated simulate(const Task& task, const week25::Strategy& s) {
+  week25::Options3d options;
+  options.model = task.model;
+  options.mesh = {.dp = s.dp, .tp = s.tp, .pp = s.pp};
+  options.batch = static_cast<std::size_t>(task.global_batch);
+  options.sequence = task.length;
+  options.microbatches = microbatches(task, s);
+  options.schedule = s.schedule;
+  options.chunks = s.chunks;
+  options.zero = s.zero;
+  options.sequence_parallel = s.sequence_parallel;
+  options.recompute = s.recompute ? week22::Recompute::full : week22::Recompute::none;
+  options.reduce = task.model.storage;
+  week25::check(options);
+  RunOptions run_options{.ranks = options.mesh.ranks(), .machine = task.cluster.machine, .phantom = true};
+  run_options.check_races = false;
+  const Outcome outcome =
+      run(run_options, Program([&](Rank me) -> Values {
+            week25::Worker worker = week25::make_worker(week25::make_mesh(me, options.mesh), options);
+            week21::ring_all_reduce(me, me.allocate(static_cast<std::size_t>(me.size()), DType::f32, Category::buffer));
+            const double begin = me.now();  // when the last one is there
+            week25::accumulate_gradients(worker);
+            week25::update(worker, 1e-4f, 1);
+            return {begin, me.now()};
+          }))
+          .check();
+  double begin = 0, end = 0;
+  Simulated simulated;
+  for (const Values& values : outcome.values) begin = std::max(begin, values[0]), end = std::max(end, values[1]);
+  simulated.seconds = end - begin;
+  for (const RankLedger& ledger : outcome.ledgers)
+    simulated.memory_bytes = std::max(simulated.memory_bytes, static_cast<double>(ledger.memory.peak_total));
+  return simulated;
+}
+
+}  // namespace lockstep::plan
