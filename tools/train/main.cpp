@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tools/train/phantom.hpp"
 #include "tools/train/program.hpp"
 
 namespace {
@@ -46,6 +47,7 @@ int train_text(int argc, char** argv, const Session& session) {
   TrainOptions options;
   if (const std::optional<int> code = parse(argc, argv, options)) return *code;
   const Plan plan = make_plan(options, session.available_ranks());
+  if (is_folded(plan)) return report_phantom(plan);
   TrainLog log(plan);
   checkpoint::Disk disk;
   const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk); });

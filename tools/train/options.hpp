@@ -52,6 +52,7 @@ struct TrainOptions {
   std::string machine = "laptop";
   std::string emulate;
   bool phantom = false;
+  bool every_rank = false;  // of a phantom mesh
   bool tf32 = false;
   bool check_races = false;
   int threads = 0;

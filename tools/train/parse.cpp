@@ -107,7 +107,10 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   machine->add_option("--machine", o.machine, "What the simulator prices with: a name in bench/machines")
       ->capture_default_str();
   machine->add_option("--emulate", o.emulate, "MPI: last as long as on this machine");
-  machine->add_flag("--phantom", o.phantom, "Simulator: prices only, no memory, no arithmetic");
+  machine->add_flag("--phantom", o.phantom,
+                    "Simulator: prices only, no memory, no arithmetic. Of a mesh with --tp or --pp one step, for which "
+                    "one rank a stage is simulated: the others do the same");
+  machine->add_flag("--every-rank", o.every_rank, "With --phantom: simulate all ranks of a mesh");
   machine->add_flag("--tf32", o.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
   machine->add_flag("--check-races", o.check_races, "Simulator: look for races, slower");
   machine->add_option("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)")

@@ -18,6 +18,7 @@
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week25_3d/engine.hpp"
 #include "tools/train/options.hpp"
+#include "tools/train/phantom.hpp"
 
 namespace lockstep::train {
 
@@ -283,6 +284,10 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   check_memory(plan);
   check_checkpoints(plan.options);
   return plan;
+}
+
+bool is_folded(const Plan& plan) {
+  return plan.options.phantom && !plan.options.every_rank && (plan.options.tp > 1 || plan.options.pp > 1);
 }
 
 float learning_rate(int step, const TrainOptions& o) {

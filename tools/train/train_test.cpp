@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "tools/train/phantom.hpp"
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
@@ -243,6 +244,37 @@ TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
     EXPECT_EQ(b.memory.peak_of(Category::optimizer), 8 * parameters);
     EXPECT_EQ(a.region("broadcast")->traffic.bytes_sent, b.region("broadcast")->traffic.bytes_sent);
   }
+}
+
+TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
+  TrainOptions options = small_run();
+  options.phantom = true;
+  options.machine = "dgx-a100-hdr";
+  options.batch = 16;
+  options.json = path("row.json");
+  options.trace = path("step.json");
+  set_mesh(options, 4, 2, 2);
+  const Plan plan = make_plan(options, 0);
+  ASSERT_TRUE(is_folded(plan));
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(report_phantom(plan), 0);
+  const std::string report = testing::internal::GetCapturedStdout();
+  for (const char* word : {"MFU", "bubble", "memory", "NVLink", "InfiniBand", "simulated 2 ranks"})
+    EXPECT_NE(report.find(word), report.npos) << word << " is not in\n" << report;
+  const auto read = [](const std::string& file) {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string row = read(path("row.json")), documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  for (const char* field : {"simulated_ranks", "mfu", "model_flop", "bubble_of_ideal", "exposed_seconds",
+                            "tensor_seconds", "data_seconds", "idle_seconds", "update_seconds", "memory_bytes_peak",
+                            "bytes_sent_across_nodes", "stages", "replicas", "schedule"}) {
+    EXPECT_NE(row.find('"' + std::string(field) + '"'), row.npos) << field;
+    EXPECT_NE(documentation.find('`' + std::string(field) + '`'), documentation.npos) << field;
+  }
+  EXPECT_NE(read(path("step.json")).find("\"F1\""), std::string::npos);
+  options.every_rank = true;
+  EXPECT_FALSE(is_folded(make_plan(options, 0)));
 }
 
 TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {

@@ -1,0 +1,132 @@
+#include "tools/train/phantom.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "common/json/results.hpp"
+#include "common/text/units.hpp"
+#include "labs/week25_3d/phantom_step.hpp"
+#include "tools/train/checkpoint.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+using week25::PhantomStep;
+using week25::StageSeconds;
+
+constexpr std::array<const char*, 4> kState = {"parameters", "gradients", "optimizer", "activations"};
+constexpr std::array<Category, 4> kCategories = {Category::parameter, Category::gradient, Category::optimizer,
+                                                 Category::activation};
+
+/// The stage that decides how long the step takes: the last to end its backwards.
+std::size_t slowest(const PhantomStep& step) {
+  const auto last =
+      std::max_element(step.stages.begin(), step.stages.end(),
+                       [](const StageSeconds& a, const StageSeconds& b) { return a.pipeline() < b.pipeline(); });
+  return static_cast<std::size_t>(last - step.stages.begin());
+}
+
+void print_stage(const char* what, std::size_t s, const PhantomStep& step) {
+  const StageSeconds& t = step.stages[s];
+  fmt::print("{:<9} {:>5}  {:>10} {:>10} {:>10} {:>10} {:>10}\n", what, s, format_seconds(t.compute),
+             format_seconds(t.tensor), format_seconds(t.idle), format_seconds(t.data), format_seconds(t.update));
+}
+
+void print_memory(const PhantomStep& step, const Plan& plan) {
+  const auto most = std::max_element(step.memory.begin(), step.memory.end(),
+                                     [](const Memory& a, const Memory& b) { return a.peak_total < b.peak_total; });
+  std::string parts;
+  for (std::size_t k = 0; k < kState.size(); ++k)
+    parts += fmt::format("{}{} {}", k ? ", " : "", kState[k],
+                         format_bytes(static_cast<double>(most->peak_of(kCategories[k]))));
+  const double has = plan.run.machine.memory_bytes;
+  fmt::print(
+      "memory    {} a rank at its peak, on stage {} of 0 to {}: {}{}\n", format_bytes(step.peak_bytes()),
+      most - step.memory.begin(), step.memory.size() - 1, parts,
+      has > 0 && step.peak_bytes() > has ? fmt::format("; does NOT fit the {} of a GPU", format_bytes(has)) : "");
+}
+
+void print_report(const Plan& plan, const PhantomStep& step) {
+  const week25::Options3d& o = plan.run3d;
+  fmt::print("model     {:.4g} billion parameters: {}\n", static_cast<double>(plan.model.parameters()) / 1e9,
+             describe_model(plan.model));
+  fmt::print("mesh      {} replica{} × {} tensor-parallel{} × {} stages = {} ranks of {}; ZeRO-{}, recompute {}\n",
+             o.mesh.dp, o.mesh.dp == 1 ? "" : "s", o.mesh.tp, o.sequence_parallel ? " with cut rows" : "", o.mesh.pp,
+             o.mesh.ranks(), plan.run.machine.name, o.zero, plan.options.recompute);
+  fmt::print("step      {} sequences × {} tokens; a replica has {} microbatches, schedule {}{}\n", o.batch, o.sequence,
+             o.microbatches, o.schedule, o.chunks == 1 ? "" : fmt::format(" with {} chunks", o.chunks));
+  fmt::print("simulated {} ranks, one a stage, in {}: tensor-parallel peers and other replicas do the same\n",
+             step.simulated_ranks, format_seconds(step.wall_seconds));
+  fmt::print("time      {} a step (virtual), {:.4g} tokens/s, {:.1f} % of peak FLOP (MFU)\n",
+             format_seconds(step.seconds), step.tokens_per_second, 100 * step.mfu);
+  fmt::print("bubble    {:.1f} % of the ideal, {:.1f} % of the whole; by formula {:.1f} and {:.1f} %\n",
+             100 * step.bubble_of_ideal, 100 * step.bubble_of_total,
+             100.0 * (o.mesh.pp - 1) / (o.chunks * o.microbatches),
+             100.0 * (o.mesh.pp - 1) / (o.chunks * o.microbatches + o.mesh.pp - 1));
+  fmt::print("exposed   {} of communication: sums over tp and dp that the slowest stage waited for\n",
+             format_seconds(step.exposed_seconds()));
+  fmt::print("\n          stage     compute   tp waits  idle, hops   dp waits     update\n");
+  print_stage("first", 0, step);
+  print_stage("slowest", slowest(step), step);
+  print_stage("last", step.stages.size() - 1, step);
+  fmt::print("\n");
+  print_memory(step, plan);
+  for (const week25::LevelBytes& level : step.levels)
+    fmt::print("traffic   {}: {} a rank, {} in all\n", level.name, format_bytes(level.per_rank),
+               format_bytes(level.all));
+}
+
+Row row_of(const Plan& plan, const PhantomStep& step) {
+  const week25::Options3d& o = plan.run3d;
+  Row row;
+  row.set("backend", "sim").set("machine", plan.run.machine.name).set("phantom", true);
+  row.set("ranks", o.mesh.ranks()).set("simulated_ranks", step.simulated_ranks);
+  row.set("parameters", plan.model.parameters()).set("batch_sequences", o.batch).set("sequence_tokens", o.sequence);
+  row.set("replicas", o.mesh.dp).set("tensor_parallel", o.mesh.tp).set("stages", o.mesh.pp);
+  row.set("accumulate", o.microbatches).set("schedule", o.schedule).set("chunks", o.chunks);
+  row.set("zero", o.zero).set("sequence_parallel", o.sequence_parallel).set("recompute", plan.options.recompute);
+  row.set("seconds", step.seconds).set("tokens_per_second", step.tokens_per_second).set("mfu", step.mfu);
+  row.set("model_flop", step.model_flop).set("bubble_of_ideal", step.bubble_of_ideal);
+  row.set("bubble_of_total", step.bubble_of_total).set("exposed_seconds", step.exposed_seconds());
+  const StageSeconds& t = step.stages[slowest(step)];
+  row.set("compute_seconds", t.compute).set("tensor_seconds", t.tensor).set("idle_seconds", t.idle);
+  row.set("data_seconds", t.data).set("update_seconds", t.update).set("memory_bytes_peak", step.peak_bytes());
+  for (std::size_t k = 0; k < kState.size(); ++k) {
+    std::uint64_t most = 0;
+    for (const Memory& stage : step.memory) most = std::max(most, stage.peak_of(kCategories[k]));
+    row.set(fmt::format("{}_bytes_peak", std::array{"parameter", "gradient", "optimizer", "activation"}[k]), most);
+  }
+  double inside = 0, across = 0;
+  for (std::size_t l = 0; l < step.levels.size(); ++l)
+    (l + 1 == step.levels.size() ? across : inside) += step.levels[l].all;
+  row.set("bytes_sent_inside_nodes", inside).set("bytes_sent_across_nodes", across);
+  row.set("wall_seconds", step.wall_seconds);
+  return row;
+}
+
+}  // namespace
+
+int report_phantom(const Plan& plan) {
+  const PhantomStep step = week25::phantom_step(plan.run3d, plan.run.machine, !plan.options.trace.empty());
+  print_report(plan, step);
+  if (!plan.options.trace.empty()) {
+    std::ostringstream text;
+    if (plan.options.trace.ends_with(".svg"))
+      write_gantt_svg(step.trace, text, "A step, one rank a stage");
+    else
+      write_chrome_trace(step.trace, text);
+    write_atomically(plan.options.trace, text.str());
+  }
+  if (!plan.options.json.empty()) {
+    Context context = Context::here();
+    context.more.set("model", describe_model(plan.model)).set("precision", plan.options.precision);
+    write_results(plan.options.json, context, std::vector<Row>{row_of(plan, step)});
+  }
+  return 0;
+}
+
+}  // namespace lockstep::train
