@@ -48,10 +48,10 @@ Limit limit_of(const Loss& loss, const analysis::Why& why) {
     case Cost::bubble: return Limit::bubble;
     case Cost::imbalance: return Limit::imbalance;
     case Cost::data: return Limit::data;
-    case Cost::launch:
+    case Cost::launch: return Limit::too_small;
     case Cost::arithmetic: break;
   }
-  return Limit::too_small;
+  return Limit::not_divided;
 }
 
 std::string evidence(const Diagnosis& d, const analysis::Why& why, const analysis::Why& serial, double share) {
@@ -72,13 +72,11 @@ std::string evidence(const Diagnosis& d, const analysis::Why& why, const analysi
     case Limit::bubble: return fmt::format("waiting for another rank's turn costs {} of a step", lost);
     case Limit::imbalance: return fmt::format("unequal shares of the arithmetic cost {} of a step", lost);
     case Limit::data: return fmt::format("loading data costs {} of a step", lost);
+    case Limit::too_small:
+      return fmt::format("launching operations costs {} of a step more than its share: as many, each with less to do",
+                         lost);
     default: break;
   }
-  if (largest.cost == Cost::launch)
-    return fmt::format(
-        "launching operations costs {} of a step more than its share: as many operations, each with less "
-        "to do",
-        lost);
   return fmt::format(
       "arithmetic takes {} longer than its share, most of all {}: what every rank repeats is not divided, "
       "and smaller pieces use the machine less well",
@@ -96,6 +94,7 @@ std::string_view to_string(Limit limit) {
     case Limit::bubble: return "pipeline bubble";
     case Limit::imbalance: return "imbalance";
     case Limit::too_small: return "model too small";
+    case Limit::not_divided: return "arithmetic not divided";
     case Limit::data: return "data loading";
   }
   return "";

@@ -16,7 +16,17 @@ struct Loss {
   double seconds = 0;
 };
 
-enum class Limit { none, oversubscribed, communication_exposed, communication, bubble, imbalance, too_small, data };
+enum class Limit {
+  none,
+  oversubscribed,
+  communication_exposed,  // though there is arithmetic enough beside it
+  communication,          // more than arithmetic could hide
+  bubble,
+  imbalance,
+  too_small,    // as many launches, with less to do in each
+  not_divided,  // arithmetic that every rank repeats, or that takes longer in small pieces
+  data
+};
 /// "communication not overlapped", "pipeline bubble", "model too small", …
 std::string_view to_string(Limit limit);
 

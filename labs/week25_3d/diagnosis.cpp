@@ -1,0 +1,64 @@
+// Exercise 25.4: the diagnosis. Read labs/week25_3d/diagnosis.hpp first.
+#include "labs/week25_3d/diagnosis.hpp"
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cmath>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/stats/stats.hpp"
+
+namespace lockstep::week25 {
+
+Decomposition decompose(const StepLedgers& step) {
+  Decomposition d;
+  todo("25.4a",
+       "means over the ranks first; then the busy rank: what it computes beyond the mean, and of what it waits, how "
+       "much its messages explain");
+  return d;
+}
+
+Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial, int ranks, Scaling scaling) {
+  struct Loss {
+    Limit limit;
+    double seconds;
+  };
+  todo("25.4b",
+       "the share of the serial step; what each cost has beyond it; no limit where little is lost; else the largest "
+       "loss, and for messages: could arithmetic have hidden them?");
+}
+
+week21::SerialFraction fit_strong(const std::vector<Measured>& times) {
+  std::vector<week21::Measurement> usable;
+  todo("25.4c", "what has its cores goes to 21.10's fit");
+}
+
+namespace {
+
+/// The mean of the times on one rank. Throws where there is none.
+double serial_seconds(const std::vector<Measured>& times) {
+  std::vector<double> alone;
+  for (const Measured& time : times)
+    if (time.ranks == 1) alone.push_back(time.seconds);
+  if (alone.empty()) throw Error(Verdict::usage, "weak scaling is measured against one rank: its time is missing");
+  return mean(alone);
+}
+
+}  // namespace
+
+week21::SerialFraction fit_weak(const std::vector<Measured>& times) {
+  const double serial = serial_seconds(times);
+  std::vector<std::vector<double>> design;  // one row a time, of one column: p − 1
+  std::vector<double> missing;              // p − S(p)
+  todo("25.4c", "fill both; least_squares gives s and its standard error, student_t95 half of the interval");
+}
+
+int most_ranks(double serial_fraction, double efficiency) {
+  if (!(efficiency > 0 && efficiency <= 1))
+    throw Error(Verdict::usage, std::to_string(efficiency) + " is no efficiency: it is above 0 and at most 1");
+  todo("25.4c", "E(p) = 1/(1 + s·(p − 1)), solved for p, rounded down (a hair above, for what rounding took)");
+}
+
+}  // namespace lockstep::week25
