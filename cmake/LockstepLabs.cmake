@@ -9,6 +9,7 @@
 #   reference.week21_cuda_pretend, _nccl_pretend the same on the pretend GPU                 → suite.week21.cuda_pretend
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
+#   graded.21.2_sim              the same with an answer that ./lab grade put below grade/labs, reference needs, and a seal
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
 #   skeletons/, mutants/, mine/  what is generated, in the build tree
 #
@@ -77,18 +78,39 @@ function(lockstep_test_program name backend)
   target_link_libraries(${name} PRIVATE lockstep_testing lockstep_${backend})
 endfunction()
 
-# The student's object: compiled by compile_or_stub.sh, which falls back on a stub made from the reference.
-function(lockstep_add_mine id source solution)
-  add_library(mine.${id} OBJECT EXCLUDE_FROM_ALL ${source})
+# A student's object: compiled by compile_or_stub.sh, which falls back on a stub made from the reference.
+function(lockstep_student_object object id source solution)
+  add_library(${object} OBJECT EXCLUDE_FROM_ALL ${source})
   if(NOT EXISTS ${source})
     set_source_files_properties(${source} PROPERTIES GENERATED TRUE)  # else CMake refuses; Ninja names it when asked
   endif()
   # What a skeleton leaves unused is not worth a warning.
-  target_compile_options(mine.${id} PRIVATE -g1 -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
-  add_dependencies(mine.${id} skeleton ref.${id})
+  target_compile_options(${object} PRIVATE -g1 -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
+  add_dependencies(${object} skeleton ref.${id})
   set(launcher sh ${CMAKE_SOURCE_DIR}/cmake/compile_or_stub.sh ${id} ${CMAKE_BINARY_DIR}/tools/skeleton ${solution}
       $<TARGET_OBJECTS:ref.${id}> -- ${CMAKE_CXX_COMPILER_LAUNCHER})
-  set_target_properties(mine.${id} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
+  set_target_properties(${object} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
+endfunction()
+
+# The answer to `id` that ./lab grade judges: put below grade/labs by it alone, its needs from the reference.
+function(lockstep_add_graded id folder name solution)
+  if(NOT TARGET lockstep_sim)
+    return()
+  endif()
+  lockstep_student_object(graded.${id} ${id} ${CMAKE_BINARY_DIR}/grade/labs/${folder}/${name}.cpp ${solution})
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/grade/objects/${id} CONTENT "$<TARGET_OBJECTS:graded.${id}>")
+  lockstep_test_program(graded.${id}_sim sim EXCLUDE_FROM_ALL)
+  lockstep_all_needs(${id} needs)
+  get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
+  # The tests first: where both define an inline function, theirs is taken.
+  target_link_libraries(graded.${id}_sim PRIVATE lockstep_grade_seal tests.${id} graded.${id} ${links})
+  if(needs)
+    lockstep_use_reference(graded.${id}_sim ${needs})
+  endif()
+endfunction()
+
+function(lockstep_add_mine id source solution)
+  lockstep_student_object(mine.${id} ${id} ${source} ${solution})
 
   # What later exercises link. mine/use/ID says which: "mine" once the student's own has passed, else "reference".
   set(use ${LOCKSTEP_MINE_DIR}/use/${id})
@@ -193,6 +215,7 @@ function(lockstep_add_exercise week folder exercise)
   target_link_libraries(tests.${id} PRIVATE lockstep_testing_headers)
   lockstep_add_mine(${id} ${LOCKSTEP_LABS_DIR}/${folder}/${name}.cpp ${solution})
   lockstep_add_mine_programs(${id} ${week})
+  lockstep_add_graded(${id} ${folder} ${name} ${solution})
   lockstep_add_mutants(${id} ${folder} ${name} ${solution})
 
   set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)

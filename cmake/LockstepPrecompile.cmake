@@ -32,7 +32,7 @@ function(lockstep_all_targets folder out)
 endfunction()
 
 lockstep_all_targets(${CMAKE_SOURCE_DIR} targets)
-list(FILTER targets EXCLUDE REGEX "^mine\\.|^lockstep_(test_)?headers$")
+list(FILTER targets EXCLUDE REGEX "^(mine|graded)\\.|^lockstep_(test_)?headers$")
 foreach(target IN LISTS targets)
   get_target_property(type ${target} TYPE)
   get_target_property(sources ${target} SOURCES)

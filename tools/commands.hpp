@@ -26,6 +26,18 @@ struct CheckOptions {
 /// Judges and prints a table of verdicts, in words; what is wrong is explained below it. 0 if all pass.
 int check(const Workshop& shop, const CheckOptions& options);
 
+struct GradeOptions {
+  std::string submission;  ///< a folder or an archive
+  std::string what;        ///< a week or an exercise; empty: all
+  std::string out = "results.json", junit;
+  std::string visibility = "visible";
+  double timeout_seconds = 60;  ///< of one part's tests
+  bool look_at_objects = true;  ///< false only to test what comes after that look
+};
+/// Judges a submission, apart from everything else, and writes results.json. 0 where that was possible, whatever the
+/// points. Where it was not, the file says so, with 0 points, and the exit code is 2.
+int grade(const Workshop& shop, const GradeOptions& options);
+
 /// Exercises with their minutes and the last verdict.
 int list(const Workshop& shop, const std::string& what);
 

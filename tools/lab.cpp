@@ -22,6 +22,7 @@ class CommandLine {
     app_.require_subcommand(0, 1);
     app_.set_help_flag();
     add_check();
+    add_grade();
     add_course();
     add_programs();
     add_internal();
@@ -66,6 +67,23 @@ class CommandLine {
     c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");
     c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests")->capture_default_str();
     c->add_option("--json", check_.json, "write the verdicts to this file");
+  }
+
+  void add_grade() {
+    CLI::App* c = add("grade", "judge a submission, apart: ./lab grade SUBMISSION --out results.json",
+                      [this] { return grade(shop_, grade_); });
+    c->add_option("submission", grade_.submission, "a folder with lab files, or a .zip, .tar or .tar.gz of it")
+        ->required();
+    c->add_option("--only", grade_.what, "a week or an exercise: 21, 21.2");
+    c->add_option("--out", grade_.out, "the file for Gradescope")->capture_default_str();
+    c->add_option("--junit", grade_.junit, "the same as JUnit's XML, into this file");
+    c->add_option("--visibility", grade_.visibility, "of the tests, as Gradescope calls it")
+        ->check(CLI::IsMember({"visible", "hidden", "after_due_date", "after_published"}))
+        ->capture_default_str();
+    c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of a part")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+    c->add_flag("!--without-look", grade_.look_at_objects)->group("");
   }
 
   void add_course() {
@@ -153,6 +171,7 @@ class CommandLine {
   CLI::App app_{"Lockstep"};
   std::function<int()> command_;
   CheckOptions check_;
+  GradeOptions grade_;
   int level_ = 1;
   bool overwrite_ = false, compare_ = false;
   std::string program_;

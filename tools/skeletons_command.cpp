@@ -2,29 +2,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include "common/error.hpp"
 #include "tools/commands.hpp"
 #include "tools/skeleton.hpp"
 
 namespace lockstep::tools {
-namespace {
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_text(const std::filesystem::path& file, const std::string& text) {
-  std::filesystem::create_directories(file.parent_path());
-  std::ofstream out(file);
-  out << text;
-  if (!out.flush()) throw Error(Verdict::usage, "cannot write " + file.string());
-}
-
-}  // namespace
 
 int skeletons(const Workshop& shop, const std::string& what, bool overwrite, bool compare) {
   bool drifted = false;

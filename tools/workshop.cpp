@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "common/error.hpp"
@@ -17,23 +19,6 @@
 
 namespace lockstep::tools {
 namespace {
-
-/// Held while a build runs: Ninja does not expect two at a time in one tree.
-class BuildLock {
- public:
-  explicit BuildLock(const std::filesystem::path& folder) {
-    std::filesystem::create_directories(folder);
-    file_ = open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-    if (file_ >= 0) flock(file_, LOCK_EX);
-  }
-  ~BuildLock() {
-    if (file_ >= 0) close(file_);
-  }
-  BuildLock(const BuildLock&) = delete;
-
- private:
-  int file_ = -1;
-};
 
 /// One line on a terminal that is overwritten by the next and removed at the end.
 class Progress {
@@ -57,13 +42,22 @@ class Progress {
 
 }  // namespace
 
+FolderLock::FolderLock(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  file_ = open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  if (file_ >= 0) flock(file_, LOCK_EX);
+}
+FolderLock::~FolderLock() {
+  if (file_ >= 0) close(file_);
+}
+
 bool Workshop::has(const Exercise& e) const {
   return std::filesystem::exists(solution(e)) &&
          std::filesystem::exists(source / "labs" / e.folder / (e.name + "_test.cpp"));
 }
 
 Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what) {
-  BuildLock lock(shop.mine());
+  FolderLock lock(shop.mine());  // Ninja does not expect two builds at a time in one tree
   Progress progress(what);
   Built built;
   Command command{.arguments = {"cmake", "--build", shop.build.string(), "--target"}, .folder = {}, .on_line = {}};
@@ -140,6 +134,18 @@ std::string padded(std::string_view text, std::size_t columns) {
   auto width =
       static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
   return std::string(text) + std::string(width < columns ? columns - width : 0, ' ');
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  if (!out.flush()) throw Error(Verdict::usage, "cannot write " + file.string());
 }
 
 std::string indented(std::string_view text, std::string_view indent) {

@@ -26,6 +26,17 @@ struct Workshop {
   bool has(const Exercise& e) const;
 };
 
+/// Held while something runs that expects a folder to itself, such as a build.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+
+ private:
+  int file_ = -1;
+};
+
 struct Built {
   bool ok = false;
   std::string log;  ///< of the build system and the compiler
@@ -65,6 +76,11 @@ struct Style {
 Style style();
 /// `text` filled up with blanks to `columns` characters (UTF-8), or as it is where it is longer.
 std::string padded(std::string_view text, std::size_t columns);
+/// A file's bytes; "" where it cannot be read.
+std::string read_text(const std::filesystem::path& file);
+/// Writes a file, and the folders above it. Throws Error(usage) where that fails.
+void write_text(const std::filesystem::path& file, const std::string& text);
+
 /// Each line of `text` with `indent` before it.
 std::string indented(std::string_view text, std::string_view indent);
 

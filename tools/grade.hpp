@@ -1,0 +1,37 @@
+// What ./lab grade found, and how it is written for others.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::tools {
+
+/// One part of an exercise, or an exercise without parts.
+struct GradedRow {
+  std::string id, title;
+  int points = 0, most = 0;
+  std::string verdict;  ///< in words; points are `most` for PASS and 0 for every other
+  std::string reason;   ///< why there are none
+  double seconds = 0;
+};
+
+struct Grading {
+  std::vector<GradedRow> rows;
+  std::string remarks;  ///< on the whole submission, for the student
+  double seconds = 0;
+
+  int points() const;
+  int most() const;
+};
+
+/// Gradescope's results.json: gradescope-autograders.readthedocs.io, "Autograder Specifications". `visibility`:
+/// "visible", "hidden", "after_due_date" or "after_published", of every test. Throws Error(usage) where the file cannot
+/// be written.
+void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility);
+
+/// JUnit's XML: a test suite, and in it a test case a row. Throws like write_results.
+void write_junit(const std::filesystem::path& file, const Grading& grading);
+
+}  // namespace lockstep::tools

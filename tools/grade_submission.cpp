@@ -1,0 +1,141 @@
+#include "tools/grade_submission.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "common/error.hpp"
+#include "tools/grade_run.hpp"
+#include "tools/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 100'000, kMostIgnored = 20,
+                      kLongestList = std::size_t{8} << 20;
+
+bool may_contain_a_submission(const std::string& folder) {
+  constexpr std::array elsewhere{"solutions", "build", "outputs", "__MACOSX", "..", "."};
+  return std::find(elsewhere.begin(), elsewhere.end(), folder) == elsewhere.end();
+}
+
+/// Text of a plain file; in `refusal` why not. Follows no link.
+std::string read_plain(const fs::path& file, std::string& refusal) {
+  int from = open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat about {};
+  std::string text;
+  if (from < 0 || fstat(from, &about) != 0 || !S_ISREG(about.st_mode)) {
+    refusal = "it is a symbolic link, or no plain file";
+  } else if (static_cast<std::uint64_t>(about.st_size) > kLargestFile) {
+    refusal = fmt::format("it has {} bytes; the limit is {}", about.st_size, kLargestFile);
+  } else {
+    text.resize(static_cast<std::size_t>(about.st_size));
+    ssize_t got = read(from, text.data(), text.size());
+    if (got != about.st_size) refusal = "it cannot be read";
+  }
+  if (from >= 0) close(from);
+  return text;
+}
+
+/// For a person to see, where a name may have been misspelt.
+void note_ignored(Submission& result, const fs::path& inside) {
+  bool answer = inside.extension() == ".cpp" && !inside.stem().string().ends_with("_test");
+  if (answer && result.ignored.size() < kMostIgnored) result.ignored.push_back(inside.string());
+}
+
+void add_file(Submission& result, const std::vector<Exercise>& course, const fs::path& folder, const fs::path& path) {
+  fs::path inside = path.lexically_relative(folder);
+  const Exercise* exercise = exercise_at(course, inside);
+  if (!exercise) return note_ignored(result, inside);
+  std::string refusal, text = read_plain(path, refusal);
+  if (result.answers.count(exercise->id) || result.refused.count(exercise->id)) refusal = "it is there more than once";
+  if (refusal.empty()) {
+    result.answers[exercise->id] = text;
+  } else {
+    result.answers.erase(exercise->id);
+    result.refused[exercise->id] = fmt::format("{}: {}", inside.string(), refusal);
+  }
+}
+
+Submission read_folder(const fs::path& folder, const std::vector<Exercise>& course) {
+  Submission result;
+  std::vector<fs::path> files;
+  fs::recursive_directory_iterator all(folder, fs::directory_options::skip_permission_denied), end;
+  for (std::size_t count = 0; all != end && count < kMostEntries; ++all, ++count) {
+    if (!all->is_directory() || all->is_symlink()) files.push_back(all->path());
+    if (all.depth() > 4) all.disable_recursion_pending();
+  }
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) add_file(result, course, folder, file);
+  return result;
+}
+
+/// `cmake -E tar` reads every kind of archive. It runs confined: whatever is in the archive, it writes below `scratch`.
+std::string tar(const std::vector<std::string>& arguments, const fs::path& scratch) {
+  Limits limits{.wall_seconds = 60, .file_bytes = kLargestFile + 1};
+  Confined command{.arguments = {find_program("cmake"), "-E", "tar"},
+                   .folder = scratch,
+                   .limits = limits,
+                   .kept_bytes = kLongestList};
+  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+  ConfinedEnd end = run_confined(command);
+  if (end.exit_code != 0) throw Error(Verdict::usage, "the archive cannot be unpacked: " + end.output.substr(0, 1000));
+  return end.output;
+}
+
+/// What of the archive counts, into `scratch`; returns the names of everything else.
+std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch) {
+  std::vector<std::string> others;
+  std::string list = tar({"tf", archive.string()}, scratch);
+  std::vector<std::string> arguments{"xf", archive.string(), "--"};
+  std::size_t fixed = arguments.size();
+  for (std::size_t begin = 0, end; (end = list.find('\n', begin)) != list.npos; begin = end + 1) {
+    std::string entry = list.substr(begin, end - begin);
+    if (!exercise_at(course, entry)) {
+      others.push_back(entry);
+    } else if (std::find(arguments.begin(), arguments.end(), entry) == arguments.end()) {
+      arguments.push_back(entry);
+    }
+  }
+  if (arguments.size() > fixed) tar(arguments, scratch);
+  return others;
+}
+
+}  // namespace
+
+const Exercise* exercise_at(const std::vector<Exercise>& course, const fs::path& path) {
+  std::vector<std::string> folders;
+  for (const fs::path& step : path.lexically_normal().parent_path()) folders.push_back(step.string());
+  for (const fs::path& step : path) {
+    if (path.is_absolute() || step == "..") return nullptr;
+  }
+  for (const Exercise& exercise : course) {
+    if (path.filename() != exercise.name + ".cpp") continue;
+    if (folders.empty()) return &exercise;
+    std::vector<std::string> before = folders;
+    if (before.back() != exercise.folder) continue;
+    before.pop_back();
+    if (!before.empty() && before.back() == "labs") before.pop_back();
+    if (before.empty() || (before.size() == 1 && may_contain_a_submission(before[0]))) return &exercise;
+  }
+  return nullptr;
+}
+
+Submission read_submission(const fs::path& submission, const std::vector<Exercise>& course, const fs::path& scratch) {
+  if (fs::is_directory(submission)) return read_folder(submission, course);
+  if (!fs::is_regular_file(submission))
+    throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.string()));
+  std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch);
+  Submission result = read_folder(scratch, course);
+  for (const std::string& other : others) note_ignored(result, other);
+  return result;
+}
+
+}  // namespace lockstep::tools

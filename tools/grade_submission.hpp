@@ -1,0 +1,29 @@
+// What counts of a submission: the named lab files, as text, and nothing else.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/course.hpp"
+
+namespace lockstep::tools {
+
+struct Submission {
+  std::map<std::string, std::string> answers;  ///< by exercise id: the file's text
+  std::map<std::string, std::string> refused;  ///< by exercise id: why its file does not count
+  std::vector<std::string> ignored;            ///< C++ files that are no lab's, for a person to see; at most 20
+};
+
+/// The exercise whose answer a file at `path` of a submission is: FOLDER/NAME.cpp, labs/FOLDER/NAME.cpp, either in one
+/// more folder, or NAME.cpp alone. Null for every other path, and for one that is absolute or has "..".
+const Exercise* exercise_at(const std::vector<Exercise>& course, const std::filesystem::path& path);
+
+/// Reads a folder, a .zip, .tar, .tar.gz or .tgz. Symbolic links, files that are not plain, those above 256 KiB and
+/// answers that are there twice are refused; links to folders are not followed. Archives are unpacked confined, into
+/// `scratch`, and only what counts. Throws Error(usage) where there is nothing to read.
+Submission read_submission(const std::filesystem::path& submission, const std::vector<Exercise>& course,
+                           const std::filesystem::path& scratch);
+
+}  // namespace lockstep::tools

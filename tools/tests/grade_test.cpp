@@ -1,0 +1,117 @@
+// What ./lab grade takes from a submission, and what an answer's object may hold. Whole submissions: grade_test.sh.
+#include "tools/grade.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tools/grade_object.hpp"
+#include "tools/grade_submission.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+Course the_course() { return Course::read(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"); }
+
+std::string id_at(const char* path) {
+  auto all = the_course().select("").exercises;
+  const Exercise* exercise = exercise_at(all, path);
+  return exercise ? exercise->id : "";
+}
+
+TEST(Grade, KnowsAnAnswerByItsPath) {
+  for (const char* path :
+       {"ring_all_reduce.cpp", "week21_data_parallel/ring_all_reduce.cpp",
+        "labs/week21_data_parallel/ring_all_reduce.cpp", "handed-in/week21_data_parallel/ring_all_reduce.cpp",
+        "lockstep-main/labs/week21_data_parallel/ring_all_reduce.cpp"}) {
+    EXPECT_EQ(id_at(path), "21.2") << path;
+  }
+}
+
+TEST(Grade, TakesNothingElse) {
+  for (const char* path :
+       {"/labs/week21_data_parallel/ring_all_reduce.cpp", "../week21_data_parallel/ring_all_reduce.cpp",
+        "labs/../solutions/week21_data_parallel/ring_all_reduce.cpp",
+        "solutions/week21_data_parallel/ring_all_reduce.cpp", "build/week21_data_parallel/ring_all_reduce.cpp",
+        "a/b/week21_data_parallel/ring_all_reduce.cpp", "week22_zero/ring_all_reduce.cpp",
+        "week21_data_parallel/ring_all_reduce.hpp", "ring_all_reduce_test.cpp",
+        "labs/week21_data_parallel/CMakeLists.txt", "labs/course.json",
+        "__MACOSX/week21_data_parallel/ring_all_reduce.cpp", "ring_all_reduce.cpp/x", ""}) {
+    EXPECT_EQ(id_at(path), "") << path;
+  }
+}
+
+TEST(Grade, AnAnswerThatIsThereTwiceDoesNotCount) {
+  auto folder = std::filesystem::temp_directory_path() / "lockstep_grade_twice";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "week21_data_parallel");
+  std::ofstream(folder / "ring_all_reduce.cpp") << "// one\n";
+  std::ofstream(folder / "week21_data_parallel" / "ring_all_reduce.cpp") << "// two\n";
+  std::ofstream(folder / "ddp.cpp") << std::string(300'000, '/');
+  std::ofstream(folder / "mine.cpp") << "// a helper\n";
+  Submission found = read_submission(folder, the_course().select("").exercises, folder);
+  EXPECT_TRUE(found.answers.empty());
+  EXPECT_NE(found.refused["21.2"].find("more than once"), std::string::npos);
+  EXPECT_NE(found.refused["21.7"].find("300000 bytes"), std::string::npos);
+  EXPECT_EQ(found.ignored, std::vector<std::string>{"mine.cpp"});
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Grade, AnAnswerComputesAndPrints) {
+  for (const char* symbol :
+       {"_ZN8lockstep4Rank4waitENS_6TicketESt15source_location", "_ZNK8lockstep7Machine4betaEi",
+        "_ZNSt13runtime_errorD2Ev", "_ZSt17__throw_bad_allocv", "_ZTVN10__cxxabiv117__class_type_infoE",
+        "_ZTISt13runtime_error", "_Znwm", "_ZdlPvm", "memcpy", "sqrtf", "log2", "printf", "__cxa_throw", "_ZSt4cout",
+        "_ZNSolsEi", "_ZN3fmt2v97vformatB5cxx11ENS0_17basic_string_viewIcEE"}) {
+    EXPECT_TRUE(may_call(symbol)) << symbol;
+  }
+  for (const char* symbol : {"_exit", "exit", "quick_exit", "system", "fork", "open", "fopen", "write", "syscall",
+                             "dlsym", "getenv", "environ", "_ZN7testing8UnitTest11GetInstanceEv",
+                             "_ZN8lockstep7testing14record_verdictENS_7VerdictESt17basic_string_view",
+                             "_ZNSt14basic_ofstreamIcSt11char_traitsIcEEC1EPKc",
+                             "_ZNSt10filesystem6removeERKNS_7__cxx114pathE", "_Z4mainv"}) {
+    EXPECT_FALSE(may_call(symbol)) << symbol;
+  }
+}
+
+TEST(Grade, AnAnswerDefinesItsOwn) {
+  EXPECT_TRUE(may_define("_ZN8lockstep6week2119ring_reduce_scatterENS_4RankENS_5SliceE", 'T'));
+  EXPECT_TRUE(may_define("_Z6helperi", 'T'));
+  EXPECT_TRUE(may_define("_ZNSt6vectorIfSaIfEED1Ev", 'W'));
+  EXPECT_TRUE(may_define("memcmp", 't'));  // its own, seen by no other file
+  for (const char* symbol : {"memcmp", "write", "main", "_Znwm", "_ZSt9terminatev", "_ZN7testing4Test5SetUpEv"}) {
+    EXPECT_FALSE(may_define(symbol, 'T')) << symbol;
+  }
+  EXPECT_FALSE(may_define("_ZN7testing8internal11CmpHelperEQIffEENS_15AssertionResultEPKcS4_RKT_RKT0_", 'W'));
+  EXPECT_FALSE(may_define("_ZN8lockstep4stepEv", 'i'));  // chosen at run time, before main
+}
+
+TEST(Grade, AnAnswerIncludesHeaders) {
+  Workshop shop{.source = LOCKSTEP_SOURCE_DIR, .build = "/nowhere", .labs = "/nowhere", .course = {}};
+  for (const char* file : {"common/rank.hpp", "common/ledger/ledger.hpp", "labs/week21_data_parallel/ddp.hpp"}) {
+    EXPECT_TRUE(may_include(shop, shop.source / file)) << file;
+  }
+  EXPECT_TRUE(may_include(shop, "/usr/include/c++/12/vector"));
+  for (const char* file : {"solutions/week21_data_parallel/ddp.cpp", "labs/week21_data_parallel/ddp.cpp",
+                           "tools/judge.hpp", "common/testing/verdict.hpp", "common/rank.cpp", "solutions/ddp.hpp"}) {
+    EXPECT_FALSE(may_include(shop, shop.source / file)) << file;
+  }
+  EXPECT_FALSE(may_include(shop, "/home/somebody/solutions/ddp.cpp"));
+}
+
+TEST(Grade, JUnitStaysWellFormed) {
+  auto file = std::filesystem::temp_directory_path() / "lockstep_grade_junit.xml";
+  Grading grading;
+  grading.rows.push_back(
+      {.id = "21.2", .title = "a < b & \"c\"", .most = 3, .verdict = "FAIL", .reason = "]]>\x01\xff"});
+  write_junit(file, grading);
+  std::string text = read_text(file);
+  EXPECT_NE(text.find("name=\"21.2 a &lt; b &amp; &quot;c&quot;\""), std::string::npos) << text;
+  EXPECT_NE(text.find(">]]&gt;?\xEF\xBF\xBD</failure>"), std::string::npos) << text;
+  EXPECT_NE(text.find("tests=\"1\" failures=\"1\""), std::string::npos) << text;
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace lockstep::tools

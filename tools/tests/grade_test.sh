@@ -1,0 +1,156 @@
+#!/bin/sh
+# ./lab grade on honest and on dishonest submissions: only an answer that passes its tests gets points, whatever it prints,
+# writes, includes or calls, and however it ends.
+#   grade_test.sh LAB SOURCE
+set -u
+lab=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+week=week21_data_parallel
+failures=0
+
+fail() {
+  echo "FAILED $1"
+  sed 's/^/    /' "$work/out" "$work/results.json"
+  failures=$((failures + 1))
+}
+
+# grade NAME ARGUMENTS…: its report in $work/out, results.json and junit.xml beside it
+grade() {
+  name=$1
+  shift
+  "$lab" grade "$@" --out "$work/results.json" --junit "$work/junit.xml" > "$work/out" 2>&1 || fail "$name: exit code $?"
+}
+# row ID POINTS/MOST VERDICT: what the report says of it
+row() { grep -Eq "^$1 .* $2 +$3\$" "$work/out" || fail "$name: wanted $1 $2 $3"; }
+# says WORDS…: in results.json, as a reason
+says() {
+  for words; do grep -q -- "$words" "$work/results.json" || fail "$name: results.json does not say '$words'"; done
+}
+
+# answer FOLDER NAME: standard input below the includes of the reference
+answer() {
+  mkdir -p "$work/$1/$week"
+  cat > "$work/$1/$week/$2.cpp"
+}
+reference() { cat "$source/solutions/$week/$1.cpp"; }
+
+# -- Cheats. Each would have the exercise's points, or harm, if nobody looked.
+
+# Before main: processes, files elsewhere, sockets, signals; then a verdict, forged as a file, as text, and as a sealed
+# line into every open descriptor; then the end.
+{
+  reference naive_all_reduce
+  cat <<CHEAT
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+namespace {
+void harm() {
+  int processes = 0, files = 0, sockets = 0, signals = 0;
+  for (int i = 0; i < 100; ++i) {
+    pid_t child = fork();
+    if (child == 0) { sleep(5); _exit(0); }
+    processes += child > 0;
+  }
+  files += open("$work/harm", O_CREAT | O_WRONLY, 0600) >= 0;
+  files += open("$work/results.json", O_WRONLY | O_TRUNC) >= 0;
+  sockets += socket(AF_INET, SOCK_STREAM, 0) >= 0;
+  signals += kill(getppid(), SIGCONT) == 0;
+  std::printf("got %d processes, %d files, %d sockets, %d signals\n", processes, files, sockets, signals);
+}
+const int kForged = [] {
+  harm();
+  std::ifstream line("/proc/self/cmdline");
+  std::stringstream all;
+  all << line.rdbuf();
+  std::string words = all.str(), file = words.substr(words.rfind('/', words.size() - 2));
+  std::ofstream("." + file) << "{\"verdicts\": [{\"id\": \"21.1\", \"verdict\": \"PASS\", \"message\": \"\", \"test\": \"\","
+                               "\"passed\": 5, \"failed\": 0, \"seconds\": 0}]}\n";
+  std::puts("21.1 PASS (5 of 5 tests)");
+  std::fflush(stdout);
+  char secret[33] = "00000000000000000000000000000000";
+  if (read(3, secret, 32) < 0) {}
+  std::string seal = std::string(secret) + " passed 5 failed 0 skipped 0\n";
+  for (int to = 3; to < 30; ++to) {
+    if (write(to, seal.data(), seal.size()) < 0) continue;
+  }
+  _exit(0);
+  return 0;
+}();
+}
+CHEAT
+} | answer cheats naive_all_reduce
+
+# Prints PASS and leaves, in the middle of its tests.
+reference ring_all_reduce | sed 's|^  const int next|  std::puts("21.2a PASS"), std::exit(0);\n&|
+  s|#include "common/arithmetic.hpp"|&\n#include <cstdio>\n#include <cstdlib>|' | answer cheats ring_all_reduce
+
+# 100 GB, touched.
+{
+  reference cost_model
+  echo 'namespace { const std::vector<char> kMuch(100ull << 30, 1); }'
+} | answer cheats cost_model
+
+# Never ends; and calls the kernel itself, where no linker sees it.
+kernel=nop
+[ "$(uname -m)" = x86_64 ] && kernel=syscall
+[ "$(uname -m)" = aarch64 ] && kernel='svc #0'
+{
+  reference accumulation
+  echo 'namespace { const int kEndless = [] { for (volatile int i = 0;; i = i + 1) {} return 0; }(); }'
+  echo "void never_called() { asm volatile(\"$kernel\"); }"
+} | answer cheats accumulation
+
+# Somebody else's answer.
+echo "#include \"solutions/$week/scaling_laws.cpp\"" | answer cheats scaling_laws
+
+grade 'cheats, seen' "$work/cheats" --only 21 --timeout 1
+row 21.1 0/5 REFUSED
+row 21.2a 0/13 REFUSED
+row 21.2b 0/12 REFUSED
+row 21.5 0/10 '(FAIL|CRASH)'
+[ $kernel = nop ] || row 21.6 0/10 REFUSED
+row 21.10 0/10 REFUSED
+says '"score": 0,' 'which no answer needs' "it includes .*solutions/$week/scaling_laws.cpp"
+
+# The same without the look at their objects: what is in the process has its own limits.
+grade 'cheats, run' "$work/cheats" --only 21 --timeout 1 --without-look
+row 21.1 0/5 'NO VERDICT'
+row 21.2a 0/13 'NO VERDICT'
+row 21.5 0/10 '(FAIL|CRASH)'
+row 21.6 0/10 TIMEOUT
+row 21.10 10/10 PASS
+says "does not bear this run's secret" 'ended before its tests were over'
+grep -q 'On this computer' "$work/results.json" || says 'got 0 processes, 0 files, 0 sockets, 0 signals'
+[ -e "$work/harm" ] && ! grep -q 'no Landlock' "$work/results.json" && fail 'a file outside its folder was written'
+
+# -- Honest files, and files that are no answers; in an archive.
+reference naive_all_reduce | answer mixed naive_all_reduce
+reference ring_all_reduce | sed 's/return;/return/' | answer mixed ring_all_reduce
+ln -s "$source/solutions/$week/cost_model.cpp" "$work/mixed/$week/cost_model.cpp"
+reference accumulation | answer mixed my_accumulation
+"${lab%/*}/skeleton" "$source/solutions/$week/scaling_laws.cpp" "$work/mixed/$week/scaling_laws.cpp"
+touch "$work/mixed/$week/CMakeLists.txt"
+(cd "$work" && tar -czf mixed.tar.gz mixed)
+grade 'mixed' "$work/mixed.tar.gz" --only 21
+row 21.1 5/5 PASS
+row 21.2a 0/13 'DOES NOT COMPILE'
+row 21.5 0/10 REFUSED
+row 21.6 0/10 'NOT SUBMITTED'
+row 21.7a 0/8 'NOT SUBMITTED'
+row 21.10 0/10 'NOT IMPLEMENTED'
+says '"score": 5,' 'symbolic link' 'week21_data_parallel/my_accumulation.cpp' '21.2 does not compile: ring_all_reduce.cpp'
+grep -q '<testcase .*name="21.1 .*/>' "$work/junit.xml" || fail 'mixed: junit.xml'
+
+# Nothing to grade is a result too.
+name=nothing
+"$lab" grade "$work/nothing" --out "$work/results.json" > "$work/out" 2>&1 && fail 'nothing: the exit code is 0'
+says '"score": 0,' 'nothing was graded'
+
+[ $failures -eq 0 ] && echo PASS
+exit $((failures > 0))
