@@ -114,7 +114,7 @@ row 21.1 0/5 REFUSED
 row 21.2a 0/13 REFUSED
 row 21.2b 0/12 REFUSED
 row 21.5 0/10 '(FAIL|CRASH)'
-[ $kernel = nop ] || row 21.6 0/10 REFUSED
+[ "$kernel" = nop ] || row 21.6 0/10 REFUSED
 row 21.10 0/10 REFUSED
 says '"score": 0,' 'which no answer needs' "it includes .*solutions/$week/scaling_laws.cpp"
 
