@@ -395,7 +395,7 @@ TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {
   std::vector<double> predicted, simulated;
   std::size_t number = 0;
   for (const Strategy& strategy : plan::strategies(task)) {
-    if (plan::why_not(task, strategy) || ++number % 37 != 0) continue;
+    if (plan::why_not(task, strategy) || ++number % 61 != 0) continue;
     const Rated rated = predictor.rate(strategy);
     const plan::Simulated step = plan::simulate(task, strategy);  // 25.2's, phantom, on all 16 ranks
     predicted.push_back(rated.time.total());
@@ -407,7 +407,7 @@ TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {
         << plan::words(strategy) << ": predicted " << rated.memory.total_bytes() / 1e9 << " GB, the ledger's peak is "
         << step.memory_bytes / 1e9;
   }
-  ASSERT_GE(predicted.size(), 30u);
+  ASSERT_GE(predicted.size(), 20u);
   EXPECT_GT(rank_correlation(predicted, simulated), 0.98);
   const auto chosen =
       static_cast<std::size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());

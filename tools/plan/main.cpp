@@ -13,7 +13,9 @@
 #include "common/json/results.hpp"
 #include "common/text/nearest.hpp"
 #include "common/text/units.hpp"
+#include "labs/week25_3d/phantom_step.hpp"
 #include "tools/plan/report.hpp"
+#include "tools/plan/simulate.hpp"
 #include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::plan {
@@ -24,7 +26,7 @@ using week25::Strategy;
 
 struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory;
-  int global_batch = 0, sequence = 0, top = 10;
+  int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string explain, score, json, csv;
 };
 
@@ -129,10 +131,15 @@ std::vector<Strategy> strategies_with(const std::string& text, const std::vector
 }
 
 /// The best of them, or why there is none.
-void explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant) {
+void explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant, const Rated& best) {
   const Search found = search(predictor, meant, 1);
   fmt::print("\n{}: {} strateg{}\n", text, meant.size(), meant.size() == 1 ? "y" : "ies");
-  if (!found.best.empty()) print_account(predictor.task(), found.best.front());
+  if (!found.best.empty()) {
+    const Rated& here = found.best.front();
+    print_account(predictor.task(), here);
+    fmt::print("beside the best plan, {:+.1f} %:\n", 100 * (here.time.total() / best.time.total() - 1));
+    print_difference(here.time, best.time);
+  }
   if (!found.refused.empty()) print_refused(found);
 }
 
@@ -154,10 +161,24 @@ void score(Predictor& predictor, const std::string& path, const Strategy& mine, 
   print_difference(rated.time, best.time);
 }
 
+/// --simulate: 25.2's step itself, phantom: one rank a stage, the others as its reflections.
+void check_in_simulator(const Task& task, const Rated& rated, int place) {
+  const week25::PhantomStep step =
+      week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine, /*trace=*/false);
+  if (place == 0)
+    fmt::print("\n{:>3} {:>9} {:>9} {:>7} {:>12} {:>12} {:>7} {:>9}\n", "", "step", "simulated", "error", "memory",
+               "simulated", "error", "took");
+  const double seconds = rated.time.total(), bytes = rated.memory.total_bytes();
+  fmt::print("{:>3} {:>9} {:>9} {:>+6.1f}% {:>9.1f} GB {:>9.1f} GB {:>+6.1f}% {:>9}\n", place + 1,
+             format_seconds(seconds), format_seconds(step.seconds), 100 * (seconds / step.seconds - 1), bytes / 1e9,
+             step.peak_bytes() / 1e9, 100 * (bytes / step.peak_bytes() - 1), format_seconds(step.wall_seconds));
+}
+
 void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
   if (o.top < 1) refuse("--top: at least 1");
+  if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
   const Task task = task_of(o);
   const std::vector<Strategy> all = strategies(task);
   std::vector<Strategy> meant;
@@ -174,10 +195,12 @@ void run(const PlanOptions& o) {
   print_unlimited(found);
   if (!o.score.empty()) score(predictor, o.score, mine, found.best.front());
   if (!o.explain.empty())
-    explain(predictor, o.explain, meant);
+    explain(predictor, o.explain, meant, found.best.front());
   else
     print_refused(found);
   print_rate(found);
+  for (int i = 0; i < o.simulate && i < static_cast<int>(found.best.size()); ++i)
+    check_in_simulator(task, found.best[static_cast<std::size_t>(i)], i);
   write(o, task, found);
 }
 
@@ -196,6 +219,7 @@ int main(int argc, char** argv) {
   line.add("--top", o.top, "how many plans to list");
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");
+  line.add("--simulate", o.simulate, "so many of the listed plans in the simulator too, to check the predictions");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   try {

@@ -11,7 +11,9 @@
 #include "common/run.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week25_3d/phantom_step.hpp"
 #include "tools/plan/report.hpp"
+#include "tools/plan/simulate.hpp"
 #include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::plan {
@@ -205,6 +207,22 @@ TEST(Prices, OnlyHopsThatCrossNodesAreLong) {
   const Cluster cluster = find_cluster("dgx-a100x2", kMachines);
   EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 4, .pp = 4}), (std::vector<int>{0, 1, 0, 1}));
   EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 8, .pp = 2}), (std::vector<int>{1, 1}));
+}
+
+// A thousand GPUs -----------------------------------------------------------------------------------------------------
+
+TEST(Simulated, Gpt3On1024A100IsPredicted) {
+  const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);
+  Predictor predictor(task);
+  std::vector<Rated> plans = search(predictor, strategies(task), 3).best;
+  plans.push_back(predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true}));  // the course's mesh
+  for (const Rated& rated : plans) {
+    const week25::PhantomStep step = week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine);
+    fmt::print("{:.2f} s, simulated {:.2f}; {:.1f} GB, simulated {:.1f}: {}\n", rated.time.total(), step.seconds,
+               rated.memory.total_bytes() / 1e9, step.peak_bytes() / 1e9, words(rated.strategy));
+    EXPECT_NEAR(rated.time.total() / step.seconds, 1, 0.04) << words(rated.strategy);
+    EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.03) << words(rated.strategy);
+  }
 }
 
 // Published steps -----------------------------------------------------------------------------------------------------

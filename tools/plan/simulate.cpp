@@ -8,7 +8,7 @@
 
 namespace lockstep::plan {
 
-Simulated simulate(const Task& task, const week25::Strategy& s) {
+week25::Options3d options_of(const Task& task, const week25::Strategy& s) {
   week25::Options3d options;
   options.model = task.model;
   options.mesh = {.dp = s.dp, .tp = s.tp, .pp = s.pp};
@@ -22,6 +22,11 @@ Simulated simulate(const Task& task, const week25::Strategy& s) {
   options.recompute = s.recompute ? week22::Recompute::full : week22::Recompute::none;
   options.reduce = task.model.storage;
   week25::check(options);
+  return options;
+}
+
+Simulated simulate(const Task& task, const week25::Strategy& strategy) {
+  const week25::Options3d options = options_of(task, strategy);
   RunOptions run_options{.ranks = options.mesh.ranks(), .machine = task.cluster.machine, .phantom = true};
   run_options.check_races = false;
   const Outcome outcome =

@@ -1,9 +1,13 @@
 // One step of a strategy in the simulator, phantom: what its prediction is checked against.
 #pragma once
 
+#include "labs/week25_3d/options_3d.hpp"
 #include "tools/plan/search.hpp"
 
 namespace lockstep::plan {
+
+/// What 25.2's step is asked to be.
+week25::Options3d options_of(const Task& task, const week25::Strategy& strategy);
 
 struct Simulated {
   double seconds = 0;       ///< of the slowest rank's step
