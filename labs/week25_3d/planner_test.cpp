@@ -8,47 +8,13 @@
 #include <cmath>
 
 #include "common/run.hpp"
-#include "labs/week24_pipeline/schedules_by_name.hpp"
+#include "labs/week25_3d/planner_testing.hpp"
 #include "tools/plan/simulate.hpp"
 
 namespace lockstep::week25 {
 namespace {
 
-struct Named {
-  std::string schedule;
-  int chunks;
-};
-const std::vector<Named> kSchedules{{"gpipe", 1}, {"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"interleaved", 3}};
-
-Strategy pipeline(const Named& named, int stages) {
-  return {.pp = stages, .schedule = named.schedule, .chunks = named.chunks};
-}
-std::string words(const Named& named, int stages, int microbatches) {
-  return fmt::format("{}, v = {}, p = {}, m = {}: ", named.schedule, named.chunks, stages, microbatches);
-}
-
-/// Runs `judge(named, p, m)` for pipelines of 1 to 16 stages.
-template <class F>
-void for_pipelines(const F& judge) {
-  for (const Named& named : kSchedules)
-    for (const int p : {1, 2, 3, 4, 8, 16})
-      for (const int groups : {1, 2, 4})
-        if (p > 1 || named.chunks == 1) judge(named, p, p * groups);
-}
-
 // Part a --------------------------------------------------------------------------------------------------------------
-
-/// Peaks of each chunk's own steps, added up.
-int peak_of_chunks(const StageSchedule& steps, int chunks) {
-  int sum = 0;
-  for (int c = 0; c < chunks; ++c) {
-    StageSchedule own;
-    std::copy_if(steps.begin(), steps.end(), std::back_inserter(own),
-                 [&](const Step& step) { return step.chunk == c; });
-    sum += peak_in_flight(own);
-  }
-  return sum;
-}
 
 TEST(Lab25_3a, HoldsWhatTheScheduleHolds) {
   for_pipelines([](const Named& named, int p, int m) {
@@ -66,14 +32,6 @@ TEST(Lab25_3a, FewMicrobatchesAreNeverExceeded) {
   for (const Named& named : kSchedules)
     for (int s = 0; s < 8; ++s)
       EXPECT_LE(in_flight(pipeline(named, 8), 2, s), 2) << words(named, 8, 2) << "stage " << s;
-}
-
-/// 1 billion parameters on each rank, 3 GB a microbatch, 5 GB once.
-Work billion(int stages, int microbatches) {
-  Work work{.microbatches = microbatches};
-  work.stages.assign(static_cast<std::size_t>(stages),
-                     {.forward = 1, .backward = 2, .parameters = 1e9, .kept_bytes = 3e9, .working_bytes = 5e9});
-  return work;
 }
 
 TEST(Lab25_3a, ModelStateIsDividedOverDpAlone) {
@@ -99,27 +57,6 @@ TEST(Lab25_3a, ActivationsAreKeptForEachMicrobatchInFlight) {
 }
 
 // Part b --------------------------------------------------------------------------------------------------------------
-
-/// Stages that take 1 forward and 2 back, of which the weights are half; the last one `head` longer in each.
-Work uneven(int stages, int microbatches, double hop, double head) {
-  Work work{.microbatches = microbatches};
-  work.stages.assign(static_cast<std::size_t>(stages), {.forward = 1, .backward = 2, .weights = 1, .hop = hop});
-  work.stages.back() = {.forward = 1 + head, .backward = 2 + 2 * head, .weights = 1 + head, .hop = hop};
-  return work;
-}
-
-/// When the last step of week 24's schedule ends.
-double makespan(const Named& named, const Work& work) {
-  const PipelineShape shape{static_cast<int>(work.stages.size()), work.microbatches, named.chunks};
-  std::vector<StepTimes> times;
-  for (const StageWork& stage : work.stages)
-    times.push_back({stage.forward / named.chunks, (stage.backward - stage.weights) / named.chunks,
-                     stage.weights / named.chunks, stage.hop});
-  double end = 0;
-  for (const auto& stage : time_schedule(week24::make_schedule(named.schedule, shape), shape, times))
-    end = std::max(end, stage.back().end);
-  return end;
-}
 
 TEST(Lab25_3b, EqualStagesWithoutHopsAreExact) {
   for_pipelines([](const Named& named, int p, int m) {
@@ -333,16 +270,6 @@ TEST(Lab25_3d, TheLargestCostIsTheLimit) {
 
 // The whole -----------------------------------------------------------------------------------------------------------
 
-plan::Task gpt3_on_1024_a100() {
-  plan::Task task{.model_name = "gpt3-175b", .model = gpt_preset("gpt3-175b")};
-  task.model.storage = DType::bf16;
-  task.cluster = plan::find_cluster("dgx-a100x128", std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines");
-  task.global_batch = 1536;
-  task.length = 2048;
-  task.memory_bytes = 80e9;
-  return task;
-}
-
 TEST(Lab25_3d, Gpt3On1024A100) {
   const plan::Task task = gpt3_on_1024_a100();
   plan::Predictor predictor(task);
@@ -357,35 +284,6 @@ TEST(Lab25_3d, Gpt3On1024A100) {
   EXPECT_LE(course.memory.total_bytes(), 80e9);
   EXPECT_LT(found.best.front().time.total(), course.time.total());
   EXPECT_EQ(limit(course.time), "recomputation") << "which the best plan does without";
-}
-
-/// Two nodes of 8, and a model that is small enough for every rank of every strategy to be simulated.
-plan::Task two_nodes() {
-  plan::Task task{.model_name = "8 layers of 2048"};
-  task.model = {.layers = 8, .heads = 16, .d_model = 2048, .vocabulary = 50257, .context = 1024};
-  task.model.storage = DType::bf16;
-  task.cluster = plan::find_cluster("dgx-a100x2", std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines");
-  task.global_batch = 32;
-  task.length = 1024;
-  task.memory_bytes = 80e9;
-  return task;
-}
-
-std::vector<double> places(const std::vector<double>& values) {
-  std::vector<double> places;
-  for (const double value : values)
-    places.push_back(
-        static_cast<double>(std::count_if(values.begin(), values.end(), [&](double x) { return x < value; })));
-  return places;
-}
-
-/// Spearman's: 1 where both put everything in the same order.
-double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
-  const std::vector<double> x = places(a), y = places(b);
-  const double n = static_cast<double>(x.size());
-  double squares = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) squares += (x[i] - y[i]) * (x[i] - y[i]);
-  return 1 - 6 * squares / (n * (n * n - 1));
 }
 
 TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {

@@ -68,11 +68,12 @@ Task task_of(const PlanOptions& o) {
         replicas = dp;
   }
   if (replicas > 0)
-    refuse(fmt::format(
-        "{} heads and {} layers need at least {} replicas on {} GPUs, and no number of replicas that can be "
-        "divides {} sequences: try a global batch of {}.",
-        task.model.heads, task.model.layers, replicas, task.cluster.gpus, task.global_batch,
-        (task.global_batch + replicas - 1) / replicas * replicas));
+    refuse(
+        fmt::format("{} heads and {} layers need at least {} replicas on {} GPUs, and {} sequences do not divide over "
+                    "any number of "
+                    "replicas that can be: try a global batch of {}.",
+                    task.model.heads, task.model.layers, replicas, task.cluster.gpus, task.global_batch,
+                    (task.global_batch + replicas - 1) / replicas * replicas));
   refuse(fmt::format("{} cannot be divided over {} GPUs: {} heads and {} layers allow no dp × tp × pp of that many.",
                      task.model_name, task.cluster.gpus, task.model.heads, task.model.layers));
 }
