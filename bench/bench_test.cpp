@@ -199,6 +199,21 @@ TEST_F(BenchProgram, TensorParallelAccountComesFromTheLedger) {
   EXPECT_NE(err_.find("8 heads do not divide over 3"), std::string::npos) << err_;
 }
 
+TEST_F(BenchProgram, TensorParallelAccountOfTwoRanksOnEveryMachine) {
+  std::map<std::string, double> bytes, seconds;
+  for (const json& row : rows_of("", "tp")) {
+    EXPECT_EQ(row.at("ranks"), 2);
+    const std::string place = row.at("place"), machine = row.at("machine");
+    if (row.at("algorithm") != "no_overlap" || (place != "attention forward" && place != "mlp forward")) continue;
+    bytes[machine] += row.at("total_bytes").get<double>();
+    seconds[machine] += row.at("predicted_seconds").get<double>();
+  }
+  EXPECT_GE(bytes.size(), 7u);
+  for (const auto& [machine, sum] : bytes) EXPECT_EQ(sum, 24 * 4 << 20) << machine;
+  EXPECT_GT(seconds.at("pcie-box"), 5 * seconds.at("dgx-a100"));
+  EXPECT_EQ(seconds.count("dgx-a100-hdr"), 0u) << "two ranks of it are those of dgx-a100";
+}
+
 TEST_F(BenchProgram, TensorParallelTimesAreThePublishedOnes) {
   const json rows = rows_of("--machine dgx-a100 --ranks 8 --published --phantom", "tp");
   ASSERT_EQ(rows.size(), 4u);

@@ -148,10 +148,7 @@ fi
 
 # Week 23: the course's model on two ranks of each machine, then d_model and p, machines, and nodes.
 tp=$programs/bench_tp
-for machine in pcie-box dgx-a100 dgx-h100 dgx-h200 dgx-b200; do
-  step "tp_course_$machine" "tensor parallelism: the course's model on $machine, simulated" "${tp}_sim" --machine "$machine" --ranks 2 \
-    --phantom --json "$data/tp_course_$machine.json" --csv "$data/tp_course_$machine.csv"
-done
+step tp_course "tensor parallelism: the course's model on every machine, simulated" "${tp}_sim" --json "$data/tp_course.json" --csv "$data/tp_course.csv"
 for machine in pcie-box:2,4 dgx-a100:2,4,8 dgx-h100:2,4,8; do
   name=${machine%:*}
   step "tp_width_$name" "tensor parallelism over d_model and p on $name, simulated" "${tp}_sim" --machine "$name" --ranks "${machine#*:}" \

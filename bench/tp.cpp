@@ -1,11 +1,10 @@
 // Tensor parallelism: which collectives a forward and backward pass has, counted by the ledger and not on paper; what
 // they cost; and what overlap and sequence parallelism change.
 //
-//   ./lab bench tp --machine dgx-a100 --ranks 2 --phantom                        12 layers, d_model 512, 8 × 512
-//   tokens, bf16
-//   ./lab bench tp --machine pcie-box --ranks 2,4 --d-model 512,1024,2048 --phantom
-//   ./lab bench tp --machine dgx-a100-hdr --ranks 8,16 --d-model 4096 --phantom   inside a node, and across two
-//   ./lab bench tp --machine dgx-a100 --ranks 1,2,4,8 --published --phantom       against Megatron's iteration times
+//   ./lab bench tp                           12 layers, d_model 512, 8 × 512 tokens, bf16, two ranks of every machine
+//   ./lab bench tp --machine pcie-box --ranks 2,4 --d-model 512,1024,2048
+//   ./lab bench tp --machine dgx-a100-hdr --ranks 8,16 --heads 32 --d-model 4096   inside a node, and across two
+//   ./lab bench tp --machine dgx-a100 --ranks 8 --published              against Megatron's iteration times
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,9 +78,9 @@ struct Account {
   double parameter_bytes = 0;
 };
 
-Account report_account(Bench& bench, const StepShape& shape, int ranks, Variant variant) {
-  const RunOptions options = bench.run_options(ranks);
-  const LinkPrices prices = bench.prices(ranks);
+Account report_account(Bench& bench, const RunOptions& options, const StepShape& shape, Variant variant) {
+  const int ranks = options.ranks;
+  const LinkPrices prices = bench.prices(options);
   const Outcome outcome = run_pass(options, shape, variant);
   Account account;
   for (const RankLedger& ledger : outcome.ledgers)
@@ -153,13 +152,15 @@ double replicated_bytes(const GptConfig& serial, int ranks) {
   return static_cast<double>(elements * bytes_of(serial.storage));
 }
 
-void add_steps(Bench& bench, const StepShape& shape, int ranks) {
+void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
+  const int ranks = options.ranks;
+  options.phantom = std::string_view(backend_name()) == "sim";  // nothing is compared: no values are needed
   if (is_judge())
-    fmt::print("{} layers, d_model {}, {} × {} tokens on {} ranks: all-reduces of one step\n", shape.model.layers,
-               shape.model.d_model, shape.sequences, shape.length, ranks);
-  const RunOptions options = bench.run_options(ranks);
-  const Account sums = report_account(bench, shape, ranks, Variant::sequential);
-  const Account cut = report_account(bench, shape, ranks, Variant::sequence);
+    fmt::print("{} layers, d_model {}, {} × {} tokens on {} ranks{}: all-reduces of one step\n", shape.model.layers,
+               shape.model.d_model, shape.sequences, shape.length, ranks,
+               bench.has_machine() ? " of " + options.machine.name : "");
+  const Account sums = report_account(bench, options, shape, Variant::sequential);
+  const Account cut = report_account(bench, options, shape, Variant::sequence);
   const bool priced = bench.has_machine(), cores = has_cores(options);
   const bool steady = options.emulate || std::string_view(backend_name()) == "sim";  // one pass is as good as many
   const double none = std::nan("");
@@ -171,7 +172,8 @@ void add_steps(Bench& bench, const StepShape& shape, int ranks) {
   for (std::size_t v = 0; v < predicted.size(); ++v)
     contenders.push_back(tp_contender(shape, static_cast<Variant>(v), predicted[v]));
   const double replicated = replicated_bytes(shape.model, ranks);
-  bench.add(fmt::format("d_model {}/{} ranks", shape.model.d_model, ranks), options, contenders,
+  const std::string place = bench.has_machine() ? "/" + options.machine.name : "";
+  bench.add(fmt::format("d_model {}/{} ranks{}", shape.model.d_model, ranks, place), options, contenders,
             [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
               const double alone = group[0].seconds.value, all = group[i].seconds.value, exposed = all - alone;
               const auto variant = static_cast<Variant>(i);
@@ -240,9 +242,12 @@ void measure_tp(Bench& bench, const TpProgramOptions& o) {
       throw Error(Verdict::usage, "--published compares the simulator with published times: leave out --backend");
     compare_with_published(bench);
   }
-  for (int ranks : bench.ranks())
+  std::vector<RunOptions> runs = bench.every_machine(2);
+  if (runs.empty())
+    for (int ranks : bench.ranks()) runs.push_back(bench.run_options(ranks));
+  for (const RunOptions& options : runs)
     for (int d_model : counts_in("--d-model", o.d_model, 1 << 20))
-      if (!o.published) add_steps(bench, shape_of(o, static_cast<std::size_t>(d_model), ranks), ranks);
+      if (!o.published) add_steps(bench, options, shape_of(o, static_cast<std::size_t>(d_model), options.ranks));
   bench.run();
 }
 

@@ -15,7 +15,7 @@ from html_parts import context_table, document, figure, note, section, table
 from results import NCCL_8_A100, load, load_all, load_csv, losses, seconds_text
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
-            "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
+            "dgx-1v": "NVLink (8 V100, whose bf16 is slow)", "laptop": "laptop", "uniform": "uniform: 1 µs, 1 GB/s", "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
             "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)"}
 
 

@@ -10,10 +10,10 @@ def percent(value, digits=1):
 
 def course(report, machines):
     """The course's account: 12 layers, d_model 512, 8 × 512 tokens, two ranks; counted by the ledger on each machine."""
-    courses = load_all(report.data, "tp_course")
-    if not courses:
+    results = load(report.data, "tp_course")
+    if not results:
         return ""
-    first = next(iter(courses.values()))["rows"]
+    first = by(results["rows"], machine="dgx-a100")
     places = [r for r in first if r["pass"] in ("forward", "backward") and r["algorithm"] == "no_overlap"]
     blocks = [r for r in places if r["place"] in ("attention forward", "mlp forward")]
     count, size = sum(r["collectives"] for r in blocks), blocks[0]["bytes_each"]
@@ -21,9 +21,9 @@ def course(report, machines):
     account = table(places, {"sum of": "place", "pass": "pass", "all-reduces": "collectives", "of each": lambda r: bytes_text(r["bytes_each"]),
                              "together": lambda r: bytes_text(r["total_bytes"])})
     rows = []
-    for machine, results in courses.items():
-        sums = [r for r in results["rows"] if r.get("algorithm") == "no_overlap" and r["pass"] == "forward" and r["place"] in ("attention forward", "mlp forward")]
-        one = by(results["rows"], algorithm="no_overlap", **{"pass": "step"})[0]
+    for machine in dict.fromkeys(r["machine"] for r in results["rows"]):
+        here = by(results["rows"], machine=machine, algorithm="no_overlap")
+        sums, one = [r for r in here if r["place"] in ("attention forward", "mlp forward")], by(here, **{"pass": "step"})[0]
         rows.append({"machine": machines.get(machine, machine), "seconds": sum(r["seconds"] for r in sums), "predicted": sum(r["predicted_seconds"] for r in sums),
                      "share": one["communication_share"], "step": one["seconds"]})
     times = table(rows, {"machine": "machine", f"the {count} sums, predicted": lambda r: seconds_text(r["predicted"]), "simulated": "seconds",
@@ -32,7 +32,7 @@ def course(report, machines):
     return (note(f"<b>The course’s account, from the ledger.</b> 12 layers, d_model 512, 8 × 512 tokens, bf16, two ranks: {count} all-reduces of {bytes_text(size)} forward in the "
                  f"blocks, {bytes_text(count * size)} in all, and as many backward; embedding, head and loss have theirs. A rank holds {step['parameter_bytes'] / 1e6:.1f} MB of parameters, "
                  f"{step['replicated_bytes'] / 1e6:.2f} MB of which every rank has whole: positions, norms, and the biases of projection and down.") + account
-            + note("What the sums of the forward pass take on each machine. 3 ms, 6 % of 50 ms, is right for the course’s link of 32 GB/s; but these GPUs do not need 50 ms:") + times)
+            + note("What the sums of the forward pass take on each machine. 3 ms, 6 % of 50 ms, is right for the course’s link of 32 GB/s; but an A100 does not need 50 ms:") + times)
 
 
 STEP = {"machine": "machine", "p": "ranks", "d_model": "d_model", "variant": "algorithm", "computing": "compute_seconds", "step": "seconds",

@@ -130,7 +130,8 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   if (options_.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
     throw Error(Verdict::usage, "--tf32 is for GPUs: --backend cuda or nccl");
   if (!options_.emulate.empty()) options_.machine = options_.emulate;
-  if (options_.machine.empty() && simulated()) options_.machine = "uniform";
+  machine_named_ = !options_.machine.empty();
+  if (!machine_named_ && simulated()) options_.machine = "uniform";
 
   run_options_.ranks = most;
   run_options_.phantom = options_.phantom;
@@ -158,9 +159,23 @@ void Bench::want_one_rank(const std::string& instead) const {
     throw Error(Verdict::usage, fmt::format("{} is measured on one rank: {}", name_, instead));
 }
 
-LinkPrices Bench::prices(int ranks) {
+std::vector<RunOptions> Bench::every_machine(int ranks) const {
+  std::vector<RunOptions> all;
+  if (!simulated() || machine_named_ || !options_.ranks.empty()) return all;
+  std::string node = "-";
+  for (const std::string& name : machine_names(kMachines)) {  // in order: clusters come after what they consist of
+    if (name.starts_with(node + "-")) continue;
+    node = name;
+    all.push_back(run_options(ranks));
+    all.back().machine = machine_for(name, ranks);
+  }
+  return all;
+}
+
+LinkPrices Bench::prices(const RunOptions& options) {
+  const int ranks = options.ranks;
   if (has_machine_) {
-    const Machine& machine = run_options_.machine;
+    const Machine& machine = options.machine;
     if (ranks == 1) return {.gamma = machine.gamma(), .launch = machine.launch};
     const int level = machine.level_between(0, ranks - 1);
     return {machine.alpha(level), machine.beta(level), machine.gamma(), machine.launch};

@@ -46,11 +46,16 @@ class Bench {
   void want_one_rank(const std::string& instead) const;
   /// For `run`: ranks, machine, phantom, emulate; race checks off.
   RunOptions run_options(int ranks) const;
+  /// In the simulator, without --machine and --ranks: `ranks` of them on each machine file that is not a cluster of
+  /// another's nodes. Empty where something was asked for.
+  std::vector<RunOptions> every_machine(int ranks) const;
   /// Whether there is a machine to predict with.
   bool has_machine() const { return has_machine_; }
   /// α, β, γ and launch to predict with: the machine's between `ranks` neighbours; without a machine, measured once
   /// on this computer by ping-pong, copy and addition, never by what they predict.
-  LinkPrices prices(int ranks);
+  LinkPrices prices(int ranks) { return prices(run_options(ranks)); }
+  /// The same of options whose machine is another.
+  LinkPrices prices(const RunOptions& options);
 
   /// Adds to the row of contender `index` what the program knows; all contenders of its group are measured by then.
   using Finish = std::function<void(const std::vector<Measurement>& group, std::size_t index, Row& row)>;
@@ -79,7 +84,7 @@ class Bench {
   RunOptions run_options_;
   std::optional<LinkPrices> measured_prices_;
   Row about_;
-  bool has_machine_ = false;
+  bool has_machine_ = false, machine_named_ = false;
   std::vector<std::shared_ptr<Group>> groups_;
   std::vector<Row> rows_;
   std::vector<Row> reported_;
