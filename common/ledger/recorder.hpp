@@ -107,10 +107,10 @@ class Recorder {
 
   int rank_;
   bool trace_;
+  std::unique_ptr<ProgramNotes> notes_;  // with a trace
   std::uint64_t reads_ = 0;
   std::deque<PerQueue> queues_;  // `innermost` points into one: they stay where they are
   std::vector<TraceEvent> events_;
-  std::unique_ptr<ProgramNotes> notes_;  // with a trace
 };
 
 }  // namespace lockstep

@@ -38,8 +38,9 @@ void RankState::compute(lockstep::Channel at, const Operation& operation, Kernel
     if (main.in_operation && begin < main.operation_end) main.operation_end += seconds;
     queue.clock += seconds;
   }
+  const double launch = recorder_.tracing() ? world_.options().machine.overhead(operation) : 0;
   recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
-                 recorder_.position(queue.index), {seconds, world_.options().machine.overhead(operation)});
+                 recorder_.position(queue.index), {seconds, launch});
 }
 
 double RankState::jitter() {

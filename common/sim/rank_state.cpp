@@ -44,7 +44,9 @@ Ticket RankState::start(lockstep::Channel at, std::span<const Transfer> transfer
   batch->pending = static_cast<int>(transfers.size());
   batch->posted = queue.clock;
   batch->where = where;
-  batch->collective = recorder_.batch_started(at.queue, at.group, world_.groups().members(at.group), transfers);
+  std::span<const int> members;  // only traces ask, and looking them up takes time
+  if (recorder_.tracing()) members = world_.groups().members(at.group);
+  batch->collective = recorder_.batch_started(at.queue, at.group, members, transfers);
   if (races_) {
     std::vector<RaceDetector::Use> uses;
     for (const Transfer& transfer : batch->transfers) {

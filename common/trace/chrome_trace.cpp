@@ -63,17 +63,20 @@ class EventList {
     out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
   }
 
-  /// Where in its program, and what it waits for; seconds are exact, since runs are replayed from them.
+  /// Where in its program, and what it waits for. A program of a billion bytes' trace helps nobody: nothing is written
+  /// that follows from the rest.
   static std::string program(const TraceEvent& event) {
     if (event.first == 0) return "";
     std::string text = fmt::format(R"(, "first": {})", event.first);
     if (event.last != event.first) text += fmt::format(R"(, "last": {})", event.last);
-    if (event.own > 0) text += fmt::format(R"(, "own_seconds": {}, "launch_seconds": {})", event.own, event.launch);
+    if (event.own > 0 && event.end - event.begin > event.own * (1 + 1e-9))
+      text += fmt::format(R"(, "own_seconds": {:.9g})", event.own);
+    if (event.launch > 0) text += fmt::format(R"(, "launch_seconds": {:.4g})", event.launch);
     if (event.phase) text += R"(, "phase": true)";
     if (event.kind != TraceEvent::Kind::transfer) return text;
     text += fmt::format(R"(, "group": {}, "messages": [)", event.group);
     for (const TraceMessage& m : event.messages)
-      text += fmt::format(R"({}["{}", {}, {}, {}, {}])", &m == event.messages.data() ? "" : ", ",
+      text += fmt::format(R"({}["{}", {}, {}, {:.6g}, {:.6g}])", &m == event.messages.data() ? "" : ", ",
                           m.sends ? "send" : "receive", m.peer, m.bytes, m.latency, m.seconds);
     return text + "]";
   }
