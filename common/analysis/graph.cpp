@@ -353,7 +353,7 @@ std::vector<double> phase_seconds(const Trace& trace, const std::string& name) {
   for (std::size_t k = 0; k < common_count(by_rank); ++k) {
     double begin = by_rank.begin()->second[k]->begin, end = begin;
     for (const auto& [rank, regions] : by_rank) {
-      begin = std::min(begin, regions[k]->begin);
+      begin = std::max(begin, regions[k]->begin);
       end = std::max(end, regions[k]->end);
     }
     seconds.push_back(end - begin);

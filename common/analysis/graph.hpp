@@ -62,7 +62,7 @@ struct Graph {
   int steps = 1;            // that it holds
   int first_step = 0;       // of the run's, from 0
   int steps_in_run = 0;     // 0: the run has no region of that name, and all of it counts as one step
-  double recorded = 0;      // seconds of these steps in the trace: the slowest rank's of each
+  double recorded = 0;      // seconds of these steps in the trace (phase_seconds)
   std::vector<Lane> lanes;  // by rank, then queue; main first
   std::vector<Work> works;
   std::vector<Message> messages;
@@ -75,7 +75,8 @@ struct Graph {
 /// Throws Error(usage) where the trace does not say what waited for what.
 Graph make_graph(const Trace& trace, const std::string& step = "step");
 
-/// Seconds of each phase of that name: from the first rank's begin to the last rank's end. Empty where ranks differ.
+/// Seconds of each phase of that name, from when all ranks have begun it (who is late comes from elsewhere) to when the
+/// last has ended it. Empty where ranks have different numbers of them.
 std::vector<double> phase_seconds(const Trace& trace, const std::string& name);
 
 }  // namespace lockstep::analysis

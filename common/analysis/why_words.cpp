@@ -66,7 +66,8 @@ std::string subject(Cost cost) {
   return "";
 }
 
-std::string limit_in_words(Cost cost) {
+std::string limit_in_words(Cost cost, bool modelled) {
+  if (cost == Cost::launch && !modelled) return "the host's time between operations limits this run";
   switch (cost) {
     case Cost::communication: return "communication limits this run";
     case Cost::bubble: return "the bubble limits this run";
@@ -111,11 +112,11 @@ std::string_view to_string(Cost cost) {
 std::string sentence_of(const Why& w) {
   if (w.limit == Cost::arithmetic)
     return fmt::format("{}: nothing else that vanished would make a step {:.0f} % shorter, and {}.",
-                       limit_in_words(w.limit), 100 * kWorthNaming, evidence(w));
+                       limit_in_words(w.limit, w.modelled), 100 * kWorthNaming, evidence(w));
   const Gain& gain = w.gain(w.limit);
-  return fmt::format("{}: {} a step would take {} instead of {} ({:.0f} % less), and {}.", limit_in_words(w.limit),
-                     subject(w.limit), format_seconds(gain.seconds), format_seconds(w.seconds), 100 * gain.gained,
-                     evidence(w));
+  return fmt::format("{}: {} a step would take {} instead of {} ({:.0f} % less), and {}.",
+                     limit_in_words(w.limit, w.modelled), subject(w.limit), format_seconds(gain.seconds),
+                     format_seconds(w.seconds), 100 * gain.gained, evidence(w));
 }
 
 std::string in_words(const Why& w) {
