@@ -58,7 +58,9 @@ Launch launch_options(const std::string& backend, std::vector<std::string>& argu
                                             "one process.",
                                             backend));
   }
-  const int otherwise = backend == "nccl" ? gpus_here() : 2;
+  int mesh = 1;  // of ./lab train, where --ranks is left out
+  for (const char* axis : {"--dp", "--tp", "--pp"}) mesh *= largest(axis, option(arguments, axis, "1", false));
+  const int otherwise = mesh > 1 ? mesh : backend == "nccl" ? gpus_here() : 2;
   how.processes = largest("--ranks", option(arguments, "--ranks", std::to_string(otherwise), false));
   if (!nodes.empty()) how.nodes = largest("--nodes", nodes);
   if (!launcher.empty()) how.launcher = launcher;
@@ -123,6 +125,8 @@ int trace_tool(const Workshop& shop, const std::string& command, std::vector<std
     std::filesystem::create_directories(folder);
     const std::string trace = option(arguments, "--trace", (folder / "trace.json").string(), true);
     arguments.insert(arguments.end(), {"--trace", trace});
+    if (std::find(arguments.begin(), arguments.end(), "--phantom") != arguments.end())
+      arguments.emplace_back("--every-rank");  // a trace of one rank a stage does not say what the others wait for
     const Ended ended = run_command({.arguments = built_command(shop, "train", arguments, {})});
     if (!ended.ok()) return ended.exit_code;
     fmt::print("\n");

@@ -108,7 +108,7 @@ class CommandLine {
                 [this] { return forward(shop_, "bench_schedule", rest_); });
     add_forward("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …",
                 [this] { return forward(shop_, "plan", rest_); });
-    add_forward("train", "train the model: ./lab train --backend mpi --ranks 2 …",
+    add_forward("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …",
                 [this] { return forward(shop_, "train", rest_); });
     add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
                 [this] { return trace_tool(shop_, "why", rest_); });

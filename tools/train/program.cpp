@@ -124,7 +124,8 @@ class Trainer {
 
   void report(int done) {
     const auto first = static_cast<std::size_t>(logged_), count = static_cast<std::size_t>(done - logged_);
-    const RankLedger ledger = judge() ? ledger_of(me_) : RankLedger{};
+    RankLedger ledger = judge() ? ledger_of(me_) : RankLedger{};
+    ledger.traffic.bytes_sent -= sent_elsewhere_;
     const double now = seconds();
     join_losses_at_judge(losses_.cut(first, count));
     logged_ = done;
@@ -142,10 +143,13 @@ class Trainer {
     if (learner_->scaler()) log_.skipped(static_cast<int>(read(me_, learner_->scaler()->skipped, 0)));
   }
 
+  std::uint64_t sent_so_far() const { return judge() ? ledger_of(me_).traffic.bytes_sent : 0; }
+
   void validate(int done) {
     if (!plan_.corpus) return;
     auto phase = me_.region("validation");
     const double begin = seconds();
+    const std::uint64_t sent = sent_so_far();
     fill(me_, validation_, 0);
     for (std::uint64_t i = 0; i < kValidationBatches; ++i) {
       const TextBatch text = plan_.corpus->validation_batch(i, plan_.options.batch, plan_.options.sequence);
@@ -155,6 +159,7 @@ class Trainer {
     join_losses_at_judge(validation_);
     if (judge()) log_.validation(done, read(me_, validation_, kUnknown));
     elsewhere_ += seconds() - begin;
+    sent_elsewhere_ += sent_so_far() - sent;
   }
 
   void sample() {
@@ -180,6 +185,7 @@ class Trainer {
   int logged_ = 0;                   // steps reported
   double began_ = 0;
   double elsewhere_ = 0;  // seconds that were not training
+  std::uint64_t sent_elsewhere_ = 0;
 };
 
 }  // namespace
