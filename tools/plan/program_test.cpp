@@ -1,0 +1,75 @@
+// ./lab plan as it is called: what it writes is documented, bad input is answered in one sentence, strategies are
+// scored.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+namespace lockstep::plan {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+/// What ./lab plan says to these arguments; its exit code behind it.
+std::string said(const std::string& arguments) {
+  FILE* pipe = popen((std::string(LOCKSTEP_PROGRAMS) + "/plan_sim " + arguments + " 2>&1").c_str(), "r");
+  std::string text;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
+  return text + fmt::format("exit {}", WEXITSTATUS(pclose(pipe)));
+}
+
+TEST(Program, EveryFieldItWritesIsDocumented) {
+  const std::string path = ::testing::TempDir() + "/plans.csv";
+  const std::string text = said("--model gpt3-13b --cluster dgx-a100x2 --global-batch 64 --top 3 --csv " + path);
+  EXPECT_TRUE(contains(text, "exit 0")) << text;
+  std::ifstream csv(path), page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/output.md");
+  const std::string documentation{std::istreambuf_iterator<char>(page), {}};
+  std::string header;
+  std::getline(csv, header);
+  std::size_t fields = 0;
+  for (std::size_t at = 0; at < header.size(); ++fields) {
+    const std::size_t end = std::min(header.find(',', at), header.size());
+    const std::string name = header.substr(at, end - at);
+    EXPECT_TRUE(contains(documentation, "`" + name + "`")) << name << " is not in docs/output.md";
+    at = end + 1;
+  }
+  EXPECT_GT(fields, 30u);
+  std::remove(path.c_str());
+}
+
+TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
+  const std::vector<std::pair<std::string, std::string>> wrong{
+      {"--model gpt3-175 --global-batch 8", "did you mean 'gpt3-175b'?"},
+      {"--cluster dgx-a10x4 --global-batch 8", "did you mean 'dgx-a100'?"},
+      {"--global-batch 0", "how many sequences a step has"},
+      {"--global-batch 1536 --memory 2GB", "nothing fits 2 GB a GPU: the least of"},
+      {"--model tiny --global-batch 3", "try a global batch of 128"},
+      {"--global-batch 1536 --explain dp=9", "dp × tp × pp must be 1024 GPUs"},
+      {"--global-batch 1536 --score no_such_file.json", "cannot read no_such_file.json"},
+      {"--global-batch 8 --modle tiny", "did you mean '--model'?"}};
+  for (const auto& [arguments, words] : wrong) {
+    const std::string text = said(arguments);
+    EXPECT_TRUE(contains(text, words) && contains(text, "exit 2")) << arguments << " says: " << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << arguments << " says: " << text;
+  }
+}
+
+TEST(Program, ScoresAWrittenStrategy) {
+  const std::string path = ::testing::TempDir() + "/mine.json";
+  const auto score = [&](const std::string& strategy) {
+    std::ofstream(path) << strategy;
+    return said("--global-batch 1536 --top 1 --score " + path);
+  };
+  EXPECT_TRUE(contains(score(R"({"dp": 8, "tp": 8, "pp": 16, "zero": 1, "recompute": "full"})"), "score 65 of 100"));
+  EXPECT_TRUE(contains(score(R"({"dp": 8, "tp": 8, "pp": 16, "schedule": "gpipe"})"),
+                       "score 0 of 100: it does not fit the memory"));
+  EXPECT_TRUE(contains(score(R"({"dp": 8, "tp": 8, "pp": 8})"), "score 0 of 100: dp 8 × tp 8 × pp 8 is 512 GPUs"));
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace lockstep::plan
