@@ -287,7 +287,7 @@ double layer_seconds(Slower by, bool recompute) {
 
 /// x in [low, high] where the growing f is `value`.
 double solve(const std::function<double(double)>& f, double value, double low, double high) {
-  for (int i = 0; i < 40; ++i) (f((low + high) / 2) < value ? low : high) = (low + high) / 2;
+  for (int i = 0; i < 24; ++i) (f((low + high) / 2) < value ? low : high) = (low + high) / 2;
   return low;
 }
 
