@@ -80,8 +80,7 @@ std::string uncommitted(const Workshop& shop) {
     if (std::find(answers.begin(), answers.end(), file) == answers.end())
       changed += (changed.empty() ? "" : ", ") + file;
   };
-  run_command(status);
-  return changed;
+  return run_command(status).ok() ? changed : "";  // git refuses another user's repository
 }
 
 /// One submission, from its files to its points.
