@@ -1,34 +1,16 @@
 // What only a backend that runs behind the host can get wrong: order between streams, memory that is given back while
 // the GPU still uses it, sends that are over before they are received, doors. On the pretend GPU streams run in an
 // order drawn from a seed and freed memory is poisoned, so a forgotten wait shows as a wrong value.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <optional>
 
-#include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/tests/backend/support.hpp"
 
 namespace lockstep {
 namespace {
 
-constexpr auto kBuffer = Category::buffer;
+using namespace backend_tests;
 
-RunOptions options_for(int ranks) {
-  RunOptions options;
-  options.ranks = ranks;
-  options.machine.eager_bytes = 0;
-  return options;
-}
-
-Slice filled(Rank me, std::size_t count, float value) {
-  Slice slice = me.allocate(count, DType::f32, kBuffer);
-  fill(me, slice, value);
-  return slice;
-}
-Slice empty_of(Rank me, std::size_t count) { return me.allocate(count, DType::f32, kBuffer); }
-int next(Rank me) { return (me.rank() + 1) % me.size(); }
-int previous(Rank me) { return (me.rank() + me.size() - 1) % me.size(); }
 double sum_of(Rank me, const Slice& slice) {
   double sum = 0;
   for (float value : to_host(me, slice)) sum += value;

@@ -1,16 +1,15 @@
 // What a GPU cannot do, or does not end, in words: on the pretend GPU, which can be made to lack or to hang.
-#include <gtest/gtest.h>
-
 #include <atomic>
 
-#include "common/arithmetic.hpp"
 #include "common/cuda/pretend/pretend.hpp"
 #include "common/cuda/world.hpp"
 #include "common/device/operation.hpp"
-#include "common/run.hpp"
+#include "common/tests/backend/support.hpp"
 
 namespace lockstep {
 namespace {
+
+using namespace backend_tests;
 
 void expect_words(const std::string& text, std::initializer_list<const char*> words) {
   for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
@@ -37,16 +36,9 @@ class Spin {
 };
 
 RunOptions impatient(int ranks) {
-  RunOptions options;
-  options.ranks = ranks;
+  RunOptions options = options_for(ranks);
   options.patience_seconds = 0.2;
   return options;
-}
-
-Slice filled(Rank me, std::size_t count, float value) {
-  Slice slice = me.allocate(count, DType::f32, Category::buffer);
-  fill(me, slice, value);
-  return slice;
 }
 
 TEST(Hang, OfAKernelIsExplainedAtTheNextDoor) {

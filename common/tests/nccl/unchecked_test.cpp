@@ -1,13 +1,11 @@
 // NCCL without announcements, as in speed runs: closures run at once on main's thread, nothing waits but the GPU, and
 // what never matches is found at the end.
-#include <gtest/gtest.h>
-
-#include "common/arithmetic.hpp"
-#include "common/run.hpp"
-#include "common/testing/options.hpp"
+#include "common/tests/backend/support.hpp"
 
 namespace lockstep {
 namespace {
+
+using namespace backend_tests;
 
 RunOptions speed_options(int ranks) {
   RunOptions options;
@@ -20,17 +18,6 @@ RunOptions speed_options(int ranks) {
 
 #define NEED_PROCESSES(p) \
   if (testing::test_options().available_ranks < (p)) GTEST_SKIP() << "needs " << (p) << " ranks"
-
-Slice filled(Rank me, std::size_t count, float value) {
-  Slice slice = me.allocate(count, DType::f32, Category::buffer);
-  fill(me, slice, value);
-  return slice;
-}
-
-void expect_failure(const Outcome& outcome, Verdict verdict, std::initializer_list<const char*> words) {
-  EXPECT_EQ(to_string(outcome.verdict), to_string(verdict)) << outcome.message;
-  for (const char* word : words) EXPECT_NE(outcome.message.find(word), std::string::npos) << outcome.message;
-}
 
 /// After a failure, another run passes.
 void expect_good_run() {
