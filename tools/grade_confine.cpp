@@ -28,9 +28,9 @@ namespace {
   throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
-void set_limit(decltype(RLIMIT_AS) resource, std::uint64_t value) {
-  rlimit both{value, value};
-  if (setrlimit(resource, &both) != 0) refused("setrlimit");
+void set_limit(decltype(RLIMIT_AS) resource, std::uint64_t value, std::uint64_t above = 0) {
+  rlimit limits{value, value + above};
+  if (setrlimit(resource, &limits) != 0) refused("setrlimit");
 }
 
 /// The version of Landlock; 0 where the kernel has none.
@@ -174,7 +174,7 @@ void forbid_calls(const Calls& calls) {
 }  // namespace
 
 void limit(const Limits& limits) {
-  set_limit(RLIMIT_CPU, limits.cpu_seconds);
+  set_limit(RLIMIT_CPU, limits.cpu_seconds, 1);  // first SIGXCPU, which says why; SIGKILL could be anybody's
   set_limit(RLIMIT_AS, limits.memory_bytes);
   set_limit(RLIMIT_FSIZE, limits.file_bytes);
   set_limit(RLIMIT_CORE, 0);

@@ -53,41 +53,44 @@ compare() {
   rm -rf "$folder/disturbed"
 }
 
+begin=$(date +%s.%N)
 train whole "$@" >"$folder/log" 2>&1 || fail "the undisturbed run"
+end=$(date +%s.%N)
 
-# Seconds after the ranks are there, and which of them.
-awk -v seed="$seed" -v kills="$kills" -v ranks="$ranks" 'BEGIN {
+# When, in seconds after the ranks are there, and which of them: within what the undisturbed run took. A run that is over
+# before its moment counts as a round, and the next attempt has another moment.
+awk -v seed="$seed" -v kills="$kills" -v ranks="$ranks" -v lasts="$(echo "$begin $end" | awk '{ print $2 - $1 }')" 'BEGIN {
   srand(seed)
-  for (i = 0; i < kills; i++) printf "%.3f %d\n", rand() * 1.2, 1 + int(rand() * ranks)
+  for (i = 0; i < 30 * kills; i++) printf "%.3f %d\n", rand() * lasts, 1 + int(rand() * ranks)
 }' >"$folder/plan"
 done=0 in_training=0 rounds=0
-while read -r seconds which; do
+while [ $done -lt "$kills" ] && read -r seconds which; do
   killed=
-  while [ -z "$killed" ]; do
-    resume "$@" >"$folder/log" 2>&1 &
-    job=$!
-    tries=0
-    while [ "$(running | wc -l)" -lt "$ranks" ] && [ $tries -lt 200 ]; do
-      sleep 0.02
-      tries=$((tries + 1))
-    done
-    sleep "$seconds"
-    victim=$(running | sed -n "${which}p")
-    if [ -n "$victim" ] && kill -KILL "$victim" 2>/dev/null; then killed=yes; fi
-    wait $job
-    status=$?
-    until_none
-    grep -q 'trying the checkpoint before' "$folder/log" && fail "a kill damaged a checkpoint"
-    if [ -d "$folder/disturbed/$last" ]; then # the run was over; a rank may have been killed on its way out
-      compare
-    elif [ -z "$killed" ]; then
-      fail "the run ended with $status, though nobody was killed"
-    fi
+  resume "$@" >"$folder/log" 2>&1 &
+  job=$!
+  tries=0
+  while [ "$(running | wc -l)" -lt "$ranks" ] && [ $tries -lt 200 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
   done
+  sleep "$seconds"
+  victim=$(running | sed -n "${which}p")
+  if [ -n "$victim" ] && kill -KILL "$victim" 2>/dev/null; then killed=yes; fi
+  wait $job
+  status=$?
+  until_none
+  grep -q 'trying the checkpoint before' "$folder/log" && fail "a kill damaged a checkpoint"
+  if [ -d "$folder/disturbed/$last" ]; then # the run was over; a rank may have been killed on its way out
+    compare
+  elif [ -z "$killed" ]; then
+    fail "the run ended with $status, though nobody was killed"
+  fi
+  [ -n "$killed" ] || continue
   done=$((done + 1))
   grep -q '^step ' "$folder/log" && in_training=$((in_training + 1))
   echo "kill $done, process $which after $seconds s: leaves $(ls "$folder/disturbed" 2>/dev/null | tr '\n' ' ')"
 done <"$folder/plan"
+[ $done -eq "$kills" ] || fail "only $done of $kills kills met a process"
 if [ -d "$folder/disturbed" ] || [ $rounds -eq 0 ]; then
   resume "$@" >"$folder/log" 2>&1 || fail "the last part of the disturbed run"
   compare
