@@ -221,6 +221,7 @@ function(lockstep_add_exercise week folder exercise)
   set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)
   add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
   add_library(skeleton.${id} OBJECT ${skeleton})
+  target_link_libraries(skeleton.${id} PRIVATE lockstep_testing_headers)  # compiled as tests are
   target_compile_options(skeleton.${id} PRIVATE -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
 
   # GoogleTest's filter for the exercise and its parts: Lab21_2.*:Lab21_2a.*:…

@@ -1,7 +1,7 @@
 # The headers that nearly every file begins with, compiled once: most of a second a file, half of what a small one takes.
 # Included last, because it goes over the targets that are there.
 #
-#   lockstep_headers         the standard library's usual ones and fmt
+#   lockstep_headers         the standard library's usual ones, fmt, and the runtime's that all others include
 #   lockstep_test_headers    these and GoogleTest. Tests are compiled without optimisation, where they ask for none: their
 #                            compilation takes longer than they do
 #
@@ -12,7 +12,8 @@ if(NOT EXISTS ${empty})
   file(WRITE ${empty} "")
 endif()
 set(usual <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <optional> <set> <span> <string>
-    <string_view> <utility> <vector> <fmt/format.h>)
+    <string_view> <utility> <vector> <fmt/format.h>
+    ${CMAKE_SOURCE_DIR}/common/run.hpp ${CMAKE_SOURCE_DIR}/common/arithmetic.hpp)
 add_library(lockstep_headers OBJECT ${empty})
 target_link_libraries(lockstep_headers PRIVATE fmt::fmt)
 target_precompile_headers(lockstep_headers PRIVATE ${usual})
@@ -49,5 +50,9 @@ foreach(target IN LISTS targets)
     target_precompile_headers(${target} PRIVATE ${usual})
   elseif(NOT options MATCHES "-O0")
     target_precompile_headers(${target} REUSE_FROM lockstep_headers)
+    get_target_property(folder ${target} SOURCE_DIR)
+    if(folder MATCHES "^${CMAKE_SOURCE_DIR}/(tools|bench)" AND NOT options MATCHES "-O")
+      target_compile_options(${target} PRIVATE -O1)  # what takes their time, and is measured, is in the libraries
+    endif()
   endif()
 endforeach()
