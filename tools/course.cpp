@@ -8,7 +8,6 @@
 
 #include "common/error.hpp"
 #include "common/testing/verdict.hpp"
-#include "common/text/nearest.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -62,19 +61,17 @@ Course Course::read(const std::filesystem::path& file) {
 
 Selection Course::select(std::string_view what) const {
   Selection selection;
-  std::vector<std::string> known;
   for (const Week& week : weeks_) {
     bool whole_week = what.empty() || what == std::to_string(week.number);
-    known.push_back(std::to_string(week.number));
     for (const Exercise& exercise : week.exercises) {
       auto ids = exercise.ids();
-      known.insert(known.end(), ids.begin(), ids.end());
       bool named = std::find(ids.begin(), ids.end(), what) != ids.end();
       if (whole_week || named) selection.exercises.push_back(exercise);
       if (named && what != exercise.id) selection.part = what;
     }
   }
-  if (selection.exercises.empty()) throw Error(Verdict::usage, unknown_name("exercise", what, known));
+  if (selection.exercises.empty())
+    throw Error(Verdict::usage, fmt::format("unknown exercise '{}'. ./lab list shows what there is.", what));
   return selection;
 }
 

@@ -30,6 +30,11 @@ class CommandLine {
 
   int run(int argc, char** argv) {
     std::string name = argc > 1 ? argv[1] : "help";
+    if (name == "help" && argc > 2 && has(argv[2]) && app_.get_subcommand(argv[2])->get_prefix_command()) {
+      std::string ask = "--help";  // the program behind it knows its options
+      char* arguments[] = {argv[0], argv[2], ask.data()};
+      return run(3, arguments);
+    }
     if (name == "help" || name == "--help" || name == "-h") return help(argc > 2 ? argv[2] : "");
     if (!has(name)) throw lockstep::Error(lockstep::Verdict::usage, unknown(name));
     try {

@@ -103,12 +103,13 @@ void RaceDetector::check(const VectorClock& clock, const Touch& before, bool wro
   if (before.component < 0) return;
   const bool same_batch = before.batch && before.component == now.component && before.tick == now.tick;
   if (!same_batch && clock.of(before.component) >= before.tick) return;
-  throw Error(Verdict::race,
-              fmt::format("RACE: {} at {} {} memory that {} at {} {}, and nothing orders the two. Wait for the ticket "
-                          "of the earlier one first. (The memory: {} bytes of a slice for {}, allocated at {}.)",
-                          now.what, describe(now.where), write ? "writes" : "reads", before.what,
-                          describe(before.where), wrote ? "writes" : "reads", slice.bytes(),
-                          to_string(slice.category()), describe(slice.block()->where)));
+  const char* mend = same_batch ? "Transfers of one batch go on together: take two batches, or two slices."
+                                : "Wait for the ticket of the earlier one first.";
+  throw Error(Verdict::race, fmt::format("RACE: {} at {} {} memory that {} at {} {}, and nothing orders the two. {} "
+                                         "(The memory: {} bytes of a slice for {}, allocated at {}.)",
+                                         now.what, describe(now.where), write ? "writes" : "reads", before.what,
+                                         describe(before.where), wrote ? "writes" : "reads", mend, slice.bytes(),
+                                         to_string(slice.category()), describe(slice.block()->where)));
 }
 
 }  // namespace lockstep
