@@ -39,7 +39,8 @@ foreach(target IN LISTS targets)
   get_target_property(sources ${target} SOURCES)
   get_target_property(links ${target} LINK_LIBRARIES)
   get_target_property(options ${target} COMPILE_OPTIONS)
-  if(NOT type MATCHES "EXECUTABLE|STATIC_LIBRARY|OBJECT_LIBRARY" OR NOT sources)
+  get_target_property(standard ${target} CXX_STANDARD)  # kernels for the pretend GPU are C++17, the runtime C++20
+  if(NOT type MATCHES "EXECUTABLE|STATIC_LIBRARY|OBJECT_LIBRARY" OR NOT sources OR standard EQUAL 17)
     continue()
   endif()
   target_link_libraries(${target} PRIVATE fmt::fmt)  # its definitions must be those the headers were compiled with

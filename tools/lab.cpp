@@ -30,7 +30,8 @@ class CommandLine {
 
   int run(int argc, char** argv) {
     std::string name = argc > 1 ? argv[1] : "help";
-    if (name == "help" && argc > 2 && has(argv[2]) && app_.get_subcommand(argv[2])->get_prefix_command()) {
+    if (name == "help" && argc > 2 && has(argv[2]) && std::string_view(argv[2]) != "profile" &&
+        app_.get_subcommand(argv[2])->get_prefix_command()) {
       std::string ask = "--help";  // the program behind it knows its options
       char* arguments[] = {argv[0], argv[2], ask.data()};
       return run(3, arguments);

@@ -170,7 +170,7 @@ class Trainer {
                                 .prompt = prompt.empty() ? std::string(1, '\n') : prompt,
                                 .seed = plan_.options.seed};
     const std::string text = sample_text(me_, *gpt, *plan_.corpus, plan_.options.sequence, options);
-    log_.note(fmt::format("sample    of {} tokens:\n{}\n", options.tokens, text));
+    log_.note(fmt::format("sample    of {} tokens:\n{}\n", options.tokens, printable(text)));
   }
 
   Rank me_;

@@ -1,5 +1,7 @@
 #include "tools/train/sample.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -44,6 +46,18 @@ std::string sample_text(Rank me, const Gpt& gpt, const Corpus& corpus, std::size
     text.push_back(draw(logits, options.temperature, std::uniform_real_distribution<>()(random)));
   }
   return corpus.decode(text);
+}
+
+std::string printable(const std::string& text) {
+  std::string result;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if ((byte >= 0x20 && byte != 0x7f) || letter == '\n' || letter == '\t')
+      result += letter;
+    else
+      result += fmt::format("\\x{:02x}", byte);
+  }
+  return result;
 }
 
 }  // namespace lockstep::train

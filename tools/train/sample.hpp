@@ -21,4 +21,7 @@ struct SampleOptions {
 std::string sample_text(Rank me, const Gpt& gpt, const Corpus& corpus, std::size_t window,
                         const SampleOptions& options);
 
+/// `text` as a terminal may have it: control bytes, which a model draws before it knows better, as \\x1b.
+std::string printable(const std::string& text);
+
 }  // namespace lockstep::train

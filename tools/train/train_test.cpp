@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tools/train/phantom.hpp"
+#include "tools/train/sample.hpp"
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
@@ -16,6 +17,10 @@ std::optional<int> parsed(std::vector<std::string> words, TrainOptions& options)
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   return parse(static_cast<int>(pointers.size()), pointers.data(), options);
+}
+
+TEST(Train, ASampleCannotTellTheTerminalWhatToDo) {
+  EXPECT_EQ(printable("a\x1b[2J\x07\x7f\tb\né"), "a\\x1b[2J\\x07\\x7f\tb\né");
 }
 
 TEST_F(Folder, AConfigurationFileIsACommandLine) {
