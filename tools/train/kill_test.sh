@@ -57,10 +57,12 @@ begin=$(date +%s.%N)
 train whole "$@" >"$folder/log" 2>&1 || fail "the undisturbed run"
 end=$(date +%s.%N)
 
-# When, in seconds after the ranks are there, and which of them: within what the undisturbed run took. A run that is over
-# before its moment counts as a round, and the next attempt has another moment.
+# When, in seconds after the ranks are there, and which of them: within what the undisturbed run took, or sooner where
+# many kills should meet one run. A run that is over before its moment counts as a round, and the next attempt has
+# another moment.
 awk -v seed="$seed" -v kills="$kills" -v ranks="$ranks" -v lasts="$(echo "$begin $end" | awk '{ print $2 - $1 }')" 'BEGIN {
   srand(seed)
+  if (kills > 6) lasts *= 6 / kills
   for (i = 0; i < 30 * kills; i++) printf "%.3f %d\n", rand() * lasts, 1 + int(rand() * ranks)
 }' >"$folder/plan"
 done=0 in_training=0 rounds=0
