@@ -75,7 +75,7 @@ bool Socket::send(const void* data, std::size_t bytes) const {
 bool Socket::receive(void* data, std::size_t bytes) const {
   char* to = static_cast<char*>(data);
   while (bytes > 0) {
-    const ssize_t got = recv(fd_, to, bytes, 0);
+    const ssize_t got = ::recv(fd_, to, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     to += got;

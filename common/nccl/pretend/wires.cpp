@@ -37,7 +37,7 @@ bool wait_for(int fd, short events, const StopFlag& stop) {
 bool send_all(int fd, const void* data, std::size_t bytes, const StopFlag& stop) {
   for (const char* at = static_cast<const char*>(data); bytes > 0;) {
     if (!wait_for(fd, POLLOUT, stop)) return false;
-    const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (sent <= 0) return false;
     at += sent;
@@ -49,7 +49,7 @@ bool send_all(int fd, const void* data, std::size_t bytes, const StopFlag& stop)
 bool receive_all(int fd, void* data, std::size_t bytes, const StopFlag& stop) {
   for (char* at = static_cast<char*>(data); bytes > 0;) {
     if (!wait_for(fd, POLLIN, stop)) return false;
-    const ssize_t got = recv(fd, at, bytes, MSG_DONTWAIT);
+    const ssize_t got = ::recv(fd, at, bytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) return false;
     at += got;

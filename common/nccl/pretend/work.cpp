@@ -40,8 +40,8 @@ Ending Message::advance() {
       size = stage_ == Stage::header ? sizeof header_ : 1;
     }
     while (done_ < size) {
-      const ssize_t moved = outward() ? send(fd_, at + done_, size - done_, MSG_NOSIGNAL | MSG_DONTWAIT)
-                                      : recv(fd_, at + done_, size - done_, MSG_DONTWAIT);
+      const ssize_t moved = outward() ? ::send(fd_, at + done_, size - done_, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                      : ::recv(fd_, at + done_, size - done_, MSG_DONTWAIT);
       if (moved < 0 && errno == EINTR) continue;
       if (moved < 0 && errno == EAGAIN) return Ending::not_yet;
       if (moved <= 0) return Ending::peer_lost;
