@@ -117,6 +117,9 @@ int forward(const Workshop& shop, const std::string& target, std::vector<std::st
 }
 
 int trace_tool(const Workshop& shop, const std::string& command, std::vector<std::string> arguments) {
+  if (command == "why" && !arguments.empty() && arguments[0] != "train" && near(arguments[0], "train") &&
+      !std::filesystem::exists(arguments[0]))
+    throw Error(Verdict::usage, fmt::format("lab why: there is no trace '{}': did you mean 'train'?", arguments[0]));
   const Built built = build_targets(shop, {"why"}, command);
   if (!built.ok) throw Error(Verdict::usage, fmt::format("why cannot be built:\n{}", built.log));
   if (command == "why" && !arguments.empty() && arguments[0] == "train") {

@@ -8,12 +8,15 @@
 #include <exception>
 
 #include "common/error.hpp"
-#include "common/text/nearest.hpp"
+#include "common/text/option_words.hpp"
 #include "tools/commands.hpp"
 
 namespace {
 
 using namespace lockstep::tools;
+using lockstep::in_our_words;
+using lockstep::one_of;
+using lockstep::whole_number;
 
 /// What the command line asks for; exactly one command is called.
 class CommandLine {
@@ -43,7 +46,11 @@ class CommandLine {
     } catch (const CLI::CallForHelp&) {
       return help(name);
     } catch (const CLI::ParseError& error) {
-      throw lockstep::Error(lockstep::Verdict::usage, fmt::format("{} (./lab help {})", error.what(), name));
+      const CLI::App& command = *app_.get_subcommand(name);
+      std::vector<std::string> extras = app_.remaining(true);
+      if (app_.get_subcommands().size() > 1) extras = {app_.get_subcommands().back()->get_name()};
+      throw lockstep::Error(lockstep::Verdict::usage,
+                            fmt::format("lab {}: {}", name, in_our_words(command, error, extras)));
     }
     return command_();
   }
@@ -66,8 +73,8 @@ class CommandLine {
     c->add_flag("--solution", check_.solution, "judge the reference instead");
     c->add_flag("--mine", check_.mine, "never borrow an earlier exercise from the reference");
     c->add_option("--backend", check_.backend, "sim, mpi, cuda or nccl")->capture_default_str();
-    c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(CLI::Range(1, 1 << 20));
-    c->add_option("--size", check_.size, "only this size")->check(CLI::Range(0, 1 << 30));
+    c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(whole_number(1, 1 << 20));
+    c->add_option("--size", check_.size, "only this size")->check(whole_number(0, 1 << 30));
     c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
     c->add_flag("--trace", check_.trace, "record the timeline and draw it");
     c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");
@@ -84,10 +91,10 @@ class CommandLine {
     c->add_option("--out", grade_.out, "the file for Gradescope")->capture_default_str();
     c->add_option("--junit", grade_.junit, "the same as JUnit's XML, into this file");
     c->add_option("--visibility", grade_.visibility, "of the tests, as Gradescope calls it")
-        ->check(CLI::IsMember({"visible", "hidden", "after_due_date", "after_published"}))
+        ->check(one_of({"visible", "hidden", "after_due_date", "after_published"}))
         ->capture_default_str();
     c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of a part")
-        ->check(CLI::Range(1, 3600))
+        ->check(whole_number(1, 3600))
         ->capture_default_str();
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
   }

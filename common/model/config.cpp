@@ -1,11 +1,11 @@
 #include "common/model/config.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
 
 #include "common/error.hpp"
+#include "common/text/nearest.hpp"
 
 namespace lockstep {
 
@@ -96,8 +96,7 @@ std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std
 GptConfig gpt_preset(std::string_view name) {
   for (const Preset& preset : kPresets)
     if (preset.name == name) return preset.config;
-  throw Error(Verdict::usage,
-              fmt::format("unknown model '{}': there are {}", name, fmt::join(gpt_preset_names(), ", ")));
+  throw Error(Verdict::usage, unknown_name("model", name, gpt_preset_names()));
 }
 
 std::vector<std::string> gpt_preset_names() {

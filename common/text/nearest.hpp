@@ -1,4 +1,4 @@
-// "Did you mean …?": the known name nearest to what was typed.
+// "Did you mean …?": the known name nearest to what was typed. Every program's words for unknown names and options.
 #pragma once
 
 #include <algorithm>
@@ -44,17 +44,54 @@ inline std::string nearest(std::string_view name, std::span<const std::string> c
   return best;
 }
 
+/// Whether a suggestion helps: one that shares less than half with what was typed does not.
+inline bool near(std::string_view name, std::string_view suggestion) {
+  return 2 * edit_distance(name, suggestion) <= std::max(name.size(), suggestion.size());
+}
+
 /// "unknown machine 'dgx_h10': did you mean 'dgx_h100'? Known: a, b, c." One clear sentence for bad input.
 inline std::string unknown_name(std::string_view what, std::string_view name, std::span<const std::string> known) {
   std::string text = "unknown " + std::string(what) + " '" + std::string(name) + "'";
   std::string best = nearest(name, known);
   if (best.empty()) return text + ".";
-  // A suggestion that shares less than half with what was typed helps nobody.
-  bool near = 2 * edit_distance(name, best) <= std::max(name.size(), best.size());
-  text += near ? ": did you mean '" + best + "'?" : ".";
+  text += near(name, best) ? ": did you mean '" + best + "'?" : ".";
   text += " Known: ";
   for (std::size_t i = 0; i < known.size(); ++i) text += (i ? ", " : "") + known[i];
   return text + ".";
+}
+
+/// An option as --help shows it.
+struct OptionName {
+  std::string name;  ///< with its dashes
+  std::string help;
+};
+
+/// Whether `text` has this word, whole.
+inline bool has_word(std::string_view text, std::string_view word) {
+  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  for (std::size_t at = 0; !word.empty() && at + word.size() <= text.size(); ++at) {
+    const bool begins = at == 0 || !letter(text[at - 1]);
+    const bool ends = at + word.size() == text.size() || !letter(text[at + word.size()]);
+    if (begins && ends && edit_distance(text.substr(at, word.size()), word) == 0) return true;
+  }
+  return false;
+}
+
+/// "unknown option '--modle': did you mean '--model'? --help lists them all." Where no name is near, the option whose
+/// help has the word: '--text' is '--data'.
+inline std::string unknown_option(std::string_view typed, std::span<const OptionName> known) {
+  const auto bare = [](std::string_view name) {
+    return name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  };
+  const std::string name(typed.substr(0, typed.find('=')));
+  std::vector<std::string> names;
+  for (const OptionName& option : known) names.emplace_back(bare(option.name));
+  std::string best = nearest(bare(name), names);
+  best = !best.empty() && near(bare(name), best) ? "--" + best : "";
+  for (std::size_t i = 0; best.empty() && i < known.size(); ++i)
+    if (known[i].name != "--help" && has_word(known[i].help, bare(name))) best = known[i].name;
+  return "unknown option '" + name + "'" + (best.empty() ? "" : ": did you mean '" + best + "'?") +
+         (best.empty() ? "; --help lists them all." : " --help lists them all.");
 }
 
 }  // namespace lockstep

@@ -11,11 +11,7 @@ namespace lockstep::week25 {
 
 namespace {
 
-week21::DdpOptions buckets_of(const EngineOptions& o) {
-  return {.bucket_bytes = o.bucket_bytes,
-          .first_bucket_bytes = std::min<std::size_t>(o.bucket_bytes, std::size_t{1} << 20),
-          .overlap = o.overlap};
-}
+week21::DdpOptions buckets_of(const EngineOptions& o) { return bucket_options(o.bucket_bytes, o.overlap); }
 
 /// A window of DDP's: all passes but the last are quiet.
 void run_ddp_window(week21::Ddp& ddp, int microbatches, const Engine::Hooks& hooks,
@@ -212,6 +208,12 @@ class Stage3 final : public Sharded<week22::Fsdp> {
 };
 
 }  // namespace
+
+week21::DdpOptions bucket_options(std::size_t bucket_bytes, bool overlap) {
+  return {.bucket_bytes = bucket_bytes,
+          .first_bucket_bytes = std::min<std::size_t>(bucket_bytes, std::size_t{1} << 20),
+          .overlap = overlap};
+}
 
 Owns owned_by_model(int stage) {
   return stage < 2 ? Owns::values_and_gradients : stage == 2 ? Owns::values : Owns::nothing;

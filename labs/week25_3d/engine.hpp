@@ -10,6 +10,7 @@
 #include "common/model/optimizer.hpp"
 #include "common/model/stage.hpp"
 #include "common/model/units.hpp"
+#include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 
 namespace lockstep::week25 {
@@ -24,6 +25,9 @@ struct EngineOptions {
   DType storage = DType::f32;                        ///< of values and gradients
   DType reduce = DType::f32;                         ///< in which gradients are summed; stages 1 and 2: `storage`
 };
+
+/// The buckets of stages 0 and 1: the first is smaller, so that communication starts early.
+week21::DdpOptions bucket_options(std::size_t bucket_bytes, bool overlap);
 
 /// What a model must have allocated for an engine of this stage; the rest is bound while it is needed.
 Owns owned_by_model(int stage);

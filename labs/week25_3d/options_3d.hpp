@@ -57,9 +57,5 @@ std::vector<std::size_t> stage_pieces(const Options3d& options);
 std::vector<std::size_t> stage_tensors(const Options3d& options, int stage);
 /// Elements of them, of one tensor-parallel rank.
 std::size_t stage_parameters(const Options3d& options, int stage);
-/// Activations of a rank of this stage at their peak, in bytes: what the schedule's microbatches in flight keep, the
-/// boundaries that go with them, and the scratch of a backward. Exact where pp = 1; else up to the few boundaries that
-/// are on their way.
-std::size_t activation_bytes(const Options3d& options, int stage);
 
 }  // namespace lockstep::week25

@@ -188,6 +188,18 @@ std::vector<std::size_t> stage_tensors(const Options3d& o, int stage) {
   return {own.begin(), own.end()};
 }
 
+StageSchedule stage_schedule(const Options3d& o, int stage) {
+  const std::vector<week24::NamedSchedule> schedules = week24::named_schedules();
+  return schedule_named(schedules, o.schedule).make(pipeline_shape(o), stage);
+}
+
+StageSchedule forward_schedule(const PipelineShape& shape) {
+  StageSchedule forwards;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk)
+    for (int i = 0; i < shape.microbatches; ++i) forwards.push_back({Work::forward, i, chunk});
+  return forwards;
+}
+
 std::size_t stage_parameters(const Options3d& o, int stage) {
   const std::vector<Parameter> table = gpt_parameter_table(o.part(0));
   std::size_t sum = 0;
@@ -195,47 +207,29 @@ std::size_t stage_parameters(const Options3d& o, int stage) {
   return sum;
 }
 
-std::size_t activation_bytes(const Options3d& o, int stage) {
-  const std::vector<std::size_t> first = stage_pieces(o);
-  const GptConfig config = o.part(0);
-  const BlockShape shape{o.largest_microbatch(), o.sequence,       config.heads,
-                         config.d_model,         config.attention, config.tensor};
-  const std::size_t element = bytes_of(config.storage), narrow = shape.norm_rows() * config.d_model * element;
-  const std::size_t wide = shape.rows() * shape.own_width() * element, norms = 2 * shape.norm_rows() * sizeof(float);
-  const bool flash = config.attention == AttentionKind::flash;
-  const std::size_t scores = shape.rows() * shape.attention().heads * (flash ? sizeof(float) : o.sequence * element);
-  const std::size_t inside = 3 * narrow + 12 * wide + 2 * norms + scores;  // of a block, beside its input
-  const bool inputs = o.recompute == week22::Recompute::full;
-  const bool scores_once = o.recompute == week22::Recompute::selective && !flash;
-  const std::size_t kept = inputs ? 0 : scores_once ? inside - scores : inside;
-  const StageSchedule steps = schedule_named(week24::named_schedules(), o.schedule).make(pipeline_shape(o), stage);
-  std::size_t bytes = 2 * narrow + 4 * wide +
-                      (inputs        ? inside + (o.mesh.pp > 1 ? narrow : 0)
-                       : scores_once ? scores
-                                     : 0);
-  for (int chunk = 0; chunk < o.chunks; ++chunk) {
-    const auto part = static_cast<std::size_t>(chunk * o.mesh.pp + stage);
-    const bool head = first[part + 1] == config.layers + 2, embeds = first[part] == 0;
-    const std::size_t blocks = first[part + 1] - first[part] - (head ? 1 : 0) - (embeds ? 1 : 0);
-    StageSchedule own;
-    std::copy_if(steps.begin(), steps.end(), std::back_inserter(own), [&](const Step& s) { return s.chunk == chunk; });
-    bytes +=
-        static_cast<std::size_t>(peak_in_flight(own)) *
-        (blocks * (narrow + kept) + (head ? 2 * narrow + norms + shape.rows() * config.own_vocabulary() * element : 0));
-  }
-  return bytes;
-}
-
 /// Whether the token embedding is on this stage and on another.
 static bool shares_embedding(const Options3d& o, int stage) {
   return o.model.tied_head && o.mesh.pp > 1 && (stage == 0 || stage + 1 == o.mesh.pp);
 }
 
+std::vector<std::vector<Parameter>> engine_tables(const Options3d& o, int stage) {
+  const std::vector<Parameter> model = gpt_parameter_table(o.part(0));
+  const std::size_t embeddings = shares_embedding(o, stage) ? 1 : 0;
+  std::vector<std::vector<Parameter>> tables(1 + embeddings);
+  for (const std::size_t index : stage_tensors(o, stage)) {
+    std::vector<Parameter>& table = tables[index < embeddings ? 1 : 0];
+    const std::size_t offset = table.empty() ? 0 : table.back().offset + table.back().size;
+    table.push_back(model[index]);
+    table.back().offset = offset;
+  }
+  return tables;
+}
+
 std::vector<std::size_t> engine_elements(const Options3d& o, int stage) {
-  const std::size_t all = stage_parameters(o, stage);
-  if (!shares_embedding(o, stage)) return {all};
-  const std::size_t embedding = o.part(0).own_vocabulary() * o.model.d_model;
-  return {all - embedding, embedding};
+  std::vector<std::size_t> elements;
+  for (const std::vector<Parameter>& table : engine_tables(o, stage))
+    elements.push_back(table.back().offset + table.back().size);
+  return elements;
 }
 
 std::vector<checkpoint::Run> whole_runs(const Options3d& o, const Coordinate& here) {
@@ -295,8 +289,7 @@ Worker make_worker(const Mesh& mesh, const Options3d& o) {
                 .norms_in_parts = o.sequence_parallel && o.mesh.tp > 1,
                 .sharded = o.zero > 0 && mesh.dp.size() > 1,
                 .values_sharded = o.zero == 3 && mesh.dp.size() > 1};
-  const std::vector<week24::NamedSchedule> schedules = week24::named_schedules();
-  worker.schedule = schedule_named(schedules, o.schedule).make(pipeline_shape(o), mesh.here.pp);
+  worker.schedule = stage_schedule(o, mesh.here.pp);
   worker.stage =
       std::make_unique<GptStage>(mesh.pp, pipeline_shape(o), o.part(mesh.here.tp), stage_pieces(o), worker.batches,
                                  token_factor(o), o.seed, owned_by_model(o.zero), memory_of(o.recompute));
@@ -317,11 +310,8 @@ float token_factor(const Options3d& o, std::size_t batches) {
 }
 
 void add_validation_loss(Worker& worker, Slice loss, float factor) {
-  StageSchedule forwards;
-  for (int chunk = 0; chunk < worker.pipeline.shape.chunks; ++chunk)
-    for (int i = 0; i < worker.pipeline.shape.microbatches; ++i) forwards.push_back({Work::forward, i, chunk});
   worker.stage->only_evaluate(std::move(loss), factor);
-  week24::run_schedule(worker.pipeline, forwards, *worker.stage);
+  week24::run_schedule(worker.pipeline, forward_schedule(worker.pipeline.shape), *worker.stage);
   worker.stage->only_evaluate({}, 0);
 }
 

@@ -23,6 +23,7 @@ train::TrainOptions serial_options(const train::TrainOptions& o, std::size_t mic
   serial.zero = none.zero;
   serial.sequence_parallel = none.sequence_parallel;
   serial.reduce = none.reduce;
+  serial.typed = {};  // what was asked for is for the ranks
   serial.accumulate = microbatches;
   return serial;
 }

@@ -101,6 +101,27 @@ std::uint64_t peak(const Outcome& outcome, Category category) {
   return most;
 }
 
+std::string with_prediction(const char* what, std::uint64_t measured, std::size_t predicted) {
+  return fmt::format("{} {} ({})", what, format_bytes(static_cast<double>(measured)),
+                     format_bytes(static_cast<double>(predicted)));
+}
+
+std::string memory_line(const Plan& plan, const Outcome& outcome) {
+  const week25::PeakMemory all = plan.peak(), training = plan.training_peak();
+  std::string line = fmt::format("memory    a rank, peaks (predicted): {}, {}, {}, {}\n",
+                                 with_prediction("parameters", peak(outcome, Category::parameter), all.parameter),
+                                 with_prediction("gradients", peak(outcome, Category::gradient), all.gradient),
+                                 with_prediction("optimizer", peak(outcome, Category::optimizer), all.optimizer),
+                                 with_prediction("activations", peak(outcome, Category::activation), all.activation));
+  if (all.total() > training.total())
+    line += fmt::format(
+        "          the sample at the end is in them, for which rank 0 has the whole model; training alone: parameters "
+        "{}, "
+        "activations {}\n",
+        format_bytes(static_cast<double>(training.parameter)), format_bytes(static_cast<double>(training.activation)));
+  return line;
+}
+
 }  // namespace
 
 TrainLog::TrainLog(const Plan& plan, std::FILE* out)
@@ -137,6 +158,7 @@ void TrainLog::begin(int first_step) {
                    plan_.options.sequence, plan_.run.ranks, plan_.run.ranks == 1 ? "" : "s", backend_name(),
                    virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "", plan_.options.accumulate,
                    plan_.options.accumulate == 1 ? "" : "es"));
+  for (const std::string& sentence : without_effect(plan_)) note("note      " + sentence);
   if (plan_.options.tp == 1 && plan_.options.pp == 1) return;
   note(fmt::format(
       "mesh      {} replica{} × {} tensor-parallel × {} stage{}{}", plan_.replicas(), plan_.replicas() == 1 ? "" : "s",
@@ -211,15 +233,7 @@ void TrainLog::summary(const Outcome& outcome) const {
   if (plan_.loss_scale && !records_.empty())
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
                       records_.back().loss_scale, skipped_, plan_.options.steps));
-  const week22::ModelState state = week22::model_state(static_cast<double>(plan_.own_parameters()), plan_.options.zero,
-                                                       plan_.replicas(), week22::recipe_of(plan_.model.storage));
-  const auto measured = [&](Category category) { return format_bytes(static_cast<double>(peak(outcome, category))); };
-  print(fmt::format(
-      "memory    a rank, peaks (predicted): parameters {} ({}), gradients {} ({}), optimizer {} ({}), activations {} "
-      "({})\n",
-      measured(Category::parameter), format_bytes(state.parameter_bytes), measured(Category::gradient),
-      format_bytes(state.gradient_bytes), measured(Category::optimizer), format_bytes(state.optimizer_bytes),
-      measured(Category::activation), format_bytes(static_cast<double>(plan_.activation_bytes()))));
+  print(memory_line(plan_, outcome));
 }
 
 std::vector<Row> TrainLog::step_rows() const {
@@ -263,7 +277,10 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   double flop = 0;
   for (const RankLedger& ledger : outcome.ledgers) flop = std::max(flop, ledger.flop);
   row.set("loss_scale", records_.empty() ? NAN : records_.back().loss_scale).set("skipped_steps", skipped_);
-  row.set("flop_per_rank_max", flop).set("predicted_activation_bytes", plan_.activation_bytes());
+  const week25::PeakMemory predicted = plan_.peak();
+  row.set("flop_per_rank_max", flop);
+  row.set("predicted_parameter_bytes", predicted.parameter).set("predicted_gradient_bytes", predicted.gradient);
+  row.set("predicted_optimizer_bytes", predicted.optimizer).set("predicted_activation_bytes", predicted.activation);
   row.set("parameter_bytes_peak", peak(outcome, Category::parameter));
   row.set("gradient_bytes_peak", peak(outcome, Category::gradient));
   row.set("optimizer_bytes_peak", peak(outcome, Category::optimizer));

@@ -1,9 +1,12 @@
 // What ./lab train can be asked for, and what it means for a model, a text and a machine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/data/corpus.hpp"
 #include "common/model/config.hpp"
@@ -11,7 +14,7 @@
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
-#include "labs/week25_3d/options_3d.hpp"
+#include "labs/week25_3d/peak_memory.hpp"
 
 namespace lockstep::train {
 
@@ -64,6 +67,9 @@ struct TrainOptions {
   std::string on_save_error = "go-on";
   std::size_t sample = 300;
   std::string prompt;
+  std::vector<std::string> typed;  // of the options that may do nothing, those that were asked for: "--wrap"
+
+  bool asks(std::string_view option) const { return std::find(typed.begin(), typed.end(), option) != typed.end(); }
 };
 
 /// Parses the command line. Returns an exit code where there is nothing to run: 0 after --help, 2 after a mistake.
@@ -92,12 +98,16 @@ struct Plan {
   std::size_t own_parameters() const;
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }
   bool sample() const { return options.sample > 0 && !options.phantom; }
-  /// Activations of the rank that has most of them, at their peak, by formula.
-  std::size_t activation_bytes() const;
+  /// The most that a rank holds while it trains, and then while it samples: rank 0 has the whole model for that.
+  week25::PeakMemory training_peak() const;
+  week25::PeakMemory peak() const;
 };
 
 /// Checks everything and reads the text. `available_ranks` as of Session. Throws Error(usage) with one sentence.
 Plan make_plan(TrainOptions options, int available_ranks);
+
+/// A sentence for each option that was asked for and does nothing in this run.
+std::vector<std::string> without_effect(const Plan& plan);
 
 /// Linear warm-up, then a cosine down to a tenth. `step` counts from 0.
 float learning_rate(int step, const TrainOptions& options);

@@ -2,28 +2,30 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
+#include <array>
 #include <cstdio>
 
 #include "common/run.hpp"
+#include "common/text/option_words.hpp"
 #include "tools/train/options.hpp"
 
 namespace lockstep::train {
 
 namespace {
 
-/// A whole number in [least, 10^9], said in words.
-CLI::Validator at_least(long least) {
-  return CLI::Validator(
-      [least](const std::string& text) {
-        long value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool good =
-            error == std::errc{} && end == text.data() + text.size() && value >= least && value <= 1'000'000'000;
-        return good ? std::string()
-                    : fmt::format("wants a whole number from {} to a thousand million, not '{}'", least, text);
-      },
-      "");
+/// Options that do nothing in some runs: who typed one then hears of it (options.hpp).
+constexpr std::array<const char*, 10> kMayDoNothing = {
+    "--machine",    "--schedule",    "--zero",         "--wrap",       "--prefetch",
+    "--every-rank", "--check-races", "--bucket-bytes", "--no-overlap", "--loss-scale-interval"};
+
+/// The parser's words for a line that is no option of ours, in ours.
+std::string unknown_line(const CLI::App& app, const std::string& said) {
+  const std::string before = "INI was not able to parse ";
+  if (!said.starts_with(before)) return said;
+  const std::string line = said.substr(before.size());
+  std::vector<const CLI::Option*> all;
+  option_words::add_options(app, all);
+  return option_words::unexpected({"--" + line}, all);
 }
 
 }  // namespace
@@ -37,13 +39,13 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   app.add_option("--backend", backend, "sim, mpi, cuda, nccl, or serial: one rank and all cores (default)");
   app.add_option("--ranks", o.ranks,
                  "Ranks: --dp × --tp × --pp; 1 is the serial program (default: these; under mpirun, all)")
-      ->check(at_least(1));
+      ->check(whole_number(1));
   auto* model = app.add_option_group("Model");
   model->add_option("--model", o.model, "tiny, small, gpt2-124m, gpt2-355m, …, gpt3-175b, gpt-1t")
       ->capture_default_str();
-  model->add_option("--layers", o.layers, "Instead of the model's")->check(at_least(1));
-  model->add_option("--d-model", o.d_model, "Instead of the model's")->check(at_least(1));
-  model->add_option("--heads", o.heads, "Instead of the model's")->check(at_least(1));
+  model->add_option("--layers", o.layers, "Instead of the model's")->check(whole_number(1));
+  model->add_option("--d-model", o.d_model, "Instead of the model's")->check(whole_number(1));
+  model->add_option("--heads", o.heads, "Instead of the model's")->check(whole_number(1));
   model->add_flag("--untied", o.untied, "A head of its own, not the token embedding");
   model->add_option("--attention", o.attention, "flash, or materialised: with all its probabilities in memory")
       ->capture_default_str();
@@ -51,23 +53,23 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   data->add_option("--data", o.data, "A text, or a token file as llm.c writes them (default: data/austen.txt)");
   data->add_option("--tokens", o.tokens, "byte or char")->capture_default_str();
   auto* training = app.add_option_group("Training");
-  training->add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(at_least(1));
+  training->add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(whole_number(1));
   training->add_option("--batch", o.batch, "Sequences of the global batch, the same for any number of ranks")
       ->capture_default_str()
-      ->check(at_least(1));
+      ->check(whole_number(1));
   training->add_option("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)")
-      ->check(at_least(1));
+      ->check(whole_number(1));
   training
       ->add_option("--microbatches,--accumulate", o.accumulate,
                    "Of a replica and step (default: 1; of a pipeline four a stage)")
-      ->check(at_least(1));
+      ->check(whole_number(1));
   training->add_option("--lr", o.learning_rate, "Learning rate after warm-up")->capture_default_str();
-  training->add_option("--warmup", o.warmup, "Steps of linear warm-up")->capture_default_str()->check(at_least(0));
+  training->add_option("--warmup", o.warmup, "Steps of linear warm-up")->capture_default_str()->check(whole_number(0));
   training->add_option("--weight-decay", o.weight_decay, "Of matrices and embeddings")->capture_default_str();
   training->add_option("--clip", o.clip, "Largest gradient norm; 0: any")->capture_default_str();
   training->add_option("--seed", o.seed, "Of initial values and of the order of the text")
       ->capture_default_str()
-      ->check(at_least(0));
+      ->check(whole_number(0));
   auto* memory = app.add_option_group("Precision and memory");
   memory
       ->add_option("--precision", o.precision,
@@ -79,18 +81,18 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       ->capture_default_str();
   memory->add_option("--loss-scale-interval", o.loss_scale_interval, "Good steps after which the scale doubles")
       ->capture_default_str()
-      ->check(at_least(1));
+      ->check(whole_number(1));
   memory
       ->add_option("--recompute", o.recompute,
                    "In the backward: none; selective, probabilities of materialised attention; full, whole blocks")
       ->capture_default_str();
   auto* mesh = app.add_option_group("Parallelism");
-  mesh->add_option("--dp", o.dp, "Replicas (default: --ranks / --tp / --pp)")->check(at_least(1));
-  mesh->add_option("--tp", o.tp, "Ranks that share every layer")->capture_default_str()->check(at_least(1));
-  mesh->add_option("--pp", o.pp, "Stages of a pipeline")->capture_default_str()->check(at_least(1));
+  mesh->add_option("--dp", o.dp, "Replicas (default: --ranks / --tp / --pp)")->check(whole_number(1));
+  mesh->add_option("--tp", o.tp, "Ranks that share every layer")->capture_default_str()->check(whole_number(1));
+  mesh->add_option("--pp", o.pp, "Stages of a pipeline")->capture_default_str()->check(whole_number(1));
   mesh->add_option("--schedule", o.schedule, "Of the pipeline: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2")
       ->capture_default_str();
-  mesh->add_option("--chunks", o.chunks, "Of a stage, for interleaved (default: 2)")->check(at_least(1));
+  mesh->add_option("--chunks", o.chunks, "Of a stage, for interleaved (default: 2)")->check(whole_number(1));
   mesh->add_flag("--sequence-parallel", o.sequence_parallel, "With --tp: norms and residuals on cut rows too");
   auto* parallel = app.add_option_group("Data parallelism");
   parallel->add_option("--bucket-bytes", o.bucket_bytes,
@@ -101,7 +103,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       ->capture_default_str();
   parallel->add_option("--prefetch", o.prefetch, "Stage 3: units gathered ahead")
       ->capture_default_str()
-      ->check(at_least(0));
+      ->check(whole_number(0));
   parallel->add_flag("--no-overlap", o.no_overlap, "All-reduce on the main queue");
   auto* machine = app.add_option_group("Machine");
   machine->add_option("--machine", o.machine, "What the simulator prices with: a name in bench/machines")
@@ -114,14 +116,15 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   machine->add_flag("--tf32", o.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
   machine->add_flag("--check-races", o.check_races, "Simulator: look for races, slower");
   machine->add_option("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)")
-      ->check(at_least(1));
+      ->check(whole_number(1));
   auto* output = app.add_option_group("Output");
-  output->add_option("--log-every", o.log_every, "Steps between log lines (default: a twentieth)")->check(at_least(1));
+  output->add_option("--log-every", o.log_every, "Steps between log lines (default: a twentieth)")
+      ->check(whole_number(1));
   output->add_option("--validate-every", o.validate_every, "Steps between validations (default: a quarter)")
-      ->check(at_least(1));
+      ->check(whole_number(1));
   output->add_option("--sample", o.sample, "Tokens of text to write at the end; 0: none")
       ->capture_default_str()
-      ->check(at_least(0));
+      ->check(whole_number(0));
   output->add_option("--prompt", o.prompt, "What the sample begins with (default: a line of the text)");
   output->add_option("--csv", o.csv, "One row a step");
   output->add_option("--json", o.json, "The result with its context");
@@ -130,7 +133,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   checkpoints->add_option("--checkpoint", o.checkpoint,
                           "A directory for checkpoints, written while training goes on; the last two are kept");
   checkpoints->add_option("--checkpoint-every", o.checkpoint_every, "Steps between them (default: one, at the end)")
-      ->check(at_least(1));
+      ->check(whole_number(1));
   checkpoints->add_option("--resume", o.resume,
                           "Go on, up to --steps in all, from the last whole checkpoint of a directory, on any ranks");
   checkpoints
@@ -147,10 +150,12 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
             "serial means one rank: leave out --ranks, --dp, --tp and --pp, or choose another backend");
       o.ranks = 1;
     }
+    for (const char* name : kMayDoNothing)
+      if (app.get_option(name)->count() > 0) o.typed.emplace_back(name);
   } catch (const CLI::ConfigError& error) {
     if (is_judge())
-      fmt::print(stderr, "lab train: {}: {}; every line is an option of --help without its dashes\n",
-                 app.get_config_ptr()->as<std::string>(), error.what());
+      fmt::print(stderr, "lab train: {}: {} Every line is an option without its dashes.\n",
+                 app.get_config_ptr()->as<std::string>(), unknown_line(app, error.what()));
     return 2;
   } catch (const CLI::ParseError& error) {
     const bool help = error.get_exit_code() == 0;
@@ -158,7 +163,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       if (help)
         std::fputs(app.help().c_str(), stdout);
       else
-        fmt::print(stderr, "lab train: {}\n", error.what());
+        fmt::print(stderr, "lab train: {}\n", in_our_words(app, error, app.remaining()));
     }
     return help ? 0 : 2;
   }

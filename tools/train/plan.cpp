@@ -192,14 +192,11 @@ void check_zero(const Plan& plan) {
   }
 }
 
-/// Bytes of one rank: 16 a parameter and the activations. GPUs have memory of their own, and say what is too much.
+/// GPUs have memory of their own, and say what is too much.
 void check_memory(const Plan& plan) {
   const std::string_view backend = backend_name();
   if (backend == "cuda" || backend == "nccl") return;
-  const week22::Recipe recipe = week22::recipe_of(plan.model.storage);
-  const auto parameters = static_cast<double>(plan.own_parameters());
-  const double rank = week22::model_state(parameters, plan.options.zero, plan.replicas(), recipe).total_bytes() +
-                      static_cast<double>(plan.activation_bytes());
+  const auto rank = static_cast<double>(plan.training_peak().total());
   const double here = read_host().memory_bytes;
   if (!plan.options.phantom && here > 0 && rank * plan.run.ranks > here)
     refuse(fmt::format("{} ranks of {} each do not fit in this computer's {}: take a smaller model, or --phantom",
@@ -223,6 +220,12 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   const bool simulator = std::string_view(backend_name()) == "sim";
   if (simulator && run.emulate) refuse("--emulate is for --backend mpi; the simulator always prices --machine");
   if (run.emulate && std::string_view(backend_name()) != "mpi") refuse("--emulate is for --backend mpi");
+  if (!simulator && o.asks("--machine") && !run.emulate)
+    refuse(fmt::format("--machine is what the simulator prices with; --backend {} runs on this computer{}",
+                       backend_name(),
+                       std::string_view(backend_name()) == "mpi"
+                           ? fmt::format(": --emulate {} lasts as long as on that machine", o.machine)
+                           : ""));
   if (run.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
     refuse("--tf32 is for GPUs: --backend cuda or nccl");
   if (!simulator && run.phantom) refuse("--phantom is for the simulator: leave out --backend");
@@ -237,16 +240,28 @@ std::size_t Plan::own_parameters() const {
   return most;
 }
 
-std::size_t Plan::activation_bytes() const {
-  std::size_t most = 0;
-  for (int stage = 0; stage < run3d.mesh.pp; ++stage) most = std::max(most, week25::activation_bytes(run3d, stage));
-  return most;
+week25::PeakMemory Plan::training_peak() const {
+  return week25::peak_memory(run3d, {.steps = options.steps, .validates = !options.phantom});
+}
+
+week25::PeakMemory Plan::peak() const {
+  week25::PeakMemory peak = training_peak();
+  if (!sample()) return peak;
+  const std::size_t element = bytes_of(model.storage);
+  const std::size_t shares = peak.optimizer / (element < sizeof(float) ? 12 : 8) * element;
+  if (options.zero == 3)
+    peak.parameter = std::max(peak.parameter, shares + own_parameters() * element);  // all gathered
+  peak.parameter = std::max(peak.parameter, model.parameters() * element);
+  peak.activation = std::max(peak.activation, lockstep::activation_bytes(model, 1, options.sequence));
+  return peak;
 }
 
 Plan make_plan(TrainOptions o, int available_ranks) {
   Plan plan;
   check_training(o);
   const week25::MeshShape mesh = mesh_of(o, available_ranks);
+  if (o.asks("--schedule") && o.pp == 1)
+    refuse(fmt::format("--schedule {} is of a pipeline: say --pp STAGES too, or leave it out", o.schedule));
   plan.run = run_options(o, mesh.ranks());
   if (o.data.empty()) o.data = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
   if (o.phantom)
@@ -284,6 +299,28 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   check_memory(plan);
   check_checkpoints(plan.options);
   return plan;
+}
+
+std::vector<std::string> without_effect(const Plan& plan) {
+  const TrainOptions& o = plan.options;
+  const bool simulator = std::string_view(backend_name()) == "sim", one_replica = plan.replicas() == 1;
+  std::vector<std::string> sentences;
+  const auto say = [&](const char* option, bool useless, const std::string& why) {
+    if (useless && o.asks(option)) sentences.push_back(fmt::format("{} does nothing here: {}", option, why));
+  };
+  const std::string alone = "there is one replica (--dp 1), with nobody to ";
+  say("--machine", simulator && plan.run.ranks == 1 && !o.phantom,
+      "one rank is the serial program, on this computer's clock; --phantom prices it");
+  say("--zero", one_replica && o.zero > 0, alone + "divide the state with");
+  say("--wrap", o.zero < 2, "units are for --zero 2 and 3");
+  say("--prefetch", o.zero < 3, "only --zero 3 gathers values");
+  say("--bucket-bytes", o.zero >= 2 || one_replica,
+      one_replica ? alone + "average gradients with" : "ZeRO-2 and 3 reduce units (--wrap)");
+  say("--no-overlap", one_replica && o.tp == 1, alone + "communicate with, and no --tp");
+  say("--every-rank", !o.phantom || (o.tp == 1 && o.pp == 1), "every rank is simulated anyhow");
+  say("--check-races", !simulator || o.phantom, "races are looked for by the simulator, in real memory");
+  say("--loss-scale-interval", !plan.loss_scale, "only gradients in fp16 have a loss scale");
+  return sentences;
 }
 
 bool is_folded(const Plan& plan) {

@@ -9,6 +9,7 @@
 #include "common/analysis/read_trace.hpp"
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
+#include "common/text/nearest.hpp"
 
 namespace {
 
@@ -21,6 +22,11 @@ constexpr const char* kHelp =
     "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase of the program "
     "that\n"
     "is looked at (default: step; \"\": the whole run).\n";
+
+const std::vector<OptionName> kOptions = {{"--step", "the phase of the program that is looked at"},
+                                          {"--json", "a file for the rows"},
+                                          {"--top", "how many operations"},
+                                          {"--help", ""}};
 
 struct Arguments {
   std::vector<std::string> files;
@@ -49,7 +55,7 @@ Arguments parse(int argc, char** argv) {
     } else if (argument == "--help" || argument == "-h") {
       a.help = true;
     } else if (argument.starts_with("-")) {
-      throw Error(Verdict::usage, fmt::format("there is no option {}: see --help", argument));
+      throw Error(Verdict::usage, unknown_option(argument, kOptions));
     } else {
       a.files.push_back(argument);
     }

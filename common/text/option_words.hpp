@@ -1,0 +1,114 @@
+// What a command line got wrong, in our words: one sentence, with the nearest thing that there is. The one place that
+// knows the parser's errors; included where CLI11 is.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <vector>
+
+#include "common/text/nearest.hpp"
+
+namespace lockstep {
+
+/// For CLI::Option::check: a whole number in [least, most].
+inline CLI::Validator whole_number(long least, long most = 1'000'000'000) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        long value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool good = error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most;
+        return good
+                   ? std::string()
+                   : "wants a whole number from " + std::to_string(least) + " to " +
+                         (most == 1'000'000'000 ? "a thousand million" : std::to_string(most)) + ", not '" + text + "'";
+      },
+      "");
+}
+
+/// The same: one of a few words.
+inline CLI::Validator one_of(std::vector<std::string> known) {
+  return CLI::Validator(
+      [known = std::move(known)](const std::string& text) {
+        const bool good = std::find(known.begin(), known.end(), text) != known.end();
+        return good ? std::string() : unknown_name("value", text, known);
+      },
+      "");
+}
+
+namespace option_words {
+
+/// Of the application and of its groups.
+inline void add_options(const CLI::App& app, std::vector<const CLI::Option*>& all) {
+  for (const CLI::Option* option : app.get_options({}))
+    if (std::find(all.begin(), all.end(), option) == all.end()) all.push_back(option);
+  for (const CLI::App* group : app.get_subcommands({}))
+    if (group->get_name().empty()) add_options(*group, all);
+}
+
+/// "--name", or the name of a positional argument.
+inline std::string name_of(const CLI::Option& option) {
+  return option.get_lnames().empty() ? option.get_name(true) : "--" + option.get_lnames().front();
+}
+
+inline bool is_whole(const std::string& text) {
+  long long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+inline bool is_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+/// What an option's type wants, where it is not what one of its values is.
+inline std::string wrong_value(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  for (const std::string& text : option.results()) {
+    if (type.starts_with("UINT") && (!is_whole(text) || text.starts_with("-")))
+      return name_of(option) + " wants a whole number that is not negative, not '" + text + "'";
+    if (type.starts_with("INT") && !is_whole(text))
+      return name_of(option) + " wants a whole number, not '" + text + "'";
+    if (type.starts_with("FLOAT") && !is_number(text)) return name_of(option) + " wants a number, not '" + text + "'";
+  }
+  return "";
+}
+
+inline std::string unexpected(const std::vector<std::string>& extras, const std::vector<const CLI::Option*>& all) {
+  std::vector<OptionName> known;
+  for (const CLI::Option* option : all)
+    for (const std::string& name : option->get_lnames()) known.push_back({"--" + name, option->get_description()});
+  for (const std::string& extra : extras)
+    if (extra.starts_with("-")) return unknown_option(extra, known);
+  return "'" + (extras.empty() ? std::string() : extras.front()) + "' belongs to no option; --help lists them.";
+}
+
+}  // namespace option_words
+
+/// One sentence. `app` is the command that was parsed; `extras` what it could not place.
+inline std::string in_our_words(const CLI::App& app, const CLI::ParseError& error,
+                                const std::vector<std::string>& extras) {
+  using namespace option_words;
+  std::vector<const CLI::Option*> all;
+  add_options(app, all);
+  const std::string said = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected(extras, all);
+  if (dynamic_cast<const CLI::ConversionError*>(&error))
+    for (const CLI::Option* option : all)
+      if (const std::string wrong = wrong_value(*option); !wrong.empty()) return wrong;
+  if (dynamic_cast<const CLI::RequiredError*>(&error))
+    for (const CLI::Option* option : all)
+      if (option->get_required() && option->count() == 0)
+        return "say which " + name_of(*option) + ": " + option->get_description();
+  const std::size_t colon = said.find(':');  // the parser's "--name: what is wrong"
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && colon != said.npos)
+    return said.substr(0, colon) +
+           (said.find("missing") != said.npos ? " wants a value" : " is given more than once, or with too many values");
+  if (dynamic_cast<const CLI::ValidationError*>(&error) && colon != said.npos && said.starts_with("--"))
+    return said.substr(0, colon) + (said.compare(colon, 7, ": wants") == 0 ? "" : ":") + said.substr(colon + 1);
+  return said;
+}
+
+}  // namespace lockstep
