@@ -24,6 +24,9 @@ struct CostModel {
 
 /// Given: the prices on `machine` of the slowest link among `ranks` ≥ 1 neighbours (one rank: all messages free).
 CostModel cost_model(const Machine& machine, int ranks);
+/// Given: the same where each of these ranks sends across that link at once: a port that several share, such as a
+/// node's only NIC, serves them in turn.
+CostModel cost_of_all_at_once(const Machine& machine, int ranks);
 
 // Every function below returns 0 for one rank. -----------------------------------------------------------------------
 
@@ -34,10 +37,14 @@ double naive_all_reduce_seconds(CostModel cost, int ranks, double bytes);
 /// Seconds of 21.2: p − 1 steps that exchange and add one chunk, then p − 1 that exchange one.
 double ring_all_reduce_seconds(CostModel cost, int ranks, double bytes);
 
-/// Given: lg p steps that exchange and add the whole array (p a power of two).
+/// Given: 21.3's recursive doubling, any p: ⌊lg p⌋ steps that exchange and add the whole array; two more messages and
+/// an addition where p is no power of two. With a machine, each step at the price of the links that its distance
+/// crosses.
 double recursive_doubling_seconds(CostModel cost, int ranks, double bytes);
-/// Given: halving, then doubling: few steps and few bytes (p a power of two).
+double recursive_doubling_seconds(const Machine& machine, int ranks, double bytes);
+/// Given: 21.3's Rabenseifner, likewise: halving, then doubling. Few steps and few bytes.
 double rabenseifner_seconds(CostModel cost, int ranks, double bytes);
+double rabenseifner_seconds(const Machine& machine, int ranks, double bytes);
 
 /// How nccl-tests reports an all-reduce (doc/PERFORMANCE.md), in bytes per second.
 struct Bandwidth {

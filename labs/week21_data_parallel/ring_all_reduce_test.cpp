@@ -2,41 +2,12 @@
 // neighbours only, 2(p − 1) steps, 2(p − 1)/p·n bytes sent, one chunk of scratch, and the time of the formula.
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cmath>
 
-#include "common/testing/cases.hpp"
-#include "common/testing/inputs.hpp"
+#include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
 namespace lockstep::week21 {
 namespace {
-
-using namespace lockstep::testing;
-
-using Collective = void (*)(Rank, Slice);
-
-Slice uploaded(Rank me, const std::vector<float>& values) {
-  Slice data = me.allocate(values.size(), DType::f32, Category::gradient);
-  upload(me, data, values);
-  return data;
-}
-
-Values host(Rank me, const Slice& data) {
-  const std::vector<float> values = to_host(me, data);
-  return {values.begin(), values.end()};
-}
-
-/// Every rank contributes its input; returns what `data` holds afterwards.
-CaseProgram reduce_with(Collective collective) {
-  return [collective](Rank me, const Case& c) {
-    Slice data = uploaded(me, inputs_of(me.rank(), c.size, c.ranks));
-    collective(me, data);
-    return host(me, data);
-  };
-}
 
 /// Every rank knows only its own chunk; the rest is −1.
 Values gather_chunks(Rank me, const Case& c) {
@@ -107,12 +78,6 @@ std::string wrong_bytes(const Case& c, const Outcome& outcome, int trips, std::u
       return fmt::format("rank {} sent {} bytes of an array of {}, expected {}: one chunk a step, {}(p − 1)/p·n in all",
                          rank, sent, c.size * sizeof(float), expected, trips == 1 ? "" : "2");
   }
-  return "";
-}
-
-std::string first_of(std::initializer_list<std::string> complaints) {
-  for (const std::string& complaint : complaints)
-    if (!complaint.empty()) return complaint;
   return "";
 }
 
@@ -193,34 +158,12 @@ TEST(Lab21_2, SumsAreExact) {
 }
 
 TEST(Lab21_2, SumsOfIntegersToo) {
-  const auto program = [](Rank me, const Case& c) {
-    Slice data = me.allocate(c.size, DType::i32, Category::buffer);
-    upload(me, data, integer_inputs_of(me.rank(), c.size, c.ranks));
-    ring_all_reduce(me, data);
-    return host(me, data);
-  };
-  run_cases(program, [](const Case& c, const Outcome& outcome) { return not_the_sum(outcome, c.size); },
+  run_cases(reduce_integers_with(ring_all_reduce),
+            [](const Case& c, const Outcome& outcome) { return not_the_sum(outcome, c.size); },
             {.ranks = {3}, .sizes = sizes_of({13})});
 }
 
-/// Even and odd ranks each sum among themselves, at the same time: ranks and neighbours are those of the group.
-TEST(Lab21_2, SumsInsideAGroup) {
-  const auto program = [](Rank me, const Case& c) {
-    Rank group = me.split(me.rank() % 2, me.rank());
-    Slice data = uploaded(group, inputs_of(me.rank(), c.size, c.ranks));
-    ring_all_reduce(group, data);
-    return host(me, data);
-  };
-  const auto judge = [](const Case& c, const Outcome& outcome) {
-    const auto expected = [&c](int rank, std::size_t i) {
-      double sum = 0;
-      for (int peer = rank % 2; peer < c.ranks; peer += 2) sum += input_of(peer, i, c.ranks);
-      return sum;
-    };
-    return first_difference(outcome, c.size, {expected, {}});
-  };
-  run_cases(program, judge, {.ranks = {2, 5, 8}, .sizes = sizes_of({7, 31})});
-}
+TEST(Lab21_2, SumsInsideAGroup) { expect_sums_inside_a_group(ring_all_reduce); }
 
 TEST(Lab21_2, SendsTwiceTheArrayLessTwoChunks) {
   run_cases(reduce_with(ring_all_reduce), [](const Case& c, const Outcome& outcome) {

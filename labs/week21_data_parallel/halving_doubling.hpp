@@ -1,0 +1,51 @@
+// Exercise 21.3: all-reduces of few steps. Recursive doubling takes lg p of them where the ring takes 2(p − 1), but
+// sends the whole array in each; Rabenseifner's algorithm takes 2 lg p and sends no more than the ring.
+//
+// Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005,
+// on all-reduce. In both, rank r talks to r ^ 1, r ^ 2, r ^ 4, …: the rank whose number differs in one bit, a
+// butterfly. That needs a power of two; of other numbers of ranks, some are guests of others.
+//
+// All functions work in place, on any size and dtype, the same on every rank.
+#pragma once
+
+#include "common/chunk.hpp"
+#include "common/rank.hpp"
+
+namespace lockstep::week21 {
+
+/// Given: how many of `ranks` form the butterfly: the largest power of two that is not above.
+int butterfly_ranks(int ranks);
+
+/// Given: what rank `rank` of the butterfly still works on after `halvings` halvings of `data`, which it shares with
+/// the ranks whose numbers have the same last `halvings` bits. Bit i of `rank` says which half the i-th halving keeps:
+/// the first (0, longer by one element where the number is odd) or the second (1). It may be empty.
+Slice part_after(Slice data, int rank, int halvings);
+
+/// Part a. Ranks 0 … b − 1 (b = butterfly_ranks(p)) call it; each ends with the sum of these b ranks' arrays, with the
+/// same bits. lg b steps, each one exchange of the whole array. Sent per rank: n·lg b. Memory: one scratch like `data`.
+void recursive_doubling(Rank me, Slice data);
+
+/// Part b. Every rank calls both. `fold`: the guests, ranks b … p − 1, give their array to rank r − b, which adds it to
+/// its own. `unfold`: the guests get `data` back from it. p a power of two: nothing happens. One step each; n bytes
+/// from a guest, n bytes to it. Memory, only where a guest is received: one scratch like `data`.
+void fold(Rank me, Slice data);
+void unfold(Rank me, Slice data);
+
+/// Part c. Ranks 0 … b − 1 call it. Afterwards part_after(data, r, lg b) of rank r is the sum of that part over these
+/// ranks; the rest of `data` holds partial sums that nobody needs. lg b steps: with the nearest partner half the array,
+/// with the next a quarter, … Sent per rank: all but its own part, (b − 1)/b·n. Memory: a scratch of half the array.
+void halving_reduce_scatter(Rank me, Slice data);
+
+/// Part d. Ranks 0 … b − 1 call it. Before, part_after(data, r, lg b) of rank r is what all ranks shall have;
+/// afterwards `data` is the same on all. lg b steps, the shortest messages first. Sent per rank: (b − 1)/b·n. No
+/// scratch.
+void doubling_all_gather(Rank me, Slice data);
+
+/// Given: fold, recursive doubling, unfold. ⌊lg p⌋ steps, and two more where p is no power of two.
+void recursive_doubling_all_reduce(Rank me, Slice data);
+
+/// Given: Rabenseifner's algorithm: fold, halve, double, unfold. 2⌊lg p⌋ steps, and two more where p is no power of
+/// two.
+void rabenseifner_all_reduce(Rank me, Slice data);
+
+}  // namespace lockstep::week21

@@ -1,0 +1,55 @@
+// Exercise 21.4: the hierarchical all-reduce. Read labs/week21_data_parallel/hierarchical_all_reduce.hpp first.
+#include "labs/week21_data_parallel/hierarchical_all_reduce.hpp"
+
+#include <string>
+
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::week21 {
+
+Hierarchy split_by_node(Rank me, int ranks_per_node) {
+  const int g = ranks_per_node;
+  if (g < 1 || me.size() % g != 0)
+    throw Error(Verdict::usage, std::to_string(me.size()) + " ranks are no whole number of nodes of " +
+                                    std::to_string(g) + ": nodes must be equally large");
+  // lab 21.4a begin: two splits, on every rank in the same order. Ranks of one node give the same colour to the first;
+  // ranks with the same place in their nodes give the same colour to the second
+  const int node = me.rank() / g, place = me.rank() % g;
+  Rank my_node = me.split(node, place);
+  Rank my_rail = me.split(place, node);
+  return {my_node, my_rail};
+  // lab end
+}
+
+void hierarchical_all_reduce(Hierarchy groups, Slice data) {
+  Scope scope = groups.node.region("hierarchical_all_reduce", data.bytes());
+  // lab 21.4b begin: three calls of 21.2's functions. Inside the node, complete your own chunk of the node's sum; on
+  // your rail, sum that chunk over the nodes; inside the node, hand the chunks out
+  ring_reduce_scatter(groups.node, data);
+  ring_all_reduce(groups.rail, chunk(data, groups.node.rank(), groups.node.size()));
+  ring_all_gather(groups.node, data);
+  // lab end
+}
+
+double hierarchical_seconds(CostModel inside, CostModel across, int nodes, int ranks_per_node, double bytes) {
+  // lab 21.4c begin: a ring inside the node with all of the array, and one on the rail with a g-th of it
+  return ring_all_reduce_seconds(inside, ranks_per_node, bytes) +
+         ring_all_reduce_seconds(across, nodes, bytes / ranks_per_node);
+  // lab end
+}
+
+SlowLinkBytes slow_link_bytes_of_ring(int nodes, int ranks_per_node, double bytes) {
+  // lab 21.4c begin: of g ranks in a node, one sends across, in each of the ring's steps
+  const double p = nodes * ranks_per_node, sent = 2 * (p - 1) / p * bytes;
+  return {sent, sent};
+  // lab end
+}
+
+SlowLinkBytes slow_link_bytes_of_hierarchy(int nodes, int ranks_per_node, double bytes) {
+  // lab 21.4c begin: all g ranks of a node send across, each on its own rail
+  const double k = nodes, sent = 2 * (k - 1) / k * bytes / ranks_per_node;
+  return {sent, sent * ranks_per_node};
+  // lab end
+}
+
+}  // namespace lockstep::week21
