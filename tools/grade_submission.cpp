@@ -50,22 +50,44 @@ void note_ignored(Submission& result, const fs::path& inside) {
   if (answer && result.ignored.size() < kMostIgnored) result.ignored.push_back(inside.string());
 }
 
-void add_file(Submission& result, const std::vector<Exercise>& course, const fs::path& folder, const fs::path& path) {
-  fs::path inside = path.lexically_relative(folder);
-  const Exercise* exercise = exercise_at(course, inside);
-  if (!exercise) return note_ignored(result, inside);
+void add_answer(Submission& result, const Exercise& exercise, const fs::path& folder, const fs::path& path) {
   std::string refusal, text = read_plain(path, refusal);
-  if (result.answers.count(exercise->id) || result.refused.count(exercise->id)) refusal = "it is there more than once";
+  if (result.answers.count(exercise.id) || result.refused.count(exercise.id)) refusal = "it is there more than once";
   if (refusal.empty()) {
-    result.answers[exercise->id] = text;
+    result.answers[exercise.id] = text;
   } else {
-    result.answers.erase(exercise->id);
-    result.refused[exercise->id] = fmt::format("{}: {}", inside.string(), refusal);
+    result.answers.erase(exercise.id);
+    result.refused[exercise.id] = fmt::format("{}: {}", path.lexically_relative(folder).string(), refusal);
   }
 }
 
-Submission read_folder(const fs::path& folder, const std::vector<Exercise>& course) {
+/// Files below `folder`; those at an exercise's own place go before others of the same name.
+Submission read_files(const std::vector<fs::path>& files, const std::vector<Exercise>& course, const fs::path& folder) {
   Submission result;
+  std::vector<fs::path> unsure;
+  for (const fs::path& file : files) {
+    const fs::path inside = file.lexically_relative(folder);
+    const Place place = place_of(course, inside);
+    if (!place.exercise)
+      note_ignored(result, inside);
+    else if (place.sure)
+      add_answer(result, *place.exercise, folder, file);
+    else
+      unsure.push_back(file);
+  }
+  const Submission sure = result;
+  for (const fs::path& file : unsure) {
+    const fs::path inside = file.lexically_relative(folder);
+    const Exercise& exercise = *place_of(course, inside).exercise;
+    if (sure.answers.count(exercise.id) || sure.refused.count(exercise.id))
+      note_ignored(result, inside);
+    else
+      add_answer(result, exercise, folder, file);
+  }
+  return result;
+}
+
+Submission read_folder(const fs::path& folder, const std::vector<Exercise>& course) {
   std::vector<fs::path> files;
   fs::recursive_directory_iterator all(folder, fs::directory_options::skip_permission_denied), end;
   for (std::size_t count = 0; all != end && count < kMostEntries; ++all, ++count) {
@@ -73,12 +95,12 @@ Submission read_folder(const fs::path& folder, const std::vector<Exercise>& cour
     if (all.depth() > 4) all.disable_recursion_pending();
   }
   std::sort(files.begin(), files.end());
-  for (const fs::path& file : files) add_file(result, course, folder, file);
-  return result;
+  return read_files(files, course, folder);
 }
 
 /// `cmake -E tar` reads every kind of archive. It runs confined: whatever is in the archive, it writes below `scratch`.
-std::string tar(const std::vector<std::string>& arguments, const fs::path& scratch) {
+/// Where that fails it is `otherwise`, and not in CMake's words.
+std::string tar(const std::vector<std::string>& arguments, const fs::path& scratch, const std::string& otherwise) {
   Limits limits{.wall_seconds = 60, .file_bytes = kLargestFile + 1};
   Confined command{.arguments = {find_program("cmake"), "-E", "tar"},
                    .folder = scratch,
@@ -86,52 +108,64 @@ std::string tar(const std::vector<std::string>& arguments, const fs::path& scrat
                    .kept_bytes = kLongestList};
   command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
   ConfinedEnd end = run_confined(command);
-  if (end.exit_code != 0) throw Error(Verdict::usage, "the archive cannot be unpacked: " + end.output.substr(0, 1000));
+  if (end.exit_code != 0) throw Error(Verdict::usage, otherwise);
   return end.output;
 }
 
 /// What of the archive counts, into `scratch`; returns the names of everything else.
 std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch) {
   std::vector<std::string> others;
-  std::string list = tar({"tf", archive.string()}, scratch);
+  const std::string name = archive.filename().string();
+  std::string list = tar({"tf", archive.string()}, scratch,
+                         fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
   std::vector<std::string> arguments{"xf", archive.string(), "--"};
   std::size_t fixed = arguments.size();
   for (std::size_t begin = 0, end; (end = list.find('\n', begin)) != list.npos; begin = end + 1) {
     std::string entry = list.substr(begin, end - begin);
-    if (!exercise_at(course, entry)) {
+    if (!place_of(course, entry).exercise) {
       others.push_back(entry);
     } else if (std::find(arguments.begin(), arguments.end(), entry) == arguments.end()) {
       arguments.push_back(entry);
     }
   }
-  if (arguments.size() > fixed) tar(arguments, scratch);
+  if (arguments.size() > fixed)
+    tar(arguments, scratch,
+        fmt::format("{} cannot be unpacked: it is damaged, or a lab file in it has more than {} bytes", name,
+                    kLargestFile));
   return others;
 }
 
 }  // namespace
 
-const Exercise* exercise_at(const std::vector<Exercise>& course, const fs::path& path) {
+Place place_of(const std::vector<Exercise>& course, const fs::path& path) {
   std::vector<std::string> folders;
   for (const fs::path& step : path.lexically_normal().parent_path()) folders.push_back(step.string());
   for (const fs::path& step : path) {
-    if (path.is_absolute() || step == "..") return nullptr;
+    if (path.is_absolute() || step == "..") return {};
   }
+  const auto is_a_weeks = [&](const std::string& folder) {
+    return std::any_of(course.begin(), course.end(), [&](const Exercise& e) { return e.folder == folder; });
+  };
   for (const Exercise& exercise : course) {
     if (path.filename() != exercise.name + ".cpp") continue;
-    if (folders.empty()) return &exercise;
+    if (folders.empty()) return {&exercise};
     std::vector<std::string> before = folders;
-    if (before.back() != exercise.folder) continue;
+    if (before.back() != exercise.folder) {
+      const bool near = folders.size() == 1 && may_contain_a_submission(folders[0]) && !is_a_weeks(folders[0]);
+      return near ? Place{&exercise, false} : Place{};
+    }
     before.pop_back();
     if (!before.empty() && before.back() == "labs") before.pop_back();
-    if (before.empty() || (before.size() == 1 && may_contain_a_submission(before[0]))) return &exercise;
+    if (before.empty() || (before.size() == 1 && may_contain_a_submission(before[0]))) return {&exercise};
   }
-  return nullptr;
+  return {};
 }
 
 Submission read_submission(const fs::path& submission, const std::vector<Exercise>& course, const fs::path& scratch) {
   if (fs::is_directory(submission)) return read_folder(submission, course);
   if (!fs::is_regular_file(submission))
     throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.string()));
+  if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
   std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch);
   Submission result = read_folder(scratch, course);
   for (const std::string& other : others) note_ignored(result, other);

@@ -16,13 +16,20 @@ struct Submission {
   std::vector<std::string> ignored;            ///< C++ files that are no lab's, for a person to see; at most 20
 };
 
-/// The exercise whose answer a file at `path` of a submission is: FOLDER/NAME.cpp, labs/FOLDER/NAME.cpp, either in one
-/// more folder, or NAME.cpp alone. Null for every other path, and for one that is absolute or has "..".
-const Exercise* exercise_at(const std::vector<Exercise>& course, const std::filesystem::path& path);
+/// Whose answer a file of a submission is, by its path.
+struct Place {
+  const Exercise* exercise = nullptr;  ///< null: of none
+  bool sure = true;                    ///< else it counts only where no file is at the exercise's own place
+};
 
-/// Reads a folder, a .zip, .tar, .tar.gz or .tgz. Symbolic links, files that are not plain, those above 256 KiB and
-/// answers that are there twice are refused; links to folders are not followed. Archives are unpacked confined, into
-/// `scratch`, and only what counts. Throws Error(usage) where there is nothing to read.
+/// FOLDER/NAME.cpp, labs/FOLDER/NAME.cpp, either in one more folder, or NAME.cpp alone; and, not so sure, NAME.cpp in
+/// one folder of another name, as a zipped folder of bare files has it. Of no exercise for every other path, and for
+/// one that is absolute or has "..".
+Place place_of(const std::vector<Exercise>& course, const std::filesystem::path& path);
+
+/// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. Symbolic links, files that are not plain, those
+/// above 256 KiB and answers that are there twice are refused; links to folders are not followed. Archives are unpacked
+/// confined, into `scratch`, and only what counts. Throws Error(usage) where there is nothing to read.
 Submission read_submission(const std::filesystem::path& submission, const std::vector<Exercise>& course,
                            const std::filesystem::path& scratch);
 

@@ -16,8 +16,8 @@ Course the_course() { return Course::read(std::filesystem::path(LOCKSTEP_SOURCE_
 
 std::string id_at(const char* path) {
   auto all = the_course().select("").exercises;
-  const Exercise* exercise = exercise_at(all, path);
-  return exercise ? exercise->id : "";
+  const Place place = place_of(all, path);
+  return !place.exercise ? "" : place.exercise->id + (place.sure ? "" : "?");
 }
 
 TEST(Grade, KnowsAnAnswerByItsPath) {
@@ -27,6 +27,8 @@ TEST(Grade, KnowsAnAnswerByItsPath) {
         "lockstep-main/labs/week21_data_parallel/ring_all_reduce.cpp"}) {
     EXPECT_EQ(id_at(path), "21.2") << path;
   }
+  for (const char* path : {"anna/ring_all_reduce.cpp", "./anna/ring_all_reduce.cpp", "labs/ring_all_reduce.cpp"})
+    EXPECT_EQ(id_at(path), "21.2?") << path;
 }
 
 TEST(Grade, TakesNothingElse) {
@@ -34,8 +36,9 @@ TEST(Grade, TakesNothingElse) {
        {"/labs/week21_data_parallel/ring_all_reduce.cpp", "../week21_data_parallel/ring_all_reduce.cpp",
         "labs/../solutions/week21_data_parallel/ring_all_reduce.cpp",
         "solutions/week21_data_parallel/ring_all_reduce.cpp", "build/week21_data_parallel/ring_all_reduce.cpp",
-        "a/b/week21_data_parallel/ring_all_reduce.cpp", "week22_zero/ring_all_reduce.cpp",
-        "week21_data_parallel/ring_all_reduce.hpp", "ring_all_reduce_test.cpp",
+        "a/b/week21_data_parallel/ring_all_reduce.cpp", "a/b/ring_all_reduce.cpp", "build/ring_all_reduce.cpp",
+        "__MACOSX/ring_all_reduce.cpp", "solutions/ring_all_reduce.cpp", "anna/ring_all_reduce.cpp/x",
+        "week22_zero/ring_all_reduce.cpp", "week21_data_parallel/ring_all_reduce.hpp", "ring_all_reduce_test.cpp",
         "labs/week21_data_parallel/CMakeLists.txt", "labs/course.json",
         "__MACOSX/week21_data_parallel/ring_all_reduce.cpp", "ring_all_reduce.cpp/x", ""}) {
     EXPECT_EQ(id_at(path), "") << path;
@@ -56,6 +59,52 @@ TEST(Grade, AnAnswerThatIsThereTwiceDoesNotCount) {
   EXPECT_NE(found.refused["21.7"].find("300000 bytes"), std::string::npos);
   EXPECT_EQ(found.ignored, std::vector<std::string>{"mine.cpp"});
   std::filesystem::remove_all(folder);
+}
+
+class Folder {
+ public:
+  explicit Folder(const char* name) : path_(std::filesystem::temp_directory_path() / name) {
+    std::filesystem::remove_all(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::filesystem::path write(const char* name, const char* text) const {
+    write_text(path_ / name, text);
+    return path_ / name;
+  }
+  Submission read(const std::filesystem::path& from) const {
+    std::filesystem::create_directories(path_ / "scratch");
+    return read_submission(from, the_course().select("").exercises, path_ / "scratch");
+  }
+  std::filesystem::path path_;
+};
+
+TEST(Grade, FilesInAFolderOfAnotherNameCountWhereNothingElseDoes) {
+  const Folder folder("lockstep_grade_folder");
+  folder.write("in/anna/ring_all_reduce.cpp", "// anna's\n");
+  folder.write("in/anna/ddp.cpp", "// a draft\n");
+  folder.write("in/week21_data_parallel/ddp.cpp", "// the answer\n");
+  folder.write("in/anna/accumulation.cpp", "// one\n");
+  folder.write("in/old/accumulation.cpp", "// two\n");
+  const Submission found = folder.read(folder.path_ / "in");
+  EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// anna's\n"}, {"21.7", "// the answer\n"}}));
+  EXPECT_NE(found.refused.at("21.6").find("more than once"), std::string::npos);
+  EXPECT_EQ(found.ignored, std::vector<std::string>{"anna/ddp.cpp"});
+  EXPECT_EQ(folder.read(folder.path_ / "in" / "anna" / "ddp.cpp").answers.at("21.7"), "// a draft\n");
+}
+
+TEST(Grade, WhatIsNoArchiveIsSaidInOneSentence) {
+  const Folder folder("lockstep_grade_archive");
+  for (const char* name : {"essay.zip", "essay.txt", "empty.tar.gz"}) {
+    try {
+      folder.read(folder.write(name, std::string_view(name) == "empty.tar.gz" ? "" : "My answers are below.\n"));
+      EXPECT_STREQ(name, "empty.tar.gz");  // an empty file is an empty archive
+    } catch (const Error& error) {
+      const std::string said = error.what();
+      EXPECT_NE(said.find(std::string(name) + " is no whole .zip"), said.npos) << said;
+      EXPECT_EQ(said.find('\n'), said.npos) << said;
+      EXPECT_EQ(said.find("CMake"), said.npos) << said;
+    }
+  }
 }
 
 TEST(Grade, AnAnswerComputesAndPrints) {

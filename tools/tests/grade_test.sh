@@ -147,6 +147,13 @@ row 21.10 0/10 'NOT IMPLEMENTED'
 says '"score": 5,' 'symbolic link' 'week21_data_parallel/my_accumulation.cpp' '21.2 does not compile: ring_all_reduce.cpp'
 grep -q '<testcase .*name="21.1 .*/>' "$work/junit.xml" || fail 'mixed: junit.xml'
 
+# A zipped folder of bare files, as many submissions come.
+mkdir "$work/anna"
+reference naive_all_reduce > "$work/anna/naive_all_reduce.cpp"
+(cd "$work" && cmake -E tar cf anna.zip --format=zip anna)
+grade 'bare files' "$work/anna.zip" --only 21.1
+row 21.1 5/5 PASS
+
 # Nothing to grade is a result too.
 name=nothing
 "$lab" grade "$work/nothing" --out "$work/results.json" > "$work/out" 2>&1 && fail 'nothing: the exit code is 0'
