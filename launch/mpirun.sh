@@ -3,7 +3,8 @@
 #
 #   launch/mpirun.sh -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] program arguments…
 #
-# With --nodes, each host gets RANKS / N processes; which hosts is said by the hostfile, or by the scheduler.
+# With --nodes, each host gets RANKS / N processes; which hosts is said by the hostfile (else that of LOCKSTEP_HOSTFILE),
+# or by the scheduler.
 # Works as root, in containers, and with more ranks than cores. The whole job ends when the launcher is interrupted,
 # when the time is over (exit code 124), or when a rank dies. MPIRUN names another launcher than the one that fits the
 # library the program is linked with.
@@ -31,6 +32,7 @@ case $nodes in '' | 0* | *[!0-9]*) echo "$0: --nodes needs a number of hosts, at
 case $timeout in *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
 [ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be spread evenly over $nodes nodes" >&2; exit 2; }
+[ "$nodes" -eq 1 ] || hostfile=${hostfile:-${LOCKSTEP_HOSTFILE:-}}
 if [ -n "$hostfile" ] && [ ! -r "$hostfile" ]; then
   echo "$0: the hostfile $hostfile cannot be read" >&2
   exit 2

@@ -1,10 +1,11 @@
-// Ends badly, in the way its argument says; mpi_failure_test.sh looks at what is left. Exit code 1 where a failed run
-// is an Outcome; the other ways end the job from outside.
+// Ends badly, in the way its first argument says; mpi_failure_test.sh looks at what is left. Exit code 1 where a failed
+// run is an Outcome; the other ways end the job from outside. The second argument: numbers in a message.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 #include "common/arithmetic.hpp"
@@ -25,8 +26,8 @@ void receive_first(Rank me, Slice out, Slice in) {
   me.exchange({send((me.rank() + 1) % p, out)});
 }
 
-void fail(Rank me, std::string_view way) {
-  Slice out = me.allocate(1000, DType::f32, Category::buffer), in = me.allocate(1000, DType::f32, Category::buffer);
+void fail(Rank me, std::string_view way, std::size_t count) {
+  Slice out = me.allocate(count, DType::f32, Category::buffer), in = me.allocate(count, DType::f32, Category::buffer);
   fill(me, out, 1);
   ring(me, out, in);
   if (way == "deadlock") receive_first(me, out, in);
@@ -44,10 +45,11 @@ void fail(Rank me, std::string_view way) {
 int main(int argc, char** argv) {
   Session session(argc, argv);
   const std::string_view way = argc > 1 ? argv[1] : "good";
+  const std::size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000;
   RunOptions options;
   options.ranks = session.available_ranks();
   options.patience_seconds = 1;
-  const Outcome outcome = run(options, [way](Rank me) { fail(me, way); });
+  const Outcome outcome = run(options, [way, count](Rank me) { fail(me, way, count); });
   if (is_judge()) fmt::print("{} {}\n", to_string(outcome.verdict), outcome.message);
   return outcome.passed() ? 0 : 1;
 }

@@ -73,6 +73,22 @@ TEST(Launch, LocalProcessesMeetInAFolderAndEndTogether) {
             script + ": the job did not end within 1 s; it is stopped -> 124");
 }
 
+TEST(Launch, TwoHostsThatCannotBeMadeAreSkipped) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "no_namespaces";
+  std::filesystem::create_directory(folder);
+  for (const char* name : {"unshare", "ip", "tc", "nsenter", "setpriv"}) {
+    std::ofstream(folder / name) << "#!/bin/sh\necho unshare failed: Operation not permitted >&2; exit 1\n";
+    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+  }
+  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/two_hosts.sh", path = std::getenv("PATH");
+  setenv("PATH", (folder.string() + ":" + path).c_str(), 1);
+  const std::string refused = said({"sh", script, "true"});
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_TRUE(refused.ends_with(" no namespaces of its own: unshare failed: Operation not permitted -> 77")) << refused;
+  EXPECT_EQ(said({"sh", script, "--rtae", "1gbit", "true"}), "two_hosts: unknown option '--rtae'. Known: --rate. -> 2");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Launch, AProfilerRunsEachRank) {
   const std::string script = LOCKSTEP_SOURCE_DIR "/launch/profile_rank.sh";
   setenv("OMPI_COMM_WORLD_RANK", "3", 1);
