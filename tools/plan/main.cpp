@@ -3,6 +3,7 @@
 //   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536
 //   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536 --explain dp=8,tp=8,pp=16
 //   ./lab plan --model gpt3-13b --cluster dgx-h100x8 --global-batch 512 --score mine.json
+//   ./lab plan --published                       Megatron-LM's iteration times beside the predictions
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "common/text/nearest.hpp"
 #include "common/text/units.hpp"
 #include "labs/week25_3d/phantom_step.hpp"
+#include "tools/plan/published.hpp"
 #include "tools/plan/report.hpp"
 #include "tools/plan/simulate.hpp"
 #include "tools/plan/strategy_file.hpp"
@@ -28,7 +30,10 @@ struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory;
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string explain, score, json, csv;
+  bool published = false;
 };
+
+const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
 
@@ -37,7 +42,7 @@ Task task_of(const PlanOptions& o) {
   if (std::find(models.begin(), models.end(), o.model) == models.end()) refuse(unknown_name("model", o.model, models));
   Task task{.model_name = o.model, .model = gpt_preset(o.model)};
   task.model.storage = DType::bf16;
-  task.cluster = find_cluster(o.cluster, std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines");
+  task.cluster = find_cluster(o.cluster, kMachines);
   if (o.global_batch < 1 || o.global_batch > 1 << 20)
     refuse("--global-batch: how many sequences a step has, from 1 to 1048576, such as 1536");
   task.global_batch = o.global_batch;
@@ -101,20 +106,56 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
   return row;
 }
 
-void write(const PlanOptions& o, const Task& task, const Search& found) {
+void write_rows(const PlanOptions& o, const Context& context, const std::vector<Row>& rows) {
+  if (!o.json.empty()) write_results(o.json, context, rows);
+  if (!o.csv.empty()) write_csv(o.csv, rows);
+}
+
+/// `simulated`: of the first plans.
+void write(const PlanOptions& o, const Task& task, const Search& found,
+           const std::vector<week25::PhantomStep>& simulated) {
   if (o.json.empty() && o.csv.empty()) return;
   std::vector<Row> rows;
   for (const Rated& rated : found.best) rows.push_back(row_of(task, rated, "plan", static_cast<int>(rows.size()) + 1));
+  for (std::size_t i = 0; i < simulated.size(); ++i)
+    rows[i].set("simulated_seconds", simulated[i].seconds).set("simulated_memory_bytes", simulated[i].peak_bytes());
   for (const auto& [reason, refused] : found.refused) {
     Row row;
     row.set("kind", "refused").set("reason", reason).set("count", refused.count);
     rows.push_back(row.set("example", refused.example).set("sentence", refused.sentence));
   }
   Context context = Context::here();
-  context.more.set("candidates", found.candidates)
+  context.more.set("command", "plan")
+      .set("candidates", found.candidates)
       .set("candidates_per_second", static_cast<double>(found.candidates) / found.seconds);
-  if (!o.json.empty()) write_results(o.json, context, rows);
-  if (!o.csv.empty()) write_csv(o.csv, rows);
+  write_rows(o, context, rows);
+}
+
+/// --published: prints and writes Megatron-LM's iterations beside the predictions.
+void compare_with_published(const PlanOptions& o) {
+  const Slower slower = slower_by_one_layer(kMachines);
+  fmt::print(
+      "by one layer of the 22B model, products take {:.2f} times what the machine file says, the rest {:.2f} times\n"
+      "{:<10} {:<10} {:>9} {:>9} {:>7} {:>9} {:>7}\n",
+      slower.products, slower.others, "", "recompute", "published", "by file", "error", "by layer", "error");
+  std::vector<Row> rows;
+  for (const Published& p : megatron_iterations())
+    for (const bool recompute : {true, false}) {
+      const double published = recompute ? p.full : p.selective;
+      const double file = predicted_seconds(p, recompute, {}, kMachines);
+      const double layer = predicted_seconds(p, recompute, slower, kMachines);
+      fmt::print("{:<10} {:<10} {:>8.2f}s {:>8.2f}s {:>+6.1f}% {:>8.2f}s {:>+6.1f}%\n", p.model,
+                 recompute ? "full" : "selective", published, file, 100 * (file / published - 1), layer,
+                 100 * (layer / published - 1));
+      Row row;
+      row.set("kind", "published").set("model", p.model).set("cluster", p.cluster).set("global_batch", p.batch);
+      row.set("recompute", recompute ? "full" : "selective").set("published_seconds", published);
+      row.set("step_seconds", layer).set("relative_error", layer / published - 1);
+      rows.push_back(row.set("file_step_seconds", file).set("file_relative_error", file / published - 1));
+    }
+  Context context = Context::here();
+  context.more.set("command", "plan").set("slower_products", slower.products).set("slower_others", slower.others);
+  write_rows(o, context, rows);
 }
 
 /// --explain: all strategies with these fields.
@@ -163,7 +204,7 @@ void score(Predictor& predictor, const std::string& path, const Strategy& mine, 
 }
 
 /// --simulate: 25.2's step itself, phantom: one rank a stage, the others as its reflections.
-void check_in_simulator(const Task& task, const Rated& rated, int place) {
+week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int place) {
   const week25::PhantomStep step =
       week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine, /*trace=*/false);
   if (place == 0)
@@ -173,11 +214,13 @@ void check_in_simulator(const Task& task, const Rated& rated, int place) {
   fmt::print("{:>3} {:>9} {:>9} {:>+6.1f}% {:>9.1f} GB {:>9.1f} GB {:>+6.1f}% {:>9}\n", place + 1,
              format_seconds(seconds), format_seconds(step.seconds), 100 * (seconds / step.seconds - 1), bytes / 1e9,
              step.peak_bytes() / 1e9, 100 * (bytes / step.peak_bytes() - 1), format_seconds(step.wall_seconds));
+  return step;
 }
 
 void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
+  if (o.published) return compare_with_published(o);
   if (o.top < 1) refuse("--top: at least 1");
   if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
   const Task task = task_of(o);
@@ -200,9 +243,10 @@ void run(const PlanOptions& o) {
   else
     print_refused(found);
   print_rate(found);
+  std::vector<week25::PhantomStep> simulated;
   for (int i = 0; i < o.simulate && i < static_cast<int>(found.best.size()); ++i)
-    check_in_simulator(task, found.best[static_cast<std::size_t>(i)], i);
-  write(o, task, found);
+    simulated.push_back(check_in_simulator(task, found.best[static_cast<std::size_t>(i)], i));
+  write(o, task, found, simulated);
 }
 
 }  // namespace
@@ -221,6 +265,7 @@ int main(int argc, char** argv) {
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");
   line.add("--simulate", o.simulate, "so many of the listed plans in the simulator too, to check the predictions");
+  line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   try {

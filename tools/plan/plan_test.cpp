@@ -12,6 +12,7 @@
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "labs/week25_3d/phantom_step.hpp"
+#include "tools/plan/published.hpp"
 #include "tools/plan/report.hpp"
 #include "tools/plan/simulate.hpp"
 #include "tools/plan/strategy_file.hpp"
@@ -227,93 +228,21 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
 
 // Published steps -----------------------------------------------------------------------------------------------------
 
-/// arXiv 2205.05198, Table 5: seconds of an iteration with full recomputation, and with sequence parallelism and
-/// selective recomputation, which flash attention does by itself.
-struct Published {
-  const char *model, *cluster;
-  int batch;
-  Strategy strategy;
-  double full, selective;
-};
-const std::vector<Published> kPublished{
-    {"gpt-22b", "dgx-a100x1", 4, {.tp = 8, .microbatch = 4}, 1.42, 1.10},
-    {"gpt3-175b", "dgx-a100x8", 64, {.tp = 8, .pp = 8, .schedule = "interleaved", .chunks = 3}, 18.13, 13.75},
-    {"gpt-530b", "dgx-a100x35", 280, {.tp = 8, .pp = 35, .schedule = "interleaved", .chunks = 3}, 49.05, 37.83},
-    {"gpt-1t", "dgx-a100x64", 512, {.tp = 8, .pp = 64}, 94.42, 71.49}};
-
-/// By how much arithmetic takes longer than the machine file says.
-struct Slower {
-  double products = 1;  ///< what the rate of arithmetic limits
-  double others = 1;    ///< what memory's bandwidth limits
-};
-Machine slowed(Machine machine, Slower by) {
-  for (double& peak : machine.peak_flop_per_second) peak /= by.products;
-  machine.memory_bytes_per_second /= by.others;
-  return machine;
-}
-
-double predicted(const Published& p, bool recompute, Slower by) {
-  Task task = task_of(p.model, p.cluster, p.batch);
-  task.cluster.machine = slowed(task.cluster.machine, by);
-  Predictor predictor(task);
-  Strategy strategy = p.strategy;
-  strategy.recompute = recompute;
-  strategy.sequence_parallel = !recompute;
-  EXPECT_FALSE(why_not(task, strategy)) << words(strategy);
-  return predictor.rate(strategy).time.total();
-}
-
-/// One layer of the 22B model on 8 A100, microbatch 4: forward and backward, and with full recomputation the forward
-/// again.
-double layer_seconds(Slower by, bool recompute) {
-  const Task task = task_of("gpt-22b", "dgx-a100x1", 4);
-  Machine machine = slowed(task.cluster.machine, by);
-  Rehearsal rehearsal(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
-  Rank me = rehearsal.rank();
-  GptConfig config = task.model;
-  config.layers = 1;
-  config.tensor = {0, 8, !recompute};
-  Gpt gpt(me, config, 1);
-  const week23::TensorParallel tp = week23::make_tensor_parallel(me);
-  gpt.use(recompute ? week23::make_tensor_layers(tp, config.vocabulary)
-                    : week23::make_sequence_layers(tp, config.vocabulary));
-  Activations saved = gpt.allocate_activations(me, 4, 2048);
-  const double begin = rehearsal.seconds();
-  gpt.forward_block(me, 0, saved);
-  if (recompute) gpt.forward_block(me, 0, saved);
-  gpt.backward_block(me, 0, saved, {});
-  return rehearsal.seconds() - begin;
-}
-
-/// x in [low, high] where the growing f is `value`.
-double solve(const std::function<double(double)>& f, double value, double low, double high) {
-  for (int i = 0; i < 24; ++i) (f((low + high) / 2) < value ? low : high) = (low + high) / 2;
-  return low;
-}
-
-/// From the same paper's Table 4: 7.2 + 11.8 ms with sequence parallelism, 7.7 + 19.5 ms with full recomputation.
-Slower by_one_layer() {
-  const auto products = [](double others) {
-    return solve([&](double x) { return layer_seconds({x, others}, false); }, 19.0e-3, 0.2, 4);
-  };
-  const double others = solve([&](double x) { return layer_seconds({products(x), x}, true); }, 27.2e-3, 1, 5);
-  return {products(others), others};
-}
-
 TEST(Published, StepsOfMegatronFromOneLayer) {
-  const Slower slower = by_one_layer();
+  const Slower slower = slower_by_one_layer(kMachines);
   fmt::print(
       "by one layer of the 22B model, products take {:.2f} times what the machine file says, the rest {:.2f} times\n",
       slower.products, slower.others);
-  EXPECT_NEAR(layer_seconds(slower, false), 19.0e-3, 1e-4);
-  EXPECT_NEAR(layer_seconds(slower, true), 27.2e-3, 1e-4);
+  EXPECT_NEAR(layer_seconds(kMachines, slower, false), 19.0e-3, 1e-4);
+  EXPECT_NEAR(layer_seconds(kMachines, slower, true), 27.2e-3, 1e-4);
   fmt::print("{:<10} {:>9} | {:>9} {:>8} {:>7} {:>8} {:>7}\n", "", "", "published", "by file", "error", "by layer",
              "error");
   double largest = 0, sum = 0;
-  for (const Published& p : kPublished)
+  for (const Published& p : megatron_iterations())
     for (const bool recompute : {true, false}) {
       const double published = recompute ? p.full : p.selective;
-      const double file = predicted(p, recompute, {}), layer = predicted(p, recompute, slower);
+      const double file = predicted_seconds(p, recompute, {}, kMachines),
+                   layer = predicted_seconds(p, recompute, slower, kMachines);
       fmt::print("{:<10} {:>9} | {:>8.2f}s {:>7.2f}s {:>+6.1f}% {:>7.2f}s {:>+6.1f}%\n", p.model,
                  recompute ? "full" : "selective", published, file, 100 * (file / published - 1), layer,
                  100 * (layer / published - 1));

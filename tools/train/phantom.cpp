@@ -19,6 +19,7 @@ using week25::PhantomStep;
 using week25::StageSeconds;
 
 constexpr std::array<const char*, 4> kState = {"parameters", "gradients", "optimizer", "activations"};
+constexpr std::array<const char*, 4> kNames = {"parameter", "gradient", "optimizer", "activation"};  // of fields
 constexpr std::array<Category, 4> kCategories = {Category::parameter, Category::gradient, Category::optimizer,
                                                  Category::activation};
 
@@ -80,6 +81,24 @@ void print_report(const Plan& plan, const PhantomStep& step) {
                format_bytes(level.all));
 }
 
+/// Lists, an element for each stage.
+void set_stages(Row& row, const PhantomStep& step) {
+  const auto list = [&row](const std::string& name, const auto& of_all, const auto& value) {
+    std::vector<double> values;
+    for (const auto& one : of_all) values.push_back(static_cast<double>(value(one)));
+    row.set("stage_" + name, std::move(values));
+  };
+  list("compute_seconds", step.stages, [](const StageSeconds& s) { return s.compute; });
+  list("tensor_seconds", step.stages, [](const StageSeconds& s) { return s.tensor; });
+  list("idle_seconds", step.stages, [](const StageSeconds& s) { return s.idle; });
+  list("data_seconds", step.stages, [](const StageSeconds& s) { return s.data; });
+  list("update_seconds", step.stages, [](const StageSeconds& s) { return s.update; });
+  for (std::size_t k = 0; k < kState.size(); ++k)
+    list(fmt::format("{}_bytes_peak", kNames[k]), step.memory,
+         [k](const Memory& m) { return m.peak_of(kCategories[k]); });
+  list("memory_bytes_peak", step.memory, [](const Memory& m) { return m.peak_total; });
+}
+
 Row row_of(const Plan& plan, const PhantomStep& step) {
   const week25::Options3d& o = plan.run3d;
   Row row;
@@ -98,8 +117,9 @@ Row row_of(const Plan& plan, const PhantomStep& step) {
   for (std::size_t k = 0; k < kState.size(); ++k) {
     std::uint64_t most = 0;
     for (const Memory& stage : step.memory) most = std::max(most, stage.peak_of(kCategories[k]));
-    row.set(fmt::format("{}_bytes_peak", std::array{"parameter", "gradient", "optimizer", "activation"}[k]), most);
+    row.set(fmt::format("{}_bytes_peak", kNames[k]), most);
   }
+  set_stages(row, step);
   double inside = 0, across = 0;
   for (std::size_t l = 0; l < step.levels.size(); ++l)
     (l + 1 == step.levels.size() ? across : inside) += step.levels[l].all;
