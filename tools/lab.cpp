@@ -171,7 +171,7 @@ class CommandLine {
         "./lab COMMAND …; ./lab help COMMAND says more.\n"
         "  setup      install what is missing\n"
         "  test       build everything and test the suite; --gpu: all labs' tests on the GPU\n"
-        "  report     measure, and write outputs/report/index.html\n"
+        "  report     measure, and write outputs/report/index.html; --from DIR: of results from elsewhere\n"
         "  doctor     what this machine has, and what it lacks\n"
         "  gpu-pack   pack a check for a machine with a GPU and no network (docs/gpu.md)\n");
     for (const CLI::App* command : app_.get_subcommands({})) {

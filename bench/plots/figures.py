@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
-"""Draws the report's figures: python3 bench/plots/figures.py outputs/report. Needs matplotlib.
+"""Draws the report's figures: python3 bench/plots/figures.py outputs/report [--from DIR] [--style paper|slides]. Needs matplotlib.
 
-Reads data/*.json and *.csv, writes figures/NAME.svg, .pdf and .png. A figure whose data is missing is left out.
+Reads data/*.json and *.csv, or with --from the JSON files of DIR; writes figures/NAME.svg, .pdf and .png, and for a style those of
+its folder. A figure whose data is missing is left out.
 """
 
 import pathlib
 import sys
+import traceback
 
+import combined_figures
+import folder
+import folder_figures
 import pipeline_figures
+import sources
 import tensor_figures
+from arguments import arguments
 from memory import memory as memory_figure
 from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv
-from style import COLOURS, HATCHES, look, losses_figure, save, subplots
+from style import COLOURS, HATCHES, LAYOUTS, Drawing, figure_legend, look, losses_figure, plt, save, subplots
 
 
 def size_axis(axis, sizes):
@@ -275,8 +282,7 @@ def zero_memory(data):
     axes[0][0].set_xticks([k * 5 + 1.5 for k in range(len(all_ranks))])
     axes[0][0].set_xticklabels([f"p = {p}" for p in all_ranks])
     axes[0][0].set_ylabel("MB on one rank (number: the stage)")
-    axes[0][0].margins(y=0.3)
-    axes[0][0].legend(fontsize=8, ncols=4, loc="upper center")
+    figure_legend(figure, axes[0][0], 4)
     return figure
 
 
@@ -304,13 +310,34 @@ def zero_throughput(data):
     return figure
 
 
+ALL = (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory, zero_throughput,
+       *tensor_figures.ALL, *pipeline_figures.ALL, *combined_figures.ALL)
+
+
+def wanted(options):
+    """(name, function that draws it) of all figures."""
+    if options.folder:
+        found, _ = sources.read_folder(options.folder)
+        return [(chart.name, lambda chart=chart: folder_figures.draw(chart)) for chart in folder.charts(found)]
+    return [(draw.__name__, lambda draw=draw: draw(options.out / "data")) for draw in ALL]
+
+
 def main():
-    out = pathlib.Path(sys.argv[1])
-    for draw in (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory,
-                 zero_throughput, *tensor_figures.ALL, *pipeline_figures.ALL):
-        figure = draw(out / "data")
-        if figure:
-            save(figure, out / "figures", draw.__name__)
+    options = arguments(__doc__)
+    failed = 0
+    for layout in (layout for style in ("page", *options.style) for layout in LAYOUTS[style]):
+        Drawing.layout = layout
+        for name, draw in wanted(options):
+            try:
+                figure = draw()
+                if figure:
+                    save(figure, options.out, name)
+            except Exception as error:  # a figure that fails costs itself alone
+                failed += 1
+                plt.close("all")
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                print(f"figures: {name} was not drawn: {type(error).__name__}: {error} ({pathlib.Path(at.filename).name}:{at.lineno})", file=sys.stderr)
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

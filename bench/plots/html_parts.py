@@ -16,6 +16,7 @@ figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: a
 .chart { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
 .chart svg { min-width: 34rem; }
 figcaption, .note { color: var(--soft); font-size: .93rem; margin: .5rem 0; max-width: 70rem; }
+.where { font-size: .82rem; margin: .3rem 0; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
 .scroll { overflow: auto; max-height: 24rem; margin: .5rem 0 1.25rem; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; width: 100%; }
@@ -65,7 +66,7 @@ def inline_svg(path, name, alt):
     return re.sub(r"<svg\b", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"{wide}', svg, count=1)
 
 
-def figure(out, name, alt, caption, shown, files):
+def figure(out, name, alt, caption, shown, files, provenance=()):
     path = out / "figures" / f"{name}.svg"
     if path.exists():
         links = " · ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png")
@@ -77,7 +78,8 @@ def figure(out, name, alt, caption, shown, files):
         return ""
     links += "".join(f' · <a href="data/{f}">{f}</a>' for f in files)
     numbers = f"<details{'' if path.exists() else ' open'}><summary>The numbers</summary>{shown}</details>" if shown else ""
-    return f"<figure>{drawing}<figcaption>{caption} <span>({links})</span></figcaption>{numbers}</figure>"
+    where = "".join(f'<p class="where">{html.escape(line)}</p>' for line in provenance)
+    return f"<figure>{drawing}<figcaption>{caption} <span>({links})</span>{where}</figcaption>{numbers}</figure>"
 
 
 def note(text):

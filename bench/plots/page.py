@@ -1,18 +1,25 @@
 #!/usr/bin/env python3
-"""Writes the report's page: python3 bench/plots/page.py outputs/report REPOSITORY. Standard library only.
+"""Writes the report's page: python3 bench/plots/page.py outputs/report [--from DIR] [--style paper|slides]. Standard library only.
 
-Figures are inlined, so index.html stands alone; a figure that was not drawn leaves its table.
+Figures are inlined, so index.html stands alone; a figure that was not drawn leaves its table. Beside it stands methods.md.
 """
 
 import pathlib
+import shutil
 import sys
 
 import claims
+import combined
+import folder_page
 import pipeline
 import predict
 import tensor
+from arguments import arguments
 from html_parts import context_table, document, figure, note, section, table
+from methods import methods
+from paper import Entry, write_captions, write_paper
 from results import NCCL_8_A100, load, load_all, load_csv, losses, seconds_text
+from sources import provenance, read_folder
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
             "dgx-1v": "NVLink (8 V100, whose bf16 is slow)", "laptop": "laptop", "uniform": "uniform: 1 µs, 1 GB/s", "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
@@ -22,20 +29,29 @@ MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8
 class Report:
     """What was measured, and the sections that show it."""
 
-    def __init__(self, out, root):
-        self.out, self.root, self.data = out, root, out / "data"
+    def __init__(self, out, found):
+        self.out, self.data, self.entries = out, out / "data", []
+        self.found = {results.name: results for results in found}
 
-    def figure(self, name, alt, caption, rows=None, columns=None, files=()):
-        shown = table(rows, columns) if rows else ""
-        return figure(self.out, name, alt, caption, shown, [f for f in files if (self.data / f).exists()])
+    def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, title=""):
+        """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the files."""
+        files = [f for f in files if (self.data / f).exists()]
+        if sources is None:
+            stems = dict.fromkeys(f.rsplit(".", 1)[0] + ".json" for f in files)
+            sources = [self.found[stem] for stem in stems if stem in self.found]
+        else:
+            files = [r.name for r in sources]
+        lines = provenance(sources)
+        self.entries.append(Entry(name, caption, lines, rows or [], columns or {}))
+        return figure(self.out, name, alt, caption, table(rows, columns) if rows else "", files, lines)
 
     def run(self):
-        contexts = [(p.stem, load(self.data, p.stem)["context"]) for p in sorted(self.data.glob("*.json"))]
+        contexts = [(results.name, results.context) for results in self.found.values()]
         if not contexts:
             sys.exit(f"page: no results in {self.data}")
         has_mpi = (self.data / "all_reduce_mpi.json").exists()
         mpi = "" if has_mpi else note("This build has no MPI: what is measured on processes is left out.")
-        parts = [context_table(contexts), mpi, self.speed()]
+        parts = [context_table(contexts), note('How it was measured: <a href="methods.md">methods.md</a>.'), mpi, self.speed()]
         return section("run", "What was run", parts)
 
     def speed(self):
@@ -116,8 +132,8 @@ class Report:
         parts = []
         for variant, words in (("no_overlap", "without overlap: averaging begins after each bucket and the rank waits"),
                                ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass goes on")):
-            parts.append(figure(self.out, f"timeline_{variant}", f"Gantt chart of one DDP step {words}.",
-                                f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula.", "", []))
+            parts.append(self.figure(f"timeline_{variant}", f"Gantt chart of one DDP step {words}.",
+                                     f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula."))
         if machines:
             parts.append(self.figure(
                 "buckets", "Bars of step time for compute alone, without and with overlap, over bucket size, for two machines.",
@@ -241,13 +257,37 @@ def error(row):
     return f"{100 * (row['predicted_seconds'] / row['seconds'] - 1):+.1f} %"
 
 
+def weeks(report, out, root):
+    return [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(),
+            report.training(), report.zero(), report.precision(), report.activations(),
+            tensor.section_of(report, MACHINES), pipeline.section_of(report), combined.section_of(report), claims.ledger(root / "docs" / "claims.md")]
+
+
+def of_folder(report, options, found, skipped):
+    """The page of somebody's results: their files are copied beside it."""
+    for name, why in skipped:
+        print(f"report: skipped {name}: it {why}", file=sys.stderr)
+    if not found:
+        sys.exit(f"report: {options.folder} holds no results: nothing to draw")
+    for results in found:
+        target = options.out / "data" / results.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(options.folder / results.name, target)
+    return [*folder_page.sections(report, found, skipped), section("methods", "How it was measured", [note('<a href="methods.md">methods.md</a>')])]
+
+
 def main():
-    out, root = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    report = Report(out, root)
-    parts = [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(),
-             report.training(), report.zero(), report.precision(), report.activations(),
-             tensor.section_of(report, MACHINES), pipeline.section_of(report), claims.ledger(root / "docs" / "claims.md")]
-    (out / "index.html").write_text(document("Lockstep: the report", parts))
+    options = arguments(__doc__)
+    found, skipped = read_folder(options.folder or options.out / "data")
+    report = Report(options.out, found)
+    root = pathlib.Path(__file__).resolve().parents[2]
+    parts = of_folder(report, options, found, skipped) if options.folder else weeks(report, options.out, root)
+    (options.out / "index.html").write_text(document("Lockstep: the report", parts), encoding="utf-8")
+    (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")
+    if "paper" in options.style:
+        write_paper(options.out / "paper", report.entries)
+    if "slides" in options.style:
+        write_captions(options.out / "slides", report.entries)
 
 
 if __name__ == "__main__":

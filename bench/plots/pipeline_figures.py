@@ -1,7 +1,7 @@
 """The figures of week 24: pipelines."""
 
 from results import by, load, load_csv
-from style import COLOURS, HATCHES, doubling_axis, look, losses_figure, subplots
+from style import COLOURS, HATCHES, abreast, doubling_axis, look, losses_figure, subplots
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2")
 
@@ -70,7 +70,7 @@ def pipeline_memory(data):
     axes[0][1].set_ylabel("microbatches in flight, at most")
     axes[0][1].set_title("32 microbatches: what each stage holds")
     axes[0][1].margins(y=0.15)
-    axes[0][1].legend(fontsize=8, ncols=4, loc="upper center")
+    axes[0][1].legend(fontsize=8, ncols=abreast(4), loc="upper center")
     return figure
 
 

@@ -144,8 +144,42 @@ def pipelines(data):
     return found
 
 
+def everything_together(data):
+    found = []
+    plans = load(data, "plan_gpt3")
+    best = next((r for r in plans["rows"] if r.get("simulated_seconds")), None) if plans else None
+    if best:
+        more = f"{best['schedule']} with {best['chunks']} chunks" if best["chunks"] > 1 else best["schedule"]
+        shape = (f"GPT-3 175B on {best['gpus']:,} A100, {best['global_batch']:,} sequences, as {best['dp']} × {best['tp']} × {best['pp']}, {more}, "
+                 f"microbatches of {best['microbatch']}, ZeRO-{best['zero']}")
+        found.append((f"{shape}: how long is a step?", "s", best["step_seconds"], best["simulated_seconds"], "simulated"))
+        found.append(("… GB of the fullest GPU?", "GB", best["memory_bytes"] / 1e9, best["simulated_memory_bytes"] / 1e9, "ledger"))
+    for name, words in (("175b", "GPT-3 as 8 × 8 × 16, 192 microbatches"), ("1t", "1T parameters as 1 × 8 × 64, 512 microbatches")):
+        row = pick(load(data, f"phantom_{name}"), chunks=1)
+        if row:
+            found.append((f"{words}, 1F1B: idle over the ideal?", "%", 100 * (row["stages"] - 1) / row["accumulate"], 100 * row["bubble_of_ideal"], "simulated"))
+    row = pick(load(data, "phantom_1t"), stages=64)
+    if row:
+        h, s, vocabulary, t, layers = 25600, 2048, 51200, row["tensor_parallel"], 128 // row["stages"]
+        state = 16 * ((12 * layers * h * h + vocabulary * h) / t + s * h)
+        measured = sum(row[f"stage_{kind}_bytes_peak"][0] for kind in ("parameter", "gradient", "optimizer"))
+        found.append(("The same: GB of parameters, gradients and optimizer state of a rank of stage 0 (2 layers of d_model 25,600, embedding of 51,200 tokens, 2,048 positions)?", "GB", state / 1e9, measured / 1e9, "ledger"))
+        found.append(("… GB of activations there, rows cut, flash attention?", "GB", row["stages"] * layers * 32 * s * h / t / 1e9, row["stage_activation_bytes_peak"][0] / 1e9, "ledger"))
+    strong = load(data, "scale_strong")
+    two, rest = pick(strong, ranks=2), [(p, pick(strong, ranks=p)) for p in (8, 16)]
+    if two and two.get("karp_flatt") and all(r and r.get("efficiency") for _, r in rest):
+        s = two["karp_flatt"]
+        for p, row in rest:
+            where = "inside the node" if p == 8 else "of two nodes"
+            found.append((f"GPT-2 355M, DDP, batch 32: two A100 have an efficiency of {100 * two['efficiency']:.0f} %. On {p}, {where}?", "%", 100 / (p * s + 1 - s), 100 * row["efficiency"], "simulated"))
+    bubble = next((r for r in (load(data, "why_bubble") or {"rows": []})["rows"] if r.get("cost") == "bubble"), None)
+    if bubble:
+        found.append(("GPT-2 124M in 4 stages, 4 microbatches: how much shorter without the bubble?", "%", 100 * 3 / 7, 100 * bubble["gained"], "replayed"))
+    return found
+
+
 WEEKS = {"Week 21: all-reduce and data parallelism": data_parallelism, "Week 22: ZeRO and activations": zero_stages,
-         "Week 23: tensor parallelism": tensor_parallelism, "Week 24: pipelines": pipelines}
+         "Week 23: tensor parallelism": tensor_parallelism, "Week 24: pipelines": pipelines, "Week 25: everything together": everything_together}
 
 
 def sheet(questions):

@@ -1,6 +1,9 @@
 """How all figures look: colours that colour-blind readers can tell apart, with markers and line styles beside them; the
 same data gives the same bytes."""
 
+import textwrap
+from dataclasses import dataclass
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -24,7 +27,42 @@ def look(i):
     return {"color": COLOURS[i % 7], "marker": MARKERS[i % 7], "linestyle": LINES[i % 7]}
 
 
-def subplots(columns=1, width=8.0, height=4.2, **options):
+@dataclass(frozen=True)
+class Layout:
+    """Where a figure is to stand. `width` in inches, None: as the figure asks; `text`: its letters, over those on the page."""
+    folder: str
+    kinds: tuple
+    suffix: str = ""
+    width: float = None
+    text: float = 1.0
+    stacked: bool = False  # panels one under the other
+    wide: bool = False     # 16:9
+
+
+LAYOUTS = {"page": [Layout("figures", ("svg", "pdf", "png"))],
+           "paper": [Layout("paper", ("pdf",), "_column", 3.3, 0.74, stacked=True), Layout("paper", ("pdf",), "_page", 7.0, 0.74)],
+           "slides": [Layout("slides", ("png",), wide=True)]}
+
+
+class Drawing:
+    """The layout that figures are drawn in: a figure's function says what is in it, this how large it is."""
+    layout = LAYOUTS["page"][0]
+
+
+def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
+    """`columns` panels beside each other, as axes[0][i]; stacked where the layout is one column of a paper. With `bars` a panel is
+    as high as so many horizontal ones need."""
+    layout = Drawing.layout
+    height = max(2.4, 0.9 + 0.3 * bars) if bars else height
+    if layout.wide:
+        width = max(8.0, width)
+        return plt.subplots(1, columns, figsize=(width, width * 9 / 16), squeeze=False, **options)
+    if layout.stacked:
+        panel = 0.9 + 0.27 * bars if bars else min(max(layout.width * height * columns / width, 2.0), 2.7)
+        figure, axes = plt.subplots(columns, 1, figsize=(layout.width, panel * columns), squeeze=False, **options)
+        return figure, axes.reshape(1, -1)
+    if layout.width:
+        width, height = layout.width, max(2.5, height * layout.width / width)
     return plt.subplots(1, columns, figsize=(width, height), squeeze=False, **options)
 
 
@@ -35,6 +73,31 @@ def doubling_axis(axis, ticks, label):
     axis.set_xticklabels([f"{t:,}" for t in ticks])
     axis.minorticks_off()
     axis.set_xlabel(label)
+
+
+def name_bars(axis, names):
+    """Horizontal bars from above to below; long names are broken where a column is narrow."""
+    axis.set_yticks(range(len(names)))
+    axis.set_yticklabels([textwrap.fill(name, 24) for name in names] if Drawing.layout.stacked else names, fontsize=7.5)
+    axis.invert_yaxis()
+
+
+def abreast(columns):
+    """So many entries of a legend beside each other, where there is room."""
+    return min(columns, 2) if Drawing.layout.stacked else columns
+
+
+def plain_legend(axis, columns):
+    """Above the axis, where it covers nothing."""
+    axis.legend(fontsize=7.5, ncols=abreast(columns), loc="lower center", bbox_to_anchor=(0.5, 1.0), markerscale=0.4)
+
+
+def figure_legend(figure, axis, columns):
+    """This axis' legend above the whole figure: an empty title keeps the place free."""
+    handles, labels = axis.get_legend_handles_labels()
+    columns = 1 if Drawing.layout.stacked and max(map(len, labels)) > 28 else abreast(columns)
+    figure.suptitle("\n".join(" " * -(-len(labels) // columns)), fontsize=10 if columns > 2 else 13)
+    figure.legend(handles, labels, fontsize=7.5, ncols=columns, loc="upper center", markerscale=0.4)
 
 
 def losses_figure(serial, others):
@@ -62,8 +125,21 @@ def losses_figure(serial, others):
     return figure
 
 
-def save(figure, folder, name):
-    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("pdf", {"CreationDate": None, "Producer": None}),
-                           ("png", {"Software": None})):
-        figure.savefig(folder / f"{name}.{kind}", metadata=metadata, dpi=160)
+def save(figure, out, name):
+    """Into the layout's folder of `out`, in each of its formats; letters of print are never below 5.5 points."""
+    layout = Drawing.layout
+    if layout.text != 1:
+        for text in figure.findobj(matplotlib.text.Text):
+            text.set_fontsize(max(5.5, layout.text * text.get_fontsize()))
+    if layout.stacked:  # panels that shared a label beside each other need one each
+        first = figure.axes[0]
+        for axis in figure.axes[1:]:
+            if first.get_shared_y_axes().joined(first, axis):
+                axis.set_ylabel(axis.get_ylabel() or first.get_ylabel())
+    metadata = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None, "Producer": None}, "png": {"Software": None}}
+    folder = out / layout.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in layout.kinds:
+        figure.savefig(folder / f"{name}{layout.suffix}.{kind}", metadata=metadata[kind],
+                       dpi=1920 / figure.get_figwidth() if layout.wide else 160)
     plt.close(figure)

@@ -1,7 +1,7 @@
 """The figures of week 23: tensor parallelism."""
 
 from results import by, load, load_all, load_csv
-from style import COLOURS, HATCHES, doubling_axis, look, losses_figure, subplots
+from style import COLOURS, HATCHES, abreast, doubling_axis, look, losses_figure, subplots
 
 VARIANTS = {"compute": "nothing sent", "no_overlap": "sums on main", "overlap": "sums beside dW", "sequence_parallel": "rows cut too"}
 
@@ -79,7 +79,7 @@ def tp_overlap(data):
         axes[0][1].set_title("by wall clock (emulated), d_model 128")
     for axis in axes[0]:
         axis.margins(y=0.28)
-        axis.legend(fontsize=7.5, ncols=3, loc="upper center")
+        axis.legend(fontsize=7.5, ncols=abreast(3), loc="upper center")
     return figure
 
 

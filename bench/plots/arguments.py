@@ -1,0 +1,12 @@
+"""What figures.py and page.py are called with. Standard library only."""
+
+import argparse
+import pathlib
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(description=words.splitlines()[0])
+    parser.add_argument("out", type=pathlib.Path, help="the report's folder")
+    parser.add_argument("--from", dest="folder", type=pathlib.Path, help="a folder of JSON files, in place of OUT/data")
+    parser.add_argument("--style", action="append", default=[], choices=("paper", "slides"), help="figures for print or for slides too")
+    return parser.parse_args()

@@ -1,0 +1,230 @@
+"""The figures of week 25: everything together."""
+
+from combined_parts import mesh_gaps, meshes
+from results import by, load, load_all
+from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, plain_legend, subplots
+
+COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "sums over tp": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
+         "sums over dp": ("data_seconds",), "optimizer": ("update_seconds",)}
+KINDS = {"parameters": "parameter", "gradients": "gradient", "optimizer": "optimizer", "activations": "activation"}
+MODELS = {"1t": "1T", "530b": "530B", "175b": "GPT-3 175B"}
+
+
+def plan_name(row):
+    """'32 × 4 × 8, interleaved × 6, ZeRO-1': a plan's mesh and what else it does."""
+    schedule = f"{row['schedule']} × {row['chunks']}" if row["chunks"] > 1 else row["schedule"]
+    more = [f"ZeRO-{row['zero']}"] if row["zero"] else []
+    more += ["recomputed"] if row["recompute"] == "full" else []
+    more += ["rows cut"] if row["sequence_parallel"] else []
+    return f"{row['dp']} × {row['tp']} × {row['pp']}\n{', '.join([schedule, *more])}"
+
+
+def stacked(axis, labels, parts, unit=1.0):
+    """Horizontal bars in parts: {part: a value for each label}."""
+    left = [0.0] * len(labels)
+    for k, (part, values) in enumerate(parts.items()):
+        if any(values):
+            axis.barh(range(len(labels)), [v / unit for v in values], 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
+        left = [a + v / unit for a, v in zip(left, values)]
+    name_bars(axis, labels)
+    return left
+
+
+def plans(data):
+    """The best plans: where a step goes, and the memory of the fullest GPU; marks: the simulator."""
+    results = load(data, "plan_gpt3")
+    if not results:
+        return None
+    rows = by(results["rows"], kind="plan")[:8]
+    figure, axes = subplots(2, 11, bars=14)
+    labels = [plan_name(r) for r in rows]
+    ends = stacked(axes[0][0], labels, {part: [sum(r[f] for f in fields) for r in rows] for part, fields in COSTS.items()})
+    stacked(axes[0][1], labels, {part: [r[stem + "_bytes"] for r in rows] for part, stem in KINDS.items()}, 1e9)
+    for axis, field, unit in ((axes[0][0], "simulated_seconds", 1), (axes[0][1], "simulated_memory_bytes", 1e9)):
+        marks = [(r[field] / unit, i) for i, r in enumerate(rows) if r.get(field)]
+        if marks:
+            axis.plot(*zip(*marks), linestyle="none", marker="|", markersize=20, markeredgewidth=2, color="black", label="simulated")
+    for i, row in enumerate(rows):
+        axes[0][0].annotate(f"limited by {row['limited_by']}", (max(ends[i], row.get("simulated_seconds") or 0), i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7)
+    axes[0][0].set_xlim(0, 1.45 * max(ends))
+    axes[0][0].set_xlabel("a step, s")
+    axes[0][1].axvline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
+    axes[0][1].set_xlabel("GB on the fullest GPU (dashed line: 80)")
+    axes[0][1].set_yticklabels([""] * len(rows))
+    for axis in axes[0]:
+        plain_legend(axis, 3)
+    return figure
+
+
+def stage_axis(axis, stages):
+    axis.set_xticks(range(0, stages, max(1, stages // 4)))
+    axis.set_xlabel("stage")
+
+
+def stage_memory(data):
+    """Memory by category over the stages of a phantom step."""
+    runs = {name: r for name, r in load_all(data, "phantom").items() if "stage_memory_bytes_peak" in r["rows"][0]}
+    if not runs:
+        return None
+    names = [name for name in MODELS if name in runs]
+    figure, axes = subplots(len(names), 4 * len(names), 3.8, sharey=True)
+    for axis, name in zip(axes[0], names):
+        row, = runs[name]["rows"]
+        x, bottom = range(row["stages"]), [0.0] * row["stages"]
+        for k, (kind, stem) in enumerate(KINDS.items()):
+            heights = [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]]
+            axis.bar(x, heights, 1.0, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", linewidth=0.2, label=kind)
+            bottom = [a + b for a, b in zip(bottom, heights)]
+        axis.axhline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
+        axis.set_title(f"{MODELS[name]}: {row['replicas']} × {row['tensor_parallel']} × {row['stages']}", fontsize=10)
+        stage_axis(axis, row["stages"])
+    axes[0][0].set_ylim(0, 100)
+    axes[0][0].set_ylabel("GB on a rank, peaks (dashed line: 80)")
+    figure_legend(figure, axes[0][0], 4)
+    return figure
+
+
+def stage_time(data):
+    """Where the step goes on each stage of the same steps."""
+    runs = {name: r for name, r in load_all(data, "phantom").items() if "stage_compute_seconds" in r["rows"][0]}
+    if not runs:
+        return None
+    names = [name for name in MODELS if name in runs]
+    figure, axes = subplots(len(names), 4 * len(names), 3.8)
+    parts = {"compute": "compute", "sums over tp": "tensor", "idle: bubble and hops": "idle", "sums over dp, tied embedding": "data", "optimizer, and waiting to clip": "update"}
+    for axis, name in zip(axes[0], names):
+        row, = runs[name]["rows"]
+        x, bottom = range(row["stages"]), [0.0] * row["stages"]
+        for k, (label, stem) in enumerate(parts.items()):
+            heights = row[f"stage_{stem}_seconds"]
+            axis.bar(x, heights, 1.0, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", linewidth=0.2, label=label)
+            bottom = [a + b for a, b in zip(bottom, heights)]
+        axis.set_title(f"{MODELS[name]}, m = {row['accumulate']}, MFU {100 * row['mfu']:.0f} %", fontsize=10)
+        stage_axis(axis, row["stages"])
+    axes[0][0].set_ylabel("a step, s")
+    figure_legend(figure, axes[0][0], 5)
+    return figure
+
+
+def published_iterations(data):
+    results = load(data, "plan_published")
+    if not results:
+        return None
+    rows = results["rows"]
+    figure, axes = subplots(1, 8, 4.0)
+    bars = (("published_seconds", "published"), ("step_seconds", "predicted, arithmetic as slow as one layer’s"), ("file_step_seconds", "predicted from the machine file alone"))
+    for k, (field, label) in enumerate(bars):
+        axes[0][0].bar([i + 0.27 * (k - 1) for i in range(len(rows))], [r[field] for r in rows], 0.26, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=label)
+    for i, row in enumerate(rows):
+        axes[0][0].annotate(f"{100 * row['relative_error']:+.0f} %", (i, row["step_seconds"]), xytext=(0, 2), textcoords="offset points", ha="center", fontsize=7.5)
+    axes[0][0].set_xticks(range(len(rows)))
+    axes[0][0].set_xticklabels([f"{r['model'].removeprefix('gpt-').removeprefix('gpt3-').upper()}\n{'full' if r['recompute'] == 'full' else 'rows cut'}" for r in rows], fontsize=8)
+    axes[0][0].set_yscale("log")
+    axes[0][0].set_ylabel("an iteration, s")
+    figure_legend(figure, axes[0][0], 3)
+    return figure
+
+
+def mesh_losses(data):
+    """Left: losses of all meshes on the serial program's. Right: the largest distance of each."""
+    runs = meshes(data)
+    if (1, 1, 1) not in runs or len(runs) < 2:
+        return None
+    figure, axes = subplots(2, 10, 4.4)
+    loss = lambda rows: [float(r["loss"]) for r in rows]
+    steps = range(1, len(runs[1, 1, 1]) + 1)
+    axes[0][0].plot(steps, loss(runs[1, 1, 1]), color=COLOURS[5], linewidth=5, alpha=0.5, label="serial")
+    for i, mesh in enumerate(m for m in runs if m != (1, 1, 1)):
+        axes[0][0].plot(steps, loss(runs[mesh]), color=COLOURS[i % 7], linewidth=0.9, linestyle=("--", ":", "-.")[i % 3], label=f"{len(runs) - 1} meshes" if i == 0 else None)
+    axes[0][0].set_xlabel("step")
+    axes[0][0].set_ylabel("loss, nats a token")
+    axes[0][0].legend()
+    gaps = mesh_gaps(runs)
+    largest = [max(g) for g in gaps.values()]
+    axes[0][1].barh(range(len(gaps)), [max(g, 1e-9) for g in largest], 0.72, color=[COLOURS[(m[0] * m[1] * m[2]).bit_length() - 2] for m in gaps], alpha=0.85)
+    axes[0][1].set_yticks(range(len(gaps)))
+    axes[0][1].set_yticklabels([f"{m[0]} × {m[1]} × {m[2]}" for m in gaps], fontsize=7)
+    axes[0][1].invert_yaxis()
+    axes[0][1].set_xscale("log")
+    axes[0][1].set_xlim(1e-9, None)
+    axes[0][1].set_xlabel("largest distance from serial, nats (10⁻⁹: none at all)")
+    axes[0][1].set_ylabel("dp × tp × pp")
+    return figure
+
+
+PLANTED = ("communication", "bubble", "imbalance", "launch")
+
+
+def why_gains(data):
+    """What four runs would gain without each cost; in each another bottleneck was planted."""
+    runs = {name: by_cost for name in PLANTED for by_cost in [load(data, f"why_{name}")] if by_cost}
+    if not runs:
+        return None
+    figure, axes = subplots(len(runs), 3 * len(runs), 2.8, sharey=True, sharex=True)
+    for axis, (name, results) in zip(axes[0], runs.items()):
+        rows = {r["cost"]: r for r in results["rows"] if "gained" in r}
+        for i, cost in enumerate(PLANTED):
+            row = rows[cost]
+            axis.barh(i, max(0, 100 * row["gained"]), 0.7, color=COLOURS[1 if row["limit"] else 0], hatch="//" if row["limit"] else "", edgecolor="white", alpha=0.85)
+            axis.annotate(f"{max(0, 100 * row['gained']):.0f} %" + (", the limit" if row["limit"] else ""), (max(0, 100 * row["gained"]), i), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
+        axis.set_title(f"planted: {name}", fontsize=10)
+        axis.set_xlim(0, 130)
+        axis.set_xticks([0, 50, 100])
+        axis.set_xlabel("shorter without it, %")
+    axes[0][0].set_yticks(range(len(PLANTED)))
+    axes[0][0].set_yticklabels(PLANTED)
+    axes[0][0].invert_yaxis()
+    return figure
+
+
+def amdahl_speedup(s, p):
+    return 1 / (s + (1 - s) / p)
+
+
+def gustafson_speedup(s, p):
+    return s + (1 - s) * p
+
+
+STUDIES = {"strong": "strong", "strong_zero1": "strong, ZeRO-1", "weak": "weak"}
+
+
+def scaling_fits(data):
+    """Points of ./lab scale, and the laws fitted to them with their intervals; where each step's time went."""
+    studies = {name: results for name in STUDIES for results in [load(data, f"scale_{name}")] if results}
+    if not studies:
+        return None
+    figure, axes = subplots(2, 11, 4.4)
+    most = 16
+    p = [2 ** (k / 8) for k in range(33)]
+    axes[0][0].plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
+    bars = {}
+    for i, (name, results) in enumerate(studies.items()):
+        rows = [r for r in results["rows"] if r.get("speedup") is not None]
+        most = max(most, *(r["ranks"] for r in rows))
+        style = look(i)
+        axes[0][0].plot([1] + [r["ranks"] for r in rows], [1] + [r["speedup"] for r in rows], **{**style, "linestyle": "none"}, markersize=6, label=STUDIES[name])
+        law, words = (gustafson_speedup, "gustafson") if name == "weak" else (amdahl_speedup, "amdahl")
+        s, low, high = (results["context"].get(f"{words}_serial_fraction{end}") for end in ("", "_low", "_high"))
+        if s is not None:
+            axes[0][0].plot(p, [law(s, n) for n in p], color=style["color"], linestyle=style["linestyle"], linewidth=1,
+                            label=f"{words.capitalize()}, s = {s:.3f} ({low:.3f} to {high:.3f})")
+            axes[0][0].fill_between(p, [law(min(1, high), n) for n in p], [law(max(0, low), n) for n in p], color=style["color"], alpha=0.08)
+        for r in rows:
+            bars[f"{STUDIES[name]}, p = {r['ranks']}"] = r
+    axes[0][0].set_yscale("log", base=2)
+    axes[0][0].set_yticks([1, 2, 4, 8, 16])
+    axes[0][0].set_yticklabels([1, 2, 4, 8, 16])
+    axes[0][0].set_ylim(0.85, 100)  # room for the legend
+    doubling_axis(axes[0][0], [1, 2, 4, 8, 16], "ranks")
+    axes[0][0].set_ylabel("speedup over the best serial step")
+    axes[0][0].legend(fontsize=7, loc="upper left")
+    losses = {"ideal": "ideal_seconds", "communication": "lost_to_communication_seconds", "bubble": "lost_to_bubble_seconds", "imbalance": "lost_to_imbalance_seconds",
+              "launches": "lost_to_launch_seconds", "arithmetic not divided": "lost_to_arithmetic_seconds"}
+    stacked(axes[0][1], list(bars), {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()}, 1e-3)
+    axes[0][1].plot([1e3 * r["seconds"] for r in bars.values()], range(len(bars)), linestyle="none", marker="|", markersize=9, markeredgewidth=1.5, color="black", label="the step")
+    axes[0][1].set_xlabel("a step, ms")
+    plain_legend(axes[0][1], 3)
+    return figure
+
+
+ALL = (plans, stage_memory, stage_time, published_iterations, mesh_losses, why_gains, scaling_fits)

@@ -1,0 +1,176 @@
+"""./lab report --from DIR: which figures a folder of anybody's results gives. Standard library only.
+
+A figure's curves come from one place each: the same computer, program and commit. To add a kind of figure: an entry in KINDS
+here, its drawing in folder_figures.py.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Callable
+
+from results import bytes_text, seconds_text
+from sources import kind_of, same_place
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of figure: which rows it shows, and what is said of them."""
+    name: str
+    title: str
+    mine: Callable  # of a row: belongs here
+    caption: str
+    columns: dict
+    ascending: tuple = ()  # fields that order the rows
+
+
+@dataclass
+class Chart:
+    kind: Kind
+    name: str
+    files: list = field(default_factory=list)  # the Results that have rows here
+    rows: list = field(default_factory=list)   # each with "file", where it is from
+
+
+def has(*fields):
+    return lambda row: all(row.get(f) is not None for f in fields)
+
+
+def millions(name):
+    return lambda row: "–" if row.get(name) is None else f"{row[name] / 1e6:,.1f} MB"
+
+
+def times(name):
+    """A value with its interval, where there is one."""
+    def text(row):
+        value, low, high = (row.get(name + end) for end in ("", "_low", "_high"))
+        if value is None:
+            return "refused: no core each" if row.get("fits_cores") is False else "–"
+        show = seconds_text if name.endswith("seconds") else (lambda v: f"{v:.3g}")
+        return show(value) + (f" ({show(low)} to {show(high)})" if low is not None and high is not None else "")
+    return text
+
+
+def what(row):
+    """The name of what a row measures: its algorithm, schedule, program or mesh."""
+    for name in ("algorithm", "schedule", "program", "stage", "recompute"):
+        if row.get(name) not in (None, ""):
+            return f"ZeRO-{row[name]}" if name == "stage" else str(row[name])
+    return str(row.get("model") or row.get("cost") or "")
+
+
+def breakdown(row):
+    """Where the time of a step went: {"compute", "exposed", "idle", "other"} in seconds, or None where the row does not say.
+
+    exposed: communication that nothing hides. idle: waiting for a turn, bubbles and unequal work. other: launches, the optimizer, data.
+    """
+    get = lambda *names: sum(max(0.0, row.get(n) or 0.0) for n in names)
+    total = row.get("seconds") or row.get("step_seconds") or row.get("makespan_seconds")
+    if not total:
+        return None
+    if row.get("lost_seconds") is not None:  # lab scale: what a step would gain without each cost; such costs overlap
+        left = max(0.0, total - row["ideal_seconds"])
+        exposed = min(left, get("lost_to_communication_seconds"))
+        idle = min(left - exposed, get("lost_to_bubble_seconds", "lost_to_imbalance_seconds"))
+        return {"compute": total - left, "exposed": exposed, "idle": idle, "other": left - exposed - idle}
+    if "idle_seconds" in row and "tensor_seconds" in row:  # a phantom step of a mesh
+        return {"compute": get("compute_seconds"), "exposed": get("tensor_seconds", "data_seconds"), "idle": get("idle_seconds"), "other": get("update_seconds")}
+    if "bubble_seconds" in row:  # a plan
+        return {"compute": get("compute_seconds", "recompute_seconds"), "exposed": get("tensor_seconds", "data_seconds", "hop_seconds"),
+                "idle": get("bubble_seconds"), "other": get("update_seconds")}
+    if "busy_seconds" in row:  # a pipeline
+        return {"compute": get("busy_seconds"), "exposed": 0.0, "idle": get("idle_seconds", "waiting_seconds"), "other": 0.0}
+    if row.get("exposed_seconds") is not None and row.get("algorithm") not in ("communication",):
+        exposed, update = min(total, get("exposed_seconds")), get("optimizer_seconds")
+        return {"compute": max(0.0, total - exposed - update), "exposed": exposed, "idle": 0.0, "other": min(update, total - exposed)}
+    return None
+
+
+BREAKDOWN = ("compute", "exposed", "idle", "other")
+PLACE = {"from": "file", "how": lambda r: kind_of(r), "machine": "machine", "p": "ranks", "what": what}
+TIMES = {"time": times("seconds"), "n": "samples"}
+
+KINDS = [
+    Kind("speedup", "Speedup and efficiency", lambda r: "speedup" in r,
+         "Speedup T(1)/T(p), times p for weak scaling, and efficiency, that over p. T(1) is a serial program of the same run. Bars: 95 % intervals; n samples each. "
+         "Where ranks have no core each there is no point.",
+         {**PLACE, "scaling": "scaling", **TIMES, "T(1)": "serial_seconds", "speedup": times("speedup"), "efficiency": times("efficiency"),
+          "Karp–Flatt": times("karp_flatt"), "limit": "limit"}, ("scaling", "ranks")),
+    Kind("breakdown", "Where a step's time goes", lambda r: breakdown(r) is not None,
+         "Compute; exposed, communication that nothing hides; idle, waiting for a turn, bubbles and unequal work; other: launches, the optimizer, data. "
+         "Bars end at the median of n samples, whiskers are its 95 % interval.",
+         {**PLACE, **TIMES, **{part: (lambda r, part=part: seconds_text(breakdown(r)[part])) for part in BREAKDOWN}}, ("machine", "ranks")),
+    Kind("bandwidth", "Bus bandwidth", lambda r: has("busbw_gb_per_s", "bytes", "ranks")(r) and "model" not in r and "link_gb_per_s" not in r,
+         "Bus bandwidth by the definition of nccl-tests, and the time; dotted: predicted, never fitted on what it predicts.",
+         {**PLACE, "array": "bytes", **TIMES, "predicted": "predicted_seconds", "algbw": "algbw_gb_per_s", "busbw GB/s": "busbw_gb_per_s"}, ("ranks", "bytes")),
+    Kind("throughput", "Tokens a second", lambda r: has("tokens_per_second")(r) and "speedup" not in r and "best" not in r,
+         "Tokens a second of the global batch.", {**PLACE, "model": "model", **TIMES, "tokens/s": lambda r: f"{r['tokens_per_second']:,.0f}", "MFU": "mfu"}, ("ranks",)),
+    Kind("bubble", "The pipeline's bubble", lambda r: has("bubble_of_total", "schedule", "microbatches", "stages")(r),
+         "Idle share of the total over microbatches.",
+         {**PLACE, "stages": "stages", "m": "microbatches", "of the total": lambda r: f"{100 * r['bubble_of_total']:.2f} %",
+          "by formula": lambda r: "–" if r.get("predicted_bubble_of_total") is None else f"{100 * r['predicted_bubble_of_total']:.2f} %"}, ("stages", "microbatches")),
+    Kind("memory", "Memory", lambda r: bool(memory_parts(r)),
+         "Bytes of one rank, by category, of the rank that holds most.", {**PLACE, **{part: (lambda r, part=part: bytes_text(memory_parts(r).get(part, 0))) for part in
+          ("parameters", "gradients", "optimizer", "activations")}}, ("ranks",)),
+    Kind("bytes", "Bytes, by formula and by the ledger", lambda r: has("predicted_bytes", "measured_bytes")(r),
+         "Bars: the memory ledger. Marks: the formula, with what it leaves out where the row says that.",
+         {**PLACE, "part": lambda r: r.get("category") or r.get("attention") or "–", "when": "moment", "formula": lambda r: bytes_text(r["predicted_bytes"]),
+          "ledger": lambda r: bytes_text(r["measured_bytes"])}, ("ranks",)),
+    Kind("published", "Published times", has("published_seconds"), "Published times beside the predicted ones.",
+         {"from": "file", "model": lambda r: r.get("model") or f"d_model {r.get('d_model')}", "p": "ranks", "recompute": "recompute", "published": "published_seconds",
+          "predicted": lambda r: seconds_text(r.get("step_seconds") or r.get("predicted_seconds"))}),
+    Kind("gains", "What a run would gain without each of its costs", has("cost", "gained"),
+         "A run replayed from its trace without one cost at a time; dependencies stay.",
+         {"from": "file", "cost": "cost", "a step": "seconds", "without it": "seconds_without", "gained": lambda r: f"{100 * r['gained']:.1f} %", "the limit": "limit"}),
+]
+BARS = ("breakdown", "memory", "bytes", "published", "gains")
+OTHER = Kind("other", "Results without a figure", lambda r: True, "Rows as they are.", {})
+
+
+def memory_parts(row):
+    """{"parameters": bytes, …} of a row that says all four."""
+    for end in ("_bytes_peak", "_bytes"):
+        values = {name: row.get(stem + end) for name, stem in (("parameters", "parameter"), ("gradients", "gradient"), ("optimizer", "optimizer"), ("activations", "activation"))}
+        if all(isinstance(v, (int, float)) for v in values.values()):
+            return values
+    return {}
+
+
+def columns_of(chart):
+    """Of its table; without a figure, all fields that the rows have."""
+    if chart.kind.columns:
+        return chart.kind.columns
+    return {name: name for row in chart.rows for name in row}
+
+
+def charts(all_results):
+    """The Charts of these files: of each kind one for each place that results come from."""
+    found = {}
+    for results in all_results:
+        kinds = [kind for kind in KINDS if any(kind.mine(row) for row in results.rows)] or [OTHER]
+        for kind in kinds:
+            # Bars of one command stand together; curves may take points of several.
+            apart = results.name if kind is OTHER else results.context.get("command", "") if kind.name in BARS else ""
+            key = kind.name, same_place(results.context), apart
+            chart = found.setdefault(key, Chart(kind, ""))
+            chart.files.append(results)
+            chart.rows += [dict(row, file=results.name) for row in results.rows if kind.mine(row)]
+    order = [kind.name for kind in (*KINDS, OTHER)]
+    ordered = sorted(found.values(), key=lambda chart: order.index(chart.kind.name))
+    seen = {}
+    for chart in ordered:
+        seen[chart.kind.name] = seen.get(chart.kind.name, 0) + 1
+        chart.name = f"{chart.kind.name}_{seen[chart.kind.name]}"
+        chart.rows.sort(key=lambda row: [(row.get(f) is None, str(row.get(f)) if isinstance(row.get(f), str) else "", row.get(f) if isinstance(row.get(f), (int, float)) else 0)
+                                         for f in chart.kind.ascending])
+    return ordered
+
+
+def curves(rows, x, name):
+    """{label: rows} of curves over field x: rows of one name, and where two files have the same point, a curve for each file."""
+    found = {}
+    for row in rows:
+        label = name(row)
+        if any(other[x] == row[x] for other in found.get(label, [])):
+            label += f" [{re.sub(r'[.]json$', '', row['file'])}]"
+        found.setdefault(label, []).append(row)
+    return found

@@ -1,0 +1,237 @@
+"""The figures of ./lab report --from DIR: one function for each kind in folder.py."""
+
+from folder import BREAKDOWN, breakdown, curves, kind_of, memory_parts, what
+from results import bytes_text
+from sources import span
+from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, subplots
+
+MOST_BARS = 24
+
+
+def n_of(rows):
+    """', n = 31' of measured rows."""
+    counts = [r["samples"] for r in rows if r.get("samples") and kind_of(r) != "simulated"]
+    return f", n = {span(counts)}" if counts else ""
+
+
+def whiskers(rows, field):
+    """Errors below and above for errorbar: the rows' own interval, or that of their seconds."""
+    below, above = [], []
+    for row in rows:
+        value = row[field]
+        low, high = row.get(field + "_low"), row.get(field + "_high")
+        if low is None and row.get("seconds_low") and row.get("seconds_high") and row.get("seconds"):
+            low, high = value * row["seconds"] / row["seconds_high"], value * row["seconds"] / row["seconds_low"]
+        below.append(max(0.0, value - low) if low is not None else 0.0)
+        above.append(max(0.0, high - value) if high is not None else 0.0)
+    return [below, above]
+
+
+def on(row):
+    machine = row.get("machine")
+    words = [kind_of(row) if machine in (None, "host") else f"{machine}, {kind_of(row)}"]
+    return ", ".join(words)
+
+
+def ranks_axis(axis, rows):
+    ticks = sorted({r["ranks"] for r in rows})
+    doubling_axis(axis, ticks, "ranks")
+
+
+def speedup(chart):
+    """Panels: speedup of strong scaling, efficiency of both kinds; whiskers are 95 % intervals."""
+    rows = [r for r in chart.rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")]
+    if not rows:
+        return None
+    figure, axes = subplots(2, 10, 4.2)
+    name = lambda r: f"{r.get('scaling') or ''} {what(r) if r.get('algorithm') not in (None, 'overlap') else ''}, {on(r)}".strip(" ,").replace(" ,", ",")
+    for i, (label, mine) in enumerate(curves(rows, "ranks", name).items()):
+        x = [r["ranks"] for r in mine]
+        for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
+            axis.errorbar(x, [scale * r[field] for r in mine], yerr=[[scale * v for v in side] for side in whiskers(mine, field)], capsize=3,
+                          label=label + n_of(mine), **look(i))
+    most = max(r["ranks"] for r in rows)
+    axes[0][0].plot([1, most], [1, most], color="#bbbbbb", linewidth=1, label="ideal")
+    axes[0][0].set_yscale("log", base=2)
+    axes[0][0].set_yticks([2**k for k in range(most.bit_length())])
+    axes[0][0].set_yticklabels([2**k for k in range(most.bit_length())])
+    axes[0][0].set_ylabel("speedup over T(1)")
+    axes[0][1].axhline(100, color="#bbbbbb", linewidth=1)
+    axes[0][1].set_ylim(0, None)
+    axes[0][1].set_ylabel("efficiency, %")
+    for axis in axes[0]:
+        ranks_axis(axis, rows)
+    axes[0][0].legend(fontsize=7.5)
+    return figure
+
+
+MESH = (("dp", "dp"), ("replicas", "dp"), ("tp", "tp"), ("tensor_parallel", "tp"), ("pp", "pp"), ("stages", "pp"))
+MORE = (("microbatches", "m = {}"), ("bucket_bytes", "{} buckets"), ("tokens_per_rank", "{} tokens"), ("d_model", "d = {}"), ("transfer_seconds", "hop {:.2g} s"))
+
+
+def bar_names(rows):
+    """What each bar is of, in one line: what it measures, and of the rest what differs between the rows."""
+    differs = {field for field in (*(f for f, _ in MESH + MORE), "model", "ranks", "scaling", "file") if len({str(r.get(field)) for r in rows}) > 1}
+    return [bar_name(row, differs) for row in rows]
+
+
+def bar_name(row, differs):
+    parts = ["" if row.get("program") else what(row)]
+    if "model" in differs and row.get("model"):
+        parts.append(str(row["model"]))
+    parts.append(" ".join(f"{letters} {row[field]}" for field, letters in MESH if field in differs and row.get(field)))
+    for field, words in MORE:
+        if field in differs and row.get(field):
+            parts.append(words.format(bytes_text(row[field]) if field == "bucket_bytes" else row[field]))
+    if "ranks" in differs and row.get("ranks"):
+        parts.append(f"p = {row['ranks']}")
+    if row.get("scaling"):
+        parts.append(row["scaling"])
+    named = ", ".join(p for p in parts if p)
+    return named or f"p = {row.get('ranks', 1)}"
+
+
+def breakdown_figure(chart):
+    """A bar for each row, in parts; whiskers: its interval; n beside it. Rows on machines of their own stand together."""
+    rows = chart.rows[:MOST_BARS]
+    figure, axes = subplots(1, 8, bars=len(rows))
+    axis = axes[0][0]
+    totals = [sum(breakdown(r).values()) for r in rows]
+    scale, unit = (1e3, "ms") if max(totals) < 1 else (1, "s")
+    left = [0.0] * len(rows)
+    for k, part in enumerate(BREAKDOWN):
+        widths = [scale * breakdown(r)[part] for r in rows]
+        if sum(widths) > 0.002 * scale * sum(totals):
+            axis.barh(range(len(rows)), widths, 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
+        left = [a + b for a, b in zip(left, widths)]
+    for i, row in enumerate(rows):
+        if row.get("seconds_low") and row.get("seconds_high") and row["seconds_high"] > row["seconds_low"]:
+            axis.errorbar([scale * row["seconds"]], [i], xerr=[[scale * (row["seconds"] - row["seconds_low"])], [scale * (row["seconds_high"] - row["seconds"])]],
+                          color="black", capsize=3, linewidth=1)
+        if row.get("samples") and kind_of(row) != "simulated":
+            axis.annotate(f"n = {row['samples']}", (max(left[i], scale * (row.get("seconds_high") or 0)), i), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
+    places = {on(r) for r in rows}
+    name_bars(axis, bar_names(rows) if len(places) == 1 else [f"{name}, {on(r)}" for name, r in zip(bar_names(rows), rows)])
+    axis.margins(x=0.08)
+    axis.set_xlabel(f"a step, {unit}" + (f" ({places.pop()})" if len(places) == 1 else ""))
+    figure_legend(figure, axis, 4)
+    return figure
+
+
+def bandwidth(chart):
+    """Left: bus bandwidth with intervals. Right: time, and predicted, dotted."""
+    figure, axes = subplots(2, 10, 4.2)
+    name = lambda r: f"{what(r)}, p = {r['ranks']}, {on(r)}"
+    sizes = sorted({r["bytes"] for r in chart.rows})
+    for i, (label, rows) in enumerate(curves([r for r in chart.rows if r["bytes"]], "bytes", name).items()):
+        x = [r["bytes"] for r in rows]
+        axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=label + n_of(rows), **look(i))
+        axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **look(i))
+        predicted = [(r["bytes"], 1e6 * r["predicted_seconds"]) for r in rows if r.get("predicted_seconds")]
+        if predicted:
+            axes[0][1].plot(*zip(*predicted), color=COLOURS[i % 7], linestyle=":", linewidth=1)
+    for axis in axes[0]:
+        axis.set_xscale("log", base=2)
+        ticks = sizes[:: max(1, len(sizes) // 5)]
+        axis.set_xticks(ticks)
+        axis.set_xticklabels([bytes_text(s) for s in ticks])
+        axis.minorticks_off()
+        axis.set_xlabel("array")
+    axes[0][0].set_ylabel("busbw, GB/s")
+    axes[0][0].set_yscale("log")
+    axes[0][1].set_yscale("log")
+    axes[0][1].set_ylabel("time, µs (dotted: predicted)")
+    axes[0][0].legend(fontsize=7.5)
+    return figure
+
+
+def throughput(chart):
+    rows = [r for r in chart.rows if r.get("ranks")]
+    if len({r["ranks"] for r in rows}) < 2:
+        return None
+    name = lambda r: ", ".join(p for p in (str(r.get("model") or ""), what(r) if r.get("algorithm") else "", on(r)) if p)
+    figure, axes = subplots(1, 7, 4.0)
+    for i, (label, mine) in enumerate(curves(rows, "ranks", name).items()):
+        axes[0][0].errorbar([r["ranks"] for r in mine], [r["tokens_per_second"] for r in mine], yerr=whiskers(mine, "tokens_per_second"), capsize=3,
+                            label=label + n_of(mine), **look(i))
+    ranks_axis(axes[0][0], rows)
+    axes[0][0].set_yscale("log")
+    axes[0][0].set_ylabel("tokens a second, all ranks")
+    axes[0][0].legend(fontsize=7.5)
+    return figure
+
+
+def bubble(chart):
+    figure, axes = subplots(1, 7, 4.0)
+    name = lambda r: f"{r['schedule']}, {r['stages']} stages{', hop {:.2g} s'.format(r['transfer_seconds']) if r.get('transfer_seconds') else ''}, {on(r)}"
+    for i, (label, rows) in enumerate(curves(chart.rows, "microbatches", name).items()):
+        axes[0][0].plot([r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i))
+        formula = [(r["microbatches"], 100 * r["predicted_bubble_of_total"]) for r in rows if r.get("predicted_bubble_of_total") is not None]
+        if formula:
+            axes[0][0].plot(*zip(*formula), color="black", linestyle="none", marker="_", markersize=10)
+    doubling_axis(axes[0][0], sorted({r["microbatches"] for r in chart.rows}), "microbatches (dashes: formula)")
+    axes[0][0].set_ylim(0, None)
+    axes[0][0].set_ylabel("idle / total, %")
+    axes[0][0].legend(fontsize=7, ncols=2)
+    return figure
+
+
+def memory(chart):
+    rows = chart.rows[:MOST_BARS]
+    figure, axes = subplots(1, 8, bars=len(rows))
+    left = [0.0] * len(rows)
+    for k, part in enumerate(("parameters", "gradients", "optimizer", "activations")):
+        widths = [memory_parts(r)[part] / 1e9 for r in rows]
+        axes[0][0].barh(range(len(rows)), widths, 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
+        left = [a + b for a, b in zip(left, widths)]
+    name_bars(axes[0][0], bar_names(rows))
+    axes[0][0].set_xlabel("GB on the fullest rank")
+    figure_legend(figure, axes[0][0], 4)
+    return figure
+
+
+def ledger_bytes(chart):
+    rows = chart.rows[:MOST_BARS]
+    figure, axes = subplots(1, 8, bars=len(rows))
+    axes[0][0].barh(range(len(rows)), [r["measured_bytes"] / 1e6 for r in rows], 0.72, color=COLOURS[0], alpha=0.85, label="ledger")
+    axes[0][0].plot([(r["predicted_bytes"] + (r.get("explained_bytes") or 0)) / 1e6 for r in rows], range(len(rows)), linestyle="none", marker="|", markersize=12,
+                    markeredgewidth=2, color="black", label="formula")
+    name_bars(axes[0][0], [", ".join(p for p in (name, r.get("category"), r.get("moment")) if p) for name, r in zip(bar_names(rows), rows)])
+    axes[0][0].set_xlabel("MB")
+    figure_legend(figure, axes[0][0], 2)
+    return figure
+
+
+def published(chart):
+    rows = chart.rows[:MOST_BARS]
+    figure, axes = subplots(1, 8, bars=len(rows))
+    for k, (label, value) in enumerate((("published", lambda r: r["published_seconds"]), ("predicted", lambda r: r.get("step_seconds") or r.get("predicted_seconds")))):
+        axes[0][0].barh([i + 0.4 * (k - 0.5) for i in range(len(rows))], [value(r) for r in rows], 0.38, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=label)
+    name_bars(axes[0][0], [", ".join(str(p) for p in (r.get("model") or f"d_model {r.get('d_model')}, p = {r.get('ranks')}", r.get("recompute")) if p) for r in rows])
+    axes[0][0].set_xscale("log")
+    axes[0][0].set_xlabel("s")
+    figure_legend(figure, axes[0][0], 2)
+    return figure
+
+
+def gains(chart):
+    rows = chart.rows[:MOST_BARS]
+    figure, axes = subplots(1, 8, bars=len(rows))
+    for i, row in enumerate(rows):
+        axes[0][0].barh(i, 100 * row["gained"], 0.7, color=COLOURS[1 if row.get("limit") else 0], hatch="//" if row.get("limit") else "", edgecolor="white")
+        if row.get("limit"):
+            axes[0][0].annotate("the limit", (100 * row["gained"], i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7.5)
+    several = len({r["file"] for r in rows}) > 1
+    name_bars(axes[0][0], [f"{r['cost']}" + (f" [{r['file'].removesuffix('.json')}]" if several else "") for r in rows])
+    axes[0][0].margins(x=0.12)
+    axes[0][0].set_xlabel("shorter without it, % of a step")
+    return figure
+
+
+DRAW = {"speedup": speedup, "breakdown": breakdown_figure, "bandwidth": bandwidth, "throughput": throughput, "bubble": bubble, "memory": memory, "bytes": ledger_bytes,
+        "published": published, "gains": gains}
+
+
+def draw(chart):
+    """The figure of a Chart; None where its kind has none, or no number to show."""
+    return DRAW[chart.kind.name](chart) if chart.kind.name in DRAW else None

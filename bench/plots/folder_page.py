@@ -1,0 +1,33 @@
+"""The page of ./lab report --from DIR: a section for each kind of results that the folder holds. Standard library only."""
+
+import html
+
+from folder import charts, columns_of
+from html_parts import note, section, table
+from sources import place
+
+
+def what_was_found(found, skipped):
+    """Files by the place they come from, and those that were left out, with why."""
+    places = {}
+    for results in found:
+        places.setdefault(place(results.context), []).append(results.name)
+    parts = [table([{"place": where, "files": ", ".join(names)} for where, names in places.items()], {"from": "place", "files": "files"}, text=True)]
+    if len(places) > 1:
+        parts.append(note("Results of different places never share a curve: each has figures of its own."))
+    if skipped:
+        parts.append(note("Left out:") + table([{"file": name, "why": why} for name, why in skipped], {"file": "file", "why": "why"}, text=True))
+    return section("run", "What was found", parts)
+
+
+def sections(report, found, skipped):
+    parts = [what_was_found(found, skipped)]
+    kinds = {}
+    for chart in charts(found):
+        kinds.setdefault(chart.kind.name, []).append(chart)
+    for name, of_kind in kinds.items():
+        kind = of_kind[0].kind
+        figures = [report.figure(chart.name, f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.", html.escape(kind.caption),
+                                 chart.rows, columns_of(chart), sources=chart.files, title=kind.title) for chart in of_kind]
+        parts.append(section(name, kind.title, figures))
+    return parts

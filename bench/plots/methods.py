@@ -1,0 +1,90 @@
+"""methods.md: how everything in a report was measured, from the contexts of its results and from what really ran. Standard library only."""
+
+from sources import kind_of, place, span
+
+WAYS = {
+    "simulated": "**Simulated.** Every rank is a fiber with a clock of virtual time. A message takes the latencies of its path plus its bytes over the smallest bandwidth on it, and holds each port for its bytes "
+                 "over that port's bandwidth; arithmetic takes the larger of FLOP over rate and bytes over memory bandwidth, plus a launch. The numbers come from machine files, whose values have their sources "
+                 "beside them. Two runs give the same bits, so there is one sample and no interval.",
+    "measured": "**Measured.** By the wall clock of this computer. Ranks start behind a barrier and the slowest one counts; the first runs warm up and are dropped; contenders take turns within one run, so that a "
+                "disturbance meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below 6 samples their range. Results are compared with the exact ones before "
+                "they are timed.",
+    "emulated": "**Emulated.** Real processes do real arithmetic and exchange real messages, and each then sleeps until the modelled time of its operation or transfer has passed, longer by a factor that is divided "
+                "out again. Overlap, bubbles and waiting are therefore by wall clock; bandwidths are the machine file's. Medians and intervals as for what is measured.",
+    "replayed": "**Replayed.** A recorded run, played again from its trace without one of its costs; every dependency is kept.",
+    "calculated": "**Calculated.** By formula; nothing ran.",
+}
+
+
+def counted(number, word):
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def ways(all_results):
+    """Of each way that numbers came about, what ran."""
+    lines = []
+    for way, words in WAYS.items():
+        rows = [(results, row) for results in all_results for row in results.rows if kind_of(row) == way]
+        if not rows:
+            continue
+        lines += [words, ""]
+        samples = [row["samples"] for _, row in rows if row.get("samples")]
+        machines = sorted({str(row["machine"]) for _, row in rows if row.get("machine") not in (None, "", "host")})
+        backends = sorted({str(row["backend"]) for _, row in rows if row.get("backend")})
+        facts = [counted(len(rows), "row"), f"from {counted(len({results.name for results, _ in rows}), 'file')}"]
+        if way != "calculated" and backends:
+            facts.append(f"backend {', '.join(backends)}")
+        ranks = [row["ranks"] for _, row in rows if isinstance(row.get("ranks"), int)]
+        if ranks:
+            facts.append(f"{span(ranks)} ranks")
+        if way in ("measured", "emulated") and samples:
+            facts.append(f"n = {span(samples)}")
+        if way == "emulated":
+            facts.append(f"slept {span([row['emulate_scale'] for _, row in rows if row.get('emulate_scale')])} times as long as modelled")
+        if machines and way != "measured":
+            facts.append(f"machine files {', '.join(machines)}")
+        verified = [row["verified"] for _, row in rows if isinstance(row.get("verified"), bool)]
+        if any(verified):
+            rest = "" if all(verified) else "; the others have nothing to compare: arithmetic alone, or prices without numbers"
+            facts.append(f"{sum(verified)} of {len(verified)} rows verified against the exact result before timing{rest}")
+        lines += ["; ".join(facts) + ".", ""]
+    return lines
+
+
+def predictions(all_results):
+    rows = [row for results in all_results for row in results.rows if row.get("predicted_seconds") and row.get("seconds")]
+    if not rows:
+        return []
+    own = sorted({(c["alpha_seconds"], c["beta_seconds_per_byte"]) for c in (results.context for results in all_results) if "alpha_seconds" in c and "beta_seconds_per_byte" in c})
+    lines = ["## Predictions", "", f"{counted(len(rows), 'row')} carry a prediction beside the time. It comes from formulas and a machine file and is never fitted on what it predicts."]
+    if own:
+        values = "; ".join(f"α = {1e6 * alpha:.3g} µs, 1/β = {1e-9 / beta:.3g} GB/s" for alpha, beta in own if beta)
+        lines.append(f"Where no machine file was named, α and β were measured by a ping-pong and an addition in the same run: {values}.")
+    return [*lines, ""]
+
+
+def efficiencies(all_results):
+    rows = [row for results in all_results for row in results.rows if "efficiency" in row and "fits_cores" in row]
+    refused = sum(row["efficiency"] is None and not row["fits_cores"] for row in rows)
+    if not rows:
+        return []
+    return ["## Speedup and efficiency", "", "Speedup is T(1)/T(p), times p for weak scaling, and efficiency is that over p. T(1) is a serial program of the same run, without anything parallel in it. "
+            f"An efficiency is refused where ranks exceed the usable cores: {refused} of {counted(len(rows), 'row')} here. Usable cores are those of the affinity mask, two hardware threads of one core counted once, "
+            "or the cgroup's quota where it is less.", ""]
+
+
+def methods(all_results, skipped=()):
+    """The text of methods.md for these Results."""
+    lines = ["# How this was measured", "", "Generated from the results themselves: what is not said here did not run.", "", "## Where", ""]
+    places = {}
+    for results in all_results:
+        places.setdefault(place(results.context), []).append(results)
+    for where, of_place in places.items():
+        dates = sorted(str(r.context["date"]) for r in of_place)
+        lines.append(f"- {where}; {counted(len(of_place), 'file')}" + (f", {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f", {dates[0]}"))
+    lines += ["", "A curve never mixes places, nor simulated numbers with measured ones.", "", "## How numbers came about", "", *ways(all_results), *predictions(all_results), *efficiencies(all_results),
+              "## Files", "", "| file | command | date | commit |", "|---|---|---|---|"]
+    lines += [f"| {r.name} | {r.context.get('command', '')} | {r.context['date']} | {r.context['commit']} |" for r in all_results]
+    if skipped:
+        lines += ["", "Left out:", ""] + [f"- {name}: it {why}" for name, why in skipped]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,206 @@
+"""Tests of the report: what it reads, what it says of where numbers come from, and the figures that it draws. See test.sh."""
+
+import copy
+import importlib.util
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import folder
+import methods
+import paper
+import predict
+import sources
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CONTEXT = {"machine": "a processor", "cores": 4, "compiler": "GNU 12.2", "build": "Release", "versions": {"lockstep": "1", "mpi": "Open MPI"}, "commit": "abc", "date": "2026-01-02T03:04:05Z"}
+STEP = {"backend": "mpi", "machine": "host", "ranks": 2, "algorithm": "overlap", "scaling": "strong", "seconds": 0.5, "seconds_low": 0.4, "seconds_high": 0.7, "samples": 31,
+        "compute_seconds": 0.4, "exposed_seconds": 0.1, "speedup": 1.6, "efficiency": 0.8, "karp_flatt": 0.25, "serial_seconds": 0.8, "fits_cores": True}
+RING = {"backend": "sim", "machine": "dgx-a100", "ranks": 8, "algorithm": "ring", "seconds": 1e-3, "predicted_seconds": 9e-4, "bytes": 1 << 20, "algbw_gb_per_s": 1.0, "busbw_gb_per_s": 1.75,
+        "samples": 1, "verified": True}
+
+
+def results(name, rows, **context):
+    return sources.Results(name, {**CONTEXT, **context}, copy.deepcopy(rows))
+
+
+class Reading(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name) / "a.json"
+
+    def refused(self, text):
+        self.path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        with self.assertRaises(sources.Unusable) as raised:
+            sources.read(self.path, "a.json")
+        return str(raised.exception)
+
+    def test_what_is_no_result_is_refused_with_its_reason(self):
+        whole = {"context": CONTEXT, "rows": [STEP]}
+        self.assertIn("is empty", self.refused(""))
+        self.assertIn("broken JSON, line 2", self.refused('{"context":\n{'))
+        self.assertIn("is no text", self.refused(b"\xff\xfe\x00"))
+        self.assertIn("holds no results", self.refused('{"context": {}, "benchmarks": []}'))
+        self.assertIn("holds no results", self.refused("[1, 2]"))
+        self.assertIn("has no rows", self.refused(json.dumps({**whole, "rows": []})))
+        self.assertIn("a row 1 that is no object", self.refused(json.dumps({**whole, "rows": [3]})))
+        self.assertIn("lacks compiler, commit", self.refused(json.dumps({**whole, "context": {k: v for k, v in CONTEXT.items() if k not in ("compiler", "commit")}})))
+        self.assertIn('"fast" for seconds in row 2, which is no number', self.refused(json.dumps({**whole, "rows": [STEP, {**STEP, "seconds": "fast"}]})))
+
+    def test_a_folder_gives_what_is_good_and_names_the_rest(self):
+        root = pathlib.Path(self.folder.name)
+        (root / "deep").mkdir()
+        (root / "deep" / "good.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
+        (root / "deep" / "good.csv").write_text("seconds\n1\n")
+        (root / "notes.txt").write_text("hello")
+        (root / "half.json").write_text('{"context"')
+        found, skipped = sources.read_folder(root)
+        self.assertEqual([r.name for r in found], ["deep/good.json"])
+        self.assertEqual([name for name, _ in skipped], ["half.json", "notes.txt"])
+
+
+class Saying(unittest.TestCase):
+    def test_where_numbers_come_from(self):
+        line, = sources.provenance([results("a.json", [STEP, {**STEP, "samples": 15}])])
+        for words in ("measured (mpi), n = 15 to 31", "a processor, 4 cores", "GNU 12.2, Release", "mpi Open MPI", "commit abc", "2026-01-02"):
+            self.assertIn(words, line)
+        self.assertEqual(sources.how([RING]), "simulated on dgx-a100")
+        self.assertEqual(sources.how([{**STEP, "machine": "laptop", "emulated": True}]), "emulated on laptop (mpi), n = 31")
+
+    def test_methods_tell_only_of_what_ran(self):
+        text = methods.methods([results("ring.json", [RING])])
+        self.assertIn("**Simulated.**", text)
+        self.assertIn("8 ranks", text)
+        for absent in ("**Measured.**", "**Emulated.**", "## Speedup"):
+            self.assertNotIn(absent, text)
+        text = methods.methods([results("step.json", [STEP, {**STEP, "efficiency": None, "fits_cores": False}])], [("b.json", "is empty")])
+        for words in ("**Measured.**", "n = 31", "1 of 2 rows here", "- b.json: it is empty", "| step.json |"):
+            self.assertIn(words, text)
+        self.assertNotIn("**Simulated.**", text)
+
+    def test_latex_says_what_the_page_says(self):
+        self.assertEqual(paper.latex("a_b & 5 % × {x}"), r"a\_b \& 5 \% $\times$ \{x\}")
+        table = paper.tabular([{"name": "x_1", "seconds": 2e-3}], {"name": "name", "time": "seconds"})
+        self.assertIn(r"x\_1 & 2 ms \\", table)
+        self.assertIn(r"\begin{tabular}{lr}", table)
+        entry = paper.Entry("f", "<b>50 %</b> of <i>x</i> &amp; y", ["here"], [], {})
+        self.assertEqual(paper.caption(entry), r"50 \% of x \& y {\footnotesize here}")
+
+
+class Charts(unittest.TestCase):
+    def names(self, *all_results):
+        return [(chart.kind.name, [r.name for r in chart.files]) for chart in folder.charts(all_results)]
+
+    def test_a_curve_never_mixes_places(self):
+        one, two = dict(STEP, ranks=2), dict(STEP, ranks=4)
+        together = self.names(results("2.json", [one]), results("4.json", [two], date="2026-01-03T00:00:00Z"))
+        self.assertIn(("speedup", ["2.json", "4.json"]), together)
+        for differs in ({"commit": "def"}, {"machine": "another"}, {"cores": 8}, {"versions": {"mpi": "MPICH"}}):
+            apart = self.names(results("2.json", [one]), results("4.json", [two], **differs))
+            self.assertIn(("speedup", ["2.json"]), apart, differs)
+            self.assertIn(("speedup", ["4.json"]), apart, differs)
+
+    def test_two_files_with_the_same_point_are_two_curves(self):
+        rows = [dict(STEP, file="a.json"), dict(STEP, file="b.json"), dict(STEP, ranks=4, file="a.json")]
+        found = folder.curves(rows, "ranks", lambda r: "x")
+        self.assertEqual({label: len(mine) for label, mine in found.items()}, {"x": 2, "x [b]": 1})
+
+    def test_what_has_no_figure_has_a_table(self):
+        chart, = folder.charts([results("odd.json", [{"colour": "red"}])])
+        self.assertEqual((chart.kind.name, list(folder.columns_of(chart))), ("other", ["colour", "file"]))
+
+    def test_parts_of_a_step_are_the_step(self):
+        rows = {"a step": STEP, "ZeRO": {"seconds": 1.0, "exposed_seconds": 0.3, "optimizer_seconds": 0.2, "algorithm": "zero3"},
+                "lab scale": {"seconds": 1.0, "ideal_seconds": 0.5, "lost_seconds": 0.5, "lost_to_communication_seconds": 0.4, "lost_to_bubble_seconds": 0.3, "lost_to_imbalance_seconds": -0.1},
+                "a phantom mesh": {"seconds": 1.0, "compute_seconds": 0.5, "tensor_seconds": 0.1, "idle_seconds": 0.25, "data_seconds": 0.1, "update_seconds": 0.05},
+                "a pipeline": {"makespan_seconds": 1.0, "busy_seconds": 0.7, "idle_seconds": 0.1, "waiting_seconds": 0.2}}
+        for name, row in rows.items():
+            parts = folder.breakdown(row)
+            self.assertAlmostEqual(sum(parts.values()), row.get("seconds") or row["makespan_seconds"], msg=name)
+            self.assertTrue(all(v >= 0 for v in parts.values()), name)
+        self.assertAlmostEqual(folder.breakdown(rows["lab scale"])["exposed"], 0.4)
+        self.assertAlmostEqual(folder.breakdown(rows["lab scale"])["idle"], 0.1)
+        self.assertIsNone(folder.breakdown(RING))
+
+
+class Sheets(unittest.TestCase):
+    def test_week_25_asks_what_its_data_answers(self):
+        with tempfile.TemporaryDirectory() as data:
+            row = {"chunks": 1, "stages": 16, "accumulate": 192, "bubble_of_ideal": 0.088}
+            (pathlib.Path(data) / "phantom_175b.json").write_text(json.dumps({"context": CONTEXT, "rows": [row]}))
+            (question, unit, predicted, measured, how), = predict.everything_together(data)
+            self.assertIn("192 microbatches", question)
+            self.assertAlmostEqual(predicted, 100 * 15 / 192)
+            self.assertAlmostEqual(measured, 8.8)
+            page = predict.section_of(data)
+            self.assertIn("Week 25", page)
+            self.assertNotIn("Week 24", page)
+
+    def test_what_pages_load_some_step_writes(self):
+        steps = "".join(path.read_text() for path in (ROOT / "bench" / "report").glob("*.sh"))
+        written = [re.sub(r"\$\{[^}]*\}|\$\w+", "*", name) for name in re.findall(r'\$data/([^"]*?)\.(?:json|csv)"', steps)]
+        patterns = [re.compile(".*".join(map(re.escape, name.split("*"))) + "$") for name in written]
+        for path in HERE.glob("*.py"):
+            if path.name == "report_test.py":
+                continue
+            for name in re.findall(r'load(?:_csv)?\((?:self\.|report\.)?data, "(\w[\w-]*)"\)', path.read_text()):
+                self.assertTrue(any(p.match(name) for p in patterns), f"{path.name} loads {name}, which no step of bench/report writes")
+
+
+@unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib")
+class Drawing(unittest.TestCase):
+    def report(self, files, *arguments):
+        self.home = tempfile.TemporaryDirectory()
+        self.addCleanup(self.home.cleanup)
+        home = pathlib.Path(self.home.name)
+        (home / "from").mkdir()
+        for name, text in files.items():
+            (home / "from" / name).write_text(text)
+        out = home / "out"
+        done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(home / "from"), "--output", str(out), *arguments], capture_output=True, text=True)
+        return done, out
+
+    def test_a_folder_of_results_becomes_a_page_and_figures_for_print_and_slides(self):
+        whole = json.dumps({"context": CONTEXT, "rows": [STEP, dict(STEP, ranks=4, speedup=2.8, efficiency=0.7)]})
+        done, out = self.report({"step.json": whole, "half.json": whole[:100]}, "--style", "paper", "--style=slides")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("skipped half.json: it is broken JSON", done.stderr)
+        page = (out / "index.html").read_text()
+        self.assertIn("measured (mpi), n = 31 · a processor, 4 cores", page)
+        self.assertIn("half.json", page)
+        self.assertEqual(json.loads((out / "data" / "step.json").read_text()), json.loads(whole))
+        self.assertIn("n = 31", (out / "methods.md").read_text())
+        for name in ("speedup_1", "breakdown_1"):
+            self.assertIn(f'<a href="figures/{name}.svg">', page)
+            for suffix, inches in (("column", 3.3), ("page", 7.0)):
+                box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+)", (out / "paper" / f"{name}_{suffix}.pdf").read_bytes())
+                self.assertAlmostEqual(float(box[1]) / 72, inches, places=2)
+            self.assertEqual(struct.unpack(">II", (out / "slides" / f"{name}.png").read_bytes()[16:24]), (1920, 1080))
+            self.assertIn(r"\begin{tabular}", (out / "paper" / f"{name}.tex").read_text())
+            self.assertIn(f"{name}_column.pdf", (out / "paper" / "figures.tex").read_text())
+        self.assertIn("## speedup_1", (out / "slides" / "captions.md").read_text())
+
+    def test_what_cannot_be_is_one_sentence(self):
+        for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):
+            done, _ = self.report(files, *arguments)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+        done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(HERE), "--output", str(HERE.parent)], capture_output=True, text=True)
+        self.assertIn("lies in the report's own directory", done.stderr)
+        with tempfile.TemporaryDirectory() as out:
+            (pathlib.Path(out) / "data").mkdir()
+            (pathlib.Path(out) / "data" / "dear.txt").write_text("mine")
+            done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(HERE), "--output", out], capture_output=True, text=True)
+            self.assertIn("which would be emptied", done.stderr)
+            self.assertTrue((pathlib.Path(out) / "data" / "dear.txt").exists())
+        self.assertTrue((HERE / "page.py").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

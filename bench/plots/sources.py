@@ -1,0 +1,129 @@
+"""Files of results, judged, and in words where their numbers come from. Standard library only."""
+
+import json
+from dataclasses import dataclass
+
+CONTEXT = ("machine", "cores", "compiler", "build", "versions", "commit", "date")
+NUMBERS = ("seconds", "seconds_low", "seconds_high", "bytes", "ranks", "samples", "gb_per_s", "per_second", "speedup", "efficiency")
+
+
+class Unusable(Exception):
+    """Why a file is left out, in a few words."""
+
+
+@dataclass
+class Results:
+    name: str  # of the file, its folder in front
+    context: dict
+    rows: list
+
+
+def read(path, name):
+    """A file that one of our commands wrote. Raises Unusable."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise Unusable("is no text") from None
+    except json.JSONDecodeError as error:
+        raise Unusable(f"is broken JSON, line {error.lineno}: {error.msg}" if path.stat().st_size else "is empty") from None
+    except (OSError, RecursionError) as error:
+        raise Unusable(f"cannot be read: {getattr(error, 'strerror', None) or 'nested too deep'}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("context"), dict) or not isinstance(document.get("rows"), list):
+        raise Unusable('holds no results: not of the form {"context": {…}, "rows": […]}')
+    context, rows = document["context"], document["rows"]
+    missing = [field for field in CONTEXT if field not in context]
+    if missing:
+        raise Unusable(f"does not say where it comes from: its context lacks {', '.join(missing)}")
+    if not isinstance(context["versions"], dict):
+        raise Unusable("has a context whose versions are no object")
+    if not rows:
+        raise Unusable("has no rows")
+    for i, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise Unusable(f"has a row {i + 1} that is no object")
+        for field, value in row.items():
+            check_number(i, field, value)
+    return Results(name, context, rows)
+
+
+def check_number(i, field, value):
+    if not field.endswith(NUMBERS):
+        return
+    for one in value if isinstance(value, list) else [value]:
+        if one is not None and (isinstance(one, bool) or not isinstance(one, (int, float))):
+            raise Unusable(f"has {json.dumps(value, ensure_ascii=False)[:40]} for {field} in row {i + 1}, which is no number")
+
+
+def read_folder(folder):
+    """([Results …], [(file, why not) …]) of all files in the folder and those below it, by name."""
+    found, skipped = [], []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = str(path.relative_to(folder))
+        if path.suffix in (".csv", ".log") and path.with_suffix(".json").exists():
+            continue  # the same results once more, or what the command printed
+        if path.suffix != ".json":
+            skipped.append((name, "is no .json file"))
+            continue
+        try:
+            found.append(read(path, name))
+        except Unusable as why:
+            skipped.append((name, str(why)))
+    return found, skipped
+
+
+def same_place(context):
+    """Results whose contexts agree in this may share a curve: the computer, its cores, the program and what it was built with."""
+    return json.dumps([context[field] for field in CONTEXT if field not in ("date",)] + [context.get("binding")], sort_keys=True)
+
+
+def kind_of(row):
+    """simulated, emulated, measured, replayed or calculated: how a row's numbers came about."""
+    if row.get("emulated"):
+        return "emulated"
+    if "gained" in row or "path" in row or "operations" in row:
+        return "replayed"
+    if "measured_bytes" in row or "published_bubble_of_span" in row:
+        return "simulated" if row.get("backend", "sim") == "sim" else "measured"
+    if row.get("kind") in ("plan", "refused", "published") or ("backend" not in row and "samples" not in row and "wall_seconds" not in row):
+        return "calculated"
+    return "simulated" if row.get("backend") == "sim" else "measured"
+
+
+def span(values, unit=""):
+    values = sorted(set(values))
+    return "" if not values else f"{values[0]:g}{unit}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}{unit}"
+
+
+def how(rows):
+    """'simulated on dgx-a100; measured (mpi), n = 15 to 31': how these rows came about."""
+    words = {}
+    for row in rows:
+        kind, machine = kind_of(row), row.get("machine") or row.get("cluster")
+        on = "" if machine in (None, "", "host") else str(machine)
+        words.setdefault((kind, row.get("backend")), {"on": [], "n": []})
+        here = words[kind, row.get("backend")]
+        if on and on not in here["on"]:
+            here["on"].append(on)
+        if kind in ("measured", "emulated") and row.get("samples"):
+            here["n"].append(row["samples"])
+    parts = []
+    for (kind, backend), here in words.items():
+        text = kind + (f" on {', '.join(here['on'][:4])}" + (" …" if len(here["on"]) > 4 else "") if here["on"] and kind != "measured" else "")
+        text += f" ({backend})" if kind in ("measured", "emulated") and backend else ""
+        parts.append(text + (f", n = {span(here['n'])}" if here["n"] else ""))
+    return "; ".join(parts)
+
+
+def place(context):
+    """'AMD EPYC, 2 cores; GCC 12.2, Release; commit abc; 2026-11-21': where results come from, in one line."""
+    versions = ", ".join(f"{name} {version}" for name, version in context["versions"].items() if name != "lockstep")
+    return (f"{context['machine']}, {context['cores']} core{'' if context['cores'] == 1 else 's'}; {context['compiler']}, {context['build']}"
+            f"{'; ' + versions if versions else ''}; commit {str(context['commit'])[:12]}; {str(context['date'])[:10]}")
+
+
+def provenance(all_results):
+    """The lines under a figure: each place once, and how its numbers came about."""
+    places = {}
+    for results in all_results:
+        places.setdefault(place(results.context), []).extend(results.rows)
+    return [f"{how(rows)} · {where}" for where, rows in places.items()]

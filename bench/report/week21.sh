@@ -1,0 +1,58 @@
+# shellcheck shell=sh disable=SC2154
+# Sourced by bench/report.sh: the steps of week 21, data parallelism.
+
+all_reduce=$programs/bench_all_reduce
+for machine in pcie-box:4 dgx-a100:8 dgx-h100:8 dgx-a100-hdr:16; do
+  name=${machine%:*}
+  step "all_reduce_sim_$name" "all-reduce, simulated on $name" "${all_reduce}_sim" --machine "$name" \
+    --ranks "${machine#*:}" --bytes 4KiB:512MiB --phantom \
+    --json "$data/all_reduce_sim_$name.json" --csv "$data/all_reduce_sim_$name.csv"
+done
+step speed_phantom "simulator: 1,024 ranks, prices only" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
+  --phantom --json "$data/speed_phantom.json" --csv "$data/speed_phantom.csv"
+step speed_real "simulator: 1,024 ranks, real data" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
+  --json "$data/speed_real.json" --csv "$data/speed_real.csv"
+step overhead "overhead of communication, simulated" "$programs/bench_overhead_sim" --ranks 2 \
+  --json "$data/overhead.json" --csv "$data/overhead.csv"
+for machine in pcie-box:1,2,4 dgx-a100:1,2,4,8 dgx-a100-hdr:1,2,4,8,16,32,64; do
+  name=${machine%:*}
+  step "scaling_sim_$name" "scaling, simulated on $name" "$programs/bench_scaling_sim" --machine "$name" \
+    --ranks "${machine#*:}" --model gpt2-124m --batch 64 --phantom \
+    --json "$data/scaling_sim_$name.json" --csv "$data/scaling_sim_$name.csv"
+done
+for machine in pcie-box:4 dgx-a100:8; do
+  name=${machine%:*}
+  step "ddp_sim_$name" "DDP step, simulated on $name" "$programs/bench_ddp_sim" --machine "$name" \
+    --ranks "${machine#*:}" --model gpt2-124m --batch 8 --phantom --bucket-bytes 1MiB,5MiB,25MiB,100MiB --microbatches 1,4 \
+    --json "$data/ddp_sim_$name.json" --csv "$data/ddp_sim_$name.csv"
+done
+step timeline "DDP timeline with and without overlap" "$programs/bench_ddp_sim" --machine pcie-box --ranks 2 \
+  --model gpt2-124m --batch 4 --phantom --bucket-bytes 25MiB --timeline "$out/figures/timeline"
+
+if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
+  step all_reduce_mpi "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" --bytes 4KiB:16MiB \
+    --json "$data/all_reduce_mpi.json" --csv "$data/all_reduce_mpi.csv"
+  step scaling_mpi "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small --batch 16 \
+    --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
+  step ddp_mpi "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 \
+    --json "$data/ddp_mpi.json" --csv "$data/ddp_mpi.csv"
+  step ddp_laptop "the same step, simulated" "$programs/bench_ddp_sim" --machine laptop --ranks 4 --model tiny --batch 4 \
+    --json "$data/ddp_laptop.json" --csv "$data/ddp_laptop.csv"
+  step ddp_emulated "DDP step, emulated with 4 MPI processes" mpi 4 "$programs/bench_ddp_mpi" --ranks 4 --model tiny --batch 4 \
+    --emulate laptop --scale 20 --samples 11 --json "$data/ddp_emulated.json" --csv "$data/ddp_emulated.csv"
+else
+  say "no MPI in this build: what is measured on processes is left out"
+fi
+
+training="--steps 120 --model tiny --batch 32 --log-every 1 --sample 0"
+if has train_sim; then
+  # shellcheck disable=SC2086
+  step train_serial "training on text, serial" "$programs/train_sim" --ranks 1 $training --csv "$data/train_serial.csv"
+  if has train_mpi; then
+    # shellcheck disable=SC2086
+    step train_ddp "training on text, DDP on 2 MPI processes" mpi 2 "$programs/train_mpi" $training --csv "$data/train_ddp.csv"
+  else
+    # shellcheck disable=SC2086
+    step train_ddp "training on text, DDP on 2 simulated ranks" "$programs/train_sim" --ranks 2 $training --csv "$data/train_ddp.csv"
+  fi
+fi
