@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 
 #include "common/run.hpp"
@@ -124,6 +125,23 @@ TEST(Phantom, TheWrongPlacementIsSlower) {
   const double inside = phantom_step(o, machine("dgx-a100-hdr")).seconds;
   o.order = {Axis::dp, Axis::pp, Axis::tp};
   EXPECT_GT(phantom_step(o, machine("dgx-a100-hdr")).seconds, 1.5 * inside) << "tensor parallelism across nodes";
+}
+
+// Claims of the course texts: docs/claims.md.
+TEST(Claims, TensorParallelismInsideTheNodeOthersAcross) {
+  Options3d o;
+  o.model = gpt_preset("gpt3-175b");
+  o.model.storage = o.reduce = DType::bf16;
+  o.mesh = {.dp = 16, .tp = 8, .pp = 8};
+  o.sequence = 2048;
+  o.microbatches = 96;
+  o.batch = 1536;
+  const double inside = phantom_step(o, machine("dgx-a100-hdr")).seconds;
+  o.order = {Axis::dp, Axis::pp, Axis::tp};
+  const double across = phantom_step(o, machine("dgx-a100-hdr")).seconds;
+  std::printf("  measured: GPT-3 as 16 x 8 x 8: %.1f s with tp inside the node, %.1f s with dp there and tp across\n",
+              inside, across);
+  EXPECT_GT(across, 2 * inside);
 }
 
 TEST(Phantom, WhatCannotBeFoldedIsRefused) {

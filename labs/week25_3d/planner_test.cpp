@@ -279,7 +279,7 @@ TEST(Lab25_3d, Gpt3On1024A100) {
     EXPECT_LE(plan.memory.total_bytes(), 80e9) << plan::words(plan.strategy);
     EXPECT_LE(plan.strategy.tp, 8) << plan::words(plan.strategy) << ": tensor parallelism belongs inside the node";
   }
-  // The course's 8 × 8 × 16, plain: recomputation, 1F1B.
+  // 8 × 8 × 16, plain: recomputation, 1F1B.
   const Rated course = predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true});
   EXPECT_LE(course.memory.total_bytes(), 80e9);
   EXPECT_LT(found.best.front().time.total(), course.time.total());

@@ -216,7 +216,8 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
   const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);
   Predictor predictor(task);
   std::vector<Rated> plans = search(predictor, strategies(task), 3).best;
-  plans.push_back(predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true}));  // the course's mesh
+  plans.push_back(predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true}));
+  plans.push_back(predictor.rate({.dp = 16, .tp = 8, .pp = 8}));  // the course's mesh
   for (const Rated& rated : plans) {
     const week25::PhantomStep step = week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine);
     fmt::print("{:.2f} s, simulated {:.2f}; {:.1f} GB, simulated {:.1f}: {}\n", rated.time.total(), step.seconds,
@@ -224,6 +225,82 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
     EXPECT_NEAR(rated.time.total() / step.seconds, 1, 0.04) << words(rated.strategy);
     EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.03) << words(rated.strategy);
   }
+}
+
+// Claims of the course texts: docs/claims.md
+// ----------------------------------------------------------------------------
+
+TEST(Claims, TheTextsPlanOfGpt3) {
+  // 8 stages × 8 tensor-parallel ranks × 16 replicas; the text counts 5.4 GB of values, 16.2 of optimizer, 40 of
+  // activations.
+  const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);
+  Predictor predictor(task);
+  const Rated rated = predictor.rate({.dp = 16, .tp = 8, .pp = 8});
+  const week25::PhantomStep step = week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine);
+  const auto most = std::max_element(step.memory.begin(), step.memory.end(),
+                                     [](const Memory& a, const Memory& b) { return a.peak_total < b.peak_total; });
+  const auto gb = [&](Category category) { return static_cast<double>(most->peak_of(category)) / 1e9; };
+  const double best = search(predictor, strategies(task), 1).best.front().time.total();
+  fmt::print(
+      "  measured: {:.2f} GB of values, {:.2f} of gradients, {:.2f} of optimizer, {:.2f} of activations, {:.2f} at the "
+      "peak; {:.1f} s a step, the best plan {:.1f}\n",
+      gb(Category::parameter), gb(Category::gradient), gb(Category::optimizer), gb(Category::activation),
+      step.peak_bytes() / 1e9, step.seconds, best);
+  EXPECT_NEAR(gb(Category::parameter), 5.4, 0.3);
+  EXPECT_NEAR(gb(Category::gradient), gb(Category::parameter), 0.01) << "the text leaves them out";
+  EXPECT_NEAR(gb(Category::optimizer) / gb(Category::parameter), 6, 0.01) << "m, v and fp32 weights: not 3";
+  EXPECT_LT(step.peak_bytes(), 80e9) << "it fits, since flash attention keeps less than the text's 40 GB";
+  EXPECT_GT(step.peak_bytes() - gb(Category::activation) * 1e9 + 40e9, 80e9) << "with 40 GB it would not";
+  EXPECT_NEAR(step.seconds / best, 1.1, 0.04);
+}
+
+/// Seconds of the best plan among those that `wanted` accepts.
+double best_of(Predictor& predictor, const std::function<bool(const Strategy&)>& wanted) {
+  std::vector<Strategy> some = strategies(predictor.task());
+  std::erase_if(some, [&](const Strategy& s) { return !wanted(s); });
+  return search(predictor, some, 1).best.at(0).time.total();
+}
+
+TEST(Claims, LargestModelsNeedAllThreeAxes) {
+  struct Row {
+    const char *model, *cluster;
+    int batch;
+    double without_pp, without_tp, without_dp;  // at least: the best such plan over the best of all
+  };
+  for (const Row& row :
+       {Row{"gpt3-175b", "dgx-a100x128", 1536, 1.01, 1.8, 5}, Row{"gpt-1t", "dgx-a100x384", 3072, 1.25, 2.3, 6}}) {
+    Predictor predictor(task_of(row.model, row.cluster, row.batch));
+    const double all = best_of(predictor, [](const Strategy&) { return true; });
+    const double pp = best_of(predictor, [](const Strategy& s) { return s.pp == 1; }) / all;
+    const double tp = best_of(predictor, [](const Strategy& s) { return s.tp == 1; }) / all;
+    const double dp = best_of(predictor, [](const Strategy& s) { return s.dp == 1; }) / all;
+    fmt::print(
+        "  measured: {}: the best plan takes {:.1f} s; without pp {:.2f}, without tp {:.2f}, without dp {:.2f} times\n",
+        row.model, all, pp, tp, dp);
+    EXPECT_GT(pp, row.without_pp) << row.model;
+    EXPECT_GT(tp, row.without_tp) << row.model;
+    EXPECT_GT(dp, row.without_dp) << row.model;
+    EXPECT_LT(pp, 1.35) << row.model;
+  }
+}
+
+TEST(Claims, SixtyFourStagesForGpt3) {
+  Predictor predictor(task_of("gpt3-175b", "dgx-a100x128", 1536));
+  const double all = best_of(predictor, [](const Strategy&) { return true; });
+  const double deep = best_of(predictor, [](const Strategy& s) { return s.tp == 8 && s.pp == 64; });
+  fmt::print("  measured: tp 8 and 64 stages: {:.1f} s, {:.2f} times the best plan\n", deep, deep / all);
+  EXPECT_NEAR(deep / all, 1.45, 0.05);
+}
+
+TEST(Claims, FlopOfATrainingRun) {
+  // 6ND; the text says 2e23 for 70 billion parameters and 1 T tokens, 2e24 for 280 billion and 10 T.
+  const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);
+  const double n = static_cast<double>(task.model.parameters());
+  const double a_token = task.model.step_flop(task.length) / static_cast<double>(task.length);
+  fmt::print("  measured: {:.2f} N FLOP a token, attention and head included\n", a_token / n);
+  EXPECT_NEAR(a_token / n, 6, 0.25);
+  EXPECT_NEAR(6 * 70e9 * 1e12 / 2e23, 2.1, 0.01);
+  EXPECT_NEAR(6 * 280e9 * 10e12 / 2e24, 8.4, 0.01);
 }
 
 // Published steps -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -111,6 +112,30 @@ TEST(Study, TheSerialProgramIsTheBestOne) {
   for (const Point& serial : study.serials) EXPECT_LE(study.serial.seconds.value, serial.seconds.value);
   EXPECT_NE(study.serial.program.find("serial"), std::string::npos);
   ASSERT_EQ(study.points.size(), 1u) << "1 is the serial program";
+}
+
+// A claim of the course texts (docs/claims.md): communication is the sequential portion of Amdahl's law.
+TEST(Claims, TheSerialPartIsNotCommunicationAndNoConstant) {
+  StudyOptions o = simulated("gpt2-355m", "dgx-a100-hdr", {2, 4, 8, 16});
+  o.training.batch = 32;
+  o.training.steps = 3;  // the first, which begins as the broadcast ends, is left out
+  Study study = measure(o, 0);
+  apply_laws(study);
+  for (const Point& point : study.points)
+    std::printf("  measured: %2d ranks, Karp-Flatt %.4f: %s\n", point.ranks, point.karp_flatt.value,
+                diagnose(study, point).sentence.c_str());
+  const double inside = study.points[2].karp_flatt.value;  // 8 ranks: a node
+  for (std::size_t i : {0, 1}) EXPECT_NEAR(study.points[i].karp_flatt.value / inside, 1, 0.1);
+  EXPECT_EQ(diagnose(study, study.points[2]).limit, Limit::not_divided) << "AdamW, which every replica repeats";
+  EXPECT_GT(study.points[3].karp_flatt.value, 4 * inside) << "across nodes it is another law";
+  EXPECT_EQ(diagnose(study, study.points[3]).limit, Limit::communication);
+  // 25 % at 16 ranks: below the text's 60 %. With a batch for each rank it is above.
+  EXPECT_LT(study.points[3].efficiency.value, 0.3);
+  o.weak = true;
+  o.training.batch = 8;
+  Study weak = measure(o, 0);
+  apply_laws(weak);
+  EXPECT_GT(weak.points[3].efficiency.value, 0.75);
 }
 
 class ScaleProgram : public testing::Test {
