@@ -3,6 +3,11 @@
 //   ./lab bench all_reduce --backend sim --machine dgx-a100 --ranks 8 --bytes 1KiB:64MiB
 //   ./lab bench all_reduce --backend mpi --ranks 4 --bytes 64KiB --algorithm ring,library --json out.json
 //   ./lab bench all_reduce --backend cuda --ranks 2,4,8 --bytes 1MiB,256MiB
+//   ./lab bench all_reduce --backend sim --machine dgx-a100-hdr --ranks 16 --algorithm all,auto --phantom
+//
+// `auto` takes for each size the algorithm that the prices (the machine file's, or measured ones) predict as the
+// fastest, and says from which size on it takes which. Where the fastest changes is printed below the table, predicted
+// and measured.
 //
 // On one GPU (cuda) ranks share one memory, and its bandwidth is the bound: a message is a copy, which reads and writes
 // each byte (2); an addition reads two and writes one (3). What all steps of an algorithm move that way, over the rate
@@ -11,33 +16,77 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 
+#include "bench/all_reduce_choice.hpp"
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
 #include "common/text/nearest.hpp"
 #include "common/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/halving_doubling.hpp"
+#include "labs/week21_data_parallel/hierarchical_all_reduce.hpp"
 #include "labs/week21_data_parallel/naive_all_reduce.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::bench {
 namespace {
 
+using Sum = std::function<void(Rank, Slice)>;
+
 struct Algorithm {
   std::string name;
-  std::function<void(Rank, Slice)> sum;
+  Sum sum;
   std::function<double(week21::CostModel, int ranks, double bytes)> seconds;  // empty: no formula
   bool counted = true;
+  bool choosable = false;                // `auto` may take it: its formula is a straight line in the bytes
+  std::function<Sum(Rank)> set_up = {};  // where groups are needed first: makes `sum`, on every rank
 };
 
-std::vector<Algorithm> algorithms() {
-  const Algorithm naive{"naive", week21::naive_all_reduce, week21::naive_all_reduce_seconds},
-      ring{"ring", week21::ring_all_reduce, week21::ring_all_reduce_seconds};
-  const auto library = library_all_reduce();
-  if (!library) return {naive, ring};
-  return {naive, ring, {"library", library, {}, false}};
+/// What is priced link by link; none where α, β and γ are measured.
+using MachineOrNone = std::shared_ptr<const Machine>;
+
+/// 21.3's formulas, for each step the links that its distance crosses.
+using Formula = double (*)(week21::CostModel, int, double);
+using FormulaOfMachine = double (*)(const Machine&, int, double);
+Algorithm butterfly(const char* name, const Sum& sum, const MachineOrNone& machine, Formula flat,
+                    FormulaOfMachine by_step) {
+  return {.name = name,
+          .sum = sum,
+          .seconds = [=](week21::CostModel cost, int ranks,
+                         double bytes) { return machine ? by_step(*machine, ranks, bytes) : flat(cost, ranks, bytes); },
+          .choosable = true};
+}
+
+/// 21.4 with g ranks a node.
+Algorithm hierarchical(const MachineOrNone& machine, int g) {
+  return {.name = "hierarchical",
+          .seconds =
+              [=](week21::CostModel cost, int ranks, double bytes) {
+                const auto inside = machine ? week21::cost_model(*machine, g) : cost;
+                const auto across = machine ? week21::cost_of_all_at_once(*machine, ranks) : cost;
+                return week21::hierarchical_seconds(inside, across, ranks / g, g, bytes);
+              },
+          .choosable = true,
+          .set_up = [=](Rank me) -> Sum {
+            const week21::Hierarchy groups = week21::split_by_node(me, g);
+            return [groups](Rank, const Slice& data) { week21::hierarchical_all_reduce(groups, data); };
+          }};
+}
+
+std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
+  std::vector<Algorithm> all{
+      {"naive", week21::naive_all_reduce, week21::naive_all_reduce_seconds},
+      butterfly("recursive_doubling", week21::recursive_doubling_all_reduce, machine,
+                week21::recursive_doubling_seconds, week21::recursive_doubling_seconds),
+      butterfly("rabenseifner", week21::rabenseifner_all_reduce, machine, week21::rabenseifner_seconds,
+                week21::rabenseifner_seconds),
+      {.name = "ring", .sum = week21::ring_all_reduce, .seconds = week21::ring_all_reduce_seconds, .choosable = true},
+      hierarchical(machine, g)};
+  if (const Sum library = library_all_reduce()) all.push_back({"library", library, {}, false});
+  return all;
 }
 
 bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
@@ -59,18 +108,22 @@ struct MemoryTraffic {
   double as_written = 0;  // a copy for each message, and every addition apart
   double fused = 0;       // receive-and-add in one pass
 };
-/// Each sum of p arrays takes p − 1 additions of the whole array, wherever they happen.
-MemoryTraffic memory_traffic(const Measurement& measurement, int ranks, double bytes) {
-  const double sent = static_cast<double>(measurement.bytes_sent), added = (ranks - 1) * bytes;
+/// Each sum of p arrays takes p − 1 additions of the whole array, wherever they happen; but in recursive doubling all
+/// ranks do the same ones, and only what guests get back is not added.
+MemoryTraffic memory_traffic(const Measurement& measurement, const std::string& algorithm, int ranks, double bytes) {
+  const auto sent = static_cast<double>(measurement.bytes_sent);
+  const double added =
+      algorithm == "recursive_doubling" ? sent - (ranks - week21::butterfly_ranks(ranks)) * bytes : (ranks - 1) * bytes;
   return {.as_written = 2 * sent + 3 * added, .fused = 2 * (sent - added) + 3 * added};
 }
 
 /// Adds the bounds to a row of one GPU. The yardstick is the last of the group.
-void set_bounds(Row& row, const std::vector<Measurement>& group, std::size_t i, int ranks, double bytes) {
+void set_bounds(Row& row, const std::vector<Measurement>& group, std::size_t i, const std::string& algorithm, int ranks,
+                double bytes) {
   const double rate = 2 * ranks * bytes / group.back().seconds.value;
   row.set("copy_bytes_per_second", rate);
   if (i + 1 == group.size() || !group[i].counted) return;
-  const MemoryTraffic traffic = memory_traffic(group[i], ranks, bytes);
+  const MemoryTraffic traffic = memory_traffic(group[i], algorithm, ranks, bytes);
   const double bound = traffic.as_written / rate, seconds = group[i].seconds.value;
   row.set("traffic_bytes", traffic.as_written).set("predicted_seconds", bound);
   row.set("fraction_of_traffic_bound", bound / seconds);
@@ -100,47 +153,130 @@ Prepared prepare(const Algorithm& algorithm, std::size_t elements, Rank me, Purp
     upload(me, data, inputs(me.rank(), elements));
   else
     fill(me, data, 0);  // so that repeated sums stay finite
-  return {.act = [=] { algorithm.sum(me, data); }, .right = [=] { return is_the_sum(to_host(me, data), me.size()); }};
+  const Sum sum = algorithm.set_up ? algorithm.set_up(me) : algorithm.sum;
+  return {.act = [=] { sum(me, data); }, .right = [=] { return is_the_sum(to_host(me, data), me.size()); }};
 }
 
-std::vector<Algorithm> chosen(const std::vector<std::string>& names) {
-  std::vector<Algorithm> all = algorithms(), result;
-  std::vector<std::string> known;
-  for (const Algorithm& algorithm : all) known.push_back(algorithm.name);
-  for (const std::string& name : names) {
-    if (name == "all") continue;
-    auto found = std::find(known.begin(), known.end(), name);
-    if (found == known.end()) throw Error(Verdict::usage, unknown_name("algorithm", name, known));
-    result.push_back(all[static_cast<std::size_t>(found - known.begin())]);
+/// The algorithms of one number of ranks against each other.
+class Contest {
+ public:
+  /// `per_node` 0: as the machine says.
+  Contest(Bench& bench, int ranks, int per_node, const std::vector<std::string>& names);
+  void add_size(Bench& bench, std::uint64_t bytes);
+  /// What `auto` takes for which size; empty where it is not asked for.
+  const std::string& thresholds() const { return thresholds_; }
+  /// Where the fastest changes: predicted, and as measured.
+  void print_crossovers() const;
+
+ private:
+  bool asked(const std::string& name, const std::vector<std::string>& names) const;
+  /// What stands for `algorithm` at this size: for `auto`, the one that it takes.
+  const Algorithm& at_size(const Algorithm& algorithm, double bytes) const;
+  Contender contender(const Algorithm& algorithm, std::uint64_t bytes) const;
+  void finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t bytes, Row& row);
+
+  int ranks_, per_node_ = 0;
+  std::string where_;  // "16 ranks of dgx-a100-hdr"
+  std::string thresholds_;
+  week21::CostModel cost_;
+  std::vector<Algorithm> all_, contenders_;  // `auto` among the latter has no `sum`
+  std::vector<Stretch> fastest_;             // of those that `auto` may take
+  std::vector<Timed> timed_;                 // of those that are ours
+};
+
+const Algorithm& named(const std::vector<Algorithm>& all, const std::string& name) {
+  return *std::find_if(all.begin(), all.end(), [&](const Algorithm& a) { return a.name == name; });
+}
+
+bool Contest::asked(const std::string& name, const std::vector<std::string>& names) const {
+  const auto has = [&](const std::string& wanted) {
+    return std::find(names.begin(), names.end(), wanted) != names.end();
+  };
+  if (has(name)) return true;
+  if (name == "auto" || !(names.empty() || has("all"))) return false;
+  return name != "hierarchical" || (per_node_ > 1 && per_node_ < ranks_);  // else it is the ring
+}
+
+Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::string>& names) : ranks_(ranks) {
+  const RunOptions options = bench.run_options(ranks);
+  const auto machine = bench.has_machine() ? std::make_shared<const Machine>(options.machine) : MachineOrNone{};
+  if (per_node > 0 && ranks % per_node != 0)
+    throw Error(Verdict::usage,
+                fmt::format("--ranks-per-node {}: {} ranks are no whole number of such nodes", per_node, ranks));
+  per_node_ = per_node > 0 ? per_node : machine ? ranks_per_node(*machine, ranks) : ranks;
+  where_ = fmt::format("{} ranks{}", ranks, machine ? " of " + machine->name : "");
+  all_ = algorithms(machine, per_node_);
+  all_.push_back({"auto"});
+  std::vector<std::string> known = {"all"};
+  for (const Algorithm& algorithm : all_) {
+    known.push_back(algorithm.name);
+    if (asked(algorithm.name, names)) contenders_.push_back(algorithm);
   }
-  return names.empty() || names == std::vector<std::string>{"all"} ? all : result;
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(Verdict::usage, unknown_name("algorithm", name, known));
+  const bool chooses = asked("auto", names);
+  if (shares_memory() && !chooses) return;  // nothing is predicted from α and β
+  const LinkPrices prices = bench.prices(ranks);
+  cost_ = {prices.alpha, prices.beta, prices.gamma, prices.launch};
+  std::vector<Priced> priced;
+  for (const Algorithm& a : chooses ? all_ : contenders_)
+    if (a.choosable) priced.push_back({a.name, [this, a](double bytes) { return a.seconds(cost_, ranks_, bytes); }});
+  fastest_ = fastest_by_size(priced);
+  if (!chooses) return;
+  thresholds_ = fmt::format("{}: {}", where_, words_of(fastest_));
+  if (is_judge()) fmt::print("auto, {}\n", thresholds_);
 }
 
-void add_size(Bench& bench, const std::vector<Algorithm>& algorithms, int ranks, std::uint64_t bytes) {
+const Algorithm& Contest::at_size(const Algorithm& algorithm, double bytes) const {
+  return algorithm.name == "auto" ? named(all_, stretch_of(fastest_, bytes).name) : algorithm;
+}
+
+Contender Contest::contender(const Algorithm& algorithm, std::uint64_t bytes) const {
+  const Algorithm taken = at_size(algorithm, static_cast<double>(bytes));
+  Contender contender{.name = algorithm.name,
+                      .prepare = [=](Rank me, Purpose purpose) { return prepare(taken, bytes / 4, me, purpose); },
+                      .counted = taken.counted};
+  if (taken.seconds && !shares_memory())
+    contender.predicted_seconds = taken.seconds(cost_, ranks_, static_cast<double>(bytes));
+  return contender;
+}
+
+void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t size, Row& row) {
+  const auto bytes = static_cast<double>(size);
+  row.set("bytes", size);
+  const bool yardstick = i == contenders_.size();
+  const std::string taken = yardstick ? "" : at_size(contenders_[i], bytes).name;
+  if (shares_memory()) set_bounds(row, group, i, taken, ranks_, bytes);
+  if (yardstick) return;
+  const double seconds = group[i].seconds.value;
+  if (taken != contenders_[i].name)
+    row.set("chosen", taken);
+  else if (group[i].counted)
+    timed_.push_back({taken, bytes, seconds});
+  const auto bandwidth = week21::bandwidth(ranks_, bytes, seconds);
+  row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
+  if (group[i].wall_seconds > 0)
+    row.set("messages_per_wall_second", static_cast<double>(group[i].messages) / group[i].wall_seconds);
+}
+
+void Contest::add_size(Bench& bench, std::uint64_t bytes) {
   if (bytes % 4 != 0) throw Error(Verdict::usage, fmt::format("{} bytes are no whole number of fp32 elements", bytes));
-  const LinkPrices prices = shares_memory() ? LinkPrices{} : bench.prices(ranks);
-  const week21::CostModel cost{prices.alpha, prices.beta, prices.gamma, prices.launch};
   std::vector<Contender> contenders;
-  for (const Algorithm& algorithm : algorithms) {
-    Contender contender{.name = algorithm.name,
-                        .prepare = [=](Rank me, Purpose purpose) { return prepare(algorithm, bytes / 4, me, purpose); },
-                        .counted = algorithm.counted};
-    if (algorithm.seconds && !shares_memory())
-      contender.predicted_seconds = algorithm.seconds(cost, ranks, static_cast<double>(bytes));
-    contenders.push_back(std::move(contender));
-  }
+  for (const Algorithm& algorithm : contenders_) contenders.push_back(contender(algorithm, bytes));
   if (shares_memory()) contenders.push_back(device_copy(bytes / 4));
-  bench.add(fmt::format("{} ranks/{}", ranks, format_bytes(static_cast<double>(bytes))), bench.run_options(ranks),
-            contenders, [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-              row.set("bytes", bytes);
-              if (shares_memory()) set_bounds(row, group, i, ranks, static_cast<double>(bytes));
-              if (group[i].contender == "device_copy") return;
-              const double seconds = group[i].seconds.value;
-              const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), seconds);
-              row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
-              if (group[i].wall_seconds > 0)
-                row.set("messages_per_wall_second", static_cast<double>(group[i].messages) / group[i].wall_seconds);
+  bench.add(fmt::format("{} ranks/{}", ranks_, format_bytes(static_cast<double>(bytes))), bench.run_options(ranks_),
+            contenders, [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+              finish(group, i, bytes, row);
             });
+}
+
+void Contest::print_crossovers() const {
+  const std::string measured = words_of_measured(timed_);
+  if (measured.empty()) return;
+  fmt::print("fastest, {}\n", where_);
+  if (!fastest_.empty()) fmt::print("  predicted: {}\n", words_of(fastest_));
+  fmt::print("  {}: {}\n", std::string_view(backend_name()) == "sim" ? "simulated" : "measured", measured);
 }
 
 }  // namespace
@@ -150,16 +286,29 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   std::string bytes = "1KiB:16MiB";
   std::vector<std::string> names;
+  int per_node = 0;
   auto declare = [&](CommandLine& line) {
     line.add("--bytes", bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
-    line.add("--algorithm", names, "naive, ring, library (MPI's own), all; several with commas; default all");
+    line.add(
+        "--algorithm", names,
+        "naive, recursive_doubling, rabenseifner, ring, hierarchical, library (MPI's or NCCL's own), auto (the one "
+        "predicted to be fastest), all (but auto); several with commas; default all");
+    line.add("--ranks-per-node", per_node,
+             "of hierarchical; default: as the machine's links join them, without --machine all");
+  };
+  const auto body = [&](bench::Bench& bench) {
+    std::vector<std::unique_ptr<bench::Contest>> contests;
+    std::string thresholds;
+    for (int ranks : bench.ranks()) {
+      contests.push_back(std::make_unique<bench::Contest>(bench, ranks, per_node, names));
+      for (std::uint64_t size : parse_byte_sizes(bytes)) contests.back()->add_size(bench, size);
+      thresholds += (thresholds.empty() ? "" : "; ") + contests.back()->thresholds();
+    }
+    if (!contests.front()->thresholds().empty()) bench.about().set("auto_thresholds", thresholds);
+    bench.run([&](const std::vector<Row>&) {
+      for (const auto& contest : contests) contest->print_crossovers();
+    });
   };
   return bench::bench_main("all_reduce", "All-reduce algorithms: time, bandwidth and prediction.", argc, argv, declare,
-                           [&](bench::Bench& bench) {
-                             auto algorithms = bench::chosen(names);
-                             for (int ranks : bench.ranks())
-                               for (std::uint64_t size : parse_byte_sizes(bytes))
-                                 bench::add_size(bench, algorithms, ranks, size);
-                             bench.run();
-                           });
+                           body);
 }

@@ -1,6 +1,8 @@
 // Benchmark programs from outside, as ./lab bench calls them: output files, documentation, bad input.
+#include <array>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "bench/bench_program.hpp"
 
@@ -19,7 +21,7 @@ TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
       start("--ranks 8 --machine dgx-a100 --bytes 4096,64KiB --json " + file("a.json") + " --csv " + file("a.csv")), 0)
       << err_;
   json document = json::parse(read(file("a.json")));
-  ASSERT_EQ(document.at("rows").size(), 4u);
+  ASSERT_EQ(document.at("rows").size(), 8u) << "four algorithms; on one node, the hierarchical one is the ring";
   expect_documented(document.at("rows"));
   for (const json& row : document.at("rows")) {
     for (const char* name :
@@ -32,9 +34,14 @@ TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
     double seconds = row.at("seconds"), bytes = row.at("bytes");
     EXPECT_NEAR(row.at("predicted_seconds").get<double>() / seconds, 1, 1e-12) << row;
     EXPECT_NEAR(row.at("busbw_gb_per_s").get<double>() * 1e9 / (bytes / seconds * 2 * 7 / 8), 1, 1e-12);
-    bool ring = row.at("algorithm") == "ring";
-    EXPECT_EQ(row.at("messages"), ring ? 2 * 7 * 8 : 2 * 7);
-    EXPECT_EQ(row.at("bytes_sent_per_rank_max"), ring ? bytes * 2 * 7 / 8 : bytes * 7);
+    const std::map<std::string, std::array<double, 2>> messages_and_arrays = {
+        {"naive", {2 * 7, 7}},
+        {"recursive_doubling", {8 * 3, 3}},
+        {"rabenseifner", {8 * 2 * 3, 2 * 7.0 / 8}},
+        {"ring", {8 * 2 * 7, 2 * 7.0 / 8}}};
+    const auto& [messages, arrays] = messages_and_arrays.at(row.at("algorithm").get<std::string>());
+    EXPECT_EQ(row.at("messages"), messages);
+    EXPECT_EQ(row.at("bytes_sent_per_rank_max"), bytes * arrays);
   }
   EXPECT_EQ(document.at("context").at("command"), "all_reduce");
   EXPECT_TRUE(document.at("context").at("versions").contains("blas"));
@@ -50,7 +57,7 @@ TEST_F(BenchProgram, TwoRunsGiveTheSameVirtualTimes) {
     return seconds;
   };
   std::vector<double> first = times();
-  EXPECT_EQ(first.size(), 14u);
+  EXPECT_EQ(first.size(), 28u);
   EXPECT_EQ(first, times());
 }
 
@@ -58,7 +65,8 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   std::string json_file = " --json " + file("c.json");
   for (const char* arguments :
        {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 1,x", "--machine dgx-h10", "--machine dgx-a100 --ranks 9",
-        "--algorithm rnig", "--bytes 64k", "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus"}) {
+        "--algorithm rnig", "--bytes 64k", "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus",
+        "--ranks 4 --ranks-per-node 3"}) {
     EXPECT_EQ(start(arguments + json_file), 2) << arguments;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
     EXPECT_EQ(out_, "") << arguments;
@@ -69,9 +77,60 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
 
 TEST_F(BenchProgram, SeveralNumbersOfRanksAndSizes) {
   json rows = rows_of("--ranks 1,2,5 --bytes 20,40 --algorithm all", "all_reduce");
-  ASSERT_EQ(rows.size(), 12u);
-  EXPECT_EQ(rows[11].at("ranks"), 5);
-  EXPECT_EQ(rows[11].at("bytes"), 40);
+  ASSERT_EQ(rows.size(), 24u);
+  EXPECT_EQ(rows[23].at("ranks"), 5);
+  EXPECT_EQ(rows[23].at("bytes"), 40);
+}
+
+/// The row of a size with the least `field`, of those that `auto` may take.
+json fastest(const json& rows, std::uint64_t bytes, const char* field) {
+  json best;
+  for (const json& row : rows)
+    if (row.at("bytes") == bytes && row.at("algorithm") != "naive" && row.at("algorithm") != "auto")
+      if (best.is_null() || row.at(field).get<double>() < best.at(field).get<double>()) best = row;
+  return best;
+}
+
+TEST_F(BenchProgram, AutoTakesWhatThePricesPredictAsTheFastest) {
+  // A port for each GPU, another number of nodes, one port a node (rails in turn), a number with guests, one level.
+  for (const char* where : {"--machine dgx-a100-hdr --ranks 16", "--machine dgx-a100-hdr --ranks 24",
+                            "--machine dgx-a100-10gbe --ranks 16", "--machine uniform --ranks 7", "--ranks 8"}) {
+    const json rows = rows_of(std::string(where) + " --bytes 1KiB:256MiB --phantom --algorithm all,auto", "all_reduce");
+    std::set<std::string> taken;
+    for (const json& row : rows) {
+      if (row.at("algorithm") != "auto") continue;
+      const json predicted = fastest(rows, row.at("bytes"), "predicted_seconds");
+      EXPECT_EQ(row.at("chosen"), predicted.at("algorithm")) << where << ", " << row.at("bytes") << " bytes";
+      EXPECT_EQ(row.at("seconds"), predicted.at("seconds"));
+      taken.insert(row.at("chosen"));
+      const double lost =
+          row.at("seconds").get<double>() / fastest(rows, row.at("bytes"), "seconds").at("seconds").get<double>() - 1;
+      EXPECT_LT(lost, 0.2) << where << ", " << row.at("bytes") << " bytes: rails that take turns hide latency";
+      if (std::string(where).find("hdr") != std::string::npos) {
+        EXPECT_NEAR(predicted.at("predicted_seconds").get<double>() / predicted.at("seconds").get<double>(), 1, 1e-3);
+        EXPECT_LT(lost, 1e-9) << "where the formulas are exact, so is the choice";
+      }
+    }
+    EXPECT_GE(taken.size(), 2u) << where << ": there is a crossover between 1 KiB and 256 MiB";
+    EXPECT_NE(out_.find("auto, "), std::string::npos) << "the thresholds are printed";
+    EXPECT_NE(out_.find("  predicted: recursive_doubling up to "), std::string::npos) << out_;
+    EXPECT_NE(out_.find("  simulated: recursive_doubling up to "), std::string::npos) << out_;
+  }
+}
+
+TEST_F(BenchProgram, AHierarchyGainsItsRails) {
+  const auto seconds = [&](const std::string& options) {
+    return rows_of(options + " --ranks 64 --bytes 256MiB --phantom", "all_reduce")[0].at("seconds").get<double>();
+  };
+  const auto gain = [&](const std::string& machine) {
+    return seconds("--algorithm ring --machine " + machine) / seconds("--algorithm hierarchical --machine " + machine);
+  };
+  EXPECT_GT(gain("dgx-a100-hdr"), 4) << "a port for each GPU";
+  EXPECT_LT(gain("dgx-a100-10gbe"), 1.3) << "one port a node";
+  EXPECT_NEAR(seconds("--algorithm hierarchical --machine uniform --ranks-per-node 64") /
+                  seconds("--algorithm ring --machine uniform"),
+              1, 1e-9)
+      << "one node: a ring";
 }
 
 TEST_F(BenchProgram, OverlapHidesCommunicationAndTheStepIsPredicted) {

@@ -11,18 +11,22 @@ class GpuBenchProgram : public BenchProgram {
 
 TEST_F(GpuBenchProgram, AllReduceIsComparedWithItsMemoryTraffic) {
   json rows = rows_of("--ranks 4 --bytes 64KiB --samples 5", "all_reduce");
-  ASSERT_EQ(rows.size(), 3u);
+  ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows.back().at("algorithm"), "device_copy");
   const double bytes = rows[0].at("bytes"), rate = rows.back().at("copy_bytes_per_second");
   EXPECT_NEAR(rate * rows.back().at("seconds").get<double>() / (2 * 4 * bytes), 1, 1e-9);
-  for (std::size_t i : {0, 1}) {  // naive and ring: p − 1 additions of the array, 2 (p − 1) messages of it
+  // p − 1 additions of the array and 2 (p − 1) messages of it; recursive doubling: p lg p of both
+  for (std::size_t i : {0, 1, 2, 3}) {
+    const bool doubling = rows[i].at("algorithm") == "recursive_doubling";
+    const double sent = doubling ? 8 : 6, added = doubling ? 8 : 3;
     EXPECT_EQ(rows[i].at("backend"), "cuda");
     EXPECT_EQ(rows[i].at("verified"), true);
-    EXPECT_EQ(rows[i].at("traffic_bytes").get<double>(), 3 * bytes * (2 * 2 + 3));
+    EXPECT_EQ(rows[i].at("traffic_bytes").get<double>(), bytes * (2 * sent + 3 * added));
     const double bound = rows[i].at("traffic_bytes").get<double>() / rate, seconds = rows[i].at("seconds");
     EXPECT_NEAR(rows[i].at("predicted_seconds").get<double>() / bound, 1, 1e-9);
     EXPECT_NEAR(rows[i].at("fraction_of_traffic_bound").get<double>() / (bound / seconds), 1, 1e-9);
-    EXPECT_NEAR(rows[i].at("fraction_of_fused_bound").get<double>() / (bound / seconds), 5.0 / 7, 1e-9);
+    EXPECT_NEAR(rows[i].at("fraction_of_fused_bound").get<double>() / (bound / seconds),
+                (2 * sent + added) / (2 * sent + 3 * added), 1e-9);
   }
 }
 

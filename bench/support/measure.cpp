@@ -117,11 +117,19 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
 
 }  // namespace
 
-/// Dissemination: in round k every rank tells the one 2^k further on; ⌈lg p⌉ rounds.
+/// Pairs at distances 1, 2, 4, … while they divide p; then, among the ranks left (an odd number), dissemination: in
+/// round k every one tells the one 2^k further on. On nodes of equally many ranks all do alike in every round, so in
+/// virtual time they leave together, and no rank's head start counts as time of what follows.
 void barrier(Rank me, Slice token, Slice received) {
-  for (int distance = 1; distance < me.size(); distance *= 2) {
-    int to = (me.rank() + distance) % me.size(), from = (me.rank() - distance + me.size()) % me.size();
-    me.exchange({send(to, token), receive(from, received)});
+  int stride = 1;
+  for (; me.size() / stride % 2 == 0; stride *= 2) {
+    const int partner = me.rank() ^ stride;
+    me.exchange({send(partner, token), receive(partner, received)});
+  }
+  const int left = me.size() / stride, place = me.rank() / stride, offset = me.rank() % stride;
+  for (int distance = 1; distance < left; distance *= 2) {
+    const int to = (place + distance) % left, from = (place + left - distance) % left;
+    me.exchange({send(to * stride + offset, token), receive(from * stride + offset, received)});
   }
 }
 
