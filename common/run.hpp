@@ -75,6 +75,9 @@ requires std::is_void_v<std::invoke_result_t<F, Rank>> Outcome run(const RunOpti
 const char* backend_name();
 /// True in the one process that prints and judges: always in the simulator, MPI's process 0.
 bool is_judge();
+/// Whether the first `ranks` ranks have a processor core each, on whichever hosts they are. The simulator's have; those
+/// that share a GPU do not.
+bool has_core_each(int ranks);
 /// Call once at the start and at the end of main: MPI's initialisation; nothing in the simulator. The number of ranks
 /// available is the world's size, or 0 for any.
 class Session {

@@ -32,6 +32,7 @@ Outcome run(const RunOptions& options, const Program& program) {
 
 const char* backend_name() { return "cuda"; }
 bool is_judge() { return true; }
+bool has_core_each(int ranks) { return ranks == 1; }
 Session::Session(int&, char**&) { (void)cuda::open_gpu(kGpu); }
 Session::~Session() = default;
 int Session::available_ranks() const { return 0; }

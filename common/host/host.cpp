@@ -10,9 +10,8 @@
 #include <thread>
 
 namespace lockstep {
-namespace {
 
-std::vector<int> affinity() {
+std::vector<int> allowed_threads() {
   std::vector<int> threads;
   for (int capacity = CPU_SETSIZE; capacity <= (1 << 20); capacity *= 2) {  // the kernel's mask may be larger
     cpu_set_t* mask = CPU_ALLOC(capacity);
@@ -27,6 +26,8 @@ std::vector<int> affinity() {
     threads.push_back(static_cast<int>(thread));
   return threads;
 }
+
+namespace {
 
 /// The first line of a file; "" where it cannot be read.
 std::string first_line(const std::string& path) {
@@ -46,6 +47,13 @@ std::string value_of(const std::string& path, const std::string& key) {
     return begin == line.npos ? "" : line.substr(begin);
   }
   return "";
+}
+
+/// Arm's processors have numbers instead of a name.
+std::string arm_processor(const std::string& root) {
+  const std::string implementer = value_of(root + "/proc/cpuinfo", "CPU implementer"),
+                    part = value_of(root + "/proc/cpuinfo", "CPU part");
+  return part.empty() ? "unknown" : "Arm processor, implementer " + implementer + ", part " + part;
 }
 
 int distinct_cores(const std::string& root, const std::vector<int>& threads) {
@@ -110,13 +118,13 @@ double memory(const std::string& root) {
 }  // namespace
 
 Host read_host(const std::string& root, std::vector<int> threads) {
-  if (threads.empty()) threads = affinity();
+  if (threads.empty()) threads = allowed_threads();
   Host host{.processor = value_of(root + "/proc/cpuinfo", "model name"),
             .hardware_threads = static_cast<int>(threads.size()),
             .cores_in_affinity = distinct_cores(root, threads),
             .quota_cores = quota(root),
             .memory_bytes = memory(root)};
-  if (host.processor.empty()) host.processor = "unknown";
+  if (host.processor.empty()) host.processor = arm_processor(root);
   host.usable_cores = host.cores_in_affinity;
   if (host.quota_cores > 0) host.usable_cores = std::min(host.usable_cores, static_cast<int>(host.quota_cores));
   host.usable_cores = std::max(1, host.usable_cores);

@@ -15,6 +15,9 @@ struct Host {
   double memory_bytes = 0;    // installed, or the cgroup's limit where it is less; 0: unknown
 };
 
+/// The numbers of the hardware threads that the affinity mask allows.
+std::vector<int> allowed_threads();
+
 /// Reads /proc and /sys (Linux); a file that is missing means no limit. `root` is put before every path, for tests;
 /// `threads` are the numbers of the allowed hardware threads, by default those of the affinity mask.
 Host read_host(const std::string& root = "", std::vector<int> threads = {});

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "common/host/host.hpp"
 #include "common/mpi/backend.hpp"
+#include "common/mpi/cores.hpp"
 #include "common/mpi/status.hpp"
 #include "common/processes/results.hpp"
 
@@ -97,14 +97,10 @@ std::string host_name() {
   return std::string(name, length);
 }
 
-/// Usable cores of this host for each rank on it; 0 when there are fewer than ranks.
-int cores_per_rank(MPI_Comm comm) {
-  MPI_Comm host = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
-  int here = 1;
-  MPI_Comm_size(host, &here);
-  MPI_Comm_free(&host);
-  return read_host().usable_cores / here;
+/// By rank of MPI_COMM_WORLD; the Session's.
+std::vector<mpi::Seat>& the_seats() {
+  static std::vector<mpi::Seat> seats;
+  return seats;
 }
 
 void start_clock(mpi::Job& job) {
@@ -122,7 +118,7 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   mpi::Job job(options, rank, options.ranks);
   job.comm = comm;
   job.host = host_name();
-  job.cores_per_rank = cores_per_rank(comm);
+  job.cores_per_rank = mpi::cores_per_rank(the_seats(), rank, options.ranks);
   if (options.emulate) job.ports = std::make_unique<mpi::Ports>(options.machine, comm);
   auto backend = std::make_unique<mpi::MpiBackend>(job);
   start_clock(job);
@@ -190,6 +186,12 @@ const char* backend_name() { return "mpi"; }
 
 bool is_judge() { return world_rank() == 0; }
 
+bool has_core_each(int ranks) {
+  for (int rank = 0; rank < ranks; ++rank)
+    if (mpi::cores_per_rank(the_seats(), rank, ranks) == 0) return false;
+  return true;
+}
+
 Session::Session(int& argc, char**& argv) {
   const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // by launch/mpirun.sh
   if (started || std::getenv("OMPI_COMM_WORLD_RANK")) die_with_parent();
@@ -202,6 +204,7 @@ Session::Session(int& argc, char**& argv) {
     throw Error(Verdict::usage, fmt::format("{} processes were started, but MPI knows of {}: mpirun belongs to another "
                                             "MPI library than the program",
                                             started, world_size()));
+  the_seats() = mpi::take_seats(MPI_COMM_WORLD);
 }
 
 Session::~Session() { MPI_Finalize(); }

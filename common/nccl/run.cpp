@@ -6,10 +6,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 #include "common/cuda/status.hpp"
+#include "common/host/host.hpp"
 #include "common/nccl/backend.hpp"
 #include "common/nccl/session.hpp"
 #include "common/processes/results.hpp"
@@ -124,6 +127,16 @@ bool is_judge() {
   } catch (const Error&) {
     return true;  // whoever asks is about to say what is wrong with it
   }
+}
+
+/// Each rank has a GPU; what feeds it is a core of its host's, bound or not.
+bool has_core_each(int ranks) {
+  const std::vector<nccl::Seat>& seats = the_processes()->seats();
+  int here = 0;
+  for (int rank = 0; rank < ranks; ++rank) here += seats[rank].host == seats[the_processes()->mail().rank()].host;
+  std::vector<int> threads(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  std::iota(threads.begin(), threads.end(), 0);
+  return here <= read_host("", threads).usable_cores;
 }
 
 Session::Session(int&, char**&) {

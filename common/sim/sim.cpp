@@ -24,6 +24,7 @@ Outcome run(const RunOptions& options, const Program& program) {
 
 const char* backend_name() { return "sim"; }
 bool is_judge() { return true; }
+bool has_core_each(int) { return true; }
 Session::Session(int&, char**&) {}
 Session::~Session() = default;
 int Session::available_ranks() const { return 0; }

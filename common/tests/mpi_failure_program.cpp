@@ -1,6 +1,8 @@
 // Ends badly, in the way its first argument says; mpi_failure_test.sh looks at what is left. Exit code 1 where a failed
 // run is an Outcome; the other ways end the job from outside. The second argument: numbers in a message.
+// bound-apart and bound-together say whether has_core_each sees what the launcher did.
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,6 +11,7 @@
 #include <string_view>
 
 #include "common/arithmetic.hpp"
+#include "common/host/host.hpp"
 #include "common/run.hpp"
 
 using namespace lockstep;
@@ -40,11 +43,32 @@ void fail(Rank me, std::string_view way, std::size_t count) {
   while (way != "good") ring(me, out, in);
 }
 
+/// As launchers bind processes: the second to another core than the first, or to the same. −1 where there is none.
+int bind(bool apart) {
+  const std::vector<int> threads = allowed_threads();
+  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  if (!local) local = std::getenv("MPI_LOCALRANKID");
+  const bool first = !local || std::string_view(local) == "0";
+  int other = -1;
+  for (const int thread : threads)
+    if (read_host("", {threads[0], thread}).usable_cores == 2) other = thread;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(apart && !first && other >= 0 ? other : threads[0], &mask);
+  return sched_setaffinity(0, sizeof mask, &mask) == 0 ? other : -1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  Session session(argc, argv);
   const std::string_view way = argc > 1 ? argv[1] : "good";
+  const bool bound = way.starts_with("bound"), possible = bound && bind(way == "bound-apart") >= 0;
+  Session session(argc, argv);
+  if (bound) {
+    const bool each = has_core_each(session.available_ranks());
+    if (is_judge()) fmt::print("{}\n", !possible ? "no second core" : each ? "a core each" : "a core for all");
+    return 0;
+  }
   const std::size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000;
   RunOptions options;
   options.ranks = session.available_ranks();

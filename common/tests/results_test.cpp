@@ -147,6 +147,11 @@ TEST_F(HostFiles, AVersion1QuotaLimitsAndBelowOneCoreIsOne) {
   EXPECT_EQ(host.usable_cores, 1);
 }
 
+TEST_F(HostFiles, ArmsProcessorsHaveNumbers) {
+  put("proc/cpuinfo", "processor\t: 0\nBogoMIPS\t: 2100.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n");
+  EXPECT_EQ(read_host(folder_, {0}).processor, "Arm processor, implementer 0x41, part 0xd40");
+}
+
 TEST_F(HostFiles, NothingToReadMeansNoLimit) {
   Host host = read_host(folder_, {0, 1, 2});
   EXPECT_EQ(host.processor, "unknown");
