@@ -23,6 +23,9 @@ namespace lockstep::week21 {
 
 /// Sums `data` over all ranks of `me`'s group, in place: 21.2's ring_all_reduce, or any other.
 using AllReduce = std::function<void(Rank me, Slice data)>;
+/// Makes one that keeps something between steps for these parameters' gradients (21.9). Collective over `dp`, at
+/// set-up.
+using MakeAllReduce = std::function<AllReduce(Rank dp, const Parameters& parameters)>;
 
 // Part a: what every data-parallel step does ------------------------------------------------------------------------
 

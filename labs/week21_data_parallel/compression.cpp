@@ -1,0 +1,165 @@
+// Exercise 21.9: sums of compressed gradients. Read labs/week21_data_parallel/compression.hpp first.
+//
+// Two helpers of weeks past do half of the work: ring_all_gather (21.2b) makes chunk r of rank r everybody's, and
+// chunk(data, r, p) cuts. An array of p·k elements has chunks of k: a block for each rank.
+#include "labs/week21_data_parallel/compression.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "common/chunk.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::week21 {
+
+std::size_t top_k_count(std::size_t elements, double density) {
+  const double wanted = std::ceil(density * static_cast<double>(elements));
+  return std::min(elements, static_cast<std::size_t>(std::max(wanted, 1.0)));
+}
+
+namespace {
+
+std::size_t blocks_of(std::size_t elements, std::size_t block) { return (elements + block - 1) / block; }
+
+Slice scratch(Rank me, std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); }
+
+/// The key of one rank's draws for a part of the data that begins at element `offset`.
+Random drawn_by(Random key, int number, std::size_t offset = 0) {
+  key.tensor += static_cast<std::uint64_t>(number);
+  key.first += offset;
+  return key;
+}
+
+}  // namespace
+
+void sparse_sum(Rank me, Slice data, Slice values, Slice indices) {
+  Scope scope = me.region("sparse_sum", data.bytes());
+  const int p = me.size();
+  const std::size_t k = values.size();
+  Slice all_values = scratch(me, k * static_cast<std::size_t>(p), values.dtype());
+  Slice all_indices = scratch(me, k * static_cast<std::size_t>(p), DType::i32);
+  todo("21.9a",
+       "my pairs into my block of both arrays, and both all-gathered; then, from zeros, every rank's pairs added to "
+       "`data` in the order of ranks: the same order everywhere, or the replicas' bits part");
+}
+
+void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k) {
+  Slice values = scratch(me, k, data.dtype()), indices = scratch(me, k, DType::i32);
+  if (error.empty()) {
+    todo("21.9b", "without memory: the k largest elements of this step's gradient");
+  } else {
+    todo("21.9b", "with memory: add the gradient to what is owed, choose from the sum, and owe what was not chosen");
+  }
+  sparse_sum(me, data, values, indices);
+}
+
+void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
+  Scope scope = me.region("int8_all_reduce", data.bytes());
+  const int p = me.size();
+  Slice numbers = scratch(me, data.size() * static_cast<std::size_t>(p), DType::i8);
+  Slice scales = scratch(me, blocks_of(data.size(), block) * static_cast<std::size_t>(p), DType::f32);
+  todo("21.9c",
+       "quantise into my block of both arrays, drawing with drawn_by(key, rank); all-gather both; then, from zeros, "
+       "add every rank's array in the order of ranks, my own rounded one among them");
+}
+
+namespace {
+
+/// n elements in eight bits, cut into a chunk for each rank, with as many scales for each chunk.
+struct Rounded {
+  Slice numbers;  // n i8
+  Slice scales;   // p·⌈longest chunk / block⌉ f32
+  std::size_t block;
+
+  Rounded(Rank me, std::size_t n, std::size_t elements_of_block)
+      : numbers(scratch(me, n, DType::i8)),
+        scales(scratch(
+            me, blocks_of(chunk_range(n, 0, me.size()).size, elements_of_block) * static_cast<std::size_t>(me.size()),
+            DType::f32)),
+        block(elements_of_block) {
+    fill(me, scales, 0);  // also those that a shorter chunk does not use
+  }
+  /// Of chunk c of p: its numbers, all its scales, and those that it uses.
+  Slice numbers_of(int c, int p) const { return chunk(numbers, c, p); }
+  Slice scales_of(int c, int p) const { return chunk(scales, c, p); }
+  Slice used_scales_of(int c, int p) const { return scales_of(c, p).cut(0, blocks_of(numbers_of(c, p).size(), block)); }
+};
+
+}  // namespace
+
+void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
+  Scope scope = me.region("int8_two_step_all_reduce", data.bytes());
+  const int p = me.size(), self = me.rank();
+  const ChunkRange own = chunk_range(data.size(), self, p);
+  Rounded mine(me, data.size(), block);  // my chunks on their way out; later the sums of all
+  // What ranks send me of my chunk: block r is rank r's.
+  Slice numbers = scratch(me, own.size * static_cast<std::size_t>(p), DType::i8);
+  Slice scales = scratch(me, mine.scales.size(), DType::f32);
+  const auto used = [&](int r) { return chunk(scales, r, p).cut(0, blocks_of(own.size, block)); };
+  for (int c = 0; c < p; ++c)
+    quantise(me, mine.numbers_of(c, p), mine.used_scales_of(c, p), chunk(data, c, p), block,
+             drawn_by(key, self, chunk_range(data.size(), c, p).offset));
+  todo("21.9d",
+       "one batch: chunk c of mine (numbers, then scales) to each peer c, its part of my chunk from it into block c. "
+       "My own part needs no message: copy it");
+  Slice sum = chunk(data, self, p);
+  todo("21.9d",
+       "my chunk's sum, from zeros and in the order of ranks; rounded again into mine, with drawn_by(key, p + rank, "
+       "own.offset); both all-gathered. Then every chunk of data is what was gathered: my own too, since nobody else "
+       "has seen the sum before it was rounded");
+}
+
+double bytes_sent(const Compression& how, int ranks, double elements) {
+  const double p = ranks, eight_bits = 1 + 4 / static_cast<double>(how.block);  // bytes an element, its scale included
+  todo("21.9e",
+       "a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. What does each "
+       "method send of an element?");
+}
+
+double ranks_to_break_even(const Compression& how) {
+  const double eight_bits = 1 + 4 / static_cast<double>(how.block);
+  todo("21.9e", "p for which bytes_sent is that of the ring; it is the ring itself from 1 on, and two steps never");
+}
+
+namespace {
+
+/// What has to be kept between steps.
+class Compressor {
+ public:
+  Compressor(Rank dp, const Parameters& parameters, const Compression& how)
+      : how_(how), gradients_(parameters.gradients) {
+    if (!(how.density > 0 && how.density <= 1)) usage_error("the density of top-k lies above 0 and is at most 1");
+    if (how.block == 0) usage_error("a block of int8 numbers has at least one element");
+    if (gradients_.dtype() != DType::f32) usage_error("compression wants gradients in f32");
+    if (how.method != Method::top_k || !how.feedback) return;
+    errors_ = dp.allocate(gradients_.size(), DType::f32, Category::optimizer);
+    fill(dp, errors_, 0);
+  }
+
+  void sum(Rank me, const Slice& data) {
+    if (how_.method == Method::ring || data.block() != gradients_.block()) return ring_all_reduce(me, data);
+    const std::size_t offset = (data.offset_bytes() - gradients_.offset_bytes()) / bytes_of(DType::f32);
+    const Random key{.seed = how_.seed, .tensor = 0, .step = sums_++, .first = offset};
+    if (how_.method == Method::int8) return int8_all_reduce(me, data, how_.block, key);
+    if (how_.method == Method::int8_two_step) return int8_two_step_all_reduce(me, data, how_.block, key);
+    const Slice error = errors_.empty() ? Slice{} : errors_.cut(offset, data.size());
+    top_k_all_reduce(me, data, error, top_k_count(data.size(), how_.density));
+  }
+
+ private:
+  Compression how_;
+  Slice gradients_;
+  Slice errors_;            // of the flat gradients
+  std::uint64_t sums_ = 0;  // so far: each has its own random numbers
+};
+
+}  // namespace
+
+AllReduce compressed_all_reduce(Rank dp, const Parameters& parameters, const Compression& how) {
+  auto compressor = std::make_shared<Compressor>(dp, parameters, how);
+  return [compressor](Rank me, const Slice& data) { compressor->sum(me, data); };
+}
+
+}  // namespace lockstep::week21

@@ -1,0 +1,74 @@
+// Exercise 21.9: sums of compressed gradients. Fewer elements (top-k), or fewer bits of each (int8); and what makes up
+// for what is lost.
+//
+// A ring cannot add what is compressed: the sum of two sparse vectors is less sparse, and the sum of two int8 numbers
+// needs more than eight bits. So every rank gets every other rank's compressed gradient, and adds them up itself: an
+// all-gather, whose bytes grow with p. Part d takes them apart again.
+//
+// Top-k with error feedback: Aji and Heafield, arXiv 1704.05021; Stich, Cordonnier and Jaggi, "Sparsified SGD with
+// memory", arXiv 1809.07599. Stochastic rounding: Alistarh et al., "QSGD", arXiv 1610.02132.
+//
+// Every function is collective over `me`'s group, runs on whichever queue `me` is on, and leaves *the same bits* in
+// `data` on every rank, else replicas would part. `data` is f32; sizes, k and block are the same on all ranks.
+#pragma once
+
+#include "common/arithmetic.hpp"
+#include "labs/week21_data_parallel/ddp.hpp"
+
+namespace lockstep::week21 {
+
+/// Given: ⌈density · elements⌉, at least 1 where there is any element: how many top-k keeps. It never depends on data.
+std::size_t top_k_count(std::size_t elements, double density);
+
+/// Part a. `data` becomes the sum over all ranks of their sparse vectors: rank r's has values[j] at indices[j], and 0
+/// elsewhere. k = values.size(), f32; indices.size() = k, i32, strictly ascending, as top_k leaves them. Added in the
+/// order of ranks, 0 first. What `data` held does not matter.
+///
+/// One all-gather of the values and one of the indices: (p − 1)·8k bytes sent per rank. Memory: 8pk bytes.
+void sparse_sum(Rank me, Slice data, Slice values, Slice indices);
+
+/// Part b. `data` becomes the sum over all ranks of the k elements of largest magnitude of each. What a rank does not
+/// send stays in its `error` (f32, as long as `data`, zeros before the first step), is added to its gradient in the
+/// next step, and so is sent later. Nothing is ever lost: Σ over steps of `data` + Σ over ranks of `error` is what
+/// plain sums would have come to. With an empty `error` there is no memory, and what is not sent is lost.
+void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k);
+
+/// Part c. `data` becomes the sum over all ranks of their arrays in eight bits, each block of `block` elements with a
+/// scale (quantise, add_dequantised). Rounding is random and right on average. `key` is the same on all ranks and new
+/// in each step; rank r draws with tensor key.tensor + r, so that ranks err independently. Added in the order of ranks.
+///
+/// One all-gather of the numbers, one of the scales: (p − 1)·(n + 4⌈n/block⌉) bytes sent per rank, for n elements.
+void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key);
+
+/// Part d. The same sum in two halves, for 2(p − 1)/p·(n + 4n/block) bytes: rank r receives everybody's int8 chunk r
+/// and adds them up; then it rounds the sum to eight bits once more, and the rounded sums go to all. Draws with
+/// key.tensor + r in the first half and key.tensor + p + r in the second; `first` is key.first + the chunk's offset.
+///
+/// One batch to all peers at once, then the all-gathers. Chunks are those of chunk_range; each has ⌈longest chunk /
+/// block⌉ scales, the last of which a shorter one may not use.
+void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key);
+
+enum class Method { ring, top_k, int8, int8_two_step };
+
+/// What is done to each bucket. The ring is the plain one, without compression.
+struct Compression {
+  Method method = Method::ring;
+  double density = 0.01;    ///< of top-k
+  bool feedback = true;     ///< of top-k
+  std::size_t block = 256;  ///< of int8: elements with one scale
+  std::uint64_t seed = 0;   ///< of random rounding
+};
+
+/// Part e. Bytes that one rank sends in a sum of `elements` f32 (where p, the density and the blocks divide them).
+double bytes_sent(const Compression& how, int ranks, double elements);
+
+/// Part e. From how many ranks on this method sends at least as many bytes as the ring; infinity: never.
+double ranks_to_break_even(const Compression& how);
+
+/// Given: the sum for make_ddp, with the memory of its errors: 4 bytes a parameter for top-k with feedback
+/// (Category::optimizer). Gradients are compressed bucket by bucket; anything else that is summed goes round the plain
+/// ring. Made on main, at set-up. Throws Error(usage) for a density outside (0, 1], a block of 0, or gradients that are
+/// not f32.
+AllReduce compressed_all_reduce(Rank dp, const Parameters& parameters, const Compression& how);
+
+}  // namespace lockstep::week21

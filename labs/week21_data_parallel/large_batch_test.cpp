@@ -1,0 +1,181 @@
+// Tests of exercise 21.8: the schedule's values, and what it is for: a GPT trained by plain gradient descent on batches
+// k times as large follows the curve of the small ones, sample for sample.
+#include "labs/week21_data_parallel/large_batch.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/testing/cases.hpp"
+#include "labs/week21_data_parallel/ddp_gpt.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+using testing::Case;
+using testing::run_cases;
+using testing::sizes_of;
+
+constexpr RateRule kRules[] = {RateRule::none, RateRule::linear, RateRule::square_root};
+const char* name_of(RateRule rule) {
+  constexpr const char* kNames[] = {"no scaling", "linear scaling", "square-root scaling"};
+  return kNames[static_cast<int>(rule)];
+}
+
+// The schedule
+// ----------------------------------------------------------------------------------------------------------
+
+TEST(Lab21_8, RatesGrowByTheRule) {
+  for (const double rate : {1e-3, 0.25})
+    for (const std::size_t base : {1, 8, 48})
+      for (const double k : {0.5, 1.0, 2.0, 9.0, 16.0}) {
+        const auto batch = static_cast<std::size_t>(static_cast<double>(2 * base) * k);
+        const double expected[] = {rate, rate * k, rate * std::sqrt(k)};
+        for (const RateRule rule : kRules)
+          ASSERT_NEAR(scaled_rate(rule, rate, 2 * base, batch), expected[static_cast<int>(rule)], 1e-12 * rate)
+              << name_of(rule) << ": " << rate << " for batches of " << 2 * base << ", batches of " << batch << " are "
+              << k << " times as large";
+      }
+}
+
+TEST(Lab21_8, WarmUpGoesToThePeakInEqualParts) {
+  for (const int warmup : {1, 2, 5, 20})
+    for (const double first : {0.0, 0.125, 1.0}) {
+      const RateSchedule schedule{.first = first, .peak = 1, .warmup = warmup, .steps = 50};
+      double before = first;
+      for (int step = 0; step < warmup; ++step) {
+        const double rate = rate_at(schedule, step);
+        ASSERT_NEAR(rate - before, (1 - first) / warmup, 1e-12)
+            << "step " << step << " of " << warmup << " of warm-up from " << first << " to 1: the rate is " << rate
+            << " after " << before << "; every step adds the same, step 0 too";
+        before = rate;
+      }
+      ASSERT_NEAR(before, 1, 1e-12) << "the last step of warm-up has the peak rate";
+    }
+}
+
+TEST(Lab21_8, ThenItFallsToATenth) {
+  for (const int warmup : {0, 7}) {
+    const RateSchedule schedule{.first = 0, .peak = 0.5, .warmup = warmup, .steps = 47};
+    ASSERT_NEAR(rate_at(schedule, warmup), 0.5, 1e-12) << "the first step after warm-up still has the peak rate";
+    for (int step = warmup + 1; step < 47; ++step)
+      ASSERT_LT(rate_at(schedule, step), rate_at(schedule, step - 1)) << "after warm-up the rate falls in every step";
+    for (const int step : {47, 60})
+      ASSERT_NEAR(rate_at(schedule, step), 0.05, 1e-12) << "at the end a tenth of the peak is left";
+  }
+  ASSERT_NEAR(rate_at({.first = 0, .peak = 1, .warmup = 10, .steps = 5}, 4), 0.5, 1e-12)
+      << "a run may end before its warm-up does";
+}
+
+TEST(Lab21_8, TheScheduleSeesTheSameSamples) {
+  const RateSchedule base{.first = 0, .peak = 0.1, .warmup = 3, .steps = 100};
+  for (const RateRule rule : kRules)
+    for (const std::size_t batch : {4, 8, 24, 64, 99}) {
+      const RateSchedule large = schedule_for_batch(base, 8, batch, rule, 5);
+      const auto seen = static_cast<std::size_t>(large.steps) * batch;
+      ASSERT_TRUE(seen >= 800 && seen < 800 + batch)
+          << large.steps << " steps of " << batch << " are " << seen << " samples; the base run saw 100 · 8";
+      ASSERT_EQ(large.warmup, 5);
+      ASSERT_EQ(large.peak, scaled_rate(rule, 0.1, 8, batch));
+      ASSERT_EQ(large.first, std::min(0.1, large.peak))
+          << name_of(rule) << " to batches of " << batch << ": warm-up begins at the rate that is known to be safe, "
+          << "the base run's peak, and never above where it ends";
+    }
+}
+
+// What it is for
+// --------------------------------------------------------------------------------------------------------
+
+constexpr std::size_t kBatch = 2, kTimes = 4;  // batches of B = 2, and of kB = 8
+constexpr int kLargeSteps = 8;
+
+/// Trains on the same samples in the same order, whatever the batch. Returns the loss of all of them together, before
+/// the first step and after every kB samples.
+Values descend(Rank me, const RateSchedule& schedule, std::size_t batch) {
+  Gpt gpt(me, small_gpt(), /*seed=*/1);
+  const Parameters& parameters = gpt.parameters();
+  const Batch all = gpt_batch(me, 0, 0, kBatch * kTimes * kLargeSteps);
+  Activations saved = gpt.allocate_activations(me, all.sequences, kLength);
+  Slice loss = me.allocate(1, DType::f32, Category::activation);
+  Values losses;
+  for (int step = 0; step <= schedule.steps; ++step) {
+    if (static_cast<std::size_t>(step) * batch % (kBatch * kTimes) == 0) {
+      fill(me, loss, 0);
+      gpt.forward(me, all, saved);
+      cross_entropy_loss(me, loss, saved.logits, all.targets, 1 / static_cast<float>(all.rows()));
+      losses.push_back(read(me, loss, 0));
+    }
+    if (step == schedule.steps) break;
+    fill(me, parameters.gradients, 0);
+    gpt_pass(me, gpt, gpt_batch(me, 0, static_cast<std::size_t>(step) * batch, batch), 1, [](std::size_t) {});
+    scale(me, parameters.gradients, -static_cast<float>(rate_at(schedule, step)));
+    add(me, parameters.values, parameters.gradients);
+  }
+  return losses;
+}
+
+/// Losses of batches of B at `rate`, then of kB by each rule: 1 + kLargeSteps of each.
+Values curves(Rank me, double rate) {
+  const RateSchedule base{.first = rate, .peak = rate, .warmup = 0, .steps = static_cast<int>(kTimes) * kLargeSteps};
+  Values seen = descend(me, base, kBatch);
+  for (const RateRule rule : kRules) {
+    const RateSchedule large = schedule_for_batch(base, kBatch, kBatch * kTimes, rule, 0);
+    for (const double loss : descend(me, large, kBatch * kTimes)) seen.push_back(loss);
+  }
+  return seen;
+}
+
+/// How far the loss fell by point `i`, of what it fell with batches of B.
+double share(const Values& seen, RateRule rule, std::size_t i) {
+  constexpr std::size_t kPoints = 1 + kLargeSteps;
+  return (seen[0] - seen.at(kPoints * (1 + static_cast<std::size_t>(rule)) + i)) / (seen[0] - seen.at(i));
+}
+
+void check_curves(double rate, const std::function<std::string(const Values&)>& judge) {
+  run_cases([=](Rank me, const Case&) { return curves(me, rate); },
+            [&](const Case&, const Outcome& outcome) -> std::string {
+              const std::size_t expected = 4 * (1 + kLargeSteps), losses = outcome.values[0].size();
+              if (losses == expected) return judge(outcome.values[0]);
+              return fmt::format("{} losses, expected {}: the runs do not see the same samples", losses, expected);
+            },
+            {.ranks = {1}, .sizes = sizes_of({0})});
+}
+
+TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
+  check_curves(0.0125, [](const Values& seen) -> std::string {
+    for (std::size_t i = 1; i <= kLargeSteps; ++i) {
+      const double linear = share(seen, RateRule::linear, i), none = share(seen, RateRule::none, i);
+      if (std::abs(linear - 1) > 0.04)
+        return fmt::format(
+            "after {} samples, in batches {} times as large with the rate scaled linearly, the loss has come "
+            "{:.0f} % of the way that small batches have; the curves must lie on each other",
+            i * kBatch * kTimes, kTimes, 100 * linear);
+      if (none > 0.5)
+        return fmt::format(
+            "after {} samples in large batches without scaling the loss has come {:.0f} % of the way; "
+            "with a step for {} it cannot be so far",
+            i * kBatch * kTimes, 100 * none, kTimes);
+      const double root = share(seen, RateRule::square_root, i);
+      if (root <= none || root >= linear)
+        return fmt::format("√k lies between the other rules, but they have come {:.0f}, {:.0f} and {:.0f} % of the way",
+                           100 * none, 100 * root, 100 * linear);
+    }
+    return "";
+  });
+}
+
+// The counter-example: where gradients change within k small steps, one large one is not their sum.
+TEST(Lab21_8, UntilTheRateIsTooLarge) {
+  check_curves(0.2, [](const Values& seen) -> std::string {
+    const double linear = share(seen, RateRule::linear, kLargeSteps);
+    if (linear < 0.8) return "";
+    return fmt::format(
+        "with a rate of 0.2 · {} the loss came {:.0f} % of the way of small batches: the linear rule is "
+        "expected to fail here. Is the rate scaled?",
+        kTimes, 100 * linear);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::week21
