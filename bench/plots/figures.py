@@ -137,7 +137,8 @@ def amdahl(data):
             y = [scale * r[field] for r in rows]
             spread = [[v - v * r["seconds"] / r["seconds_high"] for v, r in zip(y, rows)],
                       [v * r["seconds"] / r["seconds_low"] - v for v, r in zip(y, rows)]]
-            a.errorbar([r["ranks"] for r in rows], y, yerr=spread, capsize=3, label="this computer, measured (95 %)", **look_measured)
+            a.errorbar([r["ranks"] for r in rows], y, yerr=spread, capsize=3, **look_measured,
+                       label=f"this computer, measured (95 %, n = {sources.span([r['samples'] for r in rows])})")
     for a in axes[0]:
         a.set_xscale("log", base=2)
         ticks = [1, 2, 4, 8, 16, 32, 64]
@@ -310,7 +311,14 @@ def zero_throughput(data):
     return figure
 
 
-ALL = (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory, zero_throughput,
+def step_parts(data):
+    """Where the time of steps by wall clock goes."""
+    found, _ = sources.read_folder(data)
+    chart = folder.by_wall_clock(found)
+    return folder_figures.draw(chart) if chart else None
+
+
+ALL = (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory, zero_throughput, step_parts,
        *tensor_figures.ALL, *pipeline_figures.ALL, *combined_figures.ALL)
 
 

@@ -85,6 +85,16 @@ def breakdown(row):
     return None
 
 
+# Of the report's own results: steps by wall clock, each at its largest.
+BY_WALL_CLOCK = ("ddp_mpi", "tp_mpi", "zero_mpi", "scale_mpi", "ddp_emulated", "tp_emulated_pcie-box_4", "zero_emulated", "pipeline_wall_4")
+
+
+def by_wall_clock(found):
+    """The Chart of where the time of measured and emulated steps goes, from the report's results."""
+    chosen = [results for name in BY_WALL_CLOCK for results in found if results.name == f"{name}.json"]
+    return chart_of("breakdown", chosen, lambda row: (row.get("d_model") or 256) == 256 and (row.get("microbatches") or 16) in (1, 16) and row.get("algorithm") != "compute")
+
+
 BREAKDOWN = ("compute", "exposed", "idle", "other")
 PLACE = {"from": "file", "how": lambda r: kind_of(r), "machine": "machine", "p": "ranks", "what": what}
 TIMES = {"time": times("seconds"), "n": "samples"}
@@ -140,6 +150,13 @@ def columns_of(chart):
     if chart.kind.columns:
         return chart.kind.columns
     return {name: name for row in chart.rows for name in row}
+
+
+def chart_of(kind_name, all_results, keep=lambda row: True):
+    """One Chart of this kind, of results that are known to be of one place; None where they have no such rows."""
+    kind, = (kind for kind in KINDS if kind.name == kind_name)
+    rows = [dict(row, file=results.name) for results in all_results for row in results.rows if kind.mine(row) and keep(row)]
+    return Chart(kind, kind_name, list(all_results), rows) if rows else None
 
 
 def charts(all_results):

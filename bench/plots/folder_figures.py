@@ -1,7 +1,7 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
 from folder import BREAKDOWN, breakdown, curves, kind_of, memory_parts, what
-from results import bytes_text
+from results import bytes_text, seconds_text
 from sources import span
 from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, subplots
 
@@ -92,28 +92,32 @@ def bar_name(row, differs):
 
 
 def breakdown_figure(chart):
-    """A bar for each row, in parts; whiskers: its interval; n beside it. Rows on machines of their own stand together."""
+    """A bar for each row, in parts; whiskers: its interval; beside it n. Steps of very different length are drawn as shares."""
     rows = chart.rows[:MOST_BARS]
     figure, axes = subplots(1, 8, bars=len(rows))
     axis = axes[0][0]
-    totals = [sum(breakdown(r).values()) for r in rows]
-    scale, unit = (1e3, "ms") if max(totals) < 1 else (1, "s")
+    parts = [breakdown(r) for r in rows]
+    totals = [sum(p.values()) for p in parts]
+    shares = max(totals) > 8 * min(totals)
+    scales = [100 / t for t in totals] if shares else [1e3 if max(totals) < 1 else 1] * len(rows)
     left = [0.0] * len(rows)
     for k, part in enumerate(BREAKDOWN):
-        widths = [scale * breakdown(r)[part] for r in rows]
-        if sum(widths) > 0.002 * scale * sum(totals):
+        widths = [scale * p[part] for scale, p in zip(scales, parts)]
+        if sum(widths) > 0.002 * sum(scale * t for scale, t in zip(scales, totals)):
             axis.barh(range(len(rows)), widths, 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
         left = [a + b for a, b in zip(left, widths)]
-    for i, row in enumerate(rows):
-        if row.get("seconds_low") and row.get("seconds_high") and row["seconds_high"] > row["seconds_low"]:
-            axis.errorbar([scale * row["seconds"]], [i], xerr=[[scale * (row["seconds"] - row["seconds_low"])], [scale * (row["seconds_high"] - row["seconds"])]],
-                          color="black", capsize=3, linewidth=1)
-        if row.get("samples") and kind_of(row) != "simulated":
-            axis.annotate(f"n = {row['samples']}", (max(left[i], scale * (row.get("seconds_high") or 0)), i), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
+    for i, (row, scale) in enumerate(zip(rows, scales)):
+        low, high = row.get("seconds_low"), row.get("seconds_high")
+        if low and high and high > low:
+            axis.errorbar([scale * row["seconds"]], [i], xerr=[[scale * (row["seconds"] - low)], [scale * (high - row["seconds"])]], color="black", capsize=3, linewidth=1)
+        words = [seconds_text(totals[i])] if shares else []
+        words += [f"n = {row['samples']}"] if row.get("samples") and kind_of(row) != "simulated" else []
+        axis.annotate(", ".join(words), (max(left[i], scale * (high or 0)), i), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
     places = {on(r) for r in rows}
     name_bars(axis, bar_names(rows) if len(places) == 1 else [f"{name}, {on(r)}" for name, r in zip(bar_names(rows), rows)])
-    axis.margins(x=0.08)
-    axis.set_xlabel(f"a step, {unit}" + (f" ({places.pop()})" if len(places) == 1 else ""))
+    axis.margins(x=0.22, y=0.02)
+    axis.set_xlim(0, None)
+    axis.set_xlabel(("share of a step, %" if shares else f"a step, {'ms' if scales[0] > 1 else 's'}") + (f" ({places.pop()})" if len(places) == 1 else ""))
     figure_legend(figure, axis, 4)
     return figure
 

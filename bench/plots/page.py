@@ -10,6 +10,7 @@ import sys
 
 import claims
 import combined
+import folder
 import folder_page
 import pipeline
 import predict
@@ -154,6 +155,15 @@ class Report:
                          + table(emulated["rows"], shown))
         return section("ddp", "The DDP step: what overlap hides", parts)
 
+    def parts(self):
+        chart = folder.by_wall_clock(list(self.found.values()))
+        if not chart:
+            return ""
+        return section("parts", "By wall clock: where a step’s time goes", [self.figure(
+            "step_parts", "Bars of steps by wall clock, in parts: computing, exposed communication, idle, other; with intervals and the number of samples.",
+            "<b>Measured</b> on this computer’s processes, and <b>emulated</b>: DDP (overlap on and off), layers that ranks share, the stages of ZeRO, a pipeline of four stages. " + chart.kind.caption,
+            chart.rows, chart.kind.columns, [results.name for results in chart.files])])
+
     def training(self):
         serial, ddp = load_csv(self.data, "train_serial"), load_csv(self.data, "train_ddp")
         if not serial or not ddp:
@@ -258,7 +268,7 @@ def error(row):
 
 
 def weeks(report, out, root):
-    return [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(),
+    return [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(), report.parts(),
             report.training(), report.zero(), report.precision(), report.activations(),
             tensor.section_of(report, MACHINES), pipeline.section_of(report), combined.section_of(report), claims.ledger(root / "docs" / "claims.md")]
 

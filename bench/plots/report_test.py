@@ -106,6 +106,13 @@ class Charts(unittest.TestCase):
             self.assertIn(("speedup", ["2.json"]), apart, differs)
             self.assertIn(("speedup", ["4.json"]), apart, differs)
 
+    def test_one_file_a_number_of_ranks_is_one_curve(self):
+        # As a job of many ranks writes them: the binding differs with the ranks, and each has its own T(1).
+        files = [results(f"ranks-{p}.json", [dict(STEP, ranks=1, algorithm="serial", speedup=1.0, efficiency=1.0), dict(STEP, ranks=p)], binding=f"{p} GPUs") for p in (2, 4, 8)]
+        chart, = (c for c in folder.charts(files) if c.kind.name == "speedup")
+        mine = [r for r in chart.rows if r["algorithm"] != "serial"]
+        self.assertEqual({label: [r["ranks"] for r in rows] for label, rows in folder.curves(mine, "ranks", lambda r: "x").items()}, {"x": [2, 4, 8]})
+
     def test_two_files_with_the_same_point_are_two_curves(self):
         rows = [dict(STEP, file="a.json"), dict(STEP, file="b.json"), dict(STEP, ranks=4, file="a.json")]
         found = folder.curves(rows, "ranks", lambda r: "x")

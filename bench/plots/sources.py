@@ -73,7 +73,7 @@ def read_folder(folder):
 
 def same_place(context):
     """Results whose contexts agree in this may share a curve: the computer, its cores, the program and what it was built with."""
-    return json.dumps([context[field] for field in CONTEXT if field not in ("date",)] + [context.get("binding")], sort_keys=True)
+    return json.dumps([context[field] for field in CONTEXT if field != "date"], sort_keys=True)
 
 
 def kind_of(row):

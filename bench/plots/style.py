@@ -79,6 +79,7 @@ def name_bars(axis, names):
     """Horizontal bars from above to below; long names are broken where a column is narrow."""
     axis.set_yticks(range(len(names)))
     axis.set_yticklabels([textwrap.fill(name, 24) for name in names] if Drawing.layout.stacked else names, fontsize=7.5)
+    axis.margins(y=0.02)
     axis.invert_yaxis()
 
 
