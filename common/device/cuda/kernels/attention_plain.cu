@@ -53,6 +53,7 @@ struct Softmax {
       float scores[kRows];
       multiply_rows(scores, shared, queries, work.first, keys, key, a.positions, a.head_size);
       for (int r = 0; r < kRows; ++r) {
+        if (work.first + place.row(r) >= a.positions) break;  // the whole warp's
         const bool hidden = key + place.x > work.first + place.row(r);
         const float score = hidden ? negative_infinity() : scores[r] * a.scale;
         const float maximum = fmaxf(maxima[r], warp_reduce(score, Maximum()));

@@ -34,6 +34,16 @@ __device__ void load(Tile& tile, HeadRows<const T> from, int first, int column, 
   }
 }
 
+/// f(k) for each k < most, eight at a time: where heads or sequences are short, most of a tile is zeros.
+template <class F>
+__device__ void for_terms(int most, const F& f) {
+  constexpr int kTogether = 8;
+  for (int k = 0; k < min(most, kSide); k += kTogether) {
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) f(k + i);
+  }
+}
+
 /// The two tiles that a block multiplies.
 struct TilePair {
   Tile a, b;
@@ -49,9 +59,10 @@ __device__ void multiply_rows(float (&products)[kRows], TilePair& shared, HeadRo
     load(shared.a, a, a_first, column, positions, head_size);
     load(shared.b, b, b_first, column, positions, head_size);
     __syncthreads();
-    for (int k = 0; k < kSide; ++k)
+    for_terms(head_size - column, [&](int k) {
       for (int r = 0; r < kRows; ++r)
         products[r] = fmaf(shared.a.at[place.row(r)][k], shared.b.at[place.x][k], products[r]);
+    });
     __syncthreads();
   }
 }
@@ -66,11 +77,13 @@ __device__ void add_weighted(Sums& sums, TilePair& shared, const float (&weights
   for (int r = 0; r < kRows; ++r) shared.a.at[place.row(r)][place.x] = weights[r];
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
+    if (column + part * kSide >= head_size) break;  // the whole block's
     load(shared.b, b, b_first, column + part * kSide, positions, head_size);
     __syncthreads();
-    for (int k = 0; k < kSide; ++k)
+    for_terms(positions - b_first, [&](int k) {
       for (int r = 0; r < kRows; ++r)
         sums[part][r] = fmaf(shared.a.at[place.row(r)][k], shared.b.at[k][place.x], sums[part][r]);
+    });
     __syncthreads();
   }
 }
