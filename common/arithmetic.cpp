@@ -3,6 +3,8 @@
 //
 // Costs: a multiply-add is two FLOP, an exponential or a division one. Bytes are each operand's, once for a read and
 // once for a write. They price the operation as a GPU would do it: attention reads q, k, v and writes y, no scores.
+#include <utility>
+
 #include "common/arithmetic_front.hpp"
 
 namespace lockstep {
@@ -160,45 +162,88 @@ void random_uniform(Rank me, Slice x, Random key, float low, float high, Locatio
 
 namespace {
 
-void need_matrix(const char* name, const Matrix& x, Location where) {
+void need_matrix(const char* operation, const char* name, const Matrix& x, Location where) {
   if (x.slice.size() != x.rows * x.columns)
     usage_error(
-        fmt::format("matmul: {} is called {} × {} and has {} elements", name, x.rows, x.columns, x.slice.size()),
+        fmt::format("{}: {} is called {} × {} and has {} elements", operation, name, x.rows, x.columns, x.slice.size()),
         where);
-  need_floating("matmul", name, x.slice, where);
+  need_floating(operation, name, x.slice, where);
+}
+
+/// Of c = a·b + bias, where c is called `name`.
+void need_product(const char* operation, const char* name, const Matrix& c, const Matrix& a, const Matrix& b,
+                  const Slice& bias, Location where) {
+  need_matrix(operation, name, c, where);
+  need_matrix(operation, "a", a, where);
+  need_matrix(operation, "b", b, where);
+  if (c.transposed)
+    usage_error(fmt::format("{}: {} is transposed; give a and b transposed and swapped instead", operation, name),
+                where);
+  if (a.n() != b.m() || c.m() != a.m() || c.n() != b.n())
+    usage_error(fmt::format("{}: {} ({} × {}) = a ({} × {}) · b ({} × {}) do not fit", operation, name, c.m(), c.n(),
+                            a.m(), a.n(), b.m(), b.n()),
+                where);
+  if (!bias.empty()) {
+    need_size(operation, "bias", bias, c.n(), "columns of the product", where);
+    need_floating(operation, "bias", bias, where);
+    need_distinct(operation, name, c.slice, "bias", bias, where);
+  }
+  need_distinct(operation, name, c.slice, "a", a.slice, where);
+  need_distinct(operation, name, c.slice, "b", b.slice, where);
+}
+
+/// What a product does and moves, its result written once. Who calls says more.
+Operation product(const char* name, const Matrix& c, const Matrix& a, const Matrix& b, const Slice& bias) {
+  return {name,
+          2 * number(c.m()) * number(c.n()) * number(a.n()),
+          bytes(c.slice) + bytes(a.slice) + bytes(b.slice) + bytes(bias),
+          a.slice.dtype(),
+          true,
+          {c.m(), c.n(), a.n()},
+          {&a.slice, &b.slice, &bias},
+          {&c.slice}};
 }
 
 }  // namespace
 
 void matmul(Rank me, Matrix c, Matrix a, Matrix b, Into into, Slice bias, Location where) {
-  need_matrix("c", c, where);
-  need_matrix("a", a, where);
-  need_matrix("b", b, where);
-  if (c.transposed) usage_error("matmul: c is transposed; give a and b transposed and swapped instead", where);
-  if (a.n() != b.m() || c.m() != a.m() || c.n() != b.n())
-    usage_error(fmt::format("matmul: c ({} × {}) = a ({} × {}) · b ({} × {}) do not fit", c.m(), c.n(), a.m(), a.n(),
-                            b.m(), b.n()),
-                where);
-  if (!bias.empty()) {
-    need_size("matmul", "bias", bias, c.n(), "columns of c", where);
-    need_floating("matmul", "bias", bias, where);
-    need_distinct("matmul", "c", c.slice, "bias", bias, where);
-  }
-  need_distinct("matmul", "c", c.slice, "a", a.slice, where);
-  need_distinct("matmul", "c", c.slice, "b", b.slice, where);
+  need_product("matmul", "c", c, a, b, bias, where);
   if (c.slice.empty()) return;
-  const double result = bytes(c.slice) * (into == Into::accumulate ? 2 : 1);
-  const Operation operation{"matmul",
-                            2 * number(c.m()) * number(c.n()) * number(a.n()),
-                            result + bytes(a.slice) + bytes(b.slice) + bytes(bias),
-                            a.slice.dtype(),
-                            true,
-                            {c.m(), c.n(), a.n()},
-                            {&a.slice, &b.slice, &bias},
-                            {&c.slice}};
+  Operation operation = product("matmul", c, a, b, bias);
+  if (into == Into::accumulate) operation.bytes += bytes(c.slice);
   compute(
       me, operation, [&](Device& device) { device.matmul(c, a, b, into, bias); }, where);
 }
+
+void matmul_gelu(Rank me, Slice y, Matrix x, Matrix a, Matrix b, Slice bias, Location where) {
+  need_product("matmul_gelu", "x", x, a, b, bias, where);
+  need_same("matmul_gelu", "y", y, "x", x.slice, where);
+  for (const auto& [name, operand] : {std::pair{"x", x.slice}, {"a", a.slice}, {"b", b.slice}, {"bias", bias}})
+    need_distinct("matmul_gelu", "y", y, name, operand, where);
+  if (y.empty()) return;
+  Operation operation = product("matmul_gelu", x, a, b, bias);
+  operation.flop += kGeluFlop * number(y.size());
+  operation.bytes += bytes(y);
+  operation.writes[1] = &y;
+  compute(
+      me, operation, [&](Device& device) { device.matmul_gelu(y, x, a, b, bias); }, where);
+}
+
+void matmul_gelu_backward(Rank me, Matrix dx, Matrix a, Matrix b, Slice x, Location where) {
+  need_product("matmul_gelu_backward", "dx", dx, a, b, {}, where);
+  need_same("matmul_gelu_backward", "x", x, "dx", dx.slice, where);
+  need_distinct("matmul_gelu_backward", "dx", dx.slice, "x", x, where);
+  if (x.empty()) return;
+  const Slice none;
+  Operation operation = product("matmul_gelu_backward", dx, a, b, none);
+  operation.flop += kGeluBackwardFlop * number(x.size());
+  operation.bytes += bytes(x);
+  operation.reads[3] = &x;
+  compute(
+      me, operation, [&](Device& device) { device.matmul_gelu_backward(dx, a, b, x); }, where);
+}
+
+bool fuses_gelu(Rank me) { return me.backend().fuses_gelu(); }
 
 void add_rows(Rank me, Slice bias_gradient, Matrix x, Location where) {
   need_size("add_rows", "x", x.slice, x.rows * x.columns, "rows × columns", where);

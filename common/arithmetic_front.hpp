@@ -100,6 +100,9 @@ void compute_indexed(Rank me, const Operation& operation, const F& f, Location w
       where);
 }
 
+// FLOP an element. The tanh form: 3 multiplies and 1 add for the argument, exponential, add, divide, multiply.
+inline constexpr double kGeluFlop = 8, kGeluBackwardFlop = 15;
+
 inline double number(std::size_t n) { return static_cast<double>(n); }
 inline double bytes(const Slice& x) { return number(x.bytes()); }
 

@@ -10,13 +10,13 @@ using namespace front;
 
 // Layers ------------------------------------------------------------------------------------------------------------
 
-// tanh form: 3 multiplies and 1 add for the argument, exponential, add, divide, multiply.
 void gelu(Rank me, Slice y, Slice x, Location where) {
   need_same("gelu", "y", y, "x", x, where);
   need_floating("gelu", "x", x, where);
   need_apart("gelu", "y", y, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"gelu", 8 * number(x.size()), bytes(x) + bytes(y), x.dtype(), false, {}, {&x}, {&y}};
+  const Operation operation{"gelu", kGeluFlop * number(x.size()), bytes(x) + bytes(y), x.dtype(), false, {}, {&x},
+                            {&y}};
   compute(
       me, operation, [&](Device& device) { device.gelu(y, x); }, where);
 }
@@ -29,7 +29,7 @@ void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where) {
   need_apart("gelu_backward", "dx", dx, "x", x, where);
   if (x.empty()) return;
   const Operation operation{
-      "gelu_backward", 15 * number(x.size()), 3 * bytes(x), x.dtype(), false, {}, {&dy, &x}, {&dx}};
+      "gelu_backward", kGeluBackwardFlop * number(x.size()), 3 * bytes(x), x.dtype(), false, {}, {&dy, &x}, {&dx}};
   compute(
       me, operation, [&](Device& device) { device.gelu_backward(dx, dy, x); }, where);
 }

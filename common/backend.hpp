@@ -49,6 +49,8 @@ class Backend {
   /// Arithmetic, in order on the channel's queue: check access, price, and unless phantom call `kernel` with the
   /// device that does it.
   virtual void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) = 0;
+  /// Whether a product and its GELU take less time as one operation.
+  virtual bool fuses_gelu() const = 0;
 
   virtual void open_region(Channel channel, const char* name, std::size_t bytes, Location where) = 0;
   virtual void close_region(int queue) = 0;

@@ -139,6 +139,7 @@ class RankState final : public RankBase<Types> {
   Ticket start(Channel channel, std::span<const Transfer> batch, Location where) override;
   Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) override;
+  bool fuses_gelu() const override { return cuda_fuses_gelu(); }
   void open_region(Channel channel, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(Channel channel, const Slice& slice, const void* values, Location where) override;

@@ -102,6 +102,10 @@ void block_backward(Rank me, const Layers& layers, const BlockShape& shape, cons
 void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows);
 /// dx = dy · W.
 void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_t rows);
+/// A linear layer and its GELU: x (N × out) = in (N × in) · Wᵀ + bias, and y = GELU(x). And from dy, the gradient of a
+/// linear layer's output whose input was y: dx = (dy · W) · GELU'(x). In one operation where the device gains by it.
+void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows);
+void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows);
 /// dW += dyᵀ · x and, unless empty, dbias += column sums of dy.
 void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows);
 

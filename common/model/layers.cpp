@@ -39,8 +39,7 @@ void Layers::mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& v
                          Slice y) const {
   using P = BlockPart;
   const std::size_t rows = shape.rows();
-  linear(me, saved.up, saved.norm2, values[P::up_weight], values[P::up_bias], rows);
-  gelu(me, saved.gelu, saved.up);
+  linear_gelu(me, saved.gelu, saved.up, saved.norm2, values[P::up_weight], values[P::up_bias], rows);
   linear(me, y, saved.gelu, values[P::down_weight], values[P::down_bias], rows);
 }
 
@@ -52,8 +51,7 @@ void Layers::mlp_backward(Rank me, const BlockShape& shape, const BlockTensors& 
   const Slice wide = scratch.wide.cut(0, 4 * rows * shape.own_width());
   weight_gradient(me, gradients[P::down_weight], gradients[P::down_bias], dy, saved.gelu, rows);
   layer_ready(ready, P::down_weight, P::down_bias);
-  linear_backward_input(me, wide, dy, values[P::down_weight], rows);
-  gelu_backward(me, wide, wide, saved.up);
+  linear_gelu_backward_input(me, wide, dy, values[P::down_weight], saved.up, rows);
   weight_gradient(me, gradients[P::up_weight], gradients[P::up_bias], wide, saved.norm2, rows);
   layer_ready(ready, P::up_weight, P::up_bias);
   linear_backward_input(me, dx, wide, values[P::up_weight], rows);

@@ -31,6 +31,8 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
     queue.clock = end_of(begin, queue.clock);
   }
 
+  bool fuses_gelu() const override { return false; }  // as the simulator
+
   /// Each port serves one message at a time; what is sent and what is received go at once.
   Ticket start(Channel at, std::span<const Transfer> batch, Location) override {
     double sent = 0, received = 0;

@@ -125,6 +125,7 @@ class RankState final : public RankBase<Types> {
   Ticket start(lockstep::Channel channel, std::span<const Transfer> batch, Location where) override;
   Slice allocate(lockstep::Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(lockstep::Channel channel, const Operation& operation, Kernel kernel, Location where) override;
+  bool fuses_gelu() const override { return false; }  // prices and timelines are those of operations by themselves
   void open_region(lockstep::Channel channel, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(lockstep::Channel channel, const Slice& slice, const void* values, Location where) override;

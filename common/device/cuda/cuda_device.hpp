@@ -23,4 +23,9 @@ class CudaDevice : public Device {
 /// where CUDA fails.
 std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream, bool tf32 = false);
 
+/// Whether the current device does Device::matmul_gelu in one pass and gains by it: compute capability 9.0 (H100) and
+/// newer. Before, cuBLASLt's kernels lose more than the pass over memory takes (so did llm.c find, whose default for
+/// that is this).
+bool cuda_fuses_gelu();
+
 }  // namespace lockstep

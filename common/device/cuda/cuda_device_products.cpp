@@ -1,6 +1,18 @@
 // Matrix products and attention of the GPU's device.
+#include "common/cuda/status.hpp"
 #include "common/device/cuda/cuda_device_class.hpp"
 #include "common/device/cuda/kernels/attention.hpp"
+
+namespace lockstep {
+
+bool cuda_fuses_gelu() {
+  int device = 0, major = 0;
+  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
+}  // namespace lockstep
 
 namespace lockstep::cuda {
 
@@ -14,6 +26,18 @@ kernels::AttentionSize size_of(const AttentionShape& shape) {
 
 void StreamDevice::matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const Slice& bias) {
   gemm_.matmul(queue(), c, a, b, into, bias);
+}
+
+void StreamDevice::matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) {
+  if (gemm_.matmul_gelu(queue(), y, x, a, b, bias)) return;
+  matmul(x, a, b, Into::overwrite, bias);
+  gelu(y, x.slice);
+}
+
+void StreamDevice::matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) {
+  if (gemm_.matmul_gelu_backward(dx, a, b, x)) return;
+  matmul(dx, a, b, Into::overwrite, {});
+  gelu_backward(dx.slice, dx.slice, x);
 }
 
 void StreamDevice::attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) {

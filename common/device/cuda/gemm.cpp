@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "common/cuda/status.hpp"
 #include "common/device/cuda/kernels/gemm_finish.hpp"
 #include "common/device/cuda/kernels/operations.hpp"
@@ -35,7 +37,42 @@ const float* widened(const kernels::Queue& queue, const Slice& x, Cut& cut) {
   return to;
 }
 
+Product product_of(const Matrix& c, const Matrix& a, const Matrix& b) {
+  Product product{c.m(), c.n(), a.n(), a.slice.dtype(), c.slice.dtype()};
+  product.a = a.slice.data();
+  product.b = b.slice.data();
+  product.c = c.slice.data();
+  product.a_transposed = a.transposed;
+  product.b_transposed = b.transposed;
+  return product;
+}
+
+/// What the library's GELU wants (cublasLt.h: CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD). In f32 ours is the more exact one.
+bool takes_gelu(const Matrix& c, const Matrix& a, const Matrix& b, const Slice& inner) {
+  const DType dtype = c.slice.dtype();
+  return dtype != DType::f32 && a.slice.dtype() == dtype && b.slice.dtype() == dtype && inner.dtype() == dtype &&
+         a.n() > 0 && c.n() % 8 == 0 && aligned(c.slice.data()) && aligned(inner.data());
+}
+
 }  // namespace
+
+bool Gemm::matmul_gelu(const kernels::Queue& queue, const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b,
+                       const Slice& bias) {
+  if (!takes_gelu(x, a, b, y) || (!bias.empty() && bias.dtype() != y.dtype())) return false;
+  Product product = product_of(x, a, b);
+  product.epilogue = Epilogue::gelu;
+  product.inner = std::exchange(product.c, y.data());
+  product.bias = fitting_bias(queue, bias, y.dtype());
+  return library_.run(product);
+}
+
+bool Gemm::matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) {
+  if (!takes_gelu(dx, a, b, x)) return false;
+  Product product = product_of(dx, a, b);
+  product.epilogue = Epilogue::gelu_backward;
+  product.inner = x.data();
+  return library_.run(product);
+}
 
 void Gemm::matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
                   const Slice& bias) {
@@ -47,13 +84,8 @@ bool Gemm::take_the_short_way(const kernels::Queue& queue, const Matrix& c, cons
   const DType dtype = a.slice.dtype(), c_dtype = c.slice.dtype();
   if (a.n() == 0 || b.slice.dtype() != dtype || (c_dtype != dtype && c_dtype != DType::f32)) return false;
   if (!bias.empty() && bias.dtype() != c_dtype && c_dtype != DType::f32) return false;  // it would be rounded
-  Product product{c.m(), c.n(), a.n(), dtype, c_dtype};
-  product.a = a.slice.data();
-  product.b = b.slice.data();
-  product.c = c.slice.data();
+  Product product = product_of(c, a, b);
   product.bias = fitting_bias(queue, bias, c_dtype);
-  product.a_transposed = a.transposed;
-  product.b_transposed = b.transposed;
   product.accumulate = into == Into::accumulate;
   return library_.run(product);
 }

@@ -14,8 +14,14 @@
 
 namespace lockstep::cuda {
 
+enum class Epilogue { none, gelu, gelu_backward };
+
 /// What the library is asked for: c (m × n) = a (m × k) · b (k × n), all dense and row-major, sums in f32. a and b are
 /// of one dtype; c is of the same or f32; bias is null or n elements of c's dtype, aligned to 16 bytes. No size is 0.
+///
+/// With GELU all are of one 16-bit type, rows of c are a multiple of 8 elements long, c and `inner` (m × n) are aligned
+/// to 16 bytes, and nothing is accumulated. `gelu`: inner = a·b + bias, c = GELU(inner). `gelu_backward`: c = (a·b) ·
+/// GELU'(inner), without a bias.
 struct Product {
   std::size_t m = 0, n = 0, k = 0;
   DType dtype = DType::f32;    // of a and b
@@ -27,6 +33,8 @@ struct Product {
   bool a_transposed = false;  // a is stored as k × m
   bool b_transposed = false;  // b is stored as n × k
   bool accumulate = false;    // c += a·b
+  Epilogue epilogue = Epilogue::none;
+  void* inner = nullptr;  // what GELU is taken of: written by `gelu`, read by `gelu_backward`
 };
 
 /// The library, for one stream. Reruns give the same bits.
@@ -44,13 +52,17 @@ class ProductLibrary {
   std::unique_ptr<State> state_;
 };
 
-/// Device::matmul for the device of one stream.
+/// Device::matmul, and what of a product with GELU the library does in one pass, for the device of one stream.
 class Gemm {
  public:
   Gemm(cudaStream_t stream, bool tf32) : library_(stream, tf32) {}
   /// `queue` is on the same stream. Throws Error where CUDA or the library fails.
   void matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
               const Slice& bias);
+  /// Device::matmul_gelu and its backward; false where the library cannot: then nothing was written.
+  bool matmul_gelu(const kernels::Queue& queue, const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b,
+                   const Slice& bias);
+  bool matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x);
 
  private:
   bool take_the_short_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,

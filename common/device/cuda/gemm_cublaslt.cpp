@@ -44,7 +44,8 @@ struct Key {
   std::size_t m, n, k;
   DType dtype, c_dtype;
   bool a_transposed, b_transposed, accumulate, bias;
-  std::uint32_t a_alignment, b_alignment, c_alignment;
+  Epilogue epilogue;
+  std::uint32_t a_alignment, b_alignment, c_alignment, inner_alignment;
   auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
 };
 
@@ -58,9 +59,11 @@ Key key_of(const Product& p) {
           p.b_transposed,
           p.accumulate,
           p.bias != nullptr,
+          p.epilogue,
           alignment_of(p.a),
           alignment_of(p.b),
-          alignment_of(p.c)};
+          alignment_of(p.c),
+          alignment_of(p.inner)};
 }
 
 class Preference {
@@ -79,7 +82,7 @@ class Preference {
   cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
-/// A product ready to run: the opaque structures hold no pointers but the bias's.
+/// A product ready to run: the opaque structures hold no pointers but those of set_pointers.
 struct Plan {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t first, second, result;  // in cuBLASLt's order: b, a, c
@@ -99,22 +102,39 @@ void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, std::siz
         "cublasLtMatrixLayoutInit");
 }
 
+cublasLtEpilogue_t epilogue_of(const Product& p) {
+  switch (p.epilogue) {
+    case Epilogue::gelu: return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_backward: return CUBLASLT_EPILOGUE_DGELU;
+    default: return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+void set_pointers(Plan& plan, const Product& p) {
+  if (p.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (p.inner) plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.inner);
+}
+
 void describe_product(Plan& plan, const Product& p, bool tf32) {
   const auto compute = tf32 && p.dtype == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check(cublasLtMatmulDescInit(&plan.operation, compute, CUDA_R_32F), "cublasLtMatmulDescInit");
   plan.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   plan.set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-  if (p.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+  set_pointers(plan, p);  // the heuristic looks at their alignment
   if (p.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c_dtype));
+  if (p.inner) plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
   describe_matrix(plan.first, p.dtype, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n);
   describe_matrix(plan.second, p.dtype, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k);
   describe_matrix(plan.result, p.c_dtype, p.m, p.n);
 }
 
-/// The bias counts with the result: a kernel may write and read both with accesses of one width.
+/// Bias and GELU's argument count with the result: a kernel may write and read all of them with accesses of one width.
 std::uint32_t result_alignment(const Product& p) {
-  return p.bias ? std::min(alignment_of(p.c), alignment_of(p.bias)) : alignment_of(p.c);
+  std::uint32_t least = alignment_of(p.c);
+  for (const void* beside : {p.bias, static_cast<const void*>(p.inner)})
+    if (beside) least = std::min(least, alignment_of(beside));
+  return least;
 }
 
 void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
@@ -151,7 +171,9 @@ struct ProductLibrary::State {
 
   void prepare() {
     if (!handle) check(cublasLtCreate(&handle), "cublasLtCreate");
-    if (!workspace) cuda::check(cudaMallocAsync(&workspace, kWorkspace, stream), "cudaMallocAsync");
+    if (!workspace)
+      cuda::check(cudaMallocAsync(&workspace, kWorkspace, stream),
+                  "cudaMallocAsync of 32 MiB for cuBLASLt's workspace");
   }
   Plan& plan_of(const Product& product) {
     const auto [at, is_new] = plans.try_emplace(key_of(product));
@@ -174,7 +196,7 @@ bool ProductLibrary::run(const Product& product) {
   state_->prepare();
   Plan& plan = state_->plan_of(product);
   if (!plan.possible) return false;
-  if (product.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+  set_pointers(plan, product);
   const float alpha = 1, beta = product.accumulate ? 1 : 0;
   check(cublasLtMatmul(state_->handle, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second, &beta,
                        product.c, &plan.result, product.c, &plan.result, &plan.algorithm, state_->workspace, kWorkspace,

@@ -1,4 +1,5 @@
 // The library of matrix products on the pretend GPU: loops, queued on the stream like a kernel. Sums are in f32.
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
@@ -27,6 +28,23 @@ void store(void* x, std::size_t i, DType dtype, float value) {
   }
 }
 
+/// In its tanh form, which is x · logistic(2u); the derivative follows from that.
+float logistic_of_twice(float x) { return 1 / (1 + std::exp(-1.5957691216f * x * (1 + 0.044715f * x * x))); }
+float gelu(float x) { return x * logistic_of_twice(x); }
+float gelu_derivative(float x) {
+  const float s = logistic_of_twice(x);
+  return s + x * s * (1 - s) * 1.5957691216f * (1 + 3 * 0.044715f * x * x);
+}
+
+/// As cuBLASLt's: GELU of the sum before that is rounded.
+float after_epilogue(const Product& p, std::size_t i, float sum) {
+  switch (p.epilogue) {
+    case Epilogue::gelu: store(p.inner, i, p.c_dtype, sum); return gelu(sum);
+    case Epilogue::gelu_backward: return sum * gelu_derivative(load_as_float(p.inner, i, p.c_dtype));
+    default: return sum;
+  }
+}
+
 void multiply(const Product& p) {
   const std::vector<float> a = widened(p.a, p.dtype, p.m, p.k, p.a_transposed);
   const std::vector<float> b = widened(p.b, p.dtype, p.k, p.n, p.b_transposed);
@@ -38,7 +56,7 @@ void multiply(const Product& p) {
     for (std::size_t j = 0; j < p.n; ++j) {
       if (p.accumulate) row[j] += load_as_float(p.c, i * p.n + j, p.c_dtype);
       if (p.bias) row[j] += load_as_float(p.bias, j, p.c_dtype);
-      store(p.c, i * p.n + j, p.c_dtype, row[j]);
+      store(p.c, i * p.n + j, p.c_dtype, after_epilogue(p, i * p.n + j, row[j]));
     }
   }
 }
@@ -46,7 +64,11 @@ void multiply(const Product& p) {
 /// What gemm.hpp promises to the library, which a GPU's might answer with wrong results.
 void require(const Product& p) {
   const bool sizes = p.m > 0 && p.n > 0 && p.k > 0, dtypes = p.c_dtype == p.dtype || p.c_dtype == DType::f32;
-  if (!sizes || !dtypes || reinterpret_cast<std::uintptr_t>(p.bias) % 16 != 0)
+  const auto aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; };
+  const bool gelu = p.epilogue == Epilogue::none ||
+                    (p.dtype != DType::f32 && p.c_dtype == p.dtype && p.n % 8 == 0 && aligned(p.c) && p.inner &&
+                     aligned(p.inner) && !p.accumulate && (p.epilogue == Epilogue::gelu || !p.bias));
+  if (!sizes || !dtypes || !gelu || !aligned(p.bias))
     throw std::logic_error("the library of products was asked for what it is not for");
 }
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/cuda/stream.hpp"
 #include "common/device/cpu/cpu_device.hpp"
+#include "common/device/cuda/gemm.hpp"
 #include "common/tests/arithmetic/host_workplace.hpp"
 #include "common/tests/arithmetic/near.hpp"
 #include "common/tests/arithmetic/serial_backend.hpp"
@@ -148,6 +150,71 @@ TEST_F(RandomShapes, Gelu) {
     gelu_backward(cpu.me, y_cpu, dy_cpu, x_cpu);
     expect_close(y, y_cpu, 16, 10, "gelu_backward");
   });
+}
+
+/// `x` where a GPU's widest accesses reach it, or one element beside that.
+struct Placed {
+  Bench& bench;
+  bool aligned;
+  Slice operator()(std::size_t n, DType dtype) const {
+    const Slice room = bench.poisoned(n + 16, dtype);
+    std::size_t first = 0;
+    while (reinterpret_cast<std::uintptr_t>(room.cut(first, n).data()) % 16 != 0) ++first;
+    return room.cut(first + (aligned ? 0 : 1), n);
+  }
+};
+
+// Once through the library's epilogue, where rows, addresses and types allow it, and else by two kernels.
+TEST_F(RandomShapes, MatmulWithItsGelu) {
+  int shapes = 0;
+  for_shapes([&](Shape shape) {
+    if (++shapes % 2 == 0) shape.columns = (shape.columns + 7) / 8 * 8;
+    const std::size_t m = shape.rows, n = shape.columns, k = 1 + gpu.generator() % 90, size = m * n;
+    const auto [a, a_cpu] = normal(m * k, shape.dtype);
+    const auto [b, b_cpu] = normal(k * n, shape.dtype);
+    const auto [bias, bias_cpu] = normal(n, shape.dtype);
+    const Placed place{gpu, shapes % 3 != 0};
+    Slice x = place(size, shape.dtype), y = place(size, shape.dtype), dx = place(size, shape.dtype);
+    Slice x_cpu = cpu.poisoned(size, shape.dtype), y_cpu = cpu.poisoned(size, shape.dtype);
+    Slice dx_cpu = cpu.poisoned(size, shape.dtype);
+    matmul_gelu(gpu.me, y, matrix(x, m, n), matrix(a, m, k), matrix(b, n, k).t(), bias);
+    matmul_gelu(cpu.me, y_cpu, matrix(x_cpu, m, n), matrix(a_cpu, m, k), matrix(b_cpu, n, k).t(), bias_cpu);
+    const double terms = static_cast<double>(k), large = largest(gpu.read(a)) * largest(gpu.read(b)) * terms + 10;
+    // x is rounded before GELU here and not there, and a GPU's short tanh is right to 2⁻¹¹: two roundings of x.
+    const double inner = shape.dtype == DType::f32 ? 0 : 2 * rounding(shape.dtype) / rounding(DType::f32);
+    expect_close(x, x_cpu, terms + 2, large, "x");
+    expect_close(y, y_cpu, 1.13 * (terms + 2) + 16 + inner, large, "y");
+    matmul_gelu_backward(gpu.me, matrix(dx, m, n), matrix(a, m, k), matrix(b, n, k).t(), x);
+    matmul_gelu_backward(cpu.me, matrix(dx_cpu, m, n), matrix(a_cpu, m, k), matrix(b_cpu, n, k).t(), x_cpu);
+    // The slope's own slope is at most 0.8, so that a rounding of x counts as one, too.
+    expect_close(dx, dx_cpu, 2 * (terms + 2) + 20 + inner, large * (1.2 + large), "dx");
+  });
+}
+
+TEST_F(AgainstCpu, TheEpilogueIsTakenWhereTheLibraryHasIt) {
+  const cuda::Stream stream;
+  kernels::Workspace workspace(stream.get());
+  const kernels::Queue queue{stream.get(), workspace, nullptr};
+  cuda::Gemm gemm(stream.get(), false);
+  const auto takes = [&](DType dtype, std::size_t n, std::size_t k, bool aligned, DType of_bias) {
+    const std::size_t m = 24;
+    const Slice a = normal(m * k, dtype).first, b = normal(k * n, dtype).first, bias = normal(n, of_bias).first;
+    const Placed place{gpu, aligned};
+    const Slice x = place(m * n, dtype), y = place(m * n, dtype);
+    (void)gpu.read(y);  // its stream has made them
+    const bool forward = gemm.matmul_gelu(queue, y, matrix(x, m, n), matrix(a, m, k), matrix(b, k, n), bias);
+    EXPECT_TRUE(!forward || gemm.matmul_gelu_backward(matrix(x, m, n), matrix(a, m, k), matrix(b, k, n), y));
+    stream.synchronize();
+    return forward;
+  };
+  for (DType dtype : {DType::bf16, DType::f16}) {
+    EXPECT_TRUE(takes(dtype, 64, 32, true, dtype)) << to_string(dtype);
+    EXPECT_FALSE(takes(dtype, 60, 32, true, dtype)) << "rows of no multiple of 8";
+    EXPECT_FALSE(takes(dtype, 64, 32, false, dtype)) << "an address of no multiple of 16";
+    EXPECT_FALSE(takes(dtype, 64, 0, true, dtype)) << "a sum of nothing";
+    EXPECT_FALSE(takes(dtype, 64, 32, true, DType::f32)) << "a bias that would be rounded";
+  }
+  EXPECT_FALSE(takes(DType::f32, 64, 32, true, DType::f32)) << "our own GELU is the more exact one";
 }
 
 TEST_F(RandomShapes, SumsOfRowsAndOfAll) {

@@ -78,6 +78,11 @@ TEST_F(Front, RefusesMatricesThatDoNotFit) {
       [&] { matmul(me, matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(12), 4, 3), Into::overwrite, f32(2)); },
       {"bias has 2 elements, not 3"});
   refuses([&] { add_rows(me, f32(2), matrix(f32(12), 4, 3)); }, {"bias_gradient has 2 elements, not 3"});
+  const Matrix a = matrix(f32(8), 2, 4), b = matrix(f32(12), 4, 3);
+  refuses([&] { matmul_gelu(me, f32(6), matrix(f32(6), 3, 2), a, b); }, {"matmul_gelu: x (3 × 2) = a (2 × 4)"});
+  refuses([&] { matmul_gelu(me, f32(5), matrix(f32(6), 2, 3), a, b); }, {"y has 5 elements and x has 6"});
+  refuses([&] { matmul_gelu(me, bf16(6), matrix(f32(6), 2, 3), a, b); }, {"y is bf16 and x is fp32"});
+  refuses([&] { matmul_gelu_backward(me, matrix(f32(6), 2, 3), a, b, f32(7)); }, {"x has 7 elements and dx has 6"});
 }
 
 TEST_F(Front, RefusesOverlaps) {
@@ -89,6 +94,10 @@ TEST_F(Front, RefusesOverlaps) {
   add(me, x, x);
   EXPECT_EQ(bench.read(x), std::vector<double>(10, 2)) << "the same memory is no overlap in part";
   copy(me, x.cut(0, 5), x.cut(5, 5));
+  const Matrix a = matrix(f32(4), 2, 2), b = matrix(f32(4), 2, 2), inner = matrix(f32(4), 2, 2);
+  refuses([&] { matmul_gelu(me, inner.slice, inner, a, b); }, {"y and x are the same memory"});
+  refuses([&] { matmul_gelu(me, b.slice, inner, a, b); }, {"y and b are the same memory"});
+  refuses([&] { matmul_gelu_backward(me, inner, a, b, inner.slice); }, {"dx and x are the same memory"});
 }
 
 TEST_F(Front, RefusesLayersThatDoNotFit) {
@@ -161,6 +170,12 @@ TEST_F(Front, CountsFlopAndBytes) {
   EXPECT_EQ(bench.backend.last()->mnk, (std::array<std::size_t, 3>{2, 3, 4}));
   matmul(me, matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(12), 4, 3), Into::accumulate, f32(3));
   costs("matmul", 48, 4 * (12 + 8 + 12 + 3), 3, 1);
+  // One pass: GELU's argument is written and not read again; its gradient is neither.
+  matmul_gelu(me, f32(6), matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(12), 4, 3), f32(3));
+  costs("matmul_gelu", 48 + 6 * 8, 4 * (6 + 6 + 8 + 12 + 3), 3, 2);
+  EXPECT_TRUE(bench.backend.last()->matmul);
+  matmul_gelu_backward(me, matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(12), 4, 3), f32(6));
+  costs("matmul_gelu_backward", 48 + 6 * 15, 4 * (6 + 6 + 8 + 12), 4, 1);
 }
 
 // B = 2, T = 3, h = 2, d = 5: a row t meets t + 1 keys, so a product of scores has 2·(1 + 2 + 3)·d FLOP a head.
@@ -199,6 +214,8 @@ TEST_F(Front, NothingIsDoneForEmptySlices) {
   random_uniform(me, none, {}, 0, 1);
   matmul(me, matrix(none, 0, 3), matrix(none, 0, 1), matrix(f32(3), 1, 3));
   add_rows(me, row, matrix(none, 0, 4));
+  matmul_gelu(me, none, matrix(none, 0, 3), matrix(none, 0, 1), matrix(f32(3), 1, 3));
+  matmul_gelu_backward(me, matrix(none, 0, 3), matrix(none, 0, 1), matrix(f32(3), 1, 3), none);
   gelu(me, none, none);
   gelu_backward(me, none, none, none);
   layer_norm(me, none, none, none, row, row);

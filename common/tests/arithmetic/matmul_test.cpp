@@ -82,6 +82,49 @@ TEST(Matmul, AtAnyAddress) {
       }
 }
 
+// GELU is taken of the sum, or of the sum rounded to a 16-bit type; its slope is at most 1.13. A GPU's GELU of 16-bit
+// types may use the short tanh, right to 2⁻¹¹, so x/2 · tanh to x · 2⁻¹².
+double roundings_of_gelu(DType dtype, std::size_t k) {
+  const double sums = 1.13 * static_cast<double>(k + 2) + 16;
+  return dtype == DType::f32 ? sums : sums + (1.13 * rounding(dtype) + 0x1p-12) / rounding(DType::f32);
+}
+
+void check_gelu(Bench& bench, Shape shape, bool a_transposed, bool b_transposed, DType dtype, bool bias) {
+  const auto [m, n, k] = shape;
+  const Matrix a = operand(bench, m, k, a_transposed, dtype), b = operand(bench, k, n, b_transposed, dtype);
+  Slice x = bench.poisoned(m * n, dtype), y = bench.poisoned(m * n, dtype), dx = bench.poisoned(m * n, dtype);
+  Slice added = bias ? bench.normal(n, dtype) : Slice();
+  const auto product =
+      reference::product(bench.read(a.slice), a_transposed, bench.read(b.slice), b_transposed, m, n, k);
+  const Values row = bench.read(added);
+  Values inner = product.value, magnitude = product.magnitude, outer(m * n), slope(m * n), steepness(m * n);
+  for (std::size_t i = 0; i < m * n; ++i) {
+    inner[i] += bias ? row[i % n] : 0;
+    magnitude[i] += bias ? 2 * std::fabs(row[i % n]) : 0;
+    outer[i] = reference::gelu(inner[i]);
+  }
+  matmul_gelu(bench.me, y, matrix(x, m, n), a, b, added);
+  expect_near(bench.read(x), inner, dtype, static_cast<double>(k) + 2, magnitude, "x of matmul_gelu");
+  expect_near(bench.read(y), outer, dtype, roundings_of_gelu(dtype, k), magnitude, "y of matmul_gelu");
+  // The product is the gradient of y; it may be rounded before it meets a slope made of terms up to 1.2 and x.
+  const Values at = bench.read(x);
+  for (std::size_t i = 0; i < m * n; ++i) {
+    slope[i] = product.value[i] * reference::gelu_derivative(at[i]);
+    steepness[i] = product.magnitude[i] * (1.2 + std::fabs(at[i]));
+  }
+  matmul_gelu_backward(bench.me, matrix(dx, m, n), a, b, x);
+  expect_near(bench.read(dx), slope, dtype, roundings_of_gelu(dtype, k), steepness, "dx of matmul_gelu_backward");
+}
+
+TEST(Matmul, WithItsGeluAndBack) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const Shape& shape : kShapes)
+      for (bool a : {false, true})
+        for (bool b : {false, true})
+          for (bool bias : {false, true}) check_gelu(bench, shape, a, b, dtype, bias);
+}
+
 TEST(Matmul, AddRows) {
   Bench bench(2);
   for (DType dtype : kFloating)

@@ -44,6 +44,7 @@ class SerialBackend final : public Backend, private BlockOwner {
     last_ = operation;
     kernel(workplace_.device());
   }
+  bool fuses_gelu() const override { return false; }
   void upload(Channel, const Slice& slice, const void* values, Location) override {
     if (!slice.empty()) workplace_.upload(slice.data(), values, slice.bytes());
   }
