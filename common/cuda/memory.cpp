@@ -21,24 +21,27 @@ DeviceMemory::DeviceMemory(int gpu) {
   check(cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &allowed), "cudaMemPoolSetAttribute");
 }
 
-void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t stream) {
+void* DeviceMemory::try_to_allocate(std::size_t bytes, cudaStream_t stream) {
   void* data = nullptr;
-  cudaError_t status = cudaMallocAsync(&data, bytes, stream);
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");
-    status = cudaMallocAsync(&data, bytes, stream);
-  }
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
-    std::size_t free_bytes = 0, total_bytes = 0;
-    check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-    throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}; {} of {} bytes are free ({})", bytes,
-                                           to_string(category), free_bytes, total_bytes, place()));
-  }
-  check(status, "cudaMallocAsync");
-  return data;
+  const cudaError_t status = cudaMallocAsync(&data, bytes, stream);
+  if (status == cudaSuccess) return data;
+  if (status != cudaErrorMemoryAllocation) check(status, "cudaMallocAsync");
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t stream, const Await& await) {
+  void* data = try_to_allocate(bytes, stream);
+  if (data) return data;
+  await([&] { return (data = try_to_allocate(bytes, stream)) != nullptr; });
+  if (data) return data;
+  check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");  // pieces too small by themselves
+  data = try_to_allocate(bytes, stream);
+  if (data) return data;
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}; {} of {} bytes are free ({})", bytes,
+                                         to_string(category), free_bytes, total_bytes, place()));
 }
 
 void DeviceMemory::free(void* data, cudaStream_t stream) noexcept {

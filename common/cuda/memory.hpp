@@ -19,13 +19,17 @@ namespace lockstep::cuda {
 class DeviceMemory {
  public:
   explicit DeviceMemory(int gpu);
-  /// Usable by later work of `stream`. Where the GPU is full, waits for everything that is still to be freed and tries
-  /// once more; then throws Error(fail) "out of memory: N bytes for gradients, … of … free (host …)".
-  void* allocate(std::size_t bytes, Category category, cudaStream_t stream);
+  /// Asks done() again and again until it says yes, or the GPU has done all that it was given and so freed all that it
+  /// can; throws where neither comes.
+  using Await = std::function<void(const std::function<bool()>& done)>;
+  /// Usable by later work of `stream`. Where the GPU is full, asks again until what is on it has been done; then throws
+  /// Error(fail) "out of memory: N bytes for gradients; … of … bytes are free (host …)".
+  void* allocate(std::size_t bytes, Category category, cudaStream_t stream, const Await& await);
   /// When the work given to `stream` so far is done.
   void free(void* data, cudaStream_t stream) noexcept;
 
  private:
+  static void* try_to_allocate(std::size_t bytes, cudaStream_t stream);  // null: there is no memory
   cudaMemPool_t pool_ = nullptr;
 };
 

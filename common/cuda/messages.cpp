@@ -154,7 +154,7 @@ void World::set_aside(Posted& send) {
   const Slice& slice = batch.transfers[send.index].slice;
   lane.stream.wait(send.begin);
   if (send.bytes > 0) {
-    send.aside = memory_.allocate(send.bytes, slice.category(), lane.stream.get());
+    send.aside = allocate(send.bytes, slice.category(), lane.stream.get(), batch.where);
     check(cudaMemcpyAsync(send.aside, slice.data(), send.bytes, cudaMemcpyDeviceToDevice, lane.stream.get()),
           "cudaMemcpyAsync of a send");
   }

@@ -82,7 +82,7 @@ Slice RankState::allocate(Channel at, std::size_t count, DType dtype, Category c
   block->where = where;
   if (block->bytes > 0) {
     queue.last = {};
-    block->data = world_.memory().allocate(block->bytes, category, queue.stream.get());
+    block->data = world_.allocate(block->bytes, category, queue.stream.get(), where);
     if (world_.options().poison)
       check(cudaMemsetAsync(block->data, 0xff, block->bytes, queue.stream.get()), "cudaMemsetAsync");
   }

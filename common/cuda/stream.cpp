@@ -14,6 +14,16 @@ void Stream::wait(const Event& event) const {
   check(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent");
 }
 
+bool Stream::idle() const {
+  const cudaError_t status = cudaStreamQuery(stream_);
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  check(status, "cudaStreamQuery");
+  return true;
+}
+
 void Stream::synchronize() const { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
 }  // namespace lockstep::cuda

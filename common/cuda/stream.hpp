@@ -19,6 +19,7 @@ class Stream {
 
   cudaStream_t get() const { return stream_; }
   void wait(const Event& event) const;  ///< later work runs after it
+  bool idle() const;                    ///< everything so far is done
   void synchronize() const;             ///< the host waits for everything so far
 
  private:

@@ -1,6 +1,8 @@
 // The scheduler of the ranks' host code.
 #include "common/cuda/world.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "common/cuda/patience.hpp"
@@ -64,12 +66,12 @@ bool World::open_doors() {
 }
 
 template <class Passed>
-bool World::await(Passed passed) {
+bool World::await(Passed passed, const std::string& what) {
   Patience patience(options_.patience_seconds);
   while (!lost_ && !passed()) {
     if (patience.rest([this] { return done_so_far(); })) continue;
     lost_ = true;
-    fail(Verdict::timeout, hang());
+    fail(Verdict::timeout, hang() + what);
   }
   return !lost_;
 }
@@ -84,6 +86,24 @@ void World::await_doors() {
 
 void World::await_or_throw(const Event& event) {
   if (!await([&] { return event.done(); })) throw Error(Verdict::timeout, "TIMEOUT: the GPU hangs");
+}
+
+bool World::idle() const {
+  bool idle = true;
+  for (const auto& rank : ranks_) {
+    for (const auto& queue : rank->queues()) idle = idle && queue->stream.idle();
+    rank->each_end([&](const Lane& lane) { idle = idle && lane.stream.idle(); });
+  }
+  return idle;
+}
+
+void* World::allocate(std::size_t bytes, Category category, cudaStream_t stream, Location where) {
+  return memory_.allocate(bytes, category, stream, [&](const std::function<bool()>& done) {
+    const std::string what =
+        fmt::format("\nThe GPU is full: at {} {} bytes for {} wait until it frees what is on its way.", describe(where),
+                    bytes, to_string(category));
+    if (!await([&] { return done() || idle(); }, what)) throw Error(Verdict::timeout, "TIMEOUT: the GPU hangs");
+  });
 }
 
 std::uint64_t World::done_so_far() {

@@ -188,6 +188,8 @@ class World final : public WorldBase<Types> {
   // Used by ranks -------------------------------------------------------------------------------------------------
   EventPool& events() { return events_; }
   EventClock& clock() { return *clock_; }
+  /// Of the GPU, in the order of `stream`. Where it is full the host waits for what is on it.
+  void* allocate(std::size_t bytes, Category category, cudaStream_t stream, Location where);
   DeviceMemory& memory() { return memory_; }
   Staging& staging() { return staging_; }
 
@@ -223,9 +225,11 @@ class World final : public WorldBase<Types> {
   }
   bool open_doors();
   void tell_times();  // to the ledgers, as far as the GPU has come
-  /// Asks passed() until it says yes. False: the GPU hangs, and the run has failed with TIMEOUT.
+  /// Asks passed() until it says yes. False: the GPU hangs, and the run has failed with TIMEOUT, which `what` is added
+  /// to.
   template <class Passed>
-  bool await(Passed passed);
+  bool await(Passed passed, const std::string& what = "");
+  bool idle() const;  // the GPU has done all that it was given
   void await_doors();
   void await_or_throw(const Event& event);
   std::uint64_t done_so_far();  // operations of all queues

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "common/cuda/status.hpp"
 
 namespace lockstep::nccl {
@@ -84,6 +86,10 @@ void NcclBackend::end_stretch(Queue& queue) const {
                  [index = queue.index, flop = queue.stretch_flop](Recorder& recorder, double from, double to) {
                    recorder.busy(index, from, to, "arithmetic", flop, Location{}, 0);
                  });
+  {
+    std::lock_guard lock(queue.backlog_mutex);
+    queue.backlog.close(end);
+  }
   queue.stretch = {};
   queue.stretch_flop = 0;
 }
@@ -184,6 +190,10 @@ void NcclBackend::compute(Channel at, const Operation& operation, Kernel kernel,
   if (!queue->stretch) queue->stretch = job_->events.record(queue->stream.get());
   const cuda::OperationRange named(operation.name);
   kernel(*queue->device);
+  {
+    std::lock_guard lock(queue->backlog_mutex);
+    queue->backlog.add(operation.name, where, job_->events, queue->stream.get());
+  }
   queue->stretch_flop += operation.flop;
   job_->note_activity();
   if (!job_->options.trace) return;
@@ -197,6 +207,21 @@ void NcclBackend::compute(Channel at, const Operation& operation, Kernel kernel,
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
+bool NcclBackend::gpu_is_idle() {
+  for (int queue = 0; queue < queue_count_; ++queue)
+    if (!queues_[queue]->stream.idle()) return false;
+  std::lock_guard gate(job_->gate);
+  return std::all_of(all_lanes_.begin(), all_lanes_.end(),
+                     [](const Lane* each) { return each->communicator()->stream.idle(); });
+}
+
+void* NcclBackend::memory_for(Queue& queue, std::size_t bytes, Category category, Location where) {
+  return memory_.allocate(bytes, category, queue.stream.get(), [&](const std::function<bool()>& done) {
+    const Doing waits{.kind = Doing::Kind::waits_for_memory, .where = where, .bytes = bytes, .category = category};
+    (void)wait_until(queue, waits, [&] { return done() || gpu_is_idle(); });
+  });
+}
+
 Slice NcclBackend::allocate(Channel at, std::size_t count, DType dtype, Category category, Location where) {
   (void)enter(at.queue, where);
   const std::size_t bytes = count * bytes_of(dtype);
@@ -206,7 +231,7 @@ Slice NcclBackend::allocate(Channel at, std::size_t count, DType dtype, Category
   block->category = category;
   block->dtype = dtype;
   block->queue = at.queue;
-  block->data = bytes > 0 ? memory_.allocate(bytes, category, stream) : nullptr;
+  block->data = bytes > 0 ? memory_for(*queues_[at.queue], bytes, category, where) : nullptr;
   block->bytes = bytes;
   block->owner = this;
   block->where = where;

@@ -88,6 +88,9 @@ class NcclBackend final : public Backend, public BlockOwner {
   template <class F>
   void waits(Queue& queue, const Ticket& ticket, Location where,
              F enqueue);  // its stream waits for what `enqueue` gives it
+  void* memory_for(Queue& queue, std::size_t bytes, Category category, Location where);
+  bool gpu_is_idle();
+  bool gpu_comes_to_an_end();
   void copy_out(Queue& queue, const Slice& slice, void* bytes, Location where);
 
   // Set-up.
@@ -112,6 +115,7 @@ class NcclBackend final : public Backend, public BlockOwner {
   Row describe_me();
   Row describe_queue(Queue& queue);
   void describe_gpu(Row& row);
+  std::string unfinished_arithmetic();
 
   static constexpr int kQueues = 64;
 

@@ -55,7 +55,21 @@ void NcclBackend::describe_gpu(Row& row) {
     row.state = Row::State::waiting;
     if (row.peer < 0) row.peer = outstanding.peer;
   }
-  if (row.state == Row::State::working) row.words += ", which computes";
+  if (row.state == Row::State::working) row.words += unfinished_arithmetic();
+}
+
+/// What of this rank's operations the GPU has not done, as the end of "waits for the GPU".
+std::string NcclBackend::unfinished_arithmetic() {
+  std::string text;
+  for (int index = 0; index < queue_count_; ++index) {
+    Queue& queue = *queues_[index];
+    std::lock_guard lock(queue.backlog_mutex);
+    (void)queue.backlog.look(job_->events, queue.stream.get());
+    const std::string left = queue.backlog.words();
+    if (left.empty()) continue;
+    text += fmt::format("{} on queue \"{}\" is not done with {}", text.empty() ? ", which" : ", and", queue.name, left);
+  }
+  return text.empty() ? ", which has no arithmetic left and copies still" : text;
 }
 
 /// Of one queue; gate held.
@@ -82,6 +96,12 @@ Row NcclBackend::describe_queue(Queue& queue) {
     case Doing::Kind::waits_for_gpu:
       row.words = doing.where.line() == 0 ? fmt::format("waits at {} for the GPU", doing.operation)
                                           : at("waits", doing.where) + " for the GPU";
+      describe_gpu(row);
+      break;
+    case Doing::Kind::waits_for_memory:
+      row.words =
+          at("waits", doing.where) + fmt::format(" for the GPU, which is full, to free memory ({} bytes for {})",
+                                                 doing.bytes, to_string(doing.category));
       describe_gpu(row);
       break;
     case Doing::Kind::waits_for_batch: {

@@ -159,6 +159,20 @@ void NcclBackend::drain() {
   queues_[0]->set_doing({.kind = Doing::Kind::finished});
 }
 
+/// False: it hangs. Its errors were said by whoever saw them first.
+bool NcclBackend::gpu_comes_to_an_end() {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(job_->options.patience_seconds + 10);
+  try {
+    while (!gpu_is_idle()) {
+      if (Clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  } catch (const Error&) {
+  }
+  return true;
+}
+
 /// After a failure nothing of this run is left in NCCL's hands, so that another may follow.
 void NcclBackend::clean_up() {
   for (int queue = 0; queue < queue_count_; ++queue) queues_[queue]->clear();
@@ -168,7 +182,8 @@ void NcclBackend::clean_up() {
   if (!communicators_.abort(job_->ranks, job_->options.patience_seconds + 10))
     end_job_(job_->failure().message + "\nNCCL does not come back from ncclCommAbort; the job ends.");
   gate.unlock();
-  if (cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();  // said by whoever saw it first
+  if (!gpu_comes_to_an_end())
+    end_job_(job_->failure().message + "\nThe GPU does not come to an end either; the job ends.");
   for (Block* block : std::exchange(parked_, {})) {
     memory_.free(block->data, queues_[block->queue]->stream.get());
     delete block;

@@ -7,9 +7,11 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "common/cuda/backlog.hpp"
 #include "common/cuda/range.hpp"
 #include "common/cuda/stream.hpp"
 #include "common/device/cuda/cuda_device.hpp"
@@ -22,12 +24,23 @@ class Lane;
 
 /// What a queue's host code is at, for the wait table.
 struct Doing {
-  enum class Kind { nothing, own_code, waits_for_batch, waits_for_closure, waits_for_gpu, sets_up, finished };
+  enum class Kind {
+    nothing,
+    own_code,
+    waits_for_batch,
+    waits_for_closure,
+    waits_for_gpu,
+    waits_for_memory,
+    sets_up,
+    finished
+  };
   Kind kind = Kind::nothing;
   const char* operation = "";
   Location where{};
-  Lane* lane = nullptr;  // waits_for_batch
-  int queue = 0;         // waits_for_closure: whose
+  Lane* lane = nullptr;   // waits_for_batch
+  int queue = 0;          // waits_for_closure: whose
+  std::size_t bytes = 0;  // waits_for_memory
+  Category category = Category::buffer;
 };
 
 struct Closure : processes::ClosureBase {
@@ -66,6 +79,8 @@ class Queue final : public processes::ClosureQueue<QueueTypes> {
   cuda::Event stretch;                 // begin of the arithmetic since the last wait; empty: none yet
   double stretch_flop = 0;
   std::vector<cuda::OpenRegion> regions;
+  cuda::Backlog backlog;  // of operations; under backlog_mutex, for the wait table
+  std::mutex backlog_mutex;
   std::function<void()> closure_begins;  // of the backend: on main's thread or this queue's
   std::function<void()> closure_ends;
 

@@ -17,7 +17,8 @@ void* Workspace::take(std::size_t bytes) {
   if (data_) cuda::check(cudaFreeAsync(std::exchange(data_, nullptr), stream_), "cudaFreeAsync");
   bytes_ = 0;
   const std::size_t wanted = std::max(bytes + bytes / 2, std::size_t{1} << 20);  // so that it rarely grows again
-  cuda::check(cudaMallocAsync(&data_, wanted, stream_), "cudaMallocAsync");
+  cuda::check(cudaMallocAsync(&data_, wanted, stream_),
+              fmt::format("cudaMallocAsync of {} bytes for the kernels' workspace", wanted).c_str());
   bytes_ = wanted;
   return data_;
 }

@@ -1,10 +1,11 @@
 // What a GPU cannot do, or does not end, in words: on the pretend GPU, which can be made to lack or to hang.
-#include <atomic>
+#include <chrono>
+#include <thread>
 
-#include "common/cuda/pretend/pretend.hpp"
 #include "common/cuda/world.hpp"
 #include "common/device/operation.hpp"
 #include "common/tests/backend/support.hpp"
+#include "common/tests/pretend/spin.hpp"
 
 namespace lockstep {
 namespace {
@@ -15,25 +16,12 @@ void expect_words(const std::string& text, std::initializer_list<const char*> wo
   for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
 }
 
-/// A kernel that does not end before it is let go.
-class Spin {
- public:
-  ~Spin() {
-    *ends_ = true;
-    (void)cudaDeviceSynchronize();
-  }
-  void operator()(Rank me, const Slice& x, Location where = Location::current()) const {
-    const cudaStream_t stream = static_cast<cuda::RankState&>(me.backend()).queue(me.queue()).stream.get();
-    const Operation operation{"spin", 0, 0, x.dtype(), false, {}, {}, {&x}};
-    const auto kernel = [&](Device&) {
-      (void)pretend::enqueue_attempt(stream, [ends = ends_] { return ends->load(); });
-    };
-    me.backend().compute({me.group(), me.queue()}, operation, Kernel(kernel), where);
-  }
-
- private:
-  std::shared_ptr<std::atomic<bool>> ends_ = std::make_shared<std::atomic<bool>>(false);
-};
+/// On the stream of a rank's queue.
+void spin_on(const Spin& spin, Rank me, const Slice& x, Location where = Location::current()) {
+  const cudaStream_t stream = static_cast<cuda::RankState&>(me.backend()).queue(me.queue()).stream.get();
+  const Operation operation{"spin", 0, 0, x.dtype(), false, {}, {}, {&x}};
+  me.backend().compute({me.group(), me.queue()}, operation, Kernel([&](Device&) { spin.on(stream); }), where);
+}
 
 RunOptions impatient(int ranks) {
   RunOptions options = options_for(ranks);
@@ -47,7 +35,7 @@ TEST(Hang, OfAKernelIsExplainedAtTheNextDoor) {
     Slice x = filled(me, 1, 1);
     if (me.rank() == 1) {
       (void)read(me, x, 0);  // what came before is done
-      spin(me, x);
+      spin_on(spin, me, x);
       scale(me, x, 2);
     }
     (void)read(me, x, 0);
@@ -64,7 +52,7 @@ TEST(Hang, OfAnotherQueueAndWhoWaitsForIt) {
     Rank comm = me.stream("comm");
     Slice x = filled(me, 1, 1);
     const Ticket ticket = me.run(comm, [&spin, x](Rank r) {
-      if (r.rank() == 0) spin(r, x);
+      if (r.rank() == 0) spin_on(spin, r, x);
       Slice in = r.allocate(1, DType::f32, Category::buffer);
       r.exchange({send(1 - r.rank(), x), receive(1 - r.rank(), in)});
     });
@@ -78,7 +66,7 @@ TEST(Hang, OfAnotherQueueAndWhoWaitsForIt) {
 
 TEST(Hang, IsNoticedWhereNobodyAsksAnyMore) {
   const Spin spin;
-  const Outcome outcome = run(impatient(1), [&](Rank me) { spin(me, filled(me, 8, 1)); });
+  const Outcome outcome = run(impatient(1), [&](Rank me) { spin_on(spin, me, filled(me, 8, 1)); });
   EXPECT_EQ(to_string(outcome.verdict), "TIMEOUT");
   expect_words(outcome.message, {"the GPU is not done with the last 2 operations, from fill at"});
 }
@@ -86,7 +74,7 @@ TEST(Hang, IsNoticedWhereNobodyAsksAnyMore) {
 TEST(Hang, IsNotWhatHasFailed) {
   const Spin spin;
   const Outcome outcome = run(impatient(2), [&](Rank me) {
-    spin(me, filled(me, 8, 1));
+    spin_on(spin, me, filled(me, 8, 1));
     if (me.rank() == 1) throw std::runtime_error("rank 1 has had enough");
   });
   EXPECT_EQ(to_string(outcome.verdict), "FAIL");
@@ -97,13 +85,13 @@ TEST(Hang, IsNotWhatHasFailed) {
 TEST(Hang, IsOfOneRun) {
   {
     const Spin spin;
-    EXPECT_EQ(run(impatient(1), [&](Rank me) { spin(me, filled(me, 8, 1)); }).verdict, Verdict::timeout);
+    EXPECT_EQ(run(impatient(1), [&](Rank me) { spin_on(spin, me, filled(me, 8, 1)); }).verdict, Verdict::timeout);
   }
   const Outcome outcome = run(impatient(2), [](Rank me) { (void)read(me, filled(me, 1, 1), 0); });
   EXPECT_TRUE(outcome.passed()) << outcome.message;
 }
 
-// Bad input -----------------------------------------------------------------------------------------------------------
+// Memory that is freed when the GPU gets to it ---------------------------------------------------------------------
 
 /// While it lives the GPU is another one.
 class Other {
@@ -111,6 +99,44 @@ class Other {
   explicit Other(const pretend::Settings& settings) { pretend::configure(settings); }
   ~Other() { pretend::configure(pretend::settings_of_environment()); }
 };
+
+/// One rank allocates 800,000 of 2^20 bytes, gives them back behind a kernel, and wants as many again.
+Outcome wants_what_is_on_its_way(const Spin& spin) {
+  return run(impatient(2), [&](Rank me) {
+    if (me.rank() == 1) return;
+    Slice most = filled(me, 200'000, 1);
+    spin_on(spin, me, most);
+    most = {};
+    most = me.allocate(200'000, DType::f32, Category::gradient);
+    fill(me, most, 2);
+    EXPECT_EQ(read(me, most.cut(199'999, 1), 0), 2);
+  });
+}
+
+TEST(Hang, OfWhatWouldFreeMemoryNamesWhoWantsIt) {
+  const Other gpu({.memory_bytes = 1 << 20});
+  const Spin spin;
+  const Outcome outcome = wants_what_is_on_its_way(spin);
+  EXPECT_EQ(to_string(outcome.verdict), "TIMEOUT");
+  expect_words(outcome.message, {"TIMEOUT: the GPU has done nothing for 0.2 s", "is not done with", "from fill at",
+                                 "The GPU is full: at trouble_test.cpp", "800000 bytes for gradients wait"});
+}
+
+TEST(Memory, ComesFromWhatTheGpuFreesInTime) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Other gpu({.seed = seed, .memory_bytes = 1 << 20});
+    const Spin spin;
+    std::thread lets_go([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      spin.end();
+    });
+    const Outcome outcome = wants_what_is_on_its_way(spin);
+    lets_go.join();
+    EXPECT_TRUE(outcome.passed()) << outcome.message;
+  }
+}
+
+// Bad input -----------------------------------------------------------------------------------------------------------
 
 std::string complaint(const std::function<void()>& f) {
   try {

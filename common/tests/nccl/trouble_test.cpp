@@ -1,0 +1,71 @@
+// A GPU that hangs under NCCL's ranks, in words: on the pretend GPU, which can be made to.
+#include <string>
+
+#include "common/nccl/backend.hpp"
+#include "common/tests/backend/support.hpp"
+#include "common/tests/pretend/spin.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace backend_tests;
+
+/// Its GPU spins until the run has failed and this goes: then the next run finds it at rest.
+class Spins {
+ public:
+  explicit Spins(Rank me) {
+    static_cast<nccl::NcclBackend&>(me.backend()).with_world([this](ncclComm_t, cudaStream_t stream) {
+      spin_.on(stream);
+    });
+  }
+  ~Spins() { spin_.end(); }
+
+ private:
+  Spin spin_;
+};
+
+RunOptions impatient() {
+  RunOptions options = options_for(2);
+  options.patience_seconds = 0.3;
+  return options;
+}
+
+void expect_good_run() {
+  const Outcome outcome = run_on(2, [](Rank me) { (void)first(me, filled(me, 8, 1)); });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+}
+
+TEST(NcclTrouble, WhatTheGpuIsNotDoneWithIsNamed) {
+  NEED_RANKS(2);
+  const Outcome outcome = run(impatient(), [](Rank me) {
+    Slice x = filled(me, 4, 1);
+    (void)first(me, x);  // what came before is done
+    const Spins spins(me);
+    scale(me, x, 2);
+    add(me, x, x);
+    (void)first(me, x);
+  });
+  expect_failure(outcome, Verdict::timeout,
+                 {"rank 1: waits at support.hpp", "for the GPU, which on queue \"main\" is not done with",
+                  "the last 2 operations, from scale at trouble_test.cpp"});
+  expect_good_run();
+}
+
+TEST(NcclTrouble, MemoryThatIsNotFreedIsNamedWithItsCategory) {
+  NEED_RANKS(2);
+  const std::size_t bytes = pretend::settings_of_environment().memory_bytes;
+  if (bytes > 64 << 20) GTEST_SKIP() << "needs LOCKSTEP_PRETEND_MEMORY of at most 64 MiB";
+  const Outcome outcome = run(impatient(), [bytes](Rank me) {
+    Slice most = me.allocate(bytes / 6, DType::f32, Category::activation);
+    const Spins spins(me);
+    most = {};
+    most = me.allocate(bytes / 3, DType::bf16, Category::gradient);
+  });
+  const std::string words = std::to_string(bytes / 3 * 2) + " bytes for gradients)";
+  expect_failure(outcome, Verdict::timeout,
+                 {"waits at trouble_test.cpp", "for the GPU, which is full, to free memory (", words.c_str()});
+  expect_good_run();
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+// A kernel of the pretend GPU that does not end before it is let go.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "common/cuda/pretend/pretend.hpp"
+
+namespace lockstep {
+
+class Spin {
+ public:
+  ~Spin() {
+    end();
+    (void)cudaDeviceSynchronize();
+  }
+  void on(cudaStream_t stream) const {
+    (void)pretend::enqueue_attempt(stream, [ends = ends_] { return ends->load(); });
+  }
+  void end() const { *ends_ = true; }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> ends_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace lockstep
