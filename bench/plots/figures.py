@@ -10,6 +10,7 @@ import sys
 import traceback
 
 import combined_figures
+import crossover_figures
 import folder
 import folder_figures
 import pipeline_figures
@@ -68,7 +69,7 @@ def busbw_measured(data):
                             label=f"{algorithm}, predicted")
     for axis in axes[0]:
         size_axis(axis, x)
-        axis.legend()
+        axis.legend(fontsize=7.5)
     axes[0][0].set_ylabel("busbw, GB/s")
     axes[0][0].set_title(f"measured, {rows[0]['ranks']} MPI processes (medians, 95 %)")
     axes[0][1].set_yscale("log")
@@ -318,7 +319,7 @@ def step_parts(data):
     return folder_figures.draw(chart) if chart else None
 
 
-ALL = (busbw_simulated, busbw_measured, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory, zero_throughput, step_parts,
+ALL = (busbw_simulated, busbw_measured, *crossover_figures.ALL, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory, zero_throughput, step_parts,
        *tensor_figures.ALL, *pipeline_figures.ALL, *combined_figures.ALL)
 
 

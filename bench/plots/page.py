@@ -10,6 +10,7 @@ import sys
 
 import claims
 import combined
+import crossover
 import folder
 import folder_page
 import pipeline
@@ -78,11 +79,12 @@ class Report:
             "<b>Simulated.</b> The course's own all-reduce in virtual time on machine files; predictions by exercise 21.5. "
             "Stars: NCCL on 8 A100 as published (stas00/ml-engineering), not measured here." + published(simulated.get("dgx-a100")),
             rows, columns, [f"all_reduce_sim_{m}.csv" for m in simulated])]
+        parts.append(crossover.part_of(self, MACHINES))
         measured = load(self.data, "all_reduce_mpi")
         if measured:
             c = measured["context"]
             parts.append(self.figure(
-                "busbw_measured", "Bus bandwidth and time over array size of the naive, ring and library all-reduce, with intervals.",
+                "busbw_measured", "Bus bandwidth and time over array size of all-reduce algorithms and the library's own, with intervals.",
                 f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes ({c['versions'].get('mpi', 'MPI')}); medians of "
                 f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
                 "MPI_Allreduce. Predicted from a ping-pong and an addition of the same run (two parameters each), never from the all-reduces: "

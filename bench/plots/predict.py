@@ -2,6 +2,7 @@
 
 import html
 
+from crossover import compared
 from html_parts import note, section
 from results import load
 
@@ -32,6 +33,19 @@ def pick(results, **wanted):
     return None
 
 
+def crossovers(data):
+    found = []
+    results = load(data, "crossover_sim_dgx-a100-hdr")
+    where = "16 A100 in two nodes, an InfiniBand port each (14 µs, 23.5 GB/s; inside 3.4 µs, 235 GB/s)"
+    for row in compared(results["rows"])[:1] if results else []:
+        if row["seen"]:
+            found.append((f"{where}: up to how many KiB is {row['from']} faster than {row['to']}?", "KiB", row["predicted"] / 1024, row["seen"] / 1024, "simulated"))
+    flat, mine = (pick(results, algorithm=name, bytes=64 << 20) for name in ("ring", "hierarchical"))
+    if flat and mine:
+        found.append(("The same, 64 MiB: how much faster is the hierarchical all-reduce than the flat ring?", "times", flat["predicted_seconds"] / mine["predicted_seconds"], flat["seconds"] / mine["seconds"], "simulated"))
+    return found
+
+
 def data_parallelism(data):
     found = []
     ring = pick(load(data, "all_reduce_sim_dgx-a100"), algorithm="ring", bytes=64 << 20)
@@ -41,6 +55,7 @@ def data_parallelism(data):
         found.append(("The naive all-reduce of the same?", "ms", naive["predicted_seconds"] * 1e3, naive["seconds"] * 1e3, "simulated"))
         found.append(("MiB that each rank sends in the ring?", "MiB", 2 * 7 / 8 * 64, ring["bytes_sent_per_rank_max"] / 2**20, "ledger"))
         found.append(("MiB that the busiest rank of the naive one sends?", "MiB", 7 * 64, naive["bytes_sent_per_rank_max"] / 2**20, "ledger"))
+    found += crossovers(data)
     point = pick(load(data, "overhead"), parameters=100_000_000, link_gb_per_s=25)
     if point:
         found.append((f"Efficiency of 2 ranks over 25 GB/s: 100 M parameters, {point['tokens_per_rank']:g} tokens a rank, {point['flop_per_second'] / 1e12:g} TFLOP/s, no overlap?", "%",

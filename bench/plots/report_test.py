@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
+import crossover
 import folder
 import methods
 import paper
@@ -134,6 +135,33 @@ class Charts(unittest.TestCase):
         self.assertAlmostEqual(folder.breakdown(rows["lab scale"])["exposed"], 0.4)
         self.assertAlmostEqual(folder.breakdown(rows["lab scale"])["idle"], 0.1)
         self.assertIsNone(folder.breakdown(RING))
+
+
+class Crossovers(unittest.TestCase):
+    """Straight lines in the bytes: 1 + n against 5 + n/4 cross at n = 16/3, 5 + n/4 against 9 + n/8 at n = 32."""
+    LINES = {"recursive_doubling": (1, 1), "rabenseifner": (5, 1 / 4), "ring": (9, 1 / 8), "auto": (0, 0)}
+
+    def rows(self, slower=1.0):
+        return [{"machine": "m", "ranks": 4, "algorithm": name, "bytes": size, "predicted_seconds": a + b * size, "seconds": (a + b * size) * (slower if name == "rabenseifner" else 1)}
+                for size in (1, 2, 4, 8, 16, 32 - 1, 64) for name, (a, b) in self.LINES.items()]
+
+    def test_changes_are_where_the_lines_cross(self):
+        found = crossover.changes(self.rows(), "predicted_seconds")
+        self.assertEqual([(low, high) for low, high, _ in found], [("recursive_doubling", "rabenseifner"), ("rabenseifner", "ring")])
+        self.assertAlmostEqual(found[0][2], 16 / 3)
+        self.assertAlmostEqual(found[1][2], 32)
+
+    def test_what_was_seen_stands_beside_what_was_predicted(self):
+        first, second = crossover.compared(self.rows(slower=1.2))  # 1 + n = 6 + 0.3 n, and 6 + 0.3 n = 9 + n/8
+        self.assertAlmostEqual(first["predicted"], 16 / 3)
+        self.assertAlmostEqual(first["seen"], 5 / 0.7)
+        self.assertAlmostEqual(second["seen"], 3 / 0.175)
+        never = crossover.compared(self.rows(slower=3))
+        self.assertEqual([row["seen"] for row in never], [None, None])
+
+    def test_of_equals_the_first_counts(self):
+        twins = self.rows() + [dict(r, algorithm="hierarchical", predicted_seconds=r["predicted_seconds"] * (1 - 1e-15)) for r in self.rows() if r["algorithm"] == "ring"]
+        self.assertEqual(len(crossover.changes(twins, "predicted_seconds")), 2)
 
 
 class Sheets(unittest.TestCase):

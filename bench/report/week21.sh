@@ -8,6 +8,10 @@ for machine in pcie-box:4 dgx-a100:8 dgx-h100:8 dgx-a100-hdr:16; do
     --ranks "${machine#*:}" --bytes 4KiB:512MiB --phantom \
     --json "$data/all_reduce_sim_$name.json" --csv "$data/all_reduce_sim_$name.csv"
 done
+for machine in dgx-a100-hdr dgx-a100-10gbe; do # a network port for each GPU, and one for all of a node
+  step "crossover_sim_$machine" "crossovers of all-reduces, simulated on $machine" "${all_reduce}_sim" --machine "$machine" --ranks 16 \
+    --bytes 1KiB:256MiB --algorithm all,auto --phantom --json "$data/crossover_sim_$machine.json" --csv "$data/crossover_sim_$machine.csv"
+done
 step speed_phantom "simulator: 1,024 ranks, prices only" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
   --phantom --json "$data/speed_phantom.json" --csv "$data/speed_phantom.csv"
 step speed_real "simulator: 1,024 ranks, real data" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
@@ -32,6 +36,9 @@ step timeline "DDP timeline with and without overlap" "$programs/bench_ddp_sim" 
 if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
   step all_reduce_mpi "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" --bytes 4KiB:16MiB \
     --json "$data/all_reduce_mpi.json" --csv "$data/all_reduce_mpi.csv"
+  step crossover_emulated "crossovers of all-reduces, emulated with 4 MPI processes" mpi 4 "${all_reduce}_mpi" --ranks 4 --emulate pcie-box \
+    --scale 300 --samples 7 --bytes 16KiB:1MiB --algorithm recursive_doubling,rabenseifner,ring,auto \
+    --json "$data/crossover_emulated.json" --csv "$data/crossover_emulated.csv"
   step scaling_mpi "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small --batch 16 \
     --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
   step ddp_mpi "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 \

@@ -11,6 +11,8 @@
 #include "common/run.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
+#include "labs/week21_data_parallel/halving_doubling.hpp"
+#include "labs/week21_data_parallel/hierarchical_all_reduce.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week21_data_parallel/scaling_laws.hpp"
 
@@ -135,15 +137,65 @@ TEST(ClaimsWeek21, EfficiencyDependsOnTokensNotOnTheSizeOfTheModel) {
       chart[0].efficiency, chart[1].efficiency, chart[2].efficiency);
 }
 
-double ring_seconds(const Machine& machine, int ranks, double bytes) {
+/// An all-reduce of 16-bit gradients, no arithmetic and no memory.
+Outcome all_reduce(const Machine& machine, int ranks, double bytes, const std::function<void(Rank, Slice)>& algorithm) {
   RunOptions options{.ranks = ranks, .machine = machine, .phantom = true, .check_races = false};
   options.machine.eager_bytes = 0;
-  return run(options, Program([&](Rank me) {
-               ring_all_reduce(me, me.allocate(static_cast<std::size_t>(bytes / 2), DType::bf16, Category::gradient));
-               return Values{};
-             }))
-      .check()
-      .seconds;
+  Outcome outcome =
+      run(options, Program([&](Rank me) {
+            algorithm(me, me.allocate(static_cast<std::size_t>(bytes / 2), DType::bf16, Category::gradient));
+            return Values{};
+          }));
+  outcome.check();
+  return outcome;
+}
+
+double ring_seconds(const Machine& machine, int ranks, double bytes) {
+  return all_reduce(machine, ranks, bytes, ring_all_reduce).seconds;
+}
+
+void in_nodes_of_8(Rank me, const Slice& data) { hierarchical_all_reduce(split_by_node(me, 8), data); }
+
+TEST(ClaimsWeek21, OnlyLargeArraysTakeTheRing) {
+  const Machine dgx = machine("dgx-a100");
+  for (double kib : {4, 256, 1024, 65536}) {
+    const double ring = ring_seconds(dgx, 8, kib * 1024);
+    const double doubling = all_reduce(dgx, 8, kib * 1024, recursive_doubling_all_reduce).seconds;
+    const double halving = all_reduce(dgx, 8, kib * 1024, rabenseifner_all_reduce).seconds;
+    say("8 A100, {:g} KiB: ring {:.1f} µs, recursive doubling {:.1f} µs, Rabenseifner {:.1f} µs", kib, 1e6 * ring,
+        1e6 * doubling, 1e6 * halving);
+    if (kib == 4) {
+      EXPECT_GT(ring, 4 * doubling);
+    }
+    if (kib == 65536) {
+      EXPECT_GT(doubling, 1.4 * ring);
+    }
+  }
+}
+
+TEST(ClaimsWeek21, HierarchySpreadsTheTrafficBetweenNodesMoreThanItSavesAny) {
+  for (const char* name : {"dgx-a100-hdr", "dgx-a100-10gbe"})
+    for (int nodes : {2, 16}) {
+      const double bytes = 256e6;
+      const Outcome flat = all_reduce(machine(name), 8 * nodes, bytes, ring_all_reduce);
+      const Outcome mine = all_reduce(machine(name), 8 * nodes, bytes, in_nodes_of_8);
+      const auto across = [](const Outcome& outcome) {  // bytes that the first node sends to others
+        double sent = 0;
+        for (int rank = 0; rank < 8; ++rank)
+          for (const PeerTraffic& with : outcome.ledgers[rank].peers)
+            if (with.peer >= 8) sent += static_cast<double>(with.traffic.bytes_sent);
+        return sent;
+      };
+      const double saved = across(flat) / across(mine), gain = flat.seconds / mine.seconds;
+      say("256 MB on {} nodes of 8 ({}): a node sends {:.0f} MB across on a flat ring, {:.0f} MB hierarchically; the "
+          "ring takes {:.1f} times as long",
+          nodes, name, across(flat) / 1e6, across(mine) / 1e6, gain);
+      EXPECT_LT(saved, nodes == 2 ? 1.9 : 1.07);
+      if (std::string(name) == "dgx-a100-hdr")
+        EXPECT_GT(gain, 4) << "eight ports instead of one";
+      else
+        EXPECT_LT(gain, 2) << "one port, however it is used";
+    }
 }
 
 TEST(ClaimsWeek21, TheRingIsNotOrderN) {

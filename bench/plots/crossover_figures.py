@@ -1,0 +1,47 @@
+"""The figure of week 21's extras: all-reduce algorithms against each other over the size of the array."""
+
+from crossover import NAMES, TITLES, changes, curves, studies
+from results import by, bytes_text
+from style import COLOURS, look, subplots
+
+
+def over_ring(axis, rows):
+    """Times relative to the flat ring's: seen as marks, predicted as lines; `auto` as a broad band below them."""
+    ring = {r["bytes"]: r["seconds"] for r in by(rows, algorithm="ring")}
+    predicted_ring = {r["bytes"]: r["predicted_seconds"] for r in by(rows, algorithm="ring")}
+    auto = by(rows, algorithm="auto")
+    axis.plot([r["bytes"] for r in auto], [r["seconds"] / ring[r["bytes"]] for r in auto], color="#cccccc", linewidth=7, solid_capstyle="round", label="auto", zorder=1)
+    for i, (name, mine) in enumerate(curves(rows).items()):
+        x = [r["bytes"] for r in mine]
+        axis.plot(x, [r["seconds"] / ring[r["bytes"]] for r in mine], label=NAMES[name], **{**look(i), "linestyle": "none"})
+        axis.plot(x, [r["predicted_seconds"] / predicted_ring[r["bytes"]] for r in mine], color=COLOURS[i % 7], linestyle=look(i)["linestyle"], linewidth=1)
+    for _, _, size in changes(rows, "predicted_seconds"):
+        axis.axvline(size, color="#777777", linewidth=0.8, zorder=0)
+        axis.annotate(bytes_text(size), (size, 0.98), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, color="#555555", ha="right", va="top")
+    ticks = x[:: -(-len(x) // 5)]
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks)
+    axis.set_xticklabels([bytes_text(t) for t in ticks], fontsize=8.5)
+    axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    heights = [h for h in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 4, 8) if low <= h <= high]
+    axis.set_yticks(heights)
+    axis.set_yticklabels([f"{h:g}" for h in heights])
+    axis.minorticks_off()
+    axis.set_xlabel("array")
+
+
+def crossovers(data):
+    found = studies(data)
+    if not found:
+        return None
+    figure, axes = subplots(len(found), 4.2 * len(found), 4.2)
+    for axis, (name, (how, rows)) in zip(axes[0], found.items()):
+        over_ring(axis, rows)
+        axis.set_title(f"{TITLES.get(name, name)}, p = {rows[0]['ranks']}", fontsize=10)
+    axes[0][0].set_ylabel("time, flat ring = 1")
+    axes[0][0].legend(fontsize=7.5, loc="center left", bbox_to_anchor=(0, 0.72))
+    return figure
+
+
+ALL = (crossovers,)
