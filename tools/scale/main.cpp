@@ -111,7 +111,7 @@ void print_point(const Point& point, const std::string& limit) {
              range(point.karp_flatt, "{:.4f}"), limit);
 }
 
-void print_study(const Study& study, const std::optional<week21::SerialFraction>& fraction) {
+void print_study(const Study& study, const LawFit& fit) {
   fmt::print("{} scaling; T(1) is the best serial program: {}\n", study.weak ? "weak" : "strong", study.serial.program);
   for (const Point& other : study.serials)
     if (other.program != study.serial.program)
@@ -124,13 +124,11 @@ void print_study(const Study& study, const std::optional<week21::SerialFraction>
     const Diagnosis d = diagnose(study, point);
     print_point(point, std::string(to_string(d.limit)));
     sentences.push_back(fmt::format("{} ranks: {}", point.ranks, d.sentence));
+    if (point.speedup.high < 1)
+      sentences.back() += "; slower than the serial program, which no serial fraction describes";
   }
   fmt::print("\n");
-  if (fraction)
-    fmt::print("{}: serial fraction {:.4f} (95 %: {:.4f} – {:.4f})\n", study.weak ? "Gustafson" : "Amdahl",
-               fraction->value, fraction->low, fraction->high);
-  else
-    fmt::print("{}: no fit, since too few times have a core for each rank\n", study.weak ? "Gustafson" : "Amdahl");
+  fmt::print("{}\n", fit.sentence);
   for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
 }
 
@@ -160,14 +158,11 @@ Row row_of(const Study& study, const Point& point, const StudyOptions& o) {
   return row;
 }
 
-void write_study(const Study& study, const std::optional<week21::SerialFraction>& fraction, const Request& request) {
+void write_study(const Study& study, const LawFit& fit, const Request& request) {
   if (request.json.empty()) return;
   Context context = Context::here();
   context.more.set("command", "scale").set("model", request.study.training.model);
-  if (fraction) {
-    const std::string name = study.weak ? "gustafson_serial_fraction" : "amdahl_serial_fraction";
-    context.more.set(name, fraction->value).set(name + "_low", fraction->low).set(name + "_high", fraction->high);
-  }
+  set_range(context.more, study.weak ? "gustafson_serial_fraction" : "amdahl_serial_fraction", fit.fraction);
   std::vector<Row> rows;
   for (const Point& point : study.serials) rows.push_back(row_of(study, point, request.study));
   for (const Point& point : study.points) rows.push_back(row_of(study, point, request.study));
@@ -190,9 +185,9 @@ int run_study(int argc, char** argv, const Session& session) {
   Study study = measure(request.study, session.available_ranks());
   if (!is_judge()) return 0;
   apply_laws(study);
-  const auto fraction = serial_fraction(study);
-  print_study(study, fraction);
-  write_study(study, fraction, request);
+  const LawFit fit = fit_law(study);
+  print_study(study, fit);
+  write_study(study, fit, request);
   return 0;
 }
 

@@ -34,11 +34,10 @@ TEST(Laws, RecoverASerialFractionThatIsKnown) {
     }
     for (Study* study : {&strong, &weak}) {
       apply_laws(*study);
-      const auto fraction = serial_fraction(*study);
-      ASSERT_TRUE(fraction);
-      EXPECT_NEAR(fraction->value, s, 0.01);
-      EXPECT_LE(fraction->low, fraction->value);
-      EXPECT_GE(fraction->high, fraction->value);
+      const Estimate fraction = fit_law(*study).fraction;
+      EXPECT_NEAR(fraction.value, s, 1e-9);
+      EXPECT_LE(fraction.low, fraction.value);
+      EXPECT_GE(fraction.high, fraction.value);
       for (const Point& point : study->points) {
         EXPECT_NEAR(point.efficiency.value, point.speedup.value / point.ranks, 1e-12);
         EXPECT_LE(point.speedup.low, point.speedup.value);
@@ -60,7 +59,38 @@ TEST(Laws, RanksWithoutACoreHaveNoEfficiencyAndNoFit) {
     EXPECT_TRUE(std::isnan(point.speedup.value));
     EXPECT_EQ(diagnose(study, point).limit, Limit::oversubscribed);
   }
-  EXPECT_FALSE(serial_fraction(study));
+  EXPECT_TRUE(std::isnan(fit_law(study).fraction.value));
+}
+
+Study strong_study(double serial, const std::vector<std::pair<int, double>>& times) {
+  Study study{.serial = timed(1, serial)};
+  for (const auto& [ranks, seconds] : times) study.points.push_back(timed(ranks, seconds));
+  apply_laws(study);
+  return study;
+}
+
+TEST(Laws, WhatTimesCannotSayIsLeftOutAndSaid) {
+  struct Case {
+    std::vector<std::pair<int, double>> times;
+    bool fraction, interval;
+    const char* says;
+  };
+  for (const Case& c : std::vector<Case>{{{{2, 1.2}}, false, false, "a fit needs 3"},
+                                         {{{2, 1.2}, {4, 0.8}}, true, false, "too few for an interval"},
+                                         {{{2, 1.2}, {4, 0.81}, {8, 0.6}}, true, true, "95 %"},
+                                         {{{2, 2.5}, {4, 3.5}, {8, 5.5}}, false, false, "more ranks take longer"},
+                                         {{{2, 0.8}, {4, 0.3}, {8, 0.1}}, false, false, "faster than their share"}}) {
+    const Study study = strong_study(2, c.times);
+    const LawFit fit = fit_law(study);
+    EXPECT_EQ(std::isfinite(fit.fraction.value), c.fraction) << fit.sentence;
+    EXPECT_EQ(std::isfinite(fit.fraction.low), c.interval) << fit.sentence;
+    EXPECT_NE(fit.sentence.find(c.says), std::string::npos) << fit.sentence;
+    for (const Point& point : study.points) {
+      const double karp_flatt = point.karp_flatt.value;
+      EXPECT_TRUE(std::isnan(karp_flatt) || (karp_flatt >= 0 && karp_flatt <= 1)) << karp_flatt;
+    }
+    EXPECT_EQ(std::isnan(study.points.back().karp_flatt.value), !c.fraction && c.times.size() > 1);
+  }
 }
 
 StudyOptions simulated(const char* model, const char* machine, std::vector<int> ranks) {

@@ -51,11 +51,16 @@ struct Study {
 Study measure(const StudyOptions& options, int available_ranks);
 
 /// Speedup, efficiency and Karp–Flatt of every point that has a core for each rank; from medians, with the ranges that
-/// the medians' intervals allow.
+/// the medians' intervals allow. A Karp–Flatt fraction above 1, or below 0 with all its range, is none: it stays empty.
 void apply_laws(Study& study);
 
-/// Amdahl's serial fraction of a strong study, with its interval; Gustafson's of a weak one. None where fewer than
-/// three times at two numbers of ranks have their cores.
-std::optional<week21::SerialFraction> serial_fraction(const Study& study);
+/// Amdahl's serial fraction of a strong study, Gustafson's of a weak one, fitted to one median for each number of
+/// ranks: times of one number repeat what is wrong with the law there. Two numbers of ranks are no fit, three leave
+/// too little for an interval, and a fraction that is none (as above) describes nothing; what is missing is NaN.
+struct LawFit {
+  Estimate fraction;
+  std::string sentence;  ///< the fraction, or why there is none
+};
+LawFit fit_law(const Study& study);
 
 }  // namespace lockstep::scaling
