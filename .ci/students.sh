@@ -25,6 +25,9 @@ verdicts() {
   ctest --preset default -R '^suite\.week' > build/students.log || { cat build/students.log; fail 'the suite must stay green'; }
 }
 
+# timelines: the files that ./lab check --trace draws of one case, one a test.
+timelines() { ./lab check 21.2 --trace --ranks 3 --size 7 > build/students.log 2>&1 || true; grep 'timeline: ' build/students.log | sed 's/ (.*//'; }
+
 ./lab skeletons --overwrite 21.2 > /dev/null
 verdicts 'untouched' 'NOT IMPLEMENTED'
 
@@ -34,11 +37,15 @@ verdicts 'broken' '(FAIL|MISMATCH|DEADLOCK)'
 
 sed 's/return;/return/' $solution > $answer
 verdicts 'with a semicolon less' 'DOES NOT COMPILE'
+[ -z "$(timelines)" ] || fail 'what does not compile has no timeline'
+grep -q '^ *exercise 21\.2 does not compile' build/students.log || { cat build/students.log; fail 'that is what should be said first'; }
 
 sed 's/ring_all_gather(Rank me/gather(Rank me/' $solution > $answer
 verdicts 'without a function' 'DOES NOT COMPILE'
 
 cp $solution $answer
 verdicts 'solved' PASS
+timelines | sort > build/timelines
+[ "$(wc -l < build/timelines)" -gt 1 ] && [ -z "$(uniq -d build/timelines)" ] || fail 'each test should have a timeline of its own'
 
 git checkout -q -- $answer

@@ -397,6 +397,10 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
   EXPECT_EQ(start("--params 175e9 --zero 3 --ranks 16", "memory"), 0);
   EXPECT_NE(out_.find("175"), std::string::npos) << out_;
   EXPECT_NE(out_.find("16 bytes a parameter"), std::string::npos) << out_;
+  EXPECT_EQ(start("--params 1e9 --ranks 1", "memory"), 0);
+  EXPECT_EQ(out_.find("V100"), std::string::npos) << "a V100 has no units for bf16:\n" << out_;
+  EXPECT_EQ(start("--params 1e9 --ranks 1 --dtype fp16", "memory"), 0);
+  EXPECT_NE(out_.find("V100"), std::string::npos) << out_;
   EXPECT_EQ(start("--params 7e9 --no-master", "memory"), 0);
   EXPECT_NE(out_.find("12 bytes a parameter"), std::string::npos) << out_;
   for (const auto& [arguments, says] : {std::pair{"--params 7e9 --zero 4", "--zero"},
@@ -476,6 +480,8 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
   }
   for (const auto& [arguments, says] : {std::pair{"--schedule 1f2b", "1f1b"},
                                         {"--stages -1", "--stages"},
+                                        {"--stages 0", "--stages wants numbers from 1"},
+                                        {"--stages two", "--stages"},
                                         {"--microbatches 0", "--microbatches"},
                                         {"--schedule interleaved --microbatches 6", "6 microbatches"},
                                         {"--chunks 2", "interleaved"},

@@ -34,18 +34,25 @@ struct MemoryOptions {
   std::string json, csv, plot;
 };
 
+bool has_units_for(const Machine& machine, DType type) {
+  const auto peak = [&](DType t) { return machine.peak_flop_per_second[static_cast<std::size_t>(t)]; };
+  return peak(type) > peak(DType::f32);
+}
+
 struct Gpu {
   std::string name;
   double bytes = 0;
 };
 
-/// The GPUs of the machine files, where the numbers have their sources.
-std::vector<Gpu> known_gpus() {
+/// The GPUs of the machine files, where the numbers have their sources; without units for the type there is none of it
+/// (bf16 on a V100), and its peak is fp32's.
+std::vector<Gpu> known_gpus(DType type) {
   const std::string folder = LOCKSTEP_SOURCE_DIR "/bench/machines";
   std::vector<Gpu> gpus;
   for (const auto& [name, file] :
        {std::pair{"V100", "dgx-1v"}, {"A100", "dgx-a100"}, {"H200", "dgx-h200"}, {"B200", "dgx-b200"}})
-    gpus.push_back({name, find_machine(file, folder).memory_bytes});
+    if (const Machine machine = find_machine(file, folder); type == DType::f32 || has_units_for(machine, type))
+      gpus.push_back({name, machine.memory_bytes});
   return gpus;
 }
 
@@ -146,7 +153,7 @@ void draw(const MemoryOptions& o, const std::string& json) {
 void calculate(const MemoryOptions& o) {
   const std::vector<Subject> subjects = subjects_of(o);
   const week22::Recipe recipe = week22::recipe_of(storage_named(o.dtype), !o.no_master);
-  const std::vector<Gpu> gpus = known_gpus();
+  const std::vector<Gpu> gpus = known_gpus(storage_named(o.dtype));
   for (const std::string* path : {&o.json, &o.csv, &o.plot})
     if (!path->empty()) check_writable(*path);
   std::vector<Row> rows;

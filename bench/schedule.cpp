@@ -13,6 +13,7 @@
 
 #include "bench/schedule_chart.hpp"
 #include "bench/support/command_line.hpp"
+#include "bench/support/numbers.hpp"
 #include "common/json/results.hpp"
 #include "common/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
@@ -21,7 +22,8 @@ namespace lockstep::bench {
 namespace {
 
 struct PipelineOptions {
-  int stages = 0, microbatches = 8, chunks = 0;
+  std::string stages;  // "": 4, or the lines of the file
+  int microbatches = 8, chunks = 0;
   std::vector<std::string> schedules{"1f1b"};
   std::string file;
   double forward_ms = 1, backward_ms = 1, weight_ms = 1, comm_ms = 0;
@@ -74,7 +76,7 @@ std::vector<Pipe> pipes_of(const PipelineOptions& o) {
   if (!o.file.empty()) {
     pipes.push_back(read_schedule(o.file));
     const PipelineShape& shape = pipes[0].shape;
-    if (o.stages != 0 && o.stages != shape.stages)
+    if (!o.stages.empty() && count_in("--stages", o.stages, 1024) != shape.stages)
       throw Error(Verdict::usage,
                   fmt::format("{} has lines for {} stages, --stages says {}", o.file, shape.stages, o.stages));
     return pipes;
@@ -84,7 +86,7 @@ std::vector<Pipe> pipes_of(const PipelineOptions& o) {
       throw Error(Verdict::usage, fmt::format("{} {}: whole numbers from 1 to {}", option, value, most));
     return value;
   };
-  PipelineShape shape{o.stages == 0 ? 4 : size("--stages", o.stages, 1024),
+  PipelineShape shape{o.stages.empty() ? 4 : count_in("--stages", o.stages, 1024),
                       size("--microbatches", o.microbatches, 65536), 1};
   for (const std::string& name : o.schedules) {
     const bool interleaves = name == "interleaved";
@@ -221,7 +223,7 @@ int main(int argc, char** argv) {
   try {
     Session session(argc, argv);
     CommandLine line("./lab pipeline", "A pipeline's schedule: checked, run in virtual time, drawn and counted.");
-    line.add("--stages", o.stages, "p; 0: 4, or the lines of --schedule-file");
+    line.add("--stages", o.stages, "p (default: 4, or the lines of --schedule-file)");
     line.add("--microbatches", o.microbatches, "m of a step");
     line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved, zb-h1 or zb-h2; several with commas");
     line.add("--chunks", o.chunks, "v of a stage, of interleaved; 0: 2");

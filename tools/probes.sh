@@ -21,6 +21,8 @@ find_nvcc() {
   return 1
 }
 has_gpu() { has_program nvidia-smi && nvidia-smi -L > /dev/null 2>&1; }
+# Whether there may be one: a container can have the devices and no nvidia-smi.
+may_have_gpu() { has_gpu || ls /dev/nvidia[0-9]* /dev/dxg > /dev/null 2>&1; }
 
 # Prints the first Python that can draw: the one on PATH may not see the system's packages.
 find_python() {

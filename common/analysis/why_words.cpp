@@ -12,6 +12,12 @@ namespace {
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
+/// 12.3; what rounding would write as −0.0 is 0.0.
+std::string gained(double share) {
+  const double rounded = std::round(1000 * share) / 10;
+  return fmt::format("{:.1f}", rounded == 0 ? 0 : rounded);
+}
+
 /// The rank with the most of something.
 template <class Of>
 std::size_t rank_with_most(const Why& why, Of of) {
@@ -123,7 +129,7 @@ std::string in_words(const Why& w) {
   std::string text = header(w) + "limit     " + w.sentence + "\n\n";
   text += fmt::format("{:<46}  {:>10}  {:>8}\n", "a step, replayed", "seconds", "gained");
   for (const Gain& g : w.gains)
-    text += fmt::format("{:<46}  {:>10}  {:>6.1f} %\n", subject(g.cost), format_seconds(g.seconds), 100 * g.gained);
+    text += fmt::format("{:<46}  {:>10}  {:>6} %\n", subject(g.cost), format_seconds(g.seconds), gained(g.gained));
   const double path = w.path_transfer + w.path_arithmetic + w.path_launch + w.path_host;
   text += fmt::format(
       "\ncritical path of a step: arithmetic {:.1f} %, launch {:.1f} %, transfers {:.1f} %, host {:.1f} %; it goes "

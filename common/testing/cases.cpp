@@ -34,24 +34,35 @@ RunOptions options_for(const Case& the_case, const CasePlan& plan, std::optional
   return options;
 }
 
+/// Nothing to replay, and nothing to draw.
+bool not_written(const Outcome& outcome) {
+  return outcome.verdict == Verdict::not_implemented || outcome.verdict == Verdict::does_not_compile;
+}
+
 std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
   return fmt::format("replay: ./lab check {} --ranks {} --size {}{}{} --trace", exercise_id(), the_case.ranks,
                      the_case.size, perturb ? fmt::format(" --perturb {}", *perturb) : "",
                      on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
 }
 
-void write_trace(const Case& the_case, const Outcome& outcome) {
-  if (!test_options().trace || !is_judge()) return;
+/// A file and a chart for each test and case; nothing where there is no code to draw.
+void write_trace(const Case& the_case, const Outcome& outcome, std::optional<std::uint64_t> perturb) {
+  if (!test_options().trace || !is_judge() || not_written(outcome)) return;
+  const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string seed = perturb ? fmt::format("-perturb-{}", *perturb) : "";
   std::string file = test_options().trace_file;
   if (file.empty())
-    file = fmt::format("outputs/trace-{}-ranks-{}-size-{}.json", exercise_id(), the_case.ranks, the_case.size);
+    file = fmt::format("outputs/trace-{}-{}-ranks-{}-size-{}{}.json", exercise_id(), test, the_case.ranks,
+                       the_case.size, seed);
   const auto folder = std::filesystem::path(file).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder);
   std::ofstream out(file);
   write_chrome_trace(outcome.trace, out);
   std::ostringstream chart;
   write_gantt_text(outcome.trace, chart, 100);
-  fmt::print("{}timeline: {} (open it in ui.perfetto.dev)\n", chart.str(), file);
+  fmt::print("{} {}, {} rank{}, size {}{}:\n{}timeline: {} (open it in ui.perfetto.dev)\n", exercise_id(), test,
+             the_case.ranks, the_case.ranks == 1 ? "" : "s", the_case.size,
+             perturb ? fmt::format(", --perturb {}", *perturb) : "", chart.str(), file);
 }
 
 /// What a failed case tells its reader.
@@ -73,12 +84,11 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
   const std::string wrong = outcome.passed() ? judge(the_case, outcome) : "";
   const bool passed = outcome.passed() && wrong.empty();
   const bool only_case = test_options().ranks && test_options().size;
-  if (!passed || only_case) write_trace(the_case, outcome);
+  if (!passed || only_case) write_trace(the_case, outcome, perturb);
   if (passed) return true;
 
-  const bool nothing_to_replay =
-      outcome.verdict == Verdict::not_implemented || outcome.verdict == Verdict::does_not_compile;
-  const std::string text = nothing_to_replay ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
+  const std::string text =
+      not_written(outcome) ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
   record_verdict(outcome.passed() ? Verdict::fail : outcome.verdict, text);
   if (is_judge()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
   return false;

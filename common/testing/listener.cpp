@@ -37,6 +37,11 @@ std::string without_wrapping(std::string text) {
   return text;
 }
 
+bool is_about_the_file(const std::string& word) {
+  return word.starts_with("BLOCKED BY") || word == to_string(Verdict::not_implemented) ||
+         word == to_string(Verdict::does_not_compile);
+}
+
 /// What a test that failed or was skipped is called.
 Judgement judgement_of(const ::testing::TestInfo& test, const std::string& id) {
   const ::testing::TestResult& result = *test.result();
@@ -51,6 +56,7 @@ Judgement judgement_of(const ::testing::TestInfo& test, const std::string& id) {
     judgement.message = without_wrapping(judgement.message);
     judgement.verdict = word_for(id, verdict_of_exception(judgement.message), judgement.message);
   }
+  if (is_about_the_file(judgement.verdict)) judgement.message = without_rank(judgement.message);
   return judgement;
 }
 

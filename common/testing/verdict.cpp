@@ -57,6 +57,14 @@ Verdict verdict_of_exception(std::string_view text) {
   return Verdict::fail;
 }
 
+std::string without_rank(std::string_view message) {
+  constexpr std::string_view opening = "rank ";
+  if (!message.starts_with(opening)) return std::string(message);
+  const auto end = message.find_first_not_of("0123456789", opening.size());
+  const bool named = end != message.npos && end > opening.size() && message.substr(end).starts_with(": ");
+  return std::string(named ? message.substr(end + 2) : message);
+}
+
 int severity(const std::string& verdict) {
   if (verdict == "PASS") return 0;
   if (verdict.starts_with("SKIPPED")) return 1;

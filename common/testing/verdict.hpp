@@ -42,6 +42,9 @@ std::string word_for(std::string_view id, Verdict verdict, std::string_view mess
 /// The verdict of an exception that left the test's body, from its text: the message of `todo`, of a stub, of a misuse.
 Verdict verdict_of_exception(std::string_view text);
 
+/// "rank 0: exercise 21.2 does not compile: …" without the rank: what is missing in a file is no rank's.
+std::string without_rank(std::string_view message);
+
 /// Which of two verdicts an exercise is called: the higher one. What is wrong (4) comes before what is missing (3),
 /// what waits for something else (2), what was skipped (1) and PASS (0).
 int severity(const std::string& verdict);

@@ -87,7 +87,8 @@ beside() { # name, what to do…: in the background
   short=$(basename "$copy" | cut -c1-15) # what the kernel keeps of a program's name
   mkdir "$folder"
   cp "$program" "$copy"
-  ("$@"; echo "$name" >>"$work/done") &
+  # What killed jobs leave behind is removed with the folder.
+  (TMPDIR=$folder; export TMPDIR; "$@"; echo "$name" >>"$work/done") &
 }
 
 beside good job 0 "PASS"

@@ -54,6 +54,12 @@ double unit_size(std::string_view unit, std::string_view whole) {
   refuse(whole, fmt::format("unknown unit \"{}\"; use B, KiB, MiB, GiB, TiB or kB, MB, GB, TB", unit));
 }
 
+/// Whether three digits say it in decimal units: 25 MB, which is 23.8 MiB.
+bool is_round(double bytes) {
+  while (bytes >= 1000) bytes /= 10;
+  return bytes == std::floor(bytes);
+}
+
 /// Three significant digits of value / unit: "1.23", "45.6", "789".
 std::string three_digits(double value) {
   double size = std::fabs(value);
@@ -103,7 +109,11 @@ std::string format_bytes(double bytes) {
   double value = bytes / 1024;
   for (; std::fabs(value) >= 1023.5 && index < 3; ++index) value /= 1024;
   if (value == std::floor(value) && std::fabs(value) < 1024) return fmt::format("{:.0f} {}", value, names[index]);
-  return fmt::format("{} {}", three_digits(value), names[index]);
+  if (!is_round(size)) return fmt::format("{} {}", three_digits(value), names[index]);
+  const char* decimal[] = {"kB", "MB", "GB", "TB"};
+  value = bytes / 1000;
+  for (index = 0; std::fabs(value) >= 1000 && index < 3; ++index) value /= 1000;
+  return fmt::format("{:g} {}", value, decimal[index]);
 }
 
 std::string format_seconds(double seconds) {

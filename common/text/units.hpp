@@ -16,7 +16,8 @@ std::uint64_t parse_bytes(std::string_view text);
 /// Several sizes: "1KiB,64KiB", or doubled from the first to the last: "1KiB:1MiB".
 std::vector<std::uint64_t> parse_byte_sizes(std::string_view text);
 
-/// "0 B", "4097 B", "64 KiB", "1.27 MiB": exact up to 9999 bytes, else three significant digits.
+/// "0 B", "4097 B", "64 KiB", "25 MB", "1.27 MiB": exact up to 9999 bytes and where whole binary units or three decimal
+/// digits say it, as it was typed then; else three significant digits in binary units.
 std::string format_bytes(double bytes);
 
 /// "0 s", "812 ns", "1.23 µs", "45.6 ms", "7.89 s", "12.3 min", "1.50 h": three significant digits.

@@ -41,6 +41,21 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
   std::remove(path.c_str());
 }
 
+TEST(Program, ColumnsStandBelowTheirNamesWhereStepsTakeYears) {
+  const std::string text = said("--model gpt3-175b --cluster dgx-a100x16 --global-batch 1536 --top 5");
+  std::vector<std::string> lines;
+  for (std::size_t at = text.find("       dp"), end = at; end != text.npos && lines.size() < 6; at = end + 1)
+    lines.push_back(text.substr(at, (end = text.find('\n', at)) - at));
+  ASSERT_EQ(lines.size(), 6u) << text;
+  for (std::string& line : lines) std::erase_if(line, [](char c) { return (c & 0xC0) == 0x80; });  // a column a letter
+  const std::size_t limit = lines[0].find("limited by");
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i].find("e+"), std::string::npos) << "a power of ten for days: " << lines[i];
+    EXPECT_TRUE(contains(lines[i].substr(0, limit), " GB  ")) << lines[i];
+    EXPECT_NE(lines[i].at(limit), ' ') << lines[i];
+  }
+}
+
 TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
   const std::vector<std::pair<std::string, std::string>> wrong{
       {"--model gpt3-175 --global-batch 8", "did you mean 'gpt3-175b'?"},

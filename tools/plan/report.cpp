@@ -11,6 +11,15 @@
 
 namespace lockstep::plan {
 
+namespace {
+
+/// "12.3", "1010", "1.2e+08": three digits, and no power of ten before a million.
+std::string days(double value) {
+  return value < 999.5 || value >= 1e6 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
 using week25::Rated;
 using week25::StepTime;
 
@@ -32,7 +41,7 @@ void print_task(const Task& task) {
 }
 
 void print_plans(const Task& task, const std::vector<Rated>& plans) {
-  fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<15} {:>4} {:<9} {:<8} {:>8} {:>6} {:>7} {:>9}  {}\n", "", "dp",
+  fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9} {:>8} {:>6} {:>7} {:>9}  {}\n", "", "dp",
              "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.", "step", "MFU", "days", "memory",
              "limited by");
   int place = 0;
@@ -42,11 +51,10 @@ void print_plans(const Task& task, const std::vector<Rated>& plans) {
     const std::string schedule = s.pp == 1      ? "–"
                                  : s.chunks > 1 ? fmt::format("{} × {}", s.schedule, s.chunks)
                                                 : s.schedule;
-    fmt::print(
-        "{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<15} {:>4} {:<9} {:<9} {:>8} {:>5.1f}% {:>7.3g} {:>6.1f} GB  {}\n",
-        ++place, s.dp, s.tp, s.pp, s.microbatch, microbatches(task, s), schedule, s.zero, s.recompute ? "full" : "none",
-        s.sequence_parallel ? "yes" : "no", format_seconds(rated.time.total()), 100 * f.mfu, f.days,
-        rated.memory.total_bytes() / 1e9, week25::limit(rated.time));
+    fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9} {:>8} {:>5.1f}% {:>7} {:>6.1f} GB  {}\n",
+               ++place, s.dp, s.tp, s.pp, s.microbatch, microbatches(task, s), schedule, s.zero,
+               s.recompute ? "full" : "none", s.sequence_parallel ? "yes" : "no", format_seconds(rated.time.total()),
+               100 * f.mfu, days(f.days), rated.memory.total_bytes() / 1e9, week25::limit(rated.time));
   }
 }
 
@@ -82,8 +90,8 @@ void print_account(const Task& task, const Rated& rated) {
   const StepTime& t = rated.time;
   const Figures f = figures(task, rated);
   fmt::print("{}\n", words(rated.strategy));
-  fmt::print("step {}, MFU {:.1f} %, {:.3g} days to 20 tokens a parameter; limited by {}\n", format_seconds(t.total()),
-             100 * f.mfu, f.days, week25::limit(t));
+  fmt::print("step {}, MFU {:.1f} %, {} days to 20 tokens a parameter; limited by {}\n", format_seconds(t.total()),
+             100 * f.mfu, days(f.days), week25::limit(t));
   print_shares(lines_of(t), t.total(), format_seconds);
   const week25::StageMemory& memory = rated.memory;
   fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);

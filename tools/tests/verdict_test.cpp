@@ -34,6 +34,14 @@ TEST(Verdict, AMissingPartBlocksOthersAndNotItself) {
   EXPECT_EQ(testing::verdict_of_exception(stub), Verdict::does_not_compile);
 }
 
+TEST(Verdict, WhatIsMissingInAFileIsNoRanks) {
+  EXPECT_EQ(testing::without_rank("rank 0: exercise 21.2 does not compile: f.cpp:3"),
+            "exercise 21.2 does not compile: f.cpp:3");
+  EXPECT_EQ(testing::without_rank("rank 12: a"), "a");
+  for (const char* other : {"rank: a", "ranks 0: a", "rank 0 waits", "a rank 0: b", ""})
+    EXPECT_EQ(testing::without_rank(other), other);
+}
+
 TEST(Verdict, AnExerciseIsCalledWhatIsWrongBeforeWhatIsMissing) {
   std::vector<Judgement> rows{{.id = "21.2a", .verdict = "PASS", .passed = 3},
                               {.id = "21.2b", .verdict = "NOT IMPLEMENTED", .failed = 1},
@@ -66,6 +74,15 @@ TEST(Nearest, SuggestsWhatWasMeant) {
   EXPECT_EQ(unknown_name("machine", "loptap", known),
             "unknown machine 'loptap': did you mean 'laptop'? Known: dgx_h100, laptop, pcie_box.");
   EXPECT_EQ(unknown_name("machine", "z", {}), "unknown machine 'z'.");
+}
+
+TEST(Nearest, AnOptionIsFoundByItsNameOrByItsHelp) {
+  const std::vector<OptionName> known{{"--help", "This text"}, {"--data", "A text, or a token file"}, {"--steps", ""}};
+  EXPECT_EQ(unknown_option("--stesp=4", known),
+            "unknown option '--stesp': did you mean '--steps'? --help lists them all.");
+  EXPECT_EQ(unknown_option("--text", known), "unknown option '--text': did you mean '--data'? --help lists them all.");
+  EXPECT_EQ(unknown_option("--qwzzk", known), "unknown option '--qwzzk'; --help lists them all.");
+  EXPECT_EQ(unknown_option("--", {}), "unknown option '--'; --help lists them all.");
 }
 
 TEST(Course, ReadsTheListAndSelectsFromIt) {
