@@ -2,7 +2,7 @@
 
 from combined_parts import mesh_gaps, meshes
 from results import by, load, load_all
-from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, plain_legend, subplots
+from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, plain_legend, stacked_bars, subplots
 
 COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "sums over tp": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
          "sums over dp": ("data_seconds",), "optimizer": ("update_seconds",)}
@@ -19,17 +19,6 @@ def plan_name(row):
     return f"{row['dp']} × {row['tp']} × {row['pp']}\n{', '.join([schedule, *more])}"
 
 
-def stacked(axis, labels, parts, unit=1.0):
-    """Horizontal bars in parts: {part: a value for each label}."""
-    left = [0.0] * len(labels)
-    for k, (part, values) in enumerate(parts.items()):
-        if any(values):
-            axis.barh(range(len(labels)), [v / unit for v in values], 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
-        left = [a + v / unit for a, v in zip(left, values)]
-    name_bars(axis, labels)
-    return left
-
-
 def plans(data):
     """The best plans: where a step goes, and the memory of the fullest GPU; marks: the simulator."""
     results = load(data, "plan_gpt3")
@@ -38,8 +27,8 @@ def plans(data):
     rows = by(results["rows"], kind="plan")[:8]
     figure, axes = subplots(2, 11, bars=14)
     labels = [plan_name(r) for r in rows]
-    ends = stacked(axes[0][0], labels, {part: [sum(r[f] for f in fields) for r in rows] for part, fields in COSTS.items()})
-    stacked(axes[0][1], labels, {part: [r[stem + "_bytes"] for r in rows] for part, stem in KINDS.items()}, 1e9)
+    ends = stacked_bars(axes[0][0], labels, {part: [sum(r[f] for f in fields) for r in rows] for part, fields in COSTS.items()})
+    stacked_bars(axes[0][1], labels, {part: [r[stem + "_bytes"] for r in rows] for part, stem in KINDS.items()}, 1e9)
     for axis, field, unit in ((axes[0][0], "simulated_seconds", 1), (axes[0][1], "simulated_memory_bytes", 1e9)):
         marks = [(r[field] / unit, i) for i, r in enumerate(rows) if r.get(field)]
         if marks:
@@ -220,7 +209,7 @@ def scaling_fits(data):
     axes[0][0].legend(fontsize=7, loc="upper left")
     losses = {"ideal": "ideal_seconds", "communication": "lost_to_communication_seconds", "bubble": "lost_to_bubble_seconds", "imbalance": "lost_to_imbalance_seconds",
               "launches": "lost_to_launch_seconds", "arithmetic not divided": "lost_to_arithmetic_seconds"}
-    stacked(axes[0][1], list(bars), {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()}, 1e-3)
+    stacked_bars(axes[0][1], list(bars), {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()}, 1e-3)
     axes[0][1].plot([1e3 * r["seconds"] for r in bars.values()], range(len(bars)), linestyle="none", marker="|", markersize=9, markeredgewidth=1.5, color="black", label="the step")
     axes[0][1].set_xlabel("a step, ms")
     plain_legend(axes[0][1], 3)

@@ -3,7 +3,7 @@
 from folder import BREAKDOWN, breakdown, curves, kind_of, memory_parts, what
 from results import bytes_text, seconds_text
 from sources import span
-from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, subplots
+from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, stacked_bars, subplots
 
 MOST_BARS = 24
 
@@ -100,12 +100,9 @@ def breakdown_figure(chart):
     totals = [sum(p.values()) for p in parts]
     shares = max(totals) > 8 * min(totals)
     scales = [100 / t for t in totals] if shares else [1e3 if max(totals) < 1 else 1] * len(rows)
-    left = [0.0] * len(rows)
-    for k, part in enumerate(BREAKDOWN):
-        widths = [scale * p[part] for scale, p in zip(scales, parts)]
-        if sum(widths) > 0.002 * sum(scale * t for scale, t in zip(scales, totals)):
-            axis.barh(range(len(rows)), widths, 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
-        left = [a + b for a, b in zip(left, widths)]
+    places = {on(r) for r in rows}
+    names = bar_names(rows) if len(places) == 1 else [f"{name}, {on(r)}" for name, r in zip(bar_names(rows), rows)]
+    left = stacked_bars(axis, names, {part: [scale * p[part] for scale, p in zip(scales, parts)] for part in BREAKDOWN})
     for i, (row, scale) in enumerate(zip(rows, scales)):
         low, high = row.get("seconds_low"), row.get("seconds_high")
         if low and high and high > low:
@@ -113,8 +110,6 @@ def breakdown_figure(chart):
         words = [seconds_text(totals[i])] if shares else []
         words += [f"n = {row['samples']}"] if row.get("samples") and kind_of(row) != "simulated" else []
         axis.annotate(", ".join(words), (max(left[i], scale * (high or 0)), i), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
-    places = {on(r) for r in rows}
-    name_bars(axis, bar_names(rows) if len(places) == 1 else [f"{name}, {on(r)}" for name, r in zip(bar_names(rows), rows)])
     axis.margins(x=0.22, y=0.02)
     axis.set_xlim(0, None)
     axis.set_xlabel(("share of a step, %" if shares else f"a step, {'ms' if scales[0] > 1 else 's'}") + (f" ({places.pop()})" if len(places) == 1 else ""))
@@ -183,12 +178,7 @@ def bubble(chart):
 def memory(chart):
     rows = chart.rows[:MOST_BARS]
     figure, axes = subplots(1, 8, bars=len(rows))
-    left = [0.0] * len(rows)
-    for k, part in enumerate(("parameters", "gradients", "optimizer", "activations")):
-        widths = [memory_parts(r)[part] / 1e9 for r in rows]
-        axes[0][0].barh(range(len(rows)), widths, 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
-        left = [a + b for a, b in zip(left, widths)]
-    name_bars(axes[0][0], bar_names(rows))
+    stacked_bars(axes[0][0], bar_names(rows), {part: [memory_parts(r)[part] for r in rows] for part in ("parameters", "gradients", "optimizer", "activations")}, 1e9)
     axes[0][0].set_xlabel("GB on the fullest rank")
     figure_legend(figure, axes[0][0], 4)
     return figure

@@ -53,7 +53,7 @@ def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
     """`columns` panels beside each other, as axes[0][i]; stacked where the layout is one column of a paper. With `bars` a panel is
     as high as so many horizontal ones need."""
     layout = Drawing.layout
-    height = max(2.4, 0.9 + 0.3 * bars) if bars else height
+    height = max(1.6, 0.9 + 0.3 * bars) if bars else height
     if layout.wide:
         width = max(8.0, width)
         return plt.subplots(1, columns, figsize=(width, width * 9 / 16), squeeze=False, **options)
@@ -81,6 +81,18 @@ def name_bars(axis, names):
     axis.set_yticklabels([textwrap.fill(name, 24) for name in names] if Drawing.layout.stacked else names, fontsize=7.5)
     axis.margins(y=0.02)
     axis.invert_yaxis()
+
+
+def stacked_bars(axis, names, parts, unit=1.0):
+    """Horizontal bars in parts, {part: a value for each name}, each with a hatch of its own. Returns where they end."""
+    left = [0.0] * len(names)
+    whole = sum(map(sum, parts.values()))
+    for k, (part, values) in enumerate(parts.items()):
+        if sum(values) > 1e-3 * whole:
+            axis.barh(range(len(names)), [v / unit for v in values], 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
+        left = [a + v / unit for a, v in zip(left, values)]
+    name_bars(axis, names)
+    return left
 
 
 def abreast(columns):
@@ -143,4 +155,5 @@ def save(figure, out, name):
     for kind in layout.kinds:
         figure.savefig(folder / f"{name}{layout.suffix}.{kind}", metadata=metadata[kind],
                        dpi=1920 / figure.get_figwidth() if layout.wide else 160)
+        figure.set_constrained_layout(False)  # the first format has placed everything
     plt.close(figure)

@@ -40,17 +40,14 @@ const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 Task task_of(const PlanOptions& o) {
   const std::vector<std::string> models = gpt_preset_names();
   if (std::find(models.begin(), models.end(), o.model) == models.end()) refuse(unknown_name("model", o.model, models));
-  Task task{.model_name = o.model, .model = gpt_preset(o.model)};
-  task.model.storage = DType::bf16;
-  task.cluster = find_cluster(o.cluster, kMachines);
+  Task task = preset_task(o.model, o.cluster, o.global_batch, kMachines);
   if (o.global_batch < 1 || o.global_batch > 1 << 20)
     refuse("--global-batch: how many sequences a step has, from 1 to 1048576, such as 1536");
-  task.global_batch = o.global_batch;
   const auto context = static_cast<int>(task.model.context);
   if (o.sequence < 0 || o.sequence > context)
     refuse(fmt::format("--sequence {}: {} has positions for 1 to {} tokens", o.sequence, o.model, context));
-  task.length = static_cast<std::size_t>(o.sequence == 0 ? context : o.sequence);
-  task.memory_bytes = o.memory.empty() ? task.cluster.machine.memory_bytes : static_cast<double>(parse_bytes(o.memory));
+  if (o.sequence > 0) task.length = static_cast<std::size_t>(o.sequence);
+  if (!o.memory.empty()) task.memory_bytes = static_cast<double>(parse_bytes(o.memory));
   return task;
 }
 

@@ -26,13 +26,7 @@ using week25::Strategy;
 const std::string kMachines = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines";
 
 Task task_of(const std::string& model, const std::string& cluster, int batch) {
-  Task task{.model_name = model, .model = gpt_preset(model)};
-  task.model.storage = DType::bf16;
-  task.cluster = find_cluster(cluster, kMachines);
-  task.global_batch = batch;
-  task.length = task.model.context;
-  task.memory_bytes = task.cluster.machine.memory_bytes;
-  return task;
+  return preset_task(model, cluster, batch, kMachines);
 }
 
 std::string error_of(const std::function<void()>& f) {

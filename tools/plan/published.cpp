@@ -12,16 +12,6 @@ namespace lockstep::plan {
 
 namespace {
 
-Task task_of(const std::string& model, const std::string& cluster, int batch, const std::string& machines) {
-  Task task{.model_name = model, .model = gpt_preset(model)};
-  task.model.storage = DType::bf16;
-  task.cluster = find_cluster(cluster, machines);
-  task.global_batch = batch;
-  task.length = task.model.context;
-  task.memory_bytes = task.cluster.machine.memory_bytes;
-  return task;
-}
-
 Machine slowed(Machine machine, Slower by) {
   for (double& peak : machine.peak_flop_per_second) peak /= by.products;
   machine.memory_bytes_per_second /= by.others;
@@ -44,7 +34,7 @@ std::vector<Published> megatron_iterations() {
 }
 
 double predicted_seconds(const Published& p, bool recompute, Slower by, const std::string& machines) {
-  Task task = task_of(p.model, p.cluster, p.batch, machines);
+  Task task = preset_task(p.model, p.cluster, p.batch, machines);
   task.cluster.machine = slowed(task.cluster.machine, by);
   week25::Strategy strategy = p.strategy;
   strategy.recompute = recompute;
@@ -54,7 +44,7 @@ double predicted_seconds(const Published& p, bool recompute, Slower by, const st
 }
 
 double layer_seconds(const std::string& machines, Slower by, bool recompute) {
-  const Task task = task_of("gpt-22b", "dgx-a100x1", 4, machines);
+  const Task task = preset_task("gpt-22b", "dgx-a100x1", 4, machines);
   const Machine machine = slowed(task.cluster.machine, by);
   Rehearsal rehearsal(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
   Rank me = rehearsal.rank();

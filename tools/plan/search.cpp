@@ -45,6 +45,16 @@ std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
 
 }  // namespace
 
+Task preset_task(const std::string& model, const std::string& cluster, int batch, const std::string& machines) {
+  Task task{.model_name = model, .model = gpt_preset(model)};
+  task.model.storage = DType::bf16;
+  task.cluster = find_cluster(cluster, machines);
+  task.global_batch = batch;
+  task.length = task.model.context;
+  task.memory_bytes = task.cluster.machine.memory_bytes;
+  return task;
+}
+
 std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
   if (auto refusal = wrong_mesh(task, s)) return refusal;
   const int replica = task.global_batch / s.dp;

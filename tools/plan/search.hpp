@@ -20,6 +20,9 @@ struct Task {
   double memory_bytes = 0;  ///< of one GPU
 };
 
+/// A preset in bf16 at its own context on a cluster (find_cluster), which may use all of a GPU's memory.
+Task preset_task(const std::string& model, const std::string& cluster, int batch, const std::string& machines);
+
 /// Why a strategy cannot be: of a kind, for counting, and in a sentence with its numbers.
 struct Refusal {
   std::string reason;

@@ -339,7 +339,8 @@ TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
   const std::string row = read(path("row.json")), documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
   for (const char* field : {"simulated_ranks", "mfu", "model_flop", "bubble_of_ideal", "exposed_seconds",
                             "tensor_seconds", "data_seconds", "idle_seconds", "update_seconds", "memory_bytes_peak",
-                            "bytes_sent_across_nodes", "stages", "replicas", "schedule"}) {
+                            "bytes_sent_across_nodes", "stages", "replicas", "schedule", "stage_compute_seconds",
+                            "stage_idle_seconds", "stage_activation_bytes_peak", "stage_memory_bytes_peak"}) {
     EXPECT_NE(row.find('"' + std::string(field) + '"'), row.npos) << field;
     EXPECT_NE(documentation.find('`' + std::string(field) + '`'), documentation.npos) << field;
   }
