@@ -7,8 +7,7 @@ WAYS = {
                  "over that port's bandwidth; arithmetic takes the larger of FLOP over rate and bytes over memory bandwidth, plus a launch. The numbers come from machine files, whose values have their sources "
                  "beside them. Two runs give the same bits, so there is one sample and no interval.",
     "measured": "**Measured.** By the wall clock of this computer. Ranks start behind a barrier and the slowest one counts; the first runs warm up and are dropped; contenders take turns within one run, so that a "
-                "disturbance meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below 6 samples their range. Results are compared with the exact ones before "
-                "they are timed.",
+                "disturbance meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below 6 samples their range.",
     "emulated": "**Emulated.** Real processes do real arithmetic and exchange real messages, and each then sleeps until the modelled time of its operation or transfer has passed, longer by a factor that is divided "
                 "out again. Overlap, bubbles and waiting are therefore by wall clock; bandwidths are the machine file's. Medians and intervals as for what is measured.",
     "replayed": "**Replayed.** A recorded run, played again from its trace without one of its costs; every dependency is kept.",
@@ -45,8 +44,8 @@ def ways(all_results):
             facts.append(f"machine files {', '.join(machines)}")
         verified = [row["verified"] for _, row in rows if isinstance(row.get("verified"), bool)]
         if any(verified):
-            rest = "" if all(verified) else "; the others have nothing to compare: arithmetic alone, or prices without numbers"
-            facts.append(f"{sum(verified)} of {len(verified)} rows verified against the exact result before timing{rest}")
+            rest = "" if all(verified) else ", the others not: those of arithmetic alone, of prices without numbers, and of commands that compare elsewhere"
+            facts.append(f"{sum(verified)} of {len(verified)} rows were compared with the exact result before timing{rest}")
         lines += ["; ".join(facts) + ".", ""]
     return lines
 

@@ -19,7 +19,7 @@ import sources
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-CONTEXT = {"machine": "a processor", "cores": 4, "compiler": "GNU 12.2", "build": "Release", "versions": {"lockstep": "1", "mpi": "Open MPI"}, "commit": "abc", "date": "2026-01-02T03:04:05Z"}
+CONTEXT = {"machine": "a processor", "cores": 4, "compiler": "GNU 12.2", "build": "Release", "versions": {"lockstep": "1", "mpi": "Open MPI"}, "commit": "147044b6b6c8-dirty", "date": "2026-01-02T03:04:05Z"}
 STEP = {"backend": "mpi", "machine": "host", "ranks": 2, "algorithm": "overlap", "scaling": "strong", "seconds": 0.5, "seconds_low": 0.4, "seconds_high": 0.7, "samples": 31,
         "compute_seconds": 0.4, "exposed_seconds": 0.1, "speedup": 1.6, "efficiency": 0.8, "karp_flatt": 0.25, "serial_seconds": 0.8, "fits_cores": True}
 RING = {"backend": "sim", "machine": "dgx-a100", "ranks": 8, "algorithm": "ring", "seconds": 1e-3, "predicted_seconds": 9e-4, "bytes": 1 << 20, "algbw_gb_per_s": 1.0, "busbw_gb_per_s": 1.75,
@@ -69,7 +69,7 @@ class Reading(unittest.TestCase):
 class Saying(unittest.TestCase):
     def test_where_numbers_come_from(self):
         line, = sources.provenance([results("a.json", [STEP, {**STEP, "samples": 15}])])
-        for words in ("measured (mpi), n = 15 to 31", "a processor, 4 cores", "GNU 12.2, Release", "mpi Open MPI", "commit abc", "2026-01-02"):
+        for words in ("measured (mpi), n = 15 to 31", "a processor, 4 cores", "GNU 12.2, Release", "mpi Open MPI", "commit 147044b6b6c8-dirty", "2026-01-02"):
             self.assertIn(words, line)
         self.assertEqual(sources.how([RING]), "simulated on dgx-a100")
         self.assertEqual(sources.how([{**STEP, "machine": "laptop", "emulated": True}]), "emulated on laptop (mpi), n = 31")

@@ -118,7 +118,7 @@ def place(context):
     """'AMD EPYC, 2 cores; GCC 12.2, Release; commit abc; 2026-11-21': where results come from, in one line."""
     versions = ", ".join(f"{name} {version}" for name, version in context["versions"].items() if name != "lockstep")
     return (f"{context['machine']}, {context['cores']} core{'' if context['cores'] == 1 else 's'}; {context['compiler']}, {context['build']}"
-            f"{'; ' + versions if versions else ''}; commit {str(context['commit'])[:12]}; {str(context['date'])[:10]}")
+            f"{'; ' + versions if versions else ''}; commit {context['commit']}; {str(context['date'])[:10]}")
 
 
 def provenance(all_results):
