@@ -1,7 +1,7 @@
 # The commit of the source, in a file that programs read when they write results: BUILD/commit.txt. Refreshed by every
 # build, rewritten only when it changed, and compiled into nothing. Also run as a script, by the target below.
 if(CMAKE_SCRIPT_MODE_FILE)
-  cmake_minimum_required(VERSION 3.25)
+  cmake_minimum_required(VERSION 3.22)
   if(EXISTS ${SOURCE}/commit.txt)  # sources that were packed, without git
     file(STRINGS ${SOURCE}/commit.txt commit LIMIT_COUNT 1)
   else()

@@ -17,17 +17,30 @@ first_line() { "$@" 2>&1 | head -n 1; }
 needed() { # needed NAME PROGRAM PACKAGE
   if has_program "$2"; then ok "$1" "$(first_line "$2" --version)"; else missing "$1" "./lab setup installs $3"; fi
 }
-needed compiler c++ g++
-needed cmake cmake cmake
+if has_program "$compiler" && ! speaks_cxx20; then
+  missing compiler "$compiler is too old for C++20: GCC 11 or newer is needed; CXX=g++-12 ./lab setup takes another"
+else
+  needed compiler "$compiler" g++
+fi
+if has_program cmake && ! cmake_is_new; then
+  missing cmake "$(first_line cmake --version) is too old, 3.22 is needed: python3 -m pip install --user cmake"
+else
+  needed cmake cmake cmake
+fi
 needed ninja ninja ninja-build
 
 libraries=''
 for pair in fmt/format.h:libfmt-dev nlohmann/json.hpp:nlohmann-json3-dev CLI/CLI.hpp:libcli11-dev \
-  gtest/gtest.h:libgtest-dev benchmark/benchmark.h:libbenchmark-dev; do
+  gtest/gtest.h:libgtest-dev; do
   has_header "${pair%%:*}" || libraries="$libraries ${pair##*:}"
 done
-if [ -z "$libraries" ]; then ok libraries 'fmt, JSON, CLI11, GoogleTest, Google Benchmark'; else missing libraries "./lab setup installs$libraries"; fi
+if [ -z "$libraries" ]; then ok libraries 'fmt, JSON, CLI11, GoogleTest'; else missing libraries "./lab setup installs$libraries"; fi
 
+if has_header benchmark/benchmark.h; then
+  ok benchmark 'Google Benchmark'
+else
+  without benchmark './lab setup installs libbenchmark-dev; without it there is no ./lab bench and no ./lab report'
+fi
 if has_header boost/context/fiber.hpp; then
   ok fibers 'Boost.Context'
 else
@@ -36,13 +49,15 @@ fi
 
 if has_program mpirun || has_program mpiexec; then
   ok MPI "$(first_line "$(command -v mpirun || command -v mpiexec)" --version)"
+elif has_mpi; then
+  ok MPI "$MPI_HOME: put its bin on PATH to start programs"
 else
   without MPI './lab setup installs Open MPI; the simulator works without it'
 fi
 
-blas=$(find /usr/lib /usr/local/lib -name 'libopenblas.so*' 2> /dev/null | head -n 1)
+blas=$(find_blas) || true
 if [ -n "$blas" ]; then
-  ok BLAS "$(readlink -f "$blas")"
+  ok BLAS "$blas"
 else
   without BLAS './lab setup installs libopenblas-dev; without it matrix products are several times slower'
 fi

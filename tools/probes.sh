@@ -3,13 +3,39 @@
 
 has_program() { command -v "$1" > /dev/null 2>&1; }
 
+compiler=${CXX:-c++}
+# What Lockstep needs of C++20, which GCC has from version 11 on.
+speaks_cxx20() {
+  printf '#include <concepts>\n#include <semaphore>\n#include <source_location>\n#include <span>\nint main() {}\n' |
+    $compiler -std=c++20 -fsyntax-only -x c++ - > /dev/null 2>&1
+}
+# Version 3.22, Ubuntu 22.04's.
+cmake_is_new() {
+  # shellcheck disable=SC2046  # two numbers
+  set -- $(cmake --version 2> /dev/null | sed -n 's/^cmake version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+  [ "${1:-0}" -gt 3 ] || { [ "${1:-0}" -eq 3 ] && [ "$2" -ge 22 ]; }
+}
+
 has_header() {
   for folder in /usr/include /usr/local/include /usr/include/"$(uname -m)"-linux-gnu; do
     [ -e "$folder/$1" ] && return 0
   done
   # A compiler may know more places (CPATH, a module system).
-  has_program c++ && echo "#include <$1>" | c++ -std=c++20 -M -x c++ - > /dev/null 2>&1
+  has_program "$compiler" && echo "#include <$1>" | $compiler -std=c++20 -M -x c++ - > /dev/null 2>&1
 }
+
+# Also where a site's modules say they are; CMake looks there too.
+has_mpi() { has_program mpicxx || has_program mpicxx.mpich || [ -x "${MPI_HOME:-}/bin/mpicxx" ]; }
+# Prints where a BLAS comes from.
+find_blas() {
+  if [ -n "${MKLROOT:-}" ] && [ -e "$MKLROOT/include/mkl_cblas.h" ]; then echo "MKL in $MKLROOT"; return; fi
+  for folder in "${OPENBLAS_ROOT:-}" "${OPENBLAS_HOME:-}" "${EBROOTOPENBLAS:-}"; do
+    if [ -n "$folder" ] && [ -e "$folder/include" ]; then echo "OpenBLAS in $folder"; return; fi
+  done
+  found=$(find /usr/lib /usr/local/lib -name 'libopenblas.so*' 2> /dev/null | head -n 1)
+  [ -n "$found" ] && readlink -f "$found"
+}
+has_blas() { has_header cblas.h || [ -n "$(find_blas)" ]; }
 
 # Prints the CUDA compiler, where CMake looks for it too.
 find_nvcc() {

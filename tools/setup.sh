@@ -1,19 +1,34 @@
 #!/bin/sh
-# Installs what is missing through apt (Debian 12, Ubuntu 24.04), says what, and touches nothing that is there. When
-# nothing is missing it does not look at the network.
+# Installs what is missing through apt (Debian 12, Ubuntu 24.04 or 22.04), says what, and touches nothing that is there.
+# When nothing is missing it does not look at the network. Where nothing can be installed, it goes on without what
+# Lockstep can do without, and says so; docs/install.md says how to get things without root.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tools/probes.sh
 . "$here/probes.sh"
 
-missing=''
+if has_program "$compiler" && ! speaks_cxx20; then
+  echo "$compiler is too old: $("$compiler" --version | head -n 1). GCC 11 or newer is needed: a module of your site, or apt-get install g++-12; then CXX=g++-12 ./lab setup" >&2
+  exit 2
+fi
+if has_program cmake && ! cmake_is_new; then
+  echo "cmake is too old: $(cmake --version | head -n 1). 3.22 or newer is needed: a module of your site, or python3 -m pip install --user cmake" >&2
+  exit 2
+fi
+
+needed='' useful=''
 want() { # want PACKAGE PROBE…: PACKAGE if PROBE says that what it brings is not there, from whatever source
   package=$1
   shift
-  "$@" || missing="$missing $package"
+  "$@" || needed="$needed $package"
+}
+like() { # likewise, for what Lockstep can do without
+  package=$1
+  shift
+  "$@" || useful="$useful $package"
 }
 
-want g++ has_program c++
+want g++ has_program "$compiler"
 want cmake has_program cmake
 want ninja-build has_program ninja
 want binutils has_program nm
@@ -21,21 +36,27 @@ want libfmt-dev has_header fmt/format.h
 want nlohmann-json3-dev has_header nlohmann/json.hpp
 want libcli11-dev has_header CLI/CLI.hpp
 want libgtest-dev has_header gtest/gtest.h
-want libbenchmark-dev has_header benchmark/benchmark.h
-want libboost-context-dev has_header boost/context/fiber.hpp
-want libopenblas-dev has_header cblas.h
-want python3-matplotlib python_with_matplotlib
-has_program mpicxx || has_program mpicxx.mpich || missing="$missing openmpi-bin libopenmpi-dev"
+like libbenchmark-dev has_header benchmark/benchmark.h
+like libboost-context-dev has_header boost/context/fiber.hpp
+like libopenblas-dev has_blas
+like python3-matplotlib python_with_matplotlib
+like 'openmpi-bin libopenmpi-dev' has_mpi
 
+missing=$needed$useful
 [ -n "$missing" ] || exit 0
-if ! has_program apt-get; then
-  echo "missing:$missing; apt-get is not here to install it: install the like by hand." >&2
+go_on_without() { # why nothing can be installed
+  if [ -z "$needed" ]; then
+    echo "$1: going on without$useful (./lab doctor says what that costs)"
+    exit 0
+  fi
+  echo "missing:$needed; $1. Modules of your site may have it; docs/install.md says more." >&2
   exit 2
-fi
+}
+has_program apt-get || go_on_without "apt-get is not here to install it"
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then
   as_root=sudo
-  has_program sudo || { echo "missing:$missing; run as root: apt-get install$missing" >&2; exit 2; }
+  has_program sudo || go_on_without "only root can install: apt-get install$missing"
 fi
 
 echo "installing what is missing:$missing"
@@ -46,6 +67,5 @@ trap 'rm -f "$log"' EXIT
 # The package lists may be absent or old: then once more with new ones.
 if ! install > "$log" 2>&1 && ! { $as_root apt-get update -q && install; } > "$log" 2>&1; then
   tail -n 15 "$log" >&2
-  echo "could not install:$missing (is there a network? \`apt-get install$missing\` says more)" >&2
-  exit 2
+  go_on_without "it could not be installed (is there a network? \`apt-get install$missing\` says more)"
 fi

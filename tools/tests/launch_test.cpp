@@ -89,6 +89,23 @@ TEST(Launch, TwoHostsThatCannotBeMadeAreSkipped) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Setup, ToolsThatAreTooOldAreNamedBeforeAnythingIsInstalled) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "old_tools";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "cmake") << "#!/bin/sh\necho cmake version 3.16.3\n";
+  std::ofstream(folder / "gcc8") << "#!/bin/sh\n[ $1 = --version ] && echo g++ 8.5.0\n";
+  for (const char* name : {"cmake", "gcc8"})
+    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+  const std::string script = LOCKSTEP_SOURCE_DIR "/tools/setup.sh", path = std::getenv("PATH");
+  setenv("PATH", (folder.string() + ":" + path).c_str(), 1);
+  EXPECT_TRUE(said({"sh", script}).starts_with("cmake is too old: cmake version 3.16.3. 3.22 or newer is needed"));
+  setenv("CXX", "gcc8", 1);
+  EXPECT_TRUE(said({"sh", script}).starts_with("gcc8 is too old: g++ 8.5.0. GCC 11 or newer is needed"));
+  unsetenv("CXX");
+  setenv("PATH", path.c_str(), 1);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Launch, AProfilerRunsEachRank) {
   const std::string script = LOCKSTEP_SOURCE_DIR "/launch/profile_rank.sh";
   setenv("OMPI_COMM_WORLD_RANK", "3", 1);
