@@ -50,7 +50,7 @@ mount -t tmpfs none /run || cannot "no new file system may be mounted here"
 shared=/run/lockstep
 mkdir $shared /run/tmp
 printf '127.0.0.1 localhost\n10.77.0.1 host-a\n10.77.0.2 host-b\n' > $shared/names
-printf 'host-a slots=1024\nhost-b slots=1024\n' > $shared/hosts
+printf 'host-a\nhost-b\n' > $shared/hosts
 mount --bind $shared/names /etc/hosts || cannot "/etc/hosts cannot be replaced"
 
 for host in host-a host-b; do # a host is a process that holds its namespaces
