@@ -195,9 +195,10 @@ def scaling_fits(data):
         law, words = (gustafson_speedup, "gustafson") if name == "weak" else (amdahl_speedup, "amdahl")
         s, low, high = (results["context"].get(f"{words}_serial_fraction{end}") for end in ("", "_low", "_high"))
         if s is not None:
-            axes[0][0].plot(p, [law(s, n) for n in p], color=style["color"], linestyle=style["linestyle"], linewidth=1,
-                            label=f"{words.capitalize()}, s = {s:.3f} ({low:.3f} to {high:.3f})")
-            axes[0][0].fill_between(p, [law(min(1, high), n) for n in p], [law(max(0, low), n) for n in p], color=style["color"], alpha=0.08)
+            interval = f" ({low:.3f} to {high:.3f})" if low is not None and high is not None else ""
+            axes[0][0].plot(p, [law(s, n) for n in p], color=style["color"], linestyle=style["linestyle"], linewidth=1, label=f"{words.capitalize()}, s = {s:.3f}{interval}")
+            if interval:
+                axes[0][0].fill_between(p, [law(min(1, high), n) for n in p], [law(max(0, low), n) for n in p], color=style["color"], alpha=0.08)
         for r in rows:
             bars[f"{STUDIES[name]}, p = {r['ranks']}"] = r
     axes[0][0].set_yscale("log", base=2)
