@@ -18,6 +18,13 @@ include_directories(${CMAKE_SOURCE_DIR})
 add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wno-missing-field-initializers>"
                     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall;-lineinfo>")
 
+# GNU's second linker, where it is there: a third of the time for each of a hundred programs. Sanitizers keep the first.
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_HAS_GOLD)
+if(LOCKSTEP_HAS_GOLD AND NOT LOCKSTEP_SANITIZE)
+  add_link_options("$<$<LINK_LANGUAGE:CXX>:-fuse-ld=gold>")
+endif()
+
 if(LOCKSTEP_SANITIZE)
   # Not what nvcc compiles: the pretend GPU compiles the kernels as C++, and those are instrumented.
   add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-fsanitize=${LOCKSTEP_SANITIZE};-fno-omit-frame-pointer;-g1>")

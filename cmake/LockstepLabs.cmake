@@ -220,9 +220,7 @@ function(lockstep_add_exercise week folder exercise)
 
   set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)
   add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
-  add_library(skeleton.${id} OBJECT ${skeleton})
-  target_link_libraries(skeleton.${id} PRIVATE lockstep_testing_headers)  # compiled as tests are
-  target_compile_options(skeleton.${id} PRIVATE -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_SKELETONS_${week} ${skeleton})
 
   # GoogleTest's filter for the exercise and its parts: Lab21_2.*:Lab21_2a.*:…
   lockstep_json_list(parts "${exercise}" parts id)
@@ -256,11 +254,15 @@ function(lockstep_add_suite week)
       add_test(NAME suite.week${week}.${id} COMMAND reference.week${week}_sim "--gtest_filter=${filter}")
       set_tests_properties(suite.week${week}.${id} PROPERTIES TIMEOUT 120 LABELS "suite;week${week}")
     endforeach()
-    lockstep_test_program(skeleton.week${week}_sim sim)
+    get_property(skeletons GLOBAL PROPERTY LOCKSTEP_SKELETONS_${week})
+    lockstep_test_program(skeleton.week${week}_sim sim ${skeletons})
+    # They are linked together or not at all: one compilation. What they leave unused is not worth a warning.
+    set_target_properties(skeleton.week${week}_sim PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    target_compile_options(skeleton.week${week}_sim PRIVATE -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
     set(earlier "")
     foreach(id IN LISTS ids)
       get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
-      target_link_libraries(skeleton.week${week}_sim PRIVATE tests.${id} skeleton.${id} ${links})
+      target_link_libraries(skeleton.week${week}_sim PRIVATE tests.${id} ${links})
       # What they need of earlier weeks comes from the reference.
       lockstep_all_needs(${id} needs)
       list(REMOVE_ITEM needs ${ids})

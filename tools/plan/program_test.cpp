@@ -12,7 +12,7 @@
 namespace lockstep::plan {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+bool says(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 /// What ./lab plan says to these arguments; its exit code behind it.
 std::string said(const std::string& arguments) {
@@ -36,7 +36,7 @@ Header header_of(const std::string& path) {
   for (std::size_t at = 0; at < header.size(); ++found.fields) {
     const std::size_t end = std::min(header.find(',', at), header.size());
     const std::string name = header.substr(at, end - at);
-    if (!contains(documentation, "`" + name + "`")) found.undocumented += name + " ";
+    if (!says(documentation, "`" + name + "`")) found.undocumented += name + " ";
     at = end + 1;
   }
   return found;
@@ -51,7 +51,7 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
                {"--published", 8}};
   for (const auto& one : cases) {
     const std::string text = said(one.arguments + " --csv " + path);
-    EXPECT_TRUE(contains(text, "exit 0")) << text;
+    EXPECT_TRUE(says(text, "exit 0")) << text;
     const Header header = header_of(path);
     EXPECT_EQ(header.undocumented, "") << "not in docs/output.md";
     EXPECT_GT(header.fields, one.least);
@@ -69,7 +69,7 @@ TEST(Program, ColumnsStandBelowTheirNamesWhereStepsTakeYears) {
   const std::size_t limit = lines[0].find("limited by");
   for (std::size_t i = 1; i < lines.size(); ++i) {
     EXPECT_EQ(lines[i].find("e+"), std::string::npos) << "a power of ten for days: " << lines[i];
-    EXPECT_TRUE(contains(lines[i].substr(0, limit), " GB  ")) << lines[i];
+    EXPECT_TRUE(says(lines[i].substr(0, limit), " GB  ")) << lines[i];
     EXPECT_NE(lines[i].at(limit), ' ') << lines[i];
   }
 }
@@ -86,7 +86,7 @@ TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
       {"--global-batch 8 --modle tiny", "did you mean '--model'?"}};
   for (const auto& [arguments, words] : wrong) {
     const std::string text = said(arguments);
-    EXPECT_TRUE(contains(text, words) && contains(text, "exit 2")) << arguments << " says: " << text;
+    EXPECT_TRUE(says(text, words) && says(text, "exit 2")) << arguments << " says: " << text;
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << arguments << " says: " << text;
   }
 }
@@ -97,10 +97,10 @@ TEST(Program, ScoresAWrittenStrategy) {
     std::ofstream(path) << strategy;
     return said("--global-batch 1536 --top 1 --score " + path);
   };
-  EXPECT_TRUE(contains(score(R"({"dp": 8, "tp": 8, "pp": 16, "zero": 1, "recompute": "full"})"), "score 65 of 100"));
-  EXPECT_TRUE(contains(score(R"({"dp": 8, "tp": 8, "pp": 16, "schedule": "gpipe"})"),
-                       "score 0 of 100: it does not fit the memory"));
-  EXPECT_TRUE(contains(score(R"({"dp": 8, "tp": 8, "pp": 8})"), "score 0 of 100: dp 8 × tp 8 × pp 8 is 512 GPUs"));
+  EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "zero": 1, "recompute": "full"})"), "score 65 of 100"));
+  EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "schedule": "gpipe"})"),
+                   "score 0 of 100: it does not fit the memory"));
+  EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 8})"), "score 0 of 100: dp 8 × tp 8 × pp 8 is 512 GPUs"));
   std::remove(path.c_str());
 }
 

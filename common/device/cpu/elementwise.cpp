@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t kGrain = 32 * kTile;  // elements of a chunk
+constexpr std::size_t kElementGrain = 32 * kTile;  // elements of a chunk
 
 template <class T>
 void fill_chunk(T* x, std::size_t n, T value) {
@@ -39,7 +39,7 @@ void add_tiles(View z, View x, View y, std::size_t first, std::size_t last) {
 }  // namespace
 
 void CpuDevice::fill(const Slice& x, float value) {
-  threads_.chunks(x.size(), kGrain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(x.size(), kElementGrain, [&](std::size_t first, std::size_t last) {
     const std::size_t n = last - first;
     switch (x.dtype()) {
       case DType::f32: return fill_chunk(static_cast<float*>(x.data()) + first, n, value);
@@ -55,14 +55,14 @@ void CpuDevice::fill(const Slice& x, float value) {
 
 void CpuDevice::copy(const Slice& y, const Slice& x) {
   if (y.data() == x.data()) return;
-  threads_.chunks(x.bytes(), 4 * kGrain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(x.bytes(), 4 * kElementGrain, [&](std::size_t first, std::size_t last) {
     std::memcpy(static_cast<char*>(y.data()) + first, static_cast<const char*>(x.data()) + first, last - first);
   });
 }
 
 void CpuDevice::cast(const Slice& y, const Slice& x) {
   const View to(y), from(x);
-  threads_.chunks(x.size(), kGrain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(x.size(), kElementGrain, [&](std::size_t first, std::size_t last) {
     for_tiles(first, last, [&](std::size_t i, std::size_t n) {
       float buffer[kTile];
       to.write(i, n, from.read(i, n, to.place(i, buffer)));
@@ -72,7 +72,7 @@ void CpuDevice::cast(const Slice& y, const Slice& x) {
 
 void CpuDevice::add(const Slice& z, const Slice& x, const Slice& y) {
   const View to(z), from_x(x), from_y(y);
-  threads_.chunks(z.size(), kGrain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(z.size(), kElementGrain, [&](std::size_t first, std::size_t last) {
     if (z.dtype() == DType::f32)
       add_floats(scalar(z) + first, scalar(x) + first, scalar(y) + first, last - first);
     else if (z.dtype() == DType::i32)
@@ -85,7 +85,7 @@ void CpuDevice::add(const Slice& z, const Slice& x, const Slice& y) {
 
 void CpuDevice::scale(const Slice& x, float factor) {
   const View view(x);
-  threads_.chunks(x.size(), kGrain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(x.size(), kElementGrain, [&](std::size_t first, std::size_t last) {
     for_tiles(first, last, [&](std::size_t i, std::size_t n) {
       float buffer[kTile];
       const float* from = view.read(i, n, buffer);

@@ -60,7 +60,7 @@ Grouped group(const std::int32_t* tokens, std::size_t count, std::size_t vocabul
   return grouped;
 }
 
-std::size_t rows_of_chunk(std::size_t columns) { return std::max<std::size_t>(1, 8 * kTile / columns); }
+std::size_t embedding_rows_of_chunk(std::size_t columns) { return std::max<std::size_t>(1, 8 * kTile / columns); }
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void CpuDevice::embedding(const Slice& y, const Slice& tokens, const Slice& tabl
   const auto* token = static_cast<const std::int32_t*>(tokens.data());
   check_tokens(token, rows, table.size() / columns);
   const View to(y), from(table), from_positions(positions);
-  threads_.chunks(rows, rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
+  threads_.chunks(rows, embedding_rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(2 * columns);
     for (std::size_t n = first; n < last; ++n) {
       float* out = to.place(n * columns, buffer.data());
@@ -92,7 +92,8 @@ void CpuDevice::embedding_backward(const Slice& dtable, const Slice& dpositions,
   check_tokens(token, rows, vocabulary);
   const View from(dy), to(dtable), to_positions(dpositions);
   const Grouped grouped = group(token, rows, vocabulary);
-  const std::size_t tokens_of_chunk = std::max(rows_of_chunk(columns), vocabulary / 64);  // most have no gradient
+  const std::size_t tokens_of_chunk =
+      std::max(embedding_rows_of_chunk(columns), vocabulary / 64);  // most have no gradient
   threads_.chunks(vocabulary, tokens_of_chunk, [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(2 * columns);
     for (std::size_t t = first; t < last; ++t) {
@@ -103,7 +104,7 @@ void CpuDevice::embedding_backward(const Slice& dtable, const Slice& dpositions,
     }
   });
   if (dpositions.empty()) return;
-  threads_.chunks(sequence, rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
+  threads_.chunks(sequence, embedding_rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(2 * columns);
     for (std::size_t t = first; t < last; ++t)
       add_gradients(to_positions, t, from, columns, rows / sequence, buffer.data(),

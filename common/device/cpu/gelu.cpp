@@ -7,7 +7,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t kGrain = 8 * kTile;
+constexpr std::size_t kGeluGrain = 8 * kTile;
 constexpr float kTwice = 1.5957691216f;  // 2 √(2/π)
 constexpr float kCubic = 0.044715f;
 
@@ -15,7 +15,7 @@ constexpr float kCubic = 0.044715f;
 
 void CpuDevice::gelu(const Slice& y, const Slice& x) {
   const View to(y), from(x);
-  threads_.chunks(x.size(), kGrain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(x.size(), kGeluGrain, [&](std::size_t first, std::size_t last) {
     for_tiles(first, last, [&](std::size_t i, std::size_t n) {
       float buffer[kTile];
       const float* in = from.read(i, n, buffer);
@@ -32,7 +32,7 @@ void CpuDevice::gelu(const Slice& y, const Slice& x) {
 
 void CpuDevice::gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) {
   const View to(dx), from_dy(dy), from_x(x);
-  threads_.chunks(x.size(), kGrain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(x.size(), kGeluGrain, [&](std::size_t first, std::size_t last) {
     for_tiles(first, last, [&](std::size_t i, std::size_t n) {
       float buffer_x[kTile], buffer_dy[kTile];
       const float* in = from_x.read(i, n, buffer_x);

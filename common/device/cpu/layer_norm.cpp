@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-std::size_t rows_of_chunk(std::size_t columns) { return std::max<std::size_t>(1, 16 * kTile / columns); }
+std::size_t norm_rows_of_chunk(std::size_t columns) { return std::max<std::size_t>(1, 16 * kTile / columns); }
 
 struct RowStatistics {
   float mean;
@@ -60,7 +60,7 @@ void CpuDevice::layer_norm(const Slice& y, const Slice& statistics, const Slice&
   const float* b = View(bias).read(0, columns, parameters.data() + columns);
   const View to(y), from(x);
   float* means = scalar(statistics);
-  threads_.chunks(rows, rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
+  threads_.chunks(rows, norm_rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(columns);
     for (std::size_t n = first; n < last; ++n) {
       const float* in = from.read(n * columns, columns, buffer.data());

@@ -13,7 +13,7 @@ namespace {
 using Values = std::vector<double>;
 
 // Around a tile (1,024), a chunk (32,768), and well beyond.
-constexpr std::size_t kSizes[] = {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 32768, 32771, 100003};
+constexpr std::size_t kLengths[] = {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 32768, 32771, 100003};
 
 // Elements of 0, 1 and 2, 3 of a slice, checked against one operation done in double and rounded: exact.
 template <class F>
@@ -31,7 +31,7 @@ Values exactly(const Values& x, DType dtype, const F& f) {
 TEST(Elementwise, FillAndCopy) {
   Bench bench(2);
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       Slice x = bench.poisoned(n + 2, dtype), y = bench.poisoned(n, dtype);
       fill(bench.me, x, 7);
       fill(bench.me, x.cut(1, n), -1.5f);
@@ -49,7 +49,7 @@ TEST(Elementwise, CastRoundsToNearestEven) {
   Bench bench(2);
   for (DType from : kFloating)
     for (DType to : kFloating)
-      for (std::size_t n : kSizes) {
+      for (std::size_t n : kLengths) {
         Slice x = bench.normal(n, from), y = bench.poisoned(n, to);
         cast(bench.me, y, x);
         EXPECT_EQ(bench.read(y), exactly(bench.read(x), to, [](double v, std::size_t) { return v; }));
@@ -59,7 +59,7 @@ TEST(Elementwise, CastRoundsToNearestEven) {
 TEST(Elementwise, AddIsOneRounding) {
   Bench bench(2);
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       Slice x = bench.normal(n, dtype), y = bench.normal(n, dtype), z = bench.poisoned(n, dtype);
       const Values b = bench.read(y);
       const Values sum = exactly(bench.read(x), dtype, [&](double v, std::size_t i) { return v + b[i]; });
@@ -72,7 +72,7 @@ TEST(Elementwise, AddIsOneRounding) {
 
 TEST(Elementwise, AddsIntegers) {
   Bench bench(2);
-  for (std::size_t n : kSizes) {
+  for (std::size_t n : kLengths) {
     const std::vector<std::int32_t> a = bench.tokens(n, 1 << 30), b = bench.tokens(n, 1 << 30);
     Slice x = bench.integers(a), y = bench.integers(b);
     add(bench.me, x, y);
@@ -84,7 +84,7 @@ TEST(Elementwise, AddsIntegers) {
 TEST(Elementwise, Scale) {
   Bench bench(2);
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       Slice x = bench.normal(n, dtype), y = bench.poisoned(n, dtype), factor = bench.of({0.37f});
       const Values scaled = exactly(bench.read(x), dtype, [](double v, std::size_t) { return v * 0.37f; });
       copy(bench.me, y, x);
@@ -100,7 +100,7 @@ TEST(Elementwise, ScaleIfTheConditionHolds) {
   Bench bench(2);
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       Slice x = bench.normal(n, dtype);
       const Values before = bench.read(x);
       scale_if(bench.me, x, 0.3f, bench.of({0}));
@@ -132,7 +132,7 @@ TEST(Elementwise, AtLeast) {
 TEST(Elementwise, SumsAccumulate) {
   Bench bench(2);
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       Slice x = bench.normal(n, dtype), sum = bench.of({3}), squares = bench.of({5});
       Values total{3}, magnitude{3}, total_squares{5};
       for (double value : bench.read(x)) {
@@ -163,7 +163,7 @@ TEST(Elementwise, FindsOverflowWhereverItIs) {
   Bench bench(2);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       std::vector<float> values(n, dtype == DType::f16 ? 65504.0f : 3e38f);
       Slice flag = bench.of({0});
       find_overflow(bench.me, flag, bench.of(values, dtype));
@@ -188,7 +188,7 @@ TEST(Elementwise, FindsOverflowWhereverItIs) {
 TEST(Elementwise, Gelu) {
   Bench bench(2);
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       Slice x = bench.normal(n, dtype, 3), y = bench.poisoned(n, dtype);
       const Values in = bench.read(x);
       Values exact(n), magnitude(n);
@@ -224,7 +224,7 @@ TEST(Elementwise, GeluBackward) {
     EXPECT_NEAR(reference::gelu_derivative(x), (reference::gelu(x + 1e-5) - reference::gelu(x - 1e-5)) / 2e-5, 1e-9);
   Bench bench(2);
   for (DType dtype : kFloating)
-    for (std::size_t n : kSizes) {
+    for (std::size_t n : kLengths) {
       Slice x = bench.normal(n, dtype, 2), dy = bench.normal(n, dtype), dx = bench.poisoned(n, dtype);
       const Values in = bench.read(x), gradient = bench.read(dy);
       Values exact(n), magnitude(n);
