@@ -38,6 +38,7 @@ if [ -n "$hostfile" ] && [ ! -r "$hostfile" ]; then
   exit 2
 fi
 
+[ -z "${MPI_HOME:-}" ] || PATH=$PATH:$MPI_HOME/bin
 # The launcher of the library that the program is linked with: another one would start N programs of one rank each.
 # The program may stand behind a profiler and its options.
 choose_launcher() {

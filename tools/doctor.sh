@@ -47,10 +47,10 @@ else
   without fibers 'Boost.Context (./lab setup installs libboost-context-dev): ranks are threads, and the simulator slower'
 fi
 
-if has_program mpirun || has_program mpiexec; then
-  ok MPI "$(first_line "$(command -v mpirun || command -v mpiexec)" --version)"
-elif has_mpi; then
-  ok MPI "$MPI_HOME: put its bin on PATH to start programs"
+if has_mpi; then
+  launcher=$(PATH=$PATH:${MPI_HOME:-}/bin command -v mpirun || true)
+  # MPICH's launcher says its version in a second line.
+  ok MPI "${launcher:-no mpirun beside it}: $(${launcher:-true} --version 2>&1 | sed -n 's/^ *Version: */MPICH /p; /MPI/p' | head -n 1)"
 else
   without MPI './lab setup installs Open MPI; the simulator works without it'
 fi
