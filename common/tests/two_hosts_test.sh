@@ -35,15 +35,22 @@ printf '#!/bin/sh\nexec sh "%s/launch/mpirun.sh" --nodes 2 "$@"\n' "$source" > "
 sh "$source/common/tests/mpi_failure_test.sh" "$work/over_two.sh" "$program" > "$work/out" 2>&1 || fail "bad ends end otherwise"
 
 # A cable that is cut says nothing to either end; the table does.
-mpirun -n 4 --timeout 6 "$program" forever > "$work/out" 2>&1 &
+sh "$source/launch/mpirun.sh" --nodes 2 -n 4 --timeout 80 "$program" forever > "$work/out" 2>&1 &
 job=$!
-tries=0
 start=$(sent)
-while [ $(($(sent) - start)) -lt 4000000 ] && [ $tries -lt 100 ]; do # until ranks exchange messages
-  tries=$((tries + 1))
-  sleep 0.1
-done
+crossing() { [ $(($(sent) - start)) -gt 4000000 ]; }
+said() { grep -q "rank 3: " "$work/out"; }
+until_or_half_a_minute() {
+  tries=0
+  until "$@" || [ $tries -ge 300 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+  done
+}
+until_or_half_a_minute crossing
 ip link set eth0 down
+until_or_half_a_minute said
+kill $job # mpirun itself waits for the lost host until its time is over
 wait $job && fail "the exit code of a job that lost a host is 0"
 for words in "TIMEOUT: a rank does not answer" "rank 1: waits at" "rank 2: no answer" "rank 3: no answer"; do
   grep -q "$words" "$work/out" || fail "a cut cable: the output does not say '$words'"
