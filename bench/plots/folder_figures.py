@@ -6,6 +6,7 @@ from sources import span
 from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, stacked_bars, subplots
 
 MOST_BARS = 24
+MOST_CURVES = 14
 
 
 def n_of(rows):
@@ -33,6 +34,14 @@ def on(row):
     return ", ".join(words)
 
 
+def drawn(found, axis):
+    """(i, label, rows) of the curves that one figure can hold, those of most points; the axis says what is left out."""
+    kept = sorted(found, key=lambda label: -len(found[label]))[:MOST_CURVES]
+    if len(kept) < len(found):
+        axis.set_title(f"{len(kept)} of {len(found)} curves; the table has all", fontsize=8)
+    return [(i, label, found[label]) for i, label in enumerate(label for label in found if label in kept)]
+
+
 def ranks_axis(axis, rows):
     ticks = sorted({r["ranks"] for r in rows})
     doubling_axis(axis, ticks, "ranks")
@@ -45,7 +54,7 @@ def speedup(chart):
         return None
     figure, axes = subplots(2, 10, 4.2)
     name = lambda r: f"{r.get('scaling') or ''} {what(r) if r.get('algorithm') not in (None, 'overlap') else ''}, {on(r)}".strip(" ,").replace(" ,", ",")
-    for i, (label, mine) in enumerate(curves(rows, "ranks", name).items()):
+    for i, label, mine in drawn(curves(rows, "ranks", name), axes[0][0]):
         x = [r["ranks"] for r in mine]
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
             axis.errorbar(x, [scale * r[field] for r in mine], yerr=[[scale * v for v in side] for side in whiskers(mine, field)], capsize=3,
@@ -122,7 +131,7 @@ def bandwidth(chart):
     figure, axes = subplots(2, 10, 4.2)
     name = lambda r: f"{what(r)}, p = {r['ranks']}, {on(r)}"
     sizes = sorted({r["bytes"] for r in chart.rows})
-    for i, (label, rows) in enumerate(curves([r for r in chart.rows if r["bytes"]], "bytes", name).items()):
+    for i, label, rows in drawn(curves([r for r in chart.rows if r["bytes"]], "bytes", name), axes[0][0]):
         x = [r["bytes"] for r in rows]
         axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=label + n_of(rows), **look(i))
         axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **look(i))
@@ -145,15 +154,19 @@ def bandwidth(chart):
 
 
 def throughput(chart):
-    rows = [r for r in chart.rows if r.get("ranks")]
-    if len({r["ranks"] for r in rows}) < 2:
+    """Curves over ranks of one model each; a model that has one point has its table alone."""
+    def name(row):
+        size = f"{row['parameters'] / 1e6:.4g} M parameters" if row.get("parameters") else ""
+        return ", ".join(p for p in (str(row.get("model") or size), what(row) if row.get("algorithm") else "", on(row)) if p)
+
+    found = {label: mine for label, mine in curves([r for r in chart.rows if r.get("ranks")], "ranks", name).items() if len(mine) > 1}
+    if not found:
         return None
-    name = lambda r: ", ".join(p for p in (str(r.get("model") or ""), what(r) if r.get("algorithm") else "", on(r)) if p)
     figure, axes = subplots(1, 7, 4.0)
-    for i, (label, mine) in enumerate(curves(rows, "ranks", name).items()):
+    for i, label, mine in drawn(found, axes[0][0]):
         axes[0][0].errorbar([r["ranks"] for r in mine], [r["tokens_per_second"] for r in mine], yerr=whiskers(mine, "tokens_per_second"), capsize=3,
                             label=label + n_of(mine), **look(i))
-    ranks_axis(axes[0][0], rows)
+    ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
     axes[0][0].set_yscale("log")
     axes[0][0].set_ylabel("tokens a second, all ranks")
     axes[0][0].legend(fontsize=7.5)
@@ -163,7 +176,7 @@ def throughput(chart):
 def bubble(chart):
     figure, axes = subplots(1, 7, 4.0)
     name = lambda r: f"{r['schedule']}, {r['stages']} stages{', hop {:.2g} s'.format(r['transfer_seconds']) if r.get('transfer_seconds') else ''}, {on(r)}"
-    for i, (label, rows) in enumerate(curves(chart.rows, "microbatches", name).items()):
+    for i, label, rows in drawn(curves(chart.rows, "microbatches", name), axes[0][0]):
         axes[0][0].plot([r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i))
         formula = [(r["microbatches"], 100 * r["predicted_bubble_of_total"]) for r in rows if r.get("predicted_bubble_of_total") is not None]
         if formula:

@@ -221,6 +221,21 @@ class Drawing(unittest.TestCase):
             self.assertIn(f"{name}_column.pdf", (out / "paper" / "figures.tex").read_text())
         self.assertIn("## speedup_1", (out / "slides" / "captions.md").read_text())
 
+    def test_a_figure_holds_so_many_curves_and_says_so(self):
+        import folder_figures
+
+        rows = [dict(RING, machine=f"m{k}", bytes=size) for k in range(20) for size in (1024, 2048)[: 1 + k % 2]]
+        figure = folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", rows)]))
+        self.assertEqual(figure.axes[0].get_title(), "14 of 20 curves; the table has all")
+        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 14)
+        labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        self.assertTrue(all(f"m{k}, " in " ".join(labels) for k in range(1, 20, 2)), "those with most points stay")
+        models = [dict(STEP, parameters=n, ranks=p, tokens_per_second=1e3 * p) for n, p in ((1e6, 1), (1e6, 2), (2e6, 4))]
+        for row in models:
+            del row["speedup"], row["scaling"]
+        figure = folder_figures.draw(folder.chart_of("throughput", [results("b.json", models)]))
+        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 1, "a curve is of one model")
+
     def test_what_cannot_be_is_one_sentence(self):
         for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):
             done, _ = self.report(files, *arguments)
