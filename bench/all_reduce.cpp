@@ -13,6 +13,9 @@
 // each byte (2); an addition reads two and writes one (3). What all steps of an algorithm move that way, over the rate
 // of a copy measured in the same run, is its traffic bound. Were each receive-and-add one pass (read both, write one: 3
 // in place of 2 + 3), that would be the fused bound.
+//
+// On MPI the yardstick is memory_copy: each rank copies, within its own memory, as many bytes as any all-reduce has to
+// bring to it. Between processes that share memory no message is cheaper. There, `pipelined` is measured too.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +23,9 @@
 #include <string_view>
 
 #include "bench/all_reduce_choice.hpp"
+#include "bench/beside_library.hpp"
 #include "bench/library_all_reduce.hpp"
+#include "bench/pipelined_all_reduce.hpp"
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
 #include "common/text/nearest.hpp"
@@ -84,24 +89,17 @@ std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
       butterfly("rabenseifner", week21::rabenseifner_all_reduce, machine, week21::rabenseifner_seconds,
                 week21::rabenseifner_seconds),
       {.name = "ring", .sum = week21::ring_all_reduce, .seconds = week21::ring_all_reduce_seconds, .choosable = true},
+      {"pipelined", [](Rank me, const Slice& data) { pipelined_all_reduce(me, data); },
+       [](week21::CostModel cost, int ranks, double bytes) {
+         return pipelined_all_reduce_seconds(cost, ranks, bytes);
+       }},
       hierarchical(machine, g)};
   if (const Sum library = library_all_reduce()) all.push_back({"library", library, {}, false});
   return all;
 }
 
 bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
-
-/// The yardstick of one GPU: every rank copies its array, all at once.
-Contender device_copy(std::size_t elements) {
-  return {.name = "device_copy",
-          .prepare = [=](Rank me, Purpose) -> Prepared {
-            Slice from = me.allocate(elements, DType::f32, Category::buffer);
-            Slice to = me.allocate(elements, DType::f32, Category::buffer);
-            fill(me, from, 1);
-            return {.act = [=] { copy(me, to, from); }, .right = {}};
-          },
-          .counted = false};
-}
+bool on_processes() { return std::string_view(backend_name()) == "mpi"; }
 
 /// What an algorithm's steps read and write on one GPU, all ranks together.
 struct MemoryTraffic {
@@ -176,7 +174,8 @@ class Contest {
   void finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t bytes, Row& row);
 
   int ranks_, per_node_ = 0;
-  std::string where_;  // "16 ranks of dgx-a100-hdr"
+  bool measured_processes_;  // on MPI, no time being slept through
+  std::string where_;        // "16 ranks of dgx-a100-hdr"
   std::string thresholds_;
   week21::CostModel cost_;
   std::vector<Algorithm> all_, contenders_;  // `auto` among the latter has no `sum`
@@ -194,11 +193,13 @@ bool Contest::asked(const std::string& name, const std::vector<std::string>& nam
   };
   if (has(name)) return true;
   if (name == "auto" || !(names.empty() || has("all"))) return false;
+  if (name == "pipelined") return on_processes();
   return name != "hierarchical" || (per_node_ > 1 && per_node_ < ranks_);  // else it is the ring
 }
 
 Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::string>& names) : ranks_(ranks) {
   const RunOptions options = bench.run_options(ranks);
+  measured_processes_ = on_processes() && !options.emulate;
   const auto machine = bench.has_machine() ? std::make_shared<const Machine>(options.machine) : MachineOrNone{};
   if (per_node > 0 && ranks % per_node != 0)
     throw Error(Verdict::usage,
@@ -246,11 +247,12 @@ void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::
   const auto bytes = static_cast<double>(size);
   row.set("bytes", size);
   const bool yardstick = i == contenders_.size();
-  const std::string taken = yardstick ? "" : at_size(contenders_[i], bytes).name;
+  const std::string taken = yardstick ? group[i].contender : at_size(contenders_[i], bytes).name;
   if (shares_memory()) set_bounds(row, group, i, taken, ranks_, bytes);
-  if (yardstick) return;
+  if (measured_processes_) set_comparisons(row, group, i);
+  if (yardstick && shares_memory()) return;
   const double seconds = group[i].seconds.value;
-  if (taken != contenders_[i].name)
+  if (taken != group[i].contender)
     row.set("chosen", taken);
   else if (group[i].counted)
     timed_.push_back({taken, bytes, seconds});
@@ -264,7 +266,8 @@ void Contest::add_size(Bench& bench, std::uint64_t bytes) {
   if (bytes % 4 != 0) throw Error(Verdict::usage, fmt::format("{} bytes are no whole number of fp32 elements", bytes));
   std::vector<Contender> contenders;
   for (const Algorithm& algorithm : contenders_) contenders.push_back(contender(algorithm, bytes));
-  if (shares_memory()) contenders.push_back(device_copy(bytes / 4));
+  if (shares_memory()) contenders.push_back(copying("device_copy", bytes / 4));
+  if (measured_processes_) contenders.push_back(copying("memory_copy", bytes / 4 * 2 * (ranks_ - 1) / ranks_));
   bench.add(fmt::format("{} ranks/{}", ranks_, format_bytes(static_cast<double>(bytes))), bench.run_options(ranks_),
             contenders, [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) {
               finish(group, i, bytes, row);
@@ -289,10 +292,10 @@ int main(int argc, char** argv) {
   int per_node = 0;
   auto declare = [&](CommandLine& line) {
     line.add("--bytes", bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
-    line.add(
-        "--algorithm", names,
-        "naive, recursive_doubling, rabenseifner, ring, hierarchical, library (MPI's or NCCL's own), auto (the one "
-        "predicted to be fastest), all (but auto); several with commas; default all");
+    line.add("--algorithm", names,
+             "naive, recursive_doubling, rabenseifner, ring, pipelined (segments of a ring), hierarchical, library "
+             "(MPI's or NCCL's own), auto (the one predicted to be fastest), all (but auto, and pipelined off MPI); "
+             "several with commas; default all");
     line.add("--ranks-per-node", per_node,
              "of hierarchical; default: as the machine's links join them, without --machine all");
   };

@@ -32,8 +32,8 @@ class BenchProgram : public testing::Test {
 
   /// The exit code; what it said is in out and err.
   int start(const std::string& arguments, const std::string& benchmark = "all_reduce") {
-    std::string command = LOCKSTEP_PROGRAMS "/bench_" + benchmark + "_" + backend_ + " " + arguments + " >" +
-                          (folder_ / "out").string() + " 2>" + (folder_ / "err").string();
+    std::string command = before_ + " " LOCKSTEP_PROGRAMS "/bench_" + benchmark + "_" + backend_ + " " + arguments +
+                          " >" + (folder_ / "out").string() + " 2>" + (folder_ / "err").string();
     int status = std::system(command.c_str());
     out_ = read(folder_ / "out");
     err_ = read(folder_ / "err");
@@ -53,7 +53,7 @@ class BenchProgram : public testing::Test {
   }
   std::string file(const char* name) const { return (folder_ / name).string(); }
 
-  std::string backend_;
+  std::string backend_, before_;  // what starts it
   fs::path folder_;
   std::string out_, err_;
 };

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "bench/bench_program.hpp"
+#include "bench/pipelined_all_reduce.hpp"
+#include "common/run.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -131,6 +133,59 @@ TEST_F(BenchProgram, AHierarchyGainsItsRails) {
                   seconds("--algorithm ring --machine uniform"),
               1, 1e-9)
       << "one node: a ring";
+}
+
+TEST_F(BenchProgram, PipelinedSegmentsHideTheAdditions) {
+  // 3 MiB on 2, 3, 5 and 8 ranks are 16, 10, 6 and 4 blocks, of segments of 96 KiB and more.
+  for (const char* ranks : {"2", "3", "5", "8"}) {
+    json rows =
+        rows_of(std::string("--machine laptop --bytes 3MiB --algorithm ring,pipelined --ranks ") + ranks, "all_reduce");
+    const json &ring = rows[0], &pipelined = rows[1];
+    const double seconds = pipelined.at("seconds"), bytes = 3 << 20, p = pipelined.at("ranks");
+    EXPECT_LT(seconds, ring.at("seconds"));
+    EXPECT_NEAR(pipelined.at("predicted_seconds").get<double>() / seconds, 1, 1e-3) << pipelined;
+    EXPECT_NEAR(pipelined.at("bytes_sent_per_rank_max").get<double>() / (2 * (p - 1) / p * bytes), 1, 1e-4);
+    EXPECT_EQ(pipelined.at("verified"), true);
+  }
+}
+
+TEST(PipelinedAllReduce, SumsWhateverTheSizesAndWithoutARace) {
+  for (int ranks : {1, 2, 3, 4, 5, 7, 8})
+    for (int elements : {0, 1, ranks - 1, ranks + 1, 97, 500}) {
+      const RunOptions options{.ranks = ranks};  // checks are on, memory is poisoned
+      const Outcome outcome = run(options, [=](Rank me) -> Values {
+        Slice data = me.allocate(static_cast<std::size_t>(elements), DType::f32, Category::gradient);
+        std::vector<float> values;
+        for (int i = 0; i < elements; ++i) values.push_back(static_cast<float>(i + me.rank() * me.rank()));
+        upload(me, data, values);
+        pipelined_all_reduce(me, data, 32);  // 8 elements a segment: blocks of all kinds
+        values = to_host(me, data);
+        return Values(values.begin(), values.end());
+      });
+      ASSERT_TRUE(outcome.passed()) << outcome.message;
+      Values sums;
+      for (int i = 0; i < elements; ++i) sums.push_back(ranks * i + (ranks - 1) * ranks * (2 * ranks - 1) / 6);
+      for (const Values& of_rank : outcome.values) EXPECT_EQ(of_rank, sums) << ranks << " ranks, " << elements;
+    }
+}
+
+TEST_F(BenchProgram, OnMpiTheLibraryAndAPlainCopyStandBeside) {
+  if (std::string_view(LOCKSTEP_LAUNCH_TWO).empty()) GTEST_SKIP() << "no MPI in this build";
+  backend_ = "mpi";
+  before_ = LOCKSTEP_LAUNCH_TWO;
+  json rows = rows_of("--bytes 64KiB,1MiB --ranks 2 --samples 7", "all_reduce");
+  ASSERT_EQ(rows.size(), 14u) << "six all-reduces and the copy";
+  for (const json& row : rows) {
+    const std::string algorithm = row.at("algorithm");
+    if (algorithm == "memory_copy") continue;
+    EXPECT_EQ(row.at("verified"), true) << algorithm;
+    EXPECT_GT(row.at("fraction_of_copy_bound"), 0) << algorithm;
+    EXPECT_LE(row.at("times_library_low"), row.at("times_library")) << algorithm;
+    EXPECT_LE(row.at("times_library"), row.at("times_library_high")) << algorithm;
+    if (algorithm == "library") {
+      EXPECT_EQ(row.at("times_library"), 1);
+    }
+  }
 }
 
 TEST_F(BenchProgram, OverlapHidesCommunicationAndTheStepIsPredicted) {

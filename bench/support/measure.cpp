@@ -108,10 +108,9 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
   });
   outcome.check();
   for (std::size_t c = 0; c < contenders.size(); ++c) {
-    std::vector<double> of_contender;
     for (int i = 0; i < samples; ++i)
-      of_contender.push_back(slowest(outcome, static_cast<std::size_t>(i) * contenders.size() + c));
-    measurements[c].seconds = median(of_contender);
+      measurements[c].samples.push_back(slowest(outcome, static_cast<std::size_t>(i) * contenders.size() + c));
+    measurements[c].seconds = median(measurements[c].samples);
   }
 }
 

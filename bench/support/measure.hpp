@@ -41,7 +41,8 @@ struct Measurement {
   std::string contender;
   double predicted_seconds = 0;  // NaN: none
   Median seconds;
-  bool verified = false;  // false in a phantom run, which has no values, and where nothing can be compared
+  std::vector<double> samples;  // that it is the median of; the same turn of two contenders has the same index
+  bool verified = false;        // false in a phantom run, which has no values, and where nothing can be compared
   bool counted = true;
   std::uint64_t messages = 0;    // of one act, all ranks
   std::uint64_t bytes_sent = 0;  // likewise

@@ -77,7 +77,7 @@ void MpiBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
   };
   if (!poll_until(queue, doing, complete, [&] { return waited->earliest_end(); })) return;
   queue.clock = std::max(queue.clock, end);
-  const double after = end_of(queue);
+  const double after = job_.emulate() ? end_of(queue) : std::max(before, end);
   job_.record([&](Recorder& recorder) {
     recorder.waited(queue.index, before, after, where, recorder.waits_for(queue.index, ticket));
   });
@@ -135,7 +135,7 @@ void MpiBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
 void MpiBackend::compute(Channel at, const Operation& operation, Kernel kernel, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
-  wake_progress();
+  keep_messages_moving(operation);
   queue->set_doing({.kind = Doing::Kind::computes, .operation = operation.name, .where = where});
   const double begin = begin_of(*queue);
   job_.computing.fetch_add(1, std::memory_order_relaxed);
@@ -143,13 +143,25 @@ void MpiBackend::compute(Channel at, const Operation& operation, Kernel kernel, 
   job_.computing.fetch_sub(1, std::memory_order_relaxed);
   const double own = job_.emulate() ? job_.options.machine.seconds(operation) : 0;
   if (job_.emulate()) pass_modelled_time(*queue, own);
-  job_.note_activity();
   queue->set_doing({.kind = Doing::Kind::own_code, .where = where});
-  const double end = end_of(*queue);
+  const std::uint64_t now = monotonic_ns();
+  job_.note_activity(now);
+  const double end = queue->last_end = job_.clock.at(now);
   job_.record([&](Recorder& recorder) {
     const OperationPrice price{own, own > 0 ? job_.options.machine.overhead(operation) : 0};
     recorder.busy(at.queue, begin, end, operation.name, operation.flop, where, recorder.position(at.queue), price);
   });
+}
+
+void MpiBackend::keep_messages_moving(const Operation& operation) {
+  // To wake a thread costs more than a short operation takes, and it would come too late: the caller looks itself.
+  constexpr double kFlopPerSecond = 5e10, kBytesPerSecond = 3e10;  // of one core, about
+  if (job_.outstanding.load(std::memory_order_relaxed) == 0) return;
+  const double seconds = operation.flop / kFlopPerSecond + operation.bytes / kBytesPerSecond;
+  if (job_.emulate() || seconds > std::chrono::duration<double>(kLongestNap).count()) return wake_progress();
+  if (!job_.gate.try_lock()) return;  // somebody does
+  std::lock_guard gate(job_.gate, std::adopt_lock);
+  advance_lanes();
 }
 
 void MpiBackend::pass_modelled_time(Queue& queue, double seconds) {

@@ -91,6 +91,9 @@ class MpiBackend final : public Backend, public BlockOwner {
   }
   double end_of(Queue& queue) const { return queue.last_end = job_.clock.now(); }
 
+  /// Before an operation: messages move while it lasts, or now where it is short.
+  void keep_messages_moving(const Operation& operation);
+
   // Emulation.
   void pass_modelled_time(Queue& queue, double seconds);
 
@@ -117,6 +120,7 @@ class MpiBackend final : public Backend, public BlockOwner {
   Row describe_queue(Queue& queue);
 
   static constexpr int kQueues = 64;
+  static constexpr std::chrono::microseconds kFirstNap{50}, kLongestNap{200};  // of the progress thread
 
   Job& job_;
   struct PendingSetUp;  // what a set-up call of main has in MPI's hands

@@ -49,9 +49,10 @@ struct Job : processes::FirstFailure {
     if (computing.load(std::memory_order_relaxed) > 0) return Manners::sleep;
     return cores_per_rank == 0 ? Manners::yield : Manners::spin;
   }
-  void note_activity() {
+  void note_activity() { note_activity(monotonic_ns()); }
+  void note_activity(std::uint64_t ns) {
     activity.fetch_add(1, std::memory_order_relaxed);
-    last_activity_ns.store(monotonic_ns(), std::memory_order_relaxed);
+    last_activity_ns.store(ns, std::memory_order_relaxed);
   }
 
   double now() const { return clock.now(); }

@@ -35,24 +35,24 @@ std::uint64_t Lane::start(std::span<const Transfer> transfers, Location where, c
   batches_.push_back(std::move(batch));
   for (const Transfer& transfer : transfers) count(traffic_[transfer.peer], transfer);
   job_.outstanding.fetch_add(1, std::memory_order_relaxed);
-  if (completed_ + 1 == started_) post(*batches_.back());
+  if (completed_ + 1 == started_) post(*batches_.back(), false);
   return started_;
 }
 
 bool Lane::advance() {
   while (completed_ < started_) {
     Batch& batch = *batches_[completed_ - released_];
-    if (posted_ == completed_) post(batch);
+    if (posted_ == completed_) post(batch, true);
     if (job_.failed.load(std::memory_order_relaxed) || !finished(batch)) return false;
     complete(batch);
   }
   return true;
 }
 
-void Lane::post(Batch& batch) {
+void Lane::post(Batch& batch, bool waited_for_its_turn) {
   posted_ = batch.number;
   batch.begin = std::max(batch.issued, job_.emulate() ? last_end_ : 0);
-  if (!job_.emulate() && batch.number > 1) batch.begin = job_.clock.now();
+  if (!job_.emulate() && waited_for_its_turn) batch.begin = job_.clock.now();
   if (job_.checked())
     post_checked(batch);
   else
@@ -60,11 +60,12 @@ void Lane::post(Batch& batch) {
 }
 
 void Lane::complete(Batch& batch) {
-  if (!job_.emulate()) batch.end = job_.clock.now();
+  const std::uint64_t now = monotonic_ns();
+  if (!job_.emulate()) batch.end = job_.clock.at(now);
   completed_ = batch.number;
   last_end_ = batch.end;
   job_.outstanding.fetch_sub(1, std::memory_order_relaxed);
-  job_.note_activity();
+  job_.note_activity(now);
   job_.record([&](Recorder& recorder) {
     recorder.transferred(queue_, group_, batch.begin, batch.end, batch.transfers, batch.where, batch.region);
   });

@@ -84,7 +84,7 @@ class Lane {
   const std::vector<Traffic>& traffic() const { return traffic_; }  ///< by member
 
  private:
-  void post(Batch& batch);
+  void post(Batch& batch, bool waited_for_its_turn);
   void post_plain(Batch& batch);
   void post_checked(Batch& batch);
   bool finished(Batch& batch);

@@ -7,7 +7,6 @@ namespace lockstep::mpi {
 
 namespace {
 constexpr std::chrono::milliseconds kHeartbeat{5};  // of failures and wait tables
-constexpr std::chrono::microseconds kFirstNap{50}, kLongestNap{200};
 }  // namespace
 
 void MpiBackend::wake_progress() {

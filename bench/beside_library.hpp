@@ -1,0 +1,41 @@
+// How an all-reduce on MPI stands beside the libraries' own and beside a plain copy, all measured turn by turn.
+#pragma once
+
+#include <vector>
+
+#include "bench/support/measure.hpp"
+#include "common/arithmetic.hpp"
+#include "common/json/results.hpp"
+
+namespace lockstep::bench {
+
+/// A yardstick: every rank copies so many elements, all at once.
+inline Contender copying(const char* name, std::size_t elements) {
+  return {.name = name,
+          .prepare = [=](Rank me, Purpose) -> Prepared {
+            Slice from = me.allocate(elements, DType::f32, Category::buffer);
+            Slice to = me.allocate(elements, DType::f32, Category::buffer);
+            fill(me, from, 1);
+            return {.act = [=] { copy(me, to, from); }, .right = {}};
+          },
+          .counted = false};
+}
+
+/// Into the row of contender `i`: how near it comes to the yardstick, which is the last of the group, and how many
+/// times as fast as each library (not counted by the ledgers) it is: the median of a quotient for each turn, so that
+/// what disturbs both counts little.
+inline void set_comparisons(Row& row, const std::vector<Measurement>& group, std::size_t i) {
+  if (i + 1 == group.size()) return;
+  row.set("fraction_of_copy_bound", group.back().seconds.value / group[i].seconds.value);
+  for (std::size_t library = 0; library + 1 < group.size(); ++library) {
+    if (group[library].counted) continue;
+    std::vector<double> quotients;
+    for (std::size_t turn = 0; turn < group[library].samples.size(); ++turn)
+      quotients.push_back(group[library].samples[turn] / group[i].samples[turn]);
+    const Median times = median(quotients);
+    const std::string field = "times_" + group[library].contender;
+    row.set(field, times.value).set(field + "_low", times.low).set(field + "_high", times.high);
+  }
+}
+
+}  // namespace lockstep::bench
