@@ -70,6 +70,9 @@ int trace_tool(const Workshop& shop, const std::string& command, std::vector<std
 /// ./lab bench NAME …: forwards to bench_NAME; without a name, lists the benchmarks.
 int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around = {});
 
+/// ./lab calibrate …: forwards to bench_calibrate, on MPI where no --backend is named.
+int calibrate(const Workshop& shop, std::vector<std::string> arguments);
+
 /// ./lab profile bench NAME …, or train …: the same under Nsight Systems, a report for each rank in outputs/profile/.
 int profile(const Workshop& shop, std::vector<std::string> arguments);
 

@@ -157,6 +157,11 @@ int bench(const Workshop& shop, std::vector<std::string> arguments, const std::v
   return forward(shop, "bench_" + name, arguments, around);
 }
 
+int calibrate(const Workshop& shop, std::vector<std::string> arguments) {
+  if (option(arguments, "--backend", "", false).empty()) arguments.insert(arguments.end(), {"--backend", "mpi"});
+  return forward(shop, "bench_calibrate", arguments);
+}
+
 int profile(const Workshop& shop, std::vector<std::string> arguments) {
   const std::vector<std::string> known{"bench", "train"};
   if (arguments.empty() || std::find(known.begin(), known.end(), arguments[0]) == known.end())

@@ -115,6 +115,8 @@ class CommandLine {
   void add_programs() {
     // What the program behind it reads is not ours to parse.
     add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(shop_, rest_); });
+    add_forward("calibrate", "measure this computer's links, memory and products, which benchmarks then predict from",
+                [this] { return calibrate(shop_, rest_); });
     add_forward("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …",
                 [this] { return forward(shop_, "bench_memory", rest_); });
     add_forward("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …",

@@ -34,6 +34,7 @@ step timeline "DDP timeline with and without overlap" "$programs/bench_ddp_sim" 
   --model gpt2-124m --batch 4 --phantom --bucket-bytes 25MiB --timeline "$out/figures/timeline"
 
 if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
+  step calibrate "what measurements are predicted from" mpi 2 "$programs/bench_calibrate_mpi"
   step all_reduce_mpi "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" --bytes 4KiB:16MiB \
     --json "$data/all_reduce_mpi.json" --csv "$data/all_reduce_mpi.csv"
   step crossover_emulated "crossovers of all-reduces, emulated with 4 MPI processes" mpi 4 "${all_reduce}_mpi" --ranks 4 --emulate pcie-box \

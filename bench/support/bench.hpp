@@ -24,7 +24,7 @@
 namespace lockstep::bench {
 
 struct Options {
-  std::string machine;  // name or file; "": uniform in the simulator, none elsewhere (then nothing is predicted)
+  std::string machine;  // name or file; "": uniform in the simulator, elsewhere what ./lab calibrate wrote, or none
   std::string emulate;  // MPI: the machine whose times are slept through
   double scale = 1;     // modelled seconds × scale are slept; the runtime reports modelled seconds
   std::vector<std::string> ranks;  // one or several numbers; none: all processes, or 4 where ranks share one
@@ -65,6 +65,8 @@ class Bench {
   /// A row that is no contender's, before all others in the results: what a ledger says, say.
   void report(Row row) { reported_.push_back(std::move(row)); }
 
+  /// Where results come from: this program, its backend's libraries, here and now.
+  static Context context();
   /// For the context of the results: options, fits.
   Row& about() { return about_; }
 
@@ -75,6 +77,7 @@ class Bench {
  private:
   struct Group;
   class Table;
+  void find_calibrated_machine(int available_ranks);
   void measure_one(Group& group, std::size_t contender);
   Row row_of(const RunOptions& options, const Measurement& measurement) const;
 

@@ -194,7 +194,7 @@ Machine read_cluster(const Fields& file, const std::string& path) {
 
 Machine read_single(const Fields& file) {
   file.allow({"name", "description", "levels", "peak_flop_per_second", "matmul_efficiency", "memory_bytes",
-              "memory_bytes_per_second", "launch_seconds", "eager_bytes", "sources", "node"});
+              "memory_bytes_per_second", "launch_seconds", "eager_bytes", "sources", "node", "measured"});
   Machine machine;
   read_levels(file, machine);
   read_peaks(file.object("peak_flop_per_second", "FLOP per second by dtype"), machine);

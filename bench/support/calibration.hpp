@@ -1,0 +1,59 @@
+// A machine file from measurements of this computer: messages, copies and matrix products, nothing else. What it then
+// predicts, collectives and training steps, was never fitted.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/json/results.hpp"
+#include "common/machine/machine.hpp"
+
+namespace lockstep::bench {
+
+/// One measured point. Of a message or a copy `bytes`, of a product its shape.
+struct Reading {
+  double bytes = 0;
+  std::size_t m = 0, n = 0, k = 0;
+  DType dtype = DType::f32;
+  double seconds = 0;
+  double flop() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+};
+
+struct Readings {
+  std::vector<Reading> messages;  // between two ranks, both ways at once
+  std::vector<Reading> copies;    // of a slice, all ranks at once
+  std::vector<Reading> squares;   // f32 products of square matrices, by size: the efficiency curve
+  std::vector<Reading> halves;    // the largest square once more in bf16 and f16
+  std::vector<Reading> others;    // f32 products of other shapes: only to see how far the curve is off
+};
+
+/// What was fitted, and how surely.
+struct Calibration {
+  Machine machine;                                       // one level of links that joins any number of ranks
+  double latency_error = 0, seconds_per_byte_error = 0;  // standard errors
+  double launch_error = 0, copy_seconds_per_byte_error = 0;
+};
+
+/// α and β: the line through the messages, relative errors minimised; launch and memory bandwidth: that through the
+/// copies, which read and write each byte; the matmul curve: through the squares, launch taken off, their best rate the
+/// peak. Throws Error(usage) where there are fewer than two messages or copies, or no square.
+Calibration fit_machine(const Readings& readings);
+
+/// What the machine predicts for a point of that kind.
+double predicted_message(const Machine& machine, const Reading& reading);
+double predicted_copy(const Machine& machine, const Reading& reading);
+double predicted_product(const Machine& machine, const Reading& reading);
+
+/// predicted / measured − 1 of the point that is furthest off.
+double worst_residual(const Machine& machine, const std::vector<Reading>& readings,
+                      double (*predict)(const Machine&, const Reading&));
+
+/// The machine file (docs/machines.md). `measured` holds the points and their residuals, `context` where they are from.
+std::string machine_file(const Calibration& calibration, const Readings& readings, const Context& context,
+                         const std::vector<Row>& measured);
+
+/// Where `./lab calibrate` leaves the file of this host and backend, and every benchmark looks for it:
+/// outputs/machines/HOST.json, HOST-cuda.json, HOST-nccl.json; LOCKSTEP_MACHINES names another folder.
+std::string calibrated_file(const std::string& backend);
+
+}  // namespace lockstep::bench
