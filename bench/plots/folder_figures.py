@@ -154,10 +154,11 @@ def bandwidth(chart):
 
 
 def throughput(chart):
-    """Curves over ranks of one model each; a model that has one point has its table alone."""
+    """Curves over ranks of one model each, cut in one way; one that has a single point has its table alone."""
     def name(row):
         size = f"{row['parameters'] / 1e6:.4g} M parameters" if row.get("parameters") else ""
-        return ", ".join(p for p in (str(row.get("model") or size), what(row) if row.get("algorithm") else "", on(row)) if p)
+        cut = " ".join(f"{letters} {row[field]}" for field, letters in MESH if letters != "dp" and (row.get(field) or 1) > 1)
+        return ", ".join(p for p in (str(row.get("model") or size), cut, what(row) if row.get("algorithm") else "", on(row)) if p)
 
     found = {label: mine for label, mine in curves([r for r in chart.rows if r.get("ranks")], "ranks", name).items() if len(mine) > 1}
     if not found:

@@ -230,11 +230,13 @@ class Drawing(unittest.TestCase):
         self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 14)
         labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
         self.assertTrue(all(f"m{k}, " in " ".join(labels) for k in range(1, 20, 2)), "those with most points stay")
-        models = [dict(STEP, parameters=n, ranks=p, tokens_per_second=1e3 * p) for n, p in ((1e6, 1), (1e6, 2), (2e6, 4))]
+        models = [dict(STEP, parameters=n, ranks=p, tokens_per_second=1e3 * p) for n, p in ((1e6, 1), (1e6, 2), (2e6, 4), (1e6, 8))]
+        models[-1]["tensor_parallel"] = 8
         for row in models:
             del row["speedup"], row["scaling"]
         figure = folder_figures.draw(folder.chart_of("throughput", [results("b.json", models)]))
-        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 1, "a curve is of one model")
+        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 1, "a curve is of one model, cut in one way")
+        self.assertEqual(list(figure.axes[0].containers[0].lines[0].get_xdata()), [1, 2])
 
     def test_what_cannot_be_is_one_sentence(self):
         for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):
