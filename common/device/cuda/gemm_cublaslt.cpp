@@ -152,6 +152,7 @@ void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
       cublasLtMatmulAlgoGetHeuristic(handle, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result,
                                      preference.get(), kCandidates, results, &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+  if (status == CUBLAS_STATUS_INVALID_VALUE && p.epilogue != Epilogue::none) return;  // so it says of some types
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < found && !plan.possible; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
