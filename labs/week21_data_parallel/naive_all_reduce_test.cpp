@@ -1,41 +1,19 @@
 // Tests of exercise 21.1: exact sums, and what they cost rank 0: traffic, memory and time.
 #include "labs/week21_data_parallel/naive_all_reduce.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
-#include "common/testing/cases.hpp"
-#include "common/testing/inputs.hpp"
+#include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
 namespace lockstep::week21 {
 namespace {
 
-using namespace lockstep::testing;
-
-Values reduce_floats(Rank me, const Case& c) {
-  Slice data = me.allocate(c.size, DType::f32, Category::gradient);
-  upload(me, data, inputs_of(me.rank(), c.size, c.ranks));
-  naive_all_reduce(me, data);
-  const std::vector<float> sum = to_host(me, data);
-  return {sum.begin(), sum.end()};
-}
-
-Values reduce_integers(Rank me, const Case& c) {
-  Slice data = me.allocate(c.size, DType::i32, Category::buffer);
-  upload(me, data, integer_inputs_of(me.rank(), c.size, c.ranks));
-  naive_all_reduce(me, data);
-  const std::vector<float> sum = to_host(me, data);
-  return {sum.begin(), sum.end()};
-}
-
 std::string sums_are_exact(const Case& c, const Outcome& outcome) { return not_the_sum(outcome, c.size); }
 
-TEST(Lab21_1, SumsAreExact) { run_cases(reduce_floats, sums_are_exact); }
+TEST(Lab21_1, SumsAreExact) { run_cases(reduce_with(naive_all_reduce), sums_are_exact); }
 
 TEST(Lab21_1, SumsOfIntegersToo) {
-  run_cases(reduce_integers, sums_are_exact, {.ranks = {3}, .sizes = sizes_of({13})});
+  run_cases(reduce_integers_with(naive_all_reduce), sums_are_exact, {.ranks = {3}, .sizes = sizes_of({13})});
 }
 
 /// Words for a rank that sent or received something else than the naive algorithm does.
@@ -46,7 +24,7 @@ std::string wrong_traffic(int rank, const char* verb, std::uint64_t bytes, std::
 }
 
 TEST(Lab21_1, EverythingGoesThroughRankZero) {
-  run_cases(reduce_floats, [](const Case& c, const Outcome& outcome) -> std::string {
+  run_cases(reduce_with(naive_all_reduce), [](const Case& c, const Outcome& outcome) -> std::string {
     const std::uint64_t n = c.size * sizeof(float);
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Traffic& traffic = outcome.ledgers[rank].traffic;
@@ -59,7 +37,7 @@ TEST(Lab21_1, EverythingGoesThroughRankZero) {
 }
 
 TEST(Lab21_1, RankZeroHoldsOneScratch) {
-  run_cases(reduce_floats, [](const Case& c, const Outcome& outcome) -> std::string {
+  run_cases(reduce_with(naive_all_reduce), [](const Case& c, const Outcome& outcome) -> std::string {
     const std::uint64_t n = c.size * sizeof(float);
     for (int rank = 0; rank < c.ranks; ++rank) {
       const std::uint64_t held = outcome.ledgers[rank].memory.peak_total, allowed = rank == 0 ? 2 * n : n;
@@ -92,7 +70,7 @@ TEST(Lab21_1, TimeGrowsWithTheRanks) {
                          seconds * 1e6, formula * 1e6);
     return "";
   };
-  run_cases(reduce_floats, judge,
+  run_cases(reduce_with(naive_all_reduce), judge,
             {.ranks = {2, 4, 8},
              .sizes = sizes_of({16384}),
              .simulator_only = "a statement about virtual time",
