@@ -85,6 +85,21 @@ TEST_F(BenchProgram, SeveralNumbersOfRanksAndSizes) {
   EXPECT_EQ(rows[23].at("bytes"), 40);
 }
 
+TEST_F(BenchProgram, CompressionSendsWhatItsFormulasSay) {
+  const json rows = rows_of("--machine dgx-a100 --ranks 2,4,8 --bytes 8MiB --density 0.125 --block 256", "compression");
+  ASSERT_EQ(rows.size(), 12u);
+  expect_documented(rows);
+  for (const json& row : rows) {
+    EXPECT_EQ(row.at("verified"), true) << row;
+    EXPECT_EQ(row.at("bytes_sent_per_rank_max"), row.at("predicted_bytes_sent_per_rank")) << row;
+    EXPECT_NEAR(row.at("predicted_seconds").get<double>() / row.at("seconds").get<double>(), 1, 0.1) << row;
+    const json& even = row.at("ranks_to_break_even");
+    if (row.at("algorithm") != "ring") {
+      EXPECT_EQ(row.at("relative_bytes") >= 1, !even.is_null() && row.at("ranks") >= even) << row;
+    }
+  }
+}
+
 /// The row of a size with the least `field`, of those that `auto` may take.
 json fastest(const json& rows, std::uint64_t bytes, const char* field) {
   json best;

@@ -103,7 +103,7 @@ fi
 
 [ -f "$build/build.ninja" ] || { echo "report: $build is not configured; ./lab report does that" >&2; exit 2; }
 targets=
-for target in bench_all_reduce bench_calibrate bench_activations bench_overhead bench_ddp bench_memory bench_scaling bench_zero bench_tp bench_pipeline \
+for target in bench_all_reduce bench_calibrate bench_activations bench_compression bench_overhead bench_ddp bench_memory bench_scaling bench_zero bench_tp bench_pipeline \
   bench_schedule train plan scale; do
   for backend in sim mpi; do
     has "${target}_$backend" && targets="$targets ${target}_$backend"

@@ -13,6 +13,7 @@ import combined_figures
 import crossover_figures
 import folder
 import folder_figures
+import gradients_figures
 import pipeline_figures
 import sources
 import tensor_figures
@@ -319,7 +320,7 @@ def step_parts(data):
     return folder_figures.draw(chart) if chart else None
 
 
-ALL = (busbw_simulated, busbw_measured, *crossover_figures.ALL, overhead, amdahl, buckets, training, activations, precision, memory, zero_memory, zero_throughput, step_parts,
+ALL = (busbw_simulated, busbw_measured, *crossover_figures.ALL, overhead, amdahl, buckets, training, *gradients_figures.ALL, activations, precision, memory, zero_memory, zero_throughput, step_parts,
        *tensor_figures.ALL, *pipeline_figures.ALL, *combined_figures.ALL)
 
 

@@ -55,7 +55,7 @@ def data_parallelism(data):
         found.append(("The naive all-reduce of the same?", "ms", naive["predicted_seconds"] * 1e3, naive["seconds"] * 1e3, "simulated"))
         found.append(("MiB that each rank sends in the ring?", "MiB", 2 * 7 / 8 * 64, ring["bytes_sent_per_rank_max"] / 2**20, "ledger"))
         found.append(("MiB that the busiest rank of the naive one sends?", "MiB", 7 * 64, naive["bytes_sent_per_rank_max"] / 2**20, "ledger"))
-    found += crossovers(data)
+    found += crossovers(data) + compression(data)
     point = pick(load(data, "overhead"), parameters=100_000_000, link_gb_per_s=25)
     if point:
         found.append((f"Efficiency of 2 ranks over 25 GB/s: 100 M parameters, {point['tokens_per_rank']:g} tokens a rank, {point['flop_per_second'] / 1e12:g} TFLOP/s, no overlap?", "%",
@@ -69,6 +69,20 @@ def data_parallelism(data):
     mpi = pick(load(data, "all_reduce_mpi"), algorithm="ring", bytes=1 << 20)
     if mpi:
         found.append((f"Ring all-reduce of 1 MiB between {mpi['ranks']} processes of this computer?", "µs", mpi["predicted_seconds"] * 1e6, mpi["seconds"] * 1e6, "measured"))
+    return found
+
+
+def compression(data):
+    """What compressed sums send and take on 8 ranks of two nodes."""
+    results = load(data, "compression_sim_pcie-box-10gbe")
+    found = []
+    for algorithm, words in (("topk:0.01", "the largest 1 %, as values with their indices"), ("int8", "int8 by one all-gather"), ("int8-two-step", "int8 in two steps")):
+        row = pick(results, algorithm=algorithm, ranks=8)
+        if row:
+            found.append((f"A rank of 8 sums 25 MiB of gradients as {words}: MiB sent? (The ring: 43.75)", "MiB", row["predicted_bytes_sent_per_rank"] / 2**20, row["bytes_sent_per_rank_max"] / 2**20, "ledger"))
+    ring, top = (pick(results, algorithm=a, ranks=8) for a in ("ring", "topk:0.01"))
+    if ring and top:
+        found.append(("How many times as fast as the ring is top-k of 1 % there, over 10 GbE?", "times", ring["predicted_seconds"] / top["predicted_seconds"], ring["seconds"] / top["seconds"], "simulated"))
     return found
 
 

@@ -64,3 +64,40 @@ if has train_sim; then
     step train_ddp "training on text, DDP on 2 simulated ranks" "$programs/train_sim" --ranks 2 $training --csv "$data/train_ddp.csv"
   fi
 fi
+
+# Larger batches (21.8): a small batch at a moderate rate and at its best one, then eight times the batch by each rule.
+if has train_sim; then
+  for rate in 1e-3 3e-3; do
+    for run in "small:--batch 8 --steps 640 --warmup 40" "none:--warmup 5" "linear:--lr-scaling linear --base-batch 8 --warmup 20" \
+      "linear_cold:--lr-scaling linear --base-batch 8 --warmup 0" "sqrt:--lr-scaling sqrt --base-batch 8 --warmup 5"; do
+      name=batch_${rate}_${run%%:*} more=${run#*:}
+      case $run in small:*) ;; *) more="--batch 64 --steps 80 $more" ;; esac
+      # shellcheck disable=SC2086
+      step "$name" "training with a learning rate of $rate, $more" "$programs/train_sim" --backend serial --model tiny --sample 0 --log-every 1 \
+        --lr "$rate" $more --csv "$data/$name.csv"
+    done
+  done
+fi
+
+# Compressed gradients (21.9): losses where the rate is small against the delay of what is owed, and where it is not; then bytes and time.
+if has train_sim; then
+  for kind in "sgd:0.05:--optimizer sgd --lr 0.1 --clip 0" "adamw:0.01:--lr 3e-3"; do
+    optimizer=${kind%%:*} rest=${kind#*:}
+    density=${rest%%:*}
+    for run in "none:" "topk:--compress topk:$density" "topk_forgets:--compress topk:$density --no-feedback" "int8:--compress int8-two-step"; do
+      name=compress_${optimizer}_${run%%:*}
+      # shellcheck disable=SC2086
+      step "$name" "training with compressed gradients: $optimizer, ${run%%:*}" "$programs/train_sim" --ranks 2 --model tiny --steps 400 --batch 16 \
+        --sample 0 --log-every 1 ${rest#*:} ${run#*:} --json "$data/$name.json" --csv "$data/$name.csv"
+    done
+  done
+fi
+for machine in pcie-box-10gbe:2,4,8,16,32,64 dgx-a100:2,4,8; do
+  name=${machine%:*}
+  step "compression_sim_$name" "sums of compressed gradients, simulated on $name" "$programs/bench_compression_sim" --machine "$name" \
+    --ranks "${machine#*:}" --density 0.01,0.001 --phantom --json "$data/compression_sim_$name.json" --csv "$data/compression_sim_$name.csv"
+done
+if has bench_compression_mpi; then
+  step compression_mpi "sums of compressed gradients, measured on 2 MPI processes" mpi 2 "$programs/bench_compression_mpi" --ranks 2 --bytes 4MiB \
+    --json "$data/compression_mpi.json" --csv "$data/compression_mpi.csv"
+fi

@@ -73,9 +73,11 @@ class Stage0 final : public Base {
   Stage0(Rank dp, EngineModel model, const EngineOptions& o)
       : Base(dp, std::move(model), o), optimizer_(dp, model_.parameters, o.adamw) {
     if (dp.size() == 1) return;
-    ddp_ = week21::make_ddp(dp, model_.parameters, buckets_of(o), [reduce = o.reduce](Rank queue, Slice gradients) {
+    const auto ring = [reduce = o.reduce](Rank queue, Slice gradients) {
       week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
-    });
+    };
+    ddp_ = week21::make_ddp(dp, model_.parameters, buckets_of(o),
+                            o.make_all_reduce ? o.make_all_reduce(dp, model_.parameters) : ring);
   }
 
   Hooks hooks() override { return ddp_ ? hooks_of(*ddp_) : Hooks{}; }

@@ -24,6 +24,7 @@ struct EngineOptions {
   int prefetch = 1;                                  ///< stage 3, with overlap: units gathered ahead
   DType storage = DType::f32;                        ///< of values and gradients
   DType reduce = DType::f32;                         ///< in which gradients are summed; stages 1 and 2: `storage`
+  week21::MakeAllReduce make_all_reduce;             ///< of stage 0; empty: a ring that sums in `reduce`
 };
 
 /// The buckets of stages 0 and 1: the first is smaller, so that communication starts early.

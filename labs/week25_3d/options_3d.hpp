@@ -7,6 +7,7 @@
 
 #include "common/model/config.hpp"
 #include "common/model/optimizer.hpp"
+#include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 #include "labs/week25_3d/mesh.hpp"
@@ -28,10 +29,11 @@ struct Options3d {
   week22::Recompute recompute = week22::Recompute::none;
   bool overlap = true;  ///< gradients and tensor-parallel sums on queues of their own
   std::size_t bucket_bytes = std::size_t{25} << 20;
-  week22::Wrapping wrapping;        ///< stages 2 and 3
-  int prefetch = 1;                 ///< stage 3
-  DType reduce = DType::f32;        ///< type in which gradients are summed over replicas
-  std::optional<float> loss_scale;  ///< of fp16: where the dynamic scale begins
+  week22::Wrapping wrapping;              ///< stages 2 and 3
+  int prefetch = 1;                       ///< stage 3
+  DType reduce = DType::f32;              ///< type in which gradients are summed over replicas
+  week21::MakeAllReduce make_all_reduce;  ///< ZeRO 0: how they are summed; empty: a ring in that type
+  std::optional<float> loss_scale;        ///< of fp16: where the dynamic scale begins
   int loss_scale_interval = 2000;
   AdamW adamw;
   std::uint64_t seed = 1;

@@ -137,7 +137,8 @@ void make_engines(Worker& worker, const Options3d& o) {
                               .overlap = o.overlap,
                               .prefetch = o.prefetch,
                               .storage = o.model.storage,
-                              .reduce = o.reduce};
+                              .reduce = o.reduce,
+                              .make_all_reduce = o.make_all_reduce};
   GptStage& stage = *worker.stage;
   const std::size_t tensors = stage.tensors().size(), shared = stage.shares_embedding() ? 1 : 0;
   worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, shared, tensors - shared), options));

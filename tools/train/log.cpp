@@ -73,9 +73,12 @@ double predicted_pipeline_bytes(const Plan& plan) {
   return boundaries + (plan.model.tied_head ? embedding / (plan.options.zero > 0 ? plan.replicas() : 1) : 0);
 }
 
+bool compresses(const Plan& plan) { return plan.compression.method != week21::Method::ring; }
+
 /// What rank 0 sends a step for its gradients and values (22.1), for shared layers and to the next stage, without the
 /// scalars of clipping and of the log.
 double predicted_bytes(const Plan& plan) {
+  if (compresses(plan)) return week21::bytes_sent(plan.compression, plan.replicas(), first_stage(plan).parameters);
   return week22::bytes_sent(first_stage(plan).parameters, plan.options.zero, plan.replicas(),
                             static_cast<int>(plan.options.accumulate), week22::recipe_of(plan.model.storage)) +
          predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);
@@ -83,6 +86,9 @@ double predicted_bytes(const Plan& plan) {
 
 /// In words: how `predicted_bytes` comes about.
 std::string traffic_formula(const Plan& plan) {
+  if (compresses(plan))
+    return fmt::format("{}, where a ring sends {}", plan.options.compress,
+                       format_bytes(week21::bytes_sent({}, plan.replicas(), first_stage(plan).parameters)));
   std::vector<std::string> parts;
   if (plan.options.tp > 1) parts.emplace_back("sums of activations");
   if (plan.options.pp > 1) parts.emplace_back("boundaries of stages");
@@ -271,6 +277,10 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("chunks", plan_.options.chunks)
       .set("tensor_parallel", plan_.options.tp)
       .set("sequence_parallel", plan_.options.sequence_parallel);
+  row.set("optimizer", plan_.options.optimizer)
+      .set("compress", plan_.options.compress)
+      .set("feedback", !plan_.options.no_feedback);
+  row.set("lr_scaling", plan_.options.lr_scaling).set("base_batch", plan_.options.base_batch);
   row.set("zero", plan_.options.zero).set("wrap", plan_.options.wrap).set("prefetch", plan_.options.prefetch);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);

@@ -11,6 +11,7 @@
 #include "common/data/corpus.hpp"
 #include "common/model/config.hpp"
 #include "common/run.hpp"
+#include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
@@ -35,14 +36,19 @@ struct TrainOptions {
   std::size_t sequence = 0;    // tokens of each
   std::size_t accumulate = 0;  // microbatches a replica; by default 1, of a pipeline four a stage
   double learning_rate = 3e-3;
+  std::string optimizer = "adamw";  // or sgd
+  std::string lr_scaling = "none";  // none, linear or sqrt, from base_batch
+  std::size_t base_batch = 0;       // for which learning_rate is right
   int warmup = 20;
-  double weight_decay = 0.1;
+  std::optional<double> weight_decay;  // by default 0.1; of sgd 0
   double clip = 1.0;
   std::uint64_t seed = 1;
   std::string data;
   std::string tokens = "byte";
   std::string bucket_bytes;
   bool no_overlap = false;
+  std::string compress;  // topk:DENSITY, int8 or int8-two-step
+  bool no_feedback = false;
   int zero = 0;  // the stage
   std::string wrap = "block";
   int prefetch = 1;
@@ -87,6 +93,7 @@ struct Plan {
   week22::Precision precision;
   week22::Recompute recompute = week22::Recompute::none;
   week22::Wrapping wrapping;        // of stages 2 and 3
+  week21::Compression compression;  // of gradients; the ring: none
   std::optional<float> loss_scale;  // where the dynamic loss scale begins; none: gradients are not scaled
 
   week25::Options3d run3d;  // the same, as the 3D step wants it
@@ -109,7 +116,10 @@ Plan make_plan(TrainOptions options, int available_ranks);
 /// A sentence for each option that was asked for and does nothing in this run.
 std::vector<std::string> without_effect(const Plan& plan);
 
-/// Linear warm-up, then a cosine down to a tenth. `step` counts from 0.
+/// Linear warm-up, then a cosine down to a tenth (21.8), scaled by --lr-scaling: warm-up then begins at --lr, else at
+/// 0. `step` counts from 0.
 float learning_rate(int step, const TrainOptions& options);
+/// The same as the optimizer wants it.
+float optimizer_rate(int step, const TrainOptions& options);
 
 }  // namespace lockstep::train

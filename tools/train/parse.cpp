@@ -64,8 +64,18 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
                    "Of a replica and step (default: 1; of a pipeline four a stage)")
       ->check(whole_number(1));
   training->add_option("--lr", o.learning_rate, "Learning rate after warm-up")->capture_default_str();
+  training
+      ->add_option("--optimizer", o.optimizer,
+                   "adamw, or sgd: gradient descent with momentum 0.9 (the mean of gradients); its --lr is about 1")
+      ->capture_default_str();
+  training
+      ->add_option("--lr-scaling", o.lr_scaling,
+                   "With --base-batch: none, linear or sqrt: the rate grows with the batch, and warm-up begins at --lr")
+      ->capture_default_str();
+  training->add_option("--base-batch", o.base_batch, "Sequences of the batch for which --lr is right")
+      ->check(whole_number(1));
   training->add_option("--warmup", o.warmup, "Steps of linear warm-up")->capture_default_str()->check(whole_number(0));
-  training->add_option("--weight-decay", o.weight_decay, "Of matrices and embeddings")->capture_default_str();
+  training->add_option("--weight-decay", o.weight_decay, "Of matrices and embeddings (default: 0.1; of sgd none)");
   training->add_option("--clip", o.clip, "Largest gradient norm; 0: any")->capture_default_str();
   training->add_option("--seed", o.seed, "Of initial values and of the order of the text")
       ->capture_default_str()
@@ -105,6 +115,10 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       ->capture_default_str()
       ->check(whole_number(0));
   parallel->add_flag("--no-overlap", o.no_overlap, "All-reduce on the main queue");
+  parallel->add_option(
+      "--compress", o.compress,
+      "Gradients: topk:0.01 (that share of a bucket's elements), int8, or int8-two-step (default: none)");
+  parallel->add_flag("--no-feedback", o.no_feedback, "With --compress topk: forget what was not sent");
   auto* machine = app.add_option_group("Machine");
   machine->add_option("--machine", o.machine, "What the simulator prices with: a name in bench/machines")
       ->capture_default_str();

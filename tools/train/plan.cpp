@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <numbers>
 
 #include "common/checkpoint/reader.hpp"
 #include "common/host/host.hpp"
@@ -15,6 +14,7 @@
 #include "common/text/nearest.hpp"
 #include "common/text/storage.hpp"
 #include "common/text/units.hpp"
+#include "labs/week21_data_parallel/large_batch.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week25_3d/engine.hpp"
 #include "tools/train/options.hpp"
@@ -69,6 +69,43 @@ std::optional<float> loss_scale_of(const TrainOptions& o) {
   return scale;
 }
 
+week21::RateRule rate_rule_of(const std::string& name) {
+  if (name == "none") return week21::RateRule::none;
+  if (name == "linear") return week21::RateRule::linear;
+  if (name == "sqrt") return week21::RateRule::square_root;
+  refuse(unknown_name("--lr-scaling", name, std::array<std::string, 3>{"none", "linear", "sqrt"}));
+}
+
+week21::Compression compression_named(const std::string& name) {
+  using week21::Method;
+  if (name.empty()) return {};
+  if (name == "int8") return {.method = Method::int8};
+  if (name == "int8-two-step") return {.method = Method::int8_two_step};
+  const std::string topk = "topk:";
+  if (!name.starts_with(topk))
+    refuse(unknown_name("--compress", name, std::array<std::string, 3>{"topk:0.01", "int8", "int8-two-step"}));
+  const char *from = name.c_str() + topk.size(), *end = from;
+  const double density = std::strtod(from, const_cast<char**>(&end));
+  if (end == from || *end || !(density > 0 && density <= 1))
+    refuse(fmt::format("--compress {}: the share of elements that is sent lies above 0 and is at most 1", name));
+  return {.method = Method::top_k, .density = density};
+}
+
+week21::Compression compression_of(const TrainOptions& o, const week25::MeshShape& mesh) {
+  week21::Compression compression = compression_named(o.compress);
+  if (o.no_feedback && compression.method != week21::Method::top_k)
+    refuse("--no-feedback is for --compress topk:DENSITY, which alone remembers what it has not sent");
+  compression.feedback = !o.no_feedback;
+  compression.seed = o.seed;
+  if (o.compress.empty()) return compression;
+  if (mesh.tp > 1 || mesh.pp > 1 || o.zero > 0)
+    refuse("--compress is for plain data parallelism: leave out --tp, --pp and --zero");
+  if (mesh.dp == 1) refuse("--compress needs at least two ranks: one sends nothing");
+  if (o.precision != "fp32" || (!o.reduce.empty() && o.reduce != "fp32"))
+    refuse("--compress compresses fp32 gradients: leave out --precision and --reduce");
+  return compression;
+}
+
 TokenKind token_kind(const std::string& name) {
   if (name == "byte" || name == "bytes") return TokenKind::bytes;
   if (name == "char" || name == "characters") return TokenKind::characters;
@@ -95,7 +132,11 @@ void check_training(const TrainOptions& o) {
   if (o.batch == 0) refuse("--batch counts at least 1");
   if (!(o.learning_rate > 0) || !(o.learning_rate < 10))
     refuse(fmt::format("--lr {} is no learning rate", o.learning_rate));
-  if (o.warmup < 0 || o.clip < 0 || o.weight_decay < 0) refuse("--warmup, --clip and --weight-decay are not negative");
+  if (o.warmup < 0 || o.clip < 0 || o.weight_decay.value_or(0) < 0)
+    refuse("--warmup, --clip and --weight-decay are not negative");
+  if (rate_rule_of(o.lr_scaling) != week21::RateRule::none && o.base_batch == 0)
+    refuse(fmt::format("--lr-scaling {} needs --base-batch: the batch for which --lr is right", o.lr_scaling));
+  if (o.base_batch && o.lr_scaling == "none") refuse("--base-batch is for --lr-scaling linear or sqrt");
   if (o.log_every < 0 || o.validate_every < 0 || o.checkpoint_every < 0)
     refuse("steps between outputs are not negative");
   if (o.checkpoint_every && o.checkpoint.empty()) refuse("--checkpoint-every needs --checkpoint DIRECTORY");
@@ -153,6 +194,25 @@ void check_reduce(const Plan& plan, const TrainOptions& o) {
         o.zero));
 }
 
+/// AdamW divides the mean of gradients by √v + ε. With an ε far above every gradient that is a constant, and what is
+/// left is gradient descent with momentum; rates and decay are then in units of it.
+constexpr float kDescentEpsilon = 1e6f;
+
+AdamW optimizer_of(const TrainOptions& o) {
+  if (o.optimizer == "adamw") return {.weight_decay = static_cast<float>(o.weight_decay.value_or(0.1))};
+  if (o.optimizer == "sgd")
+    return {.epsilon = kDescentEpsilon,
+            .weight_decay = static_cast<float>(o.weight_decay.value_or(0)) / kDescentEpsilon};
+  refuse(unknown_name("--optimizer", o.optimizer, std::array<std::string, 2>{"adamw", "sgd"}));
+}
+
+week21::MakeAllReduce maker_of(const week21::Compression& compression) {
+  if (compression.method == week21::Method::ring) return {};
+  return [compression](Rank dp, const Parameters& parameters) {
+    return week21::compressed_all_reduce(dp, parameters, compression);
+  };
+}
+
 week25::Options3d run_3d(const Plan& plan, const TrainOptions& o, const week25::MeshShape& mesh) {
   return {.model = plan.model,
           .mesh = mesh,
@@ -168,9 +228,10 @@ week25::Options3d run_3d(const Plan& plan, const TrainOptions& o, const week25::
           .wrapping = plan.wrapping,
           .prefetch = o.prefetch,
           .reduce = plan.precision.reduce,
+          .make_all_reduce = maker_of(plan.compression),
           .loss_scale = plan.loss_scale,
           .loss_scale_interval = o.loss_scale_interval,
-          .adamw = {.weight_decay = static_cast<float>(o.weight_decay)},
+          .adamw = optimizer_of(o),
           .seed = o.seed};
 }
 
@@ -241,7 +302,11 @@ std::size_t Plan::own_parameters() const {
 }
 
 week25::PeakMemory Plan::training_peak() const {
-  return week25::peak_memory(run3d, {.steps = options.steps, .validates = !options.phantom});
+  week25::PeakMemory peak = week25::peak_memory(run3d, {.steps = options.steps, .validates = !options.phantom});
+  // What top-k has not sent.
+  if (compression.method == week21::Method::top_k && compression.feedback)
+    peak.optimizer += own_parameters() * sizeof(float);
+  return peak;
 }
 
 week25::PeakMemory Plan::peak() const {
@@ -275,6 +340,7 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   }
   plan.precision = precision_of(o);
   plan.loss_scale = loss_scale_of(o);
+  plan.compression = compression_of(o, mesh);
   plan.recompute = recompute_of(o, plan.model.attention);
   o.accumulate = microbatches_of(o, mesh);
   if (o.chunks == 0) o.chunks = o.schedule == "interleaved" && o.pp > 1 ? 2 : 1;
@@ -328,9 +394,17 @@ bool is_folded(const Plan& plan) {
 }
 
 float learning_rate(int step, const TrainOptions& o) {
-  if (step < o.warmup) return static_cast<float>(o.learning_rate * (step + 1) / o.warmup);
-  const double done = static_cast<double>(step - o.warmup) / std::max(1, o.steps - o.warmup);
-  return static_cast<float>(o.learning_rate * (0.1 + 0.45 * (1 + std::cos(std::numbers::pi * std::min(1.0, done)))));
+  const week21::RateRule rule = rate_rule_of(o.lr_scaling);
+  week21::RateSchedule schedule{.first = 0, .peak = o.learning_rate, .warmup = o.warmup, .steps = o.steps};
+  if (rule != week21::RateRule::none) {
+    schedule.peak = week21::scaled_rate(rule, o.learning_rate, o.base_batch, o.batch);
+    schedule.first = std::min(o.learning_rate, schedule.peak);
+  }
+  return static_cast<float>(week21::rate_at(schedule, step));
+}
+
+float optimizer_rate(int step, const TrainOptions& o) {
+  return learning_rate(step, o) * (o.optimizer == "sgd" ? kDescentEpsilon : 1);
 }
 
 }  // namespace lockstep::train

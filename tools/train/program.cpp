@@ -28,6 +28,8 @@ class Trainer {
     if (!plan.options.resume.empty()) {
       checkpoints_.resume();
       learner_->restored();
+      if (judge() && plan.compression.method == week21::Method::top_k && plan.compression.feedback)
+        log_.note("resumed   what --compress has not sent is in no checkpoint: it is owed no more");
     }
     first_ = learner_->optimizers().front()->steps();
     if (first_ >= plan.options.steps)
@@ -105,7 +107,7 @@ class Trainer {
     const auto at = static_cast<std::size_t>(index);
     load(at);
     if (learner_->scaler()) copy(me_, scales_.cut(at, 1), learner_->scaler()->scale);
-    learner_->step(learning_rate(index, plan_.options), static_cast<float>(plan_.options.clip));
+    learner_->step(optimizer_rate(index, plan_.options), static_cast<float>(plan_.options.clip));
     copy(me_, losses_.cut(at, 1), learner_->scalars().loss);
     copy(me_, squares_.cut(at, 1), learner_->scalars().squares);
   }

@@ -224,7 +224,10 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
                            {2, 2, 1, [](TrainOptions& o) { o.sample = 3, o.recompute = "full"; }},
                            {2, 1, 2, [](TrainOptions& o) { o.zero = 1, o.bucket_bytes = "20kB"; }},
                            {1, 1, 1, [](TrainOptions& o) { o.precision = "fp16", o.sample = 3; }},
-                           {3, 1, 1, [](TrainOptions& o) { o.zero = 1, o.precision = "fp16"; }}};
+                           {3, 1, 1, [](TrainOptions& o) { o.zero = 1, o.precision = "fp16"; }},
+                           {3, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02"; }},
+                           {2, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
+                           {2, 1, 1, [](TrainOptions& o) { o.compress = "int8-two-step"; }}};
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"})
     for (const std::size_t microbatches : {4, 6})  // of 9 sequences: 3, 2, 2, 2; 2, 2, 2, 1, 1, 1
       rows.push_back({1, 1, 2, [=](TrainOptions& o) { o.schedule = schedule, o.accumulate = microbatches; }});
@@ -395,6 +398,17 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"zb-h2", [](TrainOptions& o) { o.pp = 2, o.schedule = "zb-h3"; }},
       {"--dp 2 × --tp 1 × --pp 2", [](TrainOptions& o) { o.ranks = 6, o.dp = 2, o.pp = 2; }},
       {"no multiple of --tp 2", [](TrainOptions& o) { o.ranks = 3, o.tp = 2; }},
+      {"--base-batch", [](TrainOptions& o) { o.lr_scaling = "linear"; }},
+      {"lr-scaling", [](TrainOptions& o) { o.lr_scaling = "lineal", o.base_batch = 4; }},
+      {"--base-batch is for", [](TrainOptions& o) { o.base_batch = 4; }},
+      {"optimizer", [](TrainOptions& o) { o.optimizer = "adam"; }},
+      {"compress", [](TrainOptions& o) { o.ranks = 2, o.compress = "top-k"; }},
+      {"above 0 and is at most 1", [](TrainOptions& o) { o.ranks = 2, o.compress = "topk:1.5"; }},
+      {"at least two ranks", [](TrainOptions& o) { o.compress = "int8"; }},
+      {"plain data parallelism", [](TrainOptions& o) { o.ranks = 2, o.zero = 1, o.compress = "int8"; }},
+      {"plain data parallelism", [](TrainOptions& o) { o.tp = 2, o.dp = 2, o.compress = "int8"; }},
+      {"fp32 gradients", [](TrainOptions& o) { o.ranks = 2, o.precision = "bf16", o.compress = "int8"; }},
+      {"--no-feedback is for", [](TrainOptions& o) { o.ranks = 2, o.compress = "int8", o.no_feedback = true; }},
       {"nowhere", [](TrainOptions& o) { o.csv = "/nowhere/at/all.csv"; }},
   };
   for (const Case& c : cases) {
@@ -468,6 +482,66 @@ TEST(Train, LearningRateWarmsUpAndFallsToATenth) {
   EXPECT_FLOAT_EQ(learning_rate(10, options), 1);
   EXPECT_FLOAT_EQ(learning_rate(55, options), 0.55f);
   EXPECT_FLOAT_EQ(learning_rate(100, options), 0.1f);
+}
+
+TEST(Train, LearningRateGrowsWithTheBatch) {
+  TrainOptions options;
+  options.steps = 100;
+  options.warmup = 10;
+  options.learning_rate = 0.5;
+  options.batch = 32;
+  options.base_batch = 8;
+  options.lr_scaling = "linear";
+  EXPECT_FLOAT_EQ(learning_rate(0, options), 0.65f) << "warm-up begins at --lr";
+  EXPECT_FLOAT_EQ(learning_rate(9, options), 2);
+  EXPECT_FLOAT_EQ(learning_rate(100, options), 0.2f);
+  options.lr_scaling = "sqrt";
+  EXPECT_FLOAT_EQ(learning_rate(9, options), 1);
+}
+
+// Momentum 0.9 of the mean gradient: after one step from zero state the parameters have moved by rate · gradient.
+TEST(Train, DescentFollowsTheGradientAndNotItsSign) {
+  TrainOptions options = small_run();
+  options.optimizer = "sgd";
+  options.learning_rate = 1;
+  options.warmup = 0;
+  options.clip = 0;
+  options.steps = 40;
+  const std::vector<double> losses = train(options).losses;
+  EXPECT_LT(losses.back(), losses.front() - 0.5);
+  options.clip = 1e-6;  // the same direction, and next to no step: AdamW would not care
+  const std::vector<double> clipped = train(options).losses;
+  EXPECT_NEAR(clipped.back(), clipped.front(), 0.2);
+}
+
+TEST(Train, CompressedRunsSendWhatTheFormulaSaysAndReplicasStayEqual) {
+  struct Row {
+    const char* compress;
+    bool no_feedback;
+    week21::Method method;
+    double most;  // loss against the run without compression
+  };
+  TrainOptions options = small_run();
+  options.ranks = 3;
+  options.steps = 20;
+  const Trained plain = train(options);
+  for (const Row& row :
+       {Row{"int8", false, week21::Method::int8, 0.02},
+        Row{"int8-two-step", false, week21::Method::int8_two_step, 0.02},
+        Row{"topk:0.05", false, week21::Method::top_k, 1}, Row{"topk:0.05", true, week21::Method::top_k, 1}}) {
+    options.compress = row.compress;
+    options.no_feedback = row.no_feedback;
+    const Trained run = train(options);
+    for (const double squares : run.squares) EXPECT_EQ(squares, run.squares.front()) << row.compress;
+    EXPECT_LT(run.losses.back(), run.losses.front()) << row.compress;
+    EXPECT_NEAR(run.losses.back(), plain.losses.back(), row.most) << row.compress;
+    const double parameters = static_cast<double>(make_plan(options, 0).own_parameters());
+    // All else, values at the start and losses for the log, is sent by both.
+    const auto total = [](const Trained& of) { return static_cast<double>(of.outcome.ledgers[1].traffic.bytes_sent); };
+    const double sent = options.steps * week21::bytes_sent({}, 3, parameters) - (total(plain) - total(run));
+    const double said = options.steps * week21::bytes_sent({.method = row.method, .density = 0.05}, 3, parameters);
+    EXPECT_NEAR(sent / said, 1, 0.01) << row.compress << ": but for what does not divide";
+  }
 }
 
 }  // namespace

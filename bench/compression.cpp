@@ -1,0 +1,202 @@
+// Sums of compressed gradients beside the ring: bytes and seconds over the number of ranks, and where compression
+// loses.
+//
+//   ./lab bench compression --machine pcie-box-10gbe --ranks 2,4,8,16,32,64 --bytes 25MiB --phantom
+//   ./lab bench compression --backend mpi --ranks 2 --bytes 4MiB --density 0.01
+#include "labs/week21_data_parallel/compression.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
+#include "common/text/units.hpp"
+#include "labs/week21_data_parallel/cost_model.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+using week21::Compression;
+using week21::Method;
+
+struct CompressionOptions {
+  std::string bytes = "25MiB";
+  std::vector<std::string> densities{"0.01"};
+  int block = 256;
+};
+
+struct Named {
+  std::string name;
+  Compression how;
+};
+
+std::vector<Named> methods_of(const CompressionOptions& o) {
+  if (o.block < 1) throw Error(Verdict::usage, "--block counts at least 1");
+  const auto block = static_cast<std::size_t>(o.block);
+  std::vector<Named> methods{{"ring", {}}};
+  for (const std::string& density : o.densities)
+    methods.push_back(
+        {"topk:" + density, {.method = Method::top_k, .density = number_in("--density", density, 1e-9, 1)}});
+  methods.push_back({"int8", {.method = Method::int8, .block = block}});
+  methods.push_back({"int8-two-step", {.method = Method::int8_two_step, .block = block}});
+  return methods;
+}
+
+std::size_t kept(const Compression& how, std::size_t elements) { return week21::top_k_count(elements, how.density); }
+
+/// What every rank has, so that every method's sum is exact: for top-k, nothing beyond what it keeps; else one
+/// magnitude everywhere, which eight bits hold.
+std::vector<float> input(const Compression& how, std::size_t elements) {
+  std::vector<float> values(elements, 0.0f);
+  const std::size_t filled = how.method == Method::top_k ? kept(how, elements) : elements;
+  for (std::size_t i = 0; i < filled; ++i) values[i] = i % 3 == 0 ? -127.0f : 127.0f;
+  return values;
+}
+
+Prepared prepare(const Compression& how, std::size_t elements, Rank me, Purpose purpose) {
+  Parameters parameters;
+  parameters.gradients = me.allocate(elements, DType::f32, Category::gradient);
+  Slice data = parameters.gradients;
+  if (purpose == Purpose::verify)
+    upload(me, data, input(how, elements));
+  else
+    fill(me, data, 0);  // so that repeated sums stay finite
+  const week21::AllReduce sum = week21::compressed_all_reduce(me, parameters, how);
+  return {.act = [=] { sum(me, data); },
+          .right =
+              [=] {
+                std::vector<float> expected = input(how, elements);
+                for (float& value : expected) value *= static_cast<float>(me.size());
+                return to_host(me, data) == expected;
+              }};
+}
+
+/// What a rank computes between its messages, with arrays as long as on `ranks` of them.
+void compute(Rank me, const Compression& how, Slice data, int ranks) {
+  const std::size_t n = data.size(), k = kept(how, n), blocks = (n + how.block - 1) / how.block;
+  const auto buffer = [&](std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); };
+  if (how.method == Method::top_k) {
+    Slice values = buffer(k, DType::f32), indices = buffer(k, DType::i32), error = buffer(n, DType::f32);
+    Slice sent = buffer(k, DType::f32), sent_indices = buffer(k, DType::i32);
+    add(me, error, data);
+    top_k(me, values, indices, error);
+    scatter_add(me, error, values, indices, -1);
+    copy(me, sent, values);
+    copy(me, sent_indices, indices);
+    fill(me, data, 0);
+    for (int r = 0; r < ranks; ++r) scatter_add(me, data, values, indices);
+    return;
+  }
+  Slice numbers = buffer(n, DType::i8), scales = buffer(blocks, DType::f32);
+  if (how.method == Method::int8) {
+    quantise(me, numbers, scales, data, how.block, {});
+    fill(me, data, 0);
+    for (int r = 0; r < ranks; ++r) add_dequantised(me, data, numbers, scales, how.block);
+    return;
+  }
+  // Two steps: every chunk quantised and mine kept; p of mine added up, and the sum quantised; p chunks put together.
+  const std::size_t chunk = (n + static_cast<std::size_t>(ranks) - 1) / static_cast<std::size_t>(ranks);
+  const std::size_t of_chunk = (chunk + how.block - 1) / how.block;
+  Slice part = data.cut(0, chunk), few = numbers.cut(0, chunk), its = scales.cut(0, of_chunk);
+  fill(me, scales, 0);
+  for (int r = 0; r < ranks; ++r) quantise(me, few, its, part, how.block, {});
+  copy(me, buffer(of_chunk, DType::f32), its);
+  copy(me, buffer(chunk, DType::i8), few);
+  fill(me, part, 0);
+  for (int r = 0; r < ranks; ++r) add_dequantised(me, part, few, its, how.block);
+  quantise(me, few, its, part, how.block, {});
+  fill(me, data, 0);
+  for (int r = 0; r < ranks; ++r) add_dequantised(me, part, few, its, how.block);
+}
+
+/// Seconds of `compute`, on one rank; where time is real, the median of nine.
+double compute_seconds(RunOptions options, const Compression& how, std::size_t elements, int ranks) {
+  options.ranks = 1;
+  const bool virtual_time = std::string_view(backend_name()) == "sim";
+  const Outcome outcome = run(options, [&](Rank me) -> Values {
+    Slice data = me.allocate(elements, DType::f32, Category::gradient);
+    std::vector<double> samples;
+    for (int i = 0; i < (virtual_time ? 1 : 9); ++i) {
+      fill(me, data, 1);
+      const double begin = me.now();
+      compute(me, how, data, ranks);
+      samples.push_back(me.now() - begin);
+    }
+    return {median(samples).value};
+  });
+  return outcome.check().values[0][0];
+}
+
+/// The arithmetic, two all-gathers of p − 1 messages each, and before them in two steps a batch to all peers. Each rank
+/// has a link of its own: where ranks of a node share one, that batch crosses it for all of them at once, a ring for
+/// one.
+double predicted_seconds(const Compression& how, const LinkPrices& prices, int ranks, std::size_t elements,
+                         double compute) {
+  const double n = static_cast<double>(elements);
+  if (how.method == Method::ring)
+    return week21::ring_all_reduce_seconds({prices.alpha, prices.beta, prices.gamma, prices.launch}, ranks, 4 * n);
+  const double bytes = week21::bytes_sent(how, ranks, n) * prices.beta;
+  const double steps = 2 * (ranks - 1) + (how.method == Method::int8_two_step ? 1 : 0);
+  return compute + bytes + (ranks > 1 ? steps * prices.alpha : 0);
+}
+
+void add_size(Bench& bench, const std::vector<Named>& methods, int ranks, std::uint64_t bytes) {
+  if (bytes % 4 != 0 || bytes == 0)
+    throw Error(Verdict::usage, fmt::format("{} bytes are no whole number of fp32 elements", bytes));
+  const auto elements = static_cast<std::size_t>(bytes / 4);
+  const RunOptions options = bench.run_options(ranks);
+  const LinkPrices prices = bench.prices(ranks);
+  std::vector<Contender> contenders;
+  for (const Named& method : methods) {
+    const Compression how = method.how;
+    const double compute = how.method == Method::ring ? 0 : compute_seconds(options, how, elements, ranks);
+    contenders.push_back({.name = method.name,
+                          .prepare = [=](Rank me, Purpose purpose) { return prepare(how, elements, me, purpose); },
+                          .predicted_seconds = predicted_seconds(how, prices, ranks, elements, compute)});
+  }
+  bench.add(fmt::format("{} ranks/{}", ranks, format_bytes(static_cast<double>(bytes))), options, contenders,
+            [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+              const Compression& how = methods[i].how;
+              row.set("bytes", bytes);
+              row.set("predicted_bytes_sent_per_rank", week21::bytes_sent(how, ranks, static_cast<double>(elements)));
+              row.set("relative_bytes", static_cast<double>(group[i].bytes_sent_per_rank_max) /
+                                            static_cast<double>(group[0].bytes_sent_per_rank_max));
+              row.set("relative_seconds", group[i].seconds.value / group[0].seconds.value);
+              row.set("ranks_to_break_even", week21::ranks_to_break_even(how));
+            });
+}
+
+void print_bytes(const std::vector<Named>& methods) {
+  fmt::print("sends as many bytes as the ring from");
+  for (const Named& method : methods)
+    if (method.how.method != Method::ring) {
+      const double even = week21::ranks_to_break_even(method.how);
+      fmt::print("  {}: {}", method.name, std::isinf(even) ? "never" : fmt::format("p = {:.3g}", even));
+    }
+  fmt::print("\n");
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::CompressionOptions o;
+  auto declare = [&](CommandLine& line) {
+    line.add("--bytes", o.bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
+    line.add("--density", o.densities, "shares of the elements that top-k sends; several with commas");
+    line.add("--block", o.block, "elements of int8 with one scale");
+  };
+  return bench::bench_main("compression", "Sums of compressed gradients beside the ring: bytes and time.", argc, argv,
+                           declare, [&](bench::Bench& bench) {
+                             const auto methods = bench::methods_of(o);
+                             for (const int ranks : bench.ranks())
+                               for (const std::uint64_t size : parse_byte_sizes(o.bytes))
+                                 bench::add_size(bench, methods, ranks, size);
+                             bench.run([&](const std::vector<Row>&) {
+                               if (is_judge()) bench::print_bytes(methods);
+                             });
+                           });
+}

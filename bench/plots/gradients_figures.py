@@ -1,0 +1,58 @@
+"""The figures of week 21's extras about gradients: larger batches, and compression."""
+
+from gradients import METHODS, OPTIMIZERS, RATES, RULES, batches, compressed, ring_is_one, smooth, sums
+from style import doubling_axis, look, subplots
+
+
+def loss_panels(found, titles, names, samples):
+    figure, axes = subplots(len(found), 5 * len(found), 4.2, sharey=True)
+    for axis, (key, runs) in zip(axes[0], found.items()):
+        for i, (name, rows) in enumerate(runs.items()):
+            curve = smooth(rows, samples)[samples // int(rows[0]["batch"]) - 1 :]
+            style = {"linewidth": 4, "alpha": 0.5} if i == 0 else {}  # others lie on it
+            axis.plot(*zip(*curve), label=names[name], **{**look(i), "marker": None, **style})
+        axis.set_title(titles[key], fontsize=10)
+        axis.set_xlabel("sequences seen")
+        axis.legend(fontsize=8)
+    axes[0][0].set_ylabel(f"loss, nats a token (mean over {samples} sequences)")
+    return figure
+
+
+def large_batch(data):
+    found = batches(data)
+    return loss_panels(found, RATES, RULES, 320) if found else None
+
+
+def compressed_training(data):
+    found = compressed(data)
+    return loss_panels(found, OPTIMIZERS, METHODS, 320) if found else None
+
+
+def compressed_sums(data):
+    """Bytes over those of the ring, then time on each machine."""
+    machines, _ = sums(data)
+    if not machines:
+        return None
+    figure, axes = subplots(1 + len(machines), 4 * (1 + len(machines)), 4.0)
+    most = max(machines.values(), key=len)
+    panels = [("bytes that a rank sends", most, "bytes_sent_per_rank_max")]
+    panels += [(f"time on {machine}", rows, "seconds") for machine, rows in machines.items()]
+    for axis, (title, rows, field) in zip(axes[0], panels):
+        for i, (name, curve) in enumerate(ring_is_one(rows, field).items()):
+            axis.plot(*zip(*curve), label=name, **look(i))
+        axis.axhline(1, color="black", linewidth=0.8)
+        doubling_axis(axis, sorted({r["ranks"] for r in rows}), "ranks")
+        axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        ticks = (0.7, 0.8, 0.9, 1, 1.2, 1.5, 2) if high < 10 * low else (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+        ticks = [t for t in ticks if low <= t <= high]
+        axis.set_yticks(ticks)
+        axis.set_yticklabels([f"{t:g}" for t in ticks])
+        axis.minorticks_off()
+        axis.set_title(title, fontsize=10)
+    axes[0][0].set_ylabel("ring of fp32 = 1")
+    axes[0][0].legend(fontsize=8)
+    return figure
+
+
+ALL = (large_batch, compressed_training, compressed_sums)
