@@ -10,6 +10,7 @@
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
 #   graded.21.2_sim              the same with an answer that ./lab grade put below grade/labs, reference needs, and a seal
+#   graded.21.2_mpi              what it runs besides with --backend, without a seal
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
 #   skeletons/, mutants/, mine/  what is generated, in the build tree
 #
@@ -99,14 +100,19 @@ function(lockstep_add_graded id folder name solution)
   endif()
   lockstep_student_object(graded.${id} ${id} ${CMAKE_BINARY_DIR}/grade/labs/${folder}/${name}.cpp ${solution})
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/grade/objects/${id} CONTENT "$<TARGET_OBJECTS:graded.${id}>")
-  lockstep_test_program(graded.${id}_sim sim EXCLUDE_FROM_ALL)
   lockstep_all_needs(${id} needs)
   get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
-  # The tests first: where both define an inline function, theirs is taken.
-  target_link_libraries(graded.${id}_sim PRIVATE lockstep_grade_seal tests.${id} graded.${id} ${links})
-  if(needs)
-    lockstep_use_reference(graded.${id}_sim ${needs})
-  endif()
+  lockstep_backends(backends)
+  foreach(backend IN LISTS backends)
+    set(program graded.${id}_${backend})
+    lockstep_test_program(${program} ${backend} EXCLUDE_FROM_ALL)
+    # The tests first: where both define an inline function, theirs is taken.
+    target_link_libraries(${program} PRIVATE tests.${id} graded.${id} ${links})
+    if(needs)
+      lockstep_use_reference(${program} ${needs})
+    endif()
+  endforeach()
+  target_link_libraries(graded.${id}_sim PRIVATE lockstep_grade_seal)
 endfunction()
 
 function(lockstep_add_mine id source solution)

@@ -31,6 +31,7 @@ struct GradeOptions {
   std::string what;        ///< a week or an exercise; empty: all
   std::string out = "results.json", junit;
   std::string visibility = "visible";
+  std::string backend = "sim";  ///< else: what passes in the simulator must pass there too, and is not confined there
   double timeout_seconds = 60;  ///< of one part's tests
   bool look_at_objects = true;  ///< false only to test what comes after that look
 };

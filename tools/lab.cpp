@@ -93,6 +93,8 @@ class CommandLine {
     c->add_option("--visibility", grade_.visibility, "of the tests, as Gradescope calls it")
         ->check(one_of({"visible", "hidden", "after_due_date", "after_published"}))
         ->capture_default_str();
+    c->add_option("--backend", grade_.backend, "mpi, cuda or nccl: what passes in the simulator must pass there too")
+        ->capture_default_str();
     c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of a part")
         ->check(whole_number(1, 3600))
         ->capture_default_str();

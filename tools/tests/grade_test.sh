@@ -154,6 +154,22 @@ reference naive_all_reduce > "$work/anna/naive_all_reduce.cpp"
 grade 'bare files' "$work/anna.zip" --only 21.1
 row 21.1 5/5 PASS
 
+# On other backends what passes in the simulator runs once more. An answer whose ranks share a variable is found there.
+if [ -e "${lab%/*}/../backends/mpi" ]; then
+  grade 'honest, on MPI' "$work/anna.zip" --only 21.1 --backend mpi
+  row 21.1 5/5 PASS
+  says 'not confined'
+  mkdir "$work/shared"
+  reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  static int calls = 0;\n  if (++calls <= 3 \&\& me.rank() != 0) scale(me, data, 2);|' \
+    > "$work/shared/naive_all_reduce.cpp"
+  cmp -s "$work/shared/naive_all_reduce.cpp" "$source/solutions/$week/naive_all_reduce.cpp" && fail 'nothing was shared'
+  grade 'a shared variable' "$work/shared" --only 21.1
+  row 21.1 5/5 PASS
+  grade 'a shared variable, on MPI' "$work/shared" --only 21.1 --backend mpi
+  row 21.1 0/5 FAIL
+  says 'it passes in the simulator; on mpi'
+fi
+
 # Nothing to grade is a result too.
 name=nothing
 "$lab" grade "$work/nothing" --out "$work/results.json" > "$work/out" 2>&1 && fail 'nothing: the exit code is 0'
