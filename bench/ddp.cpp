@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "bench/ddp_step.hpp"
 #include "bench/support/bench.hpp"
@@ -122,12 +121,10 @@ void draw_timelines(const Bench& bench, const DdpProgramOptions& o) {
     if (!is_judge()) continue;
     double begin = outcome.values[0][0], end = outcome.values[0][1];
     for (const Values& values : outcome.values) begin = std::min(begin, values[0]), end = std::max(end, values[1]);
-    std::ostringstream svg;
-    write_gantt_svg(
-        cut(outcome.trace, begin, end), svg,
+    write_trace(
+        cut(outcome.trace, begin, end), fmt::format("{}_{}.svg", o.timeline, to_string(variant)),
         fmt::format("One DDP step of {} on {} ranks of {}, {} overlap: {}", o.model, ranks, options.machine.name,
                     variant == Variant::sequential ? "without" : "with", format_seconds(end - begin)));
-    write_atomically(fmt::format("{}_{}.svg", o.timeline, to_string(variant)), svg.str());
   }
 }
 

@@ -70,6 +70,18 @@ std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length)
   return costs;
 }
 
+std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const PipelineShape& shape,
+                                           const std::vector<std::size_t>& first, int stage) {
+  const auto visits = gpt_visits(config);
+  std::set<std::size_t> tensors;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const auto part = static_cast<std::size_t>(chunk * shape.stages + stage);
+    for (std::size_t piece = first.at(part); piece < first.at(part + 1); ++piece)
+      tensors.insert(visits[piece].begin(), visits[piece].end());
+  }
+  return {tensors.begin(), tensors.end()};
+}
+
 GptStage::GptStage(Rank group, PipelineShape shape, const GptConfig& config, std::vector<std::size_t> first,
                    std::vector<Batch> batches, float factor, std::uint64_t seed, Owns owns, StageMemory memory)
     : me_(group),
@@ -113,14 +125,9 @@ void GptStage::only_evaluate(Slice loss, float factor) {
 
 void GptStage::own_tensors(std::uint64_t seed, Owns owns) {
   const GptConfig& config = gpt_.config();
-  const auto visits = gpt_visits(config);
-  std::set<std::size_t> own;
-  for (int chunk = 0; chunk < shape_.chunks; ++chunk)
-    for (std::size_t piece = part_of(chunk).begin; piece < part_of(chunk).end; ++piece)
-      own.insert(visits[piece].begin(), visits[piece].end());
   own_.resize(gpt_.parameters().list.size());
   std::size_t size = 0;
-  for (const std::size_t index : own) {
+  for (const std::size_t index : gpt_stage_tensors(config, shape_, first_, me_.rank())) {
     Parameter tensor = gpt_.parameters().list[index];
     tensor.offset = size;
     size += tensor.size;

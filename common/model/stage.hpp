@@ -21,6 +21,11 @@ namespace lockstep {
 /// reads: 2 C, so that it is not nothing), each block, the head with the loss's logits.
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length);
 
+/// Tensors of gpt_parameter_table(config) that stage `stage` has, in their order. Part k of the model (chunk c of stage
+/// s is part c·p + s) has the pieces [first[k], first[k + 1]) of gpt_visits.
+std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const PipelineShape& shape,
+                                           const std::vector<std::size_t>& first, int stage);
+
 class SplitLayers;
 
 /// What a stage calls around its passes; any may be empty. Tensors count in its own table, pieces as in gpt_visits.

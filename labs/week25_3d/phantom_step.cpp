@@ -112,9 +112,17 @@ TraceEvent event(TraceEvent::Kind kind, int rank, std::string name, double begin
   return made;
 }
 
+/// When all stages stood at the step's begin.
+double begin_of(const std::vector<Seen>& stages) {
+  double begin = 0;
+  for (const Seen& stage : stages) begin = std::max(begin, stage.begin);
+  return begin;
+}
+
 /// A row a stage: the steps of its schedule, what it waits for between them, and what comes after.
-Trace trace_of(const std::vector<Seen>& stages, const Options3d& o, double begin) {
+Trace trace_of(const std::vector<Seen>& stages, const Options3d& o) {
   using Kind = TraceEvent::Kind;
+  const double begin = begin_of(stages);
   Trace trace{.queues = {"main"}, .events = {}};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const Seen& stage = stages[s];
@@ -150,8 +158,8 @@ std::vector<LevelBytes> levels_of(const std::vector<Seen>& stages, const Machine
 }
 
 void add_stages(PhantomStep& step, const std::vector<Seen>& stages) {
-  double begin = 0, work = 0, pipeline = 0;
-  for (const Seen& stage : stages) begin = std::max(begin, stage.begin);
+  const double begin = begin_of(stages);
+  double work = 0, pipeline = 0;
   for (const Seen& stage : stages) {
     const double tensor = std::max(0.0, stage.working - stage.busy);
     step.stages.push_back({.compute = stage.working - tensor,
@@ -176,12 +184,14 @@ double PhantomStep::peak_bytes() const {
   return static_cast<double>(most);
 }
 
-double PhantomStep::exposed_seconds() const {
-  const auto last = std::max_element(stages.begin(), stages.end(), [](const StageSeconds& a, const StageSeconds& b) {
-    return a.pipeline() < b.pipeline();
-  });
-  return last->tensor + last->data;
+std::size_t PhantomStep::slowest() const {
+  std::size_t slowest = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    if (stages[s].pipeline() > stages[slowest].pipeline()) slowest = s;
+  return slowest;
 }
+
+double PhantomStep::exposed_seconds() const { return stages[slowest()].tensor + stages[slowest()].data; }
 
 double published_flop(const Options3d& o) {
   const auto batch = static_cast<double>(o.batch), layers = static_cast<double>(o.model.layers),
@@ -228,9 +238,7 @@ PhantomStep phantom_step(const Options3d& o, const Machine& machine, bool trace)
   const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(o.model.storage)];
   step.mfu = step.model_flop / (o.mesh.ranks() * peak * step.seconds);
   step.tokens_per_second = static_cast<double>(o.batch * o.sequence) / step.seconds;
-  double begin = 0;
-  for (const Seen& stage : stages) begin = std::max(begin, stage.begin);
-  if (trace) step.trace = trace_of(stages, o, begin);
+  if (trace) step.trace = trace_of(stages, o);
   step.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return step;
 }

@@ -47,8 +47,9 @@ struct PhantomStep {
   double tokens_per_second = 0;
   Trace trace;  ///< one replica: a row a stage, an event for each step of the schedule
 
+  std::size_t slowest() const;     ///< the stage that was last to end its backwards
   double peak_bytes() const;       ///< of the rank with most memory
-  double exposed_seconds() const;  ///< sums over tp and dp that the stage waited for that was last to end its backwards
+  double exposed_seconds() const;  ///< sums over tp and dp that the slowest stage waited for
 };
 
 /// FLOP of the model in one step, forward and backward, attention counted whole as published figures do (Narayanan et

@@ -77,26 +77,26 @@ inline double makespan(const Named& named, const Work& work) {
   return end;
 }
 
-inline plan::Task gpt3_on_1024_a100() {
-  plan::Task task{.model_name = "gpt3-175b", .model = gpt_preset("gpt3-175b")};
+/// On nodes of eight A100 with 80 GB each, in bf16.
+inline plan::Task task_on(const std::string& cluster, const std::string& name, const GptConfig& model,
+                          std::size_t global_batch, std::size_t length) {
+  plan::Task task{.model_name = name, .model = model};
   task.model.storage = DType::bf16;
-  task.cluster = plan::find_cluster("dgx-a100x128", std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines");
-  task.global_batch = 1536;
-  task.length = 2048;
+  task.cluster = plan::find_cluster(cluster, LOCKSTEP_SOURCE_DIR "/bench/machines");
+  task.global_batch = global_batch;
+  task.length = length;
   task.memory_bytes = 80e9;
   return task;
 }
 
+inline plan::Task gpt3_on_1024_a100() {
+  return task_on("dgx-a100x128", "gpt3-175b", gpt_preset("gpt3-175b"), 1536, 2048);
+}
+
 /// Two nodes of 8, and a model that is small enough for every rank of every strategy to be simulated.
 inline plan::Task two_nodes() {
-  plan::Task task{.model_name = "8 layers of 2048"};
-  task.model = {.layers = 8, .heads = 16, .d_model = 2048, .vocabulary = 50257, .context = 1024};
-  task.model.storage = DType::bf16;
-  task.cluster = plan::find_cluster("dgx-a100x2", std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines");
-  task.global_batch = 32;
-  task.length = 1024;
-  task.memory_bytes = 80e9;
-  return task;
+  return task_on("dgx-a100x2", "8 layers of 2048",
+                 {.layers = 8, .heads = 16, .d_model = 2048, .vocabulary = 50257, .context = 1024}, 32, 1024);
 }
 
 inline std::vector<double> places(const std::vector<double>& values) {

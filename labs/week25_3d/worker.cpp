@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 
 #include "common/chunk.hpp"
 #include "common/text/nearest.hpp"
@@ -93,19 +92,6 @@ StageMemory memory_of(week22::Recompute recompute) {
   return {};
 }
 
-std::vector<Batch> allocate_batches(Rank me, const Options3d& o, int replica) {
-  const std::size_t shard = chunk_range(o.batch, replica, o.mesh.dp).size;
-  const Slice tokens = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
-  const Slice targets = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
-  std::vector<Batch> batches;
-  for (int i = 0; i < o.microbatches; ++i) {
-    const ChunkRange part = chunk_range(shard, i, o.microbatches);
-    const std::size_t first = part.offset * o.sequence, count = part.size * o.sequence;
-    batches.push_back({tokens.cut(first, count), targets.cut(first, count), part.size, o.sequence});
-  }
-  return batches;
-}
-
 /// Tensors [first, first + count) of the stage's table, as a table of their own.
 EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) {
   const Parameters& all = stage.parameters();
@@ -177,16 +163,21 @@ std::vector<std::size_t> stage_pieces(const Options3d& o) {
   return week24::partition(costs, o.mesh.pp * o.chunks);
 }
 
-std::vector<std::size_t> stage_tensors(const Options3d& o, int stage) {
-  const std::vector<std::size_t> first = stage_pieces(o);
-  const auto visits = gpt_visits(o.model);
-  std::set<std::size_t> own;
-  for (int chunk = 0; chunk < o.chunks; ++chunk) {
-    const auto part = static_cast<std::size_t>(chunk * o.mesh.pp + stage);
-    for (std::size_t piece = first[part]; piece < first[part + 1]; ++piece)
-      own.insert(visits[piece].begin(), visits[piece].end());
+std::vector<Batch> allocate_batches(Rank me, const Options3d& o, int replica) {
+  const std::size_t shard = chunk_range(o.batch, replica, o.mesh.dp).size;
+  const Slice tokens = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
+  const Slice targets = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
+  std::vector<Batch> batches;
+  for (int i = 0; i < o.microbatches; ++i) {
+    const ChunkRange part = chunk_range(shard, i, o.microbatches);
+    const std::size_t first = part.offset * o.sequence, count = part.size * o.sequence;
+    batches.push_back({tokens.cut(first, count), targets.cut(first, count), part.size, o.sequence});
   }
-  return {own.begin(), own.end()};
+  return batches;
+}
+
+std::vector<std::size_t> stage_tensors(const Options3d& o, int stage) {
+  return gpt_stage_tensors(o.model, pipeline_shape(o), stage_pieces(o), stage);
 }
 
 StageSchedule stage_schedule(const Options3d& o, int stage) {

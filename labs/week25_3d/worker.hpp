@@ -41,6 +41,9 @@ struct Worker {
 StageSchedule stage_schedule(const Options3d& options, int stage);
 StageSchedule forward_schedule(const PipelineShape& shape);
 
+/// Room for a replica's part of the global batch, cut into microbatches.
+std::vector<Batch> allocate_batches(Rank me, const Options3d& options, int replica);
+
 /// Collective over `mesh.world`, at set-up. The options pass check().
 Worker make_worker(const Mesh& mesh, const Options3d& options);
 

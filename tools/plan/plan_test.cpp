@@ -23,7 +23,7 @@ namespace {
 using week25::Rated;
 using week25::Strategy;
 
-const std::string kMachines = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/machines";
+const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
 Task task_of(const std::string& model, const std::string& cluster, int batch) {
   return preset_task(model, cluster, batch, kMachines);

@@ -19,17 +19,8 @@ class Serial final : public Learner {
         optimizer_(me, gpt_->parameters(), plan.run3d.adamw),
         saved_(week22::checkpointed_activations(me, *gpt_, plan.run3d.largest_microbatch(), plan.options.sequence,
                                                 plan.recompute)),
-        scalars_(allocate_step_scalars(me)) {
-    const std::size_t length = plan.options.sequence;
-    const Slice tokens = me.allocate(plan.tokens_per_step(), DType::i32, Category::buffer);
-    const Slice targets = me.allocate(plan.tokens_per_step(), DType::i32, Category::buffer);
-    const int count = static_cast<int>(plan.options.accumulate);
-    for (int i = 0; i < count; ++i) {
-      const ChunkRange part = chunk_range(plan.options.batch, i, count);
-      batches_.push_back({tokens.cut(part.offset * length, part.size * length),
-                          targets.cut(part.offset * length, part.size * length), part.size, length});
-    }
-  }
+        scalars_(allocate_step_scalars(me)),
+        batches_(week25::allocate_batches(me, plan.run3d, 0)) {}
 
   ChunkRange shard() const override { return {0, plan_.options.batch}; }
   const std::vector<Batch>& batches() const override { return batches_; }

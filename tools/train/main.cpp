@@ -2,8 +2,6 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include "tools/train/phantom.hpp"
 #include "tools/train/program.hpp"
@@ -12,15 +10,6 @@ namespace {
 
 using namespace lockstep;
 using namespace lockstep::train;
-
-void write_trace(const Trace& trace, const std::string& path) {
-  std::ostringstream text;
-  if (path.ends_with(".svg"))
-    write_gantt_svg(trace, text, "Training");
-  else
-    write_chrome_trace(trace, text);
-  write_atomically(path, text.str());
-}
 
 /// Replicas that differ have not trained the same model.
 bool replicas_agree(const Outcome& outcome) {
@@ -32,7 +21,7 @@ bool replicas_agree(const Outcome& outcome) {
 void write_files(const Plan& plan, const TrainLog& log, const Outcome& outcome) {
   const TrainOptions& o = plan.options;
   if (!o.csv.empty()) write_csv(o.csv, log.step_rows());
-  if (!o.trace.empty()) write_trace(outcome.trace, o.trace);
+  if (!o.trace.empty()) write_trace(outcome.trace, o.trace, "Training");
   if (o.json.empty()) return;
   Context context = Context::here();
   context.more.set("model", describe_model(plan.model)).set("precision", o.precision).set("seed", o.seed);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 #include "common/json/results.hpp"
 #include "common/text/units.hpp"
@@ -22,14 +21,6 @@ constexpr std::array<const char*, 4> kState = {"parameters", "gradients", "optim
 constexpr std::array<const char*, 4> kNames = {"parameter", "gradient", "optimizer", "activation"};  // of fields
 constexpr std::array<Category, 4> kCategories = {Category::parameter, Category::gradient, Category::optimizer,
                                                  Category::activation};
-
-/// The stage that decides how long the step takes: the last to end its backwards.
-std::size_t slowest(const PhantomStep& step) {
-  const auto last =
-      std::max_element(step.stages.begin(), step.stages.end(),
-                       [](const StageSeconds& a, const StageSeconds& b) { return a.pipeline() < b.pipeline(); });
-  return static_cast<std::size_t>(last - step.stages.begin());
-}
 
 void print_stage(const char* what, std::size_t s, const PhantomStep& step) {
   const StageSeconds& t = step.stages[s];
@@ -72,7 +63,7 @@ void print_report(const Plan& plan, const PhantomStep& step) {
              format_seconds(step.exposed_seconds()));
   fmt::print("\n          stage     compute   tp waits  idle, hops   dp waits     update\n");
   print_stage("first", 0, step);
-  print_stage("slowest", slowest(step), step);
+  print_stage("slowest", step.slowest(), step);
   print_stage("last", step.stages.size() - 1, step);
   fmt::print("\n");
   print_memory(step, plan);
@@ -111,7 +102,7 @@ Row row_of(const Plan& plan, const PhantomStep& step) {
   row.set("seconds", step.seconds).set("tokens_per_second", step.tokens_per_second).set("mfu", step.mfu);
   row.set("model_flop", step.model_flop).set("bubble_of_ideal", step.bubble_of_ideal);
   row.set("bubble_of_total", step.bubble_of_total).set("exposed_seconds", step.exposed_seconds());
-  const StageSeconds& t = step.stages[slowest(step)];
+  const StageSeconds& t = step.stages[step.slowest()];
   row.set("compute_seconds", t.compute).set("tensor_seconds", t.tensor).set("idle_seconds", t.idle);
   row.set("data_seconds", t.data).set("update_seconds", t.update).set("memory_bytes_peak", step.peak_bytes());
   for (std::size_t k = 0; k < kState.size(); ++k) {
@@ -133,14 +124,7 @@ Row row_of(const Plan& plan, const PhantomStep& step) {
 int report_phantom(const Plan& plan) {
   const PhantomStep step = week25::phantom_step(plan.run3d, plan.run.machine, !plan.options.trace.empty());
   print_report(plan, step);
-  if (!plan.options.trace.empty()) {
-    std::ostringstream text;
-    if (plan.options.trace.ends_with(".svg"))
-      write_gantt_svg(step.trace, text, "A step, one rank a stage");
-    else
-      write_chrome_trace(step.trace, text);
-    write_atomically(plan.options.trace, text.str());
-  }
+  if (!plan.options.trace.empty()) write_trace(step.trace, plan.options.trace, "A step, one rank a stage");
   if (!plan.options.json.empty()) {
     Context context = Context::here();
     context.more.set("model", describe_model(plan.model)).set("precision", plan.options.precision);
