@@ -2,8 +2,8 @@
 # Included last, because it goes over the targets that are there.
 #
 #   lockstep_headers         the standard library's usual ones, fmt, and the runtime's that all others include
-#   lockstep_test_headers    these and GoogleTest. Tests are compiled without optimisation, where they ask for none: their
-#                            compilation takes longer than they do
+#   lockstep_test_headers    these, GoogleTest, and templates of both that are compiled once. Tests are compiled without
+#                            optimisation, where they ask for none: their compilation takes longer than they do
 #
 # Not for the students' answers: they compile as they would anywhere. Ours must as well: the `tidy` stage of .ci/run
 # reads every file without, as -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON compiles them.
@@ -19,8 +19,11 @@ target_link_libraries(lockstep_headers PRIVATE fmt::fmt)
 target_precompile_headers(lockstep_headers PRIVATE ${usual})
 add_library(lockstep_test_headers OBJECT ${empty})
 target_link_libraries(lockstep_test_headers PRIVATE fmt::fmt GTest::gtest)
-target_precompile_headers(lockstep_test_headers PRIVATE ${usual} <gtest/gtest.h>)
+target_precompile_headers(lockstep_test_headers PRIVATE ${usual} <gtest/gtest.h>
+                          ${CMAKE_SOURCE_DIR}/common/testing/instantiations.hpp)
 target_compile_options(lockstep_test_headers PRIVATE -O0)
+add_library(lockstep_test_instantiations STATIC ${CMAKE_SOURCE_DIR}/common/testing/instantiations.cpp)
+target_link_libraries(lockstep_test_instantiations PRIVATE fmt::fmt GTest::gtest)
 
 function(lockstep_all_targets folder out)
   get_property(result DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -33,7 +36,7 @@ function(lockstep_all_targets folder out)
 endfunction()
 
 lockstep_all_targets(${CMAKE_SOURCE_DIR} targets)
-list(FILTER targets EXCLUDE REGEX "^(mine|graded)\\.|^lockstep_(test_)?headers$")
+list(FILTER targets EXCLUDE REGEX "^(mine|graded)\\.|^lockstep_(test_)?headers$|^lockstep_test_instantiations$")
 foreach(target IN LISTS targets)
   get_target_property(type ${target} TYPE)
   get_target_property(sources ${target} SOURCES)
@@ -47,6 +50,7 @@ foreach(target IN LISTS targets)
   if(links MATCHES "GTest::|lockstep_testing|_tests" AND NOT options MATCHES "-O")
     target_compile_options(${target} PRIVATE -O0)
     target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
+    target_link_libraries(${target} PUBLIC lockstep_test_instantiations)  # of an object library: for who links it
   elseif(options MATCHES "-march")  # other instructions: headers of its own
     target_precompile_headers(${target} PRIVATE ${usual})
   elseif(NOT options MATCHES "-O0")

@@ -1,0 +1,2 @@
+#define LOCKSTEP_ONCE template
+#include "common/testing/instantiations.hpp"
