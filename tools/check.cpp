@@ -132,6 +132,9 @@ int check(const Workshop& shop, const CheckOptions& options) {
     print_table(all.back());
     printed.print_and_forget();
   }
+  if (!selection.part.empty() && !options.solution)
+    fmt::print("A part alone is not recorded: ./lab check {} judges the whole, which ./lab list shows.\n",
+               selection.exercises.front().id);
   std::vector<Judgement> rows;
   for (const Judged& judged : all) {
     print_explanation(judged);

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include "bench/support/calibration.hpp"
 #include "bench/support/versions.hpp"
@@ -278,12 +280,23 @@ Context Bench::context() {
   return context;
 }
 
+/// Whose time it is, where it is not this computer's; and that predictions are for ranks with a core each.
+void Bench::say_where() const {
+  std::set<std::string> machines;
+  for (const auto& group : groups_) machines.insert(group->options.machine.name);
+  if (simulated() && machines.size() == 1) fmt::print("virtual time on machine {}\n", *machines.begin());
+  const int most = *std::max_element(ranks_.begin(), ranks_.end());
+  if (std::string_view(backend_name()) == "mpi" && !run_options_.emulate && !has_core_each(most))
+    fmt::print("{} ranks share cores: they take turns, and what is predicted is for a core each\n", most);
+}
+
 void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   std::string program = name_;
   char* arguments[] = {program.data(), nullptr};
   int count = 1;
   benchmark::Initialize(&count, arguments);
   Table table(rows_);
+  if (is_judge() && !groups_.empty()) say_where();
   if (!groups_.empty()) benchmark::RunSpecifiedBenchmarks(&table);
   benchmark::ClearRegisteredBenchmarks();
   for (const auto& group : groups_)

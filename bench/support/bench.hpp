@@ -80,6 +80,7 @@ class Bench {
   void find_calibrated_machine(int available_ranks);
   void measure_one(Group& group, std::size_t contender);
   Row row_of(const RunOptions& options, const Measurement& measurement) const;
+  void say_where() const;
 
   std::string name_;
   Options options_;

@@ -33,12 +33,19 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-/// The candidate nearest to `name`; empty only if there is none. The first wins a tie.
+/// Whether `name`, of three letters or more, is how `candidate` begins.
+inline bool begins(std::string_view candidate, std::string_view name) {
+  return name.size() >= 3 && candidate.size() > name.size() &&
+         edit_distance(candidate.substr(0, name.size()), name) == 0;
+}
+
+/// The candidate nearest to `name`, one that begins with it as near as one with a letter wrong; empty only if there is
+/// none. The first wins a tie.
 inline std::string nearest(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
   std::size_t best_distance = static_cast<std::size_t>(-1);
   for (const std::string& candidate : candidates) {
-    std::size_t distance = edit_distance(name, candidate);
+    const std::size_t distance = begins(candidate, name) ? 1 : edit_distance(name, candidate);
     if (distance < best_distance) best = candidate, best_distance = distance;
   }
   return best;
@@ -46,7 +53,7 @@ inline std::string nearest(std::string_view name, std::span<const std::string> c
 
 /// Whether a suggestion helps: one that shares less than half with what was typed does not.
 inline bool near(std::string_view name, std::string_view suggestion) {
-  return 2 * edit_distance(name, suggestion) <= std::max(name.size(), suggestion.size());
+  return begins(suggestion, name) || 2 * edit_distance(name, suggestion) <= std::max(name.size(), suggestion.size());
 }
 
 /// "unknown machine 'dgx_h10': did you mean 'dgx_h100'? Known: a, b, c." One clear sentence for bad input.

@@ -74,6 +74,9 @@ TEST(Nearest, SuggestsWhatWasMeant) {
   EXPECT_EQ(unknown_name("machine", "loptap", known),
             "unknown machine 'loptap': did you mean 'laptop'? Known: dgx_h100, laptop, pcie_box.");
   EXPECT_EQ(unknown_name("machine", "z", {}), "unknown machine 'z'.");
+  const std::vector<std::string> models{"gpt-1t", "gpt3-13b", "gpt3-175b"};
+  EXPECT_EQ(nearest("gpt3", models), "gpt3-13b") << "its beginning is nearer than two letters wrong";
+  EXPECT_NE(unknown_name("machine", "dgx", {known}).find("did you mean 'dgx_h100'?"), std::string::npos);
 }
 
 TEST(Nearest, AnOptionIsFoundByItsNameOrByItsHelp) {

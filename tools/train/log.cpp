@@ -150,8 +150,9 @@ void TrainLog::complain(const std::string& line) {
   if (out_) fmt::print(stderr, "{}lab train: {}\n", terminal_ ? "\r\033[K" : "", line);
 }
 
-void TrainLog::begin(int first_step) {
+void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
   first_step_ = first_step;
+  logged_bytes_ = bytes_sent;
   began_ = std::chrono::steady_clock::now();
   const GptConfig& m = plan_.model;
   note(fmt::format("model     {} parameters: {} layers, {} heads, d_model {}, vocabulary {}, context {}, {}, {} head",

@@ -32,8 +32,8 @@ class TrainLog {
   /// Prints to `out`; a null one prints nothing.
   explicit TrainLog(const Plan& plan, std::FILE* out = stdout);
 
-  /// Before the first step: what is going to be trained.
-  void begin(int first_step);
+  /// Before the first step, when rank 0 has sent `bytes_sent`: what is going to be trained.
+  void begin(int first_step, std::uint64_t bytes_sent);
   /// Steps since the last call, after `seconds` on the run's clock, with rank 0's ledger.
   void steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds);
   /// Of a run with a loss scale: steps that overflowed, of all so far.

@@ -45,7 +45,7 @@ class Trainer {
   }
 
   Values train() {
-    if (judge()) log_.begin(first_);
+    if (judge()) log_.begin(first_, ledger_of(me_).traffic.bytes_sent);  // set-up, and what a resumed run has read
     began_ = seconds();
     logged_ = first_;
     for (int index = first_; index < plan_.options.steps; ++index) {

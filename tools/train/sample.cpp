@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::train {
@@ -48,14 +49,32 @@ std::string sample_text(Rank me, const Gpt& gpt, const Corpus& corpus, std::size
   return corpus.decode(text);
 }
 
+/// Bytes of the character of UTF-8 that `text` begins with; 0 where it begins with none (RFC 3629, section 4).
+static std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const unsigned char second = byte(1);
+  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool surrogate = first == 0xed && second >= 0xa0, beyond = first == 0xf4 && second >= 0x90;
+  return overlong || surrogate || beyond ? 0 : length;
+}
+
 std::string printable(const std::string& text) {
   std::string result;
-  for (const char letter : text) {
-    const auto byte = static_cast<unsigned char>(letter);
-    if ((byte >= 0x20 && byte != 0x7f) || letter == '\n' || letter == '\t')
-      result += letter;
-    else
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(std::string_view(text).substr(at));
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+    if (length == 0 || control)
       result += fmt::format("\\x{:02x}", byte);
+    else
+      result += text.substr(at, length);
+    at += std::max<std::size_t>(length, 1);
   }
   return result;
 }

@@ -23,6 +23,9 @@ std::optional<int> parsed(std::vector<std::string> words, TrainOptions& options)
 
 TEST(Train, ASampleCannotTellTheTerminalWhatToDo) {
   EXPECT_EQ(printable("a\x1b[2J\x07\x7f\tb\né"), "a\\x1b[2J\\x07\\x7f\tb\né");
+  EXPECT_EQ(printable("\xe2\x82\xac \xf0\x9f\x98\x80"), "€ 😀");
+  EXPECT_EQ(printable("\xe2\x82 \xff\x80"), "\\xe2\\x82 \\xff\\x80") << "cut, and no UTF-8 at all";
+  EXPECT_EQ(printable("\xc0\xaf\xed\xa0\x80"), "\\xc0\\xaf\\xed\\xa0\\x80") << "too long a form; half a pair";
 }
 
 TEST_F(Folder, AConfigurationFileIsACommandLine) {
@@ -300,6 +303,17 @@ TEST(Train, LearnsMoreThanHowOftenEachByteOccurs) {
   const Plan plan = make_plan(options, 0);
   EXPECT_LT(got.losses.back(), plan.corpus->unigram_entropy() - 0.3);
   EXPECT_LT(got.validation, plan.corpus->unigram_entropy() - 0.3);
+}
+
+TEST(Train, TheFirstStepIsNotChargedForSettingUp) {
+  TrainOptions options = small_run();
+  options.ranks = 2;
+  options.steps = 1;
+  options.validate_every = 100;
+  const Trained run = train(options);
+  ASSERT_EQ(run.bytes_sent.size(), 1u);
+  const double gradients = 4.0 * static_cast<double>(make_plan(options, 0).model.parameters());
+  EXPECT_NEAR(run.bytes_sent[0] / gradients, 1, 1e-3) << "2(p − 1)/p of them, and a loss for the log";
 }
 
 TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {

@@ -28,6 +28,7 @@ inline TrainOptions small_run() {
 
 struct Trained {
   std::vector<double> losses;
+  std::vector<double> bytes_sent;  // by rank 0, of each step
   double validation = 0;
   Values squares;  // of the parameters, by rank
   Outcome outcome;
@@ -42,7 +43,10 @@ inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& file
   TrainLog log(plan, out);
   Trained result;
   result.outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, files); });
-  for (const StepRecord& record : log.records()) result.losses.push_back(record.loss);
+  for (const StepRecord& record : log.records()) {
+    result.losses.push_back(record.loss);
+    result.bytes_sent.push_back(record.bytes_sent);
+  }
   if (!log.validations().empty()) result.validation = log.validations().back().loss;
   if (result.outcome.passed())
     for (const Values& values : result.outcome.values) result.squares.push_back(values.at(0));
