@@ -64,6 +64,7 @@ has() { grep -q "^build $1:" "$build/build.ninja"; }
 
 # draw [--from DIRECTORY]: figures, page and methods.md.
 draw() {
+  lacks=''
   # shellcheck source=bench/plots/find_python.sh
   . "$root/bench/plots/find_python.sh"
   [ -n "$plain" ] || { say "no python3: no page; the numbers are in ${from:-$data}"; exit 1; }
@@ -72,10 +73,11 @@ draw() {
     # shellcheck disable=SC2086
     "$python" -B "$root/bench/plots/figures.py" "$out" "$@" $styles || failures=$((failures + 1))
   else
+    lacks=--no-matplotlib
     say "no Python with matplotlib: the figures are left out, the numbers are written"
   fi
   # shellcheck disable=SC2086
-  if "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles; then
+  if "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles $lacks; then
     say "wrote ${out#"$root"/}/index.html"
   else
     failures=$((failures + 1))

@@ -8,7 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Callable
 
-from results import bytes_text, seconds_text
+from gradients import ring_is_one
+from results import bytes_text, is_seconds, seconds_text
 from sources import kind_of, same_place
 
 
@@ -45,17 +46,62 @@ def times(name):
         value, low, high = (row.get(name + end) for end in ("", "_low", "_high"))
         if value is None:
             return "refused: no core each" if row.get("fits_cores") is False else "–"
-        show = seconds_text if name.endswith("seconds") else (lambda v: f"{v:.3g}")
+        show = seconds_text if is_seconds(name) else (lambda v: f"{v:.3g}")
         return show(value) + (f" ({show(low)} to {show(high)})" if low is not None and high is not None else "")
     return text
 
 
+# How a row names its replicas, its ranks of a layer, and its stages.
+MESH = (("dp", "dp"), ("replicas", "dp"), ("tp", "tp"), ("tensor_parallel", "tp"), ("pp", "pp"), ("stages", "pp"))
+
+
+def mesh(row):
+    """{"dp": 2, "tp": 1, "pp": 4} of a row that says all three, as plans and training runs do; else {}."""
+    found = {letters: row[field] for field, letters in MESH if row.get(field)}
+    return found if len(found) == 3 else {}
+
+
+def what_trains(row):
+    """The name of a plan or training run: what it does beyond plain data parallelism. A run without stages has a schedule too, which says nothing."""
+    on = mesh(row)
+    parts = [row.get("schedule") if on["pp"] > 1 else "", f"ZeRO-{row['zero']}" if row.get("zero") else "", row.get("compress"),
+             f"recompute {row['recompute']}" if row.get("recompute") not in (None, "", "none") else ""]
+    return ", ".join(p for p in parts if p) or ("serial" if set(on.values()) == {1} else "tensor-parallel" if on["tp"] > 1 else "data-parallel")
+
+
 def what(row):
     """The name of what a row measures: its algorithm, schedule, program or mesh."""
+    if mesh(row) and not row.get("algorithm"):
+        return what_trains(row)
     for name in ("algorithm", "schedule", "program", "stage", "recompute"):
         if row.get(name) not in (None, ""):
             return f"ZeRO-{row[name]}" if name == "stage" else str(row[name])
     return str(row.get("model") or row.get("cost") or "")
+
+
+def what_and_mesh(row):
+    parts = [what(row), *(f"{letters} {size}" for letters, size in mesh(row).items() if size > 1)]
+    parts += [words.format(row[field]) for field, words in (("microbatches", "m = {}"), ("microbatch", "microbatches of {}"), ("chunks", "{} chunks")) if (row.get(field) or 1) > 1]
+    return ", ".join(parts + ([f"hop {seconds_text(row['transfer_seconds'])}"] if row.get("transfer_seconds") else []))
+
+
+def machine(row):
+    return row.get("machine") or row.get("cluster") or "–"
+
+
+def ranks(row):
+    """A plan counts GPUs, a lone pipeline stages."""
+    return row.get("ranks") or row.get("gpus") or ("makespan_seconds" in row and row.get("stages")) or "–"
+
+
+def duration(row):
+    """The time of a step with its interval, by whatever name."""
+    return times(next((name for name in ("step_seconds", "makespan_seconds") if row.get("seconds") is None and row.get(name)), "seconds"))(row)
+
+
+def on(row):
+    """'dgx-a100, simulated': where and how a row came about."""
+    return kind_of(row) if machine(row) in ("–", "host") else f"{machine(row)}, {kind_of(row)}"
 
 
 def breakdown(row):
@@ -96,8 +142,8 @@ def by_wall_clock(found):
 
 
 BREAKDOWN = ("compute", "exposed", "idle", "other")
-PLACE = {"from": "file", "how": lambda r: kind_of(r), "machine": "machine", "p": "ranks", "what": what}
-TIMES = {"time": times("seconds"), "n": "samples"}
+PLACE = {"from": "file", "how": lambda r: kind_of(r), "machine": machine, "p": ranks, "what": what_and_mesh}
+TIMES = {"time": duration, "n": "samples"}
 
 KINDS = [
     Kind("speedup", "Speedup and efficiency", lambda r: "speedup" in r,
@@ -110,8 +156,13 @@ KINDS = [
          "Bars end at the median of n samples, whiskers are its 95 % interval.",
          {**PLACE, **TIMES, **{part: (lambda r, part=part: seconds_text(breakdown(r)[part])) for part in BREAKDOWN}}, ("machine", "ranks")),
     Kind("bandwidth", "Bus bandwidth", lambda r: has("busbw_gb_per_s", "bytes", "ranks")(r) and "model" not in r and "link_gb_per_s" not in r,
-         "Bus bandwidth by the definition of nccl-tests, and the time; dotted: predicted, never fitted on what it predicts.",
+         "Bus bandwidth by the definition of nccl-tests, and the time. Dotted lines, and dashes where a curve has one size, are predicted, never fitted on what they predict.",
          {**PLACE, "array": "bytes", **TIMES, "predicted": "predicted_seconds", "algbw": "algbw_gb_per_s", "busbw GB/s": "busbw_gb_per_s"}, ("ranks", "bytes")),
+    Kind("compression", "Compressed gradients", has("relative_bytes", "relative_seconds", "algorithm", "bytes", "ranks"),
+         "Bytes that a rank sends and time of compressed sums, those of the ring of fp32 on as many ranks = 1. An all-gather’s bytes grow with p, a ring’s do not.",
+         {**PLACE, "array": "bytes", "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]), "bytes, ring = 1": "relative_bytes", **TIMES,
+          "predicted": "predicted_seconds", "time, ring = 1": "relative_seconds", "as many bytes from p": lambda r: f"{r['ranks_to_break_even']:,.1f}".removesuffix(".0") if r.get("ranks_to_break_even") else "never"},
+         ("machine", "bytes", "ranks")),
     Kind("throughput", "Tokens a second", lambda r: has("tokens_per_second")(r) and "speedup" not in r and "best" not in r,
          "Tokens a second of the global batch.", {**PLACE, "model": "model", **TIMES, "tokens/s": lambda r: f"{r['tokens_per_second']:,.0f}", "MFU": "mfu"}, ("ranks",)),
     Kind("bubble", "The pipeline's bubble", lambda r: has("bubble_of_total", "schedule", "microbatches", "stages")(r),
@@ -126,7 +177,7 @@ KINDS = [
          {**PLACE, "part": lambda r: r.get("category") or r.get("attention") or "–", "when": "moment", "formula": lambda r: bytes_text(r["predicted_bytes"]),
           "ledger": lambda r: bytes_text(r["measured_bytes"])}, ("ranks",)),
     Kind("published", "Published times", has("published_seconds"), "Published times beside the predicted ones.",
-         {"from": "file", "model": lambda r: r.get("model") or f"d_model {r.get('d_model')}", "p": "ranks", "recompute": "recompute", "published": "published_seconds",
+         {"from": "file", "model": lambda r: r.get("model") or f"d_model {r.get('d_model')}", "p": "ranks", "machine": machine, "recompute": "recompute", "published": "published_seconds",
           "predicted": lambda r: seconds_text(r.get("step_seconds") or r.get("predicted_seconds"))}),
     Kind("gains", "What a run would gain without each of its costs", has("cost", "gained"),
          "A run replayed from its trace without one cost at a time; dependencies stay.",
@@ -150,6 +201,40 @@ def columns_of(chart):
     if chart.kind.columns:
         return chart.kind.columns
     return {name: name for row in chart.rows for name in row}
+
+
+def speedups(rows):
+    """The rows that are points of a speedup: of several ranks, and not refused."""
+    return [r for r in rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")]
+
+
+def compressed_sums(rows):
+    """{where: rows} of compressed sums that have a ring beside them; where two files have the same point, the second one's stand apart."""
+    name = lambda r: f"{on(r)}, {bytes_text(r['bytes'])}"
+    found = curves([dict(r, point=(r["algorithm"], r["ranks"])) for r in rows], "point", name)
+    return {where: mine for where, mine in found.items() if ring_is_one(mine, "seconds")}
+
+
+def throughputs(rows):
+    """{label: rows} of curves over ranks, of one model each, cut in one way; one that has a single point has its table alone."""
+    def name(row):
+        size = f"{row['parameters'] / 1e6:.4g} M parameters" if row.get("parameters") else ""
+        cut = " ".join(f"{letters} {row[field]}" for field, letters in MESH if letters != "dp" and (row.get(field) or 1) > 1)
+        more = what(row) if row.get("algorithm") else row.get("compress")
+        return ", ".join(p for p in (str(row.get("model") or size), cut, more, on(row)) if p)
+
+    return {label: mine for label, mine in curves([r for r in rows if r.get("ranks")], "ranks", name).items() if len(mine) > 1}
+
+
+# Of kinds that need more than a row: what is drawn of them, and what is said where that is nothing.
+DRAWN = {"speedup": (speedups, "no figure: no row has a speedup"), "compression": (compressed_sums, "no figure: no ring to compare with"),
+         "throughput": (throughputs, "no figure: a curve over ranks needs two sizes")}
+
+
+def lacking(chart):
+    """Why there is no figure of these rows; "" where there is one."""
+    find, words = DRAWN.get(chart.kind.name, (None, ""))
+    return "" if find is None or find(chart.rows) else words
 
 
 def chart_of(kind_name, all_results, keep=lambda row: True):

@@ -1,12 +1,14 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
-from folder import BREAKDOWN, breakdown, curves, kind_of, memory_parts, what
+from folder import BREAKDOWN, MESH, breakdown, compressed_sums, curves, kind_of, memory_parts, on, speedups, throughputs, what
+from gradients_figures import sums_figure
 from results import bytes_text, seconds_text
 from sources import span
 from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, stacked_bars, subplots
 
 MOST_BARS = 24
 MOST_CURVES = 14
+MOST_PANELS = 3
 
 
 def n_of(rows):
@@ -28,12 +30,6 @@ def whiskers(rows, field):
     return [below, above]
 
 
-def on(row):
-    machine = row.get("machine")
-    words = [kind_of(row) if machine in (None, "host") else f"{machine}, {kind_of(row)}"]
-    return ", ".join(words)
-
-
 def drawn(found, axis):
     """(i, label, rows) of the curves that one figure can hold, those of most points; the axis says what is left out."""
     kept = sorted(found, key=lambda label: -len(found[label]))[:MOST_CURVES]
@@ -49,7 +45,7 @@ def ranks_axis(axis, rows):
 
 def speedup(chart):
     """Panels: speedup of strong scaling, efficiency of both kinds; whiskers are 95 % intervals."""
-    rows = [r for r in chart.rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")]
+    rows = speedups(chart.rows)
     if not rows:
         return None
     figure, axes = subplots(2, 10, 4.2)
@@ -74,14 +70,14 @@ def speedup(chart):
     return figure
 
 
-MESH = (("dp", "dp"), ("replicas", "dp"), ("tp", "tp"), ("tensor_parallel", "tp"), ("pp", "pp"), ("stages", "pp"))
-MORE = (("microbatches", "m = {}"), ("bucket_bytes", "{} buckets"), ("tokens_per_rank", "{} tokens"), ("d_model", "d = {}"), ("transfer_seconds", "hop {:.2g} s"))
+MORE = (("microbatch", "microbatches of {}"), ("microbatches", "m = {}"), ("bucket_bytes", "{} buckets"), ("tokens_per_rank", "{} tokens"), ("d_model", "d = {}"), ("transfer_seconds", "hop {:.2g} s"))
 
 
 def bar_names(rows):
     """What each bar is of, in one line: what it measures, and of the rest what differs between the rows."""
     differs = {field for field in (*(f for f, _ in MESH + MORE), "model", "ranks", "scaling", "file") if len({str(r.get(field)) for r in rows}) > 1}
-    return [bar_name(row, differs) for row in rows]
+    names = [bar_name(row, differs) for row in rows]
+    return [name if names.count(name) == 1 or "file" not in differs else f"{name} [{row['file'].removesuffix('.json')}]" for name, row in zip(names, rows)]
 
 
 def bar_name(row, differs):
@@ -131,13 +127,16 @@ def bandwidth(chart):
     figure, axes = subplots(2, 10, 4.2)
     name = lambda r: f"{what(r)}, p = {r['ranks']}, {on(r)}"
     sizes = sorted({r["bytes"] for r in chart.rows})
+    dotted = dashed = False
     for i, label, rows in drawn(curves([r for r in chart.rows if r["bytes"]], "bytes", name), axes[0][0]):
         x = [r["bytes"] for r in rows]
         axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=label + n_of(rows), **look(i))
         axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **look(i))
         predicted = [(r["bytes"], 1e6 * r["predicted_seconds"]) for r in rows if r.get("predicted_seconds")]
         if predicted:
-            axes[0][1].plot(*zip(*predicted), color=COLOURS[i % 7], linestyle=":", linewidth=1)
+            alone = len(predicted) == 1  # a line of one point cannot be seen
+            axes[0][1].plot(*zip(*predicted), color=COLOURS[i % 7], linestyle=":", linewidth=1, marker="_" if alone else "", markersize=16, markeredgewidth=1.5)
+            dotted, dashed = dotted or not alone, dashed or alone
     for axis in axes[0]:
         axis.set_xscale("log", base=2)
         ticks = sizes[:: max(1, len(sizes) // 5)]
@@ -148,19 +147,27 @@ def bandwidth(chart):
     axes[0][0].set_ylabel("busbw, GB/s")
     axes[0][0].set_yscale("log")
     axes[0][1].set_yscale("log")
-    axes[0][1].set_ylabel("time, µs (dotted: predicted)")
-    axes[0][0].legend(fontsize=7.5)
+    axes[0][1].set_ylabel("time, µs")
+    if len(sizes) == 1:  # all points stand in the middle, where a legend would cover them
+        figure_legend(figure, axes[0][0], 2)
+    else:
+        axes[0][0].legend(fontsize=7.5)
+    if dotted or dashed:
+        axes[0][1].plot([], [], color="#555555", marker="o", label=" and ".join(sorted({kind_of(r) for r in chart.rows})))
+        axes[0][1].plot([], [], color="#555555", linestyle=":" if dotted else "none", marker="_" if dashed else "", markersize=16 if dashed else None, label="predicted")
+        axes[0][1].legend(fontsize=7.5)
     return figure
 
 
-def throughput(chart):
-    """Curves over ranks of one model each, cut in one way; one that has a single point has its table alone."""
-    def name(row):
-        size = f"{row['parameters'] / 1e6:.4g} M parameters" if row.get("parameters") else ""
-        cut = " ".join(f"{letters} {row[field]}" for field, letters in MESH if letters != "dp" and (row.get(field) or 1) > 1)
-        return ", ".join(p for p in (str(row.get("model") or size), cut, what(row) if row.get("algorithm") else "", on(row)) if p)
+def compression(chart):
+    """Panels: bytes over the ring's, then time over the ring's for each place and size; the table has those for which there is no room."""
+    found = compressed_sums(chart.rows)
+    kept = sorted(found, key=lambda where: -len(found[where]))[:MOST_PANELS]
+    return sums_figure({where + n_of(found[where]): found[where] for where in found if where in kept}) if found else None
 
-    found = {label: mine for label, mine in curves([r for r in chart.rows if r.get("ranks")], "ranks", name).items() if len(mine) > 1}
+
+def throughput(chart):
+    found = throughputs(chart.rows)
     if not found:
         return None
     figure, axes = subplots(1, 7, 4.0)
@@ -236,7 +243,7 @@ def gains(chart):
     return figure
 
 
-DRAW = {"speedup": speedup, "breakdown": breakdown_figure, "bandwidth": bandwidth, "throughput": throughput, "bubble": bubble, "memory": memory, "bytes": ledger_bytes,
+DRAW = {"speedup": speedup, "breakdown": breakdown_figure, "bandwidth": bandwidth, "compression": compression, "throughput": throughput, "bubble": bubble, "memory": memory, "bytes": ledger_bytes,
         "published": published, "gains": gains}
 
 

@@ -2,7 +2,7 @@
 
 import html
 
-from folder import charts, columns_of
+from folder import OTHER, charts, columns_of, lacking
 from html_parts import note, section, table
 from sources import place
 
@@ -28,6 +28,7 @@ def sections(report, found, skipped):
     for name, of_kind in kinds.items():
         kind = of_kind[0].kind
         figures = [report.figure(chart.name, f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.", html.escape(kind.caption),
-                                 chart.rows, columns_of(chart), sources=chart.files, title=kind.title) for chart in of_kind]
+                                 chart.rows, columns_of(chart), sources=chart.files, title=kind.title,
+                                 drawable=kind is not OTHER, lacking=lacking(chart)) for chart in of_kind]
         parts.append(section(name, kind.title, figures))
     return parts

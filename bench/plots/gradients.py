@@ -91,4 +91,5 @@ def ring_is_one(rows, field):
     """(ranks, value over the ring's) by method."""
     ring = {r["ranks"]: r[field] for r in by(rows, algorithm="ring")}
     names = list(dict.fromkeys(r["algorithm"] for r in rows if r["algorithm"] != "ring"))
-    return {name: [(r["ranks"], r[field] / ring[r["ranks"]]) for r in by(rows, algorithm=name)] for name in names}
+    found = {name: [(r["ranks"], r[field] / ring[r["ranks"]]) for r in by(rows, algorithm=name) if r["ranks"] in ring] for name in names}
+    return {name: points for name, points in found.items() if points}

@@ -1,7 +1,7 @@
 """The figures of week 21's extras about gradients: larger batches, and compression."""
 
 from gradients import METHODS, OPTIMIZERS, RATES, RULES, batches, compressed, ring_is_one, smooth, sums
-from style import doubling_axis, look, subplots
+from style import doubling_axis, figure_legend, look, subplots
 
 
 def loss_panels(found, titles, names, samples):
@@ -31,15 +31,21 @@ def compressed_training(data):
 def compressed_sums(data):
     """Bytes over those of the ring, then time on each machine."""
     machines, _ = sums(data)
-    if not machines:
-        return None
+    return sums_figure(machines) if machines else None
+
+
+def sums_figure(machines):
+    """machines: rows with their ring, by where they ran."""
     figure, axes = subplots(1 + len(machines), 4 * (1 + len(machines)), 4.0)
     most = max(machines.values(), key=len)
     panels = [("bytes that a rank sends", most, "bytes_sent_per_rank_max")]
-    panels += [(f"time on {machine}", rows, "seconds") for machine, rows in machines.items()]
+    names = list(dict.fromkeys(name for rows in machines.values() for name in ring_is_one(rows, "seconds")))
+    for name in names:  # for the legend; a method looks the same in all panels
+        axes[0][0].plot([], [], label=name, **look(names.index(name)))
+    panels += [(f"time, {machine}", rows, "seconds") for machine, rows in machines.items()]
     for axis, (title, rows, field) in zip(axes[0], panels):
-        for i, (name, curve) in enumerate(ring_is_one(rows, field).items()):
-            axis.plot(*zip(*curve), label=name, **look(i))
+        for name, curve in ring_is_one(rows, field).items():
+            axis.plot(*zip(*curve), **look(names.index(name)))
         axis.axhline(1, color="black", linewidth=0.8)
         doubling_axis(axis, sorted({r["ranks"] for r in rows}), "ranks")
         axis.set_yscale("log")
@@ -51,7 +57,7 @@ def compressed_sums(data):
         axis.minorticks_off()
         axis.set_title(title, fontsize=10)
     axes[0][0].set_ylabel("ring of fp32 = 1")
-    axes[0][0].legend(fontsize=8)
+    figure_legend(figure, axes[0][0], min(len(names), 5))
     return figure
 
 

@@ -3,7 +3,7 @@
 import html
 import re
 
-from results import bytes_text, seconds_text
+from results import bytes_text, is_seconds, seconds_text
 
 STYLE = """
 :root { color-scheme: light; --ink: #1b1f24; --soft: #57606a; --line: #d8dee4; --accent: #0b5394; }
@@ -37,7 +37,7 @@ def cell(row, column):
         value = row.get(column)
         if value is None:
             return "–"
-        if column.endswith("seconds"):
+        if is_seconds(column) and not isinstance(value, list):
             return seconds_text(value)
         if column in ("bytes", "bucket_bytes"):
             return bytes_text(value)
@@ -66,17 +66,17 @@ def inline_svg(path, name, alt):
     return re.sub(r"<svg\b", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"{wide}', svg, count=1)
 
 
-def figure(out, name, alt, caption, shown, files, provenance=()):
+def figure(out, name, alt, caption, shown, files, provenance=(), missing=""):
+    """A drawing with its caption and table; without a drawing `missing` says why, if there is anything to say."""
     path = out / "figures" / f"{name}.svg"
     if path.exists():
-        links = " · ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png")
-                           if (out / "figures" / f"{name}.{kind}").exists())
+        links = [f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png") if (out / "figures" / f"{name}.{kind}").exists()]
         drawing = f'<div class="chart">{inline_svg(path, name, alt)}</div>'
     elif shown:
-        links, drawing = "the figure needs matplotlib", ""
+        links, drawing = [html.escape(missing)] if missing else [], ""
     else:
         return ""
-    links += "".join(f' · <a href="data/{f}">{f}</a>' for f in files)
+    links = " · ".join(links + [f'<a href="data/{f}">{f}</a>' for f in files])
     numbers = f"<details{'' if path.exists() else ' open'}><summary>The numbers</summary>{shown}</details>" if shown else ""
     where = "".join(f'<p class="where">{html.escape(line)}</p>' for line in provenance)
     return f"<figure>{drawing}<figcaption>{caption} <span>({links})</span>{where}</figcaption>{numbers}</figure>"

@@ -83,7 +83,7 @@ def methods(all_results, skipped=()):
         lines.append(f"- {where}; {counted(len(of_place), 'file')}" + (f", {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f", {dates[0]}"))
     lines += ["", "A curve never mixes places, nor simulated numbers with measured ones.", "", "## How numbers came about", "", *ways(all_results), *predictions(all_results), *efficiencies(all_results),
               "## Files", "", "| file | command | date | commit |", "|---|---|---|---|"]
-    lines += [f"| {r.name} | {r.context.get('command', '')} | {r.context['date']} | {r.context['commit']} |" for r in all_results]
+    lines += [f"| {r.name} | {r.context.get('command') or '–'} | {r.context['date']} | {r.context['commit']} |" for r in all_results]
     if skipped:
         lines += ["", "Left out:", ""] + [f"- {name}: it {why}" for name, why in skipped]
     return "\n".join(lines) + "\n"

@@ -32,12 +32,15 @@ MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8
 class Report:
     """What was measured, and the sections that show it."""
 
-    def __init__(self, out, found):
+    def __init__(self, out, found, matplotlib=True):
         self.out, self.data, self.entries = out, out / "data", []
+        self.matplotlib = matplotlib
         self.found = {results.name: results for results in found}
 
-    def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, title=""):
-        """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the files."""
+    def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, title="", drawable=True, lacking=""):
+        """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the files.
+
+        lacking: why these rows give no figure. Not drawable: nobody expects one."""
         files = [f for f in files if (self.data / f).exists()]
         if sources is None:
             stems = dict.fromkeys(f.rsplit(".", 1)[0] + ".json" for f in files)
@@ -45,8 +48,9 @@ class Report:
         else:
             files = [r.name for r in sources]
         lines = provenance(sources)
+        missing = lacking or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
         self.entries.append(Entry(name, caption, lines, rows or [], columns or {}))
-        return figure(self.out, name, alt, caption, table(rows, columns) if rows else "", files, lines)
+        return figure(self.out, name, alt, caption, table(rows, columns) if rows else "", files, lines, missing if drawable else "")
 
     def run(self):
         contexts = [(results.name, results.context) for results in self.found.values()]
@@ -292,7 +296,7 @@ def of_folder(report, options, found, skipped):
 def main():
     options = arguments(__doc__)
     found, skipped = read_folder(options.folder or options.out / "data")
-    report = Report(options.out, found)
+    report = Report(options.out, found, not options.no_matplotlib)
     root = pathlib.Path(__file__).resolve().parents[2]
     parts = of_folder(report, options, found, skipped) if options.folder else weeks(report, options.out, root)
     (options.out / "index.html").write_text(document("Lockstep: the report", parts), encoding="utf-8")

@@ -7,14 +7,17 @@ import pathlib
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import crossover
 import folder
+import html_parts
 import methods
 import paper
 import predict
+import results as results_module
 import sources
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -24,6 +27,18 @@ STEP = {"backend": "mpi", "machine": "host", "ranks": 2, "algorithm": "overlap",
         "compute_seconds": 0.4, "exposed_seconds": 0.1, "speedup": 1.6, "efficiency": 0.8, "karp_flatt": 0.25, "serial_seconds": 0.8, "fits_cores": True}
 RING = {"backend": "sim", "machine": "dgx-a100", "ranks": 8, "algorithm": "ring", "seconds": 1e-3, "predicted_seconds": 9e-4, "bytes": 1 << 20, "algbw_gb_per_s": 1.0, "busbw_gb_per_s": 1.75,
         "samples": 1, "verified": True}
+
+TRAIN = {"backend": "sim", "machine": "dgx-a100", "ranks": 4, "parameters": 1000, "seconds": 1e-3, "tokens_per_second": 1e3, "replicas": 4, "stages": 1, "schedule": "1f1b", "tensor_parallel": 1,
+         "compress": "", "zero": 0}
+PLAN = {"kind": "plan", "model": "gpt3-175b", "cluster": "dgx-a100x2", "gpus": 16, "dp": 2, "tp": 2, "pp": 4, "microbatch": 2, "microbatches": 8, "schedule": "interleaved", "chunks": 3, "zero": 1,
+        "recompute": "none", "step_seconds": 1.5, "compute_seconds": 1.0, "bubble_seconds": 0.5}
+
+
+def sums(ranks=4, **more):
+    """Rows of bench compression: the ring, top-k and int8."""
+    one = {"backend": "sim", "machine": "dgx-a100", "ranks": ranks, "bytes": 1 << 20, "samples": 1, "predicted_seconds": 1e-3, **more}
+    return [dict(one, algorithm=name, seconds=1e-3 * time, bytes_sent_per_rank_max=1e6 * sent, relative_seconds=time, relative_bytes=sent, ranks_to_break_even=least)
+            for name, time, sent, least in (("ring", 1.0, 1.0, 1), ("topk:0.01", 0.5, 0.04, 100), ("int8", 1.2, 0.25 * ranks / 2, None))]
 
 
 def results(name, rows, **context):
@@ -60,6 +75,7 @@ class Reading(unittest.TestCase):
         (root / "deep" / "good.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
         (root / "deep" / "good.csv").write_text("seconds\n1\n")
         (root / "notes.txt").write_text("hello")
+        (root / "deep" / "study.txt").write_text("./lab bench scaling at abc")  # of launch/scaling.sbatch: no result, and nothing to say of it
         (root / "half.json").write_text('{"context"')
         found, skipped = sources.read_folder(root)
         self.assertEqual([r.name for r in found], ["deep/good.json"])
@@ -94,6 +110,17 @@ class Saying(unittest.TestCase):
         self.assertEqual(paper.caption(entry), r"50 \% of x \& y {\footnotesize here}")
 
 
+    def test_times_have_units_and_ratios_have_none(self):
+        row = {"seconds_low": 2e-3, "seconds": 2.5e-3, "relative_seconds": 0.234, "idle_seconds": 1.73e-18, "busy_seconds": 0.9999999, "stage_seconds": [1.0]}
+        shown = {field: html_parts.cell(row, field) for field in row}
+        self.assertEqual(shown, {"seconds_low": "2 ms", "seconds": "2.5 ms", "relative_seconds": "0.234", "idle_seconds": "0 ns", "busy_seconds": "1 s", "stage_seconds": "[1.0]"})
+        self.assertFalse(results_module.is_seconds("tokens_per_second"))
+
+    def test_a_command_that_is_not_known_is_a_dash(self):
+        self.assertIn("| a.json | – |", methods.methods([results("a.json", [TRAIN])]))
+        self.assertIn("| a.json | ddp |", methods.methods([results("a.json", [STEP], command="ddp")]))
+
+
 class Charts(unittest.TestCase):
     def names(self, *all_results):
         return [(chart.kind.name, [r.name for r in chart.files]) for chart in folder.charts(all_results)]
@@ -122,6 +149,31 @@ class Charts(unittest.TestCase):
     def test_what_has_no_figure_has_a_table(self):
         chart, = folder.charts([results("odd.json", [{"colour": "red"}])])
         self.assertEqual((chart.kind.name, list(folder.columns_of(chart))), ("other", ["colour", "file"]))
+
+    def test_compressed_sums_stand_beside_their_ring(self):
+        chart, = folder.charts([results("2.json", sums(2)), results("4.json", sums(4) + [dict(row, machine="laptop") for row in sums(4)[1:]])])
+        self.assertEqual((chart.kind.name, len(chart.rows)), ("compression", 8))
+        found = folder.compressed_sums(chart.rows)
+        self.assertEqual({where: sorted(r["ranks"] for r in rows) for where, rows in found.items()}, {"dgx-a100, simulated, 1 MiB": [2, 2, 2, 4, 4, 4]}, "sums without a ring are not compared")
+        shown = {name: html_parts.cell(chart.rows[1], column) for name, column in chart.kind.columns.items()}
+        self.assertEqual((shown["time, ring = 1"], shown["time"], shown["as many bytes from p"]), ("0.5", "500 µs", "100"))
+
+    def test_a_figure_that_cannot_be_says_why(self):
+        said = lambda *all_results: {chart.kind.name: folder.lacking(chart) for chart in folder.charts(all_results)}
+        self.assertIn("needs two sizes", said(results("a.json", [TRAIN]), results("b.json", [dict(TRAIN, compress="int8")]))["throughput"])
+        self.assertEqual(said(results("a.json", [TRAIN]), results("b.json", [dict(TRAIN, ranks=8)]))["throughput"], "")
+        self.assertIn("no ring", said(results("a.json", sums()[1:]))["compression"])
+        self.assertIn("no row has a speedup", said(results("a.json", [dict(STEP, speedup=None)]))["speedup"])
+
+    def test_runs_and_plans_are_told_apart(self):
+        self.assertEqual([folder.what(dict(TRAIN, **more)) for more in ({}, {"compress": "topk:0.01"}, {"replicas": 1}, {"stages": 2, "replicas": 2}, {"zero": 1}, {"replicas": 2, "tensor_parallel": 2})],
+                         ["data-parallel", "topk:0.01", "serial", "1f1b", "ZeRO-1", "tensor-parallel"])
+        chart, = (c for c in folder.charts([results("plan.json", [PLAN])]) if c.kind.name == "breakdown")
+        shown = {name: html_parts.cell(chart.rows[0], column) for name, column in chart.kind.columns.items()}
+        self.assertEqual([shown[name] for name in ("machine", "p", "what", "time")],
+                         ["dgx-a100x2", "16", "interleaved, ZeRO-1, dp 2, tp 2, pp 4, m = 8, microbatches of 2, 3 chunks", "1.5 s"])
+        pipe = {"schedule": "gpipe", "stages": 4, "microbatches": 8, "transfer_seconds": 1e-4, "makespan_seconds": 0.25, "busy_seconds": 0.2, "backend": "sim"}
+        self.assertEqual((folder.what_and_mesh(pipe), folder.ranks(pipe), folder.duration(pipe)), ("gpipe, m = 8, hop 100 µs", 4, "250 ms"))
 
     def test_parts_of_a_step_are_the_step(self):
         rows = {"a step": STEP, "ZeRO": {"seconds": 1.0, "exposed_seconds": 0.3, "optimizer_seconds": 0.2, "algorithm": "zero3"},
@@ -237,6 +289,45 @@ class Drawing(unittest.TestCase):
         figure = folder_figures.draw(folder.chart_of("throughput", [results("b.json", models)]))
         self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 1, "a curve is of one model, cut in one way")
         self.assertEqual(list(figure.axes[0].containers[0].lines[0].get_xdata()), [1, 2])
+
+    def test_a_prediction_of_one_size_is_seen(self):
+        import folder_figures
+
+        for sizes, marker, line in (((1024,), "_", "None"), ((1024, 2048), "None", ":")):
+            figure = folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", [dict(RING, bytes=size) for size in sizes])]))
+            self.assertEqual([text.get_text() for text in figure.axes[1].get_legend().get_texts()], ["simulated", "predicted"])
+            predicted = figure.axes[1].get_legend_handles_labels()[0][1]
+            self.assertEqual((predicted.get_marker() or "None", predicted.get_linestyle()), (marker, line))
+            drawn = figure.axes[1].lines[1]
+            self.assertEqual((list(drawn.get_xdata()), drawn.get_marker() or "None"), (list(sizes), marker))
+        unpredicted = [dict(RING, predicted_seconds=None)]
+        self.assertIsNone(folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", unpredicted)])).axes[1].get_legend())
+
+    def test_a_method_looks_the_same_on_all_machines(self):
+        import folder_figures
+
+        rows = sums(4) + sums(8) + [row for row in sums(4, machine="laptop") if row["algorithm"] != "topk:0.01"]
+        figure = folder_figures.draw(folder.chart_of("compression", [results("a.json", rows)]))
+        axes = figure.axes
+        legend = {label: line.get_color() for line, label in zip(*axes[0].get_legend_handles_labels())}
+        self.assertEqual([text.get_text() for text in figure.legends[0].get_texts()], ["topk:0.01", "int8"])
+        self.assertEqual([axis.get_title() for axis in axes], ["bytes that a rank sends", "time, dgx-a100, simulated, 1 MiB", "time, laptop, simulated, 1 MiB"])
+        int8, = (line for line in axes[2].lines if line.get_marker() != "None")
+        self.assertEqual((int8.get_color(), list(int8.get_ydata())), (legend["int8"], [1.2]))
+
+    def test_matplotlib_is_missed_only_where_it_is_missing(self):
+        whole = json.dumps({"context": CONTEXT, "rows": [TRAIN]})
+        _, out = self.report({"a.json": whole, "odd.json": json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]})})
+        page = (out / "index.html").read_text()
+        self.assertIn("(no figure: a curve over ranks needs two sizes · ", page)
+        self.assertIn('<span>(<a href="data/odd.json">', page)
+        self.assertNotIn("matplotlib", page)
+        for more, words in (([], "the figure was not drawn"), (["--no-matplotlib"], "the figure needs matplotlib")):
+            source = out.parent / "from"
+            (source / "ring.json").write_text(json.dumps({"context": CONTEXT, "rows": [RING]}))  # of which nothing was drawn
+            subprocess.run([sys.executable, "-B", str(HERE / "page.py"), str(out), "--from", str(source), *more], check=True, capture_output=True)
+            page = (out / "index.html").read_text()
+            self.assertEqual((page.count(words), page.count("no figure: a curve")), (1, 1))
 
     def test_what_cannot_be_is_one_sentence(self):
         for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):

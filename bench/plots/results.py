@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import re
 
 
 def load(data, name):
@@ -49,13 +50,20 @@ def bytes_text(count):
     return f"{count:g} B"
 
 
+def is_seconds(field):
+    """Whether a field of a row is a time; relative_seconds is a ratio."""
+    return bool(re.search(r"(^|_)seconds(_low|_high|_without|_a|_b)?$", field)) and not field.startswith("relative_")
+
+
 def seconds_text(seconds):
+    """In the unit that it needs, three digits; what is left below 10⁻¹³ s when times are subtracted is 0."""
     if seconds is None:
         return "–"
+    rounded = float(f"{seconds:.3g}")
     for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+        if abs(rounded) >= size:
+            return f"{rounded / size:.3g} {unit}"
+    return f"{rounded / 1e-9:.3g} ns" if abs(rounded) >= 1e-13 else "0 ns"
 
 
 # All-reduce on 8 A100 SXM with NCCL: bytes, busbw in GB/s (stas00/ml-engineering, network/README.md).

@@ -7,6 +7,9 @@ CONTEXT = ("machine", "cores", "compiler", "build", "versions", "commit", "date"
 NUMBERS = ("seconds", "seconds_low", "seconds_high", "bytes", "ranks", "samples", "gb_per_s", "per_second", "speedup", "efficiency")
 
 
+STUDY = "study.txt"  # launch/scaling.sbatch keeps there which study a folder holds
+
+
 class Unusable(Exception):
     """Why a file is left out, in a few words."""
 
@@ -61,6 +64,8 @@ def read_folder(folder):
         name = str(path.relative_to(folder))
         if path.suffix in (".csv", ".log") and path.with_suffix(".json").exists():
             continue  # the same results once more, or what the command printed
+        if path.name == STUDY:
+            continue
         if path.suffix != ".json":
             skipped.append((name, "is no .json file"))
             continue
