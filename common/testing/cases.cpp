@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "common/testing/options.hpp"
 #include "common/testing/verdict.hpp"
+#include "common/trace/trace.hpp"
 
 namespace lockstep::testing {
 
@@ -54,15 +54,21 @@ void write_trace(const Case& the_case, const Outcome& outcome, std::optional<std
   if (file.empty())
     file = fmt::format("outputs/trace-{}-{}-ranks-{}-size-{}{}.json", exercise_id(), test, the_case.ranks,
                        the_case.size, seed);
-  const auto folder = std::filesystem::path(file).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
-  std::ofstream out(file);
-  write_chrome_trace(outcome.trace, out);
+  const std::string title =
+      fmt::format("{} {}, {} rank{}, size {}{}", exercise_id(), test, the_case.ranks, the_case.ranks == 1 ? "" : "s",
+                  the_case.size, perturb ? fmt::format(", --perturb {}", *perturb) : "");
   std::ostringstream chart;
   write_gantt_text(outcome.trace, chart, 100);
-  fmt::print("{} {}, {} rank{}, size {}{}:\n{}timeline: {} (open it in ui.perfetto.dev)\n", exercise_id(), test,
-             the_case.ranks, the_case.ranks == 1 ? "" : "s", the_case.size,
-             perturb ? fmt::format(", --perturb {}", *perturb) : "", chart.str(), file);
+  fmt::print("{}:\n{}", title, chart.str());
+  try {
+    std::error_code ignored;  // writing says what is wrong with the folder
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
+    lockstep::write_trace(outcome.trace, file, title);
+    fmt::print("timeline: {}{}\n", file, file.ends_with(".svg") ? "" : " (open it in ui.perfetto.dev)");
+  } catch (const Error& error) {  // it goes no further: other processes would run the next case alone
+    record_verdict(error.verdict(), error.what());
+    ADD_FAILURE() << error.what();
+  }
 }
 
 /// What a failed case tells its reader.
@@ -84,14 +90,14 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
   const std::string wrong = outcome.passed() ? judge(the_case, outcome) : "";
   const bool passed = outcome.passed() && wrong.empty();
   const bool only_case = test_options().ranks && test_options().size;
+  if (!passed) {
+    const std::string text =
+        not_written(outcome) ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
+    record_verdict(outcome.passed() ? Verdict::fail : outcome.verdict, text);
+    if (is_judge()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
+  }
   if (!passed || only_case) write_trace(the_case, outcome, perturb);
-  if (passed) return true;
-
-  const std::string text =
-      not_written(outcome) ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
-  record_verdict(outcome.passed() ? Verdict::fail : outcome.verdict, text);
-  if (is_judge()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
-  return false;
+  return passed;
 }
 
 /// Without more queues than main there is nothing to perturb.

@@ -1,14 +1,19 @@
 // Tests of what lab tests share: chunks, inputs whose sums can be read, and the one function that runs all cases.
 #include "common/testing/cases.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
 #include "common/testing/inputs.hpp"
+#include "common/testing/options.hpp"
 
 namespace lockstep::testing {
 namespace {
@@ -112,6 +117,49 @@ TEST(Cases, AResultThatDependsOnLuckFailsAndSaysSo) {
   EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "RACE");
   plan.adjust = [](const Case&, RunOptions& options) { options.check_races = false; };
   EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "the result depends on luck, a wait is missing");
+}
+
+/// As if `--ranks 2 --size 3 --trace FILE` had been asked for, while it lives.
+class TraceAskedFor {
+ public:
+  explicit TraceAskedFor(const std::string& file) {
+    options_.ranks = 2;
+    options_.size = 3;
+    options_.trace = true;
+    options_.trace_file = file;
+  }
+  ~TraceAskedFor() { options_ = before_; }
+
+ private:
+  TestOptions& options_ = const_cast<TestOptions&>(test_options());
+  const TestOptions before_ = options_;
+};
+
+void fill_something() {
+  run_cases(
+      [](Rank me, const Case& c) {
+        fill(me, me.allocate(c.size, DType::f32, Category::buffer), 1);
+        return Values{};
+      },
+      [](const Case&, const Outcome&) { return ""; });
+}
+
+TEST(Cases, ATimelineIsDrawnAsItsNameSays) {
+  for (const auto& [name, begin] : {std::pair{"chart.svg", "<svg"}, {"events.json", "{\"displayTimeUnit\""}}) {
+    const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_cases_{}", getpid());
+    const std::string file = folder / name;
+    const TraceAskedFor trace(file);
+    fill_something();
+    std::string text(20, ' ');
+    std::ifstream(file).read(text.data(), 20);
+    EXPECT_TRUE(text.starts_with(begin)) << name << ": " << text;
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST(Cases, ATimelineThatCannotBeWrittenIsNotSaidToBe) {
+  const TraceAskedFor trace("/dev/null/trace.json");
+  EXPECT_NONFATAL_FAILURE(fill_something(), "/dev/null/trace.json");
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ using namespace lockstep::testing;
 
 using Collective = std::function<void(Rank, Slice)>;
 
-inline Slice uploaded(Rank me, const std::vector<float>& values) {
-  Slice data = me.allocate(values.size(), DType::f32, Category::gradient);
+inline Slice uploaded(Rank me, const std::vector<float>& values, Category category = Category::gradient) {
+  Slice data = me.allocate(values.size(), DType::f32, category);
   upload(me, data, values);
   return data;
 }

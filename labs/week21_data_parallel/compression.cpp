@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "common/chunk.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -128,8 +129,8 @@ namespace {
 /// What has to be kept between steps.
 class Compressor {
  public:
-  Compressor(Rank dp, const Parameters& parameters, const Compression& how)
-      : how_(how), gradients_(parameters.gradients) {
+  Compressor(Rank dp, const Parameters& parameters, const Compression& how, StepsDone steps)
+      : how_(how), steps_(std::move(steps)), gradients_(parameters.gradients) {
     if (!(how.density > 0 && how.density <= 1)) usage_error("the density of top-k lies above 0 and is at most 1");
     if (how.block == 0) usage_error("a block of int8 numbers has at least one element");
     if (gradients_.dtype() != DType::f32) usage_error("compression wants gradients in f32");
@@ -141,7 +142,7 @@ class Compressor {
   void sum(Rank me, const Slice& data) {
     if (how_.method == Method::ring || data.block() != gradients_.block()) return ring_all_reduce(me, data);
     const std::size_t offset = (data.offset_bytes() - gradients_.offset_bytes()) / bytes_of(DType::f32);
-    const Random key{.seed = how_.seed, .tensor = 0, .step = sums_++, .first = offset};
+    const Random key{.seed = how_.seed, .tensor = 0, .step = steps_ ? steps_() : sums_++, .first = offset};
     if (how_.method == Method::int8) return int8_all_reduce(me, data, how_.block, key);
     if (how_.method == Method::int8_two_step) return int8_two_step_all_reduce(me, data, how_.block, key);
     const Slice error = errors_.empty() ? Slice{} : errors_.cut(offset, data.size());
@@ -150,15 +151,16 @@ class Compressor {
 
  private:
   Compression how_;
+  StepsDone steps_;
   Slice gradients_;
   Slice errors_;            // of the flat gradients
-  std::uint64_t sums_ = 0;  // so far: each has its own random numbers
+  std::uint64_t sums_ = 0;  // so far: without steps_, each has its own random numbers
 };
 
 }  // namespace
 
-AllReduce compressed_all_reduce(Rank dp, const Parameters& parameters, const Compression& how) {
-  auto compressor = std::make_shared<Compressor>(dp, parameters, how);
+AllReduce compressed_all_reduce(Rank dp, const Parameters& parameters, const Compression& how, StepsDone steps) {
+  auto compressor = std::make_shared<Compressor>(dp, parameters, how, std::move(steps));
   return [compressor](Rank me, const Slice& data) { compressor->sum(me, data); };
 }
 

@@ -69,6 +69,9 @@ double ranks_to_break_even(const Compression& how);
 /// (Category::optimizer). Gradients are compressed bucket by bucket; anything else that is summed goes round the plain
 /// ring. Made on main, at set-up. Throws Error(usage) for a density outside (0, 1], a block of 0, or gradients that are
 /// not f32.
-AllReduce compressed_all_reduce(Rank dp, const Parameters& parameters, const Compression& how);
+///
+/// Random rounding draws by `steps`, once a step for each element: a run that goes on from a checkpoint draws what it
+/// would have drawn. Without `steps`, each sum draws anew.
+AllReduce compressed_all_reduce(Rank dp, const Parameters& parameters, const Compression& how, StepsDone steps = {});
 
 }  // namespace lockstep::week21

@@ -11,22 +11,11 @@
 
 #include "common/chunk.hpp"
 #include "common/ledger/ledger.hpp"
-#include "common/testing/cases.hpp"
-#include "common/testing/inputs.hpp"
+#include "labs/week21_data_parallel/all_reduce_testing.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
 
 namespace lockstep::week21 {
 namespace {
-
-using testing::Case;
-using testing::run_cases;
-using testing::sizes_of;
-
-Slice uploaded(Rank me, const std::vector<float>& values, Category category = Category::gradient) {
-  Slice data = me.allocate(values.size(), DType::f32, category);
-  upload(me, data, values);
-  return data;
-}
 
 /// Appends a slice's values.
 void look(Rank me, const Slice& data, Values& seen) {

@@ -12,6 +12,7 @@
 //   }
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -23,9 +24,11 @@ namespace lockstep::week21 {
 
 /// Sums `data` over all ranks of `me`'s group, in place: 21.2's ring_all_reduce, or any other.
 using AllReduce = std::function<void(Rank me, Slice data)>;
+/// How many optimizer steps are done, those before a checkpoint too.
+using StepsDone = std::function<std::uint64_t()>;
 /// Makes one that keeps something between steps for these parameters' gradients (21.9). Collective over `dp`, at
 /// set-up.
-using MakeAllReduce = std::function<AllReduce(Rank dp, const Parameters& parameters)>;
+using MakeAllReduce = std::function<AllReduce(Rank dp, const Parameters& parameters, StepsDone steps)>;
 
 // Part a: what every data-parallel step does ------------------------------------------------------------------------
 

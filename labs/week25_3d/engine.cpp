@@ -77,7 +77,7 @@ class Stage0 final : public Base {
       week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
     };
     ddp_ = week21::make_ddp(dp, model_.parameters, buckets_of(o),
-                            o.make_all_reduce ? o.make_all_reduce(dp, model_.parameters) : ring);
+                            o.make_all_reduce ? o.make_all_reduce(dp, model_.parameters, steps_done()) : ring);
   }
 
   Hooks hooks() override { return ddp_ ? hooks_of(*ddp_) : Hooks{}; }
@@ -98,6 +98,11 @@ class Stage0 final : public Base {
   std::vector<Unit> units() const override { return ddp_ ? units_of(table(), *ddp_) : std::vector<Unit>{}; }
 
  private:
+  /// For what this engine owns. The sums of a step are over before the optimizer counts it.
+  week21::StepsDone steps_done() const {
+    return [this] { return static_cast<std::uint64_t>(optimizer_.steps()); };
+  }
+
   Optimizer optimizer_;
   std::unique_ptr<week21::Ddp> ddp_;  // none on one rank
 };

@@ -144,6 +144,18 @@ TEST(Study, TheSerialProgramIsTheBestOne) {
   ASSERT_EQ(study.points.size(), 1u) << "1 is the serial program";
 }
 
+TEST(Study, TheSerialProgramCompressesNothing) {
+  StudyOptions o = simulated("gpt2-124m", "dgx-a100", {2});
+  o.training.precision = "fp32";
+  o.training.compress = "topk:0.01";
+  o.training.no_feedback = true;
+  const Study study = measure(o, 0);
+  EXPECT_EQ(study.serial.program.find("topk"), std::string::npos) << study.serial.program;
+  ASSERT_EQ(study.points.size(), 1u);
+  EXPECT_NE(study.points[0].program.find("2 replicas, topk:0.01 without feedback"), std::string::npos)
+      << study.points[0].program;
+}
+
 // A claim of the course texts (docs/claims.md): communication is the sequential portion of Amdahl's law.
 TEST(Claims, TheSerialPartIsNotCommunicationAndNoConstant) {
   StudyOptions o = simulated("gpt2-355m", "dgx-a100-hdr", {2, 4, 8, 16});

@@ -23,6 +23,8 @@ train::TrainOptions serial_options(const train::TrainOptions& o, std::size_t mic
   serial.zero = none.zero;
   serial.sequence_parallel = none.sequence_parallel;
   serial.reduce = none.reduce;
+  serial.compress = none.compress;
+  serial.no_feedback = none.no_feedback;
   serial.typed = {};  // what was asked for is for the ranks
   serial.accumulate = microbatches;
   return serial;
@@ -35,6 +37,7 @@ std::string program_of(const train::TrainOptions& o) {
   if (o.pp > 1) name += fmt::format(", {} stages ({})", o.pp, o.schedule);
   if (replicas > 1)
     name += fmt::format(", {} replicas{}", replicas, o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : "");
+  if (!o.compress.empty()) name += ", " + o.compress + (o.no_feedback ? " without feedback" : "");
   name += fmt::format(", {} microbatch{}", o.accumulate, o.accumulate == 1 ? "" : "es");
   if (o.threads > 0) name += fmt::format(", {} thread{} each", o.threads, o.threads == 1 ? "" : "s");
   return name;

@@ -208,8 +208,8 @@ AdamW optimizer_of(const TrainOptions& o) {
 
 week21::MakeAllReduce maker_of(const week21::Compression& compression) {
   if (compression.method == week21::Method::ring) return {};
-  return [compression](Rank dp, const Parameters& parameters) {
-    return week21::compressed_all_reduce(dp, parameters, compression);
+  return [compression](Rank dp, const Parameters& parameters, week21::StepsDone steps) {
+    return week21::compressed_all_reduce(dp, parameters, compression, std::move(steps));
   };
 }
 
@@ -397,8 +397,8 @@ float learning_rate(int step, const TrainOptions& o) {
   const week21::RateRule rule = rate_rule_of(o.lr_scaling);
   week21::RateSchedule schedule{.first = 0, .peak = o.learning_rate, .warmup = o.warmup, .steps = o.steps};
   if (rule != week21::RateRule::none) {
-    schedule.peak = week21::scaled_rate(rule, o.learning_rate, o.base_batch, o.batch);
-    schedule.first = std::min(o.learning_rate, schedule.peak);
+    schedule = week21::schedule_for_batch(schedule, o.base_batch, o.batch, rule, o.warmup);
+    schedule.steps = o.steps;  // --steps are of this batch
   }
   return static_cast<float>(week21::rate_at(schedule, step));
 }

@@ -420,6 +420,7 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"above 0 and is at most 1", [](TrainOptions& o) { o.ranks = 2, o.compress = "topk:1.5"; }},
       {"at least two ranks", [](TrainOptions& o) { o.compress = "int8"; }},
       {"plain data parallelism", [](TrainOptions& o) { o.ranks = 2, o.zero = 1, o.compress = "int8"; }},
+      {"plain data parallelism", [](TrainOptions& o) { o.ranks = 2, o.zero = 3, o.compress = "topk:0.01"; }},
       {"plain data parallelism", [](TrainOptions& o) { o.tp = 2, o.dp = 2, o.compress = "int8"; }},
       {"fp32 gradients", [](TrainOptions& o) { o.ranks = 2, o.precision = "bf16", o.compress = "int8"; }},
       {"--no-feedback is for", [](TrainOptions& o) { o.ranks = 2, o.compress = "int8", o.no_feedback = true; }},
