@@ -201,6 +201,8 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   const RunOptions options = bench.run_options(ranks);
   measured_processes_ = on_processes() && !options.emulate;
   const auto machine = bench.has_machine() ? std::make_shared<const Machine>(options.machine) : MachineOrNone{};
+  if (per_node < 0)
+    throw Error(Verdict::usage, fmt::format("--ranks-per-node {}: a node has at least 1 rank", per_node));
   if (per_node > 0 && ranks % per_node != 0)
     throw Error(Verdict::usage,
                 fmt::format("--ranks-per-node {}: {} ranks are no whole number of such nodes", per_node, ranks));

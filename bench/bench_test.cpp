@@ -69,7 +69,7 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   for (const char* arguments :
        {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 1,x", "--machine dgx-h10", "--machine dgx-a100 --ranks 9",
         "--algorithm rnig", "--bytes 64k", "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus",
-        "--ranks 4 --ranks-per-node 3"}) {
+        "--ranks 4 --ranks-per-node 3", "--ranks 4 --ranks-per-node -2"}) {
     EXPECT_EQ(start(arguments + json_file), 2) << arguments;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
     EXPECT_EQ(out_, "") << arguments;
@@ -230,7 +230,8 @@ TEST(Calibration, FindsTheConstantsThroughNoise) {
   }
   readings.halves.push_back({.m = 1024, .n = 1024, .k = 1024, .dtype = DType::bf16});
   readings.halves[0].seconds = launch + readings.halves[0].flop() / (4 * peak);
-  const Machine machine = fit_machine(readings).machine;
+  const Machine machine = fit_machine(readings, unmeasured_of_host(8e9, 4)).machine;
+  EXPECT_EQ(machine.memory_bytes, 2e9) << "of one rank";
   EXPECT_NEAR(machine.alpha(0) / alpha, 1, 0.03);
   EXPECT_NEAR(machine.beta(0) / beta, 1, 0.03);
   EXPECT_NEAR(machine.launch / launch, 1, 0.03);
@@ -240,7 +241,7 @@ TEST(Calibration, FindsTheConstantsThroughNoise) {
   EXPECT_LT(std::abs(worst_residual(machine, readings.messages, predicted_message)), 0.06);
   EXPECT_LT(std::abs(worst_residual(machine, readings.squares, predicted_product)), 0.06);
   readings.messages.resize(1);
-  EXPECT_THROW(fit_machine(readings), Error);
+  EXPECT_THROW(fit_machine(readings, {}), Error);
 }
 
 TEST_F(BenchProgram, CalibrationReadsBackTheMachineThatIsSimulated) {
@@ -252,6 +253,8 @@ TEST_F(BenchProgram, CalibrationReadsBackTheMachineThatIsSimulated) {
     EXPECT_NEAR(found.beta(0) / truth.beta(0), 1, 1e-6) << name;
     EXPECT_NEAR(found.memory_bytes_per_second / truth.memory_bytes_per_second, 1, 1e-6) << name;
     EXPECT_NEAR(found.launch / truth.launch, 1, 1e-6) << name;
+    EXPECT_NEAR(found.memory_bytes / truth.memory_bytes, 1, 1e-6) << name;
+    EXPECT_EQ(found.eager_bytes, truth.eager_bytes) << name;
     for (const json& row : rows) {
       const double bound = row.at("kind") == "other product" ? 0.1 : 1e-6;
       EXPECT_NEAR(row.at("residual"), 0, bound) << name << ": " << row;

@@ -14,7 +14,10 @@
 
 #include "bench/support/bench.hpp"
 #include "bench/support/calibration.hpp"
+#include "bench/support/measure.hpp"
+#include "bench/support/versions.hpp"
 #include "common/arithmetic.hpp"
+#include "common/host/host.hpp"
 #include "common/text/units.hpp"
 
 namespace lockstep::bench {
@@ -46,9 +49,15 @@ Readings plan() {
   return plan;
 }
 
+/// What every rank sends and receives before a point, so that all begin it together.
+struct Tokens {
+  Slice sent, received;
+};
+
 /// Median seconds of an act on this rank. In virtual time one says all.
-double median_seconds(Rank me, int repeats, const std::function<void()>& act) {
+double median_seconds(Rank me, const Tokens& tokens, int repeats, const std::function<void()>& act) {
   std::vector<double> samples;
+  barrier(me, tokens.sent, tokens.received);
   act();
   for (int sample = 0; sample < (simulated() ? 1 : kSamples); ++sample) {
     const double begin = me.now();
@@ -64,33 +73,52 @@ Slice filled(Rank me, std::size_t elements, DType dtype = DType::f32) {
   return slice;
 }
 
-double time_product(Rank me, const Reading& shape) {
+double time_product(Rank me, const Tokens& tokens, const Reading& shape) {
   const Slice a = filled(me, shape.m * shape.k, shape.dtype), b = filled(me, shape.k * shape.n, shape.dtype),
               c = filled(me, shape.m * shape.n, shape.dtype);
-  return median_seconds(me, shape.flop() < kLongFlop ? kRepeats : 1, [&] {
+  return median_seconds(me, tokens, shape.flop() < kLongFlop ? kRepeats : 1, [&] {
     matmul(me, matrix(c, shape.m, shape.n), matrix(a, shape.m, shape.k), matrix(b, shape.k, shape.n));
   });
 }
 
-/// Every point in turn, on all ranks at once; messages between the first and the last rank.
+/// Every point in turn, on all ranks at once; messages between the first and the last rank, while the others wait.
 Values time_all(Rank me, const Readings& plan) {
   Values seconds;
   const Slice here = filled(me, kCopies[std::size(kCopies) - 1]), there = filled(me, here.size());
+  const Tokens tokens{filled(me, 2), filled(me, 2)};
   const int last = me.size() - 1, peer = last - me.rank();
+  const bool talks = me.rank() == 0 || me.rank() == last;
   for (const Reading& message : plan.messages) {
     const auto elements = static_cast<std::size_t>(message.bytes) / 4;
-    const bool talks = me.rank() == 0 || me.rank() == last;
-    seconds.push_back(!talks ? 0 : median_seconds(me, kRepeats, [&] {
-      me.exchange({send(peer, here.cut(0, elements)), receive(peer, there.cut(0, elements))});
-    }));
+    const auto act = [&] {
+      if (talks) me.exchange({send(peer, here.cut(0, elements)), receive(peer, there.cut(0, elements))});
+    };
+    seconds.push_back(median_seconds(me, tokens, kRepeats, act));
   }
   for (const Reading& reading : plan.copies) {
     const auto elements = static_cast<std::size_t>(reading.bytes) / 4;
-    seconds.push_back(median_seconds(me, kRepeats, [&] { copy(me, there.cut(0, elements), here.cut(0, elements)); }));
+    seconds.push_back(
+        median_seconds(me, tokens, kRepeats, [&] { copy(me, there.cut(0, elements), here.cut(0, elements)); }));
   }
   for (const auto* products : {&plan.squares, &plan.halves, &plan.others})
-    for (const Reading& shape : *products) seconds.push_back(time_product(me, shape));
+    for (const Reading& shape : *products) seconds.push_back(time_product(me, tokens, shape));
   return seconds;
+}
+
+/// What no measurement says: of the machine that is simulated, of the GPU, or of this host.
+Unmeasured unmeasured(const RunOptions& options) {
+  if (simulated())
+    return {.memory_bytes = std::min(options.machine.memory_bytes, 1e16),  // a file holds no infinity
+            .memory_source = "of the machine that is simulated",
+            .eager_bytes = options.machine.eager_bytes,
+            .eager_source = "of the machine that is simulated"};
+  if (!on_gpu()) return unmeasured_of_host(read_host().memory_bytes, options.ranks);
+  const bool shared = std::string_view(backend_name()) == "cuda";
+  return {.memory_bytes = gpu_memory_bytes() / (shared ? options.ranks : 1),
+          .memory_source = shared ? "read from the driver: the GPU's, shared equally by the ranks"
+                                  : "read from the driver: that of one GPU, which each rank has",
+          .eager_bytes = 4096,
+          .eager_source = "assumed: nothing on GPUs is predicted from it"};
 }
 
 /// The slowest rank counts.
@@ -151,7 +179,7 @@ void calibrate(Bench& bench, std::string output) {
   RunOptions options = bench.run_options(bench.ranks().front());
   options.phantom = simulated();  // prices need no memory
   const Readings readings = measured(options);
-  Calibration fit = fit_machine(readings);
+  Calibration fit = fit_machine(readings, unmeasured(options));
   fit.machine.name = std::filesystem::path(output).stem().string();
   Context context = bench.context();
   fit.machine.description = fmt::format("{} with {} ranks, measured by ./lab calibrate on {}",

@@ -20,4 +20,6 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
 
 std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
 
+double gpu_memory_bytes() { return static_cast<double>(cuda::open_gpu(0).memory_bytes); }
+
 }  // namespace lockstep::bench

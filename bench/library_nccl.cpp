@@ -81,4 +81,6 @@ std::vector<std::pair<std::string, std::string>> surroundings() {
           {"infiniband", names_in("/sys/class/infiniband")}};
 }
 
+double gpu_memory_bytes() { return static_cast<double>(cuda::open_gpu(0).memory_bytes); }
+
 }  // namespace lockstep::bench

@@ -11,4 +11,6 @@ std::vector<std::pair<std::string, std::string>> library_versions() { return {{"
 
 std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
 
+double gpu_memory_bytes() { return 0; }
+
 }  // namespace lockstep::bench

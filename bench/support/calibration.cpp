@@ -10,7 +10,6 @@
 #include <cstdlib>
 
 #include "common/error.hpp"
-#include "common/host/host.hpp"
 #include "common/json/escape.hpp"
 #include "common/stats/stats.hpp"
 
@@ -82,21 +81,28 @@ std::vector<std::pair<std::string, std::string>> sources(const Calibration& fit,
                                     machine.levels[0].bytes_per_second)},
           {"peak_flop_per_second", products + "; int32 and int8 are assumed to be as fast as fp32"},
           {"matmul_efficiency", products},
-          {"memory_bytes", "read from the operating system: this host's, for all ranks on it together"},
+          {"memory_bytes", fit.rest.memory_source},
           {"memory_bytes_per_second",
            with_error(copies, 2 * fit.copy_seconds_per_byte_error * std::pow(machine.memory_bytes_per_second / 2, 2))},
           {"launch_seconds", with_error(copies, fit.launch_error)},
-          {"eager_bytes", "assumed: 4096, the default of Open MPI 4.1 between processes that share memory"}};
+          {"eager_bytes", fit.rest.eager_source}};
 }
 
 }  // namespace
 
-Calibration fit_machine(const Readings& readings) {
+Unmeasured unmeasured_of_host(double memory_bytes, int ranks) {
+  if (memory_bytes <= 0) return {.memory_source = "assumed: the operating system does not say"};
+  return {.memory_bytes = memory_bytes / ranks,
+          .memory_source = "read from the operating system: this host's, shared equally by the ranks"};
+}
+
+Calibration fit_machine(const Readings& readings, const Unmeasured& rest) {
   const Line messages = line_through(readings.messages, "messages"), copies = line_through(readings.copies, "copies");
   Calibration fit{.latency_error = messages.intercept_error,
                   .seconds_per_byte_error = messages.slope_error,
                   .launch_error = copies.intercept_error,
-                  .copy_seconds_per_byte_error = copies.slope_error};
+                  .copy_seconds_per_byte_error = copies.slope_error,
+                  .rest = rest};
   Machine& machine = fit.machine;
   machine.levels = {{.name = "link",
                      .ranks = 0,
@@ -104,8 +110,8 @@ Calibration fit_machine(const Readings& readings) {
                      .bytes_per_second = 1 / std::max(messages.slope, kSmallest)}};
   machine.memory_bytes_per_second = 2 / std::max(copies.slope, kSmallest);
   machine.launch = std::max(copies.intercept, 0.0);
-  machine.eager_bytes = 4096;
-  machine.memory_bytes = std::max(read_host().memory_bytes, 1e9);
+  machine.eager_bytes = rest.eager_bytes;
+  machine.memory_bytes = rest.memory_bytes;
   fit_products(machine, readings);
   return fit;
 }

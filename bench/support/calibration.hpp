@@ -2,6 +2,7 @@
 // predicts, collectives and training steps, was never fitted.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,17 +28,29 @@ struct Readings {
   std::vector<Reading> others;    // f32 products of other shapes: only to see how far the curve is off
 };
 
+/// What is not measured, and where it comes from.
+struct Unmeasured {
+  double memory_bytes = 1e9;  // of one rank
+  std::string memory_source = "assumed";
+  std::uint64_t eager_bytes = 4096;
+  std::string eager_source = "assumed: 4096, the default of Open MPI 4.1 between processes that share memory";
+};
+
+/// Of a host with so many bytes of memory (0: unknown), which the ranks share equally.
+Unmeasured unmeasured_of_host(double memory_bytes, int ranks);
+
 /// What was fitted, and how surely.
 struct Calibration {
   Machine machine;                                       // one level of links that joins any number of ranks
   double latency_error = 0, seconds_per_byte_error = 0;  // standard errors
   double launch_error = 0, copy_seconds_per_byte_error = 0;
+  Unmeasured rest;  // and is in `machine` too
 };
 
 /// α and β: the line through the messages, relative errors minimised; launch and memory bandwidth: that through the
 /// copies, which read and write each byte; the matmul curve: through the squares, launch taken off, their best rate the
 /// peak. Throws Error(usage) where there are fewer than two messages or copies, or no square.
-Calibration fit_machine(const Readings& readings);
+Calibration fit_machine(const Readings& readings, const Unmeasured& rest);
 
 /// What the machine predicts for a point of that kind.
 double predicted_message(const Machine& machine, const Reading& reading);

@@ -117,8 +117,9 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
 }  // namespace
 
 /// Pairs at distances 1, 2, 4, … while they divide p; then, among the ranks left (an odd number), dissemination: in
-/// round k every one tells the one 2^k further on. On nodes of equally many ranks all do alike in every round, so in
-/// virtual time they leave together, and no rank's head start counts as time of what follows.
+/// round k every one tells the one 2^k further on. On one node, and on nodes whose size is a power of two, all do alike
+/// in every round, so in virtual time they leave together, and no rank's head start counts as time of what follows. On
+/// nodes of, say, six, some messages of a round stay in their node and others leave it, and so ranks leave apart.
 void barrier(Rank me, Slice token, Slice received) {
   int stride = 1;
   for (; me.size() / stride % 2 == 0; stride *= 2) {

@@ -56,6 +56,17 @@ class MpiBackend final : public Backend, public BlockOwner {
   int world_rank() const override { return job_.rank; }
   void release(Block& block) override;
 
+  /// Hands the communicator of this run's ranks to `f`, which has MPI to itself meanwhile: for what stands beside the
+  /// contract, such as a library's own collective. Main only. Throws Error(usage) where a batch of this rank's is on
+  /// its way, since none moves until `f` returns. A rank that fails before it comes is waited for.
+  template <class F>
+  void with_world(F f, Location where = Location::current()) {
+    if (!enter(0, where)) return;
+    std::lock_guard gate(job_.gate);
+    if (job_.outstanding.load() > 0) usage_error("with_world: wait for every batch first", where);
+    f(job_.comm);
+  }
+
   /// The program on this rank, from beginning to end; failures are left in the job.
   Values play(const Program& program);
   /// Collective: every rank has played. Failures are agreed on, unread messages found, communicators left clean.

@@ -14,10 +14,11 @@ std::vector<Seat> take_seats(MPI_Comm world) {
   MPI_Comm host = MPI_COMM_NULL;
   check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
 
-  std::array<char, 8192> allowed{};  // a byte for each hardware thread
+  std::array<unsigned char, 8192> allowed{};  // a byte for each hardware thread
   for (const int thread : allowed_threads())
     if (thread < static_cast<int>(allowed.size())) allowed[thread] = 1;
-  check(MPI_Allreduce(MPI_IN_PLACE, allowed.data(), static_cast<int>(allowed.size()), MPI_CHAR, MPI_MAX, host));
+  check(
+      MPI_Allreduce(MPI_IN_PLACE, allowed.data(), static_cast<int>(allowed.size()), MPI_UNSIGNED_CHAR, MPI_MAX, host));
   std::vector<int> threads;
   for (int thread = 0; thread < static_cast<int>(allowed.size()); ++thread)
     if (allowed[thread]) threads.push_back(thread);
@@ -28,12 +29,6 @@ std::vector<Seat> take_seats(MPI_Comm world) {
   std::vector<Seat> seats(size);
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, seats.data(), sizeof mine, MPI_BYTE, world));
   return seats;
-}
-
-int cores_per_rank(const std::vector<Seat>& seats, int rank, int ranks) {
-  int here = 0;
-  for (int other = 0; other < ranks; ++other) here += seats[other].host == seats[rank].host;
-  return seats[rank].cores / here;
 }
 
 }  // namespace lockstep::mpi

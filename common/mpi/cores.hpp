@@ -16,7 +16,4 @@ struct Seat {
 /// each to cores of its own.
 std::vector<Seat> take_seats(MPI_Comm world);
 
-/// Usable cores for each of the first `ranks` ranks on the host of `rank`; 0 when there are fewer than ranks.
-int cores_per_rank(const std::vector<Seat>& seats, int rank, int ranks);
-
 }  // namespace lockstep::mpi

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "common/host/cores_per_rank.hpp"
 #include "common/mpi/backend.hpp"
 #include "common/mpi/cores.hpp"
 #include "common/mpi/status.hpp"
@@ -118,7 +119,7 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   mpi::Job job(options, rank, options.ranks);
   job.comm = comm;
   job.host = host_name();
-  job.cores_per_rank = mpi::cores_per_rank(the_seats(), rank, options.ranks);
+  job.cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
   if (options.emulate) job.ports = std::make_unique<mpi::Ports>(options.machine, comm);
   auto backend = std::make_unique<mpi::MpiBackend>(job);
   start_clock(job);
@@ -186,11 +187,7 @@ const char* backend_name() { return "mpi"; }
 
 bool is_judge() { return world_rank() == 0; }
 
-bool has_core_each(int ranks) {
-  for (int rank = 0; rank < ranks; ++rank)
-    if (mpi::cores_per_rank(the_seats(), rank, ranks) == 0) return false;
-  return true;
-}
+bool has_core_each(int ranks) { return has_core_each(the_seats(), ranks); }
 
 Session::Session(int& argc, char**& argv) {
   const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // by launch/mpirun.sh

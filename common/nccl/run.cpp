@@ -9,10 +9,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 
 #include "common/cuda/status.hpp"
-#include "common/host/host.hpp"
+#include "common/host/cores_per_rank.hpp"
 #include "common/nccl/backend.hpp"
 #include "common/nccl/session.hpp"
 #include "common/processes/results.hpp"
@@ -130,14 +129,7 @@ bool is_judge() {
 }
 
 /// Each rank has a GPU; what feeds it is a core of its host's, bound or not.
-bool has_core_each(int ranks) {
-  const std::vector<nccl::Seat>& seats = the_processes()->seats();
-  int here = 0;
-  for (int rank = 0; rank < ranks; ++rank) here += seats[rank].host == seats[the_processes()->mail().rank()].host;
-  std::vector<int> threads(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  std::iota(threads.begin(), threads.end(), 0);
-  return here <= read_host("", threads).usable_cores;
-}
+bool has_core_each(int ranks) { return has_core_each(the_processes()->seats(), ranks); }
 
 Session::Session(int&, char**&) {
   const nccl::Environment found = environment();

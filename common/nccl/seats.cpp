@@ -1,11 +1,15 @@
 #include "common/nccl/seats.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "common/cuda/status.hpp"
+#include "common/host/host.hpp"
 #include "common/nccl/socket.hpp"
 #include "common/nccl/status.hpp"
 
@@ -16,8 +20,8 @@ namespace {
 constexpr char kBetween = '\n';
 
 std::string write(const Seat& s) {
-  return fmt::format("{}{}{}{}{}{}{}{}{}{}{}", s.gpus, kBetween, s.gpu, kBetween, s.gpu_name, kBetween, s.gpu_id,
-                     kBetween, s.no_device ? 1 : 0, kBetween, s.trouble);
+  return fmt::format("{}{}{}{}{}{}{}{}{}{}{}{}{}", s.cores, kBetween, s.gpus, kBetween, s.gpu, kBetween, s.gpu_name,
+                     kBetween, s.gpu_id, kBetween, s.no_device ? 1 : 0, kBetween, s.trouble);
 }
 
 void parse(const std::string& text, Seat& s) {
@@ -27,13 +31,14 @@ void parse(const std::string& text, Seat& s) {
     fields.push_back(text.substr(at, end - at));
     at = end + 1;
   }
-  fields.resize(6);
-  s.gpus = std::stoi(fields[0]);
-  s.gpu = std::stoi(fields[1]);
-  s.gpu_name = fields[2];
-  s.gpu_id = fields[3];
-  s.no_device = fields[4] == "1";
-  s.trouble = fields[5];
+  fields.resize(7);
+  s.cores = std::stoi(fields[0]);
+  s.gpus = std::stoi(fields[1]);
+  s.gpu = std::stoi(fields[2]);
+  s.gpu_name = fields[3];
+  s.gpu_id = fields[4];
+  s.no_device = fields[5] == "1";
+  s.trouble = fields[6];
 }
 
 /// The same words for every process that sees this GPU, whatever number it has there.
@@ -43,6 +48,13 @@ std::string identity(int gpu) {
   std::string id = fmt::format("{:x}:{:x}:{:x} ", p.pciDomainID, p.pciBusID, p.pciDeviceID);
   for (char byte : p.uuid.bytes) id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return id;
+}
+
+/// Usable cores of this host, whichever of them a launcher has bound this process to.
+int cores_of_host() {
+  std::vector<int> threads(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  std::iota(threads.begin(), threads.end(), 0);
+  return read_host("", threads).usable_cores;
 }
 
 /// With fewer GPUs than processes, several get the same; a process may also see only its own (Slurm does that).
@@ -70,6 +82,7 @@ std::vector<Seat> take_seats(Bootstrap& bootstrap) {
     seats[rank].host = hosts[rank];
     seats[rank].local_rank = on_host[hosts[rank]]++;
   }
+  seats[bootstrap.rank()].cores = cores_of_host();
   sit_down(seats[bootstrap.rank()]);
   const std::vector<std::string> all = bootstrap.all_gather(write(seats[bootstrap.rank()]));
   for (std::size_t rank = 0; rank < all.size(); ++rank) parse(all[rank], seats[rank]);

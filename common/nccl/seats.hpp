@@ -12,6 +12,7 @@ namespace lockstep::nccl {
 /// Where one process sits.
 struct Seat {
   std::string host;
+  int cores = 1;       // usable ones of that host, in all
   int local_rank = 0;  // among the processes of its host
   int gpus = 0;        // that the process sees; 0: none, and `trouble` says why
   int gpu = 0;         // its own, among those

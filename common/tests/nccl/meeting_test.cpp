@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "common/error.hpp"
+#include "common/host/cores_per_rank.hpp"
 #include "common/nccl/mail.hpp"
 #include "common/nccl/seats.hpp"
 
@@ -229,6 +230,16 @@ TEST(Seats, OneGpuEachIsFine) {
   EXPECT_EQ(objection(seats, 22809, false).text, "");
   // Slurm may show each process its own GPU alone.
   EXPECT_EQ(objection({seat("a", 0, 1, "x"), seat("a", 1, 1, "y")}, 22809, false).text, "");
+}
+
+TEST(Seats, EveryHostNeedsACoreForEachOfItsRanks) {
+  std::vector<Seat> seats{seat("a", 0, 2, "x"), seat("b", 0, 2, "x"), seat("b", 1, 2, "y")};
+  seats[0].cores = 8;
+  seats[1].cores = seats[2].cores = 1;
+  EXPECT_TRUE(has_core_each(seats, 2));
+  EXPECT_FALSE(has_core_each(seats, 3)) << "host a has cores for its ranks, host b has not";
+  EXPECT_EQ(cores_per_rank(seats, 0, 3), 8);
+  EXPECT_EQ(cores_per_rank(seats, 2, 3), 0);
 }
 
 TEST(Seats, SharingAGpuNeedsALaterNccl) {
