@@ -104,7 +104,8 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
              drawn_by(key, self, chunk_range(data.size(), c, p).offset));
   todo("21.9d",
        "one batch: chunk c of mine (numbers, then scales) to each peer c, its part of my chunk from it into block c. "
-       "My own part needs no message: copy it");
+       "Begin with the rank after yours: were all to begin with rank 0, they would wait for its port. My own part "
+       "needs no message: copy it");
   Slice sum = chunk(data, self, p);
   todo("21.9d",
        "my chunk's sum, from zeros and in the order of ranks; rounded again into mine, with drawn_by(key, p + rank, "

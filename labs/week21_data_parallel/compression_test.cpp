@@ -11,6 +11,7 @@
 
 #include "common/chunk.hpp"
 #include "common/ledger/ledger.hpp"
+#include "common/machine/machine.hpp"
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
 
@@ -464,6 +465,35 @@ TEST(Lab21_9d, SendsEachChunkOnceInEachHalf) {
         }
         return "";
       });
+}
+
+// p − 1 chunks out and as many in, in each half, without a pause: every port is at work from the first byte to the
+// last. Sizes that ranks and blocks divide; arithmetic is free here.
+TEST(Lab21_9d, KeepsEveryPortBusy) {
+  constexpr double kAlpha = 1e-6, kBeta = 1e-9;
+  run_cases(
+      [](Rank me, const Case& c) {
+        Slice data = me.allocate(c.size * static_cast<std::size_t>(c.ranks), DType::f32, Category::gradient);
+        int8_two_step_all_reduce(me, data, 64, {.seed = 3});
+        return Values{};
+      },
+      [](const Case& c, const Outcome& outcome) -> std::string {
+        const double others = c.ranks - 1, chunk = static_cast<double>(c.size) * (1 + 4.0 / 64);
+        const double formula = others == 0 ? 0 : (2 * others + 1) * kAlpha + 2 * others * chunk * kBeta;
+        if (std::abs(outcome.seconds - formula) <= 1e-6 * formula + 1e-9) return "";
+        return fmt::format(
+            "{} ranks with chunks of {} elements: took {:.6g} µs, the formula says {:.6g} µs: one batch, in which each "
+            "rank begins with the rank after its own. If all send to rank 0 first, they wait for its port",
+            c.ranks, c.size, outcome.seconds * 1e6, formula * 1e6);
+      },
+      {.ranks = {1, 2, 3, 4, 7, 8},
+       .sizes = sizes_of({6400, 64000}),
+       .simulator_only = "a statement about virtual time",
+       .adjust = [](const Case&, RunOptions& options) {
+         options.phantom = true;
+         options.perturb.reset();  // its delays would be measured
+         options.machine = Machine::uniform(kAlpha, kBeta, 1e-18);
+       }});
 }
 
 // Part e --------------------------------------------------------------------------------------------------------------

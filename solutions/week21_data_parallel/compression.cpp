@@ -120,10 +120,11 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
     quantise(me, mine.numbers_of(c, p), mine.used_scales_of(c, p), chunk(data, c, p), block,
              drawn_by(key, self, chunk_range(data.size(), c, p).offset));
   // lab 21.9d begin: one batch: chunk c of mine (numbers, then scales) to each peer c, its part of my chunk from it
-  // into block c. My own part needs no message: copy it
+  // into block c. Begin with the rank after yours: were all to begin with rank 0, they would wait for its port. My own
+  // part needs no message: copy it
   std::vector<Transfer> batch;
-  for (int peer = 0; peer < p; ++peer) {
-    if (peer == self) continue;
+  for (int i = 1; i < p; ++i) {
+    const int peer = (self + i) % p;
     batch.push_back(send(peer, mine.numbers_of(peer, p)));
     batch.push_back(send(peer, mine.scales_of(peer, p)));
     batch.push_back(receive(peer, chunk(numbers, peer, p)));
