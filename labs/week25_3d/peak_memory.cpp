@@ -35,20 +35,6 @@ class Nobody final : public BlockOwner {
   void release(Block& /*block*/) override {}
 };
 
-/// What ZeRO-1 cuts. Buckets are cuts of the flat gradient, for which no memory is needed to count.
-std::vector<Unit> bucket_units(const std::vector<Parameter>& table, const Options3d& o) {
-  Nobody nobody;
-  Block block{.category = Category::gradient,
-              .dtype = o.model.storage,
-              .bytes = elements_of(table) * bytes_of(o.model.storage),
-              .owner = &nobody};
-  std::vector<Unit> units;
-  for (const week21::Bucket& bucket :
-       week21::bucket_layout({table, {}, Slice(block)}, bucket_options(o.bucket_bytes, o.overlap)))
-    units.push_back(make_unit(table, bucket.first, bucket.count));
-  return units;
-}
-
 /// The most elements of whole gradients at one time in a backward pass of ZeRO-2 or 3 that communicates beside main: of
 /// the units that it works on, and of those whose reduction main has not waited for, nor for anything later of that
 /// queue. ZeRO-3 also gathers values there, and waits for them, `ahead` units before their use.
@@ -276,6 +262,19 @@ class Replay {
 };
 
 }  // namespace
+
+std::vector<Unit> bucket_units(const std::vector<Parameter>& table, const Options3d& o) {
+  Nobody nobody;  // buckets are cuts of the flat gradient, for which no memory is needed to count
+  Block block{.category = Category::gradient,
+              .dtype = o.model.storage,
+              .bytes = elements_of(table) * bytes_of(o.model.storage),
+              .owner = &nobody};
+  std::vector<Unit> units;
+  for (const week21::Bucket& bucket :
+       week21::bucket_layout({table, {}, Slice(block)}, bucket_options(o.bucket_bytes, o.overlap)))
+    units.push_back(make_unit(table, bucket.first, bucket.count));
+  return units;
+}
 
 std::size_t activation_bytes(const Options3d& o, int stage, RunLength length) {
   Replay replay(o, stage);

@@ -2,6 +2,7 @@
 // byte.
 #pragma once
 
+#include "common/model/units.hpp"
 #include "labs/week25_3d/options_3d.hpp"
 
 namespace lockstep::week25 {
@@ -14,6 +15,9 @@ struct PeakMemory {
   std::size_t activation = 0;
   std::size_t total() const { return parameter + gradient + optimizer + activation; }
 };
+
+/// The buckets in which gradients of this table are averaged, bucket 0 first: what ZeRO-1 cuts.
+std::vector<Unit> bucket_units(const std::vector<Parameter>& table, const Options3d& options);
 
 /// How a run goes on around its first step.
 struct RunLength {

@@ -78,7 +78,7 @@ bool compresses(const Plan& plan) { return plan.compression.method != week21::Me
 /// What rank 0 sends a step for its gradients and values (22.1), for shared layers and to the next stage, without the
 /// scalars of clipping and of the log.
 double predicted_bytes(const Plan& plan) {
-  if (compresses(plan)) return week21::bytes_sent(plan.compression, plan.replicas(), first_stage(plan).parameters);
+  if (compresses(plan)) return plan.compressed_bytes();
   return week22::bytes_sent(first_stage(plan).parameters, plan.options.zero, plan.replicas(),
                             static_cast<int>(plan.options.accumulate), week22::recipe_of(plan.model.storage)) +
          predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);

@@ -103,6 +103,9 @@ struct Plan {
   bool serial() const { return run.ranks == 1 && options.zero == 0 && !loss_scale; }
   /// The part of the model of the rank with the most parameters, which is one of the first or last stage.
   std::size_t own_parameters() const;
+  /// With --compress: what each rank sends a step for the gradients. Top-k chooses in each bucket, at least one
+  /// element.
+  double compressed_bytes() const;
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }
   bool sample() const { return options.sample > 0 && !options.phantom; }
   /// The most that a rank holds while it trains, and then while it samples: rank 0 has the whole model for that.

@@ -86,8 +86,8 @@ week21::Compression compression_named(const std::string& name) {
     refuse(unknown_name("--compress", name, std::array<std::string, 3>{"topk:0.01", "int8", "int8-two-step"}));
   const char *from = name.c_str() + topk.size(), *end = from;
   const double density = std::strtod(from, const_cast<char**>(&end));
-  if (end == from || *end || !(density > 0 && density <= 1))
-    refuse(fmt::format("--compress {}: the share of elements that is sent lies above 0 and is at most 1", name));
+  if (end == from || *end || !(density >= 1e-9 && density <= 1))
+    refuse(fmt::format("--compress {}: the share of elements that is sent is a number from 1e-9 to 1", name));
   return {.method = Method::top_k, .density = density};
 }
 
@@ -299,6 +299,17 @@ std::size_t Plan::own_parameters() const {
   std::size_t most = 0;
   for (int stage = 0; stage < run3d.mesh.pp; ++stage) most = std::max(most, week25::stage_parameters(run3d, stage));
   return most;
+}
+
+double Plan::compressed_bytes() const {
+  if (compression.method != week21::Method::top_k)
+    return week21::bytes_sent(compression, replicas(), static_cast<double>(own_parameters()));
+  week21::Compression all_that_is_chosen = compression;
+  all_that_is_chosen.density = 1;
+  std::size_t chosen = 0;
+  for (const Unit& bucket : week25::bucket_units(gpt_parameter_table(run3d.part(0)), run3d))
+    chosen += week21::top_k_count(bucket.size, compression.density);
+  return week21::bytes_sent(all_that_is_chosen, replicas(), static_cast<double>(chosen));
 }
 
 week25::PeakMemory Plan::training_peak() const {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "labs/week25_3d/peak_memory.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/sample.hpp"
 #include "tools/train/train_testing.hpp"
@@ -417,7 +418,8 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"--base-batch is for", [](TrainOptions& o) { o.base_batch = 4; }},
       {"optimizer", [](TrainOptions& o) { o.optimizer = "adam"; }},
       {"compress", [](TrainOptions& o) { o.ranks = 2, o.compress = "top-k"; }},
-      {"above 0 and is at most 1", [](TrainOptions& o) { o.ranks = 2, o.compress = "topk:1.5"; }},
+      {"from 1e-9 to 1", [](TrainOptions& o) { o.ranks = 2, o.compress = "topk:1.5"; }},
+      {"from 1e-9 to 1", [](TrainOptions& o) { o.ranks = 2, o.compress = "topk:1e-12"; }},
       {"at least two ranks", [](TrainOptions& o) { o.compress = "int8"; }},
       {"plain data parallelism", [](TrainOptions& o) { o.ranks = 2, o.zero = 1, o.compress = "int8"; }},
       {"plain data parallelism", [](TrainOptions& o) { o.ranks = 2, o.zero = 3, o.compress = "topk:0.01"; }},
@@ -557,6 +559,26 @@ TEST(Train, CompressedRunsSendWhatTheFormulaSaysAndReplicasStayEqual) {
     const double said = options.steps * week21::bytes_sent({.method = row.method, .density = 0.05}, 3, parameters);
     EXPECT_NEAR(sent / said, 1, 0.01) << row.compress << ": but for what does not divide";
   }
+}
+
+TEST(Train, TopKSendsAnElementOfEachBucketAndSaysSo) {
+  TrainOptions options = small_run();
+  options.ranks = 3;
+  options.steps = 2;
+  struct Bytes {
+    double sent, said;
+  };
+  const auto bytes_with = [&](const char* compress) {
+    options.compress = compress;
+    return Bytes{static_cast<double>(train(options).outcome.ledgers[1].traffic.bytes_sent),
+                 options.steps * make_plan(options, 0).compressed_bytes()};
+  };
+  const Bytes few = bytes_with("topk:1e-9"), many = bytes_with("topk:0.03");
+  const Plan plan = make_plan(options, 0);
+  const std::size_t buckets = week25::bucket_units(gpt_parameter_table(plan.model), plan.run3d).size();
+  ASSERT_GT(buckets, 1u);
+  EXPECT_EQ(few.said, static_cast<double>(options.steps) * 2 * 8 * static_cast<double>(buckets));
+  EXPECT_EQ(many.sent - few.sent, many.said - few.said);  // all else is sent by both
 }
 
 }  // namespace
