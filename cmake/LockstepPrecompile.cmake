@@ -22,7 +22,8 @@ target_link_libraries(lockstep_test_headers PRIVATE fmt::fmt GTest::gtest)
 target_precompile_headers(lockstep_test_headers PRIVATE ${usual} <gtest/gtest.h>
                           ${CMAKE_SOURCE_DIR}/common/testing/instantiations.hpp)
 target_compile_options(lockstep_test_headers PRIVATE -O0)
-add_library(lockstep_test_instantiations STATIC ${CMAKE_SOURCE_DIR}/common/testing/instantiations.cpp)
+# An object, not an archive: its symbols are there before the linker looks for them in others, whose members want more.
+add_library(lockstep_test_instantiations OBJECT ${CMAKE_SOURCE_DIR}/common/testing/instantiations.cpp)
 target_link_libraries(lockstep_test_instantiations PRIVATE fmt::fmt GTest::gtest)
 
 function(lockstep_all_targets folder out)
@@ -36,13 +37,19 @@ function(lockstep_all_targets folder out)
 endfunction()
 
 lockstep_all_targets(${CMAKE_SOURCE_DIR} targets)
-list(FILTER targets EXCLUDE REGEX "^(mine|graded)\\.|^lockstep_(test_)?headers$|^lockstep_test_instantiations$")
+list(FILTER targets EXCLUDE REGEX "^lockstep_(test_)?headers$|^lockstep_test_instantiations$")
 foreach(target IN LISTS targets)
   get_target_property(type ${target} TYPE)
   get_target_property(sources ${target} SOURCES)
   get_target_property(links ${target} LINK_LIBRARIES)
   get_target_property(options ${target} COMPILE_OPTIONS)
   get_target_property(standard ${target} CXX_STANDARD)  # kernels for the pretend GPU are C++17, the runtime C++20
+  if(type STREQUAL "EXECUTABLE" AND links MATCHES "GTest::|lockstep_testing|_tests")
+    target_link_libraries(${target} PRIVATE lockstep_test_instantiations)
+  endif()
+  if(target MATCHES "^(mine|graded)\\.")
+    continue()
+  endif()
   if(NOT type MATCHES "EXECUTABLE|STATIC_LIBRARY|OBJECT_LIBRARY" OR NOT sources OR standard EQUAL 17)
     continue()
   endif()
@@ -50,7 +57,6 @@ foreach(target IN LISTS targets)
   if(links MATCHES "GTest::|lockstep_testing|_tests" AND NOT options MATCHES "-O")
     target_compile_options(${target} PRIVATE -O0)
     target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
-    target_link_libraries(${target} PUBLIC lockstep_test_instantiations)  # of an object library: for who links it
   elseif(options MATCHES "-march")  # other instructions: headers of its own
     target_precompile_headers(${target} PRIVATE ${usual})
   elseif(NOT options MATCHES "-O0")
