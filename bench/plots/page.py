@@ -29,6 +29,14 @@ MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8
             "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)"}
 
 
+def prices_of(context):
+    """Where a measured run's predictions come from, in words: ./lab calibrate's file, or the run's own ping-pong."""
+    if "alpha_seconds" not in context:
+        return f"from {context['predicted_from']}"
+    return (f"from a ping-pong and an addition of the same run (two parameters each): α = {seconds_text(context['alpha_seconds'])}, "
+            f"1/β = {1e-9 / context['beta_seconds_per_byte']:.2f} GB/s")
+
+
 class Report:
     """What was measured, and the sections that show it."""
 
@@ -92,8 +100,7 @@ class Report:
                 "busbw_measured", "Bus bandwidth and time over array size of all-reduce algorithms and the library's own, with intervals.",
                 f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes ({c['versions'].get('mpi', 'MPI')}); medians of "
                 f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
-                "MPI_Allreduce. Predicted from a ping-pong and an addition of the same run (two parameters each), never from the all-reduces: "
-                f"α = {seconds_text(c['alpha_seconds'])}, 1/β = {1e-9 / c['beta_seconds_per_byte']:.2f} GB/s.",
+                f"MPI_Allreduce. Predicted {prices_of(c)}, never from the all-reduces.",
                 measured["rows"], columns, ["all_reduce_mpi.csv"]))
         return section("bandwidth", "All-reduce: bus bandwidth", parts)
 

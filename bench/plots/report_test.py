@@ -15,6 +15,7 @@ import crossover
 import folder
 import html_parts
 import methods
+import page as page_module
 import paper
 import predict
 import results as results_module
@@ -228,6 +229,11 @@ class Sheets(unittest.TestCase):
             page = predict.section_of(data)
             self.assertIn("Week 25", page)
             self.assertNotIn("Week 24", page)
+
+    def test_the_page_names_what_predicts(self):
+        here = {"predicted_from": "a ping-pong", "alpha_seconds": 1e-6, "beta_seconds_per_byte": 1e-10}
+        self.assertIn("α = 1 µs, 1/β = 10.00 GB/s", page_module.prices_of(here))
+        self.assertEqual(page_module.prices_of({"predicted_from": "a host, by ./lab calibrate"}), "from a host, by ./lab calibrate")
 
     def test_what_pages_load_some_step_writes(self):
         steps = "".join(path.read_text() for path in (ROOT / "bench" / "report").glob("*.sh"))
