@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/error.hpp"
 #include "tools/grade_object.hpp"
 #include "tools/grade_submission.hpp"
 
