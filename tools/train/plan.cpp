@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "common/checkpoint/reader.hpp"
@@ -12,105 +10,16 @@
 #include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
 #include "common/text/nearest.hpp"
-#include "common/text/storage.hpp"
 #include "common/text/units.hpp"
-#include "labs/week21_data_parallel/large_batch.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week25_3d/engine.hpp"
+#include "tools/train/choices.hpp"
 #include "tools/train/options.hpp"
 #include "tools/train/phantom.hpp"
 
 namespace lockstep::train {
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
-
-week22::Precision precision_of(const TrainOptions& o) {
-  week22::Precision precision = week22::precision_of(o.precision);
-  if (!o.reduce.empty()) precision.reduce = storage_named(o.reduce, "type of sums");
-  return precision;
-}
-
-week22::Recompute recompute_of(const TrainOptions& o, AttentionKind attention) {
-  using week22::Recompute;
-  if (o.recompute == "none") return Recompute::none;
-  if (o.recompute == "full") return Recompute::full;
-  if (o.recompute != "selective")
-    refuse(unknown_name("recompute", o.recompute, std::array<std::string, 3>{"none", "selective", "full"}));
-  if (attention == AttentionKind::flash)
-    refuse(
-        "--recompute selective recomputes probabilities, which flash attention does not keep: add --attention "
-        "materialised, or take --recompute full");
-  return Recompute::selective;
-}
-
-AttentionKind attention_of(const std::string& name) {
-  if (name == "flash") return AttentionKind::flash;
-  if (name == "materialised") return AttentionKind::materialised;
-  refuse(unknown_name("attention", name, std::array<std::string, 2>{"flash", "materialised"}));
-}
-
-/// Where the loss scale begins; none where there is no fp16, or it is off.
-std::optional<float> loss_scale_of(const TrainOptions& o) {
-  if (o.precision != "fp16") {
-    if (o.loss_scale != "dynamic") refuse(fmt::format("--loss-scale is for --precision fp16, not {}", o.precision));
-    return std::nullopt;
-  }
-  if (o.loss_scale == "off") return std::nullopt;
-  if (o.loss_scale == "dynamic") return 65536.0f;
-  const bool power = o.loss_scale.starts_with("2^");
-  const char *from = o.loss_scale.c_str() + (power ? 2 : 0), *end = from;
-  const float number = std::strtof(from, const_cast<char**>(&end)), scale = power ? std::exp2(number) : number;
-  int exponent = 0;
-  if (end == from || *end || !(scale > 0) || std::isinf(scale) || std::frexp(scale, &exponent) != 0.5f)
-    refuse(
-        fmt::format("--loss-scale wants dynamic, off or a power of two such as 1024 or 2^10, not '{}'", o.loss_scale));
-  return scale;
-}
-
-week21::RateRule rate_rule_of(const std::string& name) {
-  if (name == "none") return week21::RateRule::none;
-  if (name == "linear") return week21::RateRule::linear;
-  if (name == "sqrt") return week21::RateRule::square_root;
-  refuse(unknown_name("--lr-scaling", name, std::array<std::string, 3>{"none", "linear", "sqrt"}));
-}
-
-week21::Compression compression_named(const std::string& name) {
-  using week21::Method;
-  if (name.empty()) return {};
-  if (name == "int8") return {.method = Method::int8};
-  if (name == "int8-two-step") return {.method = Method::int8_two_step};
-  const std::string topk = "topk:";
-  if (!name.starts_with(topk))
-    refuse(unknown_name("--compress", name, std::array<std::string, 3>{"topk:0.01", "int8", "int8-two-step"}));
-  const char *from = name.c_str() + topk.size(), *end = from;
-  const double density = std::strtod(from, const_cast<char**>(&end));
-  if (end == from || *end || !(density >= 1e-9 && density <= 1))
-    refuse(fmt::format("--compress {}: the share of elements that is sent is a number from 1e-9 to 1", name));
-  return {.method = Method::top_k, .density = density};
-}
-
-week21::Compression compression_of(const TrainOptions& o, const week25::MeshShape& mesh) {
-  week21::Compression compression = compression_named(o.compress);
-  if (o.no_feedback && compression.method != week21::Method::top_k)
-    refuse("--no-feedback is for --compress topk:DENSITY, which alone remembers what it has not sent");
-  compression.feedback = !o.no_feedback;
-  compression.seed = o.seed;
-  if (o.compress.empty()) return compression;
-  if (mesh.tp > 1 || mesh.pp > 1 || o.zero > 0)
-    refuse("--compress is for plain data parallelism: leave out --tp, --pp and --zero");
-  if (mesh.dp == 1) refuse("--compress needs at least two ranks: one sends nothing");
-  if (o.precision != "fp32" || (!o.reduce.empty() && o.reduce != "fp32"))
-    refuse("--compress compresses fp32 gradients: leave out --precision and --reduce");
-  return compression;
-}
-
-TokenKind token_kind(const std::string& name) {
-  if (name == "byte" || name == "bytes") return TokenKind::bytes;
-  if (name == "char" || name == "characters") return TokenKind::characters;
-  refuse(unknown_name("kind of tokens", name, std::array<std::string, 2>{"byte", "char"}));
-}
 
 GptConfig model_of(TrainOptions& o, std::size_t vocabulary) {
   GptConfig model = gpt_preset(o.model);
@@ -194,18 +103,6 @@ void check_reduce(const Plan& plan, const TrainOptions& o) {
         o.zero));
 }
 
-/// AdamW divides the mean of gradients by √v + ε. With an ε far above every gradient that is a constant, and what is
-/// left is gradient descent with momentum; rates and decay are then in units of it.
-constexpr float kDescentEpsilon = 1e6f;
-
-AdamW optimizer_of(const TrainOptions& o) {
-  if (o.optimizer == "adamw") return {.weight_decay = static_cast<float>(o.weight_decay.value_or(0.1))};
-  if (o.optimizer == "sgd")
-    return {.epsilon = kDescentEpsilon,
-            .weight_decay = static_cast<float>(o.weight_decay.value_or(0)) / kDescentEpsilon};
-  refuse(unknown_name("--optimizer", o.optimizer, std::array<std::string, 2>{"adamw", "sgd"}));
-}
-
 week21::MakeAllReduce maker_of(const week21::Compression& compression) {
   if (compression.method == week21::Method::ring) return {};
   return [compression](Rank dp, const Parameters& parameters, week21::StepsDone steps) {
@@ -264,6 +161,21 @@ void check_memory(const Plan& plan) {
                        plan.run.ranks, format_bytes(rank), format_bytes(here)));
 }
 
+/// What this program's backend does not have.
+void check_backend(const TrainOptions& o) {
+  const std::string_view backend = backend_name();
+  const bool simulator = backend == "sim", gpu = backend == "cuda" || backend == "nccl", emulates = !o.emulate.empty();
+  if (emulates && backend != "mpi")
+    refuse(simulator ? "--emulate is for --backend mpi; the simulator always prices --machine"
+                     : "--emulate is for --backend mpi");
+  if (!simulator && o.asks("--machine") && !emulates)
+    refuse(
+        fmt::format("--machine is what the simulator prices with; --backend {} runs on this computer{}", backend,
+                    backend == "mpi" ? fmt::format(": --emulate {} lasts as long as on that machine", o.machine) : ""));
+  if (o.tf32 && !gpu) refuse("--tf32 is for GPUs: --backend cuda or nccl");
+  if (o.phantom && !simulator) refuse("--phantom is for the simulator: leave out --backend");
+}
+
 RunOptions run_options(const TrainOptions& o, int ranks) {
   RunOptions run;
   run.ranks = ranks;
@@ -278,18 +190,6 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   run.emulate = !o.emulate.empty();
   // Rank 0 samples alone; ranks read checkpoints at their own pace, and a save waits for the one before.
   run.patience_seconds = o.checkpoint.empty() && o.resume.empty() ? 60 : 600;
-  const bool simulator = std::string_view(backend_name()) == "sim";
-  if (simulator && run.emulate) refuse("--emulate is for --backend mpi; the simulator always prices --machine");
-  if (run.emulate && std::string_view(backend_name()) != "mpi") refuse("--emulate is for --backend mpi");
-  if (!simulator && o.asks("--machine") && !run.emulate)
-    refuse(fmt::format("--machine is what the simulator prices with; --backend {} runs on this computer{}",
-                       backend_name(),
-                       std::string_view(backend_name()) == "mpi"
-                           ? fmt::format(": --emulate {} lasts as long as on that machine", o.machine)
-                           : ""));
-  if (run.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
-    refuse("--tf32 is for GPUs: --backend cuda or nccl");
-  if (!simulator && run.phantom) refuse("--phantom is for the simulator: leave out --backend");
   return run;
 }
 
@@ -338,12 +238,13 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   const week25::MeshShape mesh = mesh_of(o, available_ranks);
   if (o.asks("--schedule") && o.pp == 1)
     refuse(fmt::format("--schedule {} is of a pipeline: say --pp STAGES too, or leave it out", o.schedule));
+  check_backend(o);
   plan.run = run_options(o, mesh.ranks());
   if (o.data.empty()) o.data = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
   if (o.phantom)
-    token_kind(o.tokens);
+    token_kind_of(o.tokens);
   else
-    plan.corpus = Corpus::read(o.data, token_kind(o.tokens));
+    plan.corpus = Corpus::read(o.data, token_kind_of(o.tokens));
   plan.model = model_of(o, plan.corpus ? plan.corpus->vocabulary() : 0);
   if (plan.corpus) {
     plan.corpus->batch(0, 1, o.sequence, o.seed);  // refuses a text that is too short
@@ -402,20 +303,6 @@ std::vector<std::string> without_effect(const Plan& plan) {
 
 bool is_folded(const Plan& plan) {
   return plan.options.phantom && !plan.options.every_rank && (plan.options.tp > 1 || plan.options.pp > 1);
-}
-
-float learning_rate(int step, const TrainOptions& o) {
-  const week21::RateRule rule = rate_rule_of(o.lr_scaling);
-  week21::RateSchedule schedule{.first = 0, .peak = o.learning_rate, .warmup = o.warmup, .steps = o.steps};
-  if (rule != week21::RateRule::none) {
-    schedule = week21::schedule_for_batch(schedule, o.base_batch, o.batch, rule, o.warmup);
-    schedule.steps = o.steps;  // --steps are of this batch
-  }
-  return static_cast<float>(week21::rate_at(schedule, step));
-}
-
-float optimizer_rate(int step, const TrainOptions& o) {
-  return learning_rate(step, o) * (o.optimizer == "sgd" ? kDescentEpsilon : 1);
 }
 
 }  // namespace lockstep::train

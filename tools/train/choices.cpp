@@ -1,0 +1,134 @@
+// What the words of the command line name: a type, a rule, a method. One function an option, each with its refusals.
+#include "tools/train/choices.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "common/text/nearest.hpp"
+#include "common/text/storage.hpp"
+#include "labs/week21_data_parallel/large_batch.hpp"
+
+namespace lockstep::train {
+
+void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
+
+namespace {
+
+/// AdamW divides the mean of gradients by √v + ε. With an ε far above every gradient that is a constant, and what is
+/// left is gradient descent with momentum; rates and decay are then in units of it.
+constexpr float kDescentEpsilon = 1e6f;
+
+week21::Compression compression_named(const std::string& name) {
+  using week21::Method;
+  if (name.empty()) return {};
+  if (name == "int8") return {.method = Method::int8};
+  if (name == "int8-two-step") return {.method = Method::int8_two_step};
+  const std::string topk = "topk:";
+  if (!name.starts_with(topk))
+    refuse(unknown_name("--compress", name, std::array<std::string, 3>{"topk:0.01", "int8", "int8-two-step"}));
+  const char *from = name.c_str() + topk.size(), *end = from;
+  const double density = std::strtod(from, const_cast<char**>(&end));
+  if (end == from || *end || !(density >= 1e-9 && density <= 1))
+    refuse(fmt::format("--compress {}: the share of elements that is sent is a number from 1e-9 to 1", name));
+  return {.method = Method::top_k, .density = density};
+}
+
+}  // namespace
+
+week22::Precision precision_of(const TrainOptions& o) {
+  week22::Precision precision = week22::precision_of(o.precision);
+  if (!o.reduce.empty()) precision.reduce = storage_named(o.reduce, "type of sums");
+  return precision;
+}
+
+week22::Recompute recompute_of(const TrainOptions& o, AttentionKind attention) {
+  using week22::Recompute;
+  if (o.recompute == "none") return Recompute::none;
+  if (o.recompute == "full") return Recompute::full;
+  if (o.recompute != "selective")
+    refuse(unknown_name("recompute", o.recompute, std::array<std::string, 3>{"none", "selective", "full"}));
+  if (attention == AttentionKind::flash)
+    refuse(
+        "--recompute selective recomputes probabilities, which flash attention does not keep: add --attention "
+        "materialised, or take --recompute full");
+  return Recompute::selective;
+}
+
+AttentionKind attention_of(const std::string& name) {
+  if (name == "flash") return AttentionKind::flash;
+  if (name == "materialised") return AttentionKind::materialised;
+  refuse(unknown_name("attention", name, std::array<std::string, 2>{"flash", "materialised"}));
+}
+
+/// Where the loss scale begins; none where there is no fp16, or it is off.
+std::optional<float> loss_scale_of(const TrainOptions& o) {
+  if (o.precision != "fp16") {
+    if (o.loss_scale != "dynamic") refuse(fmt::format("--loss-scale is for --precision fp16, not {}", o.precision));
+    return std::nullopt;
+  }
+  if (o.loss_scale == "off") return std::nullopt;
+  if (o.loss_scale == "dynamic") return 65536.0f;
+  const bool power = o.loss_scale.starts_with("2^");
+  const char *from = o.loss_scale.c_str() + (power ? 2 : 0), *end = from;
+  const float number = std::strtof(from, const_cast<char**>(&end)), scale = power ? std::exp2(number) : number;
+  int exponent = 0;
+  if (end == from || *end || !(scale > 0) || std::isinf(scale) || std::frexp(scale, &exponent) != 0.5f)
+    refuse(
+        fmt::format("--loss-scale wants dynamic, off or a power of two such as 1024 or 2^10, not '{}'", o.loss_scale));
+  return scale;
+}
+
+week21::RateRule rate_rule_of(const std::string& name) {
+  if (name == "none") return week21::RateRule::none;
+  if (name == "linear") return week21::RateRule::linear;
+  if (name == "sqrt") return week21::RateRule::square_root;
+  refuse(unknown_name("--lr-scaling", name, std::array<std::string, 3>{"none", "linear", "sqrt"}));
+}
+
+week21::Compression compression_of(const TrainOptions& o, const week25::MeshShape& mesh) {
+  week21::Compression compression = compression_named(o.compress);
+  if (o.no_feedback && compression.method != week21::Method::top_k)
+    refuse("--no-feedback is for --compress topk:DENSITY, which alone remembers what it has not sent");
+  compression.feedback = !o.no_feedback;
+  compression.seed = o.seed;
+  if (o.compress.empty()) return compression;
+  if (mesh.tp > 1 || mesh.pp > 1 || o.zero > 0)
+    refuse("--compress is for plain data parallelism: leave out --tp, --pp and --zero");
+  if (mesh.dp == 1) refuse("--compress needs at least two ranks: one sends nothing");
+  if (o.precision != "fp32" || (!o.reduce.empty() && o.reduce != "fp32"))
+    refuse("--compress compresses fp32 gradients: leave out --precision and --reduce");
+  return compression;
+}
+
+TokenKind token_kind_of(const std::string& name) {
+  if (name == "byte" || name == "bytes") return TokenKind::bytes;
+  if (name == "char" || name == "characters") return TokenKind::characters;
+  refuse(unknown_name("kind of tokens", name, std::array<std::string, 2>{"byte", "char"}));
+}
+
+AdamW optimizer_of(const TrainOptions& o) {
+  if (o.optimizer == "adamw") return {.weight_decay = static_cast<float>(o.weight_decay.value_or(0.1))};
+  if (o.optimizer == "sgd")
+    return {.epsilon = kDescentEpsilon,
+            .weight_decay = static_cast<float>(o.weight_decay.value_or(0)) / kDescentEpsilon};
+  refuse(unknown_name("--optimizer", o.optimizer, std::array<std::string, 2>{"adamw", "sgd"}));
+}
+
+float learning_rate(int step, const TrainOptions& o) {
+  const week21::RateRule rule = rate_rule_of(o.lr_scaling);
+  week21::RateSchedule schedule{.first = 0, .peak = o.learning_rate, .warmup = o.warmup, .steps = o.steps};
+  if (rule != week21::RateRule::none) {
+    schedule = week21::schedule_for_batch(schedule, o.base_batch, o.batch, rule, o.warmup);
+    schedule.steps = o.steps;  // --steps are of this batch
+  }
+  return static_cast<float>(week21::rate_at(schedule, step));
+}
+
+float optimizer_rate(int step, const TrainOptions& o) {
+  return learning_rate(step, o) * (o.optimizer == "sgd" ? kDescentEpsilon : 1);
+}
+
+}  // namespace lockstep::train
