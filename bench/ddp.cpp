@@ -121,10 +121,12 @@ void draw_timelines(const Bench& bench, const DdpProgramOptions& o) {
     if (!is_judge()) continue;
     double begin = outcome.values[0][0], end = outcome.values[0][1];
     for (const Values& values : outcome.values) begin = std::min(begin, values[0]), end = std::max(end, values[1]);
-    write_trace(
-        cut(outcome.trace, begin, end), fmt::format("{}_{}.svg", o.timeline, to_string(variant)),
+    const Trace drawn = cut(outcome.trace, begin, end);
+    const std::string title =
         fmt::format("One DDP step of {} on {} ranks of {}, {} overlap: {}", o.model, ranks, options.machine.name,
-                    variant == Variant::sequential ? "without" : "with", format_seconds(end - begin)));
+                    variant == Variant::sequential ? "without" : "with", format_seconds(end - begin));
+    for (const char* kind : {"svg", "trace"})
+      write_trace(drawn, fmt::format("{}_{}.{}", o.timeline, to_string(variant), kind), title);
   }
 }
 
@@ -153,7 +155,7 @@ int main(int argc, char** argv) {
     line.add("--bucket-bytes", o.buckets,
              "sizes of gradient buckets; default an eighth of the gradients, at most 25 MiB");
     line.add("--microbatches", o.microbatches, "gradient accumulation: backward passes for one averaging");
-    line.add("--timeline", o.timeline, "draw one step: PREFIX_no_overlap.svg and PREFIX_overlap.svg");
+    line.add("--timeline", o.timeline, "draw one step: PREFIX_no_overlap and PREFIX_overlap, .svg and .trace");
   };
   return bench::bench_main("ddp", "The data-parallel step, with and without overlap.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_steps(bench, o); });

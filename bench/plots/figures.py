@@ -17,6 +17,7 @@ import gradients_figures
 import pipeline_figures
 import sources
 import tensor_figures
+import timeline_figures
 from arguments import arguments
 from memory import memory as memory_figure
 from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv
@@ -325,11 +326,12 @@ ALL = (busbw_simulated, busbw_measured, *crossover_figures.ALL, overhead, amdahl
 
 
 def wanted(options):
-    """(name, function that draws it) of all figures."""
+    """(name, function that draws it, formats that its run wrote) of all figures."""
     if options.folder:
         found, _ = sources.read_folder(options.folder)
-        return [(chart.name, lambda chart=chart: folder_figures.draw(chart)) for chart in folder.charts(found)]
-    return [(draw.__name__, lambda draw=draw: draw(options.out / "data")) for draw in ALL]
+        return [(chart.name, lambda chart=chart: folder_figures.draw(chart), ()) for chart in folder.charts(found)]
+    data = options.out / "data"
+    return [(draw.__name__, lambda draw=draw: draw(data), ()) for draw in ALL] + [(name, draw, ("svg",)) for name, draw in timeline_figures.of_report(data).items()]
 
 
 def main():
@@ -337,11 +339,11 @@ def main():
     failed = 0
     for layout in (layout for style in ("page", *options.style) for layout in LAYOUTS[style]):
         Drawing.layout = layout
-        for name, draw in wanted(options):
+        for name, draw, written in wanted(options):
             try:
                 figure = draw()
                 if figure:
-                    save(figure, options.out, name)
+                    save(figure, options.out, name, written)
             except Exception as error:  # a figure that fails costs itself alone
                 failed += 1
                 plt.close("all")

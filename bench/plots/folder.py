@@ -11,6 +11,7 @@ from typing import Callable
 from gradients import ring_is_one
 from results import bytes_text, is_seconds, seconds_text
 from sources import kind_of, same_place
+from timeline import too_long
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ KINDS = [
          "A run replayed from its trace without one cost at a time; dependencies stay.",
          {"from": "file", "cost": "cost", "a step": "seconds", "without it": "seconds_without", "gained": lambda r: f"{100 * r['gained']:.1f} %", "the limit": "limit"}),
 ]
-BARS = ("breakdown", "memory", "bytes", "published", "gains")
+TIMELINE = Kind("timeline", "Timelines", lambda r: False, "What each queue of each rank did when, from the run’s trace: above its work phases and collectives, below it what it transfers.", {})
 OTHER = Kind("other", "Results without a figure", lambda r: True, "Rows as they are.", {})
 
 
@@ -204,8 +205,23 @@ def columns_of(chart):
 
 
 def speedups(rows):
-    """The rows that are points of a speedup: of several ranks, and not refused."""
-    return [r for r in rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")]
+    """{label: rows} over ranks, of the rows that are points of a speedup: of several ranks, and not refused."""
+    def name(row):
+        more = what(row) if row.get("algorithm") not in (None, "overlap") else ""
+        return ", ".join(p for p in (f"{row.get('scaling') or ''} {more}".strip(), on(row)) if p)
+
+    return curves([r for r in rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")], "ranks", name)
+
+
+def bandwidths(rows):
+    """{label: rows} over bytes."""
+    return curves([r for r in rows if r["bytes"]], "bytes", lambda r: f"{what(r)}, p = {r['ranks']}, {on(r)}")
+
+
+def bubbles(rows):
+    """{label: rows} over microbatches."""
+    hop = lambda r: f", hop {seconds_text(r['transfer_seconds'])}" if r.get("transfer_seconds") else ""
+    return curves(rows, "microbatches", lambda r: f"{r['schedule']}, {r['stages']} stages{hop(r)}, {on(r)}")
 
 
 def compressed_sums(rows):
@@ -226,13 +242,53 @@ def throughputs(rows):
     return {label: mine for label, mine in curves([r for r in rows if r.get("ranks")], "ranks", name).items() if len(mine) > 1}
 
 
-# Of kinds that need more than a row: what is drawn of them, and what is said where that is nothing.
-DRAWN = {"speedup": (speedups, "no figure: no row has a speedup"), "compression": (compressed_sums, "no figure: no ring to compare with"),
-         "throughput": (throughputs, "no figure: a curve over ranks needs two sizes")}
+# What is drawn of the kinds whose figures are curves or panels: {label: rows}; and what is said where that is nothing.
+DRAWN = {"speedup": (speedups, "no figure: no row has a speedup"), "bandwidth": (bandwidths, "no figure: no row has bytes"),
+         "compression": (compressed_sums, "no figure: no ring to compare with"), "throughput": (throughputs, "no figure: a curve over ranks needs two sizes"),
+         "bubble": (bubbles, "no figure: no row has a bubble")}
+BARS = ("breakdown", "memory", "bytes", "published", "gains")
+MOST_BARS, MOST_CURVES, MOST_PANELS = 24, 14, 3
+
+
+def most_of(found, most):
+    """The entries of {label: rows} that one figure can hold: those of most points, in the order of `found`."""
+    kept = sorted(found, key=lambda label: -len(found[label]))[:most]
+    return {label: rows for label, rows in found.items() if label in kept}
+
+
+def bars(chart):
+    """The rows that its figure has room for."""
+    return chart.rows[:MOST_BARS]
+
+
+def curves_of(chart):
+    """{label: rows} that its figure has room for: of compressed sums a panel each, else a curve."""
+    find, _ = DRAWN[chart.kind.name]
+    return most_of(find(chart.rows), MOST_PANELS if chart.kind.name == "compression" else MOST_CURVES)
+
+
+def left_out(chart):
+    """What the figure has no room for, in words; "" where it holds all."""
+    if chart.kind.name in BARS:
+        held, all_of_them, words = bars(chart), chart.rows, "bars, the first"
+    elif chart.kind.name in DRAWN:
+        held, all_of_them = curves_of(chart), DRAWN[chart.kind.name][0](chart.rows)
+        words = ("sums" if chart.kind.name == "compression" else "curves") + ", those with most points"
+    else:
+        return ""
+    return f"{len(held)} of {len(all_of_them)} {words}; the table has all" if len(held) < len(all_of_them) else ""
+
+
+def caption(chart):
+    """Under its figure."""
+    words = left_out(chart)
+    return (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "") + chart.kind.caption + (f" Drawn: {words}." if words else "")
 
 
 def lacking(chart):
     """Why there is no figure of these rows; "" where there is one."""
+    if chart.kind is TIMELINE:
+        return too_long(chart.files[0].trace)
     find, words = DRAWN.get(chart.kind.name, (None, ""))
     return "" if find is None or find(chart.rows) else words
 
@@ -256,7 +312,9 @@ def charts(all_results):
             chart = found.setdefault(key, Chart(kind, ""))
             chart.files.append(results)
             chart.rows += [dict(row, file=results.name) for row in results.rows if kind.mine(row)]
-    order = [kind.name for kind in (*KINDS, OTHER)]
+        if results.trace:
+            found[results.name] = Chart(TIMELINE, "", [results])
+    order = [kind.name for kind in (*KINDS, TIMELINE, OTHER)]
     ordered = sorted(found.values(), key=lambda chart: order.index(chart.kind.name))
     seen = {}
     for chart in ordered:

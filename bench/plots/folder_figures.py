@@ -1,14 +1,11 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
-from folder import BREAKDOWN, MESH, breakdown, compressed_sums, curves, kind_of, memory_parts, on, speedups, throughputs, what
+from folder import BARS, BREAKDOWN, MESH, bars, breakdown, curves_of, left_out, memory_parts, on, speedups, what
 from gradients_figures import sums_figure
 from results import bytes_text, seconds_text
-from sources import span
+from sources import kind_of, span
 from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, stacked_bars, subplots
-
-MOST_BARS = 24
-MOST_CURVES = 14
-MOST_PANELS = 3
+from timeline_figures import timeline_figure
 
 
 def n_of(rows):
@@ -30,36 +27,33 @@ def whiskers(rows, field):
     return [below, above]
 
 
-def drawn(found, axis):
-    """(i, label, rows) of the curves that one figure can hold, those of most points; the axis says what is left out."""
-    kept = sorted(found, key=lambda label: -len(found[label]))[:MOST_CURVES]
-    if len(kept) < len(found):
-        axis.set_title(f"{len(kept)} of {len(found)} curves; the table has all", fontsize=8)
-    return [(i, label, found[label]) for i, label in enumerate(label for label in found if label in kept)]
-
-
 def ranks_axis(axis, rows):
     ticks = sorted({r["ranks"] for r in rows})
     doubling_axis(axis, ticks, "ranks")
 
 
+def ticks_of_twos(axis, most):
+    """A logarithmic y axis: 1, 2, 4 … up to `most`."""
+    ticks = [2**k for k in range(most.bit_length())]
+    axis.set_yscale("log", base=2)
+    axis.set_yticks(ticks)
+    axis.set_yticklabels(ticks)
+
+
 def speedup(chart):
     """Panels: speedup of strong scaling, efficiency of both kinds; whiskers are 95 % intervals."""
-    rows = speedups(chart.rows)
-    if not rows:
+    found = curves_of(chart)
+    if not found:
         return None
     figure, axes = subplots(2, 10, 4.2)
-    name = lambda r: f"{r.get('scaling') or ''} {what(r) if r.get('algorithm') not in (None, 'overlap') else ''}, {on(r)}".strip(" ,").replace(" ,", ",")
-    for i, label, mine in drawn(curves(rows, "ranks", name), axes[0][0]):
-        x = [r["ranks"] for r in mine]
+    for i, (label, mine) in enumerate(found.items()):
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
-            axis.errorbar(x, [scale * r[field] for r in mine], yerr=[[scale * v for v in side] for side in whiskers(mine, field)], capsize=3,
-                          label=label + n_of(mine), **look(i))
+            axis.errorbar([r["ranks"] for r in mine], [scale * r[field] for r in mine], yerr=[[scale * v for v in side] for side in whiskers(mine, field)],
+                          capsize=3, label=label + n_of(mine), **look(i))
+    rows = [r for mine in found.values() for r in mine]
     most = max(r["ranks"] for r in rows)
     axes[0][0].plot([1, most], [1, most], color="#bbbbbb", linewidth=1, label="ideal")
-    axes[0][0].set_yscale("log", base=2)
-    axes[0][0].set_yticks([2**k for k in range(most.bit_length())])
-    axes[0][0].set_yticklabels([2**k for k in range(most.bit_length())])
+    ticks_of_twos(axes[0][0], most)
     axes[0][0].set_ylabel("speedup over T(1)")
     axes[0][1].axhline(100, color="#bbbbbb", linewidth=1)
     axes[0][1].set_ylim(0, None)
@@ -96,11 +90,8 @@ def bar_name(row, differs):
     return named or f"p = {row.get('ranks', 1)}"
 
 
-def breakdown_figure(chart):
+def breakdown_bars(axis, rows):
     """A bar for each row, in parts; whiskers: its interval; beside it n. Steps of very different length are drawn as shares."""
-    rows = chart.rows[:MOST_BARS]
-    figure, axes = subplots(1, 8, bars=len(rows))
-    axis = axes[0][0]
     parts = [breakdown(r) for r in rows]
     totals = [sum(p.values()) for p in parts]
     shares = max(totals) > 8 * min(totals)
@@ -118,17 +109,64 @@ def breakdown_figure(chart):
     axis.margins(x=0.22, y=0.02)
     axis.set_xlim(0, None)
     axis.set_xlabel(("share of a step, %" if shares else f"a step, {'ms' if scales[0] > 1 else 's'}") + (f" ({places.pop()})" if len(places) == 1 else ""))
-    figure_legend(figure, axis, 4)
+
+
+def memory_bars(axis, rows):
+    stacked_bars(axis, bar_names(rows), {part: [memory_parts(r)[part] for r in rows] for part in ("parameters", "gradients", "optimizer", "activations")}, 1e9)
+    axis.set_xlabel("GB on the fullest rank")
+
+
+def bytes_bars(axis, rows):
+    axis.barh(range(len(rows)), [r["measured_bytes"] / 1e6 for r in rows], 0.72, color=COLOURS[0], alpha=0.85, label="ledger")
+    axis.plot([(r["predicted_bytes"] + (r.get("explained_bytes") or 0)) / 1e6 for r in rows], range(len(rows)), linestyle="none", marker="|", markersize=12,
+              markeredgewidth=2, color="black", label="formula")
+    name_bars(axis, [", ".join(p for p in (name, r.get("category"), r.get("moment")) if p) for name, r in zip(bar_names(rows), rows)])
+    axis.set_xlabel("MB")
+
+
+def published_bars(axis, rows):
+    for k, (label, value) in enumerate((("published", lambda r: r["published_seconds"]), ("predicted", lambda r: r.get("step_seconds") or r.get("predicted_seconds")))):
+        axis.barh([i + 0.4 * (k - 0.5) for i in range(len(rows))], [value(r) for r in rows], 0.38, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=label)
+    name_bars(axis, [", ".join(str(p) for p in (r.get("model") or f"d_model {r.get('d_model')}, p = {r.get('ranks')}", r.get("recompute")) if p) for r in rows])
+    axis.set_xscale("log")
+    axis.set_xlabel("an iteration, s")
+
+
+def gains_bars(axis, rows):
+    for i, row in enumerate(rows):
+        axis.barh(i, 100 * row["gained"], 0.7, color=COLOURS[1 if row.get("limit") else 0], hatch="//" if row.get("limit") else "", edgecolor="white")
+        if row.get("limit"):
+            axis.annotate("the limit", (100 * row["gained"], i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7.5)
+    several = len({r["file"] for r in rows}) > 1
+    name_bars(axis, [f"{r['cost']}" + (f" [{r['file'].removesuffix('.json')}]" if several else "") for r in rows])
+    axis.margins(x=0.12)
+    axis.set_xlabel("shorter without it, % of a step")
+
+
+# Of the kinds of bars: what draws them on an axis, and how many entries of the legend stand beside each other; 0: no legend.
+DRAW_BARS = {"breakdown": (breakdown_bars, 4), "memory": (memory_bars, 4), "bytes": (bytes_bars, 2), "published": (published_bars, 2), "gains": (gains_bars, 0)}
+
+
+def bars_figure(chart):
+    """A horizontal bar for each row."""
+    draw_bars, columns = DRAW_BARS[chart.kind.name]
+    rows = bars(chart)
+    figure, axes = subplots(1, 8, bars=len(rows))
+    draw_bars(axes[0][0], rows)
+    if columns:
+        figure_legend(figure, axes[0][0], columns)
     return figure
 
 
 def bandwidth(chart):
     """Left: bus bandwidth with intervals. Right: time, and predicted, dotted."""
+    found = curves_of(chart)
+    if not found:
+        return None
     figure, axes = subplots(2, 10, 4.2)
-    name = lambda r: f"{what(r)}, p = {r['ranks']}, {on(r)}"
-    sizes = sorted({r["bytes"] for r in chart.rows})
+    sizes = sorted({r["bytes"] for rows in found.values() for r in rows})
     dotted = dashed = False
-    for i, label, rows in drawn(curves([r for r in chart.rows if r["bytes"]], "bytes", name), axes[0][0]):
+    for i, (label, rows) in enumerate(found.items()):
         x = [r["bytes"] for r in rows]
         axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=label + n_of(rows), **look(i))
         axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **look(i))
@@ -160,18 +198,17 @@ def bandwidth(chart):
 
 
 def compression(chart):
-    """Panels: bytes over the ring's, then time over the ring's for each place and size; the table has those for which there is no room."""
-    found = compressed_sums(chart.rows)
-    kept = sorted(found, key=lambda where: -len(found[where]))[:MOST_PANELS]
-    return sums_figure({where + n_of(found[where]): found[where] for where in found if where in kept}) if found else None
+    """Panels: bytes over the ring's, then time over the ring's for each place and size."""
+    found = curves_of(chart)
+    return sums_figure({where + n_of(rows): rows for where, rows in found.items()}) if found else None
 
 
 def throughput(chart):
-    found = throughputs(chart.rows)
+    found = curves_of(chart)
     if not found:
         return None
     figure, axes = subplots(1, 7, 4.0)
-    for i, label, mine in drawn(found, axes[0][0]):
+    for i, (label, mine) in enumerate(found.items()):
         axes[0][0].errorbar([r["ranks"] for r in mine], [r["tokens_per_second"] for r in mine], yerr=whiskers(mine, "tokens_per_second"), capsize=3,
                             label=label + n_of(mine), **look(i))
     ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
@@ -183,8 +220,7 @@ def throughput(chart):
 
 def bubble(chart):
     figure, axes = subplots(1, 7, 4.0)
-    name = lambda r: f"{r['schedule']}, {r['stages']} stages{', hop {:.2g} s'.format(r['transfer_seconds']) if r.get('transfer_seconds') else ''}, {on(r)}"
-    for i, label, rows in drawn(curves(chart.rows, "microbatches", name), axes[0][0]):
+    for i, (label, rows) in enumerate(curves_of(chart).items()):
         axes[0][0].plot([r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i))
         formula = [(r["microbatches"], 100 * r["predicted_bubble_of_total"]) for r in rows if r.get("predicted_bubble_of_total") is not None]
         if formula:
@@ -196,57 +232,16 @@ def bubble(chart):
     return figure
 
 
-def memory(chart):
-    rows = chart.rows[:MOST_BARS]
-    figure, axes = subplots(1, 8, bars=len(rows))
-    stacked_bars(axes[0][0], bar_names(rows), {part: [memory_parts(r)[part] for r in rows] for part in ("parameters", "gradients", "optimizer", "activations")}, 1e9)
-    axes[0][0].set_xlabel("GB on the fullest rank")
-    figure_legend(figure, axes[0][0], 4)
-    return figure
+def timeline(chart):
+    return timeline_figure(chart.files[0].trace)
 
 
-def ledger_bytes(chart):
-    rows = chart.rows[:MOST_BARS]
-    figure, axes = subplots(1, 8, bars=len(rows))
-    axes[0][0].barh(range(len(rows)), [r["measured_bytes"] / 1e6 for r in rows], 0.72, color=COLOURS[0], alpha=0.85, label="ledger")
-    axes[0][0].plot([(r["predicted_bytes"] + (r.get("explained_bytes") or 0)) / 1e6 for r in rows], range(len(rows)), linestyle="none", marker="|", markersize=12,
-                    markeredgewidth=2, color="black", label="formula")
-    name_bars(axes[0][0], [", ".join(p for p in (name, r.get("category"), r.get("moment")) if p) for name, r in zip(bar_names(rows), rows)])
-    axes[0][0].set_xlabel("MB")
-    figure_legend(figure, axes[0][0], 2)
-    return figure
-
-
-def published(chart):
-    rows = chart.rows[:MOST_BARS]
-    figure, axes = subplots(1, 8, bars=len(rows))
-    for k, (label, value) in enumerate((("published", lambda r: r["published_seconds"]), ("predicted", lambda r: r.get("step_seconds") or r.get("predicted_seconds")))):
-        axes[0][0].barh([i + 0.4 * (k - 0.5) for i in range(len(rows))], [value(r) for r in rows], 0.38, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=label)
-    name_bars(axes[0][0], [", ".join(str(p) for p in (r.get("model") or f"d_model {r.get('d_model')}, p = {r.get('ranks')}", r.get("recompute")) if p) for r in rows])
-    axes[0][0].set_xscale("log")
-    axes[0][0].set_xlabel("s")
-    figure_legend(figure, axes[0][0], 2)
-    return figure
-
-
-def gains(chart):
-    rows = chart.rows[:MOST_BARS]
-    figure, axes = subplots(1, 8, bars=len(rows))
-    for i, row in enumerate(rows):
-        axes[0][0].barh(i, 100 * row["gained"], 0.7, color=COLOURS[1 if row.get("limit") else 0], hatch="//" if row.get("limit") else "", edgecolor="white")
-        if row.get("limit"):
-            axes[0][0].annotate("the limit", (100 * row["gained"], i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7.5)
-    several = len({r["file"] for r in rows}) > 1
-    name_bars(axes[0][0], [f"{r['cost']}" + (f" [{r['file'].removesuffix('.json')}]" if several else "") for r in rows])
-    axes[0][0].margins(x=0.12)
-    axes[0][0].set_xlabel("shorter without it, % of a step")
-    return figure
-
-
-DRAW = {"speedup": speedup, "breakdown": breakdown_figure, "bandwidth": bandwidth, "compression": compression, "throughput": throughput, "bubble": bubble, "memory": memory, "bytes": ledger_bytes,
-        "published": published, "gains": gains}
+DRAW = {"timeline": timeline, "speedup": speedup, "bandwidth": bandwidth, "compression": compression, "throughput": throughput, "bubble": bubble} | dict.fromkeys(BARS, bars_figure)
 
 
 def draw(chart):
-    """The figure of a Chart; None where its kind has none, or no number to show."""
-    return DRAW[chart.kind.name](chart) if chart.kind.name in DRAW else None
+    """The figure of a Chart, which says what it has no room for; None where its kind has none, or no number to show."""
+    figure = DRAW[chart.kind.name](chart) if chart.kind.name in DRAW else None
+    if figure and left_out(chart):
+        figure.supxlabel(left_out(chart), fontsize=8)
+    return figure

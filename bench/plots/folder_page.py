@@ -1,8 +1,9 @@
 """The page of ./lab report --from DIR: a section for each kind of results that the folder holds. Standard library only."""
 
 import html
+import pathlib
 
-from folder import OTHER, charts, columns_of, lacking
+from folder import OTHER, TIMELINE, caption, charts, columns_of, lacking
 from html_parts import note, section, table
 from sources import place
 
@@ -20,6 +21,11 @@ def what_was_found(found, skipped):
     return section("run", "What was found", parts)
 
 
+def files_of(chart):
+    names = [results.name for results in chart.files]
+    return [str(pathlib.Path(name).with_suffix(".trace")) for name in names] if chart.kind is TIMELINE else names
+
+
 def sections(report, found, skipped):
     parts = [what_was_found(found, skipped)]
     kinds = {}
@@ -27,8 +33,7 @@ def sections(report, found, skipped):
         kinds.setdefault(chart.kind.name, []).append(chart)
     for name, of_kind in kinds.items():
         kind = of_kind[0].kind
-        figures = [report.figure(chart.name, f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.", html.escape(kind.caption),
-                                 chart.rows, columns_of(chart), sources=chart.files, title=kind.title,
-                                 drawable=kind is not OTHER, lacking=lacking(chart)) for chart in of_kind]
+        figures = [report.figure(chart.name, f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.", html.escape(caption(chart)),
+                                 chart.rows, columns_of(chart), files_of(chart), sources=chart.files, drawable=kind is not OTHER, lacking=lacking(chart)) for chart in of_kind]
         parts.append(section(name, kind.title, figures))
     return parts

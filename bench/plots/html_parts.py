@@ -72,7 +72,7 @@ def figure(out, name, alt, caption, shown, files, provenance=(), missing=""):
     if path.exists():
         links = [f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png") if (out / "figures" / f"{name}.{kind}").exists()]
         drawing = f'<div class="chart">{inline_svg(path, name, alt)}</div>'
-    elif shown:
+    elif shown or missing:
         links, drawing = [html.escape(missing)] if missing else [], ""
     else:
         return ""

@@ -45,7 +45,7 @@ class Report:
         self.matplotlib = matplotlib
         self.found = {results.name: results for results in found}
 
-    def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, title="", drawable=True, lacking=""):
+    def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, drawable=True, lacking=""):
         """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the files.
 
         lacking: why these rows give no figure. Not drawable: nobody expects one."""
@@ -53,8 +53,6 @@ class Report:
         if sources is None:
             stems = dict.fromkeys(f.rsplit(".", 1)[0] + ".json" for f in files)
             sources = [self.found[stem] for stem in stems if stem in self.found]
-        else:
-            files = [r.name for r in sources]
         lines = provenance(sources)
         missing = lacking or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
         self.entries.append(Entry(name, caption, lines, rows or [], columns or {}))
@@ -148,7 +146,8 @@ class Report:
         for variant, words in (("no_overlap", "without overlap: averaging begins after each bucket and the rank waits"),
                                ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass goes on")):
             parts.append(self.figure(f"timeline_{variant}", f"Gantt chart of one DDP step {words}.",
-                                     f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula."))
+                                     f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula.",
+                                     files=["timeline.json", f"timeline_{variant}.trace"]))
         if machines:
             parts.append(self.figure(
                 "buckets", "Bars of step time for compute alone, without and with overlap, over bucket size, for two machines.",
@@ -175,7 +174,7 @@ class Report:
             return ""
         return section("parts", "By wall clock: where a step’s time goes", [self.figure(
             "step_parts", "Bars of steps by wall clock, in parts: computing, exposed communication, idle, other; with intervals and the number of samples.",
-            "<b>Measured</b> on this computer’s processes, and <b>emulated</b>: DDP (overlap on and off), layers that ranks share, the stages of ZeRO, a pipeline of four stages. " + chart.kind.caption,
+            "<b>Measured</b> on this computer’s processes, and <b>emulated</b>: DDP (overlap on and off), layers that ranks share, the stages of ZeRO, a pipeline of four stages. " + folder.caption(chart),
             chart.rows, chart.kind.columns, [results.name for results in chart.files])])
 
     def training(self):
@@ -297,6 +296,8 @@ def of_folder(report, options, found, skipped):
         target = options.out / "data" / results.name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(options.folder / results.name, target)
+        if results.trace:
+            shutil.copyfile(results.trace, target.with_suffix(".trace"))
     return [*folder_page.sections(report, found, skipped), section("methods", "How it was measured", [note('<a href="methods.md">methods.md</a>')])]
 
 

@@ -20,6 +20,7 @@ import paper
 import predict
 import results as results_module
 import sources
+import timeline
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -40,6 +41,10 @@ def sums(ranks=4, **more):
     one = {"backend": "sim", "machine": "dgx-a100", "ranks": ranks, "bytes": 1 << 20, "samples": 1, "predicted_seconds": 1e-3, **more}
     return [dict(one, algorithm=name, seconds=1e-3 * time, bytes_sent_per_rank_max=1e6 * sent, relative_seconds=time, relative_bytes=sent, ranks_to_break_even=least)
             for name, time, sent, least in (("ring", 1.0, 1.0, 1), ("topk:0.01", 0.5, 0.04, 100), ("int8", 1.2, 0.25 * ranks / 2, None))]
+
+
+def words_on(figure):
+    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
 
 
 def results(name, rows, **context):
@@ -120,6 +125,55 @@ class Saying(unittest.TestCase):
     def test_a_command_that_is_not_known_is_a_dash(self):
         self.assertIn("| a.json | – |", methods.methods([results("a.json", [TRAIN])]))
         self.assertIn("| a.json | ddp |", methods.methods([results("a.json", [STEP], command="ddp")]))
+
+
+def trace_text(queues=1):
+    """Two stages: F0, F1 and a B0 that waits; the second has its transfers in a lane of their own; chrome's times are µs."""
+    events = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {"name": "main"}}]
+    events += [{"ph": "X", "name": name, "cat": kind, "pid": 0, "tid": 0, "ts": at, "dur": length, "args": {}}
+               for name, kind, at, length in (("F0", "compute", 0, 10), ("F1.1", "compute", 10, 10), ("wait", "wait", 20, 5), ("B0", "compute", 25, 20))]
+    for rank in range(1, queues + 1):
+        events += [{"ph": "M", "name": "thread_name", "pid": rank, "tid": 0, "args": {"name": "down: transfers (2)"}},
+                   {"ph": "X", "name": "send", "cat": "transfer", "pid": rank, "tid": 0, "ts": 10, "dur": 2.5, "args": {}}]
+    return json.dumps({"traceEvents": events})
+
+
+class Timelines(unittest.TestCase):
+    def path(self, text):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        path = pathlib.Path(self.folder.name) / "a.trace"
+        path.write_text(text)
+        return path
+
+    def test_a_trace_is_a_row_a_queue(self):
+        main, down = timeline.rows_of(self.path(trace_text()))
+        self.assertEqual([(row.rank, row.queue, row.works()) for row in (main, down)], [(0, "main", True), (1, "down", False)])
+        self.assertEqual([(e.begin, e.end) for e in down.transfer], [(1e-05, 1.25e-05)])
+        self.assertEqual({kind: [e.name for e in events] for kind, events in timeline.kinds(main).items()},
+                         {"forward": ["F0", "F1.1"], "backward": ["B0"], "waiting": ["wait"], "bytes moving": []})
+        self.assertTrue(timeline.is_pipeline([main, down]))
+        other = timeline.Row(0, "main", [timeline.Event("matmul", 0, 1), timeline.Event("gelu", 1.5, 2), timeline.Event("add", 4, 5)])
+        self.assertFalse(timeline.is_pipeline([other]))
+        self.assertEqual(timeline.merged(other.compute, 1), [(0, 2), (4, 1)])
+        nested = [timeline.Event("step", 0, 9), timeline.Event("forward", 1, 2), timeline.Event("after", 9, 10)]
+        self.assertEqual([region.name for region in timeline.outermost(nested)], ["step", "after"])
+
+    def test_what_cannot_be_drawn_says_why(self):
+        self.assertEqual(timeline.too_long(self.path(trace_text())), "")
+        self.assertIn("41 queues is for ui.perfetto.dev", timeline.too_long(self.path(trace_text(40))))
+        self.assertIn("a.trace is no trace of ours", timeline.too_long(self.path("half a tra")))
+        self.assertIn("has no events", timeline.too_long(self.path('{"traceEvents": []}')))
+
+    def test_a_trace_belongs_to_the_results_of_its_run(self):
+        folder_of_it = self.path(trace_text()).parent
+        (folder_of_it / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]}))
+        (folder_of_it / "lone.trace").write_text(trace_text())
+        (folder_of_it / "named.json").write_text(trace_text())
+        found, skipped = sources.read_folder(folder_of_it)
+        self.assertEqual([results.trace.name for results in found], ["a.trace"])
+        self.assertEqual({name: "trace alone" in why for name, why in skipped}, {"lone.trace": True, "named.json": True})
+        self.assertEqual([(chart.name, folder.lacking(chart)) for chart in folder.charts(found)], [("timeline_1", ""), ("other_1", "")])
 
 
 class Charts(unittest.TestCase):
@@ -248,6 +302,19 @@ class Sheets(unittest.TestCase):
 
 @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib")
 class Drawing(unittest.TestCase):
+    def test_a_figure_holds_so_many_bars_and_says_so(self):
+        import folder_figures
+
+        for kind, row in (("breakdown", STEP), ("memory", dict.fromkeys(("parameter_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"), 1e9)),
+                          ("bytes", {"predicted_bytes": 1e6, "measured_bytes": 1e6}), ("published", {"published_seconds": 2.0, "step_seconds": 1.0}), ("gains", {"cost": "bubble", "gained": 0.1})):
+            for count in (24, 30):
+                chart = folder.chart_of(kind, [results("a.json", [dict(row, ranks=p) for p in range(1, count + 1)])])
+                figure = folder_figures.draw(chart)
+                self.assertEqual(len(figure.axes[0].get_yticklabels()), 24, kind)
+                said = "24 of 30 bars, the first; the table has all"
+                self.assertEqual(said in words_on(figure), count == 30, kind)
+                self.assertEqual(said in folder.caption(chart), count == 30, kind)
+
     def report(self, files, *arguments):
         self.home = tempfile.TemporaryDirectory()
         self.addCleanup(self.home.cleanup)
@@ -261,7 +328,7 @@ class Drawing(unittest.TestCase):
 
     def test_a_folder_of_results_becomes_a_page_and_figures_for_print_and_slides(self):
         whole = json.dumps({"context": CONTEXT, "rows": [STEP, dict(STEP, ranks=4, speedup=2.8, efficiency=0.7)]})
-        done, out = self.report({"step.json": whole, "half.json": whole[:100]}, "--style", "paper", "--style=slides")
+        done, out = self.report({"step.json": whole, "step.trace": trace_text(), "half.json": whole[:100]}, "--style", "paper", "--style=slides")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("skipped half.json: it is broken JSON", done.stderr)
         page = (out / "index.html").read_text()
@@ -269,13 +336,14 @@ class Drawing(unittest.TestCase):
         self.assertIn("half.json", page)
         self.assertEqual(json.loads((out / "data" / "step.json").read_text()), json.loads(whole))
         self.assertIn("n = 31", (out / "methods.md").read_text())
-        for name in ("speedup_1", "breakdown_1"):
+        self.assertEqual((out / "data" / "step.trace").read_text(), trace_text())
+        for name in ("speedup_1", "breakdown_1", "timeline_1"):
             self.assertIn(f'<a href="figures/{name}.svg">', page)
             for suffix, inches in (("column", 3.3), ("page", 7.0)):
                 box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+)", (out / "paper" / f"{name}_{suffix}.pdf").read_bytes())
                 self.assertAlmostEqual(float(box[1]) / 72, inches, places=2)
             self.assertEqual(struct.unpack(">II", (out / "slides" / f"{name}.png").read_bytes()[16:24]), (1920, 1080))
-            self.assertIn(r"\begin{tabular}", (out / "paper" / f"{name}.tex").read_text())
+            self.assertEqual((out / "paper" / f"{name}.tex").exists(), name != "timeline_1", "a timeline has no table")
             self.assertIn(f"{name}_column.pdf", (out / "paper" / "figures.tex").read_text())
         self.assertIn("## speedup_1", (out / "slides" / "captions.md").read_text())
 
@@ -284,7 +352,7 @@ class Drawing(unittest.TestCase):
 
         rows = [dict(RING, machine=f"m{k}", bytes=size) for k in range(20) for size in (1024, 2048)[: 1 + k % 2]]
         figure = folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", rows)]))
-        self.assertEqual(figure.axes[0].get_title(), "14 of 20 curves; the table has all")
+        self.assertIn("14 of 20 curves, those with most points; the table has all", words_on(figure))
         self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 14)
         labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
         self.assertTrue(all(f"m{k}, " in " ".join(labels) for k in range(1, 20, 2)), "those with most points stay")

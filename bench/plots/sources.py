@@ -1,6 +1,7 @@
 """Files of results, judged, and in words where their numbers come from. Standard library only."""
 
 import json
+import pathlib
 from dataclasses import dataclass
 
 CONTEXT = ("machine", "cores", "compiler", "build", "versions", "commit", "date")
@@ -8,6 +9,9 @@ NUMBERS = ("seconds", "seconds_low", "seconds_high", "bytes", "ranks", "samples"
 
 
 STUDY = "study.txt"  # launch/scaling.sbatch keeps there which study a folder holds
+
+
+LONE_TRACE = "is a trace alone: called NAME.trace beside the results NAME.json of its run, it becomes a timeline"
 
 
 class Unusable(Exception):
@@ -19,6 +23,7 @@ class Results:
     name: str  # of the file, its folder in front
     context: dict
     rows: list
+    trace: pathlib.Path = None  # of the same run, beside the file
 
 
 def read(path, name):
@@ -31,6 +36,8 @@ def read(path, name):
         raise Unusable(f"is broken JSON, line {error.lineno}: {error.msg}" if path.stat().st_size else "is empty") from None
     except (OSError, RecursionError) as error:
         raise Unusable(f"cannot be read: {getattr(error, 'strerror', None) or 'nested too deep'}") from None
+    if isinstance(document, dict) and "traceEvents" in document:
+        raise Unusable(LONE_TRACE)
     if not isinstance(document, dict) or not isinstance(document.get("context"), dict) or not isinstance(document.get("rows"), list):
         raise Unusable('holds no results: not of the form {"context": {…}, "rows": […]}')
     context, rows = document["context"], document["rows"]
@@ -46,7 +53,8 @@ def read(path, name):
             raise Unusable(f"has a row {i + 1} that is no object")
         for field, value in row.items():
             check_number(i, field, value)
-    return Results(name, context, rows)
+    trace = path.with_suffix(".trace")
+    return Results(name, context, rows, trace if trace.exists() else None)
 
 
 def check_number(i, field, value):
@@ -62,12 +70,12 @@ def read_folder(folder):
     found, skipped = [], []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
-        if path.suffix in (".csv", ".log") and path.with_suffix(".json").exists():
-            continue  # the same results once more, or what the command printed
+        if path.suffix in (".csv", ".log", ".trace") and path.with_suffix(".json").exists():
+            continue  # the same results once more, what the command printed, or the run's trace
         if path.name == STUDY:
             continue
         if path.suffix != ".json":
-            skipped.append((name, "is no .json file"))
+            skipped.append((name, LONE_TRACE if path.suffix == ".trace" else "is no .json file"))
             continue
         try:
             found.append(read(path, name))

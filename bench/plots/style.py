@@ -138,8 +138,8 @@ def losses_figure(serial, others):
     return figure
 
 
-def save(figure, out, name):
-    """Into the layout's folder of `out`, in each of its formats; letters of print are never below 5.5 points."""
+def save(figure, out, name, written=()):
+    """Into the layout's folder of `out`, in each of its formats but those that are written already; letters of print are never below 5.5 points."""
     layout = Drawing.layout
     if layout.text != 1:
         for text in figure.findobj(matplotlib.text.Text):
@@ -152,7 +152,7 @@ def save(figure, out, name):
     metadata = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None, "Producer": None}, "png": {"Software": None}}
     folder = out / layout.folder
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in layout.kinds:
+    for kind in (kind for kind in layout.kinds if kind not in written):
         figure.savefig(folder / f"{name}{layout.suffix}.{kind}", metadata=metadata[kind],
                        dpi=1920 / figure.get_figwidth() if layout.wide else 160)
         figure.set_constrained_layout(False)  # the first format has placed everything

@@ -1,0 +1,111 @@
+"""Timelines for print and for slides, drawn from the traces of the runs; on the page stand those that the runs drew themselves."""
+
+from pipeline_figures import SCHEDULES
+from style import Drawing, figure_legend, subplots
+from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, too_long
+
+# How each kind of work is filled, and its letters. They differ in lightness as well: a black and white print keeps them apart.
+LOOKS = {"computing": ("#0072B2", "", "white"), "forward": ("#0072B2", "", "white"), "backward": ("#F0B27A", "", "black"), "backward, the input's half": ("#F0B27A", "", "black"),
+         "backward, the weights' half": ("#D3EFE4", "", "black"), "waiting": ("white", "//////", "black"), "bytes moving": ("#E69F00", "", "black")}
+WORK, STRIP, REGION, GAP = 0.8, 0.26, 0.42, 0.1  # heights: of a queue's work, of its transfers below it, of regions above it; below all of these
+EDGE = {"edgecolor": "#444444", "linewidth": 0.4}
+
+
+class Timeline:
+    """One axis, filled from above to below."""
+
+    def __init__(self, axis, rows):
+        self.axis, self.rows = axis, rows
+        self.begin = min(e.begin for row in rows for e in row.all())
+        self.end = max(e.end for row in rows for e in row.all())
+        self.unit, self.unit_name = next((u for u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if self.end - self.begin >= u[0]), (1e-6, "µs"))
+
+    def bars(self, spans, top, height, fill, label=None, **more):
+        """spans: (begin, length) in seconds."""
+        colour, hatch, _ = fill
+        scaled = [((begin - self.begin) / self.unit, length / self.unit) for begin, length in spans]
+        self.axis.broken_barh(scaled, (top, height), facecolor=colour, hatch=hatch, label=label, **{**EDGE, **more})
+
+    def word(self, text, event, y, ink):
+        """Within the event's bar, if it fits."""
+        inches = (event.end - event.begin) / (self.end - self.begin) * (self.axis.figure.get_figwidth() - 0.8)
+        if 0.07 * Drawing.layout.text * (len(text) + 0.15) < inches:
+            middle = (event.begin + event.end) / 2 - self.begin
+            self.axis.text(middle / self.unit, y, text, ha="center", va="center_baseline", fontsize=7.5, color=ink)
+
+    def steps(self, kind, events, top, label):
+        """A pipeline's steps, each with its microbatch; every other chunk is paler."""
+        for paler in (False, True):
+            mine = [e for e in events if int(STEP.match(e.name)[3] or 0) % 2 == paler]
+            if mine:
+                self.bars([(e.begin, e.end - e.begin) for e in mine], top, WORK, LOOKS[kind], None if paler else label, alpha=0.6 if paler else 1)
+        for event in events:
+            self.word(STEP.match(event.name)[2], event, top + WORK / 2, LOOKS[kind][2])
+
+    def row(self, row, top, labelled):
+        """A queue; returns where its work's middle is."""
+        for region in outermost(row.region):
+            label = None if "region" in labelled else "phase, or collective"
+            labelled.add("region")
+            self.bars([(region.begin, region.end - region.begin)], top, REGION - 0.06, ("#e8f3ec", "", "black"), label)
+            self.word(region.name, region, top + REGION / 2 - 0.03, "black")
+        top += REGION if row.region else 0
+        work = WORK if row.works() else 0
+        for kind, events in kinds(row).items():
+            if not events:
+                continue
+            label = kind if kind not in labelled else None
+            labelled.add(kind)
+            if kind == "bytes moving":
+                self.bars(merged(events, 0), top + work, STRIP, LOOKS[kind], label)
+            elif kind in ("computing", "waiting"):
+                self.bars(merged(events, (self.end - self.begin) / 1000), top, WORK, LOOKS[kind], label)
+            else:
+                self.steps(kind, events, top, label)
+        return top + (work or STRIP) / 2
+
+
+def height(row):
+    return (REGION if row.region else 0) + (WORK if row.works() else 0) + (STRIP if row.transfer else 0) + GAP
+
+
+def timeline_figure(path):
+    """A row a queue: its work, above it phases and collectives, below it what it transfers. None without a trace that can be drawn."""
+    if path is None or not path.exists() or too_long(path):
+        return None
+    rows = rows_of(path)
+    between = [0.25 if i and row.rank != rows[i - 1].rank else 0 for i, row in enumerate(rows)]
+    whole = sum(map(height, rows)) + sum(between)
+    figure, axes = subplots(1, 10, bars=whole)
+    axis, top, labelled = axes[0][0], 0.0, set()
+    timeline = Timeline(axis, rows)
+    member = "stage" if is_pipeline(rows) else "rank"
+    places = {}
+    for i, row in enumerate(rows):
+        top += between[i]
+        first = i == 0 or row.rank != rows[i - 1].rank
+        places[timeline.row(row, top, labelled)] = f"{member} {row.rank}" if first else row.queue
+        top += height(row)
+    axis.set_yticks(list(places))
+    axis.set_yticklabels(places.values(), fontsize=7.5)
+    axis.tick_params(axis="y", length=0)
+    axis.set_ylim(whole, -GAP)
+    axis.grid(axis="y", visible=False)
+    axis.spines["left"].set_visible(False)
+    axis.margins(x=0)
+    axis.set_xlabel(f"time, {timeline.unit_name}{legend_of_numbers(rows)}")
+    figure_legend(figure, axis, 5)
+    return figure
+
+
+def legend_of_numbers(rows):
+    if not is_pipeline(rows):
+        return ""
+    chunks = any(STEP.match(event.name)[3] for row in rows for event in row.compute)
+    return f" (numbers: microbatches{'; paler: odd chunks' if chunks else ''})"
+
+
+def of_report(data):
+    """{name: function that draws it} of the report's own timelines."""
+    names = ("timeline_no_overlap", "timeline_overlap", *(f"schedule_{name}" for name in SCHEDULES))
+    return {name: (lambda name=name: timeline_figure(data / f"{name}.trace")) for name in names}
