@@ -1,4 +1,4 @@
-// All-reduce algorithms against each other, and on MPI against the library's own:
+// All-reduce algorithms against each other, and on MPI against the library's own and Gloo's:
 //
 //   ./lab bench all_reduce --backend sim --machine dgx-a100 --ranks 8 --bytes 1KiB:64MiB
 //   ./lab bench all_reduce --backend mpi --ranks 4 --bytes 64KiB --algorithm ring,library --json out.json
@@ -95,6 +95,8 @@ std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
        }},
       hierarchical(machine, g)};
   if (const Sum library = library_all_reduce()) all.push_back({"library", library, {}, false});
+  for (const OtherLibrary& other : other_libraries())
+    all.push_back({.name = other.name, .counted = false, .set_up = other.connect});
   return all;
 }
 
@@ -218,6 +220,11 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   for (const std::string& name : names)
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw Error(Verdict::usage, unknown_name("algorithm", name, known));
+  for (const OtherLibrary& other : other_libraries())
+    if (asked(other.name, names)) {
+      bench.about().set(other.name, other.about);
+      if (is_judge() && ranks == bench.ranks().front()) fmt::print("{} {}\n", other.name, other.about);
+    }
   const bool chooses = asked("auto", names);
   if (shares_memory() && !chooses) return;  // nothing is predicted from α and β
   const LinkPrices prices = bench.prices(ranks);
@@ -296,8 +303,8 @@ int main(int argc, char** argv) {
     line.add("--bytes", bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
     line.add("--algorithm", names,
              "naive, recursive_doubling, rabenseifner, ring, pipelined (segments of a ring), hierarchical, library "
-             "(MPI's or NCCL's own), auto (the one predicted to be fastest), all (but auto, and pipelined off MPI); "
-             "several with commas; default all");
+             "(MPI's or NCCL's own), gloo (on MPI, where it is installed), auto (the one predicted to be fastest), all "
+             "(but auto, and pipelined off MPI); several with commas; default all");
     line.add("--ranks-per-node", per_node,
              "of hierarchical; default: as the machine's links join them, without --machine all");
   };

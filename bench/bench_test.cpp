@@ -190,7 +190,8 @@ TEST_F(BenchProgram, OnMpiTheLibraryAndAPlainCopyStandBeside) {
   backend_ = "mpi";
   before_ = LOCKSTEP_LAUNCH_TWO;
   json rows = rows_of("--bytes 64KiB,1MiB --ranks 1,2 --samples 7", "all_reduce");
-  ASSERT_EQ(rows.size(), 28u) << "six all-reduces and the copy, also where a process has nothing to do";
+  const std::size_t others = std::string_view(LOCKSTEP_GLOO).empty() ? 0 : 1;
+  ASSERT_EQ(rows.size(), 28u + 4 * others) << "six all-reduces and the copy, also where a process has nothing to do";
   for (const json& row : rows) {
     const std::string algorithm = row.at("algorithm");
     if (algorithm == "memory_copy") continue;
@@ -202,6 +203,28 @@ TEST_F(BenchProgram, OnMpiTheLibraryAndAPlainCopyStandBeside) {
       EXPECT_EQ(row.at("times_library"), 1);
     }
   }
+}
+
+TEST_F(BenchProgram, OnMpiGlooStandsBeside) {
+  if (std::string_view(LOCKSTEP_GLOO).empty()) GTEST_SKIP() << "no Gloo in this build: libgloo-dev is not installed";
+  backend_ = "mpi";
+  before_ = LOCKSTEP_LAUNCH_TWO;
+  const json rows = rows_of("--bytes 4,20KiB,1MiB --ranks 2 --samples 5 --algorithm ring,library,gloo", "all_reduce");
+  ASSERT_EQ(rows.size(), 12u);
+  for (const json& row : rows) {
+    const std::string algorithm = row.at("algorithm");
+    if (algorithm == "memory_copy") continue;
+    EXPECT_EQ(row.at("verified"), true) << algorithm << " of " << row.at("bytes") << " bytes";
+    EXPECT_EQ(row.contains("messages"), algorithm == "ring") << "Gloo's messages are not the runtime's";
+    EXPECT_LE(row.at("times_gloo_low"), row.at("times_gloo")) << algorithm;
+    EXPECT_LE(row.at("times_gloo"), row.at("times_gloo_high")) << algorithm;
+    EXPECT_EQ(row.at("times_gloo") == 1, algorithm == "gloo") << row;
+  }
+  const json context = json::parse(read(file("rows.json"))).at("context");
+  EXPECT_NE(context.at("gloo").get<std::string>().find("TCP"), std::string::npos);
+  EXPECT_NE(out_.find("× Gloo's"), std::string::npos) << out_;
+  rows_of("--bytes 4 --ranks 2 --samples 5 --algorithm ring", "all_reduce");
+  EXPECT_FALSE(json::parse(read(file("rows.json"))).at("context").contains("gloo")) << "it took no part";
 }
 
 /// Noise of at most 3 %, the same on every run.

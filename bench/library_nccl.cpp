@@ -64,6 +64,8 @@ std::function<void(Rank, Slice)> library_all_reduce() {
   };
 }
 
+std::vector<OtherLibrary> other_libraries() { return {}; }
+
 std::vector<std::pair<std::string, std::string>> library_versions() {
   const cuda::Gpu gpu = cuda::open_gpu(0);
   return {{"gpu", gpu.name},

@@ -7,6 +7,8 @@ namespace lockstep::bench {
 
 std::function<void(Rank, Slice)> library_all_reduce() { return {}; }
 
+std::vector<OtherLibrary> other_libraries() { return {}; }
+
 std::vector<std::pair<std::string, std::string>> library_versions() { return {{"blas", cpu_blas_name()}}; }
 
 std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }

@@ -55,6 +55,12 @@ else
   without MPI './lab setup installs Open MPI; the simulator works without it'
 fi
 
+if has_header gloo/allreduce.h; then
+  ok Gloo 'its all-reduce stands beside MPI'"'"'s'
+else
+  without Gloo './lab setup installs libgloo-dev; without it ./lab bench all_reduce compares with MPI'"'"'s all-reduce alone'
+fi
+
 blas=$(find_blas) || true
 if [ -n "$blas" ]; then
   ok BLAS "$blas"

@@ -41,6 +41,7 @@ like libboost-context-dev has_header boost/context/fiber.hpp
 like libopenblas-dev has_blas
 like python3-matplotlib python_with_matplotlib
 like 'openmpi-bin libopenmpi-dev' has_mpi
+like libgloo-dev has_header gloo/allreduce.h
 
 missing=$needed$useful
 [ -n "$missing" ] || exit 0
@@ -64,8 +65,14 @@ echo "installing what is missing:$missing"
 install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing; }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# The package lists may be absent or old: then once more with new ones.
-if ! install > "$log" 2>&1 && ! { $as_root apt-get update -q && install; } > "$log" 2>&1; then
+known() { # those of the packages that this system has
+  for package; do
+    if apt-cache show "$package" > /dev/null 2>&1; then printf ' %s' "$package"; else echo "not in this system's packages: $package" >&2; fi
+  done
+}
+# The package lists may be absent or old: then once more with new ones, without what an older system does not have.
+# shellcheck disable=SC2086
+if ! install > "$log" 2>&1 && ! { $as_root apt-get update -q && missing="$needed$(known $useful)" && install; } > "$log" 2>&1; then
   tail -n 15 "$log" >&2
   go_on_without "it could not be installed (is there a network? \`apt-get install$missing\` says more)"
 fi

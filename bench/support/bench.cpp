@@ -68,11 +68,14 @@ double number(const Row& row, std::string_view name) {
 std::string rate_of(const Row& row) {
   const double bandwidth = number(row, "busbw_gb_per_s"), tokens = number(row, "tokens_per_second");
   const double flop = number(row, "flop_per_second"), mfu = number(row, "mfu");
-  const double library = number(row, "times_library");
-  if (std::isfinite(bandwidth) && std::isfinite(library) && library != 1)
-    return fmt::format("{}, {:.2f} × the library's", format_bandwidth(bandwidth * 1e9), library);
-  if (std::isfinite(bandwidth)) return format_bandwidth(bandwidth * 1e9);
+  const double library = number(row, "times_library"), gloo = number(row, "times_gloo");
   std::string text;
+  if (std::isfinite(bandwidth)) {
+    text = format_bandwidth(bandwidth * 1e9);
+    if (std::isfinite(library) && library != 1) text += fmt::format(", {:.2f} × the library's", library);
+    if (std::isfinite(gloo) && gloo != 1) text += fmt::format(", {:.2f} × Gloo's", gloo);
+    return text;
+  }
   if (std::isfinite(tokens)) text = fmt::format("{:.0f} tokens/s  ", tokens);
   if (std::isfinite(flop)) text += fmt::format("{:.3g} TFLOP/s", flop / 1e12);
   if (std::isfinite(mfu)) text += fmt::format(" = {:.1f} % of peak", 100 * mfu);
