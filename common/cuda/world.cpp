@@ -15,7 +15,9 @@ World::World(const RunOptions& options, const Program& program, int gpu)
       memory_(gpu),
       staging_(events_, [this](const Event& event) { await_or_throw(event); }) {
   make_ranks();
-  clock_ = std::make_unique<EventClock>(events_.record(ranks_[0]->queue(0).stream.get()));
+  const Event origin = events_.record(ranks_[0]->queue(0).stream.get());
+  origin.synchronize();  // other streams' events may be asked for their time before this stream has moved
+  clock_ = std::make_unique<EventClock>(origin);
 }
 
 World::~World() {

@@ -21,7 +21,7 @@ cudaError_t absent(const Settings& settings) {
 
 namespace {
 
-constexpr int kSharedPerBlock = 48 * 1024, kMostSharedPerBlock = 227 * 1024, kSharedPerMultiprocessor = 228 * 1024;
+constexpr int kSharedPerBlock = 48 * 1024, kSharedReserved = 1024;
 constexpr int kThreadsPerBlock = 1024, kThreadsPerMultiprocessor = 2048, kBlocksPerMultiprocessor = 32;
 constexpr int kRegisters = 65536, kL2Bytes = 50 << 20, kFirstBus = 0x1b;
 
@@ -31,9 +31,9 @@ cudaDeviceProp properties(const Settings& settings, int device) {
   std::memset(p.uuid.bytes, device + 1, sizeof p.uuid.bytes);
   p.totalGlobalMem = settings.memory_bytes;
   p.sharedMemPerBlock = kSharedPerBlock;
-  p.sharedMemPerBlockOptin = kMostSharedPerBlock;
-  p.sharedMemPerMultiprocessor = kSharedPerMultiprocessor;
-  p.reservedSharedMemPerBlock = 1024;
+  p.sharedMemPerBlockOptin = settings.most_shared_bytes;
+  p.sharedMemPerMultiprocessor = settings.most_shared_bytes + kSharedReserved;
+  p.reservedSharedMemPerBlock = kSharedReserved;
   p.regsPerBlock = p.regsPerMultiprocessor = kRegisters;
   p.warpSize = 32;
   p.maxThreadsPerBlock = kThreadsPerBlock;

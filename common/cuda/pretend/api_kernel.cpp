@@ -11,7 +11,7 @@ using namespace lockstep::pretend;
 
 namespace {
 
-constexpr std::size_t kUnaskedSharedBytes = 48 * 1024, kMostSharedBytes = 227 * 1024;
+constexpr std::size_t kUnaskedSharedBytes = 48 * 1024;
 constexpr unsigned kMostThreads = 1024;
 
 cudaError_t refusal(const Runtime& r, const KernelLaunch& launch) {
@@ -55,7 +55,7 @@ extern "C" {
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   return call([&](Runtime& r, Lock&, int) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || static_cast<std::size_t>(value) > kMostSharedBytes) return cudaErrorInvalidValue;
+    if (value < 0 || value > r.settings.most_shared_bytes) return cudaErrorInvalidValue;
     r.most_shared_bytes[kernel] = value;
     return cudaSuccess;
   });
@@ -84,10 +84,10 @@ cudaError_t cudaFuncGetName(const char** name, const void* kernel) {
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, std::size_t shared) {
-  return call([&](Runtime&, Lock&, int) {
+  return call([&](Runtime& r, Lock&, int) {
     if (threads <= 0) return cudaErrorInvalidValue;
     *blocks = std::min(2048 / threads, 32);
-    if (shared > 0) *blocks = std::min(*blocks, static_cast<int>(kMostSharedBytes / shared));
+    if (shared > 0) *blocks = std::min(*blocks, r.settings.most_shared_bytes / static_cast<int>(shared));
     return cudaSuccess;
   });
 }

@@ -25,6 +25,7 @@ struct Settings {
   int runtime_version = CUDART_VERSION;
   int major = 9, minor = 0;  // compute capability
   int multiprocessors = 4;
+  int most_shared_bytes = 227 * 1024;  // of a block that asks; GPUs for graphics: 99 KiB
   bool check_threads = false;  // with ThreadSanitizer: races between threads of a block, too. LOCKSTEP_PRETEND_THREADS
 };
 

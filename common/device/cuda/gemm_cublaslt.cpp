@@ -39,13 +39,21 @@ std::uint32_t alignment_of(const void* data) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
+/// Bias and GELU's argument count with the result: a kernel may write and read all of them with accesses of one width.
+std::uint32_t result_alignment(const Product& p) {
+  std::uint32_t least = alignment_of(p.c);
+  for (const void* beside : {p.bias, static_cast<const void*>(p.inner)})
+    if (beside) least = std::min(least, alignment_of(beside));
+  return least;
+}
+
 /// Everything that the choice of a kernel may depend on.
 struct Key {
   std::size_t m, n, k;
   DType dtype, c_dtype;
   bool a_transposed, b_transposed, accumulate, bias;
   Epilogue epilogue;
-  std::uint32_t a_alignment, b_alignment, c_alignment, inner_alignment;
+  std::uint32_t a_alignment, b_alignment, c_alignment, result_alignment;
   auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
 };
 
@@ -63,7 +71,7 @@ Key key_of(const Product& p) {
           alignment_of(p.a),
           alignment_of(p.b),
           alignment_of(p.c),
-          alignment_of(p.inner)};
+          result_alignment(p)};
 }
 
 class Preference {
@@ -129,14 +137,6 @@ void describe_product(Plan& plan, const Product& p, bool tf32) {
   describe_matrix(plan.result, p.c_dtype, p.m, p.n);
 }
 
-/// Bias and GELU's argument count with the result: a kernel may write and read all of them with accesses of one width.
-std::uint32_t result_alignment(const Product& p) {
-  std::uint32_t least = alignment_of(p.c);
-  for (const void* beside : {p.bias, static_cast<const void*>(p.inner)})
-    if (beside) least = std::min(least, alignment_of(beside));
-  return least;
-}
-
 void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
@@ -152,7 +152,8 @@ void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
       cublasLtMatmulAlgoGetHeuristic(handle, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result,
                                      preference.get(), kCandidates, results, &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
-  if (status == CUBLAS_STATUS_INVALID_VALUE && p.epilogue != Epilogue::none) return;  // so it says of some types
+  // So it says of some types with an epilogue.
+  if (status == CUBLAS_STATUS_INVALID_VALUE && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return;
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < found && !plan.possible; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
@@ -199,11 +200,12 @@ bool ProductLibrary::run(const Product& product) {
   if (!plan.possible) return false;
   set_pointers(plan, product);
   const float alpha = 1, beta = product.accumulate ? 1 : 0;
-  check(cublasLtMatmul(state_->handle, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second, &beta,
-                       product.c, &plan.result, product.c, &plan.result, &plan.algorithm, state_->workspace, kWorkspace,
-                       state_->stream),
-        "cublasLtMatmul");
-  return true;
+  const cublasStatus_t status = cublasLtMatmul(
+      state_->handle, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second, &beta, product.c,
+      &plan.result, product.c, &plan.result, &plan.algorithm, state_->workspace, kWorkspace, state_->stream);
+  plan.possible = status != CUBLAS_STATUS_NOT_SUPPORTED;  // the heuristic may be wrong; nothing was queued then
+  if (plan.possible) check(status, "cublasLtMatmul");
+  return plan.possible;
 }
 
 }  // namespace lockstep::cuda

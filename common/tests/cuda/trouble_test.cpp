@@ -208,5 +208,37 @@ TEST(Trouble, ADtypeThatAnOperationDoesNotTake) {
   }
 }
 
+/// dqkv of causal attention with heads of 128 in bf16.
+Values gradients_of_long_heads() {
+  constexpr AttentionShape shape{.batch = 1, .positions = 70, .heads = 2, .head_size = 128};
+  constexpr std::size_t size = 70 * 2 * 128;
+  const Outcome outcome = run(options_for(1), [shape](Rank me) -> Values {
+    const auto normal = [&](std::size_t n, std::uint64_t tensor) {
+      const Slice x = me.allocate(n, DType::bf16, Category::buffer);
+      random_normal(me, x, {.seed = 3, .tensor = tensor}, 0, 1);
+      return x;
+    };
+    const Slice qkv = normal(3 * size, 1), dy = normal(size, 2), y = normal(size, 3), dqkv = normal(3 * size, 4);
+    const Slice statistics = me.allocate(140, DType::f32, Category::buffer);
+    attention(me, y, statistics, qkv, shape);
+    attention_backward(me, dqkv, dy, y, qkv, statistics, shape);
+    const std::vector<float> values = to_host(me, dqkv);
+    return {values.begin(), values.end()};
+  });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+  return outcome.passed() ? outcome.values[0] : Values{};
+}
+
+// The tiles of long heads do not fit there: plain loops do what tensor cores do elsewhere.
+TEST(Trouble, AGpuWithLittleSharedMemory) {
+  const Values expected = gradients_of_long_heads();
+  const Other gpu({.major = 8, .minor = 9, .most_shared_bytes = 99 * 1024});
+  const Values values = gradients_of_long_heads();
+  ASSERT_EQ(values.size(), expected.size());
+  ASSERT_FALSE(values.empty());
+  // Both ways round probabilities or gradients of up to 8 or so to bf16, some of them twice.
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 8 * 3 * 0x1p-8) << i;
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -36,20 +36,23 @@ struct Optional {
   const Corrections* corrections;  // null for those given by value
 };
 
+constexpr int kEach = kPackOf<float>;  // elements of a thread and turn
+
 /// `parameter.data` is null where the master is the parameter.
 template <class G>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(Array parameter, float* master, float* m, float* v, const G* gradient, AdamWStep step,
-                 Corrections given, Optional optional, Packs packs) {
+                 Corrections given, Optional optional, PacksOf<kEach> packs) {
   if (optional.skip && *optional.skip != 0.0f) return;
   const Corrections c = optional.corrections ? *optional.corrections : given;
   const float decay = 1.0f - step.learning_rate * step.weight_decay;
   const float factor = optional.gradient_factor ? *optional.gradient_factor : 1.0f;
   for_packs(packs, [&](Index i) {
-    const Pack<G> gradients = load(gradient, i, packs.n);
-    Pack<float> masters = load(master, i, packs.n), ms = load(m, i, packs.n), vs = load(v, i, packs.n);
+    const Pack<G, kEach> gradients = load<kEach>(gradient, i, packs.n);
+    Pack<float, kEach> masters = load<kEach>(master, i, packs.n);
+    Pack<float, kEach> ms = load<kEach>(m, i, packs.n), vs = load<kEach>(v, i, packs.n);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) {
+    for (int j = 0; j < kEach; ++j) {
       const float g = widen(gradients.at[j]) * factor;
       ms.at[j] = step.beta1 * ms.at[j] + (1.0f - step.beta1) * g;
       vs.at[j] = step.beta2 * vs.at[j] + (1.0f - step.beta2) * (g * g);
@@ -67,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void adamw(const Queue& queue, Array parameter, Array master, Array m, Array v, Array gradient, AdamWStep step,
            Array gradient_factor, Array skip, Array skipped) {
-  const Packs packs(master.as<float>(), size_of(master));
+  const PacksOf<kEach> packs(master.as<float>(), size_of(master));
   if (packs.n == 0) return;
   if (parameter.data == master.data) parameter.data = nullptr;
   Corrections* corrections = nullptr;

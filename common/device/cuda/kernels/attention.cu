@@ -13,10 +13,19 @@ namespace {
 
 bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
 
+/// Whether the GPU has the shared memory for heads of this size.
+bool has_room(int head_size) {
+  if (head_size <= kShortTensorHead) return true;
+  int gpu = 0, most = 0;
+  return cudaGetDevice(&gpu) == cudaSuccess &&
+         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu) == cudaSuccess &&
+         static_cast<std::size_t>(most) >= kLongHeadSharedBytes;
+}
+
 template <class T>
 bool fits_tensor_cores(const AttentionArguments<T>& a) {
   return a.head_size % 8 == 0 && a.head_size <= kLongestTensorHead && aligned(a.qkv) && aligned(a.y) && aligned(a.dy) &&
-         aligned(a.dqkv);
+         aligned(a.dqkv) && has_room(a.head_size);
 }
 
 /// Arrays that an operation does not have are empty.

@@ -183,7 +183,8 @@ template <class T, int D>
 void launch_backward(const AttentionArguments<T>& arguments, std::size_t heads, cudaStream_t stream) {
   using Tiles = Tiling<D>;
   const dim3 grid = attention_grid(heads, arguments.positions, Tiles::kOwn);
-  const std::size_t shared = (2 * Tiles::kOwnTile + 4 * Tiles::kStreamedTile) * sizeof(T);
+  constexpr std::size_t shared = (2 * Tiles::kOwnTile + 4 * Tiles::kStreamedTile) * sizeof(T);
+  static_assert(shared + 4 * kStreamed * sizeof(float) <= kLongHeadSharedBytes, "what attention.cu asks for suffices");
   launch(attention_query_gradient_kernel<T, D>, grid, kTileThreads, shared, stream, arguments);
   launch(attention_key_gradient_kernel<T, D>, grid, kTileThreads, shared, stream, arguments);
 }
@@ -192,10 +193,10 @@ void launch_backward(const AttentionArguments<T>& arguments, std::size_t heads, 
 
 template <class T>
 void attention_backward_tensor(const AttentionArguments<T>& arguments, std::size_t heads, cudaStream_t stream) {
-  if (arguments.head_size <= 64)
-    launch_backward<T, 64>(arguments, heads, stream);
+  if (arguments.head_size <= kShortTensorHead)
+    launch_backward<T, kShortTensorHead>(arguments, heads, stream);
   else
-    launch_backward<T, 128>(arguments, heads, stream);
+    launch_backward<T, kLongestTensorHead>(arguments, heads, stream);
 }
 template void attention_backward_tensor(const AttentionArguments<__nv_bfloat16>&, std::size_t, cudaStream_t);
 template void attention_backward_tensor(const AttentionArguments<__half>&, std::size_t, cudaStream_t);

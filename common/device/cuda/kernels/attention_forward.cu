@@ -126,10 +126,10 @@ void launch_forward(const AttentionArguments<T>& arguments, std::size_t heads, c
 
 template <class T>
 void attention_forward_tensor(const AttentionArguments<T>& arguments, std::size_t heads, cudaStream_t stream) {
-  if (arguments.head_size <= 64)
-    launch_forward<T, 64>(arguments, heads, stream);
+  if (arguments.head_size <= kShortTensorHead)
+    launch_forward<T, kShortTensorHead>(arguments, heads, stream);
   else
-    launch_forward<T, 128>(arguments, heads, stream);
+    launch_forward<T, kLongestTensorHead>(arguments, heads, stream);
 }
 template void attention_forward_tensor(const AttentionArguments<__nv_bfloat16>&, std::size_t, cudaStream_t);
 template void attention_forward_tensor(const AttentionArguments<__half>&, std::size_t, cudaStream_t);

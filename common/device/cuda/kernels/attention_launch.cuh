@@ -6,7 +6,10 @@
 
 namespace lockstep::kernels {
 
-constexpr int kLongestTensorHead = 128;
+constexpr int kShortTensorHead = 64, kLongestTensorHead = 128;
+/// Shared memory of a block that heads longer than the short ones take at most: A100, H100 and B200 have it, GPUs for
+/// graphics have 99 KiB.
+constexpr std::size_t kLongHeadSharedBytes = 104 * 1024;
 
 /// One block for each `rows` positions of each of the B·h heads.
 inline dim3 attention_grid(std::size_t heads, int positions, int rows) {

@@ -8,7 +8,8 @@ namespace lockstep::kernels {
 /// sum[0] += factor · Σ partials[i].
 void add_partials(const Queue& queue, Array sum, const float* partials, Index count, float factor);
 
-/// target[c] += Σ partials[chunk · stride + c] over the chunks, rounded once, for every element of target.
-void add_columns(const Queue& queue, Array target, const float* partials, Index chunks, Index stride);
+/// Every element of `left`, and of `right` after it, += its column of partials, added over the chunks: rounded once. A
+/// chunk of partials has a row as long as both; `right` may be empty.
+void add_columns(const Queue& queue, Array left, Array right, const float* partials, Index chunks);
 
 }  // namespace lockstep::kernels

@@ -201,6 +201,17 @@ __device__ inline std::int8_t rounded(float x, float scale, float draw) {
   return static_cast<std::int8_t>(fminf(fmaxf(result, -kLargest), kLargest));
 }
 
+/// scales[(i + j) / block] of a pack's elements, 0 for those outside: with one division, since those of 64 bits take as
+/// long as all else here.
+__device__ inline void load_scales(float (&values)[kPack], const float* scales, Index i, Index n, Index block) {
+  Index b = max(i, Index{0}) / block, end = (b + 1) * block;
+#pragma unroll
+  for (int j = 0; j < kPack; ++j) {
+    if (i + j == end) ++b, end += block;
+    values[j] = is_inside(i + j, n) ? scales[b] : 0.0f;
+  }
+}
+
 /// As in random.cu, a thread takes eight counters in a row, and so four packs 64 elements apart.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -220,12 +231,11 @@ __global__ void __launch_bounds__(kThreads)
       const Index i = begin + w * static_cast<Index>(kPhiloxLanes);
       if (i + kPack <= 0 || i >= n) continue;
       const Pack<T> pack = load(x, i, n);
+      float of_block[kPack];
+      load_scales(of_block, scales, i, n, block);
       Bytes bytes;
 #pragma unroll
-      for (int j = 0; j < kPack; ++j) {
-        const float scale = is_inside(i + j, n) ? scales[(i + j) / block] : 0.0f;
-        bytes.at[j] = rounded(widen(pack.at[j]), scale, unit(words[j].word[w]));
-      }
+      for (int j = 0; j < kPack; ++j) bytes.at[j] = rounded(widen(pack.at[j]), of_block[j], unit(words[j].word[w]));
       store_bytes(q, i, n, bytes);
     }
   }
@@ -237,12 +247,11 @@ __global__ void __launch_bounds__(kThreads)
   for_packs(packs, [&](Index i) {
     const Pack<T> before = load(y, i, packs.n);
     const Bytes bytes = load_bytes(q, i, packs.n);
-    float sum[kPack];
+    float of_block[kPack], sum[kPack];
+    load_scales(of_block, scales, i, packs.n, block);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) {
-      const float scale = is_inside(i + j, packs.n) ? scales[(i + j) / block] : 0.0f;
-      sum[j] = fmaf(factor * scale, static_cast<float>(bytes.at[j]), widen(before.at[j]));
-    }
+    for (int j = 0; j < kPack; ++j)
+      sum[j] = fmaf(factor * of_block[j], static_cast<float>(bytes.at[j]), widen(before.at[j]));
     store_floats(y, i, packs.n, sum);
   });
 }

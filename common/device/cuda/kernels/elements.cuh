@@ -1,5 +1,5 @@
-// How kernels read and write elements: eight at a time, as 16-byte accesses where the address allows it and one by one
-// at ragged ends and odd offsets. Whatever the storage, arithmetic is done on floats.
+// How kernels read and write elements: a pack of them at a time, as 16-byte accesses where the address allows it and
+// one by one at ragged ends and odd offsets. Whatever the storage, arithmetic is done on floats.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,7 +16,7 @@ namespace lockstep::kernels {
 
 using Index = std::int64_t;
 
-constexpr int kPack = 8;          // elements of a pack: 16 bytes of 16-bit types, 32 of f32
+constexpr int kPack = 8;          // elements of a pack, unless said: 16 bytes of 16-bit types, 32 of f32
 constexpr int kThreads = 256;     // of a block of elementwise work
 constexpr int kProcessors = 132;  // streaming multiprocessors of an H100 or H200; others do not need fewer blocks
 
@@ -59,73 +59,80 @@ __device__ inline float reciprocal(float x) {
 
 // Packs ---------------------------------------------------------------------------------------------------------------
 
-template <class T>
-struct alignas(16) Pack {
-  T at[kPack];
+template <class T, int N = kPack>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T at[N];
 };
 
-/// The packs that cover n elements from `data`. They begin where an address is a multiple of 16 bytes, so the first may
-/// reach before the range, and the last beyond it.
-struct Packs {
+/// Elements of a pack for a pass over arrays of these types side by side: with an f32 among them four, so that the
+/// threads of a warp read and write neighbouring 16 bytes. With eight, each store would leave half of what it touches.
+template <class... T>
+constexpr int kPackOf = (... && (sizeof(T) == 2)) ? kPack : kPack / 2;
+
+/// The packs of N that cover n elements from `data`. They begin where an address is a multiple of a pack's alignment,
+/// so the first may reach before the range, and the last beyond it.
+template <int N>
+struct PacksOf {
   Index n = 0;
   int lead = 0;  // elements of the first pack that lie before the range
 
   template <class T>
-  __host__ __device__ Packs(const T* data, Index size)
-      : n(size), lead(static_cast<int>(reinterpret_cast<std::uintptr_t>(data) % 16 / sizeof(T))) {}
+  __host__ __device__ PacksOf(const T* data, Index size)
+      : n(size), lead(static_cast<int>(reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, N>) / sizeof(T))) {}
   /// Packs that begin with the range, whatever its address.
-  __host__ __device__ explicit Packs(Index size) : n(size) {}
+  __host__ __device__ explicit PacksOf(Index size) : n(size) {}
 
-  __host__ __device__ Index count() const { return (n + lead + kPack - 1) / kPack; }
+  __host__ __device__ Index count() const { return (n + lead + N - 1) / N; }
   /// Element of the range with which pack p begins: negative for the first where that reaches before it.
-  __host__ __device__ Index first(Index p) const { return p * kPack - lead; }
+  __host__ __device__ Index first(Index p) const { return p * N - lead; }
 };
+using Packs = PacksOf<kPack>;
 
 __device__ inline bool is_inside(Index i, Index n) { return i >= 0 && i < n; }
 
-/// Whether elements [i, i + kPack) of n can be read or written by 16-byte accesses.
-template <class T>
+/// Whether elements [i, i + N) of n can be read or written by accesses as wide as a pack allows.
+template <int N, class T>
 __device__ inline bool is_whole(const T* x, Index i, Index n) {
-  return i >= 0 && i + kPack <= n && reinterpret_cast<std::uintptr_t>(x + i) % 16 == 0;
+  return i >= 0 && i + N <= n && reinterpret_cast<std::uintptr_t>(x + i) % alignof(Pack<T, N>) == 0;
 }
 
-/// Elements [i, i + kPack) of the n at x; those outside are `outside`.
-template <class T>
-__device__ inline Pack<T> load(const T* x, Index i, Index n, T outside = T()) {
-  Pack<T> pack;
-  if (is_whole(x, i, n)) {
-    pack = *reinterpret_cast<const Pack<T>*>(x + i);
+/// Elements [i, i + N) of the n at x; those outside are `outside`.
+template <int N = kPack, class T>
+__device__ inline Pack<T, N> load(const T* x, Index i, Index n, T outside = T()) {
+  Pack<T, N> pack;
+  if (is_whole<N>(x, i, n)) {
+    pack = *reinterpret_cast<const Pack<T, N>*>(x + i);
   } else {
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) pack.at[j] = is_inside(i + j, n) ? x[i + j] : outside;
+    for (int j = 0; j < N; ++j) pack.at[j] = is_inside(i + j, n) ? x[i + j] : outside;
   }
   return pack;
 }
 
 /// The inverse: what lies outside is not written.
-template <class T>
-__device__ inline void store(T* x, Index i, Index n, const Pack<T>& pack) {
-  if (is_whole(x, i, n)) {
-    *reinterpret_cast<Pack<T>*>(x + i) = pack;
+template <class T, int N>
+__device__ inline void store(T* x, Index i, Index n, const Pack<T, N>& pack) {
+  if (is_whole<N>(x, i, n)) {
+    *reinterpret_cast<Pack<T, N>*>(x + i) = pack;
   } else {
 #pragma unroll
-    for (int j = 0; j < kPack; ++j)
+    for (int j = 0; j < N; ++j)
       if (is_inside(i + j, n)) x[i + j] = pack.at[j];
   }
 }
 
 /// A pack of floats, rounded and stored.
-template <class T>
-__device__ inline void store_floats(T* x, Index i, Index n, const float (&values)[kPack]) {
-  Pack<T> pack;
+template <class T, int N>
+__device__ inline void store_floats(T* x, Index i, Index n, const float (&values)[N]) {
+  Pack<T, N> pack;
 #pragma unroll
-  for (int j = 0; j < kPack; ++j) pack.at[j] = narrow<T>(values[j]);
+  for (int j = 0; j < N; ++j) pack.at[j] = narrow<T>(values[j]);
   store(x, i, n, pack);
 }
 
 /// f(i) for the first element i of every pack, each by one thread of the grid.
-template <class F>
-__device__ inline void for_packs(const Packs& packs, const F& f) {
+template <int N, class F>
+__device__ inline void for_packs(const PacksOf<N>& packs, const F& f) {
   const Index count = packs.count(), step = static_cast<Index>(gridDim.x) * blockDim.x;
   for (Index p = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; p < count; p += step) f(packs.first(p));
 }
@@ -149,7 +156,8 @@ __device__ inline void load_floats(float (&values)[kPack], const Array& x, Index
     load_floats(values, static_cast<const __half*>(x.data), i, n);
 }
 
-__device__ inline void store_floats(const Array& x, Index i, Index n, const float (&values)[kPack]) {
+template <int N>
+__device__ inline void store_floats(const Array& x, Index i, Index n, const float (&values)[N]) {
   if (x.dtype == DType::f32)
     store_floats(static_cast<float*>(x.data), i, n, values);
   else if (x.dtype == DType::bf16)

@@ -1,4 +1,4 @@
-// fill, cast, add, scale, gelu: one pass, a pack of eight elements a thread and turn.
+// fill, cast, add, scale, gelu: one pass, a pack of elements a thread and turn.
 #include "common/device/cuda/kernels/elements.cuh"
 #include "common/device/cuda/kernels/operations.hpp"
 
@@ -6,54 +6,57 @@ namespace lockstep::kernels {
 
 namespace {
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) fill_kernel(T* x, Packs packs, T value) {
-  Pack<T> pack;
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) fill_kernel(T* x, PacksOf<N> packs, T value) {
+  Pack<T, N> pack;
 #pragma unroll
-  for (int j = 0; j < kPack; ++j) pack.at[j] = value;
+  for (int j = 0; j < N; ++j) pack.at[j] = value;
   for_packs(packs, [&](Index i) { store(x, i, packs.n, pack); });
 }
 
 /// y[i] = op(x[i]); y may be x.
-template <class Op, class Y, class X>
-__global__ void __launch_bounds__(kThreads) map_kernel(Op op, Y* y, const X* x, Packs packs) {
+template <class Op, class Y, class X, int N>
+__global__ void __launch_bounds__(kThreads) map_kernel(Op op, Y* y, const X* x, PacksOf<N> packs) {
   for_packs(packs, [&](Index i) {
-    const Pack<X> in = load(x, i, packs.n);
-    Pack<Y> out;
+    const Pack<X, N> in = load<N>(x, i, packs.n);
+    Pack<Y, N> out;
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) out.at[j] = narrow<Y>(op(widen(in.at[j])));
+    for (int j = 0; j < N; ++j) out.at[j] = narrow<Y>(op(widen(in.at[j])));
     store(y, i, packs.n, out);
   });
 }
 
 /// z[i] = op(x[i], y[i]); z may be x or y.
-template <class Op, class T>
-__global__ void __launch_bounds__(kThreads) map2_kernel(Op op, T* z, const T* x, const T* y, Packs packs) {
+template <class Op, class T, int N>
+__global__ void __launch_bounds__(kThreads) map2_kernel(Op op, T* z, const T* x, const T* y, PacksOf<N> packs) {
   for_packs(packs, [&](Index i) {
-    const Pack<T> a = load(x, i, packs.n), b = load(y, i, packs.n);
-    Pack<T> out;
+    const Pack<T, N> a = load<N>(x, i, packs.n), b = load<N>(y, i, packs.n);
+    Pack<T, N> out;
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) out.at[j] = narrow<T>(op(widen(a.at[j]), widen(b.at[j])));
+    for (int j = 0; j < N; ++j) out.at[j] = narrow<T>(op(widen(a.at[j]), widen(b.at[j])));
     store(z, i, packs.n, out);
   });
 }
 
 template <class Op, class Y, class X>
 void map(const Queue& queue, Op op, Y* y, const X* x, Index n) {
-  const Packs packs(y, n);
-  launch(map_kernel<Op, Y, X>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, op, y, x, packs);
+  constexpr int N = kPackOf<Y, X>;
+  const PacksOf<N> packs(y, n);
+  launch(map_kernel<Op, Y, X, N>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, op, y, x, packs);
 }
 
 template <class Op, class T>
 void map2(const Queue& queue, Op op, T* z, const T* x, const T* y, Index n) {
-  const Packs packs(z, n);
-  launch(map2_kernel<Op, T>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, op, z, x, y, packs);
+  constexpr int N = kPackOf<T>;
+  const PacksOf<N> packs(z, n);
+  launch(map2_kernel<Op, T, N>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, op, z, x, y, packs);
 }
 
 template <class T>
 void fill_with(const Queue& queue, T* x, Index n, T value) {
-  const Packs packs(x, n);
-  launch(fill_kernel<T>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, x, packs, value);
+  constexpr int N = kPackOf<T>;
+  const PacksOf<N> packs(x, n);
+  launch(fill_kernel<T, N>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, x, packs, value);
 }
 
 struct Same {

@@ -190,8 +190,7 @@ void layer_norm_backward(const Queue& queue, Array dx, Array dweight, Array dbia
            partials, dy.as<const T>(), x.as<const T>(), weight, statistics.as<const float>(), rows, columns,
            rows_of_block, accumulate);
   });
-  add_columns(queue, dweight, partials, blocks, 2 * columns);
-  add_columns(queue, dbias, partials + columns, blocks, 2 * columns);
+  add_columns(queue, dweight, dbias, partials, blocks);
 }
 
 }  // namespace lockstep::kernels

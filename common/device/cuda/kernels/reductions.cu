@@ -18,27 +18,27 @@ struct Square {
 };
 
 /// partials[block] = the sum of op(x[i]) over the block's packs.
-template <class Op, class T>
-__global__ void __launch_bounds__(kThreads) sum_kernel(Op op, float* partials, const T* x, Packs packs) {
+template <class Op, class T, int N>
+__global__ void __launch_bounds__(kThreads) sum_kernel(Op op, float* partials, const T* x, PacksOf<N> packs) {
   __shared__ float scratch[kWarp];
   float sum = 0;
   for_packs(packs, [&](Index i) {
-    const Pack<T> pack = load(x, i, packs.n);
+    const Pack<T, N> pack = load<N>(x, i, packs.n);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) sum += op(widen(pack.at[j]));
+    for (int j = 0; j < N; ++j) sum += op(widen(pack.at[j]));
   });
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
 /// Any infinity or NaN, whose exponent is all ones, raises the flag. All who write it write the same.
-template <class T>
-__global__ void __launch_bounds__(kThreads) find_overflow_kernel(float* flag, const T* x, Packs packs) {
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) find_overflow_kernel(float* flag, const T* x, PacksOf<N> packs) {
   bool found = false;
   for_packs(packs, [&](Index i) {
-    const Pack<T> pack = load(x, i, packs.n);
+    const Pack<T, N> pack = load<N>(x, i, packs.n);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) found |= (__float_as_uint(widen(pack.at[j])) & 0x7f800000u) == 0x7f800000u;
+    for (int j = 0; j < N; ++j) found |= (__float_as_uint(widen(pack.at[j])) & 0x7f800000u) == 0x7f800000u;
   });
   if (__any_sync(kWholeWarp, found) != 0 && threadIdx.x % kWarp == 0) *flag = 1.0f;
 }
@@ -54,11 +54,12 @@ template <class Op>
 void add_sum_of(const Queue& queue, Op op, Array sum, Array x) {
   with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    const Packs packs(x.as<T>(), size_of(x));
+    constexpr int N = kPackOf<T>;
+    const PacksOf<N> packs(x.as<T>(), size_of(x));
     const dim3 grid = grid_for(packs.count());
     if (grid.x == 0) return;
     auto* partials = static_cast<float*>(queue.workspace.take(grid.x * sizeof(float)));
-    launch(sum_kernel<Op, T>, grid, dim3(kThreads), 0, queue.stream, op, partials, x.as<const T>(), packs);
+    launch(sum_kernel<Op, T, N>, grid, dim3(kThreads), 0, queue.stream, op, partials, x.as<const T>(), packs);
     add_partials(queue, sum, partials, static_cast<Index>(grid.x), 1.0f);
   });
 }
@@ -108,19 +109,22 @@ __global__ void __launch_bounds__(kSumThreads)
 
 /// A lane a column: each warp adds every 16th chunk, then the warps are added in order.
 __global__ void __launch_bounds__(kWarp* kChunksAtOnce)
-    add_columns_kernel(Array target, const float* partials, Index chunks, Index stride, Index columns) {
+    add_columns_kernel(Array left, Array right, const float* partials, Index chunks, Index columns) {
   __shared__ double sums[kChunksAtOnce][kWarp];
   const Index column = static_cast<Index>(blockIdx.x) * kWarp + threadIdx.x;
   double total = 0;
   if (column < columns) {
 #pragma unroll 4
-    for (Index chunk = threadIdx.y; chunk < chunks; chunk += kChunksAtOnce) total += partials[chunk * stride + column];
+    for (Index chunk = threadIdx.y; chunk < chunks; chunk += kChunksAtOnce) total += partials[chunk * columns + column];
   }
   sums[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
   for (int w = 1; w < kChunksAtOnce; ++w) total += sums[w][threadIdx.x];
-  store_float(target, column, static_cast<float>(load_float(target, column) + total));
+  const bool is_left = column < static_cast<Index>(left.size);
+  const Array& target = is_left ? left : right;
+  const Index i = is_left ? column : column - static_cast<Index>(left.size);
+  store_float(target, i, static_cast<float>(load_float(target, i) + total));
 }
 
 }  // namespace
@@ -129,10 +133,10 @@ void add_partials(const Queue& queue, Array sum, const float* partials, Index co
   launch(add_partials_kernel, dim3(1), dim3(kSumThreads), 0, queue.stream, sum.as<float>(), partials, count, factor);
 }
 
-void add_columns(const Queue& queue, Array target, const float* partials, Index chunks, Index stride) {
-  const Index columns = size_of(target);
+void add_columns(const Queue& queue, Array left, Array right, const float* partials, Index chunks) {
+  const Index columns = size_of(left) + size_of(right);
   launch(add_columns_kernel, dim3(static_cast<unsigned>(divide_up(columns, kWarp))), dim3(kWarp, kChunksAtOnce), 0,
-         queue.stream, target, partials, chunks, stride, columns);
+         queue.stream, left, right, partials, chunks, columns);
 }
 
 void add_squares(const Queue& queue, Array sum, Array x) { add_sum_of(queue, Square(), sum, x); }
@@ -150,8 +154,9 @@ void at_least(const Queue& queue, Array flag, Array x, float threshold) {
 void find_overflow(const Queue& queue, Array flag, Array x) {
   with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    const Packs packs(x.as<T>(), size_of(x));
-    launch(find_overflow_kernel<T>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, flag.as<float>(),
+    constexpr int N = kPackOf<T>;
+    const PacksOf<N> packs(x.as<T>(), size_of(x));
+    launch(find_overflow_kernel<T, N>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, flag.as<float>(),
            x.as<const T>(), packs);
   });
 }
@@ -171,7 +176,7 @@ void add_rows(const Queue& queue, Array sums, Array x) {
     launch(column_sums_kernel<T>, grid, dim3(kWarp, kThreads / kWarp), 0, queue.stream, partials, x.as<const T>(), rows,
            columns, rows_of_chunk);
   });
-  add_columns(queue, sums, partials, static_cast<Index>(grid.y), columns);
+  add_columns(queue, sums, {}, partials, static_cast<Index>(grid.y));
 }
 
 }  // namespace lockstep::kernels
