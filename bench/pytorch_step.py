@@ -16,6 +16,7 @@ import json
 import math
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -127,9 +128,22 @@ def train(o, compiled):
     return statistics.median(seconds[min(5, len(seconds) - 1):]), total, sum(p.numel() for p in model.parameters())
 
 
+def commit():
+    """Of this file's repository, or of the pack for a rented GPU."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    try:
+        with open(os.path.join(root, "commit.txt")) as file:
+            return file.read().strip()
+    except OSError:
+        told = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+                              capture_output=True, text=True)
+        return told.stdout.strip() or "unknown"
+
+
 def write(path, o, rows):
     device = torch.cuda.get_device_name() if o.device == "cuda" else f"CPU, {o.threads} threads"
-    context = {"machine": device, "versions": {"torch": torch.__version__}, "command": "pytorch_step",
+    context = {"machine": device, "cores": o.threads, "compiler": "PyTorch", "build": "Release", "commit": commit(),
+               "versions": {"torch": torch.__version__, "cuda": torch.version.cuda}, "command": "pytorch_step",
                "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
     with open(path + ".part", "w") as file:
         json.dump({"context": context, "rows": rows}, file, indent=1)
@@ -151,8 +165,8 @@ def main():
                      "tokens_per_second": tokens, "flop_per_second": flop, "last_loss": loss})
         print(f"PyTorch {torch.__version__}, {kind}, {o.device}, {o.dtype}, {parameters} parameters: "
               f"median step {median * 1e3:.1f} ms, {tokens:.0f} tokens/s, {flop / 1e12:.3g} TFLOP/s", flush=True)
-    if o.json:
-        write(o.json, o, rows)
+        if o.json:
+            write(o.json, o, rows)  # now: compiling may fail, or take longer than there is time
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 # NCCL: NCCL_FOUND, NCCL_VERSION, and the target NCCL::NCCL (shared library and headers). Looks in NCCL_HOME, in the CUDA
-# toolkit, and where packages put it. NCCL::headers has the headers alone, for what brings functions of its own.
+# toolkit, and where packages put it; Python's has no libnccl.so, only libnccl.so.2. NCCL::headers has the headers alone,
+# for what brings functions of its own.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS} PATHS /usr/local/cuda PATH_SUFFIXES include)
-find_library(NCCL_LIBRARY nccl HINTS ENV NCCL_HOME ${CUDAToolkit_LIBRARY_DIR} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ENV NCCL_HOME ${CUDAToolkit_LIBRARY_DIR} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
 if(NCCL_INCLUDE_DIR)
   file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h lines REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) ")
   foreach(part MAJOR MINOR PATCH)
