@@ -63,7 +63,7 @@ columns() {
        print line}' "$file"
   done
 }
-gpt_columns() { columns 'gpt_gpt2-*.csv' algorithm model tokens_per_second mfu fraction_of_matmul_rate; }
+gpt_columns() { columns 'gpt_gpt2-*.csv' algorithm model tokens_per_second mfu fraction_of_matmul_rate flop_per_second; }
 reduce_columns() { columns 'all_reduce_*.csv' algorithm ranks bytes seconds fraction_of_traffic_bound fraction_of_fused_bound; }
 # pytorch_rate MODEL eager|compiled: its tokens a second.
 pytorch_rate() { sed -n "s/^PyTorch [^,]*, $2, .* \([0-9][0-9]*\) tokens\/s.*/\1/p" "$results/pytorch_$1.txt" 2> /dev/null; }
@@ -93,12 +93,13 @@ table() {
   awk -F '\t' '{printf "%-24s %-8s %6d %6.0f  %s\n", $1, $2, $3, $4, $5}' "$log"
   [ -z "$gpu" ] || targets
   if [ -n "$(gpt_columns)" ]; then
-    printf '\n%-10s %-10s %12s %7s %11s\n' GPT model tokens/s MFU 'of matmul'
-    gpt_columns | awk -F, '{printf "%-10s %-10s %12.0f %6.1f%% %10.1f%%\n", $1, $2, $3, 100 * $4, 100 * $5}'
+    printf '\n%-20s %10s %8s %7s %10s\n' 'a GPT step, bf16' tokens/s TFLOP/s MFU 'of matmul'
+    gpt_columns | awk -F, '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%% %9.1f%%\n", $2, $3, $6 / 1e12, 100 * $4, 100 * $5}
+      $1 == "matmul" {printf "%-20s %10s %8.1f %6.1f%%\n", "  a product beside it", "", $6 / 1e12, 100 * $4}'
     for model in gpt2-124m gpt2-355m; do
       for how in eager compiled; do
         rate=$(pytorch_rate $model $how)
-        [ -z "$rate" ] || printf '%-10s %-10s %12.0f   of PyTorch, %s\n' step $model "$rate" $how
+        [ -z "$rate" ] || printf '%-20s %10.0f  PyTorch, %s\n' "  $model" "$rate" $how
       done
     done
   fi
@@ -110,11 +111,12 @@ table() {
 
 # The folder as docs/results/ takes it: HARDWARE-DATE; nothing larger than a megabyte.
 pack_results() {
-  name=$(printf '%s' "${gpu:-no-gpu}" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')-$(date -u +%Y-%m-%d)
+  folder=$(printf '%s' "${gpu:-no-gpu}" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')-$(date -u +%Y-%m-%d)
   work=$(mktemp -d) || return 0
-  mkdir "$work/$name"
-  find "$results" -maxdepth 1 -type f -size -1024k -exec cp {} "$work/$name/" \;
-  tar -C "$work" -czf "$work/results.tar.gz" "$name" && mkdir -p "$(dirname "$archive")" && cp "$work/results.tar.gz" "$archive.part" && mv "$archive.part" "$archive"
+  mkdir "$work/$folder"
+  find "$results" -maxdepth 1 -type f -size -1024k -exec cp {} "$work/$folder/" \;
+  mkdir -p "$(dirname "$archive")"
+  tar -C "$work" -czf "$archive.part" "$folder" && mv "$archive.part" "$archive"
   rm -rf "$work"
 }
 

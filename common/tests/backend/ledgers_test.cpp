@@ -209,6 +209,7 @@ TEST(Doors, UploadReadAndToHost) {
 
 // Of all queues, on every rank its own.
 TEST(Ledgers, CountFlop) {
+  NEED_RANKS(2);
   const Outcome outcome = run_on(2, [](Rank me) {
     Rank side = me.stream("side");
     Slice c = me.allocate(6, DType::f32, kBuffer), a = me.allocate(8, DType::f32, kBuffer),
