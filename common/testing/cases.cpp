@@ -129,12 +129,16 @@ std::vector<std::size_t> awkward_sizes(int ranks) {
   return {0, 1, p - 1, p, p + 1, 7, 13, 31, 101};
 }
 
+bool has_ranks(int ranks) {
+  const int available = test_options().available_ranks;  // 0: any number
+  return available == 0 || ranks <= available;
+}
+
 void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan, Location where) {
   if (!on_simulator() && !plan.simulator_only.empty()) GTEST_SKIP() << plan.simulator_only;
-  const int available = test_options().available_ranks;  // 0: any number
   int ran = 0, needed = 0;
   for (const Case& the_case : cases_of(plan)) {
-    if (available > 0 && the_case.ranks > available) {
+    if (!has_ranks(the_case.ranks)) {
       needed = std::max(needed, the_case.ranks);
       continue;
     }
@@ -143,8 +147,8 @@ void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePla
     ++ran;
   }
   if (needed == 0) return;
-  const std::string words =
-      fmt::format("cases with up to {} ranks need as many processes; there are {}", needed, available);
+  const std::string words = fmt::format("cases with up to {} ranks need as many processes; there are {}", needed,
+                                        test_options().available_ranks);
   if (ran == 0) GTEST_SKIP() << words;
   static bool said = false;  // once a program, not once a test
   if (is_judge() && !said) fmt::print("SKIPPED {}\n", words);

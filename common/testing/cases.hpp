@@ -52,6 +52,9 @@ struct CasePlan {
 void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan = {},
                Location where = Location::current());
 
+/// Whether there are processes for so many ranks. In the simulator, and where ranks share a GPU, always.
+bool has_ranks(int ranks);
+
 /// The same sizes for every number of ranks.
 inline std::function<std::vector<std::size_t>(int)> sizes_of(std::vector<std::size_t> sizes) {
   return [sizes = std::move(sizes)](int) { return sizes; };

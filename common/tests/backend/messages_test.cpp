@@ -9,7 +9,7 @@ using namespace backend_tests;
 
 TEST(Messages, GoRoundARing) {
   for (int p : {2, 3, 8}) {
-    if (!has(p)) continue;
+    if (!testing::has_ranks(p)) continue;
     const Outcome outcome = run_on(p, [](Rank me) {
       Slice mine = filled(me, 1000, static_cast<float>(me.rank())), theirs = empty_of(me, 1000);
       me.exchange({send(next(me), mine), receive(previous(me), theirs)});

@@ -89,7 +89,7 @@ std::vector<Misuse> misuses() {
 
 TEST(Misuse, IsExplained) {
   for (const Misuse& misuse : misuses()) {
-    if (!has(misuse.ranks)) continue;
+    if (!testing::has_ranks(misuse.ranks)) continue;
     SCOPED_TRACE(misuse.name);
     const Outcome outcome = run_on(misuse.ranks, [&](Rank me) {
       misuse.program(me);

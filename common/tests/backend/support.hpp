@@ -9,6 +9,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/run.hpp"
+#include "common/testing/cases.hpp"
 #include "common/testing/options.hpp"
 
 namespace lockstep::backend_tests {
@@ -24,13 +25,8 @@ inline RunOptions options_for(int ranks) {
   return options;
 }
 
-/// False where the backend has fewer processes.
-inline bool has(int ranks) {
-  const int available = testing::test_options().available_ranks;
-  return available == 0 || ranks <= available;
-}
 #define NEED_RANKS(p) \
-  if (!has(p)) GTEST_SKIP() << "needs " << (p) << " ranks"
+  if (!testing::has_ranks(p)) GTEST_SKIP() << "needs " << (p) << " ranks"
 
 inline bool on_gpu() {
   return std::string_view(backend_name()) == "cuda" || std::string_view(backend_name()) == "nccl";
