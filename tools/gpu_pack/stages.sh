@@ -72,8 +72,10 @@ judge() {
       if grep -q 'Device not supported' "$file"; then verdict=SKIPPED note='compute-sanitizer does not support this device'; fi
       ;;
     *tests)
-      counted=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of \([0-9]*\)$/\2 tests, \1 failed/p' "$file")
-      note="${counted:-no test was found}, $(grep -c '[*]\{3\}Skipped' "$file") skipped${note:+, }$note"
+      total=$(sed -n 's/.*tests passed, [0-9]* tests failed out of \([0-9]*\)$/\1/p' "$file")
+      skipped=$(grep -c '[*]\{3\}Skipped' "$file")
+      note="$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of .*/\1/p' "$file") failed, $skipped skipped of ${total:-no} tests${note:+, }$note"
+      [ "$verdict$skipped" != "passed$total" ] || verdict=SKIPPED
       ;;
   esac
 }
