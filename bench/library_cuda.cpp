@@ -2,6 +2,8 @@
 #include <cublas_api.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
 #include "common/cuda/gpu.hpp"
@@ -20,7 +22,10 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
           {"cublaslt", fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH)}};
 }
 
-std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
+std::vector<std::pair<std::string, std::string>> surroundings() {
+  if (std::getenv("LOCKSTEP_TUNE")) return {{"LOCKSTEP_TUNE", "1"}};
+  return {};
+}
 
 double gpu_memory_bytes() { return static_cast<double>(cuda::open_gpu(0).memory_bytes); }
 

@@ -1,5 +1,6 @@
 // The library of matrix products on a GPU: cuBLASLt. Row-major c = a·b is column-major cᵀ = bᵀ·aᵀ, so a and b change
-// places and nothing is copied. For each shape the library's heuristic is asked once.
+// places and nothing is copied. For each shape the library's heuristic is asked once; with LOCKSTEP_TUNE in the
+// environment its first answers are timed, and the fastest is kept, which another run need not choose.
 //
 // Deterministic: of the ways to split k only those are allowed whose parts are f32 and are summed in a separate step.
 #include <cublasLt.h>
@@ -7,8 +8,12 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstdlib>
+#include <limits>
 #include <map>
+#include <vector>
 
+#include "common/cuda/event.hpp"
 #include "common/cuda/status.hpp"
 #include "common/device/cuda/gemm.hpp"
 
@@ -17,7 +22,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr std::size_t kWorkspace = 32 << 20;  // bytes; what cuBLAS itself takes on Hopper
-constexpr int kCandidates = 4;
+constexpr int kCandidates = 8;
 
 void check(cublasStatus_t status, const char* call, Location where = Location::current()) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -137,7 +142,8 @@ void describe_product(Plan& plan, const Product& p, bool tf32) {
   describe_matrix(plan.result, p.c_dtype, p.m, p.n);
 }
 
-void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
+/// Ways to do a product, the one first that the library thinks fastest; none where it has none.
+std::vector<cublasLtMatmulAlgo_t> ways_of(cublasLtHandle_t handle, Plan& plan, const Product& p) {
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -151,15 +157,14 @@ void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result,
                                      preference.get(), kCandidates, results, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   // So it says of some types with an epilogue.
-  if (status == CUBLAS_STATUS_INVALID_VALUE && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return;
+  if (status == CUBLAS_STATUS_INVALID_VALUE && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
-  for (int i = 0; i < found && !plan.possible; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
-    plan.algorithm = results[i].algo;
-    plan.possible = true;
-  }
+  std::vector<cublasLtMatmulAlgo_t> ways;
+  for (int i = 0; i < found; ++i)
+    if (results[i].state == CUBLAS_STATUS_SUCCESS) ways.push_back(results[i].algo);
+  return ways;
 }
 
 }  // namespace
@@ -167,6 +172,7 @@ void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const Product& p) {
 struct ProductLibrary::State {
   cudaStream_t stream;
   bool tf32;
+  bool tune = std::getenv("LOCKSTEP_TUNE") != nullptr;
   cublasLtHandle_t handle = nullptr;  // made by the first product: queues that only add never need one
   void* workspace = nullptr;
   std::map<Key, Plan> plans;
@@ -177,13 +183,47 @@ struct ProductLibrary::State {
       cuda::check(cudaMallocAsync(&workspace, kWorkspace, stream),
                   "cudaMallocAsync of 32 MiB for cuBLASLt's workspace");
   }
+  /// Queues the product, with its result at `c`.
+  cublasStatus_t multiply(Plan& plan, const cublasLtMatmulAlgo_t& way, const Product& p, void* c) const {
+    const float alpha = 1, beta = p.accumulate ? 1 : 0;
+    return cublasLtMatmul(handle, &plan.operation, &alpha, p.b, &plan.first, p.a, &plan.second, &beta, p.c,
+                          &plan.result, c, &plan.result, &way, workspace, kWorkspace, stream);
+  }
+  /// The way that takes the GPU the least time. Results go to memory of their own: p's may be one that is added to.
+  cublasLtMatmulAlgo_t fastest(Plan& plan, const Product& p, const std::vector<cublasLtMatmulAlgo_t>& ways) {
+    constexpr int kTimes = 3;
+    void* c = nullptr;
+    cuda::check(cudaMallocAsync(&c, p.m * p.n * bytes_of(p.c_dtype), stream), "cudaMallocAsync to time products");
+    EventPool events;
+    float least = std::numeric_limits<float>::infinity();
+    cublasLtMatmulAlgo_t best = ways.front();
+    for (const cublasLtMatmulAlgo_t& way : ways) {
+      if (multiply(plan, way, p, c) != CUBLAS_STATUS_SUCCESS) continue;  // this first time is not timed
+      const Event begin = events.record(stream);
+      for (int i = 0; i < kTimes; ++i) check(multiply(plan, way, p, c), "cublasLtMatmul");
+      const Event end = events.record(stream);
+      end.synchronize();
+      float milliseconds = 0;
+      cuda::check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
+      if (milliseconds >= least) continue;
+      least = milliseconds;
+      best = way;
+    }
+    cuda::check(cudaFreeAsync(c, stream), "cudaFreeAsync");
+    return best;
+  }
   Plan& plan_of(const Product& product) {
     const auto [at, is_new] = plans.try_emplace(key_of(product));
-    if (is_new) {
-      describe_product(at->second, product, tf32);
-      choose_algorithm(handle, at->second, product);
+    Plan& plan = at->second;
+    if (!is_new) {
+      set_pointers(plan, product);
+      return plan;
     }
-    return at->second;
+    describe_product(plan, product, tf32);
+    const std::vector<cublasLtMatmulAlgo_t> ways = ways_of(handle, plan, product);
+    plan.possible = !ways.empty();
+    if (plan.possible) plan.algorithm = tune && ways.size() > 1 ? fastest(plan, product, ways) : ways.front();
+    return plan;
   }
   ~State() {  // errors would show at the stream's next call
     if (workspace) cudaFreeAsync(workspace, stream);
@@ -198,11 +238,7 @@ bool ProductLibrary::run(const Product& product) {
   state_->prepare();
   Plan& plan = state_->plan_of(product);
   if (!plan.possible) return false;
-  set_pointers(plan, product);
-  const float alpha = 1, beta = product.accumulate ? 1 : 0;
-  const cublasStatus_t status = cublasLtMatmul(
-      state_->handle, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second, &beta, product.c,
-      &plan.result, product.c, &plan.result, &plan.algorithm, state_->workspace, kWorkspace, state_->stream);
+  const cublasStatus_t status = state_->multiply(plan, plan.algorithm, product, product.c);
   plan.possible = status != CUBLAS_STATUS_NOT_SUPPORTED;  // the heuristic may be wrong; nothing was queued then
   if (plan.possible) check(status, "cublasLtMatmul");
   return plan.possible;
