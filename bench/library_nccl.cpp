@@ -20,6 +20,13 @@
 namespace lockstep::bench {
 namespace {
 
+/// This rank's own. Another must not become the thread's: it would get a context, and what comes next.
+cuda::Gpu my_gpu() {
+  int mine = 0;
+  cuda::check(cudaGetDevice(&mine), "cudaGetDevice");
+  return cuda::open_gpu(mine);
+}
+
 /// Names of the entries of a folder, sorted, with blanks between them.
 std::string names_in(const char* folder) {
   std::vector<std::string> names;
@@ -67,7 +74,7 @@ std::function<void(Rank, Slice)> library_all_reduce() {
 std::vector<OtherLibrary> other_libraries() { return {}; }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
-  const cuda::Gpu gpu = cuda::open_gpu(0);
+  const cuda::Gpu gpu = my_gpu();
   return {{"gpu", gpu.name},
           {"cuda", cuda::version_text(gpu.runtime)},
           {"driver", cuda::version_text(gpu.driver)},
@@ -83,6 +90,6 @@ std::vector<std::pair<std::string, std::string>> surroundings() {
           {"infiniband", names_in("/sys/class/infiniband")}};
 }
 
-double gpu_memory_bytes() { return static_cast<double>(cuda::open_gpu(0).memory_bytes); }
+double gpu_memory_bytes() { return static_cast<double>(my_gpu().memory_bytes); }
 
 }  // namespace lockstep::bench

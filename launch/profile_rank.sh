@@ -7,5 +7,5 @@
 set -eu
 nsys=$1 prefix=$2
 shift 2
-rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}}
+rank=${LOCKSTEP_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}}}
 exec "$nsys" profile --trace=cuda,nvtx,osrt --force-overwrite=true --output="$prefix.rank$rank" "$@"

@@ -60,9 +60,9 @@ Launch launch_options(const std::string& backend, std::vector<std::string>& argu
   }
   int mesh = 1;  // of ./lab train, where --ranks is left out
   for (const char* axis : {"--dp", "--tp", "--pp"}) mesh *= largest(axis, option(arguments, axis, "1", false));
-  const int otherwise = mesh > 1 ? mesh : backend == "nccl" ? gpus_here() : 2;
-  how.processes = largest("--ranks", option(arguments, "--ranks", std::to_string(otherwise), false));
   if (!nodes.empty()) how.nodes = largest("--nodes", nodes);
+  const int otherwise = mesh > 1 ? mesh : backend == "nccl" ? how.nodes * gpus_here() : 2;
+  how.processes = largest("--ranks", option(arguments, "--ranks", std::to_string(otherwise), false));
   if (!launcher.empty()) how.launcher = launcher;
   return how;
 }

@@ -75,14 +75,17 @@ bool has_processes(std::string_view backend) { return backend == "mpi" || backen
 namespace {
 
 /// The script under launch/ that starts the processes.
-std::string choose_launcher(const Launch& how) {
+std::string choose_launcher(const Workshop& shop, const Launch& how) {
   std::vector<std::string> known{"auto", "mpirun", "srun"};
   if (how.backend == "nccl") known.push_back("local");  // which needs no MPI
   if (std::find(known.begin(), known.end(), how.launcher) == known.end())
     throw Error(Verdict::usage, unknown_name("launcher", how.launcher, known));
   if (how.launcher != "auto") return how.launcher;
   if (std::getenv("SLURM_JOB_ID") && !find_program("srun").empty()) return "srun";
-  return how.backend == "nccl" && how.nodes == 1 && find_program("mpirun").empty() ? "local" : "mpirun";
+  if (how.backend != "nccl" || how.nodes > 1) return "mpirun";
+  const bool knows_mpi =
+      std::filesystem::exists(shop.build / "backends" / "mpi");  // else mpirun's ranks would not meet
+  return knows_mpi && !find_program("mpirun").empty() ? "mpirun" : "local";
 }
 
 }  // namespace
@@ -93,7 +96,7 @@ std::vector<std::string> launch(const Workshop& shop, const std::filesystem::pat
     if (how.nodes < 1 || how.processes % how.nodes != 0)
       throw Error(Verdict::usage,
                   fmt::format("--ranks {} cannot be spread evenly over --nodes {}.", how.processes, how.nodes));
-    command = {"sh", (shop.source / "launch" / (choose_launcher(how) + ".sh")).string(), "-n",
+    command = {"sh", (shop.source / "launch" / (choose_launcher(shop, how) + ".sh")).string(), "-n",
                std::to_string(how.processes)};
     if (how.nodes > 1) command.insert(command.end(), {"--nodes", std::to_string(how.nodes)});
     if (!how.hostfile.empty()) command.insert(command.end(), {"--hostfile", how.hostfile});
@@ -121,7 +124,16 @@ void check_backend(const Workshop& shop, const std::string& backend) {
 
 int gpus_here() {
   int count = 0;
-  while (std::filesystem::exists("/dev/nvidia" + std::to_string(count))) ++count;
+  std::error_code none;  // a container may have only some of them, under their numbers of the host
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", none)) {
+    const std::string name = entry.path().filename();
+    count += name.size() > 6 && name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == name.npos;
+  }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    const std::string list = visible;
+    const int shown = list.empty() ? 0 : 1 + static_cast<int>(std::count(list.begin(), list.end(), ','));
+    count = std::min(count, shown);
+  }
   return std::max(1, count);
 }
 

@@ -66,7 +66,7 @@ std::vector<std::string> launch(const Workshop& shop, const std::filesystem::pat
 /// Throws Error(usage) for a backend that does not exist, or that this build lacks.
 void check_backend(const Workshop& shop, const std::string& backend);
 
-/// The GPUs that this computer's driver shows, or at least 1: how many NCCL ranks fit.
+/// The GPUs that this computer's driver and CUDA_VISIBLE_DEVICES show, or at least 1: how many NCCL ranks fit.
 int gpus_here();
 
 /// Colours for standard output; all empty where it is no terminal, or NO_COLOR is set.

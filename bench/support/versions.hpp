@@ -13,7 +13,7 @@ std::vector<std::pair<std::string, std::string>> library_versions();
 /// What else decides its speed: fields for the context of results.
 std::vector<std::pair<std::string, std::string>> surroundings();
 
-/// Of the first GPU that this process sees; 0 where the backend computes on the host.
+/// Of this process's GPU; 0 where the backend computes on the host.
 double gpu_memory_bytes();
 
 }  // namespace lockstep::bench

@@ -1,7 +1,9 @@
 // NCCL's communicators: one for each group and queue, made by splitting, kept from run to run.
 //
 // None of them blocks: every call may be "in progress", and is asked about until it is not, or until the run has
-// failed. So a rank that waits for one that never comes can be ended by ncclCommAbort.
+// failed. So a rank that waits for one that never comes can be ended by ncclCommAbort. None shares anything with
+// another: a family of communicators with shared buffers takes turns on the GPU, in the order of launches, and one that
+// is aborted ends all; but our queues go on independently, in whatever order.
 #pragma once
 
 #include <nccl.h>
@@ -16,6 +18,7 @@
 #include "common/cuda/event.hpp"
 #include "common/cuda/stream.hpp"
 #include "common/nccl/mail.hpp"
+#include "common/nccl/status.hpp"
 
 namespace lockstep::nccl {
 
@@ -27,10 +30,6 @@ struct Communicator {
   cuda::Stream stream;
 };
 
-/// Waits until the communicator's last call is no longer in progress. Throws Unwind once stop() holds, Error(fail) with
-/// NCCL's words.
-void settle(ncclComm_t handle, const char* call, const std::function<bool()>& stop);
-
 class Communicators {
  public:
   explicit Communicators(Mail& mail, cuda::EventPool& events) : mail_(mail), events_(events) {}
@@ -38,29 +37,32 @@ class Communicators {
   ~Communicators();
 
   /// Of ranks 0 … ranks − 1, for queue main. Collective over them; `run` names this call alone.
-  std::shared_ptr<Communicator> world(std::uint64_t run, int ranks, const std::function<bool()>& stop);
+  std::shared_ptr<Communicator> world(std::uint64_t run, int ranks, const Limit& limit);
 
   /// Collective over `parent`: of each `color` ≥ 0 a communicator of its `members` for `queue`, where one of them has
   /// none yet. Null for a negative colour. `label` names this call alone. Nothing of the parent is on its way.
   std::shared_ptr<Communicator> split(Communicator& parent, Label label, int color, int key,
-                                      const std::vector<int>& members, const std::string& queue,
-                                      const std::function<bool()>& stop);
+                                      const std::vector<int>& members, const std::string& queue, const Limit& limit);
 
   /// After a failure of a run of ranks 0 … ranks − 1: ncclCommAbort of all among them, used in that run or not, so that
-  /// all members still know alike what there is; they are made anew when asked for. All at once, because work of one
-  /// may wait for work of another. False where NCCL does not come back within `seconds`.
+  /// all members still know alike what there is; they are made anew when asked for. False where NCCL does not come back
+  /// within `seconds`.
   bool abort(int ranks, double seconds);
 
  private:
   using Name = std::pair<std::vector<int>, std::string>;
+  /// Where NCCL writes the handle of one that is being made: in the case of a split at its end, when the run may have
+  /// failed and nobody waits any more.
+  using Place = std::shared_ptr<ncclComm_t>;
+  Place new_place();
   std::shared_ptr<Communicator> find(const Name& name);
-  std::shared_ptr<Communicator> keep(Name name, ncclComm_t handle);
-  void connect_all(Communicator& communicator, int rank, const std::function<bool()>& stop);
+  std::shared_ptr<Communicator> keep(Name name, const Place& place);
+  void connect_all(Communicator& communicator, int rank, const Limit& limit);
 
   Mail& mail_;
   cuda::EventPool& events_;
   std::map<Name, std::shared_ptr<Communicator>> known_;
-  std::vector<ncclComm_t> unfinished_;  // not yet known: being made
+  std::vector<Place> unfinished_;  // not yet known: being made
 };
 
 }  // namespace lockstep::nccl

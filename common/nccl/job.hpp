@@ -60,6 +60,11 @@ struct Job : processes::FirstFailure {
 
   /// Messages are announced by letters, so that both ends are compared before NCCL sees them.
   bool checked() const { return options.check_races; }
+  /// Nothing of NCCL's that the host waits for takes long, once a rank has nothing else to do: five times as long as a
+  /// run may stand still leaves time for the connections of many hosts.
+  Limit limit() const {
+    return {.stop = [this] { return failed.load(); }, .seconds = 5 * options.patience_seconds};
+  }
   double now() const { return seconds_since(epoch); }
   void note_activity() {
     activity.fetch_add(1, std::memory_order_relaxed);

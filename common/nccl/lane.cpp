@@ -100,31 +100,13 @@ void Lane::compare(const Batch& batch, const Transfer& transfer, const std::stri
                                            side_in_words(job_.rank, "receives", ours)));
 }
 
-namespace {
-/// NCCL's group, ended also when a call in it fails: it belongs to the thread, not to the communicator.
-class NcclGroup {
- public:
-  NcclGroup() { check(ncclGroupStart(), "ncclGroupStart"); }
-  ~NcclGroup() {
-    if (!ended_) (void)ncclGroupEnd();
-  }
-  void end() {
-    ended_ = true;
-    check(ncclGroupEnd(), "ncclGroupEnd");
-  }
-
- private:
-  bool ended_ = false;
-};
-}  // namespace
-
 /// All of a batch together. Empty messages need no GPU: both ends know of them.
 void Lane::hand_over(const Batch& batch) {
   if (std::all_of(batch.transfers.begin(), batch.transfers.end(), [](const Transfer& t) { return t.slice.empty(); }))
     return;
   const ncclComm_t on = communicator_->handle;
   const cudaStream_t stream = communicator_->stream.get();
-  NcclGroup group;
+  GroupOfCalls group;
   for (const Transfer& transfer : batch.transfers) {
     const Slice& slice = transfer.slice;
     if (slice.empty()) continue;
@@ -134,7 +116,7 @@ void Lane::hand_over(const Batch& batch) {
       check(ncclRecv(slice.data(), slice.size(), type_of(slice.dtype()), transfer.peer, on, stream), "ncclRecv");
   }
   group.end();
-  settle(on, "ncclGroupEnd", [&] { return job_.failed.load(); });
+  settle(on, "ncclGroupEnd", job_.limit());
 }
 
 void Lane::launch(Batch& batch) {
@@ -177,7 +159,7 @@ std::uint64_t Lane::completed() {
 bool Lane::idle() { return completed() == started_; }
 
 void Lane::look_for_errors() {
-  if (!communicator_->handle) return;
+  if (!communicator_->handle || splitting_) return;
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(communicator_->handle, &state), "ncclCommGetAsyncError");
   check(state, "an operation of NCCL");

@@ -50,6 +50,8 @@ class Lane {
   std::uint64_t completed();
   /// Throws Error(fail) where NCCL has found an error since.
   void look_for_errors();
+  /// Main splits the communicator, and asks it; NCCL takes the calls on one from one thread at a time.
+  void set_splitting(bool splitting) { splitting_ = splitting; }
   /// Gives up what it holds; nothing of it is on its way any more.
   void drop() { batches_.clear(); }
 
@@ -107,6 +109,7 @@ class Lane {
   std::uint64_t launched_ = 0;
   std::uint64_t waited_ = 0;
   std::uint64_t completed_ = 0;
+  bool splitting_ = false;
 };
 
 }  // namespace lockstep::nccl

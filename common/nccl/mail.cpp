@@ -74,6 +74,7 @@ void Mail::connect_all(Bootstrap& bootstrap, double patience_seconds) {
   const auto until = Clock::now() + std::chrono::duration<double>(patience_seconds);
   for (int missing = size() - 1 - rank_; missing > 0;) {
     Socket caller = accept_from(listening, 1);
+    caller.wait_at_most(2);  // one that says nothing is none of us
     Greeting greeting;
     if (!caller && Clock::now() > until)
       throw Error(Verdict::fail,
@@ -82,6 +83,7 @@ void Mail::connect_all(Bootstrap& bootstrap, double patience_seconds) {
                               rank_, mine.host, missing, patience_seconds, mine.port, fmt::join(mine.addresses, ", ")));
     if (!caller || !caller.receive(&greeting, sizeof greeting)) continue;
     if (greeting.token != mine.token || greeting.rank <= rank_ || greeting.rank >= size()) continue;
+    caller.wait_at_most(0);
     peers_[greeting.rank]->socket = std::move(caller);
     --missing;
   }

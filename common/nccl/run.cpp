@@ -32,6 +32,15 @@ nccl::Environment environment() {
   return nccl::read_environment([](const char* name) -> const char* { return std::getenv(name); });
 }
 
+/// What CUDA reads when it starts, which may be in MPI_Init. A kernel that is loaded at its first launch may wait until
+/// all that is on the GPU has ended, so also for messages that others send only after that kernel: all are loaded at
+/// once (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution). And streams have a hardware queue each
+/// where there are enough.
+void prepare_cuda() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+}
+
 /// A process whose launcher has gone ends: no orphans.
 void die_with_parent() {
   const pid_t parent = getppid();
@@ -61,6 +70,7 @@ std::vector<std::string> gather(nccl::Job& job, const char* what, const std::str
 
 /// This process's part of a run.
 Outcome take_part(const RunOptions& options, const Program& program, nccl::Processes& all, std::uint64_t run) {
+  cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have looked at another one
   auto backend = std::make_unique<nccl::NcclBackend>(
       std::make_unique<nccl::Job>(options, all.mail(), all.events(), run, all.gpu()), all.communicators(), all.memory(),
       all.staging(), [&all](const std::string& message) { all.end_job(message); });
@@ -134,6 +144,7 @@ bool has_core_each(int ranks) { return has_core_each(the_processes()->seats(), r
 Session::Session(int&, char**&) {
   const nccl::Environment found = environment();
   if (found.ranks > 1) die_with_parent();
+  prepare_cuda();
   try {
     the_processes() = new nccl::Processes(found);
   } catch (const Error& error) {

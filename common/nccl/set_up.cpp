@@ -8,6 +8,24 @@
 
 namespace lockstep::nccl {
 
+namespace {
+/// While main splits a lane's communicator, the watching thread leaves it alone.
+class Splitting {
+ public:
+  Splitting(Job& job, Lane& lane) : job_(job), lane_(lane) { set(true); }
+  Splitting(const Splitting&) = delete;
+  ~Splitting() { set(false); }
+
+ private:
+  void set(bool splitting) {
+    std::lock_guard gate(job_.gate);
+    lane_.set_splitting(splitting);
+  }
+  Job& job_;
+  Lane& lane_;
+};
+}  // namespace
+
 Rank NcclBackend::stream(Channel at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
   if (at.queue != 0) usage_error(not_on_main("stream"), where);
@@ -17,9 +35,10 @@ Rank NcclBackend::stream(Channel at, std::string_view name, Location where) {
   if (queue != 0) {
     wait_for_lane(*of.main, "stream", where);
     const Label label{.run = job_->run, .key = key_of(of.members, "stream", of.set_ups)};
+    const Splitting here(*job_, *of.main);
     open_lane(at.group, queue,
               communicators_.split(*of.main->communicator(), label, 0, of.rank, of.members, std::string(name),
-                                   [this] { return job_->failed.load(); }));
+                                   job_->limit()));
   }
   return handle(at.group, queue);
 }
@@ -79,8 +98,9 @@ int NcclBackend::split_groups(Group& parent, const std::vector<SetUp>& calls, La
     place = static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank) - ranks.begin());
   }
   const std::vector<int> members = made < 0 ? std::vector<int>{} : groups_[made]->members;
-  const auto communicator = communicators_.split(*parent.main->communicator(), label, color, place, members, "main",
-                                                 [this] { return job_->failed.load(); });
+  const Splitting here(*job_, *parent.main);
+  const auto communicator =
+      communicators_.split(*parent.main->communicator(), label, color, place, members, "main", job_->limit());
   if (made < 0) return made;
   groups_[made]->rank = place;
   open_lane(made, 0, communicator);
@@ -129,7 +149,7 @@ void NcclBackend::open_lane(int of, int queue, std::shared_ptr<Communicator> com
 void NcclBackend::open_world() {
   const int world = make_group(job_->everyone);
   groups_[world]->rank = job_->rank;
-  open_lane(world, 0, communicators_.world(job_->run, job_->ranks, [this] { return job_->failed.load(); }));
+  open_lane(world, 0, communicators_.world(job_->run, job_->ranks, job_->limit()));
 }
 
 NcclBackend::NcclBackend(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory,

@@ -97,6 +97,10 @@ bool Socket::receive_text(std::string& text) const {
   return receive(text.data(), length);
 }
 
+void Socket::wait_at_most(int seconds) const {
+  const timeval limit{.tv_sec = seconds, .tv_usec = 0};
+  if (fd_ >= 0) setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
 void Socket::shut_down() const { shutdown(fd_, SHUT_RDWR); }
 void Socket::shut_down_sending() const { shutdown(fd_, SHUT_WR); }
 
@@ -145,6 +149,19 @@ Socket connect_to(const std::string& host, int port, double seconds) {
   return {};
 }
 
+bool is_named(std::string_view interface, std::string_view list) {
+  const bool forbids = list.starts_with('^');
+  if (forbids) list.remove_prefix(1);
+  const bool exactly = list.starts_with('=');
+  if (exactly) list.remove_prefix(1);
+  while (!list.empty()) {
+    const std::string_view name = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(name.size() + 1, list.size()));
+    if (!name.empty() && (exactly ? interface == name : interface.starts_with(name))) return !forbids;
+  }
+  return forbids;
+}
+
 std::vector<std::string> addresses_of_this_host() {
   struct Found {
     int order;
@@ -160,8 +177,8 @@ std::vector<std::string> addresses_of_this_host() {
     std::array<char, INET_ADDRSTRLEN> text{};
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr, text.data(), text.size());
     const bool loopback = (each->ifa_flags & IFF_LOOPBACK) != 0;
-    const bool preferred = wanted && std::string_view(each->ifa_name).starts_with(wanted);
-    found.push_back({preferred ? 0 : loopback ? 2 : 1, text.data()});
+    const bool preferred = wanted && is_named(each->ifa_name, wanted);
+    found.push_back({loopback ? 2 : preferred ? 0 : 1, text.data()});
   }
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.order < b.order; });
   std::vector<std::string> addresses;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ class Socket {
   /// With their length before them.
   bool send_text(const std::string& text) const;
   bool receive_text(std::string& text) const;
+  /// From now on receive gives up after `seconds` of silence; 0: never.
+  void wait_at_most(int seconds) const;
   /// Wakes up whoever waits in receive, at both ends.
   void shut_down() const;  // both directions
   void shut_down_sending() const;
@@ -44,6 +47,9 @@ Socket accept_from(const Socket& listening, double seconds);
 /// One attempt, up to `seconds`; an empty Socket where it fails.
 Socket connect_to(const std::string& host, int port, double seconds);
 
+/// Whether NCCL_SOCKET_IFNAME's `list` names the network `interface`: "ib,eth1" by how it begins, "=ib0" exactly, and
+/// "^docker,lo" all others.
+bool is_named(std::string_view interface, std::string_view list);
 /// This host's IPv4 addresses that others may reach, those of NCCL_SOCKET_IFNAME's interfaces first, loopback last.
 std::vector<std::string> addresses_of_this_host();
 std::string host_name();

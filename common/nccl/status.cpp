@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <string_view>
+#include <thread>
 
 #include "common/cuda/status.hpp"
 
@@ -15,6 +17,29 @@ void check(ncclResult_t status, const char* call, Location where) {
   const char* last = ncclGetLastError(nullptr);
   throw Error(Verdict::fail, fmt::format("{}: {} ({}, at {}:{}){}{}", call, ncclGetErrorString(status), cuda::place(),
                                          file, where.line(), last && *last ? ": " : "", last ? last : ""));
+}
+
+void settle(ncclComm_t handle, const char* call, const Limit& limit) {
+  using Clock = std::chrono::steady_clock;
+  using namespace std::chrono_literals;
+  const auto began = Clock::now();
+  while (true) {
+    ncclResult_t state = ncclSuccess;
+    check(ncclCommGetAsyncError(handle, &state), "ncclCommGetAsyncError");
+    if (state != ncclInProgress) return check(state, call);
+    if (limit.stop()) throw Unwind{};
+    const auto waited = Clock::now() - began;
+    if (waited > std::chrono::duration<double>(limit.seconds))
+      throw Error(Verdict::timeout,
+                  fmt::format("TIMEOUT: {} has been in progress for {:g} s ({}): the ranks do not find each other; "
+                              "NCCL_DEBUG=INFO shows how far they come, NCCL_SOCKET_IFNAME names the network",
+                              call, limit.seconds, cuda::place()));
+    // A launch takes some ten microseconds, a connection milliseconds.
+    if (waited < 200us)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(waited < 10ms ? 50us : 1000us);
+  }
 }
 
 int library_version() {

@@ -4,6 +4,7 @@
 
 #include <nccl.h>
 
+#include <functional>
 #include <string>
 
 #include "common/error.hpp"
@@ -14,6 +15,33 @@ namespace lockstep::nccl {
 /// Throws Error(fail) "ncclSend: invalid usage (host NAME, GPU 0, at file:line)", with NCCL's last words where it has
 /// some.
 void check(ncclResult_t status, const char* call, Location where = Location::current());
+
+/// How long a call of NCCL's may be in progress.
+struct Limit {
+  std::function<bool()> stop;  // the run has failed
+  double seconds = 0;
+};
+/// Waits until the communicator's last call is no longer in progress. Throws Unwind once limit.stop() holds,
+/// Error(timeout) after limit.seconds, Error(fail) with NCCL's words.
+void settle(ncclComm_t handle, const char* call, const Limit& limit);
+
+/// ncclGroupStart … ncclGroupEnd. Ended also when a call in between fails: the group belongs to the thread, not to the
+/// communicator, and would swallow the thread's next calls.
+class GroupOfCalls {
+ public:
+  GroupOfCalls() { check(ncclGroupStart(), "ncclGroupStart"); }
+  GroupOfCalls(const GroupOfCalls&) = delete;
+  ~GroupOfCalls() {
+    if (!ended_) (void)ncclGroupEnd();
+  }
+  void end() {
+    ended_ = true;
+    check(ncclGroupEnd(), "ncclGroupEnd");
+  }
+
+ private:
+  bool ended_ = false;
+};
 
 /// The library that this program found, as NCCL counts: 22809 is 2.28.9.
 int library_version();

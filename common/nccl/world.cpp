@@ -11,7 +11,7 @@ void NcclBackend::with_world(const std::function<void(ncclComm_t, cudaStream_t)>
   if (!world.handle) return;
   world.stream.wait(job_->events.record(main->stream.get()));
   f(world.handle, world.stream.get());
-  settle(world.handle, "a collective of NCCL", [this] { return job_->failed.load(); });
+  settle(world.handle, "a collective of NCCL", job_->limit());
   main->stream.wait(job_->events.record(world.stream.get()));
 }
 

@@ -1,7 +1,13 @@
 // A pretend NCCL: the functions of nccl.h that the runtime uses, between processes of one host, on whatever CUDA
 // runtime the program is linked with. For tests without GPUs, so it is stricter than the real one: a send waits for its
-// receive, two ends that disagree end the process, a communicator that is called before it has said ncclSuccess is an
-// error, and work of a non-blocking communicator reaches its stream only once its state has been asked for.
+// receive, two ends that disagree end the process, a communicator that is called before it has said ncclSuccess, or by
+// two threads at once, is an error, and work of a non-blocking communicator reaches its stream only once its state has
+// been asked for. As with the real one, a split writes its handle when it is done, and communicators that share
+// resources take turns on the GPU in the order of launches, and end when one of them is aborted.
+//
+// LOCKSTEP_PRETEND_NCCL_VERSION=22809, LOCKSTEP_PRETEND_NCCL_SLOW=MILLISECONDS (every set-up takes so long),
+// LOCKSTEP_PRETEND_NCCL_DEAF=1 (set-ups never end), LOCKSTEP_PRETEND_NCCL_LOST=1 (nor do messages); NCCL_COMM_BLOCKING
+// and NCCL_MULTI_RANK_GPU_ENABLE as NCCL.
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -23,14 +29,24 @@ namespace {
 
 using namespace lockstep::pretend_nccl;
 
+/// What communicators have in common that share resources, or one has to itself.
+struct Family {
+  StopFlag stop;
+  std::atomic<std::uint64_t> launched{0}, passed{0};  // works: each waits for those launched before it
+};
+
 /// A communicator's insides; works that are still queued keep it alive.
 struct State {
+  explicit State(std::shared_ptr<Family> of = std::make_shared<Family>()) : family(std::move(of)) {}
   std::string name;
   int rank = 0;
   int ranks = 1;
   bool blocking = true;
+  bool shares = false;  // with what is split from it
   int gpu = 0;
-  StopFlag stop;
+  std::shared_ptr<Family> family;
+  StopFlag& stop = family->stop;
+  std::atomic<bool> called{false};  // some thread is in a call
   std::vector<Wires> wires;
   std::atomic<ncclResult_t> result{ncclInProgress};
   std::mutex mutex;
@@ -42,6 +58,7 @@ struct State {
   std::vector<Operation> held;
   int questions = 0;
   std::thread set_up;
+  std::shared_ptr<Family> child;  // of what is split from it: an abort ends that, too
 };
 
 [[noreturn]] void die(const std::string& text) {
@@ -49,15 +66,27 @@ struct State {
   std::abort();
 }
 
-int version() {
-  const char* text = std::getenv("LOCKSTEP_PRETEND_NCCL_VERSION");
-  return text ? std::atoi(text) : NCCL_VERSION_CODE;
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::atoi(text) : otherwise;
 }
 
-bool may_share_gpu() {
-  const char* text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  return version() >= NCCL_VERSION(2, 30, 0) && text && std::strcmp(text, "1") == 0;
-}
+int version() { return setting("LOCKSTEP_PRETEND_NCCL_VERSION", NCCL_VERSION_CODE); }
+
+bool may_share_gpu() { return version() >= NCCL_VERSION(2, 30, 0) && setting("NCCL_MULTI_RANK_GPU_ENABLE", 0) == 1; }
+
+/// One thread at a time; but for ncclCommAbort, which is there to end what another one is in.
+class Call {
+ public:
+  explicit Call(State& s) : s_(s) {
+    if (s.called.exchange(true)) die("two threads called NCCL on one communicator at once");
+  }
+  Call(const Call&) = delete;
+  ~Call() { s_.called = false; }
+
+ private:
+  State& s_;
+};
 
 /// As NCCL: two ranks on one GPU are refused.
 bool gpus_differ(State& s) {
@@ -71,8 +100,17 @@ bool gpus_differ(State& s) {
   return true;
 }
 
+/// Until `milliseconds` have passed, or it is stopped.
+void pause(const State& s, int milliseconds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  while (!s.stop.raised() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 void connect(State& s) {
-  if (!connect_all(s.name, s.rank, s.ranks, s.stop, s.wires))
+  pause(s, setting("LOCKSTEP_PRETEND_NCCL_SLOW", 0));
+  if (setting("LOCKSTEP_PRETEND_NCCL_DEAF", 0) == 1) pause(s, 3'600'000);
+  if (s.stop.raised() || !connect_all(s.name, s.rank, s.ranks, s.stop, s.wires))
     s.result = ncclRemoteError;
   else
     s.result = gpus_differ(s) ? ncclSuccess : ncclInvalidUsage;
@@ -104,8 +142,11 @@ ncclResult_t enqueue(const std::shared_ptr<State>& s, std::vector<Operation> ope
     ++s->queued;
   }
   auto work = std::make_shared<Work>(std::move(operations), s->rank, s->wires);
-  const cudaError_t queued = lockstep::pretend::enqueue_attempt(s->stream, [s, work] {
+  const std::uint64_t turn = s->family->launched++;
+  const bool lost = setting("LOCKSTEP_PRETEND_NCCL_LOST", 0) == 1;
+  const cudaError_t queued = lockstep::pretend::enqueue_attempt(s->stream, [s, work, turn, lost] {
     if (s->result != ncclRemoteError && !s->stop.raised()) {
+      if (s->family->passed < turn || lost) return false;
       const Ending ending = work->advance();
       if (ending == Ending::not_yet) return false;
       if (ending == Ending::mismatch) die(work->explanation() + ": NCCL would hang, or write where it should not");
@@ -113,6 +154,7 @@ ncclResult_t enqueue(const std::shared_ptr<State>& s, std::vector<Operation> ope
     }
     std::lock_guard lock(s->mutex);
     --s->queued;
+    ++s->family->passed;
     return true;
   });
   return queued == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
@@ -136,6 +178,7 @@ ncclResult_t hand_over(ncclComm_t comm, std::vector<Operation> operations) {
 
 ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Operation operation) {
   State& s = *comm->state;
+  const Call call(s);
   if (s.result == ncclInProgress) die("a communicator was used while its last call was in progress");
   if (s.result != ncclSuccess) return s.result;
   if (s.has_stream && s.stream != stream) die("one communicator was used on two streams: this double knows only one");
@@ -154,12 +197,11 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Operation operation) {
   return ncclSuccess;
 }
 
-std::shared_ptr<State> new_state(std::string name, int rank, int ranks, bool blocking) {
-  auto s = std::make_shared<State>();
-  s->name = std::move(name);
-  s->rank = rank;
-  s->ranks = ranks;
-  s->blocking = blocking;
+std::shared_ptr<State> new_state(const ncclConfig_t* config, const State* parent) {
+  if (group.depth > 0) die("a communicator is made in a group of calls: this double does not");
+  auto s = parent && parent->shares ? std::make_shared<State>(parent->family) : std::make_shared<State>();
+  s->blocking = setting("NCCL_COMM_BLOCKING", !config || config->blocking != 0) != 0;
+  s->shares = config && config->splitShare == 1;
   cudaGetDevice(&s->gpu);
   return s;
 }
@@ -209,18 +251,24 @@ const char* ncclGetErrorString(ncclResult_t result) {
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  auto s = new_state(id.internal, rank, ranks, !config || config->blocking != 0);
+  auto s = new_state(config, nullptr);
+  s->name = id.internal;
+  s->rank = rank;
+  s->ranks = ranks;
   *comm = new ncclComm{s};
   return set_up(s, [s] { connect(*s); });
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t*) {
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
   const std::shared_ptr<State> p = parent->state;
+  const Call call(*p);
   if (p->result == ncclInProgress) die("a communicator was split while its last call was in progress");
   if (p->result != ncclSuccess) return p->result;
+  if (p->queued > 0) die("a communicator was split while work of it was on its way");
   if (p->set_up.joinable()) p->set_up.join();
-  auto s = new_state("", 0, 1, p->blocking);
-  *child = color == NCCL_SPLIT_NOCOLOR ? nullptr : new ncclComm{s};
+  auto s = new_state(config, p.get());
+  *child = nullptr;
+  p->child = s->family;
   p->result = ncclInProgress;
   const int number = ++p->splits;
   auto work = [=] {
@@ -229,7 +277,10 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ch
     };
     const Choice mine{color, key};
     std::vector<char> all;
-    if (!all_gather(p->rank, p->wires, p->stop, &mine, sizeof mine, all)) {
+    pause(*p, setting("LOCKSTEP_PRETEND_NCCL_SLOW", 0));
+    const bool heard = all_gather(p->rank, p->wires, p->stop, &mine, sizeof mine, all);
+    if (color != NCCL_SPLIT_NOCOLOR) *child = new ncclComm{s};
+    if (!heard) {
       p->result = s->result = ncclRemoteError;
       return;
     }
@@ -244,13 +295,15 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ch
     s->rank = before;
     s->ranks = ranks;
     if (color != NCCL_SPLIT_NOCOLOR) connect(*s);
-    p->result = ncclSuccess;
+    p->result = color == NCCL_SPLIT_NOCOLOR ? ncclSuccess : s->result.load();
   };
   return set_up(p, work);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   State& s = *comm->state;
+  const Call call(s);
+  if (s.result == ncclInProgress && s.held.empty()) std::this_thread::sleep_for(std::chrono::microseconds(200));
   if (!s.held.empty() && s.questions-- == 0) {
     const ncclResult_t queued = enqueue(comm->state, std::exchange(s.held, {}));
     s.result = queued;
@@ -267,7 +320,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  comm->state->stop.raise();
+  State& s = *comm->state;
+  s.stop.raise();
+  if (s.child && s.result == ncclInProgress) s.child->stop.raise();
   finish(comm);
   return ncclSuccess;
 }
@@ -281,8 +336,10 @@ ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return ncclInvalidUsage;
   if (--group.depth > 0) return ncclSuccess;
   ncclResult_t result = ncclSuccess;
-  for (auto& [comm, operations] : std::exchange(group.operations, {}))
+  for (auto& [comm, operations] : std::exchange(group.operations, {})) {
+    const Call call(*comm->state);
     if (const ncclResult_t each = hand_over(comm, std::move(operations)); each != ncclSuccess) result = each;
+  }
   return result;
 }
 

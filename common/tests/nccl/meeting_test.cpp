@@ -160,6 +160,13 @@ TEST(Bootstrap, AFolderStaysForOneThatNeverLeft) {
   EXPECT_TRUE(std::filesystem::exists(folder.meeting()));
 }
 
+TEST(Mail, NetworksAreNamedAsNcclDoes) {
+  for (const char* list : {"ib0", "ib", "eth,ib", "=ib0", "=eth0,ib0", "^docker,lo", "^=ib", "^=ib00"})
+    EXPECT_TRUE(is_named("ib0", list)) << list;
+  for (const char* list : {"", "ib1", "=ib", "^ib", "^lo,ib0", "^=ib0", ","})
+    EXPECT_FALSE(is_named("ib0", list)) << list;
+}
+
 /// A mesh of `ranks`; f(mail) on each.
 void with_mail(int ranks, const std::function<void(Mail&)>& f, const std::function<void(int me, int lost)>& lost = {}) {
   const Folder folder;

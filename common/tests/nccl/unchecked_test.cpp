@@ -108,6 +108,56 @@ TEST(NcclUnchecked, MemoryOfAClosureIsFreeAfterItsEnd) {
   EXPECT_EQ(outcome.values, (std::vector<Values>{{0}, {0}}));
 }
 
+/// What one queue waits for may come only after work of another queue, which the GPU was given later.
+TEST(NcclUnchecked, QueuesDoNotTakeTurns) {
+  NEED_PROCESSES(2);
+  const Outcome outcome =
+      run(speed_options(2), Program([](Rank me) {
+            Rank comm = me.stream("comm");
+            const int peer = 1 - me.rank();
+            Slice early = filled(me, 3, 1), late = filled(me, 3, 0);
+            Slice mine = filled(me, 3, 2), theirs = filled(me, 3, 0);
+            Ticket first;
+            if (me.rank() == 0) first = me.start({receive(peer, late)});
+            me.wait(me.run(comm, [=](Rank r) { r.exchange({send(peer, mine), receive(peer, theirs)}); }));
+            const float between = read(me, theirs.cut(2, 1), 0);
+            if (me.rank() == 0)
+              me.wait(first);
+            else
+              me.exchange({send(peer, early)});
+            return Values{between, read(me, late.cut(2, 1), 0)};
+          }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values, (std::vector<Values>{{2, 1}, {2, 0}}));
+}
+
+/// A failure of few ranks ends their communicators, and none of those that others are in.
+TEST(NcclUnchecked, AFailureOfFewLeavesTheOthersWhatTheyHave) {
+  NEED_PROCESSES(3);
+  auto ring = [] {
+    return run(speed_options(3), Program([](Rank me) {
+                 const Rank few = me.split(me.rank() / 2, me.rank());
+                 Slice mine = filled(me, 4, me.rank() + 1.f), theirs = filled(me, 4, 0);
+                 me.exchange({send(next(me), mine), receive(previous(me), theirs)});
+                 return Values{read(me, theirs.cut(3, 1), 0), few.size() + 0.0};
+               }));
+  };
+  const std::vector<Values> expected{{3, 2}, {1, 2}, {2, 1}};
+  const Outcome before = ring();
+  ASSERT_TRUE(before.passed()) << before.message;
+  EXPECT_EQ(before.values, expected);
+  const Outcome failed = run(speed_options(2), [](Rank me) {
+    Slice a = filled(me, 4, 0);
+    if (me.rank() == 1) throw std::runtime_error("no more");
+    me.exchange({receive(1, a)});
+    (void)first(me, a);
+  });
+  expect_failure(failed, Verdict::fail, {"no more"});
+  const Outcome after = ring();
+  ASSERT_TRUE(after.passed()) << after.message;
+  EXPECT_EQ(after.values, expected);
+}
+
 TEST(NcclUnchecked, WhatNobodyReceivesIsFound) {
   NEED_PROCESSES(2);
   const Outcome outcome = run(speed_options(2), [](Rank me) {
