@@ -27,6 +27,7 @@
 #include "bench/library_all_reduce.hpp"
 #include "bench/pipelined_all_reduce.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
 #include "common/arithmetic.hpp"
 #include "common/text/nearest.hpp"
 #include "common/text/units.hpp"
@@ -272,11 +273,11 @@ void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::
 }
 
 void Contest::add_size(Bench& bench, std::uint64_t bytes) {
-  if (bytes % 4 != 0) throw Error(Verdict::usage, fmt::format("{} bytes are no whole number of fp32 elements", bytes));
+  const std::size_t elements = f32_elements(bytes);
   std::vector<Contender> contenders;
   for (const Algorithm& algorithm : contenders_) contenders.push_back(contender(algorithm, bytes));
-  if (shares_memory()) contenders.push_back(copying("device_copy", bytes / 4));
-  if (measured_processes_) contenders.push_back(copying("memory_copy", bytes / 4 * 2 * (ranks_ - 1) / ranks_));
+  if (shares_memory()) contenders.push_back(copying("device_copy", elements));
+  if (measured_processes_) contenders.push_back(copying("memory_copy", elements * 2 * (ranks_ - 1) / ranks_));
   bench.add(fmt::format("{} ranks/{}", ranks_, format_bytes(static_cast<double>(bytes))), bench.run_options(ranks_),
             contenders, [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) {
               finish(group, i, bytes, row);

@@ -68,13 +68,17 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   std::string json_file = " --json " + file("c.json");
   for (const char* arguments :
        {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 1,x", "--machine dgx-h10", "--machine dgx-a100 --ranks 9",
-        "--algorithm rnig", "--bytes 64k", "--bytes 6", "--samples 0", "--rank 3", "--emulate laptop", "surplus",
-        "--ranks 4 --ranks-per-node 3", "--ranks 4 --ranks-per-node -2"}) {
+        "--algorithm rnig", "--bytes 64k", "--bytes 6", "--bytes 0", "--samples 0", "--rank 3", "--emulate laptop",
+        "surplus", "--ranks 4 --ranks-per-node 3", "--ranks 4 --ranks-per-node -2"}) {
     EXPECT_EQ(start(arguments + json_file), 2) << arguments;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
     EXPECT_EQ(out_, "") << arguments;
   }
   EXPECT_EQ(start("--json /nowhere/x.json"), 2);
+  EXPECT_EQ(start("--bytes 0", "compression"), 2);
+  EXPECT_EQ(err_, "--bytes 0: a sum is of fp32 elements, of 4 bytes each and at least one\n");
+  EXPECT_EQ(start("--ranks 2,1", "compression"), 2);
+  EXPECT_EQ(err_, "--ranks 1: one rank sends nothing that could be compressed; at least 2 are wanted\n");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "only out and err";
 }
 

@@ -143,9 +143,9 @@ double predicted_seconds(const Compression& how, const LinkPrices& prices, int r
 }
 
 void add_size(Bench& bench, const std::vector<Named>& methods, int ranks, std::uint64_t bytes) {
-  if (bytes % 4 != 0 || bytes == 0)
-    throw Error(Verdict::usage, fmt::format("{} bytes are no whole number of fp32 elements", bytes));
-  const auto elements = static_cast<std::size_t>(bytes / 4);
+  if (ranks == 1)
+    throw Error(Verdict::usage, "--ranks 1: one rank sends nothing that could be compressed; at least 2 are wanted");
+  const std::size_t elements = f32_elements(bytes);
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
   std::vector<Contender> contenders;

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,14 @@ inline std::vector<int> counts_in(const std::string& option, const std::vector<s
   std::vector<int> counts;
   for (const std::string& text : texts) counts.push_back(count_in(option, text, most));
   return counts;
+}
+
+/// How many f32 elements so many bytes of --bytes are, at least one; Error(usage) otherwise.
+inline std::size_t f32_elements(std::uint64_t bytes) {
+  if (bytes == 0 || bytes % 4 != 0)
+    throw Error(Verdict::usage,
+                fmt::format("--bytes {}: a sum is of fp32 elements, of 4 bytes each and at least one", bytes));
+  return static_cast<std::size_t>(bytes / 4);
 }
 
 }  // namespace lockstep::bench

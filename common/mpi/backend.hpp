@@ -58,7 +58,8 @@ class MpiBackend final : public Backend, public BlockOwner {
 
   /// Hands the communicator of this run's ranks to `f`, which has MPI to itself meanwhile: for what stands beside the
   /// contract, such as a library's own collective. Main only. Throws Error(usage) where a batch of this rank's is on
-  /// its way, since none moves until `f` returns. A rank that fails before it comes is waited for.
+  /// its way, since none moves until `f` returns. Where a rank fails before it comes, a collective in `f` cannot be
+  /// withdrawn: after options.patience_seconds the job ends, with that rank's words.
   template <class F>
   void with_world(F f, Location where = Location::current()) {
     if (!enter(0, where)) return;
