@@ -156,16 +156,20 @@ TEST_F(BenchProgram, AHierarchyGainsItsRails) {
 }
 
 TEST_F(BenchProgram, PipelinedSegmentsHideTheAdditions) {
-  // 3 MiB on 2, 3, 5 and 8 ranks are 16, 10, 6 and 4 blocks, of segments of 96 KiB and more.
+  // 6 MiB on 2, 3, 5 and 8 ranks are 12, 8, 4 and 3 blocks, of segments of 256 KiB and more.
   for (const char* ranks : {"2", "3", "5", "8"}) {
     json rows =
-        rows_of(std::string("--machine laptop --bytes 3MiB --algorithm ring,pipelined --ranks ") + ranks, "all_reduce");
+        rows_of(std::string("--machine laptop --bytes 6MiB --algorithm ring,pipelined --ranks ") + ranks, "all_reduce");
     const json &ring = rows[0], &pipelined = rows[1];
-    const double seconds = pipelined.at("seconds"), bytes = 3 << 20, p = pipelined.at("ranks");
+    const double seconds = pipelined.at("seconds"), bytes = 6 << 20, p = pipelined.at("ranks");
     EXPECT_LT(seconds, ring.at("seconds"));
     EXPECT_NEAR(pipelined.at("predicted_seconds").get<double>() / seconds, 1, 1e-3) << pipelined;
     EXPECT_NEAR(pipelined.at("bytes_sent_per_rank_max").get<double>() / (2 * (p - 1) / p * bytes), 1, 1e-4);
     EXPECT_EQ(pipelined.at("verified"), true);
+    const std::string least = std::string("--machine laptop --bytes 64KiB --algorithm ring,pipelined --ranks ") + ranks;
+    const json few = rows_of(least, "all_reduce");
+    EXPECT_NEAR(few[1].at("seconds").get<double>() / few[0].at("seconds").get<double>(), 1, 1e-9)
+        << "one block: a ring";
   }
 }
 

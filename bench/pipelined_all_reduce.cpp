@@ -22,7 +22,8 @@ struct Schedule {
 };
 
 Schedule schedule(int ranks, double bytes, std::size_t segment_bytes) {
-  return {ranks, std::max(1, static_cast<int>(bytes / static_cast<double>(segment_bytes) / ranks))};
+  const int blocks = static_cast<int>(bytes / static_cast<double>(segment_bytes) / ranks);
+  return {ranks, blocks < kFewestBlocks ? 1 : blocks};
 }
 
 /// One rank's part of it.
@@ -30,7 +31,7 @@ class Pipeline {
  public:
   Pipeline(Rank me, Slice data, Schedule schedule) : me_(me), data_(std::move(data)), schedule_(schedule) {
     longest_ = chunk(chunk(data_, 0, schedule_.blocks), 0, schedule_.ranks).size();
-    scratch_ = me_.allocate(2 * schedule_.additions() * longest_, data_.dtype(), Category::buffer);
+    scratch_ = me_.allocate(places() * longest_, data_.dtype(), Category::buffer);
   }
 
   void run() {
@@ -49,9 +50,11 @@ class Pipeline {
   }
   Slice outgoing(int batch, int step) const { return segment(batch, step, me_.rank() - step - 1); }
   Slice incoming(int batch, int step) const { return segment(batch, step, me_.rank() - step - 2); }
-  /// Where `incoming` waits to be added: the batch after this one has scratch of its own.
+  /// Segments of scratch: for every step that adds, of this batch and of the next. One block has a step at a time.
+  int places() const { return schedule_.blocks == 1 ? 1 : 2 * schedule_.additions(); }
+  /// Where `incoming` waits to be added.
   Slice received(int batch, int step) const {
-    const int place = batch % 2 * schedule_.additions() + step;
+    const int place = (batch % 2 * schedule_.additions() + step) % places();
     return scratch_.cut(place * longest_, incoming(batch, step).size());
   }
 

@@ -7,12 +7,16 @@
 
 namespace lockstep::bench {
 
-/// Bytes that a segment has at least: few enough that a core's cache holds several, so many that starting a message
-/// costs little beside moving it. The best of 32 KiB to 512 KiB between two processes that share memory.
-inline constexpr std::size_t kSegmentBytes = 96 * 1024;
+/// Bytes that a segment has at least. Where processes share memory, each segment costs a handshake of MPI's, 2 to 5 µs,
+/// and a core's cache holds several of this size: the best of 64 KiB to 1 MiB between two processes.
+inline constexpr std::size_t kSegmentBytes = 256 * 1024;
+
+/// Fewer blocks than this are not worth the handshakes: while the first is received and the last is added nothing
+/// overlaps, and so small an array stays in the caches anyway. It goes round in one block, as in the ring.
+inline constexpr int kFewestBlocks = 3;
 
 /// Sums `data` over the group, in place. Each rank sends 2(p − 1)/p of the bytes, as in a ring; scratch is 2(p − 1)
-/// segments.
+/// segments, or one where there is one block.
 void pipelined_all_reduce(Rank me, Slice data, std::size_t segment_bytes = kSegmentBytes);
 
 /// Its seconds on p ranks where additions run beside messages: batch after batch, whichever of the two takes longer.

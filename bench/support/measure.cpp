@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/arithmetic.hpp"
+#include "common/device/random_key.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -91,6 +92,18 @@ void time_virtually(const RunOptions& options, const Contender& contender, Measu
   count(outcome, measurement);
 }
 
+/// Whose turn it is when: another order for each turn, drawn by lot and the same on every rank. In one and the same
+/// order, each contender would always find the caches as the same other one left them.
+std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
+  std::vector<std::size_t> order(contenders);
+  for (std::size_t i = 0; i < contenders; ++i) {
+    const std::size_t place = mix(static_cast<std::uint64_t>(turn) << 32 | i) % (i + 1);
+    order[i] = order[place];
+    order[place] = i;
+  }
+  return order;
+}
+
 /// All contenders in turn, sample by sample, in one run: what disturbs one disturbs all.
 void time_really(const RunOptions& options, const std::vector<Contender>& contenders, const Plan& plan, int samples,
                  std::vector<Measurement>& measurements) {
@@ -101,9 +114,10 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
     for (const Contender& contender : contenders) prepared.push_back(contender.prepare(me, Purpose::time));
     for (int i = 0; i < plan.warm_up; ++i)
       for (const Prepared& contender : prepared) timed(me, contender.act, token, received);
-    Values seconds;
+    Values seconds(static_cast<std::size_t>(samples) * prepared.size());
     for (int i = 0; i < samples; ++i)
-      for (const Prepared& contender : prepared) seconds.push_back(timed(me, contender.act, token, received));
+      for (const std::size_t c : order_of_turn(prepared.size(), i))
+        seconds[static_cast<std::size_t>(i) * prepared.size() + c] = timed(me, prepared[c].act, token, received);
     return seconds;
   });
   outcome.check();

@@ -1,5 +1,6 @@
-// How everything is timed: verified first, warmed up, contenders in turn within one run, a barrier before each sample,
-// and of each sample the slowest rank counts. Every rank takes the same number of samples.
+// How everything is timed: verified first, warmed up, contenders in turn within one run and in another order each turn,
+// a barrier before each sample, and of each sample the slowest rank counts. Every rank takes the same number of
+// samples.
 #pragma once
 
 #include <functional>
