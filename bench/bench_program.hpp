@@ -10,11 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "common/json/document.hpp"
 
 namespace lockstep::bench {
 
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 inline std::string read(const fs::path& path) {
@@ -40,13 +40,13 @@ class BenchProgram : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   /// The rows of a run that succeeds; every field of theirs, and of the context, is in docs/output.md.
-  json rows_of(const std::string& arguments, const std::string& benchmark) {
+  Json rows_of(const std::string& arguments, const std::string& benchmark) {
     EXPECT_EQ(start(arguments + " --json " + file("rows.json"), benchmark), 0) << err_;
-    json document = json::parse(read(file("rows.json")));
+    Json document = Json::parse(read(file("rows.json")));
     std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
     for (const auto& [name, value] : document.at("context").items())
       EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
-    for (const json& row : document.at("rows"))
+    for (const Json& row : document.at("rows"))
       for (const auto& [name, value] : row.items())
         EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
     return document.at("rows");

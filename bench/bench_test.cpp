@@ -12,9 +12,9 @@
 namespace lockstep::bench {
 namespace {
 
-void expect_documented(const json& rows) {
+void expect_documented(const Json& rows) {
   const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-  for (const json& row : rows)
+  for (const Json& row : rows)
     for (const auto& [name, value] : row.items())
       EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
 }
@@ -23,10 +23,10 @@ TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
   ASSERT_EQ(
       start("--ranks 8 --machine dgx-a100 --bytes 4096,64KiB --json " + file("a.json") + " --csv " + file("a.csv")), 0)
       << err_;
-  json document = json::parse(read(file("a.json")));
+  Json document = Json::parse(read(file("a.json")));
   ASSERT_EQ(document.at("rows").size(), 8u) << "four algorithms; on one node, the hierarchical one is the ring";
   expect_documented(document.at("rows"));
-  for (const json& row : document.at("rows")) {
+  for (const Json& row : document.at("rows")) {
     for (const char* name :
          {"backend", "machine", "ranks", "bytes", "algorithm", "seconds", "predicted_seconds", "algbw_gb_per_s",
           "busbw_gb_per_s", "messages", "bytes_sent_per_rank_max", "verified", "wall_seconds", "peak_rss_bytes"})
@@ -55,8 +55,8 @@ TEST_F(BenchProgram, TwoRunsGiveTheSameVirtualTimes) {
   auto times = [&] {
     EXPECT_EQ(start("--ranks 7 --machine pcie-box-10gbe --bytes 1KiB:64KiB --json " + file("b.json")), 0) << err_;
     std::vector<double> seconds;
-    json document = json::parse(read(file("b.json")));
-    for (const json& row : document.at("rows")) seconds.push_back(row.at("seconds"));
+    Json document = Json::parse(read(file("b.json")));
+    for (const Json& row : document.at("rows")) seconds.push_back(row.at("seconds"));
     return seconds;
   };
   std::vector<double> first = times();
@@ -83,21 +83,21 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
 }
 
 TEST_F(BenchProgram, SeveralNumbersOfRanksAndSizes) {
-  json rows = rows_of("--ranks 1,2,5 --bytes 20,40 --algorithm all", "all_reduce");
+  Json rows = rows_of("--ranks 1,2,5 --bytes 20,40 --algorithm all", "all_reduce");
   ASSERT_EQ(rows.size(), 24u);
   EXPECT_EQ(rows[23].at("ranks"), 5);
   EXPECT_EQ(rows[23].at("bytes"), 40);
 }
 
 TEST_F(BenchProgram, CompressionSendsWhatItsFormulasSay) {
-  const json rows = rows_of("--machine dgx-a100 --ranks 2,4,8 --bytes 8MiB --density 0.125 --block 256", "compression");
+  const Json rows = rows_of("--machine dgx-a100 --ranks 2,4,8 --bytes 8MiB --density 0.125 --block 256", "compression");
   ASSERT_EQ(rows.size(), 12u);
   expect_documented(rows);
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     EXPECT_EQ(row.at("verified"), true) << row;
     EXPECT_EQ(row.at("bytes_sent_per_rank_max"), row.at("predicted_bytes_sent_per_rank")) << row;
     EXPECT_NEAR(row.at("predicted_seconds").get<double>() / row.at("seconds").get<double>(), 1, 0.1) << row;
-    const json& even = row.at("ranks_to_break_even");
+    const Json& even = row.at("ranks_to_break_even");
     if (row.at("algorithm") != "ring") {
       EXPECT_EQ(row.at("relative_bytes") >= 1, !even.is_null() && row.at("ranks") >= even) << row;
     }
@@ -105,9 +105,9 @@ TEST_F(BenchProgram, CompressionSendsWhatItsFormulasSay) {
 }
 
 /// The row of a size with the least `field`, of those that `auto` may take.
-json fastest(const json& rows, std::uint64_t bytes, const char* field) {
-  json best;
-  for (const json& row : rows)
+Json fastest(const Json& rows, std::uint64_t bytes, const char* field) {
+  Json best;
+  for (const Json& row : rows)
     if (row.at("bytes") == bytes && row.at("algorithm") != "naive" && row.at("algorithm") != "auto")
       if (best.is_null() || row.at(field).get<double>() < best.at(field).get<double>()) best = row;
   return best;
@@ -117,11 +117,11 @@ TEST_F(BenchProgram, AutoTakesWhatThePricesPredictAsTheFastest) {
   // A port for each GPU, another number of nodes, one port a node (rails in turn), a number with guests, one level.
   for (const char* where : {"--machine dgx-a100-hdr --ranks 16", "--machine dgx-a100-hdr --ranks 24",
                             "--machine dgx-a100-10gbe --ranks 16", "--machine uniform --ranks 7", "--ranks 8"}) {
-    const json rows = rows_of(std::string(where) + " --bytes 1KiB:256MiB --phantom --algorithm all,auto", "all_reduce");
+    const Json rows = rows_of(std::string(where) + " --bytes 1KiB:256MiB --phantom --algorithm all,auto", "all_reduce");
     std::set<std::string> taken;
-    for (const json& row : rows) {
+    for (const Json& row : rows) {
       if (row.at("algorithm") != "auto") continue;
-      const json predicted = fastest(rows, row.at("bytes"), "predicted_seconds");
+      const Json predicted = fastest(rows, row.at("bytes"), "predicted_seconds");
       EXPECT_EQ(row.at("chosen"), predicted.at("algorithm")) << where << ", " << row.at("bytes") << " bytes";
       EXPECT_EQ(row.at("seconds"), predicted.at("seconds"));
       taken.insert(row.at("chosen"));
@@ -158,16 +158,16 @@ TEST_F(BenchProgram, AHierarchyGainsItsRails) {
 TEST_F(BenchProgram, PipelinedSegmentsHideTheAdditions) {
   // 6 MiB on 2, 3, 5 and 8 ranks are 12, 8, 4 and 3 blocks, of segments of 256 KiB and more.
   for (const char* ranks : {"2", "3", "5", "8"}) {
-    json rows =
+    Json rows =
         rows_of(std::string("--machine laptop --bytes 6MiB --algorithm ring,pipelined --ranks ") + ranks, "all_reduce");
-    const json &ring = rows[0], &pipelined = rows[1];
+    const Json &ring = rows[0], &pipelined = rows[1];
     const double seconds = pipelined.at("seconds"), bytes = 6 << 20, p = pipelined.at("ranks");
     EXPECT_LT(seconds, ring.at("seconds"));
     EXPECT_NEAR(pipelined.at("predicted_seconds").get<double>() / seconds, 1, 1e-3) << pipelined;
     EXPECT_NEAR(pipelined.at("bytes_sent_per_rank_max").get<double>() / (2 * (p - 1) / p * bytes), 1, 1e-4);
     EXPECT_EQ(pipelined.at("verified"), true);
     const std::string least = std::string("--machine laptop --bytes 64KiB --algorithm ring,pipelined --ranks ") + ranks;
-    const json few = rows_of(least, "all_reduce");
+    const Json few = rows_of(least, "all_reduce");
     EXPECT_NEAR(few[1].at("seconds").get<double>() / few[0].at("seconds").get<double>(), 1, 1e-9)
         << "one block: a ring";
   }
@@ -197,10 +197,10 @@ TEST_F(BenchProgram, OnMpiTheLibraryAndAPlainCopyStandBeside) {
   if (std::string_view(LOCKSTEP_LAUNCH_TWO).empty()) GTEST_SKIP() << "no MPI in this build";
   backend_ = "mpi";
   before_ = LOCKSTEP_LAUNCH_TWO;
-  json rows = rows_of("--bytes 64KiB,1MiB --ranks 1,2 --samples 7", "all_reduce");
+  Json rows = rows_of("--bytes 64KiB,1MiB --ranks 1,2 --samples 7", "all_reduce");
   const std::size_t others = std::string_view(LOCKSTEP_GLOO).empty() ? 0 : 1;
   ASSERT_EQ(rows.size(), 28u + 4 * others) << "six all-reduces and the copy, also where a process has nothing to do";
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     const std::string algorithm = row.at("algorithm");
     if (algorithm == "memory_copy") continue;
     EXPECT_EQ(row.at("verified"), true) << algorithm;
@@ -217,9 +217,9 @@ TEST_F(BenchProgram, OnMpiGlooStandsBeside) {
   if (std::string_view(LOCKSTEP_GLOO).empty()) GTEST_SKIP() << "no Gloo in this build: libgloo-dev is not installed";
   backend_ = "mpi";
   before_ = LOCKSTEP_LAUNCH_TWO;
-  const json rows = rows_of("--bytes 4,20KiB,1MiB --ranks 2 --samples 5 --algorithm ring,library,gloo", "all_reduce");
+  const Json rows = rows_of("--bytes 4,20KiB,1MiB --ranks 2 --samples 5 --algorithm ring,library,gloo", "all_reduce");
   ASSERT_EQ(rows.size(), 12u);
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     const std::string algorithm = row.at("algorithm");
     if (algorithm == "memory_copy") continue;
     EXPECT_EQ(row.at("verified"), true) << algorithm << " of " << row.at("bytes") << " bytes";
@@ -228,11 +228,11 @@ TEST_F(BenchProgram, OnMpiGlooStandsBeside) {
     EXPECT_LE(row.at("times_gloo"), row.at("times_gloo_high")) << algorithm;
     EXPECT_EQ(row.at("times_gloo") == 1, algorithm == "gloo") << row;
   }
-  const json context = json::parse(read(file("rows.json"))).at("context");
+  const Json context = Json::parse(read(file("rows.json"))).at("context");
   EXPECT_NE(context.at("gloo").get<std::string>().find("TCP"), std::string::npos);
   EXPECT_NE(out_.find("× Gloo's"), std::string::npos) << out_;
   rows_of("--bytes 4 --ranks 2 --samples 5 --algorithm ring", "all_reduce");
-  EXPECT_FALSE(json::parse(read(file("rows.json"))).at("context").contains("gloo")) << "it took no part";
+  EXPECT_FALSE(Json::parse(read(file("rows.json"))).at("context").contains("gloo")) << "it took no part";
 }
 
 /// Noise of at most 3 %, the same on every run.
@@ -278,7 +278,7 @@ TEST(Calibration, FindsTheConstantsThroughNoise) {
 TEST_F(BenchProgram, CalibrationReadsBackTheMachineThatIsSimulated) {
   for (const char* name : {"laptop", "dgx-a100", "dgx-h100"}) {
     const Machine truth = read_machine(std::string(LOCKSTEP_SOURCE_DIR "/bench/machines/") + name + ".json");
-    const json rows = rows_of(std::string("--ranks 2 --machine ") + name + " --output " + file("m.json"), "calibrate");
+    const Json rows = rows_of(std::string("--ranks 2 --machine ") + name + " --output " + file("m.json"), "calibrate");
     const Machine found = read_machine(file("m.json"));
     EXPECT_NEAR(found.alpha(0) / truth.alpha(0), 1, 1e-6) << name;
     EXPECT_NEAR(found.beta(0) / truth.beta(0), 1, 1e-6) << name;
@@ -286,11 +286,11 @@ TEST_F(BenchProgram, CalibrationReadsBackTheMachineThatIsSimulated) {
     EXPECT_NEAR(found.launch / truth.launch, 1, 1e-6) << name;
     EXPECT_NEAR(found.memory_bytes / truth.memory_bytes, 1, 1e-6) << name;
     EXPECT_EQ(found.eager_bytes, truth.eager_bytes) << name;
-    for (const json& row : rows) {
+    for (const Json& row : rows) {
       const double bound = row.at("kind") == "other product" ? 0.1 : 1e-6;
       EXPECT_NEAR(row.at("residual"), 0, bound) << name << ": " << row;
     }
-    const json document = json::parse(read(file("m.json")));
+    const Json document = Json::parse(read(file("m.json")));
     for (const char* field : {"date", "commit", "versions", "cores"})
       EXPECT_TRUE(document.at("measured").at("context").contains(field)) << field;
     EXPECT_EQ(document.at("measured").at("rows"), rows);
@@ -317,19 +317,19 @@ TEST_F(BenchProgram, OnMpiPredictionsStartFromTheCalibratedMachine) {
   backend_ = "mpi";
   before_ = machines + " " + LOCKSTEP_LAUNCH_TWO;
   const std::string arguments = "--bytes 1MiB --ranks 2 --samples 5 --algorithm ring ";
-  const json row = rows_of(arguments, "all_reduce")[0];
+  const Json row = rows_of(arguments, "all_reduce")[0];
   EXPECT_NE(out_.find("predicting from " + place), std::string::npos) << out_;
   EXPECT_EQ(row.at("machine"), "host");
   const double half = 1 << 19;  // of laptop.json: α 1 µs, 5 GB/s, 10 GB/s of memory, 200 ns
   EXPECT_NEAR(row.at("predicted_seconds"), 2 * (1e-6 + half / 5e9) + half * 3 / 10e9 + 200e-9, 1e-9);
-  const json context = json::parse(read(file("rows.json"))).at("context");
+  const Json context = Json::parse(read(file("rows.json"))).at("context");
   EXPECT_NE(context.at("predicted_from").get<std::string>().find("laptop"), std::string::npos);
   EXPECT_EQ(rows_of(arguments + "--machine uniform", "all_reduce")[0].at("machine"), "uniform");
   EXPECT_EQ(out_.find("predicting from"), std::string::npos) << out_;
 }
 
 TEST_F(BenchProgram, OverlapHidesCommunicationAndTheStepIsPredicted) {
-  json rows = rows_of("--ranks 4 --machine dgx-a100 --batch 2 --microbatches 1,2", "ddp");
+  Json rows = rows_of("--ranks 4 --machine dgx-a100 --batch 2 --microbatches 1,2", "ddp");
   ASSERT_EQ(rows.size(), 8u);
   for (std::size_t i = 0; i < 8; i += 4) {
     double compute = rows[i].at("seconds"), after = rows[i + 1].at("seconds"), overlapped = rows[i + 2].at("seconds"),
@@ -349,9 +349,9 @@ TEST_F(BenchProgram, OverlapHidesCommunicationAndTheStepIsPredicted) {
 }
 
 TEST_F(BenchProgram, AStepIsPricedAndItsModelFlopAreCounted) {
-  json rows = rows_of("--phantom --machine dgx-h200 --model gpt2-124m --batch 16 --sequence 1024 --matmul 8192", "gpt");
+  Json rows = rows_of("--phantom --machine dgx-h200 --model gpt2-124m --batch 16 --sequence 1024 --matmul 8192", "gpt");
   ASSERT_EQ(rows.size(), 2u);
-  const json& step = rows[0];
+  const Json& step = rows[0];
   const double matrices = 12 * 12 * 768.0 * 768 + 50257.0 * 768, attention = 6 * 12 * 768.0 * 1024;
   EXPECT_EQ(step.at("model_flop_per_token").get<double>(), 6 * matrices + attention);
   const double seconds = step.at("seconds"), flop = 16 * 1024 * (6 * matrices + attention);
@@ -365,14 +365,14 @@ TEST_F(BenchProgram, AStepIsPricedAndItsModelFlopAreCounted) {
 }
 
 TEST_F(BenchProgram, AVocabularyCanBePadded) {
-  json rows = rows_of("--phantom --machine dgx-h200 --model gpt2-124m --vocabulary 50304 --sequence 64", "gpt");
+  Json rows = rows_of("--phantom --machine dgx-h200 --model gpt2-124m --vocabulary 50304 --sequence 64", "gpt");
   EXPECT_EQ(rows[0].at("vocabulary"), 50304);
   EXPECT_EQ(rows[0].at("parameters"), 124439808 + 47 * 768);
 }
 
 TEST_F(BenchProgram, AStepOfATinyModelLearns) {
   for (const char* dtype : {"fp32", "bf16"}) {
-    json rows = rows_of(std::string("--model tiny --batch 4 --matmul 64 --dtype ") + dtype, "gpt");
+    Json rows = rows_of(std::string("--model tiny --batch 4 --matmul 64 --dtype ") + dtype, "gpt");
     EXPECT_EQ(rows[0].at("verified"), true);
     EXPECT_EQ(rows[0].at("dtype"), dtype);
   }
@@ -383,10 +383,10 @@ TEST_F(BenchProgram, AStepOfATinyModelLearns) {
 TEST_F(BenchProgram, ActivationsAreThoseOfTheFormulaToTheByte) {
   for (const char* options : {"--model gpt2-124m --batch 8 --machine dgx-a100 --phantom",
                               "--model tiny --batch 3 --precision fp32 --samples 5"}) {
-    const json rows = rows_of(options, "activations");
+    const Json rows = rows_of(options, "activations");
     std::map<std::string, double> parts;
     std::size_t modes = 0;
-    for (const json& row : rows) {
+    for (const Json& row : rows) {
       const std::string mode = row.at("attention").get<std::string>() + "/" + row.at("recompute").get<std::string>();
       if (row.contains("part")) {
         parts[mode] += row.at("predicted_bytes").get<double>();
@@ -407,10 +407,10 @@ TEST_F(BenchProgram, ActivationsAreThoseOfTheFormulaToTheByte) {
 }
 
 TEST_F(BenchProgram, TensorParallelAccountComesFromTheLedger) {
-  const json rows = rows_of("--machine dgx-a100 --ranks 2 --phantom --vocabulary 1000", "tp");
+  const Json rows = rows_of("--machine dgx-a100 --ranks 2 --phantom --vocabulary 1000", "tp");
   std::uint64_t sums = 0, bytes = 0;
   double communication = 0, alone = 0;
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     const std::string place = row.at("place");
     if (row.at("algorithm") == "no_overlap" && row.at("pass") != "step")
       communication += row.at("seconds").get<double>();
@@ -426,7 +426,7 @@ TEST_F(BenchProgram, TensorParallelAccountComesFromTheLedger) {
   EXPECT_EQ(bytes, 96u << 20);
   const double all = 1000 * 512 + 512 * 512 + 12 * (12 * 512 * 512 + 13 * 512) + 2 * 512;
   const double whole = 512 * 512 + 12 * 6 * 512 + 2 * 512;  // positions, norms, two biases a block
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     if (row.at("pass") != "step") continue;
     const double seconds = row.at("seconds");
     EXPECT_EQ(row.at("compute_seconds"), alone);
@@ -455,7 +455,7 @@ TEST_F(BenchProgram, TensorParallelAccountComesFromTheLedger) {
 
 TEST_F(BenchProgram, TensorParallelAccountOfTwoRanksOnEveryMachine) {
   std::map<std::string, double> bytes, seconds;
-  for (const json& row : rows_of("", "tp")) {
+  for (const Json& row : rows_of("", "tp")) {
     EXPECT_EQ(row.at("ranks"), 2);
     const std::string place = row.at("place"), machine = row.at("machine");
     if (row.at("algorithm") != "no_overlap" || (place != "attention forward" && place != "mlp forward")) continue;
@@ -469,13 +469,13 @@ TEST_F(BenchProgram, TensorParallelAccountOfTwoRanksOnEveryMachine) {
 }
 
 TEST_F(BenchProgram, TensorParallelTimesAreThePublishedOnes) {
-  const json rows = rows_of("--machine dgx-a100 --ranks 8 --published --phantom", "tp");
+  const Json rows = rows_of("--machine dgx-a100 --ranks 8 --published --phantom", "tp");
   ASSERT_EQ(rows.size(), 4u);
-  for (const json& row : rows) EXPECT_LT(std::abs(row.at("relative_error").get<double>()), 0.05) << row;
+  for (const Json& row : rows) EXPECT_LT(std::abs(row.at("relative_error").get<double>()), 0.05) << row;
 }
 
 TEST_F(BenchProgram, OverheadShrinksWithTheBandwidth) {
-  json rows = rows_of("--ranks 2 --parameters 1e6,4e6 --links 10,100", "overhead");
+  Json rows = rows_of("--ranks 2 --parameters 1e6,4e6 --links 10,100", "overhead");
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_LT(rows[0].at("efficiency"), rows[1].at("efficiency"));
   EXPECT_EQ(start("--links 0", "overhead"), 2);
@@ -483,7 +483,7 @@ TEST_F(BenchProgram, OverheadShrinksWithTheBandwidth) {
 }
 
 TEST_F(BenchProgram, ScalingStartsFromTheSerialStep) {
-  json rows = rows_of("--ranks 2,4 --machine pcie-box --phantom --model gpt2-124m --batch 64", "scaling");
+  Json rows = rows_of("--ranks 2,4 --machine pcie-box --phantom --model gpt2-124m --batch 64", "scaling");
   ASSERT_EQ(rows.size(), 6u);
   EXPECT_EQ(rows[0].at("speedup"), 1);
   for (std::size_t i : {1, 2}) {
@@ -502,7 +502,7 @@ TEST_F(BenchProgram, EveryByteOfZeroIsExplained) {
                           "--model small --ranks 2 --wrap 300000 --prefetch 3"};
   for (const char* arguments : models) {
     std::size_t weighed = 0;
-    for (const json& row : rows_of(std::string(arguments) + " --sequence 8 --memory-only", "zero")) {
+    for (const Json& row : rows_of(std::string(arguments) + " --sequence 8 --memory-only", "zero")) {
       const double formula = row.at("predicted_bytes"), explained = row.at("explained_bytes");
       EXPECT_NEAR(row.at("measured_bytes"), formula + explained, 0.5) << arguments << ": " << row;
       EXPECT_EQ(explained != 0, !row.at("reason").get<std::string>().empty()) << row;
@@ -517,7 +517,7 @@ TEST_F(BenchProgram, AHundredMillionParametersOnTwoRanks) {
   // really allocates them, which takes half a minute.
   const double expected[] = {1.6e9, 1.0e9, 0.9e9, 0.8e9};
   double seen[4] = {};
-  for (const json& row : rows_of("--params 100e6 --ranks 2 --phantom --memory-only", "zero"))
+  for (const Json& row : rows_of("--params 100e6 --ranks 2 --phantom --memory-only", "zero"))
     if (row.at("moment") == "resident" && row.at("category") != "activations")
       seen[row.at("stage").get<int>()] += row.at("measured_bytes").get<double>();
   for (int stage : {0, 1, 2, 3}) EXPECT_NEAR(seen[stage], expected[stage], 0.01 * expected[stage]) << "stage " << stage;
@@ -525,7 +525,7 @@ TEST_F(BenchProgram, AHundredMillionParametersOnTwoRanks) {
 
 TEST_F(BenchProgram, TimesOfZeroStages) {
   std::size_t timed = 0;
-  for (const json& row :
+  for (const Json& row :
        rows_of("--model gpt2-355m --phantom --ranks 8 --machine dgx-a100 --batch 4 --sequence 512", "zero")) {
     if (!row.contains("seconds")) continue;
     ++timed;
@@ -538,7 +538,7 @@ TEST_F(BenchProgram, TimesOfZeroStages) {
     EXPECT_GT(row.at("throughput_of_stage0"), 0.85) << row;
   }
   EXPECT_EQ(timed, 4u);
-  for (const json& row : rows_of("--ranks 2,3 --dtype fp32 --sequence 8", "zero"))
+  for (const Json& row : rows_of("--ranks 2,3 --dtype fp32 --sequence 8", "zero"))
     if (row.contains("seconds")) {
       EXPECT_TRUE(row.at("verified")) << row;
     }
@@ -548,7 +548,7 @@ TEST_F(BenchProgram, FsdpAgainstDdp) {
   // docs/claims.md: 5–15 % slower on PCIe with some thousand tokens, a third on 10 GbE, faster over NVLink.
   const auto relative = [&](const std::string& machine, int tokens) {
     const std::string shape = machine + " --batch 4 --sequence " + std::to_string(tokens / 4);
-    for (const json& row : rows_of("--model gpt2-355m --phantom --stages 0,3 " + shape, "zero"))
+    for (const Json& row : rows_of("--model gpt2-355m --phantom --stages 0,3 " + shape, "zero"))
       if (row.contains("seconds") && row.at("stage") == 3) return row.at("throughput_of_stage0").get<double>();
     return 0.0;
   };
@@ -575,7 +575,7 @@ TEST_F(BenchProgram, ZeroRefusesInOneSentence) {
 TEST_F(BenchProgram, TheMemoryCalculator) {
   // Two cells of the ZeRO paper's Table 1, and GPT-3's 175 GB on 16 GPUs.
   std::size_t cells = 0;
-  for (const json& row : rows_of("--params 7.5e9,1e12 --zero 1,3 --ranks 4,1024 --csv " + file("m.csv"), "memory")) {
+  for (const Json& row : rows_of("--params 7.5e9,1e12 --zero 1,3 --ranks 4,1024 --csv " + file("m.csv"), "memory")) {
     ++cells;
     EXPECT_DOUBLE_EQ(row.at("total_bytes"), row.at("parameter_bytes").get<double>() +
                                                 row.at("gradient_bytes").get<double>() +
@@ -621,12 +621,12 @@ TEST_F(BenchProgram, PipelinesAreDrawnAndCounted) {
   const std::string times = " --forward-ms 18.522 --backward-ms 18.086 --weight-ms 9.337 --comm-ms 0.601 --no-chart";
   const std::map<std::string, double> published = {{"1f1b", .2431}, {"zb-h1", .1585}, {"zb-h2", .1083}};
   std::size_t compared = 0;
-  for (const json& row : rows_of("--stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2" + times, "schedule")) {
+  for (const Json& row : rows_of("--stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2" + times, "schedule")) {
     EXPECT_NEAR(row.at("bubble_of_span"), published.at(row.at("schedule")), 0.00005) << row;
     ++compared;
   }
   EXPECT_EQ(compared, 3u);
-  for (const json& row : rows_of("--schedule naive,gpipe,interleaved --microbatches 4", "schedule")) {
+  for (const Json& row : rows_of("--schedule naive,gpipe,interleaved --microbatches 4", "schedule")) {
     const std::string name = row.at("schedule");
     const double turns = name == "naive" ? 16 : name == "gpipe" ? 7 : 5.5;
     EXPECT_NEAR(row.at("makespan_seconds"), turns * 3e-3, 1e-9) << name;
@@ -651,8 +651,8 @@ TEST_F(BenchProgram, APipelinesChartTellsKindsOfWorkApart) {
        {"forward F (plain)", "backward B (level)", "-shade1)", "-wait)", "-transfer)", ">F0<", "<desc"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   std::size_t steps = 0;
-  const json document = json::parse(read(file("p.json")));
-  for (const json& event : document.at("traceEvents")) steps += event.value("cat", "") == "compute";
+  const Json document = Json::parse(read(file("p.json")));
+  for (const Json& event : document.at("traceEvents")) steps += event.value("cat", "") == "compute";
   EXPECT_EQ(steps, 8u);
 }
 
@@ -694,9 +694,9 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
 
 TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {
   std::size_t whole = 0, zero = 0, account = 0, memory = 0;
-  for (const json& row : rows_of("--stages 2,4,8 --comm-ms 0", "pipeline")) {
+  for (const Json& row : rows_of("--stages 2,4,8 --comm-ms 0", "pipeline")) {
     for (const char* bubble : {"bubble_of_ideal", "bubble_of_total", "bubble_of_span"})
-      if (const json& predicted = row.at(std::string("predicted_") + bubble); !predicted.is_null()) {
+      if (const Json& predicted = row.at(std::string("predicted_") + bubble); !predicted.is_null()) {
         ASSERT_NEAR(row.at(bubble), predicted, 1e-9) << bubble << " of " << row;
         (row.at("schedule").get<std::string>().starts_with("zb") ? zero : whole)++;
       }
@@ -727,7 +727,7 @@ TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {
 
 TEST_F(BenchProgram, UnequalStagesWaitForTheSlowest) {
   std::map<double, double> makespan;
-  for (const json& row :
+  for (const Json& row :
        rows_of("--stages 4 --microbatches 8 --comm-ms 0 --schedule gpipe,1f1b --last-stage 1,2", "pipeline")) {
     const double factor = row.at("last_stage"), seconds = row.at("makespan_seconds"), used = row.at("utilisation");
     // One turn of 3 ms · 4/(3 + f) for each stage but the last, f of them there; then one of f each.
@@ -740,10 +740,10 @@ TEST_F(BenchProgram, UnequalStagesWaitForTheSlowest) {
 }
 
 TEST_F(BenchProgram, PublishedBubbleRates) {
-  const json rows = rows_of("--published", "pipeline");
+  const Json rows = rows_of("--published", "pipeline");
   ASSERT_EQ(rows.size(), 24u);
   expect_documented(rows);
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     const double rate = row.at("published_bubble_of_span");
     EXPECT_NEAR(row.at("bubble_of_span"), rate, row.at("schedule") == "interleaved" ? 0.05 * rate : 0.00005) << row;
   }
@@ -751,7 +751,7 @@ TEST_F(BenchProgram, PublishedBubbleRates) {
 
 TEST_F(BenchProgram, HopsPartGPipeAnd1F1B) {
   std::map<std::string, double> seconds;
-  for (const json& row : rows_of("--stages 4 --microbatches 32 --comm-ms 0.1 --schedule gpipe,1f1b", "pipeline")) {
+  for (const Json& row : rows_of("--stages 4 --microbatches 32 --comm-ms 0.1 --schedule gpipe,1f1b", "pipeline")) {
     seconds[row.at("schedule")] = row.at("makespan_seconds");
     EXPECT_NEAR(row.at("wire_seconds"), 32 * 6 * 0.1e-3 / 4, 1e-9) << "each of 4 stages' messages, 6 hops a microbatch";
   }

@@ -10,7 +10,7 @@ class GpuBenchProgram : public BenchProgram {
 };
 
 TEST_F(GpuBenchProgram, AllReduceIsComparedWithItsMemoryTraffic) {
-  json rows = rows_of("--ranks 4 --bytes 64KiB --samples 5", "all_reduce");
+  Json rows = rows_of("--ranks 4 --bytes 64KiB --samples 5", "all_reduce");
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows.back().at("algorithm"), "device_copy");
   const double bytes = rows[0].at("bytes"), rate = rows.back().at("copy_bytes_per_second");
@@ -31,7 +31,7 @@ TEST_F(GpuBenchProgram, AllReduceIsComparedWithItsMemoryTraffic) {
 }
 
 TEST_F(GpuBenchProgram, AStepOfATinyModelLearns) {
-  json rows = rows_of("--model tiny --batch 1 --sequence 8 --matmul 16 --samples 5 --machine dgx-h200", "gpt");
+  Json rows = rows_of("--model tiny --batch 1 --sequence 8 --matmul 16 --samples 5 --machine dgx-h200", "gpt");
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].at("verified"), true);
   EXPECT_GT(rows[0].at("predicted_seconds"), 0);

@@ -25,6 +25,7 @@ target_compile_options(lockstep_test_headers PRIVATE -O0)
 # An object, not an archive: its symbols are there before the linker looks for them in others, whose members want more.
 add_library(lockstep_test_instantiations OBJECT ${CMAKE_SOURCE_DIR}/common/testing/instantiations.cpp)
 target_link_libraries(lockstep_test_instantiations PRIVATE fmt::fmt GTest::gtest)
+target_compile_options(lockstep_test_instantiations PRIVATE -O1)
 
 function(lockstep_all_targets folder out)
   get_property(result DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -62,8 +63,8 @@ foreach(target IN LISTS targets)
   elseif(NOT options MATCHES "-O0")
     target_precompile_headers(${target} REUSE_FROM lockstep_headers)
     get_target_property(folder ${target} SOURCE_DIR)
-    if(folder MATCHES "^${CMAKE_SOURCE_DIR}/(tools|bench)" AND NOT options MATCHES "-O")
-      target_compile_options(${target} PRIVATE -O1)  # what takes their time, and is measured, is in the libraries
+    if(folder MATCHES "^${CMAKE_SOURCE_DIR}/(tools|bench|labs|common/(checkpoint|model|pipeline))" AND NOT options MATCHES "-O")
+      target_compile_options(${target} PRIVATE -O1)  # what takes their time, and is measured, is in what they call
     endif()
   endif()
 endforeach()

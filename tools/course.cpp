@@ -4,21 +4,19 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "common/error.hpp"
+#include "common/json/document.hpp"
 #include "common/testing/verdict.hpp"
 
 namespace lockstep::tools {
 namespace {
 
-using nlohmann::json;
-
-Part read_part(const json& j) {
+Part read_part(const Json& j) {
   return {j.at("id"), j.at("title"), j.value("points", 0), j.value("hints", std::vector<std::string>{})};
 }
 
-Exercise read_exercise(const json& j, const Week& week) {
+Exercise read_exercise(const Json& j, const Week& week) {
   Exercise e{.id = j.at("id"), .name = j.at("name"), .title = j.at("title"), .week = week.number};
   e.folder = week.folder;
   e.core = j.value("core", true);
@@ -28,13 +26,14 @@ Exercise read_exercise(const json& j, const Week& week) {
   e.points = j.value("points", 0);
   e.needs = j.value("needs", std::vector<std::string>{});
   e.hints = j.value("hints", std::vector<std::string>{});
-  for (const json& part : j.value("parts", json::array())) e.parts.push_back(read_part(part));
+  if (j.contains("parts"))
+    for (const Json& part : j.at("parts")) e.parts.push_back(read_part(part));
   return e;
 }
 
-Week read_week(const json& j) {
+Week read_week(const Json& j) {
   Week week{.number = j.at("number"), .folder = j.at("folder"), .title = j.at("title"), .exercises = {}};
-  for (const json& exercise : j.at("exercises")) week.exercises.push_back(read_exercise(exercise, week));
+  for (const Json& exercise : j.at("exercises")) week.exercises.push_back(read_exercise(exercise, week));
   return week;
 }
 
@@ -51,9 +50,9 @@ Course Course::read(const std::filesystem::path& file) {
   if (!in) throw Error(Verdict::usage, fmt::format("cannot read the course's list of exercises, {}", file.string()));
   Course course;
   try {
-    const json document = json::parse(in);
-    for (const json& week : document.at("weeks")) course.weeks_.push_back(read_week(week));
-  } catch (const json::exception& error) {
+    const Json document = Json::parse(in);
+    for (const Json& week : document.at("weeks")) course.weeks_.push_back(read_week(week));
+  } catch (const JsonError& error) {
     throw Error(Verdict::usage, fmt::format("{}: {}", file.string(), error.what()));
   }
   return course;

@@ -1,8 +1,7 @@
 // results.json for Gradescope, and JUnit's XML for what else reads verdicts.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/escape.hpp"
 #include "tools/grade.hpp"
 #include "tools/workshop.hpp"
 
@@ -26,10 +25,7 @@ void write_whole(const std::filesystem::path& file, const std::string& text) {
 }
 
 /// Bytes that are not UTF-8 are replaced: a message may quote a student's.
-std::string utf8(const std::string& text) {
-  using nlohmann::json;
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
-}
+std::string json_text(std::string_view text) { return lockstep::quoted(utf8(text)); }
 
 /// For text and attributes of XML 1.0, which has no control characters but tab and line ends.
 std::string for_xml(const std::string& text) {
@@ -53,26 +49,20 @@ int Grading::points() const { return sum(rows, &GradedRow::points); }
 int Grading::most() const { return sum(rows, &GradedRow::most); }
 
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility) {
-  using nlohmann::json;
-  json tests = json::array();
-  for (const GradedRow& row : grading.rows) {
-    tests.push_back({{"name", fmt::format("{} {}", row.id, row.title)},
-                     {"number", row.id},
-                     {"score", row.points},
-                     {"max_score", row.most},
-                     {"status", passed(row) ? "passed" : "failed"},
-                     {"output", row.reason.empty() ? row.verdict : row.verdict + "\n" + row.reason},
-                     {"output_format", "text"},
-                     {"visibility", visibility}});
-  }
-  json results{{"score", grading.points()},
-               {"execution_time", static_cast<int>(grading.seconds + 0.5)},
-               {"output", grading.remarks},
-               {"output_format", "text"},
-               {"visibility", visibility},
-               {"extra_data", {{"max_score", grading.most()}}},
-               {"tests", tests}};
-  write_whole(file, results.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  std::string tests;
+  for (const GradedRow& row : grading.rows)
+    tests += fmt::format(
+        "{}\n    {{\n      \"name\": {},\n      \"number\": {},\n      \"score\": {},\n      \"max_score\": {},\n"
+        "      \"status\": \"{}\",\n      \"output\": {},\n      \"output_format\": \"text\",\n      \"visibility\": "
+        "{}\n    }}",
+        tests.empty() ? "" : ",", json_text(fmt::format("{} {}", row.id, row.title)), json_text(row.id), row.points,
+        row.most, passed(row) ? "passed" : "failed",
+        json_text(row.reason.empty() ? row.verdict : row.verdict + "\n" + row.reason), json_text(visibility));
+  write_whole(file, fmt::format("{{\n  \"score\": {},\n  \"execution_time\": {},\n  \"output\": {},\n"
+                                "  \"output_format\": \"text\",\n  \"visibility\": {},\n"
+                                "  \"extra_data\": {{\"max_score\": {}}},\n  \"tests\": [{}\n  ]\n}}\n",
+                                grading.points(), static_cast<int>(grading.seconds + 0.5), json_text(grading.remarks),
+                                json_text(visibility), grading.most(), tests));
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {

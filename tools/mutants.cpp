@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "common/error.hpp"
+#include "common/json/document.hpp"
 #include "tools/commands.hpp"
 #include "tools/judge.hpp"
 
@@ -25,7 +25,7 @@ std::vector<Mutant> read_mutants(const std::filesystem::path& file) {
   std::ifstream in(file);
   if (!in) return {};
   std::vector<Mutant> result;
-  for (const auto& m : nlohmann::json::parse(in)) {
+  for (const Json& m : Json::parse(in)) {
     result.push_back({m.at("name"), m.at("verdicts"), m.at("message")});
   }
   return result;

@@ -8,15 +8,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "common/error.hpp"
+#include "common/json/document.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep {
 namespace {
-
-using nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw Error(Verdict::usage, fmt::format("trace {}: {}", path, why));
@@ -28,7 +26,7 @@ TraceEvent::Kind kind_of(const std::string& category) {
   if (category == "wait") return Kind::wait;
   if (category == "transfer") return Kind::transfer;
   if (category == "region") return Kind::region;
-  throw json::other_error::create(599, "category " + category, nullptr);
+  throw JsonError("category " + category);
 }
 
 class Reader {
@@ -39,15 +37,9 @@ class Reader {
     if (!std::filesystem::is_regular_file(path_)) refuse(path_, "there is no such file");
     std::ifstream in(path_);
     if (!in) refuse(path_, "cannot be read");
-    json rest;
     try {
-      rest = json::parse(in, [this](int depth, json::parse_event_t event, json& value) {
-        if (depth != 2 || event != json::parse_event_t::object_end) return true;
-        take(value);
-        return false;  // not kept
-      });
-      head(rest);
-    } catch (const json::exception&) {
+      head(Json::parse(in, 2, [this](const Json& event) { take(event); }));
+    } catch (const JsonError&) {
       refuse(path_, "this is no trace that ./lab train --trace FILE.json wrote, or it was cut short");
     }
     if (trace_.events.empty()) refuse(path_, "it is empty: nothing happened in that run");
@@ -56,22 +48,22 @@ class Reader {
   }
 
  private:
-  void head(const json& document) {
-    const json& other = document.at("otherData");
+  void head(const Json& document) {
+    const Json& other = document.at("otherData");
     if (other.at("program") != "lockstep") refuse(path_, "another program wrote it");
     trace_.modelled = other.value("modelled", false);
     trace_.eager_bytes = other.value("eager_bytes", std::uint64_t{0});
   }
 
-  void take(const json& event) {
+  void take(const Json& event) {
     const std::string kind = event.at("ph");
     if (kind == "X") return complete(event);
     if (event.at("name") == "thread_name") names_[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
     if (event.at("name") == "closure") closure(event);
   }
 
-  void complete(const json& event) {
-    const json& arguments = event.at("args");
+  void complete(const Json& event) {
+    const Json& arguments = event.at("args");
     TraceEvent& e = trace_.events.emplace_back();
     e.kind = kind_of(event.at("cat"));
     e.rank = event.at("pid");
@@ -86,13 +78,13 @@ class Reader {
     e.phase = arguments.value("phase", false);
     e.group = arguments.value("group", 0u);
     if (arguments.contains("messages"))
-      for (const json& m : arguments.at("messages"))
+      for (const Json& m : arguments.at("messages"))
         e.messages.push_back({m.at(1), m.at(0) == "send", m.at(2), m.at(3), m.at(4)});
     threads_.push_back(event.at("tid"));
   }
 
-  void closure(const json& event) {
-    const json& a = event.at("args");
+  void closure(const Json& event) {
+    const Json& a = event.at("args");
     trace_.closures.push_back({.rank = event.at("pid"),
                                .queue = index_of(a.at("queue")),
                                .issued = a.at("issued"),

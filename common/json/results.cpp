@@ -66,7 +66,7 @@ std::string json_value(const Row::Value& value) {
     std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
     std::string operator()(std::uint64_t number) const { return fmt::format("{}", number); }
     std::string operator()(bool truth) const { return truth ? "true" : "false"; }
-    std::string operator()(const std::string& text) const { return quoted(text); }
+    std::string operator()(const std::string& text) const { return lockstep::quoted(text); }
     std::string operator()(const std::vector<double>& numbers) const { return "[" + joined(numbers, ", ") + "]"; }
   };
   return std::visit(Visitor(), value);
@@ -89,7 +89,7 @@ std::string csv_value(const Row::Value& value) {
 std::string json_row(const Row& row) {
   std::string text = "{";
   for (const Row::Field& field : row.fields())
-    text += fmt::format("{}{}: {}", text.size() > 1 ? ", " : "", quoted(field.name), json_value(field.value));
+    text += fmt::format("{}{}: {}", text.size() > 1 ? ", " : "", lockstep::quoted(field.name), json_value(field.value));
   text += "}";
   return text;
 }

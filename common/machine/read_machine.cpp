@@ -5,16 +5,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "common/error.hpp"
+#include "common/json/document.hpp"
 #include "common/machine/machine.hpp"
 #include "common/text/nearest.hpp"
 
 namespace lockstep {
 namespace {
-
-using nlohmann::json;
 
 /// What a number may be, and an example for whoever got it wrong.
 struct Sensible {
@@ -37,7 +35,7 @@ constexpr Sensible kRanks{0, 1e9, "ranks", "8 GPUs in a node; 0, in the outermos
 /// One JSON object of the file, and what it is called in messages.
 class Fields {
  public:
-  Fields(const json& object, std::string file, std::string prefix)
+  Fields(const Json& object, std::string file, std::string prefix)
       : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {
     if (!object_.is_object()) fail(prefix_.empty() ? "the file" : prefix_, "is not an object in braces");
   }
@@ -55,7 +53,7 @@ class Fields {
   bool has(const char* name) const { return object_.contains(name); }
 
   double number(const char* name, Sensible sensible) const {
-    const json& value = at(name, sensible.example);
+    const Json& value = at(name, sensible.example);
     if (!value.is_number()) fail(path(name), fmt::format("is {}, not a number{}", value.dump(), hint(sensible)));
     double number = value.get<double>();
     if (!(number >= sensible.least && number <= sensible.most))
@@ -70,14 +68,14 @@ class Fields {
   }
 
   std::string text(const char* name, const char* example) const {
-    const json& value = at(name, example);
-    if (!value.is_string() || value.get_ref<const std::string&>().empty())
+    const Json& value = at(name, example);
+    if (!value.is_string() || value.get<std::string>().empty())
       fail(path(name), fmt::format("is {}, not a text such as \"{}\"", value.dump(), example));
     return value.get<std::string>();
   }
 
   bool truth(const char* name, const char* example) const {
-    const json& value = at(name, example);
+    const Json& value = at(name, example);
     if (!value.is_boolean()) fail(path(name), fmt::format("is {}, neither true nor false", value.dump()));
     return value.get<bool>();
   }
@@ -85,12 +83,12 @@ class Fields {
   Fields object(const char* name, const char* example) const { return {at(name, example), file_, path(name)}; }
 
   std::vector<Fields> list(const char* name, const char* example) const {
-    const json& value = at(name, example);
+    const Json& value = at(name, example);
     if (!value.is_array() || value.empty()) fail(path(name), fmt::format("is not a list of {}", example));
     std::vector<Fields> items;
-    for (const json& item : value) {
-      auto named = item.is_object() ? item.find("name") : item.end();
-      bool has_name = item.is_object() && named != item.end() && named->is_string();
+    for (const Json& item : value) {
+      const Json* named = item.find("name");
+      bool has_name = named && named->is_string();
       items.emplace_back(
           item, file_,
           has_name ? path(name) + "." + named->get<std::string>() : fmt::format("{}[{}]", path(name), items.size()));
@@ -101,9 +99,9 @@ class Fields {
   std::string path(const std::string& name) const { return prefix_.empty() ? name : prefix_ + "." + name; }
 
  private:
-  const json& at(const char* name, const char* example) const {
-    auto found = object_.find(name);
-    if (found == object_.end()) fail(path(name), fmt::format("is missing ({})", example));
+  const Json& at(const char* name, const char* example) const {
+    const Json* found = object_.find(name);
+    if (!found) fail(path(name), fmt::format("is missing ({})", example));
     return *found;
   }
 
@@ -111,7 +109,7 @@ class Fields {
     return fmt::format("; give {:g} to {:g} {} ({})", s.least, s.most, s.unit, s.example);
   }
 
-  const json& object_;
+  const Json& object_;
   std::string file_;
   std::string prefix_;
 };
@@ -164,15 +162,13 @@ void read_efficiency(const Fields& file, Machine& machine) {
   }
 }
 
-json parse(const std::string& path) {
+Json parse(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw Error(Verdict::usage, fmt::format("machine file {}: cannot be read", path));
   try {
-    return json::parse(in);
-  } catch (const json::exception& error) {
-    std::string what = error.what();  // "[json.exception.…] parse error at line 3, column 1: …"
-    if (auto bracket = what.find("] "); bracket != what.npos) what.erase(0, bracket + 2);
-    throw Error(Verdict::usage, fmt::format("machine file {}: is not valid JSON: {}", path, what));
+    return Json::parse(in);
+  } catch (const JsonError& error) {
+    throw Error(Verdict::usage, fmt::format("machine file {}: is not valid JSON: {}", path, error.what()));
   }
 }
 
@@ -209,7 +205,7 @@ Machine read_single(const Fields& file) {
 }  // namespace
 
 Machine read_machine(const std::string& path) {
-  json document = parse(path);
+  Json document = parse(path);
   Fields file(document, path, "");
   Machine machine = file.has("node") ? read_cluster(file, path) : read_single(file);
   machine.name = file.text("name", "my-cluster");

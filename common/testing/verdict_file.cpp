@@ -1,12 +1,35 @@
-// The JSON side of verdicts: the only file of the tests that includes the JSON library.
-#include <fstream>
-#include <nlohmann/json.hpp>
+// The JSON side of verdicts.
+#include <fmt/format.h>
 
+#include <fstream>
+
+#include "common/json/document.hpp"
+#include "common/json/escape.hpp"
 #include "common/testing/verdict.hpp"
 
 namespace lockstep::testing {
+namespace {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Judgement, id, verdict, message, test, passed, failed, seconds)
+/// A message may quote bytes of the student's; whatever is not UTF-8 is replaced, never a reason to lose the verdict.
+std::string row_of(const Judgement& j) {
+  return fmt::format(
+      "    {{\"id\": {}, \"verdict\": {}, \"message\": {}, \"test\": {}, \"passed\": {}, \"failed\": {}, \"seconds\": "
+      "{}}}",
+      lockstep::quoted(utf8(j.id)), lockstep::quoted(utf8(j.verdict)), lockstep::quoted(utf8(j.message)),
+      lockstep::quoted(utf8(j.test)), j.passed, j.failed, j.seconds);
+}
+
+Judgement judgement_of(const Json& row) {
+  return {.id = row.at("id"),
+          .verdict = row.at("verdict"),
+          .message = row.at("message"),
+          .test = row.at("test"),
+          .passed = row.at("passed"),
+          .failed = row.at("failed"),
+          .seconds = row.at("seconds")};
+}
+
+}  // namespace
 
 void write_judgements(const std::filesystem::path& file, const std::vector<Judgement>& judgements) {
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
@@ -14,10 +37,9 @@ void write_judgements(const std::filesystem::path& file, const std::vector<Judge
   half += ".part";
   {
     std::ofstream out(half);
-    // A message may quote bytes of the student's; whatever is not UTF-8 is replaced, never a reason to lose the
-    // verdict.
-    auto text = nlohmann::json{{"verdicts", judgements}};
-    out << text.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    out << "{\n  \"verdicts\": [";
+    for (std::size_t i = 0; i < judgements.size(); ++i) out << (i == 0 ? "\n" : ",\n") << row_of(judgements[i]);
+    out << "\n  ]\n}\n";
     if (!out.flush()) throw Error(Verdict::usage, "cannot write the verdicts to " + file.string());
   }
   std::filesystem::rename(half, file);
@@ -25,9 +47,14 @@ void write_judgements(const std::filesystem::path& file, const std::vector<Judge
 
 std::vector<Judgement> read_judgements(const std::filesystem::path& file) {
   std::ifstream in(file);
-  auto json = nlohmann::json::parse(in, nullptr, false);
-  if (!in || json.is_discarded()) throw Error(Verdict::usage, "cannot read the verdicts in " + file.string());
-  return json.at("verdicts").get<std::vector<Judgement>>();
+  std::vector<Judgement> judgements;
+  try {
+    const Json document = Json::parse(in);
+    for (const Json& row : document.at("verdicts")) judgements.push_back(judgement_of(row));
+  } catch (const JsonError&) {
+    throw Error(Verdict::usage, "cannot read the verdicts in " + file.string());
+  }
+  return judgements;
 }
 
 }  // namespace lockstep::testing

@@ -7,15 +7,15 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "common/error.hpp"
 #include "common/host/host.hpp"
+#include "common/json/document.hpp"
+#include "common/json/escape.hpp"
 
 namespace lockstep {
 namespace {
 
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 std::string read(const fs::path& path) {
@@ -51,9 +51,9 @@ TEST_F(Output, IsReadBackToTheSameNumbers) {
   row.set("ranks", 4);  // replaces
   fs::path path = folder_ / "out.json";
   write_results(path, Context::here(), std::vector{row, row});
-  json document = json::parse(read(path));
+  Json document = Json::parse(read(path));
   ASSERT_EQ(document.at("rows").size(), 2u);
-  const json& back = document.at("rows")[1];
+  const Json& back = document.at("rows")[1];
   EXPECT_EQ(back.at("seconds").get<double>(), 0.1 + 0.2);
   EXPECT_EQ(back.at("bytes").get<std::uint64_t>(), 18446744073709551615u);
   EXPECT_EQ(back.at("ranks"), 4);
@@ -67,7 +67,7 @@ TEST_F(Output, IsReadBackToTheSameNumbers) {
 TEST_F(Output, ContextSaysWhereItComesFromAndIsDocumented) {
   Context context = Context::here();
   context.versions.push_back({"blas", "OpenBLAS 0.3.21"});
-  json about = json::parse(results_json(context, {})).at("context");
+  Json about = Json::parse(results_json(context, {})).at("context");
   for (const char* name : {"machine", "cores", "hardware_threads", "compiler", "build", "versions", "commit", "date"})
     EXPECT_TRUE(about.contains(name)) << name;
   EXPECT_GE(about.at("cores"), 1);
@@ -103,10 +103,61 @@ TEST_F(Output, AFieldMayBeAList) {
   Row row;
   row.set("stage_seconds", std::vector<double>{0.5, std::numeric_limits<double>::quiet_NaN(), 2})
       .set("nothing", std::vector<double>());
-  const json back = json::parse(results_json(Context::here(), std::vector{row})).at("rows")[0];
-  EXPECT_EQ(back.at("stage_seconds"), json::parse("[0.5, null, 2.0]"));
-  EXPECT_EQ(back.at("nothing"), json::array());
+  const Json back = Json::parse(results_json(Context::here(), std::vector{row})).at("rows")[0];
+  EXPECT_EQ(back.at("stage_seconds"), Json::parse("[0.5, null, 2.0]"));
+  EXPECT_EQ(back.at("nothing"), Json::parse("[]"));
   EXPECT_EQ(results_csv(std::vector{row}), "stage_seconds,nothing\n0.5 null 2,\n");
+}
+
+TEST(JsonDocument, IsReadAsItStands) {
+  const Json json = Json::parse(R"({"text": "α\n\u00e9", "list": [1, -2, 2.5, 1e-06], "yes": true, "no": null})");
+  EXPECT_EQ(json.at("text"), "α\né");
+  EXPECT_EQ(json.at("list")[1].get<int>(), -2);
+  EXPECT_EQ(json.at("list").get<std::vector<double>>(), (std::vector<double>{1, -2, 2.5, 1e-6}));
+  EXPECT_GT(json.at("list")[2], 2);
+  EXPECT_EQ(json.value("yes", false), true);
+  EXPECT_EQ(json.value("absent", 7), 7);
+  EXPECT_TRUE(json.at("no").is_null());
+  EXPECT_EQ(json.items()[0].name, "text");
+  EXPECT_EQ(json.dump(), "{\"text\":\"α\\né\",\"list\":[1,-2,2.5,1e-06],\"yes\":true,\"no\":null}");
+  EXPECT_EQ(Json::parse(json.dump()), json);
+  EXPECT_EQ(Json::parse(R"({"b": 1, "a": 2})"), Json::parse(R"({"a": 2, "b": 1})"));
+  EXPECT_FALSE(Json::parse("1") == Json::parse("true"));
+}
+
+TEST(JsonDocument, AWrongQuestionIsAnError) {
+  const Json json = Json::parse(R"({"list": [1], "text": "x"})");
+  EXPECT_THROW(json.at("absent"), JsonError);
+  EXPECT_THROW(json.at("list").at(1), JsonError);
+  EXPECT_THROW(json.at("list").at("name"), JsonError);
+  EXPECT_THROW(json.at("text").get<int>(), JsonError);
+  EXPECT_THROW(json.at("text").begin(), JsonError);
+  EXPECT_THROW(json.at("list").items(), JsonError);
+  EXPECT_THROW(json.at("list")[0].get<bool>(), JsonError);
+  for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "1 2", "\"\xff\"", "// no\n1"})
+    EXPECT_THROW(Json::parse(text), JsonError) << text;
+  EXPECT_FALSE(Json::parse_if_valid("[1,]"));
+  EXPECT_EQ(Json::parse_if_valid("[1] // one").value(), Json::parse("[1]"));
+}
+
+TEST(JsonDocument, ALargeListIsTakenOneAtATime) {
+  std::istringstream in(R"({"events": [{"n": 1}, {"n": 2, "in": {"n": 9}}, 5], "other": {"n": 7}})");
+  std::vector<int> taken;
+  const Json rest = Json::parse(in, 2, [&](const Json& event) { taken.push_back(event.at("n")); });
+  EXPECT_EQ(taken, (std::vector<int>{1, 2}));
+  EXPECT_EQ(rest, Json::parse(R"({"events": [5], "other": {"n": 7}})"));
+}
+
+TEST(JsonText, BytesThatAreNotUtf8AreReplaced) {
+  EXPECT_EQ(utf8("plain, α, €, 😀"), "plain, α, €, 😀");
+  EXPECT_EQ(utf8("a\xff b"), "a\uFFFD b");
+  EXPECT_EQ(utf8("\xc0\xaf"), "\uFFFD\uFFFD");                 // longer than need be
+  EXPECT_EQ(utf8("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");       // a surrogate
+  EXPECT_EQ(utf8("\xf4\x90\x80\x80").substr(0, 3), "\uFFFD");  // above U+10FFFF
+  EXPECT_EQ(utf8("cut \xe2\x82"), "cut \uFFFD\uFFFD");
+  std::string any;
+  for (int byte = 0; byte < 256; ++byte) any += {static_cast<char>(byte), static_cast<char>(255 - byte), 'x'};
+  EXPECT_EQ(Json::parse(lockstep::quoted(utf8(any))), utf8(any));
 }
 
 class HostFiles : public Output {};

@@ -5,17 +5,15 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/json/document.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep {
 namespace {
 
 using Kind = TraceEvent::Kind;
-using nlohmann::json;
-
 TraceEvent event(Kind kind, int rank, int queue, std::string name, double begin, double end) {
   return {.kind = kind,
           .rank = rank,
@@ -44,9 +42,9 @@ Trace sample() {
 
 /// Complete events of one thread, as (begin, end) in nanoseconds.
 using Spans = std::vector<std::array<long long, 2>>;
-std::map<std::pair<int, int>, Spans> spans_of(const json& document) {
+std::map<std::pair<int, int>, Spans> spans_of(const Json& document) {
   std::map<std::pair<int, int>, Spans> spans;
-  for (const json& entry : document.at("traceEvents")) {
+  for (const Json& entry : document.at("traceEvents")) {
     if (entry.at("ph") != "X") continue;
     long long begin = std::llround(entry.at("ts").get<double>() * 1e3);
     spans[{entry.at("pid"), entry.at("tid")}].push_back(
@@ -64,16 +62,16 @@ void expect_nested(const Spans& spans) {
     }
 }
 
-json chrome(const Trace& trace) {
+Json chrome(const Trace& trace) {
   std::ostringstream out;
   write_chrome_trace(trace, out);
-  return json::parse(out.str());
+  return Json::parse(out.str());
 }
 
 TEST(ChromeTrace, HoldsEveryEventWithItsTimes) {
-  json document = chrome(sample());
+  Json document = chrome(sample());
   int complete = 0;
-  for (const json& entry : document.at("traceEvents")) {
+  for (const Json& entry : document.at("traceEvents")) {
     if (entry.at("ph") != "X") continue;
     ++complete;
     if (entry.at("name") == "matmul") {
@@ -87,11 +85,11 @@ TEST(ChromeTrace, HoldsEveryEventWithItsTimes) {
 }
 
 TEST(ChromeTrace, TransfersHaveThreadsOfTheirOwnAndEveryThreadNests) {
-  json document = chrome(sample());
+  Json document = chrome(sample());
   std::map<std::pair<int, int>, std::string> names;
-  for (const json& entry : document.at("traceEvents"))
+  for (const Json& entry : document.at("traceEvents"))
     if (entry.at("name") == "thread_name") names[{entry.at("pid"), entry.at("tid")}] = entry.at("args").at("name");
-  for (const json& entry : document.at("traceEvents")) {
+  for (const Json& entry : document.at("traceEvents")) {
     if (entry.value("cat", "") != "transfer") continue;
     EXPECT_TRUE(names.at({entry.at("pid"), entry.at("tid")}).starts_with("comm: transfers"));
   }

@@ -33,7 +33,7 @@ class EventList {
 
   void name(const char* what, int process, int thread, const std::string& name) {
     add(R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "args": {{"name": {}}}}})", what, process, thread,
-        quoted(name));
+        lockstep::quoted(name));
   }
   void order(int process, int thread) {
     add(R"({{"ph": "M", "name": "thread_sort_index", "pid": {}, "tid": {}, "args": {{"sort_index": {}}}}})", process,
@@ -44,13 +44,13 @@ class EventList {
     long long begin = nanoseconds(event.begin), length = nanoseconds(event.end) - begin;
     add(R"({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {}.{:03}, "dur": {}.{:03}, )"
         R"("args": {{"where": {}{}}}}})",
-        quoted(event.name), category(event.kind), event.rank, thread, begin / 1000, begin % 1000, length / 1000,
-        length % 1000, quoted(event.where), program(event));
+        lockstep::quoted(event.name), category(event.kind), event.rank, thread, begin / 1000, begin % 1000,
+        length / 1000, length % 1000, lockstep::quoted(event.where), program(event));
   }
   void closure(const TraceClosure& c, const std::string& queue) {
     add(R"({{"ph": "M", "name": "closure", "pid": {}, "tid": 0, "args": {{"queue": {}, "issued": {}, "first": {}, )"
         R"("last": {}, "waited": {}, "seconds": [{:.9f}, {:.9f}, {:.9f}]}}}})",
-        c.rank, quoted(queue), c.issued, c.first, c.last, c.waited, c.given, c.begin, c.end);
+        c.rank, lockstep::quoted(queue), c.issued, c.first, c.last, c.waited, c.given, c.begin, c.end);
   }
 
  private:

@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <iterator>
+#include <optional>
 
 #include "common/error.hpp"
+#include "common/json/document.hpp"
+#include "common/json/escape.hpp"
 #include "common/text/nearest.hpp"
 
 namespace lockstep::plan {
 
-using nlohmann::json;
 using week25::Strategy;
 
 namespace {
@@ -35,7 +37,7 @@ int* whole_number(Strategy& s, const std::string& field) {
 }
 
 /// One field from its JSON value.
-void set(Strategy& strategy, const std::string& where, const std::string& field, const json& value) {
+void set(Strategy& strategy, const std::string& where, const std::string& field, const Json& value) {
   if (std::find(kFields.begin(), kFields.end(), field) == kFields.end())
     refuse(where, unknown_name("field", field, kFields));
   if (int* number = whole_number(strategy, field)) {
@@ -59,16 +61,12 @@ void set(Strategy& strategy, const std::string& where, const std::string& field,
   }
 }
 
-json to_json(const Strategy& s) {
-  return {{"dp", s.dp},
-          {"tp", s.tp},
-          {"pp", s.pp},
-          {"microbatch", s.microbatch},
-          {"schedule", s.schedule},
-          {"chunks", s.chunks},
-          {"zero", s.zero},
-          {"recompute", s.recompute ? "full" : "none"},
-          {"sequence_parallel", s.sequence_parallel}};
+/// A field as JSON has it.
+std::string value_of(Strategy strategy, const std::string& field) {
+  if (const int* number = whole_number(strategy, field)) return std::to_string(*number);
+  if (field == "schedule") return lockstep::quoted(strategy.schedule);
+  if (field == "recompute") return strategy.recompute ? "\"full\"" : "\"none\"";
+  return strategy.sequence_parallel ? "true" : "false";
 }
 
 }  // namespace
@@ -76,7 +74,8 @@ json to_json(const Strategy& s) {
 Strategy read_strategy(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw Error(Verdict::usage, fmt::format("cannot read {}", path));
-  const json file = json::parse(in, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const Json file = Json::parse_if_valid(text).value_or(Json());
   if (!file.is_object())
     refuse(path, "is no JSON object such as {\"dp\": 8, \"tp\": 8, \"pp\": 16, \"microbatch\": 1}");
   Strategy strategy;
@@ -84,7 +83,12 @@ Strategy read_strategy(const std::string& path) {
   return strategy;
 }
 
-std::string strategy_json(const Strategy& strategy) { return to_json(strategy).dump(); }
+std::string strategy_json(const Strategy& strategy) {
+  std::string all;
+  for (const std::string& field : kFields)
+    all += fmt::format("{}\"{}\":{}", all.empty() ? "" : ",", field, value_of(strategy, field));
+  return "{" + all + "}";
+}
 
 std::vector<std::pair<std::string, std::string>> wanted_fields(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> fields;
@@ -93,19 +97,17 @@ std::vector<std::pair<std::string, std::string>> wanted_fields(const std::string
     const std::size_t end = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
     if (equals >= end) refuse("--explain " + text, "name=value, with commas: dp=8,tp=8,pp=16");
     const std::string name = text.substr(at, equals - at), value = text.substr(equals + 1, end - equals - 1);
-    json parsed = json::parse(value, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_discarded()) parsed = value;
-    set(scratch, "--explain " + text, name, parsed);
-    fields.emplace_back(name, to_json(scratch)[name].dump());
+    const std::optional<Json> parsed = Json::parse_if_valid(value);
+    set(scratch, "--explain " + text, name, parsed ? *parsed : Json::parse(lockstep::quoted(value)));
+    fields.emplace_back(name, value_of(scratch, name));
     at = end + 1;
   }
   return fields;
 }
 
 bool has_fields(const Strategy& strategy, const std::vector<std::pair<std::string, std::string>>& fields) {
-  const json all = to_json(strategy);
   return std::all_of(fields.begin(), fields.end(),
-                     [&](const auto& field) { return all[field.first].dump() == field.second; });
+                     [&](const auto& field) { return value_of(strategy, field.first) == field.second; });
 }
 
 }  // namespace lockstep::plan

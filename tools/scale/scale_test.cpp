@@ -8,16 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "common/json/document.hpp"
 #include "tools/scale/diagnosis.hpp"
 
 namespace lockstep::scaling {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
 Point timed(int ranks, double seconds) {
   Point point{.ranks = ranks};
   for (double noise : {0.99, 1.0, 1.01}) point.samples.push_back(seconds * noise);
@@ -207,15 +205,15 @@ TEST_F(ScaleProgram, RowsHoldWhatTheDocumentationSays) {
     ASSERT_EQ(start(std::string(kind) + " --ranks 1,2,4 --machine pcie-box --model tiny --json " + file("a.json")), 0)
         << err_;
     EXPECT_NE(out_.find("best serial program: serial"), std::string::npos) << out_;
-    const json document = json::parse(read(file("a.json")));
+    const Json document = Json::parse(read(file("a.json")));
     const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-    const auto documented = [&](const json& fields) {
+    const auto documented = [&](const Json& fields) {
       for (const auto& [name, value] : fields.items())
         EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
     };
     documented(document.at("context"));
     std::vector<int> ranks;
-    for (const json& row : document.at("rows")) {
+    for (const Json& row : document.at("rows")) {
       documented(row);
       if (row.at("ranks") == 1) continue;
       ranks.push_back(row.at("ranks"));

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "common/json/document.hpp"
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/scripted_stage.hpp"
@@ -153,10 +153,10 @@ class TraceProgram : public testing::Test {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  nlohmann::json rows(const char* name) const {
-    const auto document = nlohmann::json::parse(read(file(name)));
+  Json rows(const char* name) const {
+    const auto document = Json::parse(read(file(name)));
     const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-    for (const nlohmann::json& row : document.at("rows"))
+    for (const Json& row : document.at("rows"))
       for (const auto& [field, value] : row.items())
         EXPECT_NE(documentation.find("`" + field + "`"), std::string::npos) << field << " is not in docs/output.md";
     return document.at("rows");
@@ -172,7 +172,7 @@ TEST_F(TraceProgram, WhyReadsAFileAndWritesRows) {
   EXPECT_NE(out_.find("limit     launch overhead"), std::string::npos) << out_;
   EXPECT_NE(out_.find("critical path"), std::string::npos) << out_;
   int limits = 0, ranks = 0;
-  for (const nlohmann::json& row : rows("rows.json")) {
+  for (const Json& row : rows("rows.json")) {
     if (row.contains("cost")) {
       EXPECT_NEAR(1 - row.at("seconds_without").get<double>() / row.at("seconds").get<double>(), row.at("gained"),
                   1e-9);
@@ -192,7 +192,7 @@ TEST_F(TraceProgram, DiffRanksWhatAnotherMachineDoesSlower) {
   train("--ranks 2 --machine pcie-box-10gbe --trace " + file("b.json"));
   ASSERT_EQ(start("why", "diff " + file("a.json") + " " + file("b.json") + " --json " + file("rows.json")), 0) << err_;
   EXPECT_NE(out_.find("the largest differences"), std::string::npos) << out_;
-  for (const nlohmann::json& row : rows("rows.json"))
+  for (const Json& row : rows("rows.json"))
     if (row.contains("pairs")) {
       EXPECT_EQ(row.at("only_a"), 0) << row;
     }
