@@ -15,6 +15,7 @@
 #include "bench/support/command_line.hpp"
 #include "bench/support/numbers.hpp"
 #include "common/json/results.hpp"
+#include "common/run.hpp"
 #include "common/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 
@@ -130,7 +131,7 @@ Numbers numbers_of(const Pipe& pipe, const week24::TimedRun& run) {
 Row row_of(const Pipe& pipe, const StepTimes& times, const week24::TimedRun& run, const Numbers& n) {
   Row row;
   row.set("schedule", pipe.name).set("stages", pipe.shape.stages).set("microbatches", pipe.shape.microbatches);
-  row.set("chunks", pipe.shape.chunks);
+  row.set("chunks", pipe.shape.chunks).set("backend", backend_name());
   row.set("makespan_seconds", n.bubble.makespan).set("longest_span_seconds", n.bubble.longest_span);
   row.set("bubble_of_ideal", n.bubble.of_ideal).set("bubble_of_total", n.bubble.of_total);
   row.set("bubble_of_span", n.bubble.of_span).set("peak_in_flight", n.in_flight);

@@ -2,7 +2,7 @@
 
 from combined_parts import mesh_gaps, meshes
 from results import by, load, load_all
-from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, plain_legend, stacked_bars, subplots
+from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, stacked_bars, subplots
 
 COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "sums over tp": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
          "sums over dp": ("data_seconds",), "optimizer": ("update_seconds",)}
@@ -101,14 +101,14 @@ def published_iterations(data):
         return None
     rows = results["rows"]
     figure, axes = subplots(1, 8, 4.0)
-    bars = (("published_seconds", "published"), ("step_seconds", "predicted, arithmetic as slow as one layer’s"), ("file_step_seconds", "predicted from the machine file alone"))
-    for k, (field, label) in enumerate(bars):
-        axes[0][0].bar([i + 0.27 * (k - 1) for i in range(len(rows))], [r[field] for r in rows], 0.26, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=label)
+    kinds = (("published_seconds", "published"), ("step_seconds", "predicted, arithmetic as slow as one layer’s"), ("file_step_seconds", "predicted from the machine file alone"))
+    for k, (field, label) in enumerate(kinds):
+        axes[0][0].plot([i + 0.2 * (k - 1) for i in range(len(rows))], [r[field] for r in rows], **{**look(k), "linestyle": "none", "markersize": 7}, label=label)
     for i, row in enumerate(rows):
-        axes[0][0].annotate(f"{100 * row['relative_error']:+.0f} %", (i, row["step_seconds"]), xytext=(0, 2), textcoords="offset points", ha="center", fontsize=7.5)
+        axes[0][0].annotate(f"{100 * row['relative_error']:+.0f} %", (i, max(row["step_seconds"], row["published_seconds"])), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7.5)
     axes[0][0].set_xticks(range(len(rows)))
     axes[0][0].set_xticklabels([f"{r['model'].removeprefix('gpt-').removeprefix('gpt3-').upper()}\n{'full' if r['recompute'] == 'full' else 'rows cut'}" for r in rows], fontsize=8)
-    axes[0][0].set_yscale("log")
+    plain_log_axis(axes[0][0].yaxis)
     axes[0][0].set_ylabel("an iteration, s")
     figure_legend(figure, axes[0][0], 3)
     return figure
@@ -130,12 +130,15 @@ def mesh_losses(data):
     axes[0][0].legend()
     gaps = mesh_gaps(runs)
     largest = [max(g) for g in gaps.values()]
-    axes[0][1].barh(range(len(gaps)), [max(g, 1e-9) for g in largest], 0.72, color=[COLOURS[(m[0] * m[1] * m[2]).bit_length() - 2] for m in gaps], alpha=0.85)
+    for k, ranks in enumerate(sorted({m[0] * m[1] * m[2] for m in gaps})):
+        mine = [i for i, m in enumerate(gaps) if m[0] * m[1] * m[2] == ranks]
+        axes[0][1].barh(mine, [max(largest[i], 1e-9) for i in mine], 0.72, color=COLOURS[k], hatch=HATCHES[k], edgecolor="white", alpha=0.85, label=f"{ranks} ranks")
+    plain_legend(axes[0][1], 3)
     axes[0][1].set_yticks(range(len(gaps)))
     axes[0][1].set_yticklabels([f"{m[0]} × {m[1]} × {m[2]}" for m in gaps], fontsize=7)
     axes[0][1].invert_yaxis()
     axes[0][1].set_xscale("log")
-    axes[0][1].set_xlim(1e-9, None)
+    axes[0][1].set_xlim(1e-9, 1.5 * max(1e-8, *largest))
     axes[0][1].set_xlabel("largest distance from serial, nats (10⁻⁹: none at all)")
     axes[0][1].set_ylabel("dp × tp × pp")
     return figure

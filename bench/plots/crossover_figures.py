@@ -2,7 +2,7 @@
 
 from crossover import NAMES, TITLES, changes, curves, studies
 from results import by, bytes_text
-from style import COLOURS, look, subplots
+from style import COLOURS, beside_line, look, plain_log_axis, subplots
 
 
 def over_ring(axis, rows):
@@ -17,17 +17,13 @@ def over_ring(axis, rows):
         axis.plot(x, [r["predicted_seconds"] / predicted_ring[r["bytes"]] for r in mine], color=COLOURS[i % 7], linestyle=look(i)["linestyle"], linewidth=1)
     for _, _, size in changes(rows, "predicted_seconds"):
         axis.axvline(size, color="#777777", linewidth=0.8, zorder=0)
-        axis.annotate(bytes_text(size), (size, 0.98), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, color="#555555", ha="right", va="top")
+        beside_line(axis, size, 0.98, bytes_text(size))
     ticks = x[:: -(-len(x) // 5)]
     axis.set_xscale("log", base=2)
     axis.set_xticks(ticks)
     axis.set_xticklabels([bytes_text(t) for t in ticks], fontsize=8.5)
-    axis.set_yscale("log")
-    low, high = axis.get_ylim()
-    heights = [h for h in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 4, 8) if low <= h <= high]
-    axis.set_yticks(heights)
-    axis.set_yticklabels([f"{h:g}" for h in heights])
     axis.minorticks_off()
+    plain_log_axis(axis.yaxis, (1, 2, 3, 5, 7))
     axis.set_xlabel("array")
 
 

@@ -21,7 +21,7 @@ import timeline_figures
 from arguments import arguments
 from memory import memory as memory_figure
 from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv
-from style import COLOURS, HATCHES, LAYOUTS, Drawing, figure_legend, look, losses_figure, plt, save, subplots
+from style import COLOURS, HATCHES, LAYOUTS, Drawing, beside_line, figure_legend, look, losses_figure, plain_log_axis, plt, save, subplots, whiskers
 
 
 def size_axis(axis, sizes):
@@ -62,21 +62,18 @@ def busbw_measured(data):
     for i, algorithm in enumerate(dict.fromkeys(r["algorithm"] for r in results["rows"])):
         rows = by(results["rows"], algorithm=algorithm)
         x, y = [r["bytes"] for r in rows], [r["busbw_gb_per_s"] for r in rows]
-        spread = [[b - b * r["seconds"] / r["seconds_high"] for b, r in zip(y, rows)],
-                  [b * r["seconds"] / r["seconds_low"] - b for b, r in zip(y, rows)]]
-        axes[0][0].errorbar(x, y, yerr=spread, capsize=2, label=algorithm, **look(i))
-        axes[0][1].plot(x, [r["seconds"] * 1e6 for r in rows], label=f"{algorithm}, measured", **look(i))
+        axes[0][0].errorbar(x, y, yerr=whiskers(y, rows), capsize=2, label=algorithm.replace("_", " "), **look(i))
         if rows[0]["predicted_seconds"]:
-            axes[0][1].plot(x, [r["predicted_seconds"] * 1e6 for r in rows], color=COLOURS[i], linestyle=":", linewidth=1,
-                            label=f"{algorithm}, predicted")
+            axes[0][1].plot(x, [r["seconds"] / r["predicted_seconds"] for r in rows], **look(i))
     for axis in axes[0]:
         size_axis(axis, x)
-        axis.legend(fontsize=7.5)
+        plain_log_axis(axis.yaxis)
     axes[0][0].set_ylabel("busbw, GB/s")
     axes[0][0].set_title(f"measured, {rows[0]['ranks']} MPI processes (medians, 95 %)")
-    axes[0][1].set_yscale("log")
-    axes[0][1].set_ylabel("time, µs")
-    axes[0][1].set_title("measured and predicted from a ping-pong")
+    axes[0][1].axhline(1, color="black", linewidth=0.8)
+    axes[0][1].set_ylabel("time measured over time predicted")
+    axes[0][1].set_title("how far predictions are off")
+    figure_legend(figure, axes[0][0], 4)
     return figure
 
 
@@ -99,8 +96,7 @@ def overhead(data):
         axis.set_xlabel("bandwidth of the link, GB/s")
         for bandwidth, name in ((1.25, "10 GbE"), (12.5, "100 GbE, PCIe 3"), (25, "PCIe 4, HDR"), (235, "NVLink 3")):
             axis.axvline(bandwidth, color="#999999", linewidth=0.7, zorder=0)
-            axis.annotate(name, (bandwidth, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=7,
-                          color="#555555", ha="right", va="bottom")
+            beside_line(axis, bandwidth, 0.02, name)
     axes[0][0].set_yscale("log")
     axes[0][0].set_ylabel("seconds to average the gradients")
     axes[0][0].set_title(f"communication, p = {rows[0]['ranks']}, simulated")
@@ -123,24 +119,22 @@ def amdahl(data):
     p = [2 ** (k / 4) for k in range(25)]
     for fraction, line in ((0.99, (0, (1, 1))), (0.9, (0, (4, 2)))):
         axis.plot(p, [1 / (1 - fraction + fraction / n) for n in p], color="#777777", linestyle=line, linewidth=1,
-                  label=f"Amdahl, p = {fraction} (the course's)")
+                  label=f"Amdahl, parallel part {fraction} (the course's)")
     axis.plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
     for i, (machine, results) in enumerate(machines.items()):
         strong, weak = by(results["rows"], scaling="strong"), by(results["rows"], scaling="weak")
         fitted = results["context"].get("amdahl_parallel_fraction")
-        label = f"{machine}, simulated" + (f": fit {fitted:.4f}" if fitted else "")
+        label = f"{machine}, simulated" + (f": parallel part {fitted:.4f} fitted" if fitted else "")
         axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label=label, **look(i))
         axes[0][1].plot([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], label=machine, **look(i))
     measured = load(data, "scaling_mpi")
     if measured:
-        strong = [r for r in by(measured["rows"], scaling="strong") if r["speedup"] is not None]
-        weak = [r for r in by(measured["rows"], scaling="weak") if r["efficiency"] is not None]
+        points = [r for r in measured["rows"] if r["speedup"] is not None and r["algorithm"] != "compute"]
+        strong, weak = by(points, scaling="strong"), by(points, scaling="weak")
         look_measured = {"color": "black", "marker": "*", "markersize": 10, "linestyle": "none"}
         for a, rows, field, scale in ((axis, strong, "speedup", 1), (axes[0][1], weak, "efficiency", 100)):
             y = [scale * r[field] for r in rows]
-            spread = [[v - v * r["seconds"] / r["seconds_high"] for v, r in zip(y, rows)],
-                      [v * r["seconds"] / r["seconds_low"] - v for v, r in zip(y, rows)]]
-            a.errorbar([r["ranks"] for r in rows], y, yerr=spread, capsize=3, **look_measured,
+            a.errorbar([r["ranks"] for r in rows], y, yerr=whiskers(y, rows), capsize=3, **look_measured,
                        label=f"this computer, measured (95 %, n = {sources.span([r['samples'] for r in rows])})")
     for a in axes[0]:
         a.set_xscale("log", base=2)
@@ -286,6 +280,7 @@ def zero_memory(data):
     axes[0][0].set_xticks([k * 5 + 1.5 for k in range(len(all_ranks))])
     axes[0][0].set_xticklabels([f"p = {p}" for p in all_ranks])
     axes[0][0].set_ylabel("MB on one rank (number: the stage)")
+    axes[0][0].set_ylim(0, 1.08 * axes[0][0].dataLim.ymax)
     figure_legend(figure, axes[0][0], 4)
     return figure
 

@@ -296,7 +296,7 @@ def lacking(chart):
 def chart_of(kind_name, all_results, keep=lambda row: True):
     """One Chart of this kind, of results that are known to be of one place; None where they have no such rows."""
     kind, = (kind for kind in KINDS if kind.name == kind_name)
-    rows = [dict(row, file=results.name) for results in all_results for row in results.rows if kind.mine(row) and keep(row)]
+    rows = [dict(row, file=results.name, command=results.context.get("command") or "") for results in all_results for row in results.rows if kind.mine(row) and keep(row)]
     return Chart(kind, kind_name, list(all_results), rows) if rows else None
 
 

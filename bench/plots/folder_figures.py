@@ -4,7 +4,7 @@ from folder import BARS, BREAKDOWN, MESH, bars, breakdown, curves_of, left_out, 
 from gradients_figures import sums_figure
 from results import bytes_text, seconds_text
 from sources import kind_of, span
-from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, stacked_bars, subplots
+from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, plain_log_axis, stacked_bars, subplots
 from timeline_figures import timeline_figure
 
 
@@ -68,14 +68,20 @@ MORE = (("microbatch", "microbatches of {}"), ("microbatches", "m = {}"), ("buck
 
 
 def bar_names(rows):
-    """What each bar is of, in one line: what it measures, and of the rest what differs between the rows."""
-    differs = {field for field in (*(f for f, _ in MESH + MORE), "model", "ranks", "scaling", "file") if len({str(r.get(field)) for r in rows}) > 1}
-    names = [bar_name(row, differs) for row in rows]
-    return [name if names.count(name) == 1 or "file" not in differs else f"{name} [{row['file'].removesuffix('.json')}]" for name, row in zip(names, rows)]
+    """What each bar is of, in one line: what it measures, and of the rest what differs between the rows of its command, whose name is in front where there are several."""
+    commands = {r.get("command") for r in rows}
+    fields = {command: differing([r for r in rows if r.get("command") == command]) for command in commands}
+    names = [(f"{r['command']}: " if len(commands) > 1 else "") + bar_name(r, fields[r.get("command")]) for r in rows]
+    return [name if names.count(name) == 1 or "file" not in fields[r.get("command")] else f"{name} [{r['file'].removesuffix('.json')}]" for name, r in zip(names, rows)]
+
+
+def differing(rows):
+    """The fields in which some of these rows differ, of those that name them."""
+    return {field for field in (*(f for f, _ in MESH + MORE), "model", "ranks", "scaling", "file") if len({str(r.get(field)) for r in rows}) > 1}
 
 
 def bar_name(row, differs):
-    parts = ["" if row.get("program") else what(row)]
+    parts = ["" if row.get("program") else what(row).replace("_", " ")]
     if "model" in differs and row.get("model"):
         parts.append(str(row["model"]))
     parts.append(" ".join(f"{letters} {row[field]}" for field, letters in MESH if field in differs and row.get(field)))
@@ -126,9 +132,9 @@ def bytes_bars(axis, rows):
 
 def published_bars(axis, rows):
     for k, (label, value) in enumerate((("published", lambda r: r["published_seconds"]), ("predicted", lambda r: r.get("step_seconds") or r.get("predicted_seconds")))):
-        axis.barh([i + 0.4 * (k - 0.5) for i in range(len(rows))], [value(r) for r in rows], 0.38, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=label)
+        axis.plot([value(r) for r in rows], [i + 0.3 * (k - 0.5) for i in range(len(rows))], **{**look(k), "linestyle": "none", "markersize": 6}, label=label)
     name_bars(axis, [", ".join(str(p) for p in (r.get("model") or f"d_model {r.get('d_model')}, p = {r.get('ranks')}", r.get("recompute")) if p) for r in rows])
-    axis.set_xscale("log")
+    plain_log_axis(axis.xaxis)
     axis.set_xlabel("an iteration, s")
 
 

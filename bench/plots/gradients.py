@@ -56,7 +56,7 @@ def large_batch_section(report):
     return section("large-batch", "A larger batch: which rate?", [report.figure(
         "large_batch", "Two panels of training loss over sequences seen: batches of 8, and batches of 64 with the rate unscaled, scaled linearly with and without warm-up, and by the square root. "
         "At the moderate rate the linear rule with warm-up comes nearest to the small batch; at the larger one it goes too far, and the square root is nearer.",
-        "<b>Measured.</b> The GPT <i>tiny</i> on the shipped corpus, one rank, AdamW; each curve sees the same 5,120 sequences. Losses are means over the last 640.",
+        "<b>Real arithmetic.</b> The GPT <i>tiny</i> on the shipped corpus, one rank, AdamW; each curve sees the same 5,120 sequences. Losses are means over the last 640.",
         rows, columns, [f"batch_{rate}_{rule}.csv" for rate in found for rule in RULES])])
 
 
@@ -69,7 +69,7 @@ def compression_section(report):
         parts.append(report.figure(
             "compressed_training", "Two panels of training loss over sequences: without compression, top-k with and without memory, int8. Under gradient descent with a small rate memory brings top-k near the "
             "uncompressed curve; under AdamW at a large rate it does not. int8 lies on the uncompressed curve in both.",
-            "<b>Measured</b> losses of the GPT <i>tiny</i> on two ranks, 400 steps of 16 sequences; bytes are the ledger's. What is owed waits 1/density steps: with a rate for which gradients change meanwhile, memory cannot help.",
+            "<b>Real arithmetic</b> on two simulated ranks: losses of the GPT <i>tiny</i>, 400 steps of 16 sequences; bytes are the ledger's. What is owed waits 1/density steps: with a rate for which gradients change meanwhile, memory cannot help.",
             rows, columns, [f"compress_{o}_{m}.csv" for o in trained for m in METHODS]))
     if simulated:
         rows = [r for mine in simulated.values() for r in mine] + measured

@@ -1,7 +1,7 @@
 """The figures of week 21's extras about gradients: larger batches, and compression."""
 
 from gradients import METHODS, OPTIMIZERS, RATES, RULES, batches, compressed, ring_is_one, smooth, sums
-from style import doubling_axis, figure_legend, look, subplots
+from style import doubling_axis, figure_legend, look, plain_log_axis, subplots
 
 
 def loss_panels(found, titles, names, samples):
@@ -48,13 +48,8 @@ def sums_figure(machines):
             axis.plot(*zip(*curve), **look(names.index(name)))
         axis.axhline(1, color="black", linewidth=0.8)
         doubling_axis(axis, sorted({r["ranks"] for r in rows}), "ranks")
-        axis.set_yscale("log")
-        low, high = axis.get_ylim()
-        ticks = (0.7, 0.8, 0.9, 1, 1.2, 1.5, 2) if high < 10 * low else (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
-        ticks = [t for t in ticks if low <= t <= high]
-        axis.set_yticks(ticks)
-        axis.set_yticklabels([f"{t:g}" for t in ticks])
-        axis.minorticks_off()
+        low, high = axis.dataLim.intervaly
+        plain_log_axis(axis.yaxis, (1, 1.2, 1.5, 2, 3, 5, 7, 8, 9) if high < 10 * low else (1, 2, 5))
         axis.set_title(title, fontsize=10)
     axes[0][0].set_ylabel("ring of fp32 = 1")
     figure_legend(figure, axes[0][0], min(len(names), 5))

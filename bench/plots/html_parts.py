@@ -104,7 +104,7 @@ def context_table(contexts):
 def document(title, parts):
     parts = [part for part in parts if part]
     links = "".join(f'<a href="#{name}">{text}</a>' for part in parts
-                    for name, text in re.findall(r'<section id="(\w+)"><h2>(.*?)</h2>', part))
+                    for name, text in re.findall(r'<section id="([\w-]+)"><h2>(.*?)</h2>', part))
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body><h1>{html.escape(title)}</h1>"
             f'<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on this computer, or '

@@ -27,11 +27,12 @@ def memory(results):
         for stage in sorted({r["stage"] for r in mine}):
             curve = sorted((r["ranks"], r["total_bytes"] / 1e9) for r in mine if r["stage"] == stage)
             axis.plot(*zip(*curve), label="plain DDP" if stage == 0 else f"ZeRO-{stage}", **look(stage))
-        for i, (name, size) in enumerate(known_gpus(results["context"])):
+        above = 0.0
+        for name, size in sorted(known_gpus(results["context"]), key=lambda gpu: gpu[1]):
             axis.axhline(size / 1e9, color="#888888", linewidth=0.8, linestyle=(0, (2, 2)))
-            if axis is axes[0][-1]:  # above and below in turn: two of them lie close together
-                axis.annotate(f"{name}, {size / 1e9:.0f} GB", (1.01, size / 1e9), xycoords=("axes fraction", "data"),
-                              fontsize=7, va="bottom" if i % 2 else "top", color="#555555")
+            above = max(size / 1e9, 1.5 * above)  # names of lines that lie close together stand one above the other
+            if axis is axes[0][-1]:
+                axis.annotate(f"{name}, {size / 1e9:.0f} GB", (1.01, above), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#555555")
         ticks = sorted({r["ranks"] for r in mine})
         axis.set_xscale("log", base=2)
         axis.set_xticks(ticks[:: 1 + len(ticks) // 6])

@@ -95,7 +95,7 @@ class Report:
         if measured:
             c = measured["context"]
             parts.append(self.figure(
-                "busbw_measured", "Bus bandwidth and time over array size of all-reduce algorithms and the library's own, with intervals.",
+                "busbw_measured", "Bus bandwidth over array size of all-reduce algorithms and the library's own, with intervals; beside it their time over the predicted one.",
                 f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes ({c['versions'].get('mpi', 'MPI')}); medians of "
                 f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
                 f"MPI_Allreduce. Predicted {prices_of(c)}, never from the all-reduces.",
@@ -125,9 +125,10 @@ class Report:
         columns = {"machine": "machine", "scaling": "scaling", "p": "ranks", "time": "seconds", "predicted": "predicted_seconds", "error": error,
                    "speedup": "speedup", "efficiency": lambda r: "refused: no core each" if r["efficiency"] is None else f"{100 * r['efficiency']:.1f} %",
                    "Karp–Flatt": "karp_flatt"}
-        serial = load(self.data, "scaling_mpi")
-        here = (f" Measured: {serial['rows'][0]['model']} on this computer, T(1) = {seconds_text(serial['rows'][0]['serial_seconds'])}; efficiencies are refused "
-                "where ranks exceed usable cores." if serial else "")
+        measured = load(self.data, "scaling_mpi")
+        several = [r for r in measured["rows"] if r["ranks"] > 1] if measured else []
+        here = (f" Measured: {several[0]['model']} on this computer, T(1) in turn with each T(p): {seconds_text(several[0]['serial_seconds'])}; efficiencies are refused "
+                "where ranks exceed usable cores." if several else "")
         simulated = next(iter(machines.values()))["rows"][0]
         alone = ", ".join(f"{m} {seconds_text(r['rows'][0]['serial_seconds'])}" for m, r in machines.items())
         return section("scaling", "Strong and weak scaling", [self.figure(
@@ -184,7 +185,7 @@ class Report:
         shown, columns, gap = losses({"serial": serial, "DDP": ddp})
         return section("training", "Training on text: serial and DDP", [self.figure(
             "training", "Training loss of the serial program and of DDP lying on each other, and their difference.",
-            f"<b>Measured.</b> The GPT on the shipped corpus, the same global batch; largest difference {gap:.2g} nats, from another order of additions.",
+            f"<b>Real arithmetic.</b> The GPT on the shipped corpus, the same global batch; largest difference {gap:.2g} nats, from another order of additions.",
             shown, columns, ["train_serial.csv", "train_ddp.csv"])])
 
     def precision(self):
@@ -201,7 +202,7 @@ class Report:
         return section("precision", "Mixed precision: what fp16 loses, and a scale that finds itself", [self.figure(
             "precision", "Training losses of five runs: fp32, bf16 and fp16 with a loss scale fall together, fp16 with a scale that is stuck far too low "
             "does not learn, and with a scale that may grow it catches up; beside it the scales over steps.",
-            "<b>Measured.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as those of a batch 2¹⁷ times as large: fp16 rounds them to 0. "
+            "<b>Real arithmetic.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as those of a batch 2¹⁷ times as large: fp16 rounds them to 0. "
             "Each fall of the scale is a step that overflowed on the device and left no trace; the host read nothing but the log.",
             shown, {"run": "run", "loss, last 10 steps": lambda r: f"{r['loss']:.3f}", "scale at the end": lambda r: "–" if r["scale"] is None else f"{r['scale']:g}",
                     "overflows": lambda r: "–" if r["falls"] is None else r["falls"]},
@@ -235,7 +236,8 @@ class Report:
             parts.append(self.figure(
                 "zero_throughput", "Throughput of ZeRO-1, 2 and 3 against plain DDP on three machines: below 1 on slow links for ZeRO-3, above 1 over NVLink.",
                 "<b>Simulated</b>: GPT-2 355M in bf16, 4 sequences a rank, units of a block, one gathered ahead. Grey: the 5 to 15 % that a course text gives for FSDP. "
-                "ZeRO-3 sends half as much again, but each GPU makes 1/p of AdamW’s update.", rows, columns, [f"zero_sim_{name}.csv" for name in stages]))
+                "ZeRO-3 sends half as much again, but each GPU makes 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing hides them: "
+                "they fall behind DDP where a long backward pass hides all of its sums.", rows, columns, [f"zero_sim_{name}.csv" for name in stages]))
         if mpi:
             times = {r["stage"]: r["optimizer_seconds"] for r in mpi["rows"] if "seconds" in r}
             parts.append(note(f"Measured on 2 MPI processes, 5 M parameters in fp32, medians of one run: AdamW takes {times[1] / times[0]:.2f} of plain DDP’s time with "

@@ -2,14 +2,15 @@
 
 import html
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from html_parts import cell
 
 SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-           "×": r"$\times$", "·": r"$\cdot$", "−": r"$-$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "Ψ": r"$\Psi$", "≥": r"$\ge$", "≤": r"$\le$", "→": r"$\to$",
-           "…": r"\dots{}", "–": "--", "’": "'", "“": "``", "”": "''", "−": r"$-$", "²": r"$^2$", "⁻": r"$^-$", "¹": r"$^1$", "⁶": r"$^6$", "⁷": r"$^7$", "⁹": r"$^9$", "∞": r"$\infty$"}
-LONGEST = 60  # rows of a table
+           "<": r"$<$", ">": r"$>$", "|": r"$|$", "×": r"$\times$", "·": r"$\cdot$", "−": r"$-$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "Ψ": r"$\Psi$", "≥": r"$\ge$", "≤": r"$\le$",
+           "→": r"$\to$", "√": r"$\surd$", "∞": r"$\infty$", "…": r"\dots{}", "–": "--", "—": "---", "’": "'", "“": "``", "”": "''", "\u202f": "~", "\u00a0": "~"}
+LONGEST = 45  # rows of a table: what a page holds
 
 
 @dataclass
@@ -24,38 +25,67 @@ class Entry:
 
 def plain(text):
     """HTML without its marks."""
-    return html.unescape(re.sub(r"<[^>]*>", "", text)).replace("\u202f", " ").strip()
+    return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()
+
+
+def letter(sign):
+    """One letter for LaTeX: accents as they are, raised digits raised, what nobody foresaw as a question mark."""
+    if sign in SPECIAL or sign.isascii() or sign.isalpha() and unicodedata.name(sign).startswith("LATIN"):
+        return SPECIAL.get(sign, sign)
+    raised = unicodedata.decomposition(sign).startswith("<super>")
+    return f"$^{{{unicodedata.normalize('NFKC', sign).replace('−', '-')}}}$" if raised else "?"
 
 
 def latex(text):
-    return "".join(SPECIAL.get(letter, letter) for letter in text)
+    return "".join(map(letter, text))
 
 
 def tabular(rows, columns):
     """A LaTeX tabular of a table of the page, for booktabs."""
     cells = [[plain(str(cell(row, column))) for column in columns.values()] for row in rows[:LONGEST]]
-    sides = ["r" if all(re.fullmatch(r"[-+−–\d.,()% ]*( ?[a-zA-Zµ/]{1,5})?|–|yes", line[i]) for line in cells) else "l" for i in range(len(columns))]
+    sides = ["r" if all(re.fullmatch(r"([-+−–\d.,()% ]|e[-+]\d)*( ?[a-zA-Zµ/]{1,5})?|–|yes", line[i]) for line in cells) else "l" for i in range(len(columns))]
     head = " & ".join(latex(name.strip()) for name in columns)
     body = "\n".join("  " + " & ".join(map(latex, line)) + r" \\" for line in cells)
-    more = f"% {len(rows) - LONGEST} more rows in the JSON file\n" if len(rows) > LONGEST else ""
-    return f"\\begin{{tabular}}{{{''.join(sides)}}}\n  \\toprule\n  {head} \\\\\n  \\midrule\n{body}\n  \\bottomrule\n\\end{{tabular}}\n{more}"
+    return f"\\begin{{tabular}}{{{''.join(sides)}}}\n  \\toprule\n  {head} \\\\\n  \\midrule\n{body}\n  \\bottomrule\n\\end{{tabular}}\n"
 
 
 def caption(entry):
-    text = plain(entry.caption)
-    return latex(text) + "".join(f" {{\\footnotesize {latex(line)}}}" for line in map(plain, entry.provenance))
+    """What the figure shows, and how its numbers came about; from where, methods.md says."""
+    how = [line.partition(" · ")[0] for line in map(plain, entry.provenance)]
+    return latex(plain(entry.caption)) + "".join(f" {{\\footnotesize {latex(line)}.}}" for line in dict.fromkeys(how))
+
+
+def places(entry):
+    return "".join(f"% {plain(line)}\n" for line in entry.provenance)
+
+
+def figure_block(entry):
+    return (f"{places(entry)}\\begin{{figure}}\n  \\centering\n  \\includegraphics{{{entry.name}_\\lockstepwidth.pdf}}\n  \\caption{{{caption(entry)}}}\n"
+            f"  \\label{{fig:{entry.name}}}\n\\end{{figure}}\n")
+
+
+def table_block(entry):
+    more = f" The first {LONGEST} of {len(entry.rows)} rows." if len(entry.rows) > LONGEST else ""
+    return (f"\\begin{{table*}}\n  \\centering\\footnotesize\n  \\caption{{The numbers of figure~\\ref{{fig:{entry.name}}}.{more}}}\n"
+            f"  \\resizebox{{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}}{{!}}{{\\input{{{entry.name}}}}}\n\\end{{table*}}\n")
 
 
 def write_paper(folder, entries):
-    """folder/NAME.tex, a table for each figure; folder/figures.tex, which includes figures with their captions."""
+    """folder/NAME.tex, a table for each figure; folder/figures.tex and tables.tex, which include them with their captions."""
     folder.mkdir(parents=True, exist_ok=True)
-    blocks = ["% Needs graphicx and booktabs. NAME_column.pdf is 3.3 inches wide, NAME_page.pdf 7; NAME.tex is the table.\n"]
+    figures = ["% Needs graphicx. Of figures 3.3 inches wide; for those of 7 inches \\newcommand{\\lockstepwidth}{page} before.\n\\providecommand{\\lockstepwidth}{column}\n"]
+    tables = ["% Needs graphicx and booktabs. Tables wider than the page are made smaller.\n"]
     for entry in entries:
+        drawn = (folder / f"{entry.name}_column.pdf").exists()
+        if drawn:
+            figures.append(figure_block(entry))
         if entry.rows and entry.columns:
             (folder / f"{entry.name}.tex").write_text(tabular(entry.rows, entry.columns), encoding="utf-8")
-        if (folder / f"{entry.name}_column.pdf").exists():
-            blocks.append(f"\\begin{{figure}}\n  \\centering\n  \\includegraphics{{{entry.name}_column.pdf}}\n  \\caption{{{caption(entry)}}}\n  \\label{{fig:{entry.name}}}\n\\end{{figure}}\n")
-    (folder / "figures.tex").write_text("\n".join(blocks), encoding="utf-8")
+            if drawn:
+                tables.append(table_block(entry))
+    for name, blocks in (("figures", figures), ("tables", tables)):
+        flushed = [block + ("\\clearpage\n" if i % 8 == 0 else "") for i, block in enumerate(blocks[1:], 1)]  # LaTeX holds no more than 18 floats
+        (folder / f"{name}.tex").write_text("\n".join([blocks[0], *flushed]), encoding="utf-8")
 
 
 def write_captions(folder, entries):

@@ -112,9 +112,39 @@ class Saying(unittest.TestCase):
         table = paper.tabular([{"name": "x_1", "seconds": 2e-3}], {"name": "name", "time": "seconds"})
         self.assertIn(r"x\_1 & 2 ms \\", table)
         self.assertIn(r"\begin{tabular}{lr}", table)
-        entry = paper.Entry("f", "<b>50 %</b> of <i>x</i> &amp; y", ["here"], [], {})
-        self.assertEqual(paper.caption(entry), r"50 \% of x \& y {\footnotesize here}")
+        entry = paper.Entry("f", "<b>50 %</b> of <i>x</i> &amp; y", ["measured, n = 3 · a_b, 2 cores", "measured, n = 3 · another"], [], {})
+        self.assertEqual(paper.caption(entry), r"50 \% of x \& y {\footnotesize measured, n = 3.}")
+        self.assertEqual(paper.latex("2⁻¹⁷ é √8 ⟲ <|"), r"2$^{-}$$^{1}$$^{7}$ é $\surd$8 ? $<$$|$")
 
+    def test_latex_knows_every_letter_that_the_report_may_say(self):
+        said = "".join(path.read_text(encoding="utf-8") for path in HERE.glob("*.py") if path.name != "report_test.py")
+        self.assertEqual([sign for sign in sorted(set(said)) if not sign.isascii() and paper.latex(sign) == "?"], [])
+
+    def test_latex_is_balanced(self):
+        rows = [{"a": "x & y_1 50 % #1 {z} ~^\\ $", "b": None, "c": 3.5}, {"a": "–", "b": True, "c": 1e-9}] * 40
+        with tempfile.TemporaryDirectory() as home:
+            folder_of_it = pathlib.Path(home)
+            names = [f"f_{k}" for k in range(20)]
+            for name in names:
+                (folder_of_it / f"{name}_column.pdf").touch()
+            paper.write_paper(folder_of_it, [paper.Entry(name, "50 % of <code>a_b</code>", ["simulated · 50 % here"], rows, {"a & b": "a", "b": "b", "c %": "c"}) for name in names])
+            texts = {path.stem: path.read_text(encoding="utf-8") for path in folder_of_it.glob("*.tex")}
+        self.assertEqual(sorted(texts), sorted([*names, "figures", "tables"]))
+        for text in texts.values():
+            text = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+            bare = re.sub(r"\\[\\&%$#_{}]", "", text.replace("\\textbackslash{}", ""))
+            self.assertEqual(bare.count("{"), bare.count("}"))
+            self.assertEqual(bare.count("$") % 2, 0)
+            self.assertNotIn("%", bare)
+            self.assertEqual(re.findall(r"\\begin{(\w+\*?)}", text), re.findall(r"\\end{(\w+\*?)}", text))
+        lines = [line for line in texts["f_0"].splitlines() if line.endswith(r" \\")]
+        self.assertEqual({len(re.findall(r"(?<!\\)&", line)) for line in lines}, {2}, "as many cells as columns")
+        self.assertEqual((len(lines), r"\begin{tabular}{lrr}" in texts["f_0"]), (1 + paper.LONGEST, True))
+        self.assertIn(f"The first {paper.LONGEST} of 80 rows.", texts["tables"])
+        self.assertEqual(texts["figures"].count("\\clearpage"), 2, "LaTeX holds 18 floats")
+        for name in names:
+            self.assertIn(f"{name}_\\lockstepwidth.pdf", texts["figures"])
+            self.assertIn(f"\\input{{{name}}}", texts["tables"])
 
     def test_times_have_units_and_ratios_have_none(self):
         row = {"seconds_low": 2e-3, "seconds": 2.5e-3, "relative_seconds": 0.234, "idle_seconds": 1.73e-18, "busy_seconds": 0.9999999, "stage_seconds": [1.0]}
@@ -344,7 +374,7 @@ class Drawing(unittest.TestCase):
                 self.assertAlmostEqual(float(box[1]) / 72, inches, places=2)
             self.assertEqual(struct.unpack(">II", (out / "slides" / f"{name}.png").read_bytes()[16:24]), (1920, 1080))
             self.assertEqual((out / "paper" / f"{name}.tex").exists(), name != "timeline_1", "a timeline has no table")
-            self.assertIn(f"{name}_column.pdf", (out / "paper" / "figures.tex").read_text())
+            self.assertIn(f"{name}_\\lockstepwidth.pdf", (out / "paper" / "figures.tex").read_text())
         self.assertIn("## speedup_1", (out / "slides" / "captions.md").read_text())
 
     def test_a_figure_holds_so_many_curves_and_says_so(self):

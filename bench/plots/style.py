@@ -44,6 +44,9 @@ LAYOUTS = {"page": [Layout("figures", ("svg", "pdf", "png"))],
            "slides": [Layout("slides", ("png",), wide=True)]}
 
 
+TALLEST = 6.2  # inches of panels one under the other: below them a column of a paper holds the caption
+
+
 class Drawing:
     """The layout that figures are drawn in: a figure's function says what is in it, this how large it is."""
     layout = LAYOUTS["page"][0]
@@ -58,7 +61,7 @@ def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
         width = max(8.0, width)
         return plt.subplots(1, columns, figsize=(width, width * 9 / 16), squeeze=False, **options)
     if layout.stacked:
-        panel = 0.9 + 0.27 * bars if bars else min(max(layout.width * height * columns / width, 2.0), 2.7)
+        panel = min(0.9 + 0.27 * bars if bars else min(max(layout.width * height * columns / width, 2.0), 2.7), TALLEST / columns)
         figure, axes = plt.subplots(columns, 1, figsize=(layout.width, panel * columns), squeeze=False, **options)
         return figure, axes.reshape(1, -1)
     if layout.width:
@@ -73,6 +76,28 @@ def doubling_axis(axis, ticks, label):
     axis.set_xticklabels([f"{t:,}" for t in ticks])
     axis.minorticks_off()
     axis.set_xlabel(label)
+
+
+def plain_log_axis(axis, steps=(1, 2, 5)):
+    """A matplotlib axis (of x or of y), logarithmic, with plain numbers at 1, 2, 5, 10 …, as far as it goes."""
+    scale, limits, ticks, labels = (getattr(axis.axes, f"{verb}_{axis.axis_name}{noun}") for verb, noun in (("set", "scale"), ("get", "lim"), ("set", "ticks"), ("set", "ticklabels")))
+    scale("log")
+    low, high = limits()
+    places = [s * 10.0**k for k in range(-12, 13) for s in steps if low <= s * 10.0**k <= high]
+    ticks(places)
+    labels([f"{place:,.10g}" for place in places])
+    axis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def beside_line(axis, x, y, text):
+    """Names the vertical line at x, upright, left of it, at height y of the axis; what lies below stays legible."""
+    axis.annotate(text, (x, y), xycoords=("data", "axes fraction"), xytext=(-2, 0), textcoords="offset points", rotation=90, fontsize=7, color="#555555", ha="right",
+                  va="top" if y > 0.5 else "bottom", bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6})
+
+
+def whiskers(values, rows):
+    """yerr of values that are rates: from the intervals of the rows' seconds."""
+    return [[v - v * r["seconds"] / r["seconds_high"] for v, r in zip(values, rows)], [v * r["seconds"] / r["seconds_low"] - v for v, r in zip(values, rows)]]
 
 
 def name_bars(axis, names):

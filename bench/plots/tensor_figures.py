@@ -1,7 +1,8 @@
 """The figures of week 23: tensor parallelism."""
 
 from results import by, load, load_all, load_csv
-from style import COLOURS, HATCHES, abreast, doubling_axis, look, losses_figure, subplots
+from sources import span
+from style import COLOURS, HATCHES, abreast, doubling_axis, look, losses_figure, plain_log_axis, subplots
 
 VARIANTS = {"compute": "nothing sent", "no_overlap": "sums on main", "overlap": "sums beside dW", "sequence_parallel": "rows cut too"}
 
@@ -37,8 +38,11 @@ def tp_share(data):
         rows, twin = steps(results, algorithm="no_overlap"), steps(twins[name], algorithm="no_overlap")
         machine, ranks = rows[0]["machine"], rows[0]["ranks"]
         axes[0][2].plot([r["d_model"] for r in twin], [100 * r["communication_share"] for r in twin], **{**look(i), "marker": None})
-        axes[0][2].plot([r["d_model"] for r in rows], [100 * r["communication_share"] for r in rows], label=f"{machine}, p = {ranks}",
-                        **{**look(i), "linestyle": "none", "markersize": 7})
+        share_at = lambda r, seconds: 100 * max(0.0, 1 - r["compute_seconds"] / seconds)
+        shares = [share_at(r, r["seconds"]) for r in rows]
+        spread = [[s - share_at(r, r["seconds_low"]) for s, r in zip(shares, rows)], [share_at(r, r["seconds_high"]) - s for s, r in zip(shares, rows)]]
+        axes[0][2].errorbar([r["d_model"] * 2 ** (0.05 * i - 0.08) for r in rows], shares, yerr=spread, capsize=3, elinewidth=1, label=f"{machine}, p = {ranks}, n = {span([r['samples'] for r in rows])}",
+                            **{**look(i), "linestyle": "none", "markersize": 7})
     if emulated:
         axes[0][2].set_title("by wall clock (emulated); lines: simulated")
         doubling_axis(axes[0][2], [r["d_model"] for r in rows], "d_model")
@@ -55,6 +59,10 @@ def bars(axis, groups):
         x = [i + 0.2 * (k - 1.5) for i in range(len(rows))]
         axis.bar(x, [r["seconds"] / r["compute_seconds"] for r in rows], 0.19, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k],
                  edgecolor="white", label=label)
+        spread = [(at, r) for at, r in zip(x, rows) if r.get("seconds_low") and r["seconds_high"] > r["seconds_low"]]
+        for at, r in spread:
+            low, value, high = (r[f"seconds{end}"] / r["compute_seconds"] for end in ("_low", "", "_high"))
+            axis.errorbar([at], [value], yerr=[[value - low], [high - value]], color="#444444", capsize=2, linewidth=1)
         marks = [(at, r["predicted_seconds"] / r["compute_seconds"]) for at, r in zip(x, rows) if r["predicted_seconds"]]
         axis.plot(*zip(*marks), linestyle="none", marker="_", markersize=9, color="black", label="predicted" if k == 2 else None) if marks else None
     axis.set_xticks(range(len(groups)))
@@ -96,7 +104,7 @@ def tp_nodes(data):
         axis.axvspan(8 * 2**0.5, 32 * 2**0.2, color="#eeeeee", zorder=0)
         axis.annotate("across nodes", (16 * 2**0.5, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=8, color="#555555")
         doubling_axis(axis, [1, 2, 4, 8, 16, 32], "ranks that share each layer")
-        axis.set_yscale("log")
+        plain_log_axis(axis.yaxis)
         axis.set_title(f"{machine}, d_model {rows[0]['d_model']:,}, simulated", fontsize=10)
     axes[0][0].set_ylabel("step, ms")
     axes[0][0].legend(fontsize=8)
