@@ -2,7 +2,7 @@
 
 from combined_parts import mesh_gaps, meshes
 from results import by, load, load_all
-from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, stacked_bars, subplots
+from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, stacked_bars, subplots
 
 COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "sums over tp": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
          "sums over dp": ("data_seconds",), "optimizer": ("update_seconds",)}
@@ -39,7 +39,8 @@ def plans(data):
     axes[0][0].set_xlabel("a step, s")
     axes[0][1].axvline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
     axes[0][1].set_xlabel("GB on the fullest GPU (dashed line: 80)")
-    axes[0][1].set_yticklabels([""] * len(rows))
+    if not Drawing.layout.stacked:
+        axes[0][1].set_yticklabels([""] * len(rows))
     for axis in axes[0]:
         plain_legend(axis, 3)
     return figure

@@ -119,12 +119,12 @@ def amdahl(data):
     p = [2 ** (k / 4) for k in range(25)]
     for fraction, line in ((0.99, (0, (1, 1))), (0.9, (0, (4, 2)))):
         axis.plot(p, [1 / (1 - fraction + fraction / n) for n in p], color="#777777", linestyle=line, linewidth=1,
-                  label=f"Amdahl, parallel part {fraction} (the course's)")
+                  label=f"Amdahl, f = {fraction} (the course's)")
     axis.plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
     for i, (machine, results) in enumerate(machines.items()):
         strong, weak = by(results["rows"], scaling="strong"), by(results["rows"], scaling="weak")
         fitted = results["context"].get("amdahl_parallel_fraction")
-        label = f"{machine}, simulated" + (f": parallel part {fitted:.4f} fitted" if fitted else "")
+        label = f"{machine}, simulated" + (f", f = {fitted:.3f}" if fitted else "")
         axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label=label, **look(i))
         axes[0][1].plot([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], label=machine, **look(i))
     measured = load(data, "scaling_mpi")
@@ -135,7 +135,7 @@ def amdahl(data):
         for a, rows, field, scale in ((axis, strong, "speedup", 1), (axes[0][1], weak, "efficiency", 100)):
             y = [scale * r[field] for r in rows]
             a.errorbar([r["ranks"] for r in rows], y, yerr=whiskers(y, rows), capsize=3, **look_measured,
-                       label=f"this computer, measured (95 %, n = {sources.span([r['samples'] for r in rows])})")
+                       label=f"this computer, measured, n = {sources.span([r['samples'] for r in rows])}")
     for a in axes[0]:
         a.set_xscale("log", base=2)
         ticks = [1, 2, 4, 8, 16, 32, 64]
@@ -145,6 +145,7 @@ def amdahl(data):
     axis.set_yscale("log", base=2)
     axis.set_yticks(ticks)
     axis.set_yticklabels(ticks)
+    axis.set_ylim(None, 400)  # room for the legend
     axis.set_ylabel("speedup over T(1)")
     axis.set_title("strong scaling: the same batch on more ranks")
     axis.legend(fontsize=7.5)

@@ -135,7 +135,7 @@ class Report:
             "amdahl", "Speedup over ranks with Amdahl's curves for 0.99 and 0.9 beside simulated and measured points; weak-scaling efficiency beside it.",
             f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g} tokens a step in all (strong) or a rank (weak), DDP "
             f"with overlap; T(1) is the serial step without DDP on the same machine ({alone}). "
-            f"Curves of theory are Amdahl's.{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_mpi.csv"]),
+            f"f: the parallel part of Amdahl’s law, fitted to the simulated points, and as the course has it. Whiskers: 95 %.{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_mpi.csv"]),
             claims.amdahl(machines, MACHINES)])
 
     def ddp(self):

@@ -61,7 +61,8 @@ def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
         width = max(8.0, width)
         return plt.subplots(1, columns, figsize=(width, width * 9 / 16), squeeze=False, **options)
     if layout.stacked:
-        panel = min(0.9 + 0.27 * bars if bars else min(max(layout.width * height * columns / width, 2.0), 2.7), TALLEST / columns)
+        panel = 0.9 + 0.27 * bars if bars else min(max(layout.width * height * columns / width, 2.0), 2.7)
+        panel = panel if columns == 1 else min(panel, TALLEST / columns)
         figure, axes = plt.subplots(columns, 1, figsize=(layout.width, panel * columns), squeeze=False, **options)
         return figure, axes.reshape(1, -1)
     if layout.width:
@@ -70,7 +71,9 @@ def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
 
 
 def doubling_axis(axis, ticks, label):
-    """A logarithmic x axis with exactly these ticks."""
+    """A logarithmic x axis with exactly these ticks; with every other one where they would touch."""
+    if sum(len(f"{t:,}") + 1.5 for t in ticks) * 0.085 * Drawing.layout.text > axis.get_position().width * axis.figure.get_figwidth():
+        ticks = ticks[::2]
     axis.set_xscale("log", base=2)
     axis.set_xticks(ticks)
     axis.set_xticklabels([f"{t:,}" for t in ticks])

@@ -2,7 +2,7 @@
 
 from results import by, load, load_all, load_csv
 from sources import span
-from style import COLOURS, HATCHES, abreast, doubling_axis, look, losses_figure, plain_log_axis, subplots
+from style import COLOURS, HATCHES, Drawing, abreast, doubling_axis, look, losses_figure, plain_log_axis, subplots
 
 VARIANTS = {"compute": "nothing sent", "no_overlap": "sums on main", "overlap": "sums beside dW", "sequence_parallel": "rows cut too"}
 
@@ -33,7 +33,7 @@ def tp_share(data):
         for i, machine in enumerate(m for m in chosen if m in machines):
             share(axis, machines[machine], machine, 3 * i)
         axis.set_title(title)
-        axis.legend(fontsize=7.5)
+        axis.legend(fontsize=7.5, ncols=2 if Drawing.layout.stacked else 1)
     for i, (name, results) in enumerate(emulated.items()):
         rows, twin = steps(results, algorithm="no_overlap"), steps(twins[name], algorithm="no_overlap")
         machine, ranks = rows[0]["machine"], rows[0]["ranks"]
@@ -44,11 +44,12 @@ def tp_share(data):
         axes[0][2].errorbar([r["d_model"] * 2 ** (0.05 * i - 0.08) for r in rows], shares, yerr=spread, capsize=3, elinewidth=1, label=f"{machine}, p = {ranks}, n = {span([r['samples'] for r in rows])}",
                             **{**look(i), "linestyle": "none", "markersize": 7})
     if emulated:
-        axes[0][2].set_title("by wall clock (emulated); lines: simulated")
+        axes[0][2].set_title("emulated (lines: simulated)")
         doubling_axis(axes[0][2], [r["d_model"] for r in rows], "d_model")
-        axes[0][2].legend(fontsize=7.5)
-    axes[0][0].set_ylim(0, 100)
-    axes[0][0].set_ylabel("communication's share of a step, %")
+        axes[0][2].legend(fontsize=7.5, ncols=2 if Drawing.layout.stacked else 1)
+    axes[0][0].set_ylim(0, 150)  # above 100 stand the legends
+    axes[0][0].set_yticks(range(0, 101, 20))
+    axes[0][0].set_ylabel("communication, % of a step")
     return figure
 
 
