@@ -12,9 +12,10 @@ class GpuBenchProgram : public BenchProgram {
 TEST_F(GpuBenchProgram, AllReduceIsComparedWithItsMemoryTraffic) {
   Json rows = rows_of("--ranks 4 --bytes 64KiB --samples 5", "all_reduce");
   ASSERT_EQ(rows.size(), 5u);
-  EXPECT_EQ(rows.back().at("algorithm"), "device_copy");
-  const double bytes = rows[0].at("bytes"), rate = rows.back().at("copy_bytes_per_second");
-  EXPECT_NEAR(rate * rows.back().at("seconds").get<double>() / (2 * 4 * bytes), 1, 1e-9);
+  const Json& copy = rows[4];
+  EXPECT_EQ(copy.at("algorithm"), "device_copy");
+  const double bytes = rows[0].at("bytes"), rate = copy.at("copy_bytes_per_second");
+  EXPECT_NEAR(rate * copy.at("seconds").get<double>() / (2 * 4 * bytes), 1, 1e-9);
   // p − 1 additions of the array and 2 (p − 1) messages of it; recursive doubling: p lg p of both
   for (std::size_t i : {0, 1, 2, 3}) {
     const bool doubling = rows[i].at("algorithm") == "recursive_doubling";
