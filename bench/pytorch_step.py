@@ -161,7 +161,8 @@ def main():
         tokens = o.batch * o.sequence / median
         flop = tokens * step_flop_per_token(o)
         rows.append({"algorithm": kind, "model": o.model, "parameters": parameters, "dtype": o.dtype,
-                     "batch_sequences": o.batch, "sequence_tokens": o.sequence, "seconds": median,
+                     "batch_sequences": o.batch, "sequence_tokens": o.sequence, "backend": "pytorch", "ranks": 1,
+                     "samples": max(1, o.steps - 5), "seconds": median,
                      "tokens_per_second": tokens, "flop_per_second": flop, "last_loss": loss})
         print(f"PyTorch {torch.__version__}, {kind}, {o.device}, {o.dtype}, {parameters} parameters: "
               f"median step {median * 1e3:.1f} ms, {tokens:.0f} tokens/s, {flop / 1e12:.3g} TFLOP/s", flush=True)
