@@ -3,6 +3,10 @@
 programs=$build/programs
 failed=0
 left_over=''  # stages that did not fit
+
+# Whoever stops the check stops its stage, which `timeout` keeps out of the terminal's reach, and gets what there is.
+stopped='' running=''
+trap 'stopped=yes; [ -z "$running" ] || kill "$running" 2> /dev/null' INT TERM
 vocabulary=50304  # GPT-2's 50257 rounded up to a multiple of 64, as is usual: rows of an odd length are slow everywhere
 batch=16
 [ "$gpu_mib" -ge 40000 ] || batch=4
@@ -28,6 +32,7 @@ skip() {
 # act NAME SECONDS command…: its output into results/NAME.txt, its verdict into the table; `judge NAME`, where there is
 # such a function, says what else is noteworthy. The seconds are its share of ten minutes: who gives more gives each more.
 act() {
+  [ -z "$stopped" ] || finish
   name=$1 limit=$2
   shift 2
   [ "$budget" -le 600 ] || limit=$((limit * budget / 600))
@@ -46,8 +51,12 @@ act() {
   printf '%-24s ' "$name"
   cpu_so_far
   before=$cpu
-  timeout --kill-after=5 "$limit" "$@" > "$results/$name.txt" 2>&1
+  timeout --kill-after=5 "$limit" "$@" > "$results/$name.txt" 2>&1 &
+  running=$!
+  wait $running
   code=$?
+  [ -z "$stopped" ] || wait $running
+  running=''
   cpu_so_far
   note=''
   case $code in
@@ -57,9 +66,11 @@ act() {
     *) verdict=FAILED note="exit code $code" failed=1 ;;
   esac
   judge
+  [ -z "$stopped" ] || verdict=TIMEOUT note=stopped failed=1
   seconds=$(($(date +%s) - begin))
   echo "$verdict in $seconds s${note:+: $note}"
   record "$name" "$verdict" "$seconds" "$(awk -v a="$cpu" -v b="$before" 'BEGIN {printf "%.1f", a - b}')" "$note"
+  [ -z "$stopped" ] || finish
   [ $code -eq 0 ] || [ $code -eq 77 ] || tail -n 15 "$results/$name.txt"
   [ $code -eq 0 ]
 }

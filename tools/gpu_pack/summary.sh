@@ -114,7 +114,7 @@ pack_results() {
   folder=$(printf '%s' "${gpu:-no-gpu}" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')-$(date -u +%Y-%m-%d)
   work=$(mktemp -d) || return 0
   mkdir "$work/$folder"
-  find "$results" -maxdepth 1 -type f -size -1024k -exec cp {} "$work/$folder/" \;
+  find "$results" -maxdepth 1 -type f -size -1024k ! -name 'stages.tsv*' -exec cp {} "$work/$folder/" \;
   mkdir -p "$(dirname "$archive")"
   tar -C "$work" -czf "$archive.part" "$folder" && mv "$archive.part" "$archive"
   rm -rf "$work"
