@@ -1,6 +1,7 @@
 """The figures of week 25: everything together."""
 
 from combined_parts import mesh_gaps, meshes
+from laws import draw_law
 from results import by, load, load_all
 from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, stacked_bars, subplots
 
@@ -170,14 +171,6 @@ def why_gains(data):
     return figure
 
 
-def amdahl_speedup(s, p):
-    return 1 / (s + (1 - s) / p)
-
-
-def gustafson_speedup(s, p):
-    return s + (1 - s) * p
-
-
 STUDIES = {"strong": "strong", "strong_zero1": "strong, ZeRO-1", "weak": "weak"}
 
 
@@ -187,22 +180,13 @@ def scaling_fits(data):
     if not studies:
         return None
     figure, axes = subplots(2, 11, 4.4)
-    most = 16
-    p = [2 ** (k / 8) for k in range(33)]
-    axes[0][0].plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
+    axes[0][0].plot([1, 16], [1, 16], color="#cccccc", linewidth=1, label="ideal")
     bars = {}
     for i, (name, results) in enumerate(studies.items()):
         rows = [r for r in results["rows"] if r.get("speedup") is not None]
-        most = max(most, *(r["ranks"] for r in rows))
         style = look(i)
         axes[0][0].plot([1] + [r["ranks"] for r in rows], [1] + [r["speedup"] for r in rows], **{**style, "linestyle": "none"}, markersize=6, label=STUDIES[name])
-        law, words = (gustafson_speedup, "gustafson") if name == "weak" else (amdahl_speedup, "amdahl")
-        s, low, high = (results["context"].get(f"{words}_serial_fraction{end}") for end in ("", "_low", "_high"))
-        if s is not None:
-            interval = f" ({low:.3f} to {high:.3f})" if low is not None and high is not None else ""
-            axes[0][0].plot(p, [law(s, n) for n in p], color=style["color"], linestyle=style["linestyle"], linewidth=1, label=f"{words.capitalize()}, s = {s:.3f}{interval}")
-            if interval:
-                axes[0][0].fill_between(p, [law(min(1, high), n) for n in p], [law(max(0, low), n) for n in p], color=style["color"], alpha=0.08)
+        draw_law(axes[0][0], results["context"], "weak" if name == "weak" else "strong", 16, style["color"], style["linestyle"])
         for r in rows:
             bars[f"{STUDIES[name]}, p = {r['ranks']}"] = r
     axes[0][0].set_yscale("log", base=2)

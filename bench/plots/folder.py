@@ -149,7 +149,7 @@ TIMES = {"time": duration, "n": "samples"}
 KINDS = [
     Kind("speedup", "Speedup and efficiency", lambda r: "speedup" in r,
          "Speedup T(1)/T(p), times p for weak scaling, and efficiency, that over p. T(1) is a serial program of the same run. Bars: 95 % intervals; n samples each. "
-         "Where ranks have no core each there is no point.",
+         "Where ranks have no core each there is no point. Dotted: the law that a study fitted to its points, s the serial part of the work, shaded its 95 % interval.",
          {**PLACE, "scaling": "scaling", **TIMES, "T(1)": "serial_seconds", "speedup": times("speedup"), "efficiency": times("efficiency"),
           "Karp–Flatt": times("karp_flatt"), "limit": "limit"}, ("scaling", "ranks")),
     Kind("breakdown", "Where a step's time goes", lambda r: breakdown(r) is not None,
@@ -170,7 +170,11 @@ KINDS = [
          "Idle share of the total over microbatches.",
          {**PLACE, "stages": "stages", "m": "microbatches", "of the total": lambda r: f"{100 * r['bubble_of_total']:.2f} %",
           "by formula": lambda r: "–" if r.get("predicted_bubble_of_total") is None else f"{100 * r['predicted_bubble_of_total']:.2f} %"}, ("stages", "microbatches")),
-    Kind("memory", "Memory", lambda r: bool(memory_parts(r)),
+    Kind("memory_by_stage", "Memory by ZeRO stage", lambda r: by_stage(r),
+         "By formula: parameters, gradients and optimizer state, and the activations of one rank. Dashed lines: GPUs.",
+         {"from": "file", "model": "model", "stage": "stage", "p": "ranks", **{part: (lambda r, part=part: bytes_text(memory_parts(r)[part])) for part in
+          ("parameters", "gradients", "optimizer", "activations")}, "total": lambda r: bytes_text(r["total_bytes"]), "smallest that holds it": "fits"}, ("parameters", "stage", "ranks")),
+    Kind("memory", "Memory", lambda r: bool(memory_parts(r)) and not by_stage(r),
          "Bytes of one rank, by category, of the rank that holds most.", {**PLACE, **{part: (lambda r, part=part: bytes_text(memory_parts(r).get(part, 0))) for part in
           ("parameters", "gradients", "optimizer", "activations")}}, ("ranks",)),
     Kind("bytes", "Bytes, by formula and by the ledger", lambda r: has("predicted_bytes", "measured_bytes")(r),
@@ -197,6 +201,11 @@ def memory_parts(row):
     return {}
 
 
+def by_stage(row):
+    """Of ./lab memory."""
+    return has("model", "parameters", "stage", "ranks", "total_bytes")(row) and bool(memory_parts(row))
+
+
 def columns_of(chart):
     """Of its table; without a figure, all fields that the rows have."""
     if chart.kind.columns:
@@ -221,7 +230,7 @@ def bandwidths(rows):
 def bubbles(rows):
     """{label: rows} over microbatches."""
     hop = lambda r: f", hop {seconds_text(r['transfer_seconds'])}" if r.get("transfer_seconds") else ""
-    return curves(rows, "microbatches", lambda r: f"{r['schedule']}, {r['stages']} stages{hop(r)}, {on(r)}")
+    return curves(rows, "microbatches", lambda r: f"{r['schedule']}, {r['stages']} stages{hop(r)}, {on(r)}") if len(rows) > 1 else {}
 
 
 def compressed_sums(rows):
@@ -245,8 +254,9 @@ def throughputs(rows):
 # What is drawn of the kinds whose figures are curves or panels: {label: rows}; and what is said where that is nothing.
 DRAWN = {"speedup": (speedups, "no figure: no row has a speedup"), "bandwidth": (bandwidths, "no figure: no row has bytes"),
          "compression": (compressed_sums, "no figure: no ring to compare with"), "throughput": (throughputs, "no figure: a curve over ranks needs two sizes"),
-         "bubble": (bubbles, "no figure: no row has a bubble")}
+         "memory_by_stage": (lambda rows: {model: [r for r in rows if r["model"] == model] for model in dict.fromkeys(r["model"] for r in rows)}, ""), "bubble": (bubbles, "no figure: a curve over microbatches needs two points")}
 BARS = ("breakdown", "memory", "bytes", "published", "gains")
+PANELS = {"compression": "sums", "memory_by_stage": "models"}  # kinds with a panel for each
 MOST_BARS, MOST_CURVES, MOST_PANELS = 24, 14, 3
 
 
@@ -262,9 +272,9 @@ def bars(chart):
 
 
 def curves_of(chart):
-    """{label: rows} that its figure has room for: of compressed sums a panel each, else a curve."""
+    """{label: rows} that its figure has room for: a panel each, or a curve."""
     find, _ = DRAWN[chart.kind.name]
-    return most_of(find(chart.rows), MOST_PANELS if chart.kind.name == "compression" else MOST_CURVES)
+    return most_of(find(chart.rows), MOST_PANELS if chart.kind.name in PANELS else MOST_CURVES)
 
 
 def left_out(chart):
@@ -273,7 +283,7 @@ def left_out(chart):
         held, all_of_them, words = bars(chart), chart.rows, "bars, the first"
     elif chart.kind.name in DRAWN:
         held, all_of_them = curves_of(chart), DRAWN[chart.kind.name][0](chart.rows)
-        words = ("sums" if chart.kind.name == "compression" else "curves") + ", those with most points"
+        words = PANELS.get(chart.kind.name, "curves") + ", those with most points"
     else:
         return ""
     return f"{len(held)} of {len(all_of_them)} {words}; the table has all" if len(held) < len(all_of_them) else ""

@@ -2,6 +2,8 @@
 
 from folder import BARS, BREAKDOWN, MESH, bars, breakdown, curves_of, left_out, memory_parts, on, speedups, what
 from gradients_figures import sums_figure
+from laws import LAWS, draw_law
+from memory import memory as memory_figure
 from results import bytes_text, seconds_text
 from sources import kind_of, span
 from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, plain_log_axis, stacked_bars, subplots
@@ -41,15 +43,19 @@ def ticks_of_twos(axis, most):
 
 
 def speedup(chart):
-    """Panels: speedup of strong scaling, efficiency of both kinds; whiskers are 95 % intervals."""
+    """Panels: speedup, with the law that a file's study fitted; efficiency. Whiskers are 95 % intervals."""
     found = curves_of(chart)
     if not found:
         return None
     figure, axes = subplots(2, 10, 4.2)
+    contexts = {results.name: results.context for results in chart.files}
     for i, (label, mine) in enumerate(found.items()):
+        of_one_study = len({r["file"] for r in mine}) == 1 and mine[0].get("scaling") in LAWS
+        fitted = of_one_study and draw_law(axes[0][0], contexts[mine[0]["file"]], mine[0]["scaling"], max(r["ranks"] for r in mine), look(i)["color"], ":")
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
+            line = "none" if fitted and field == "speedup" else look(i)["linestyle"]
             axis.errorbar([r["ranks"] for r in mine], [scale * r[field] for r in mine], yerr=[[scale * v for v in side] for side in whiskers(mine, field)],
-                          capsize=3, label=label + n_of(mine), **look(i))
+                          capsize=3, label=label + n_of(mine), **{**look(i), "linestyle": line})
     rows = [r for mine in found.values() for r in mine]
     most = max(r["ranks"] for r in rows)
     axes[0][0].plot([1, most], [1, most], color="#bbbbbb", linewidth=1, label="ideal")
@@ -225,6 +231,8 @@ def throughput(chart):
 
 
 def bubble(chart):
+    if not curves_of(chart):
+        return None
     figure, axes = subplots(1, 7, 4.0)
     for i, (label, rows) in enumerate(curves_of(chart).items()):
         axes[0][0].plot([r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i))
@@ -238,11 +246,15 @@ def bubble(chart):
     return figure
 
 
+def memory_by_stage(chart):
+    return memory_figure({"context": chart.files[0].context, "rows": [r for rows in curves_of(chart).values() for r in rows]})
+
+
 def timeline(chart):
     return timeline_figure(chart.files[0].trace)
 
 
-DRAW = {"timeline": timeline, "speedup": speedup, "bandwidth": bandwidth, "compression": compression, "throughput": throughput, "bubble": bubble} | dict.fromkeys(BARS, bars_figure)
+DRAW = {"timeline": timeline, "memory_by_stage": memory_by_stage, "speedup": speedup, "bandwidth": bandwidth, "compression": compression, "throughput": throughput, "bubble": bubble} | dict.fromkeys(BARS, bars_figure)
 
 
 def draw(chart):

@@ -394,6 +394,31 @@ class Drawing(unittest.TestCase):
         self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 1, "a curve is of one model, cut in one way")
         self.assertEqual(list(figure.axes[0].containers[0].lines[0].get_xdata()), [1, 2])
 
+    def test_a_law_is_drawn_where_a_study_fitted_it(self):
+        import folder_figures
+
+        rows = [dict(STEP, ranks=p, speedup=1 / (0.1 + 0.9 / p), efficiency=0.5) for p in (2, 4, 8)]
+        for fit, labels in (({"amdahl_serial_fraction": 0.1, "amdahl_serial_fraction_low": 0.05, "amdahl_serial_fraction_high": 0.2}, ["Amdahl, s = 0.100 (0.050 to 0.200)"]), ({}, [])):
+            axis = folder_figures.draw(folder.chart_of("speedup", [results("a.json", rows, **fit)])).axes[0]
+            drawn = [line for line in axis.lines if line.get_label().startswith("Amdahl")]
+            self.assertEqual([line.get_label() for line in drawn], labels)
+            for line in drawn:
+                self.assertAlmostEqual(line.get_ydata()[-1], rows[-1]["speedup"], msg="at 8 ranks the law goes through its points")
+            points, = (container.lines[0] for container in axis.containers)
+            self.assertEqual(points.get_linestyle(), "None" if fit else "-")
+
+    def test_memory_by_stage_is_curves(self):
+        import folder_figures
+
+        rows = [{"model": model, "parameters": 1e9, "stage": stage, "ranks": p, "parameter_bytes": 2e9, "gradient_bytes": 2e9, "optimizer_bytes": 12e9, "activation_bytes": 0, "total_bytes": 16e9 / p}
+                for model in "abcd" for stage in (0, 3) for p in (1, 8)]
+        chart, = folder.charts([results("m.json", rows, gpu_memory_bytes="A100 8e+10, H200 1.41e+11")])
+        self.assertEqual(chart.kind.name, "memory_by_stage")
+        figure = folder_figures.draw(chart)
+        self.assertEqual(len(figure.axes), 3)
+        self.assertIn("3 of 4 models, those with most points; the table has all", words_on(figure))
+        self.assertEqual(list(figure.axes[0].lines[0].get_ydata()), [16, 2])
+
     def test_a_prediction_of_one_size_is_seen(self):
         import folder_figures
 
