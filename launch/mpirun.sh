@@ -39,17 +39,22 @@ if [ -n "$hostfile" ] && [ ! -r "$hostfile" ]; then
 fi
 
 [ -z "${MPI_HOME:-}" ] || PATH=$PATH:$MPI_HOME/bin
-# The launcher of the library that the program is linked with: another one would start N programs of one rank each.
-# The program may stand behind a profiler and its options.
+# The launcher of the library that the program is linked with, from where the library is: another one would start N
+# programs of one rank each. The program may stand behind a profiler and its options.
 choose_launcher() {
+  library=''
   for word; do
-    case $word in */*) ;; *) continue ;; esac
-    case $(ldd "$word" 2>/dev/null) in
-      *libmpich*) set -- mpirun.mpich mpirun.hydra mpirun; break ;;
-      *libmpi*) set -- mpirun mpirun.openmpi; break ;;
-    esac
+    case $word in */*) library=$(ldd "$word" 2>/dev/null | sed -n 's/^[[:space:]]*libmpi[^ ]* => \(\/.*\) (.*/\1/p' | head -n 1) ;; esac
+    [ -z "$library" ] || break
   done
-  case $1 in mpirun*) ;; *) set -- mpirun mpirun.openmpi ;; esac
+  bin=${library%/*} # such as /usr/lib/x86_64-linux-gnu, /opt/openmpi/lib, or Intel's …/lib/release
+  bin=${bin%/lib*}/bin/
+  case $bin in /bin/ | /usr/bin/) bin='' ;; esac # on PATH; and Open MPI takes an absolute name for where all of it is
+  case ${library##*/} in
+    '') set -- mpirun mpirun.openmpi ;;
+    libmpich* | libmpi.so.12) set -- "${bin}mpirun.mpich" "${bin}mpirun" mpirun.mpich mpirun.hydra mpirun ;;
+    *) set -- "${bin}mpirun.openmpi" "${bin}mpirun" mpirun mpirun.openmpi ;;
+  esac
   for name; do
     command -v "$name" && return
   done
@@ -64,11 +69,11 @@ fi
 # One thread a rank, so that ranks do not fight for cores.
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
-quiet=
 version=$("$mpirun" --version 2>&1 | head -n 3)
 case $version in
   *"Open MPI"* | *OpenRTE* | *PRRTE* | *prterun*)
-    quiet=-q # its remarks on exit codes would drown the program's own words
+    # Its remarks on exit codes would drown the program's own words; version 5 has no such switch.
+    export OMPI_MCA_orte_execute_quiet=1
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
     # What concerns processes is called OMPI_MCA_* in version 4 and PRTE_MCA_* in version 5.
@@ -85,7 +90,14 @@ case $version in
       export OMPI_MCA_btl_vader_single_copy_mechanism="${OMPI_MCA_btl_vader_single_copy_mechanism:-none}"
     fi
     ;;
-  *HYDRA* | *MPICH* | *Intel*) ;;
+  *HYDRA* | *MPICH* | *Intel*)
+    # Intel's starts helpers by name, which other libraries have too.
+    case $mpirun in /bin/* | /usr/bin/*) ;; */*) PATH=${mpirun%/*}:$PATH ;; esac
+    # A rank that waits for long gives its core away where ranks outnumber cores.
+    if [ $((ranks / nodes)) -gt "$(nproc)" ]; then
+      export MPIR_CVAR_ENABLE_HEAVY_YIELD="${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}"
+    fi
+    ;;
   *)
     echo "$0: $mpirun is neither Open MPI nor MPICH; it says: $version" >&2
     exit 2
@@ -114,7 +126,7 @@ fi
 # mpirun ends when this script is killed.
 guard=
 setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
-setsid $guard "$mpirun" $quiet -n "$ranks" "$@" </dev/null &
+setsid $guard "$mpirun" -n "$ranks" "$@" </dev/null &
 job=$!
 timer=
 

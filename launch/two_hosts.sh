@@ -54,26 +54,39 @@ printf 'host-a\nhost-b\n' > $shared/hosts
 mount --bind $shared/names /etc/hosts || cannot "/etc/hosts cannot be replaced"
 
 for host in host-a host-b; do # a host is a process that holds its namespaces
-  unshare --mount --net --uts sh -c "hostname $host && mount -t tmpfs none /dev/shm && mount -t tmpfs none /run/tmp && ip link set lo up &&
+  unshare --mount --net --uts --ipc sh -c "hostname $host && mount -t tmpfs none /dev/shm && mount -t tmpfs none /run/tmp && ip link set lo up &&
     echo \$\$ > $shared/$host.new && mv $shared/$host.new $shared/$host && exec sleep infinity" &
 done
-tries=0
-until [ -s $shared/host-a ] && [ -s $shared/host-b ]; do
-  tries=$((tries + 1))
-  [ $tries -le 100 ] || cannot "the hosts did not come up"
-  sleep 0.05
-done
+until_up() { # what, condition…
+  what=$1 tries=0
+  shift
+  until "$@"; do
+    tries=$((tries + 1))
+    [ $tries -le 100 ] || cannot "$what did not come up"
+    sleep 0.05
+  done
+}
+hosts_are_there() { [ -s $shared/host-a ] && [ -s $shared/host-b ]; }
+until_up "the hosts" hosts_are_there
 
 ip link add eth0 netns "$(cat $shared/host-a)" type veth peer name eth0 netns "$(cat $shared/host-b)" ||
   cannot "this kernel has no veth, which is the cable"
+on() { # host, command…
+  target=$(cat "$shared/$1")
+  shift
+  nsenter --target "$target" --net -- "$@"
+}
 connect() { # host, address
-  enter="nsenter --target $(cat "$shared/$1") --net --"
-  { $enter ip addr add "$2/24" dev eth0 && $enter ip link set eth0 up; } || cannot "the cable does not come up"
-  [ -z "$LOCKSTEP_RATE" ] || $enter tc qdisc add dev eth0 root tbf rate "$LOCKSTEP_RATE" burst 256kb latency 50ms ||
+  { on "$1" ip addr add "$2/24" dev eth0 && on "$1" ip link set eth0 up; } || cannot "the cable does not come up"
+  [ -z "$LOCKSTEP_RATE" ] || on "$1" tc qdisc add dev eth0 root tbf rate "$LOCKSTEP_RATE" burst 256kb latency 50ms ||
     cannot "the cable cannot be bounded to '$LOCKSTEP_RATE'"
 }
 connect host-a 10.77.0.1
 connect host-b 10.77.0.2
+# The kernel takes up to a second to see both ends; UCX passes over an interface until then.
+sees_cable() { case $(on "$1" ip link show dev eth0) in *"state UP"*) ;; *) return 1 ;; esac; }
+until_up "the cable of host-a" sees_cable host-a
+until_up "the cable of host-b" sees_cable host-b
 
 cat > $shared/agent << 'AGENT'
 #!/bin/sh
@@ -81,7 +94,7 @@ cat > $shared/agent << 'AGENT'
 while :; do case $1 in -*) shift ;; *) break ;; esac; done
 host=$1
 shift
-exec nsenter --target "$(cat "/run/lockstep/$host")" --mount --net --uts -- sh -c "$*"
+exec nsenter --target "$(cat "/run/lockstep/$host")" --mount --net --uts --ipc -- sh -c "$*"
 AGENT
 chmod +x $shared/agent
 export LOCKSTEP_HOSTFILE=$shared/hosts
@@ -93,4 +106,4 @@ export OMPI_MCA_orte_tmpdir_base=/run/tmp PRTE_MCA_prte_tmpdir_base=/run/tmp
 unset LOCKSTEP_TWO_HOSTS
 
 # shellcheck disable=SC2016  # expanded on host-a
-nsenter --target "$(cat $shared/host-a)" --mount --net --uts -- sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
+nsenter --target "$(cat $shared/host-a)" --mount --net --uts --ipc -- sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"

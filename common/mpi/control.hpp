@@ -6,7 +6,6 @@
 #include <functional>
 #include <list>
 #include <string>
-#include <vector>
 
 #include "common/mpi/job.hpp"
 #include "common/processes/watch.hpp"
@@ -23,7 +22,7 @@ class Control final : public processes::Watch<Job> {
   /// Takes in and sends what there is; gate held, as for looking at the clock.
   void poll();
   /// Nothing of ours is on its way; gate held.
-  bool quiet() const { return sent_.empty(); }
+  bool quiet() const { return sent_.empty() && request_ == MPI_REQUEST_NULL; }
   /// Ends the whole job at once, with a message.
   [[noreturn]] static void end_job(const std::string& message);
 
@@ -33,10 +32,10 @@ class Control final : public processes::Watch<Job> {
     MPI_Request request;
   };
   void post(int to, const processes::Letter& letter) override;
-  void receive_next();
+  bool has_arrived();
 
   MPI_Comm comm_;
-  std::vector<char> incoming_;
+  std::string incoming_;  // the letter that is being received
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::list<Sent> sent_;
 };
