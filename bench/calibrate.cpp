@@ -11,6 +11,7 @@
 #include <cmath>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "bench/support/bench.hpp"
 #include "bench/support/calibration.hpp"
@@ -36,6 +37,7 @@ bool on_gpu() { return std::string_view(backend_name()) == "cuda" || std::string
 Readings plan() {
   Readings plan;
   for (std::size_t elements : kMessages) plan.messages.push_back({.bytes = 4.0 * static_cast<double>(elements)});
+  plan.one_way = plan.messages;
   for (std::size_t elements : kCopies) plan.copies.push_back({.bytes = 4.0 * static_cast<double>(elements)});
   const std::size_t largest = on_gpu() ? 8192 : 1024;
   for (std::size_t n = 16; n <= largest; n *= 2) plan.squares.push_back({.m = n, .n = n, .k = n});
@@ -90,10 +92,22 @@ Values time_all(Rank me, const Readings& plan) {
   const bool talks = me.rank() == 0 || me.rank() == last;
   for (const Reading& message : plan.messages) {
     const auto elements = static_cast<std::size_t>(message.bytes) / 4;
-    const auto act = [&] {
-      if (talks) me.exchange({send(peer, here.cut(0, elements)), receive(peer, there.cut(0, elements))});
+    // What came last goes next, as in collectives: a slice that nobody wrote to meanwhile is still in its reader's
+    // cache.
+    const auto act = [&, from = here.cut(0, elements), to = there.cut(0, elements)]() mutable {
+      if (talks) me.exchange({send(peer, from), receive(peer, to)});
+      std::swap(from, to);
     };
     seconds.push_back(median_seconds(me, tokens, kRepeats, act));
+  }
+  for (const Reading& message : plan.one_way) {
+    const Slice part = here.cut(0, static_cast<std::size_t>(message.bytes) / 4);
+    const auto there_and_back = [&] {
+      if (me.rank() == 0) me.exchange({send(peer, part)});
+      if (talks) me.exchange({receive(peer, part)});
+      if (me.rank() == last) me.exchange({send(peer, part)});
+    };
+    seconds.push_back(median_seconds(me, tokens, kRepeats, there_and_back) / 2);
   }
   for (const Reading& reading : plan.copies) {
     const auto elements = static_cast<std::size_t>(reading.bytes) / 4;
@@ -127,7 +141,8 @@ Readings measured(const RunOptions& options) {
   const Outcome outcome = run(options, [&](Rank me) { return time_all(me, readings); });
   outcome.check();
   std::size_t i = 0;
-  for (auto* points : {&readings.messages, &readings.copies, &readings.squares, &readings.halves, &readings.others})
+  for (auto* points :
+       {&readings.messages, &readings.one_way, &readings.copies, &readings.squares, &readings.halves, &readings.others})
     for (Reading& reading : *points) {
       for (const Values& of_rank : outcome.values) reading.seconds = std::max(reading.seconds, of_rank[i]);
       ++i;
@@ -157,6 +172,7 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
   };
   if (is_judge()) fmt::print("{:<14} {:<24} {:>10} {:>10} {:>9}\n", "", "", "measured", "by file", "residual");
   add("message", readings.messages, predicted_message);
+  add("one way", readings.one_way, predicted_message);
   add("copy", readings.copies, predicted_copy);
   add("product", readings.squares, predicted_product);
   add("product", readings.halves, predicted_product);

@@ -22,6 +22,7 @@ struct Reading {
 
 struct Readings {
   std::vector<Reading> messages;  // between two ranks, both ways at once
+  std::vector<Reading> one_way;   // likewise with nothing coming back meanwhile: only to see how duplex the link is
   std::vector<Reading> copies;    // of a slice, all ranks at once
   std::vector<Reading> squares;   // f32 products of square matrices, by size: the efficiency curve
   std::vector<Reading> halves;    // the largest square once more in bf16 and f16
