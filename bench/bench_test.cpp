@@ -296,7 +296,7 @@ TEST_F(BenchProgram, CalibrationReadsBackTheMachineThatIsSimulated) {
     EXPECT_EQ(document.at("measured").at("rows"), rows);
     EXPECT_EQ(document.at("sources").size(), 9u);
     const auto of_kind = [&](const char* kind) {
-      return std::count_if(rows.begin(), rows.end(), [&](const json& row) { return row.at("kind") == kind; });
+      return std::count_if(rows.begin(), rows.end(), [&](const Json& row) { return row.at("kind") == kind; });
     };
     EXPECT_EQ(of_kind("message"), 9);
     EXPECT_EQ(of_kind("one way"), 9) << "links of a machine are full duplex: their residuals are 0 too";
