@@ -2,11 +2,7 @@
 
 from combined_parts import mesh_gaps, meshes
 from html_parts import note, section, table
-from results import by, load, load_all
-
-
-def percent(value, digits=1):
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
+from results import by, load, load_all, percent
 
 
 def gigabytes(field):

@@ -3,7 +3,7 @@
 from combined_parts import mesh_gaps, meshes
 from laws import draw_law
 from results import by, load, load_all
-from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, stacked_bars, subplots
+from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, speedup_axis, stacked_bars, subplots
 
 COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "sums over tp": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
          "sums over dp": ("data_seconds",), "optimizer": ("update_seconds",)}
@@ -189,12 +189,9 @@ def scaling_fits(data):
         draw_law(axes[0][0], results["context"], "weak" if name == "weak" else "strong", 16, style["color"], style["linestyle"])
         for r in rows:
             bars[f"{STUDIES[name]}, p = {r['ranks']}"] = r
-    axes[0][0].set_yscale("log", base=2)
-    axes[0][0].set_yticks([1, 2, 4, 8, 16])
-    axes[0][0].set_yticklabels([1, 2, 4, 8, 16])
+    speedup_axis(axes[0][0], 16, "speedup over the best serial step")
     axes[0][0].set_ylim(0.85, 100)  # room for the legend
     doubling_axis(axes[0][0], [1, 2, 4, 8, 16], "ranks")
-    axes[0][0].set_ylabel("speedup over the best serial step")
     axes[0][0].legend(fontsize=7, loc="upper left")
     losses = {"ideal": "ideal_seconds", "communication": "lost_to_communication_seconds", "bubble": "lost_to_bubble_seconds", "imbalance": "lost_to_imbalance_seconds",
               "launches": "lost_to_launch_seconds", "arithmetic not divided": "lost_to_arithmetic_seconds"}

@@ -2,7 +2,7 @@
 
 from crossover import NAMES, TITLES, changes, curves, studies
 from results import by, bytes_text
-from style import COLOURS, beside_line, look, plain_log_axis, subplots
+from style import COLOURS, beside_line, look, plain_log_axis, size_axis, subplots
 
 
 def over_ring(axis, rows):
@@ -18,13 +18,9 @@ def over_ring(axis, rows):
     for _, _, size in changes(rows, "predicted_seconds"):
         axis.axvline(size, color="#777777", linewidth=0.8, zorder=0)
         beside_line(axis, size, 0.98, bytes_text(size))
-    ticks = x[:: -(-len(x) // 5)]
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(ticks)
-    axis.set_xticklabels([bytes_text(t) for t in ticks], fontsize=8.5)
-    axis.minorticks_off()
+    size_axis(axis, x, 5)
+    axis.tick_params(axis="x", labelsize=8.5)
     plain_log_axis(axis.yaxis, (1, 2, 3, 5, 7))
-    axis.set_xlabel("array")
 
 
 def crossovers(data):

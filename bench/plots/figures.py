@@ -21,15 +21,7 @@ import timeline_figures
 from arguments import arguments
 from memory import memory as memory_figure
 from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv
-from style import COLOURS, HATCHES, LAYOUTS, Drawing, beside_line, figure_legend, look, losses_figure, plain_log_axis, plt, save, subplots, whiskers
-
-
-def size_axis(axis, sizes):
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(sizes[:: max(1, len(sizes) // 6)])
-    axis.set_xticklabels([bytes_text(s) for s in sizes[:: max(1, len(sizes) // 6)]])
-    axis.minorticks_off()
-    axis.set_xlabel("array")
+from style import COLOURS, HATCHES, LAYOUTS, Drawing, beside_line, doubling_axis, figure_legend, look, losses_figure, plain_log_axis, plt, save, size_axis, speedup_axis, subplots, whiskers
 
 
 def busbw_simulated(data):
@@ -61,8 +53,8 @@ def busbw_measured(data):
     figure, axes = subplots(2, 10, 4.2)
     for i, algorithm in enumerate(dict.fromkeys(r["algorithm"] for r in results["rows"])):
         rows = by(results["rows"], algorithm=algorithm)
-        x, y = [r["bytes"] for r in rows], [r["busbw_gb_per_s"] for r in rows]
-        axes[0][0].errorbar(x, y, yerr=whiskers(y, rows), capsize=2, label=algorithm.replace("_", " "), **look(i))
+        x = [r["bytes"] for r in rows]
+        axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=algorithm.replace("_", " "), **look(i))
         if rows[0]["predicted_seconds"]:
             axes[0][1].plot(x, [r["seconds"] / r["predicted_seconds"] for r in rows], **look(i))
     for axis in axes[0]:
@@ -133,20 +125,12 @@ def amdahl(data):
         strong, weak = by(points, scaling="strong"), by(points, scaling="weak")
         look_measured = {"color": "black", "marker": "*", "markersize": 10, "linestyle": "none"}
         for a, rows, field, scale in ((axis, strong, "speedup", 1), (axes[0][1], weak, "efficiency", 100)):
-            y = [scale * r[field] for r in rows]
-            a.errorbar([r["ranks"] for r in rows], y, yerr=whiskers(y, rows), capsize=3, **look_measured,
+            a.errorbar([r["ranks"] for r in rows], [scale * r[field] for r in rows], yerr=whiskers(rows, field, scale), capsize=3, **look_measured,
                        label=f"this computer, measured, n = {sources.span([r['samples'] for r in rows])}")
     for a in axes[0]:
-        a.set_xscale("log", base=2)
-        ticks = [1, 2, 4, 8, 16, 32, 64]
-        a.set_xticks(ticks)
-        a.set_xticklabels(ticks)
-        a.set_xlabel("ranks")
-    axis.set_yscale("log", base=2)
-    axis.set_yticks(ticks)
-    axis.set_yticklabels(ticks)
+        doubling_axis(a, [1, 2, 4, 8, 16, 32, 64], "ranks")
+    speedup_axis(axis, most, "speedup over T(1)")
     axis.set_ylim(None, 400)  # room for the legend
-    axis.set_ylabel("speedup over T(1)")
     axis.set_title("strong scaling: the same batch on more ranks")
     axis.legend(fontsize=7.5)
     axes[0][1].set_ylim(0, None)

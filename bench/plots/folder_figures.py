@@ -1,12 +1,12 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
-from folder import BARS, BREAKDOWN, MESH, bars, breakdown, curves_of, left_out, memory_parts, on, speedups, what
+from folder import BARS, BREAKDOWN, MESH, bars, breakdown, curves_of, left_out, memory_parts, on, what
 from gradients_figures import sums_figure
 from laws import LAWS, draw_law
 from memory import memory as memory_figure
 from results import bytes_text, seconds_text
 from sources import kind_of, span
-from style import COLOURS, HATCHES, doubling_axis, figure_legend, look, name_bars, plain_log_axis, stacked_bars, subplots
+from style import COLOURS, doubling_axis, figure_legend, look, name_bars, plain_log_axis, size_axis, speedup_axis, stacked_bars, subplots, whiskers
 from timeline_figures import timeline_figure
 
 
@@ -16,30 +16,9 @@ def n_of(rows):
     return f", n = {span(counts)}" if counts else ""
 
 
-def whiskers(rows, field):
-    """Errors below and above for errorbar: the rows' own interval, or that of their seconds."""
-    below, above = [], []
-    for row in rows:
-        value = row[field]
-        low, high = row.get(field + "_low"), row.get(field + "_high")
-        if low is None and row.get("seconds_low") and row.get("seconds_high") and row.get("seconds"):
-            low, high = value * row["seconds"] / row["seconds_high"], value * row["seconds"] / row["seconds_low"]
-        below.append(max(0.0, value - low) if low is not None else 0.0)
-        above.append(max(0.0, high - value) if high is not None else 0.0)
-    return [below, above]
-
-
 def ranks_axis(axis, rows):
     ticks = sorted({r["ranks"] for r in rows})
     doubling_axis(axis, ticks, "ranks")
-
-
-def ticks_of_twos(axis, most):
-    """A logarithmic y axis: 1, 2, 4 … up to `most`."""
-    ticks = [2**k for k in range(most.bit_length())]
-    axis.set_yscale("log", base=2)
-    axis.set_yticks(ticks)
-    axis.set_yticklabels(ticks)
 
 
 def speedup(chart):
@@ -54,13 +33,12 @@ def speedup(chart):
         fitted = of_one_study and draw_law(axes[0][0], contexts[mine[0]["file"]], mine[0]["scaling"], max(r["ranks"] for r in mine), look(i)["color"], ":")
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
             line = "none" if fitted and field == "speedup" else look(i)["linestyle"]
-            axis.errorbar([r["ranks"] for r in mine], [scale * r[field] for r in mine], yerr=[[scale * v for v in side] for side in whiskers(mine, field)],
+            axis.errorbar([r["ranks"] for r in mine], [scale * r[field] for r in mine], yerr=whiskers(mine, field, scale),
                           capsize=3, label=label + n_of(mine), **{**look(i), "linestyle": line})
     rows = [r for mine in found.values() for r in mine]
     most = max(r["ranks"] for r in rows)
     axes[0][0].plot([1, most], [1, most], color="#bbbbbb", linewidth=1, label="ideal")
-    ticks_of_twos(axes[0][0], most)
-    axes[0][0].set_ylabel("speedup over T(1)")
+    speedup_axis(axes[0][0], most, "speedup over T(1)")
     axes[0][1].axhline(100, color="#bbbbbb", linewidth=1)
     axes[0][1].set_ylim(0, None)
     axes[0][1].set_ylabel("efficiency, %")
@@ -188,12 +166,7 @@ def bandwidth(chart):
             axes[0][1].plot(*zip(*predicted), color=COLOURS[i % 7], linestyle=":", linewidth=1, marker="_" if alone else "", markersize=16, markeredgewidth=1.5)
             dotted, dashed = dotted or not alone, dashed or alone
     for axis in axes[0]:
-        axis.set_xscale("log", base=2)
-        ticks = sizes[:: max(1, len(sizes) // 5)]
-        axis.set_xticks(ticks)
-        axis.set_xticklabels([bytes_text(s) for s in ticks])
-        axis.minorticks_off()
-        axis.set_xlabel("array")
+        size_axis(axis, sizes)
     axes[0][0].set_ylabel("busbw, GB/s")
     axes[0][0].set_yscale("log")
     axes[0][1].set_yscale("log")

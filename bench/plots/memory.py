@@ -5,7 +5,7 @@ import json
 import pathlib
 import sys
 
-from style import look, plt, subplots
+from style import doubling_axis, look, plt, subplots
 
 
 def known_gpus(context):
@@ -34,12 +34,8 @@ def memory(results):
             if axis is axes[0][-1]:
                 axis.annotate(f"{name}, {size / 1e9:.0f} GB", (1.01, above), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#555555")
         ticks = sorted({r["ranks"] for r in mine})
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(ticks[:: 1 + len(ticks) // 6])
-        axis.set_xticklabels([f"{t:,}" for t in ticks[:: 1 + len(ticks) // 6]])
-        axis.minorticks_off()
+        doubling_axis(axis, ticks[:: 1 + len(ticks) // 6], "GPUs")
         axis.set_yscale("log")
-        axis.set_xlabel("GPUs")
         axis.set_title(title(model, mine[0]["parameters"]))
     axes[0][0].set_ylabel("GB on each GPU")
     axes[0][0].legend(fontsize=8)

@@ -1,13 +1,12 @@
 """The report's section on week 24: pipelines, their bubbles and their memory. Standard library only."""
 
+import functools
+
 from html_parts import note, section, table
 from results import by, bytes_text, load, load_csv, losses
+from results import percent as percent_of
 
-
-def percent(value):
-    return "–" if value is None else f"{100 * value:.2f} %"
-
-
+percent = functools.partial(percent_of, digits=2)
 CONVENTIONS = {"of the ideal, formula": lambda r: percent(r["predicted_bubble_of_ideal"]), "measured": lambda r: percent(r["bubble_of_ideal"]),
                "of the total, formula": lambda r: percent(r["predicted_bubble_of_total"]), "measured ": lambda r: percent(r["bubble_of_total"])}
 SHAPE = {"p": "stages", "m": "microbatches", "schedule": "schedule"}

@@ -50,6 +50,10 @@ def bytes_text(count):
     return f"{count:g} B"
 
 
+def percent(value, digits=1):
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
+
+
 def is_seconds(field):
     """Whether a field of a row is a time; relative_seconds is a ratio."""
     return bool(re.search(r"(^|_)seconds(_low|_high|_without|_a|_b)?$", field)) and not field.startswith("relative_")

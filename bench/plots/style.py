@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import matplotlib
 
+from results import bytes_text
+
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
@@ -81,6 +83,25 @@ def doubling_axis(axis, ticks, label):
     axis.set_xlabel(label)
 
 
+def size_axis(axis, sizes, most=6):
+    """A logarithmic x axis of array sizes in bytes, with about `most` ticks."""
+    ticks = sizes[:: -(-len(sizes) // most)]
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks)
+    axis.set_xticklabels([bytes_text(t) for t in ticks])
+    axis.minorticks_off()
+    axis.set_xlabel("array")
+
+
+def speedup_axis(axis, most, label):
+    """A logarithmic y axis: 1, 2, 4 … up to `most`."""
+    ticks = [2**k for k in range(most.bit_length())]
+    axis.set_yscale("log", base=2)
+    axis.set_yticks(ticks)
+    axis.set_yticklabels(ticks)
+    axis.set_ylabel(label)
+
+
 def plain_log_axis(axis, steps=(1, 2, 5)):
     """A matplotlib axis (of x or of y), logarithmic, with plain numbers at 1, 2, 5, 10 …, as far as it goes."""
     scale, limits, ticks, labels = (getattr(axis.axes, f"{verb}_{axis.axis_name}{noun}") for verb, noun in (("set", "scale"), ("get", "lim"), ("set", "ticks"), ("set", "ticklabels")))
@@ -98,9 +119,17 @@ def beside_line(axis, x, y, text):
                   va="top" if y > 0.5 else "bottom", bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6})
 
 
-def whiskers(values, rows):
-    """yerr of values that are rates: from the intervals of the rows' seconds."""
-    return [[v - v * r["seconds"] / r["seconds_high"] for v, r in zip(values, rows)], [v * r["seconds"] / r["seconds_low"] - v for v, r in zip(values, rows)]]
+def whiskers(rows, field, scale=1):
+    """yerr of this field times `scale`: its own interval, or that of the rows' seconds, of which it is a rate."""
+    below, above = [], []
+    for row in rows:
+        value = row[field]
+        low, high = row.get(field + "_low"), row.get(field + "_high")
+        if low is None and row.get("seconds_low") and row.get("seconds_high") and row.get("seconds"):
+            low, high = value * row["seconds"] / row["seconds_high"], value * row["seconds"] / row["seconds_low"]
+        below.append(scale * max(0.0, value - low) if low is not None else 0.0)
+        above.append(scale * max(0.0, high - value) if high is not None else 0.0)
+    return [below, above]
 
 
 def name_bars(axis, names):

@@ -1,11 +1,7 @@
 """The report's section on week 23: what tensor parallelism sends, and what that costs. Standard library only."""
 
 from html_parts import note, section, table
-from results import by, bytes_text, load, load_all, load_csv, losses, seconds_text
-
-
-def percent(value, digits=1):
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
+from results import by, bytes_text, load, load_all, load_csv, losses, percent, seconds_text
 
 
 def course(report, machines):

@@ -1,0 +1,165 @@
+"""Tests of the figures that the report draws, and of ./lab report --from as a whole. See test.sh."""
+
+import importlib.util
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import folder
+from report_cases import CONTEXT, RING, STEP, TRAIN, results, sums, trace_text, words_on
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+@unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib")
+class Drawing(unittest.TestCase):
+    def test_a_figure_holds_so_many_bars_and_says_so(self):
+        import folder_figures
+
+        for kind, row in (("breakdown", STEP), ("memory", dict.fromkeys(("parameter_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"), 1e9)),
+                          ("bytes", {"predicted_bytes": 1e6, "measured_bytes": 1e6}), ("published", {"published_seconds": 2.0, "step_seconds": 1.0}), ("gains", {"cost": "bubble", "gained": 0.1})):
+            for count in (24, 30):
+                chart = folder.chart_of(kind, [results("a.json", [dict(row, ranks=p) for p in range(1, count + 1)])])
+                figure = folder_figures.draw(chart)
+                self.assertEqual(len(figure.axes[0].get_yticklabels()), 24, kind)
+                said = "24 of 30 bars, the first; the table has all"
+                self.assertEqual(said in words_on(figure), count == 30, kind)
+                self.assertEqual(said in folder.caption(chart), count == 30, kind)
+
+    def report(self, files, *arguments):
+        self.home = tempfile.TemporaryDirectory()
+        self.addCleanup(self.home.cleanup)
+        home = pathlib.Path(self.home.name)
+        (home / "from").mkdir()
+        for name, text in files.items():
+            (home / "from" / name).write_text(text)
+        out = home / "out"
+        done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(home / "from"), "--output", str(out), *arguments], capture_output=True, text=True)
+        return done, out
+
+    def test_a_folder_of_results_becomes_a_page_and_figures_for_print_and_slides(self):
+        whole = json.dumps({"context": CONTEXT, "rows": [STEP, dict(STEP, ranks=4, speedup=2.8, efficiency=0.7)]})
+        done, out = self.report({"step.json": whole, "step.trace": trace_text(), "half.json": whole[:100]}, "--style", "paper", "--style=slides")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("skipped half.json: it is broken JSON", done.stderr)
+        page = (out / "index.html").read_text()
+        self.assertIn("measured (mpi), n = 31 · a processor, 4 cores", page)
+        self.assertIn("half.json", page)
+        self.assertEqual(json.loads((out / "data" / "step.json").read_text()), json.loads(whole))
+        self.assertIn("n = 31", (out / "methods.md").read_text())
+        self.assertEqual((out / "data" / "step.trace").read_text(), trace_text())
+        for name in ("speedup_1", "breakdown_1", "timeline_1"):
+            self.assertIn(f'<a href="figures/{name}.svg">', page)
+            for suffix, inches in (("column", 3.3), ("page", 7.0)):
+                box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+)", (out / "paper" / f"{name}_{suffix}.pdf").read_bytes())
+                self.assertAlmostEqual(float(box[1]) / 72, inches, places=2)
+            self.assertEqual(struct.unpack(">II", (out / "slides" / f"{name}.png").read_bytes()[16:24]), (1920, 1080))
+            self.assertEqual((out / "paper" / f"{name}.tex").exists(), name != "timeline_1", "a timeline has no table")
+            self.assertIn(f"{name}_\\lockstepwidth.pdf", (out / "paper" / "figures.tex").read_text())
+        self.assertIn("## speedup_1", (out / "slides" / "captions.md").read_text())
+
+    def test_a_figure_holds_so_many_curves_and_says_so(self):
+        import folder_figures
+
+        rows = [dict(RING, machine=f"m{k}", bytes=size) for k in range(20) for size in (1024, 2048)[: 1 + k % 2]]
+        figure = folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", rows)]))
+        self.assertIn("14 of 20 curves, those with most points; the table has all", words_on(figure))
+        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 14)
+        labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        self.assertTrue(all(f"m{k}, " in " ".join(labels) for k in range(1, 20, 2)), "those with most points stay")
+        models = [dict(STEP, parameters=n, ranks=p, tokens_per_second=1e3 * p) for n, p in ((1e6, 1), (1e6, 2), (2e6, 4), (1e6, 8))]
+        models[-1]["tensor_parallel"] = 8
+        for row in models:
+            del row["speedup"], row["scaling"]
+        figure = folder_figures.draw(folder.chart_of("throughput", [results("b.json", models)]))
+        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 1, "a curve is of one model, cut in one way")
+        self.assertEqual(list(figure.axes[0].containers[0].lines[0].get_xdata()), [1, 2])
+
+    def test_a_law_is_drawn_where_a_study_fitted_it(self):
+        import folder_figures
+
+        rows = [dict(STEP, ranks=p, speedup=1 / (0.1 + 0.9 / p), efficiency=0.5) for p in (2, 4, 8)]
+        for fit, labels in (({"amdahl_serial_fraction": 0.1, "amdahl_serial_fraction_low": 0.05, "amdahl_serial_fraction_high": 0.2}, ["Amdahl, s = 0.100 (0.050 to 0.200)"]), ({}, [])):
+            axis = folder_figures.draw(folder.chart_of("speedup", [results("a.json", rows, **fit)])).axes[0]
+            drawn = [line for line in axis.lines if line.get_label().startswith("Amdahl")]
+            self.assertEqual([line.get_label() for line in drawn], labels)
+            for line in drawn:
+                self.assertAlmostEqual(line.get_ydata()[-1], rows[-1]["speedup"], msg="at 8 ranks the law goes through its points")
+            points, = (container.lines[0] for container in axis.containers)
+            self.assertEqual(points.get_linestyle(), "None" if fit else "-")
+
+    def test_memory_by_stage_is_curves(self):
+        import folder_figures
+
+        rows = [{"model": model, "parameters": 1e9, "stage": stage, "ranks": p, "parameter_bytes": 2e9, "gradient_bytes": 2e9, "optimizer_bytes": 12e9, "activation_bytes": 0, "total_bytes": 16e9 / p}
+                for model in "abcd" for stage in (0, 3) for p in (1, 8)]
+        chart, = folder.charts([results("m.json", rows, gpu_memory_bytes="A100 8e+10, H200 1.41e+11")])
+        self.assertEqual(chart.kind.name, "memory_by_stage")
+        figure = folder_figures.draw(chart)
+        self.assertEqual(len(figure.axes), 3)
+        self.assertIn("3 of 4 models, those with most points; the table has all", words_on(figure))
+        self.assertEqual(list(figure.axes[0].lines[0].get_ydata()), [16, 2])
+
+    def test_a_prediction_of_one_size_is_seen(self):
+        import folder_figures
+
+        for sizes, marker, line in (((1024,), "_", "None"), ((1024, 2048), "None", ":")):
+            figure = folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", [dict(RING, bytes=size) for size in sizes])]))
+            self.assertEqual([text.get_text() for text in figure.axes[1].get_legend().get_texts()], ["simulated", "predicted"])
+            predicted = figure.axes[1].get_legend_handles_labels()[0][1]
+            self.assertEqual((predicted.get_marker() or "None", predicted.get_linestyle()), (marker, line))
+            drawn = figure.axes[1].lines[1]
+            self.assertEqual((list(drawn.get_xdata()), drawn.get_marker() or "None"), (list(sizes), marker))
+        unpredicted = [dict(RING, predicted_seconds=None)]
+        self.assertIsNone(folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", unpredicted)])).axes[1].get_legend())
+
+    def test_a_method_looks_the_same_on_all_machines(self):
+        import folder_figures
+
+        rows = sums(4) + sums(8) + [row for row in sums(4, machine="laptop") if row["algorithm"] != "topk:0.01"]
+        figure = folder_figures.draw(folder.chart_of("compression", [results("a.json", rows)]))
+        axes = figure.axes
+        legend = {label: line.get_color() for line, label in zip(*axes[0].get_legend_handles_labels())}
+        self.assertEqual([text.get_text() for text in figure.legends[0].get_texts()], ["topk:0.01", "int8"])
+        self.assertEqual([axis.get_title() for axis in axes], ["bytes that a rank sends", "time, dgx-a100, simulated, 1 MiB", "time, laptop, simulated, 1 MiB"])
+        int8, = (line for line in axes[2].lines if line.get_marker() != "None")
+        self.assertEqual((int8.get_color(), list(int8.get_ydata())), (legend["int8"], [1.2]))
+
+    def test_matplotlib_is_missed_only_where_it_is_missing(self):
+        whole = json.dumps({"context": CONTEXT, "rows": [TRAIN]})
+        _, out = self.report({"a.json": whole, "odd.json": json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]})})
+        page = (out / "index.html").read_text()
+        self.assertIn("(no figure: a curve over ranks needs two sizes · ", page)
+        self.assertIn('<span>(<a href="data/odd.json">', page)
+        self.assertNotIn("matplotlib", page)
+        for more, words in (([], "the figure was not drawn"), (["--no-matplotlib"], "the figure needs matplotlib")):
+            source = out.parent / "from"
+            (source / "ring.json").write_text(json.dumps({"context": CONTEXT, "rows": [RING]}))  # of which nothing was drawn
+            subprocess.run([sys.executable, "-B", str(HERE / "page.py"), str(out), "--from", str(source), *more], check=True, capture_output=True)
+            page = (out / "index.html").read_text()
+            self.assertEqual((page.count(words), page.count("no figure: a curve")), (1, 1))
+
+    def test_what_cannot_be_is_one_sentence(self):
+        for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):
+            done, _ = self.report(files, *arguments)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+        done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(HERE), "--output", str(HERE.parent)], capture_output=True, text=True)
+        self.assertIn("lies in the report's own directory", done.stderr)
+        with tempfile.TemporaryDirectory() as out:
+            (pathlib.Path(out) / "data").mkdir()
+            (pathlib.Path(out) / "data" / "dear.txt").write_text("mine")
+            done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(HERE), "--output", out], capture_output=True, text=True)
+            self.assertIn("which would be emptied", done.stderr)
+            self.assertTrue((pathlib.Path(out) / "data" / "dear.txt").exists())
+        self.assertTrue((HERE / "page.py").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
