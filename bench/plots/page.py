@@ -98,7 +98,7 @@ class Report:
                 "busbw_measured", "Bus bandwidth over array size of all-reduce algorithms and the library's own, with intervals; beside it their time over the predicted one.",
                 f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes ({c['versions'].get('mpi', 'MPI')}); medians of "
                 f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
-                f"MPI_Allreduce. Predicted {prices_of(c)}, never from the all-reduces.",
+                f"MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)}, never from the all-reduces.",
                 measured["rows"], columns, ["all_reduce_mpi.csv"]))
         return section("bandwidth", "All-reduce: bus bandwidth", parts)
 

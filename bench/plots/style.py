@@ -25,8 +25,8 @@ matplotlib.rcParams.update({
 
 
 def look(i):
-    """Colour, marker and line style of the i-th curve."""
-    return {"color": COLOURS[i % 7], "marker": MARKERS[i % 7], "linestyle": LINES[i % 7]}
+    """Colour, marker and line style of the i-th curve: of the first 49, no two are alike."""
+    return {"color": COLOURS[i % 7], "marker": MARKERS[(i + i // 7) % 7], "linestyle": LINES[(i + i // 7) % 7]}
 
 
 @dataclass(frozen=True)
