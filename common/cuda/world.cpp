@@ -16,7 +16,7 @@ World::World(const RunOptions& options, const Program& program, int gpu)
       staging_(events_, [this](const Event& event) { await_or_throw(event); }) {
   make_ranks();
   const Event origin = events_.record(ranks_[0]->queue(0).stream.get());
-  origin.synchronize();  // other streams' events may be asked for their time before this stream has moved
+  await_or_throw(origin);  // other streams' events may be asked for their time before this stream has moved
   clock_ = std::make_unique<EventClock>(origin);
 }
 
