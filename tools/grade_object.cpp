@@ -250,7 +250,7 @@ bool may_include(const Workshop& shop, const fs::path& file) {
     for (std::string_view system : {"/usr/", "/opt/", "/lib/", "/nix/"}) {
       if (file.string().starts_with(system)) return true;
     }
-    return false;
+    return file.string().starts_with(fs::weakly_canonical(LOCKSTEP_LIBRARY_HEADERS).string() + "/");
   }
   std::string top = inside.begin()->string(), next = std::next(inside.begin())->string();
   bool header = file.extension() == ".hpp";

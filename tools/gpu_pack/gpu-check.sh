@@ -8,13 +8,12 @@
 #   benchmarks  a GPT's training step, also in PyTorch where that is; all-reduces
 #   labs        all labs' tests on the GPU
 #   sanitizer   memory errors and races of the kernels, where compute-sanitizer is
-#   suite       what runs on the CPU and in the simulator
+#   suite       what runs on the CPU and in the simulator, and the tools' tests
 #   pytorch     a larger model's step in PyTorch
-#   grade       the grader's own tests, which compile for minutes
 # Without --stages all of them. What does not fit into the budget (570 s) is SKIPPED, and said; another call with
 # --stages goes on there: build and results are kept.
 #
-# Needs the CUDA toolkit, CMake 3.22, a C++20 compiler, and Ninja or make. Nothing is installed, and nothing is written
+# Needs the CUDA toolkit, CMake 3.25, a C++20 compiler, and Ninja or make. Nothing is installed, and nothing is written
 # outside this folder, the results (default: results/ beside this script) and their archive (default: DIR.tar.gz).
 # Exit code 0: everything that ran passed; 1: something did not; 2: nothing could be done. Without a GPU it builds, tests
 # what needs none, and measures nothing.
@@ -25,13 +24,13 @@ third=$here/third_party
 build=$here/build
 results=$here/results
 archive=''
-all_stages='tests benchmarks labs sanitizer suite pytorch grade'
+all_stages='tests benchmarks labs sanitizer suite pytorch'
 stages=$all_stages
 budget=570
 jobs=''
 command="gpu-check.sh${*:+ $*}"
 
-usage() { sed -n '2,20s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' "$0"; }
 cannot() {
   echo "gpu-check: $*" >&2
   exit 2

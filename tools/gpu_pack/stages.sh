@@ -130,7 +130,7 @@ compile() {
 run_ctest() { # run_ctest NAME SECONDS ctest's selection…
   name=$1 limit=$2
   shift 2
-  act "$name" "$limit" ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 120 "$@"
+  act "$name" "$limit" ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 200 "$@"
 }
 
 compile_first() { compile build 400 'lab_tool|(arithmetic|backend)_test_(cuda|nccl)|bench_(gpt|all_reduce)_(cuda|nccl)|bench_gpt_sim'; }
@@ -203,20 +203,17 @@ run_sanitizer() {
 sanitize() { # sanitize TOOL PROGRAM TESTS options…
   tool=$1 program=$2 chosen=$3
   shift 3
-  act "${tool}_${program%_test_cuda}" 60 "$sanitizer" --tool "$tool" --error-exitcode 1 --show-backtrace device "$@" "$programs/$program" --gtest_filter="$chosen"
+  act "${tool}_${program%_test_cuda}" 40 "$sanitizer" --tool "$tool" --error-exitcode 1 --show-backtrace device "$@" "$programs/$program" --gtest_filter="$chosen"
 }
 
 run_suite() {
   compile build_suite 400
-  run_ctest suite_tests 240 -LE gpu -E '^suite\.grade$' -j "$jobs"
+  without='^$'
+  [ "$generator" = Ninja ] || without='^suite\.grade$'  # the grader asks Ninja what an answer includes
+  run_ctest suite_tests 240 -LE gpu -E "$without" -j "$jobs"
 }
 
 run_pytorch() {
   on_a_gpu pytorch || return 0
   pytorch_step gpt2-355m
-}
-
-run_grade() {
-  compile build_suite 400
-  run_ctest grade_tests 400 -R '^suite\.grade$'
 }
