@@ -2,9 +2,9 @@
 // what was received and added is sent on while a core's cache still holds it. Written with the same eight verbs.
 //
 // What it gains depends on how messages travel. Between two processes of one host, where MPI copies each of them in and
-// out of shared memory, it takes as long as MPI's own all-reduce up to 1 MiB, and is 1.05 times as fast at 2 MiB, 1.1 at
-// 4, 1.2 at 8. Where the receiver reads the sender's memory (CMA), there is less to keep in a cache and each batch is a
-// rendezvous: beyond 1 MiB it is up to a quarter slower than the clear ring, which is as fast as MPI's own.
+// out of shared memory, it takes as long as MPI's own all-reduce up to 1 MiB, and is 1.05 times as fast at 2 MiB, 1.1
+// at 4, 1.2 at 8. Where the receiver reads the sender's memory (CMA), there is less to keep in a cache and each batch
+// is a rendezvous: beyond 1 MiB it is up to a quarter slower than the clear ring, which is as fast as MPI's own.
 #pragma once
 
 #include "common/rank.hpp"
