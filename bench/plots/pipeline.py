@@ -78,7 +78,7 @@ def published(report):
 
 WORDS = {"naive": "one microbatch after the other, each all the way there and back", "gpipe": "all forwards, then all backwards", "1f1b": "a forward and a backward in turn, after a warm-up",
          "interleaved": "two chunks a stage: a bubble half as large for twice the messages", "zb-h1": "the backward in halves, so that the weights’ half fills the bubble; 1F1B’s memory",
-         "zb-h2": "the same with a longer warm-up: no stage waits, for nearly twice the memory"}
+         "zb-h2": "the same with a longer warm-up: but for hops no stage waits, for nearly twice the memory"}
 
 
 def charts(report):

@@ -46,7 +46,7 @@ def shares(report):
         return ""
     rows = [r for results in machines.values() for r in step_rows(results) if r["algorithm"] == "no_overlap"]
     wall = (" Right: measured by wall clock on MPI processes that do real arithmetic, exchange real messages and sleep until the machine’s times have passed (2 and 4 processes, "
-            "2 layers, 2 × 64 tokens; lines are the simulator’s). Steps so small are all launches on the PCIe box, which d_model does not lengthen: there the share still grows."
+            "2 layers, 2 × 64 tokens; lines are the simulator’s). Steps so small are all launches on the PCIe box, which d_model does not lengthen: there the share still grows. Whiskers: the range of the samples."
             if emulated else "")
     return report.figure(
         "tp_share", "Communication's share of a step over d_model: on PCIe from 85 to 51 per cent with four ranks, on NVLink below that and falling; emulated steps lie on the simulated lines.",
@@ -65,7 +65,8 @@ def overlap(report):
         "tp_overlap", "Bars of step time for nothing sent, sums on main, sums beside the weights' gradients, and rows cut as well; overlap lowers each, most where arithmetic is long.",
         "<b>Overlap on and off.</b> The input’s gradient is summed on a second queue while main computes the weights’ gradient; the forward sums have nothing beside them, so at most half can hide. "
         "Dashes: predicted, a sum hiding as much as the product beside it is long. <i>Rows cut too</i>: sequence parallelism; an all-reduce becomes a gather and a scatter, and a third gather is "
-        "needed backward, where it overlaps: 1.25 times the bytes for 1/p of the activations that were whole.", rows, STEP, [])]
+        "needed backward, where it overlaps: 1.25 times the bytes for 1/p of the activations that were whole. Whiskers: the range of the samples.", rows, STEP,
+        [f"tp_width_{m}.csv" for m in machines] + [f"tp_emulated_{m}.csv" for m in emulated])]
     if measured:
         shown = step_rows(measured)
         refused = "" if shown[0]["fits_cores"] else " The share is refused: ranks have no core each."
