@@ -62,11 +62,15 @@ act() {
   case $code in
     0) verdict=passed ;;
     77) verdict=SKIPPED note=$(grep -v '^$' "$results/$name.txt" | tail -n 1) ;;
-    124 | 137) verdict=TIMEOUT note="cut after $limit s" failed=1 ;;
-    *) verdict=FAILED note="exit code $code" failed=1 ;;
+    124 | 137) verdict=TIMEOUT note="cut after $limit s" ;;
+    *) verdict=FAILED note="exit code $code" ;;
   esac
   judge
-  [ -z "$stopped" ] || verdict=TIMEOUT note=stopped failed=1
+  [ -z "$stopped" ] || verdict=TIMEOUT note=stopped
+  case $verdict$name in
+    TIMEOUT*check_*) ;;  # what it found counts, how far it came does not
+    FAILED* | TIMEOUT*) failed=1 ;;
+  esac
   seconds=$(($(date +%s) - begin))
   echo "$verdict in $seconds s${note:+: $note}"
   record "$name" "$verdict" "$seconds" "$(awk -v a="$cpu" -v b="$before" 'BEGIN {printf "%.1f", a - b}')" "$note"
@@ -79,7 +83,9 @@ judge() {
   file=$results/$name.txt
   case $name in
     *check_*)
-      note="$(findings "$file") findings${note:+, }$note"
+      found=$(findings "$file")
+      note="$found findings${note:+, }$note"
+      [ "$found" -eq 0 ] || verdict=FAILED
       if grep -q 'Device not supported' "$file"; then verdict=SKIPPED note='compute-sanitizer does not support this device'; fi
       ;;
     *tests)
