@@ -59,15 +59,21 @@ def places(entry):
     return "".join(f"% {plain(line)}\n" for line in entry.provenance)
 
 
+def fitted(what, width):
+    """Made smaller where it is wider than `width`."""
+    return f"\\resizebox{{\\ifdim\\width>{width}{width}\\else\\width\\fi}}{{!}}{{{what}}}"
+
+
 def figure_block(entry):
-    return (f"{places(entry)}\\begin{{figure}}\n  \\centering\n  \\includegraphics{{{entry.name}_\\lockstepwidth.pdf}}\n  \\caption{{{caption(entry)}}}\n"
+    drawing = fitted(f"\\includegraphics{{{entry.name}_\\lockstepwidth.pdf}}", "\\linewidth")
+    return (f"{places(entry)}\\begin{{figure}}\n  \\centering\n  {drawing}\n  \\caption{{{caption(entry)}}}\n"
             f"  \\label{{fig:{entry.name}}}\n\\end{{figure}}\n")
 
 
 def table_block(entry):
     more = f" The first {LONGEST} of {len(entry.rows)} rows." if len(entry.rows) > LONGEST else ""
-    return (f"\\begin{{table*}}\n  \\centering\\footnotesize\n  \\caption{{The numbers of figure~\\ref{{fig:{entry.name}}}.{more}}}\n"
-            f"  \\resizebox{{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}}{{!}}{{\\input{{{entry.name}}}}}\n\\end{{table*}}\n")
+    table = fitted(f"\\input{{{entry.name}}}", "\\textwidth")
+    return f"\\begin{{table*}}\n  \\centering\\footnotesize\n  \\caption{{The numbers of figure~\\ref{{fig:{entry.name}}}.{more}}}\n  {table}\n\\end{{table*}}\n"
 
 
 def write_paper(folder, entries):
