@@ -5,7 +5,8 @@
 #   launch/two_hosts.sh ./lab bench all_reduce --backend mpi --ranks 4 --nodes 2
 #
 # The command runs on host-a. launch/mpirun.sh finds both hosts through LOCKSTEP_HOSTFILE, and gets to host-b by a
-# stand-in for ssh. Files are the same on both, as on a cluster. RATE (1gbit, say) bounds the cable in each direction.
+# stand-in for ssh. Files are the same on both, as on a cluster. RATE (1gbit, 250mbit, say) bounds the cable in each
+# direction; one above what the cable carries without it, some 10 Gbit/s, bounds nothing.
 # Needs Linux's namespaces (root, or a system that lets everybody have them) and iproute2; where one is missing it says
 # so and exits with 77. Nothing is left when it ends, however it ends: namespaces go with their last process.
 set -u
@@ -23,6 +24,17 @@ if [ "${LOCKSTEP_TWO_HOSTS:-}" != inside ]; then
       *) break ;;
     esac
   done
+  burst=''
+  if [ -n "$rate" ]; then
+    # What passes at once: of a rate what it makes in 2 ms, since a busy kernel looks no more often; but a whole segment.
+    burst=$(echo "$rate" | awk '{
+      n = $0; sub(/[a-zA-Z]*$/, "", n); unit = tolower(substr($0, length(n) + 1))
+      if (unit == "") unit = "bit"
+      power = index("bit kbit mbit gbit", unit); if (n !~ /^[0-9]+(\.[0-9]+)?$/ || n <= 0 || unit !~ /^[kmg]?bit$/) exit 1
+      bytes = n * (power == 1 ? 1 : power == 5 ? 1e3 : power == 10 ? 1e6 : 1e9) / 8 * 0.002
+      printf "%d", bytes < 65536 ? 65536 : bytes }') ||
+      { echo "two_hosts: --rate wants bits a second, such as 1gbit or 250mbit, not '$rate'" >&2; exit 2; }
+  fi
   [ $# -gt 0 ] || { sed -n 's/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
   PATH=$PATH:/usr/sbin:/sbin
@@ -36,7 +48,7 @@ if [ "${LOCKSTEP_TWO_HOSTS:-}" != inside ]; then
     cannot "this system gives user $(id -u) no namespaces of its own: $refused"
 
   # shellcheck disable=SC2086
-  LOCKSTEP_TWO_HOSTS=inside LOCKSTEP_RATE=$rate setpriv --pdeathsig KILL \
+  LOCKSTEP_TWO_HOSTS=inside LOCKSTEP_RATE=$rate LOCKSTEP_BURST=$burst setpriv --pdeathsig KILL \
     unshare $user --mount --net --pid --fork --kill-child --mount-proc sh "$0" "$@" &
   job=$!
   trap 'kill -KILL $job; exit 130' INT
@@ -78,7 +90,8 @@ on() { # host, command…
 }
 connect() { # host, address
   { on "$1" ip addr add "$2/24" dev eth0 && on "$1" ip link set eth0 up; } || cannot "the cable does not come up"
-  [ -z "$LOCKSTEP_RATE" ] || on "$1" tc qdisc add dev eth0 root tbf rate "$LOCKSTEP_RATE" burst 256kb latency 50ms ||
+  [ -z "$LOCKSTEP_RATE" ] ||
+    on "$1" tc qdisc add dev eth0 root tbf rate "$LOCKSTEP_RATE" burst "$LOCKSTEP_BURST" latency 50ms ||
     cannot "the cable cannot be bounded to '$LOCKSTEP_RATE'"
 }
 connect host-a 10.77.0.1

@@ -27,16 +27,18 @@ struct CheckOptions {
 int check(const Workshop& shop, const CheckOptions& options);
 
 struct GradeOptions {
-  std::string submission;  ///< a folder or an archive
-  std::string what;        ///< a week or an exercise; empty: all
-  std::string out = "results.json", junit;
+  std::vector<std::string> submissions;  ///< folders or archives
+  std::string what;                      ///< weeks and exercises; empty: all
+  std::string out;                       ///< of one: results.json; of several, a folder: grades
+  std::string junit;
   std::string visibility = "visible";
   std::string backend = "sim";  ///< else: what passes in the simulator must pass there too, and is not confined there
   double timeout_seconds = 60;  ///< of one part's tests
   bool look_at_objects = true;  ///< false only to test what comes after that look
 };
 /// Judges a submission, apart from everything else, and writes results.json. 0 where that was possible, whatever the
-/// points. Where it was not, the file says so, with 0 points, and the exit code is 2.
+/// points. Where it was not, the file says so, with 0 points, and the exit code is 2. Of several submissions each has a
+/// file of its name in a folder, beside a summary; one that cannot be judged does not keep the others from it.
 int grade(const Workshop& shop, const GradeOptions& options);
 
 /// Exercises with their minutes and the last verdict.

@@ -8,6 +8,7 @@
 #include "common/error.hpp"
 #include "common/json/document.hpp"
 #include "common/testing/verdict.hpp"
+#include "common/text/nearest.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -60,17 +61,41 @@ Course Course::read(const std::filesystem::path& file) {
 
 Selection Course::select(std::string_view what) const {
   Selection selection;
+  std::vector<std::string> known;
+  std::vector<std::string_view> names;
+  for (std::string_view rest = what; !rest.empty() || names.empty();) {
+    names.push_back(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(names.back().size() + 1, rest.size()));
+  }
+  std::vector<bool> found(names.size());
   for (const Week& week : weeks_) {
-    bool whole_week = what.empty() || what == std::to_string(week.number);
+    known.push_back(std::to_string(week.number));
     for (const Exercise& exercise : week.exercises) {
-      auto ids = exercise.ids();
-      bool named = std::find(ids.begin(), ids.end(), what) != ids.end();
-      if (whole_week || named) selection.exercises.push_back(exercise);
-      if (named && what != exercise.id) selection.part = what;
+      const auto ids = exercise.ids();
+      known.insert(known.end(), ids.begin(), ids.end());
+      bool selected = false;
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        const bool named = std::find(ids.begin(), ids.end(), names[i]) != ids.end();
+        if (!named && !what.empty() && names[i] != std::to_string(week.number)) continue;
+        found[i] = selected = true;
+        if (named && names[i] != exercise.id) selection.part = names[i];
+      }
+      if (selected) selection.exercises.push_back(exercise);
     }
   }
-  if (selection.exercises.empty())
-    throw Error(Verdict::usage, fmt::format("unknown exercise '{}'. ./lab list shows what there is.", what));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (found[i]) continue;
+    std::string best = nearest(names[i], known);
+    for (const std::string& id : known)  // 21.8 for 21.8a, which has no such part, before another exercise's part
+      if (names[i].starts_with(id) && (id.size() > best.size() || !names[i].starts_with(best))) best = id;
+    throw Error(Verdict::usage, fmt::format("unknown exercise '{}'{} ./lab list shows what there is.", names[i],
+                                            near(names[i], best) ? fmt::format(": did you mean '{}'?", best) : "."));
+  }
+  if (!selection.part.empty() && names.size() > 1)
+    throw Error(Verdict::usage,
+                fmt::format("{} is a part, which is named alone; in a list there are exercises ({}) and "
+                            "weeks.",
+                            selection.part, selection.part.substr(0, selection.part.size() - 1)));
   return selection;
 }
 

@@ -53,8 +53,8 @@ class Course {
   static Course read(const std::filesystem::path& file);
 
   const std::vector<Week>& weeks() const { return weeks_; }
-  /// "21" (a week), "21.2" (an exercise), "21.2a" (a part), or "" (everything). Throws Error(usage) with the nearest
-  /// known id where there is none.
+  /// "21" (a week), "21.2" (an exercise), "21.2a" (a part), several weeks and exercises with commas, or ""
+  /// (everything). In the course's order. Throws Error(usage) with the nearest known id where there is none.
   Selection select(std::string_view what) const;
   const Exercise& exercise(std::string_view id) const;
   /// The exercises that `id` needs, directly or not, in an order in which each comes after its own needs.

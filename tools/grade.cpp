@@ -87,8 +87,11 @@ std::string uncommitted(const Workshop& shop) {
 /// One submission, from its files to its points.
 class Grader {
  public:
-  Grader(const Workshop& shop, const GradeOptions& options) : shop_(shop), options_(options) {
-    for (const Exercise& e : shop.course.select(options.what).exercises) {
+  Grader(const Workshop& shop, const GradeOptions& options, std::string submission)
+      : shop_(shop), options_(options), name_(std::move(submission)) {
+    const Selection selection = shop.course.select(options.what);
+    part_ = selection.part;
+    for (const Exercise& e : selection.exercises) {
       if (e.graded && shop.has(e)) exercises_.push_back(e);
     }
     if (exercises_.empty()) throw Error(Verdict::usage, fmt::format("nothing of {} is graded", options.what));
@@ -103,7 +106,7 @@ class Grader {
     FolderLock lock(root());
     build_the_suite();
     fs::create_directory(scratch_.path() / "unpacked");
-    submission_ = read_submission(options_.submission, shop_.course.select("").exercises, scratch_.path() / "unpacked");
+    submission_ = read_submission(name_, shop_.course.select("").exercises, scratch_.path() / "unpacked");
     grading.remarks = remarks();
     place();
     build_the_answers();
@@ -165,7 +168,10 @@ class Grader {
 
   std::string remarks() const {
     std::string text;
-    if (!submission_.ignored.empty())
+    if (submission_.empty()) text += submission_.found_instead(exercises_.front());
+    if (!submission_.archives.empty())
+      text += fmt::format("These archives in it were not looked into: {}.\n", fmt::join(submission_.archives, ", "));
+    if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
       text += fmt::format("These files are no lab's and were ignored: {}.\n", fmt::join(submission_.ignored, ", "));
     std::string changed = uncommitted(shop_);
     if (!changed.empty()) text += fmt::format("The suite that graded differs from its commit: {}.\n", changed);
@@ -183,6 +189,8 @@ class Grader {
       row.verdict = kRefused, row.reason = refused->second;
     } else if (!submission_.answers.count(e.id)) {
       row.verdict = "NOT SUBMITTED", row.reason = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
+      if (auto found = submission_.misplaced.find(e.id); found != submission_.misplaced.end())
+        row.reason += fmt::format("; there is {}, which does not count: expected is {}", found->second, places_of(e));
     } else if (!fs::exists(shop_.program(program(e)))) {
       ConfinedEnd end = build({program(e)});
       row.verdict = to_string(Verdict::does_not_compile);
@@ -203,6 +211,7 @@ class Grader {
     }
     // The tests of an exercise that has parts are about all of them together.
     if (whole.most > 0 || tests_[e.week].count(testing::suite_of_id(e.id))) rows.push_back(whole);
+    if (!part_.empty()) std::erase_if(rows, [&](const GradedRow& row) { return row.id != part_; });
     GradedRow refusal = failing_closed([&] { return not_run(e); });
     for (GradedRow& row : rows) {
       GradedRow found = refusal.verdict.empty() ? failing_closed([&] { return judge(e, row.id); }) : refusal;
@@ -306,6 +315,8 @@ class Grader {
 
   const Workshop& shop_;
   const GradeOptions& options_;
+  std::string name_;  // of the submission
+  std::string part_;  // the only one; empty: all
   Scratch scratch_;
   std::vector<Exercise> exercises_;
   Submission submission_;
@@ -314,23 +325,17 @@ class Grader {
 
 }  // namespace
 
-int grade(const Workshop& shop, const GradeOptions& options) {
+Grading grade_one(const Workshop& shop, const GradeOptions& options, const std::string& submission) {
   auto begin = std::chrono::steady_clock::now();
   Grading grading;
-  int code = 0;
   try {
-    Grader(shop, options).run(grading);
+    Grader(shop, options, submission).run(grading);
   } catch (const std::exception& error) {
-    grading = {.rows = {}, .remarks = fmt::format("nothing was graded: {}", error.what())};
+    grading = {.rows = {}, .remarks = fmt::format("nothing was graded: {}", error.what()), .graded = false};
     fmt::print(stderr, "{}\n", grading.remarks);
-    code = 2;
   }
   grading.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  write_results(options.out, grading, options.visibility);
-  if (!options.junit.empty()) write_junit(options.junit, grading);
-  fmt::print("{}{} of {} points in {:.0f} s: {}\n", code ? "" : grading.remarks, grading.points(), grading.most(),
-             grading.seconds, options.out);
-  return code;
+  return grading;
 }
 
 }  // namespace lockstep::tools

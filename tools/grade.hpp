@@ -20,16 +20,28 @@ struct GradedRow {
 struct Grading {
   std::vector<GradedRow> rows;
   std::string remarks;  ///< on the whole submission, for the student
+  bool graded = true;   ///< else nothing could be judged, and the remarks say why
   double seconds = 0;
 
   int points() const;
   int most() const;
 };
 
+struct GradeOptions;
+struct Workshop;
+
+/// Judges one submission. Throws nothing: where it cannot be judged, the remarks say why.
+Grading grade_one(const Workshop& shop, const GradeOptions& options, const std::string& submission);
+
 /// Gradescope's results.json: gradescope-autograders.readthedocs.io, "Autograder Specifications". `visibility`:
 /// "visible", "hidden", "after_due_date" or "after_published", of every test. Throws Error(usage) where the file cannot
 /// be written.
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility);
+
+/// Of several submissions, one after the other: a row each with its points and every verdict, as summary.csv (for a
+/// spreadsheet) and summary.json in `folder`. `names` are the submissions'. Throws like write_results.
+void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
+                   const std::vector<Grading>& gradings);
 
 /// JUnit's XML: a test suite, and in it a test case a row. Throws like write_results.
 void write_junit(const std::filesystem::path& file, const Grading& grading);

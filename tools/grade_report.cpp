@@ -1,6 +1,9 @@
 // results.json for Gradescope, and JUnit's XML for what else reads verdicts.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
 #include "common/json/escape.hpp"
 #include "tools/grade.hpp"
 #include "tools/workshop.hpp"
@@ -26,6 +29,17 @@ void write_whole(const std::filesystem::path& file, const std::string& text) {
 
 /// Bytes that are not UTF-8 are replaced: a message may quote a student's.
 std::string json_text(std::string_view text) { return lockstep::quoted(utf8(text)); }
+
+/// In quotes, on one line; what a spreadsheet would take for a formula is text.
+std::string for_csv(const std::string& text) {
+  std::string result = "\"";
+  if (!text.empty() && std::string_view("=+-@").find(text[0]) != std::string_view::npos) result += "'";
+  for (char c : text.substr(0, text.find_last_not_of(" \n") + 1)) {
+    if (c == '"') result += '"';
+    result += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return result + "\"";
+}
 
 /// For text and attributes of XML 1.0, which has no control characters but tab and line ends.
 std::string for_xml(const std::string& text) {
@@ -63,6 +77,37 @@ void write_results(const std::filesystem::path& file, const Grading& grading, st
                                 "  \"extra_data\": {{\"max_score\": {}}},\n  \"tests\": [{}\n  ]\n}}\n",
                                 grading.points(), static_cast<int>(grading.seconds + 0.5), json_text(grading.remarks),
                                 json_text(visibility), grading.most(), tests));
+}
+
+void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
+                   const std::vector<Grading>& gradings) {
+  std::vector<std::string> ids;  // of those that were graded, which are all alike
+  for (const Grading& grading : gradings)
+    for (const GradedRow& row : grading.rows)
+      if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) ids.push_back(row.id);
+  std::string csv =
+      fmt::format("submission,points,most,seconds{}{},remarks\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
+  std::string all;
+  for (std::size_t i = 0; i < gradings.size(); ++i) {
+    const Grading& grading = gradings[i];
+    std::map<std::string, std::string> verdicts;
+    std::string told;
+    for (const GradedRow& row : grading.rows) {
+      verdicts[row.id] = row.verdict;
+      told += fmt::format("{}{}: {}", told.empty() ? "" : ", ", json_text(row.id), json_text(row.verdict));
+    }
+    csv += fmt::format("{},{},{},{:.0f}", for_csv(names[i]), grading.points(), grading.most(), grading.seconds);
+    for (const std::string& id : ids) csv += "," + for_csv(verdicts[id]);
+    csv += "," + for_csv(grading.remarks) + "\n";
+    all += fmt::format(
+        "{}\n    {{\n      \"submission\": {},\n      \"points\": {},\n      \"most\": {},\n      \"seconds\": "
+        "{:.3f},\n"
+        "      \"graded\": {},\n      \"verdicts\": {{{}}},\n      \"remarks\": {}\n    }}",
+        i ? "," : "", json_text(names[i]), grading.points(), grading.most(), grading.seconds, grading.graded, told,
+        json_text(grading.remarks));
+  }
+  write_whole(folder / "summary.csv", utf8(csv));
+  write_whole(folder / "summary.json", fmt::format("{{\n  \"submissions\": [{}\n  ]\n}}\n", all));
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {

@@ -44,10 +44,18 @@ std::string read_plain(const fs::path& file, std::string& refusal) {
   return text;
 }
 
-/// For a person to see, where a name may have been misspelt.
-void note_ignored(Submission& result, const fs::path& inside) {
-  bool answer = inside.extension() == ".cpp" && !inside.stem().string().ends_with("_test");
+bool is_archive(const fs::path& file) {
+  constexpr std::array kinds{".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"};
+  return std::find(kinds.begin(), kinds.end(), file.extension()) != kinds.end();
+}
+
+/// For a person to see, where a name may have been misspelt, or a folder is in the wrong one.
+void note_ignored(Submission& result, const std::vector<Exercise>& course, const fs::path& inside) {
+  const bool answer = inside.extension() == ".cpp" && !inside.stem().string().ends_with("_test");
   if (answer && result.ignored.size() < kMostIgnored) result.ignored.push_back(inside.string());
+  if (is_archive(inside) && result.archives.size() < kMostIgnored) result.archives.push_back(inside.string());
+  for (const Exercise& exercise : course)
+    if (inside.filename() == exercise.name + ".cpp") result.misplaced.try_emplace(exercise.id, inside.string());
 }
 
 void add_answer(Submission& result, const Exercise& exercise, const fs::path& folder, const fs::path& path) {
@@ -64,12 +72,13 @@ void add_answer(Submission& result, const Exercise& exercise, const fs::path& fo
 /// Files below `folder`; those at an exercise's own place go before others of the same name.
 Submission read_files(const std::vector<fs::path>& files, const std::vector<Exercise>& course, const fs::path& folder) {
   Submission result;
+  result.files = files.size();
   std::vector<fs::path> unsure;
   for (const fs::path& file : files) {
     const fs::path inside = file.lexically_relative(folder);
     const Place place = place_of(course, inside);
     if (!place.exercise)
-      note_ignored(result, inside);
+      note_ignored(result, course, inside);
     else if (place.sure)
       add_answer(result, *place.exercise, folder, file);
     else
@@ -80,7 +89,7 @@ Submission read_files(const std::vector<fs::path>& files, const std::vector<Exer
     const fs::path inside = file.lexically_relative(folder);
     const Exercise& exercise = *place_of(course, inside).exercise;
     if (sure.answers.count(exercise.id) || sure.refused.count(exercise.id))
-      note_ignored(result, inside);
+      note_ignored(result, course, inside);
     else
       add_answer(result, exercise, folder, file);
   }
@@ -137,6 +146,25 @@ std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exerc
 
 }  // namespace
 
+std::string places_of(const Exercise& e) {
+  return fmt::format("{0}/{1}.cpp at the top, below labs/ or below one more folder, or {1}.cpp at the top", e.folder,
+                     e.name);
+}
+
+std::string Submission::found_instead(const Exercise& example) const {
+  std::string text = fmt::format("No file of this submission is where a lab's file counts. Found: {} file{}", files,
+                                 files == 1 ? "" : "s");
+  std::vector<std::string> names = ignored;
+  names.insert(names.end(), archives.begin(), archives.end());
+  if (!names.empty()) text += fmt::format(", among them {}", names.front());
+  text += fmt::format("; expected, for example, {}.\n", places_of(example));
+  if (unreadable_names > 0)
+    text +=
+        fmt::format("{} name{} in it cannot be read, being no UTF-8: rename files and folders, and pack them anew.\n",
+                    unreadable_names, unreadable_names == 1 ? "" : "s");
+  return text;
+}
+
 Place place_of(const std::vector<Exercise>& course, const fs::path& path) {
   std::vector<std::string> folders;
   for (const fs::path& step : path.lexically_normal().parent_path()) folders.push_back(step.string());
@@ -168,7 +196,12 @@ Submission read_submission(const fs::path& submission, const std::vector<Exercis
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
   std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch);
   Submission result = read_folder(scratch, course);
-  for (const std::string& other : others) note_ignored(result, other);
+  for (const std::string& other : others) {
+    if (other.empty())
+      ++result.unreadable_names;
+    else if (!other.ends_with('/'))
+      ++result.files, note_ignored(result, course, other);
+  }
   return result;
 }
 

@@ -11,10 +11,20 @@
 namespace lockstep::tools {
 
 struct Submission {
-  std::map<std::string, std::string> answers;  ///< by exercise id: the file's text
-  std::map<std::string, std::string> refused;  ///< by exercise id: why its file does not count
-  std::vector<std::string> ignored;            ///< C++ files that are no lab's, for a person to see; at most 20
+  std::map<std::string, std::string> answers;    ///< by exercise id: the file's text
+  std::map<std::string, std::string> refused;    ///< by exercise id: why its file does not count
+  std::vector<std::string> ignored;              ///< C++ files that are no lab's, for a person to see; at most 20
+  std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name where none counts
+  std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
+  std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
+
+  bool empty() const { return answers.empty() && refused.empty(); }
+  /// Where there is nothing to grade: what was found instead, and what is expected, with `example`'s file.
+  std::string found_instead(const Exercise& example) const;
 };
+
+/// Where a lab's file counts, in words.
+std::string places_of(const Exercise& exercise);
 
 /// Whose answer a file of a submission is, by its path.
 struct Place {

@@ -83,12 +83,14 @@ class CommandLine {
   }
 
   void add_grade() {
-    CLI::App* c = add("grade", "judge a submission, apart: ./lab grade SUBMISSION --out results.json",
+    CLI::App* c = add("grade", "judge submissions, apart: ./lab grade SUBMISSION… --only 21 --out results.json",
                       [this] { return grade(shop_, grade_); });
-    c->add_option("submission", grade_.submission, "a folder with lab files, or a .zip, .tar or .tar.gz of it")
+    c->add_option("submission", grade_.submissions, "folders with lab files, or a .zip, .tar or .tar.gz of each")
         ->required();
-    c->add_option("--only", grade_.what, "a week or an exercise: 21, 21.2");
-    c->add_option("--out", grade_.out, "the file for Gradescope")->capture_default_str();
+    c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
+    c->add_option(
+        "--out", grade_.out,
+        "the file for Gradescope (results.json); of several submissions a folder for theirs and the summary (grades)");
     c->add_option("--junit", grade_.junit, "the same as JUnit's XML, into this file");
     c->add_option("--visibility", grade_.visibility, "of the tests, as Gradescope calls it")
         ->check(one_of({"visible", "hidden", "after_due_date", "after_published"}))

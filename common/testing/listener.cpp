@@ -23,7 +23,7 @@ const char* recorded(const ::testing::TestResult& result, std::string_view key) 
 std::string first_words(const ::testing::TestResult& result) {
   for (int i = 0; i < result.total_part_count(); ++i) {
     const auto& part = result.GetTestPartResult(i);
-    if (part.failed() || part.skipped()) return part.message();
+    if (part.failed() || part.skipped()) return sentence_first(part.message());
   }
   return "";
 }
@@ -124,7 +124,8 @@ void VerdictListener::print_failure(const ::testing::TestInfo& test, const Judge
   for (int i = 0, failures = 0; i < result.total_part_count(); ++i) {
     const auto& part = result.GetTestPartResult(i);
     if (part.failed() && ++failures > 1)
-      fmt::print("{}:{}: {}\n", part.file_name() ? part.file_name() : "", part.line_number(), part.message());
+      fmt::print("{}:{}: {}\n", part.file_name() ? part.file_name() : "", part.line_number(),
+                 sentence_first(part.message()));
   }
   fmt::print("\n");
   std::fflush(stdout);

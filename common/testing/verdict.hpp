@@ -45,6 +45,10 @@ Verdict verdict_of_exception(std::string_view text);
 /// "rank 0: exercise 21.2 does not compile: …" without the rank: what is missing in a file is no rank's.
 std::string without_rank(std::string_view message);
 
+/// What a failed expectation says, the test's own sentence first; what GoogleTest compared comes below it, indented. As
+/// it was where the test says nothing, or nothing was compared.
+std::string sentence_first(std::string_view message);
+
 /// Which of two verdicts an exercise is called: the higher one. What is wrong (4) comes before what is missing (3),
 /// what waits for something else (2), what was skipped (1) and PASS (0).
 int severity(const std::string& verdict);

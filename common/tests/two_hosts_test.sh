@@ -8,6 +8,13 @@ mpirun() { sh "$source/launch/mpirun.sh" --nodes 2 "$@"; }
 
 if [ -z "${3:-}" ]; then
   sh "$source/launch/two_hosts.sh" true || exit
+  for rate in 1gbit 1.5mbit; do
+    sh "$source/launch/two_hosts.sh" --rate $rate true || { echo "FAILED: --rate $rate"; exit 1; }
+  done
+  for rate in fast 0 1gbps; do # the last are bytes to tc
+    sh "$source/launch/two_hosts.sh" --rate $rate true 2> /dev/null
+    [ $? -eq 2 ] || { echo "FAILED: --rate $rate is not refused"; exit 1; }
+  done
   exec sh "$source/launch/two_hosts.sh" sh "$0" "$source" "$program" on-host-a
 fi
 

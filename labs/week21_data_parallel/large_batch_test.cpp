@@ -32,10 +32,13 @@ TEST(Lab21_8, RatesGrowByTheRule) {
       for (const double k : {0.5, 1.0, 2.0, 9.0, 16.0}) {
         const auto batch = static_cast<std::size_t>(static_cast<double>(2 * base) * k);
         const double expected[] = {rate, rate * k, rate * std::sqrt(k)};
-        for (const RateRule rule : kRules)
-          ASSERT_NEAR(scaled_rate(rule, rate, 2 * base, batch), expected[static_cast<int>(rule)], 1e-12 * rate)
-              << name_of(rule) << ": " << rate << " for batches of " << 2 * base << ", batches of " << batch << " are "
-              << k << " times as large";
+        for (const RateRule rule : kRules) {
+          const double seen = scaled_rate(rule, rate, 2 * base, batch), right = expected[static_cast<int>(rule)];
+          ASSERT_NEAR(seen, right, 1e-12 * rate) << fmt::format(
+              "by {} a rate of {:g} for batches of {} becomes {:.6g} for batches of {}, which are {:g} times "
+              "as large; it is {:.6g}",
+              name_of(rule), rate, 2 * base, right, batch, k, seen);
+        }
       }
 }
 
@@ -51,21 +54,30 @@ TEST(Lab21_8, WarmUpGoesToThePeakInEqualParts) {
             << " after " << before << "; every step adds the same, step 0 too";
         before = rate;
       }
-      ASSERT_NEAR(before, 1, 1e-12) << "the last step of warm-up has the peak rate";
+      ASSERT_NEAR(before, 1, 1e-12) << "the last step of a warm-up of " << warmup << " has the peak rate, 1; it has "
+                                    << before;
     }
 }
 
 TEST(Lab21_8, ThenItFallsToATenth) {
   for (const int warmup : {0, 7}) {
     const RateSchedule schedule{.first = 0, .peak = 0.5, .warmup = warmup, .steps = 47};
-    ASSERT_NEAR(rate_at(schedule, warmup), 0.5, 1e-12) << "the first step after warm-up still has the peak rate";
+    const auto at = [&](int step) {
+      return fmt::format("the rate of step {} is {:.6g} (peak 0.5, {} of 47 steps are warm-up): ", step,
+                         rate_at(schedule, step), warmup);
+    };
+    ASSERT_NEAR(rate_at(schedule, warmup), 0.5, 1e-12)
+        << at(warmup) << "the first step after warm-up still has the peak rate";
     for (int step = warmup + 1; step < 47; ++step)
-      ASSERT_LT(rate_at(schedule, step), rate_at(schedule, step - 1)) << "after warm-up the rate falls in every step";
+      ASSERT_LT(rate_at(schedule, step), rate_at(schedule, step - 1))
+          << at(step) << "after warm-up the rate falls in every step, and the step before has "
+          << rate_at(schedule, step - 1);
     for (const int step : {47, 60})
-      ASSERT_NEAR(rate_at(schedule, step), 0.05, 1e-12) << "at the end a tenth of the peak is left";
+      ASSERT_NEAR(rate_at(schedule, step), 0.05, 1e-12) << at(step) << "at the end a tenth of the peak is left, 0.05";
   }
-  ASSERT_NEAR(rate_at({.first = 0, .peak = 1, .warmup = 10, .steps = 5}, 4), 0.5, 1e-12)
-      << "a run may end before its warm-up does";
+  const double half = rate_at({.first = 0, .peak = 1, .warmup = 10, .steps = 5}, 4);
+  ASSERT_NEAR(half, 0.5, 1e-12) << "a run may end before its warm-up does: the fifth of ten steps from 0 to 1 has 0.5, "
+                                << "and the rate is " << half;
 }
 
 TEST(Lab21_8, TheScheduleSeesTheSameSamples) {
@@ -76,11 +88,15 @@ TEST(Lab21_8, TheScheduleSeesTheSameSamples) {
       const auto seen = static_cast<std::size_t>(large.steps) * batch;
       ASSERT_TRUE(seen >= 800 && seen < 800 + batch)
           << large.steps << " steps of " << batch << " are " << seen << " samples; the base run saw 100 · 8";
-      ASSERT_EQ(large.warmup, 5);
-      ASSERT_EQ(large.peak, scaled_rate(rule, 0.1, 8, batch));
+      ASSERT_EQ(large.warmup, 5) << "warm-up shall have the 5 steps that were asked for, not " << large.warmup;
+      ASSERT_EQ(large.peak, scaled_rate(rule, 0.1, 8, batch))
+          << "the peak is " << large.peak << "; by " << name_of(rule)
+          << " the base run's 0.1 becomes another for batches of " << batch << " instead of 8: scaled_rate says which";
       ASSERT_EQ(large.first, std::min(0.1, large.peak))
-          << name_of(rule) << " to batches of " << batch << ": warm-up begins at the rate that is known to be safe, "
-          << "the base run's peak, and never above where it ends";
+          << "by " << name_of(rule) << " to batches of " << batch << " warm-up begins at " << large.first
+          << "; it begins at the rate that is known to be safe, the base run's peak of 0.1, and never above where it "
+             "ends, "
+          << large.peak;
     }
 }
 

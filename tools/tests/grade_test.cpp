@@ -93,6 +93,41 @@ TEST(Grade, FilesInAFolderOfAnotherNameCountWhereNothingElseDoes) {
   EXPECT_EQ(folder.read(folder.path_ / "in" / "anna" / "ddp.cpp").answers.at("21.7"), "// a draft\n");
 }
 
+TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
+  const Folder folder("lockstep_grade_deep");
+  folder.write("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
+  folder.write("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce_test.cpp", "");
+  folder.write("in/Assignment 1/anna.zip", "");
+  const Submission found = folder.read(folder.path_ / "in");
+  const std::string deep = "Assignment 1/anna/week21_data_parallel/ring_all_reduce.cpp";
+  EXPECT_TRUE(found.empty());
+  EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"21.2", deep}}));
+  EXPECT_EQ(found.archives, std::vector<std::string>{"Assignment 1/anna.zip"});
+  const Course course = the_course();
+  EXPECT_EQ(
+      found.found_instead(course.exercise("21.2")),
+      "No file of this submission is where a lab's file counts. Found: 3 files, among them " + deep +
+          "; expected, for example, week21_data_parallel/ring_all_reduce.cpp at the top, below labs/ or below one "
+          "more folder, or ring_all_reduce.cpp at the top.\n");
+}
+
+TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
+  const Folder folder("lockstep_grade_summary");
+  folder.write("x", "");
+  const Grading anna{.rows = {{.id = "21.1", .points = 5, .most = 5, .verdict = "PASS"},
+                              {.id = "21.2a", .most = 13, .verdict = "TIMEOUT"}},
+                     .seconds = 2};
+  const Grading bob{.rows = {}, .remarks = "nothing was graded: \"bob.zip\" is\nno archive\n", .graded = false};
+  write_summary(folder.path_, {"=an\xfcna", "bob"}, {anna, bob});
+  EXPECT_EQ(read_text(folder.path_ / "summary.csv"),
+            "submission,points,most,seconds,21.1,21.2a,remarks\n"
+            "\"'=an\uFFFDna\",5,18,2,\"PASS\",\"TIMEOUT\",\"\"\n"
+            "\"bob\",0,0,0,\"\",\"\",\"nothing was graded: \"\"bob.zip\"\" is no archive\"\n");
+  const std::string json = read_text(folder.path_ / "summary.json");
+  for (const char* words : {"\"points\": 5", "\"21.2a\": \"TIMEOUT\"", "\"graded\": false", "an\uFFFDna"})
+    EXPECT_NE(json.find(words), json.npos) << json;
+}
+
 TEST(Grade, WhatIsNoArchiveIsSaidInOneSentence) {
   const Folder folder("lockstep_grade_archive");
   for (const char* name : {"essay.zip", "essay.txt", "empty.tar.gz"}) {

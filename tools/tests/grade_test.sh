@@ -154,6 +154,25 @@ reference naive_all_reduce > "$work/anna/naive_all_reduce.cpp"
 grade 'bare files' "$work/anna.zip" --only 21.1
 row 21.1 5/5 PASS
 
+# Many submissions, one that is none among them; a list of exercises, and one part.
+mkdir -p "$work/deep/Homework/bob/$week"
+cp "$work/anna/naive_all_reduce.cpp" "$work/deep/Homework/bob/$week/"
+(cd "$work/deep" && tar -czf ../bob.tar.gz Homework)
+name=several
+"$lab" grade "$work/anna.zip" "$work/bob.tar.gz" "$work/nothing.zip" --only 21.10,21.1 --out "$work/grades" > "$work/out" 2>&1 &&
+  fail 'several: the exit code is 0, and one was not graded'
+cp "$work/grades/bob.json" "$work/results.json"
+says 'No file of this submission' "there is Homework/bob/$week/naive_all_reduce.cpp, which does not count"
+for words in '^submission,points,most,seconds,21.1,21.10,remarks$' '^"anna",5,15,[0-9]*,"PASS","NOT SUBMITTED",' \
+  '^"bob",0,15,[0-9]*,"NOT SUBMITTED",' '^"nothing",0,0,.*"nothing was graded: '; do
+  grep -q "$words" "$work/grades/summary.csv" || fail "several: summary.csv does not say $words"
+done
+grade 'one part' "$work/anna.zip" --only 21.2a
+row 21.2a 0/13 'NOT SUBMITTED'
+grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'
+"$lab" grade "$work/anna.zip" --only 21.1a --out "$work/results.json" > "$work/out" 2>&1 && fail 'an unknown exercise: exit code 0'
+grep -q "unknown exercise '21.1a': did you mean '21.1'?" "$work/out" || fail 'an unknown exercise'
+
 # On other backends what passes in the simulator runs once more. An answer whose ranks share a variable is found there.
 if [ -e "${lab%/*}/../backends/mpi" ]; then
   grade 'honest, on MPI' "$work/anna.zip" --only 21.1 --backend mpi

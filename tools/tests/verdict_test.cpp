@@ -42,6 +42,25 @@ TEST(Verdict, WhatIsMissingInAFileIsNoRanks) {
     EXPECT_EQ(testing::without_rank(other), other);
 }
 
+TEST(Verdict, TheTestsOwnSentenceComesFirst) {
+  const auto said = [](const ::testing::AssertionResult& compared) {
+    return testing::sentence_first(std::string(compared.message()) + "\nthe rate is √k");
+  };
+  using namespace ::testing::internal;
+  EXPECT_EQ(said(CmpHelperEQ("a", "b", 1, 2)),
+            "the rate is √k\n  Expected equality of these values:\n    a\n      Which is: 1\n    b\n      Which is: 2");
+  EXPECT_EQ(said(CmpHelperLT("a", "b", 3, 2)), "the rate is √k\n  Expected: (a) < (b), actual: 3 vs 2");
+  EXPECT_EQ(said(DoubleNearPredFormat("a", "b", "c", 1, 2, 0.5)),
+            "the rate is √k\n  The difference between a and b is 1, which exceeds c, where\n  a evaluates to 1,\n  "
+            "b evaluates to 2, and\n  c evaluates to 0.5.");
+  const std::string was = GetBoolAssertionFailureMessage(::testing::AssertionFailure(), "a", "false", "true");
+  EXPECT_EQ(said(::testing::AssertionFailure() << was),
+            "the rate is √k\n  Value of: a\n    Actual: false\n  Expected: true");
+  for (const char* alone :
+       {"", "a sentence\nand one more", "Value of: a\n  Actual: false\nExpected: true", was.c_str()})
+    EXPECT_EQ(testing::sentence_first(alone), alone);
+}
+
 TEST(Verdict, AnExerciseIsCalledWhatIsWrongBeforeWhatIsMissing) {
   std::vector<Judgement> rows{{.id = "21.2a", .verdict = "PASS", .passed = 3},
                               {.id = "21.2b", .verdict = "NOT IMPLEMENTED", .failed = 1},
@@ -94,6 +113,21 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   EXPECT_EQ(course.select("21.2a").part, "21.2a");
   EXPECT_GE(course.select("21").exercises.size(), 7u);
   EXPECT_THROW(course.select("21.22"), Error);
+  const Selection several = course.select("22,21.8,21.3");  // in the course's order
+  EXPECT_EQ(several.exercises.at(0).id, "21.3");
+  EXPECT_EQ(several.exercises.at(1).id, "21.8");
+  EXPECT_EQ(several.exercises.size(), 2 + course.select("22").exercises.size());
+  const auto complaint = [&](const char* what) {
+    try {
+      course.select(what);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(complaint("21.3,21.8a"), "unknown exercise '21.8a': did you mean '21.8'? ./lab list shows what there is.");
+  EXPECT_EQ(complaint("21,,22"), "unknown exercise ''. ./lab list shows what there is.");
+  EXPECT_NE(complaint("21.2a,21.3").find("21.2a is a part, which is named alone"), std::string::npos);
   for (const Exercise& exercise : course.select("").exercises) {
     EXPECT_GT(exercise.minutes, 0) << exercise.id;
     for (const Exercise& need : course.all_needs(exercise.id)) EXPECT_NE(need.id, exercise.id);
