@@ -9,13 +9,13 @@
 namespace lockstep::bench {
 namespace {
 
-/// The array is cut into blocks of p segments, and each block goes round a ring of its own. Batch k holds step t of
-/// block k − 2t: a block's steps are two batches apart, so that what one brings is added while the next is on its way.
+/// The reduce-scatter's: every rank's chunk is cut into as many segments as there are blocks, and the segments of one
+/// block go round together. Batch k holds step t of block k − 2t: a block's steps are two batches apart, so that what
+/// one brings is added while the next is on its way.
 struct Schedule {
   int ranks;
   int blocks;
-  int additions() const { return ranks - 1; }  ///< steps 0 … p − 2 add, the rest pass on
-  int steps() const { return 2 * (ranks - 1); }
+  int steps() const { return ranks - 1; }
   int batches() const { return blocks + 2 * (steps() - 1); }
   int block_of(int batch, int step) const { return batch - 2 * step; }
   bool has(int batch, int step) const { return block_of(batch, step) >= 0 && block_of(batch, step) < blocks; }
@@ -27,10 +27,10 @@ Schedule schedule(int ranks, double bytes, std::size_t segment_bytes) {
 }
 
 /// One rank's part of it.
-class Pipeline {
+class ReduceScatter {
  public:
-  Pipeline(Rank me, Slice data, Schedule schedule) : me_(me), data_(std::move(data)), schedule_(schedule) {
-    longest_ = chunk(chunk(data_, 0, schedule_.blocks), 0, schedule_.ranks).size();
+  ReduceScatter(Rank me, Slice data, Schedule schedule) : me_(me), data_(std::move(data)), schedule_(schedule) {
+    longest_ = chunk(chunk(data_, 0, schedule_.ranks), 0, schedule_.blocks).size();
     scratch_ = me_.allocate(places() * longest_, data_.dtype(), Category::buffer);
   }
 
@@ -46,15 +46,15 @@ class Pipeline {
 
  private:
   Slice segment(int batch, int step, int index) const {
-    return chunk(chunk(data_, schedule_.block_of(batch, step), schedule_.blocks), index, schedule_.ranks);
+    return chunk(chunk(data_, index, schedule_.ranks), schedule_.block_of(batch, step), schedule_.blocks);
   }
   Slice outgoing(int batch, int step) const { return segment(batch, step, me_.rank() - step - 1); }
   Slice incoming(int batch, int step) const { return segment(batch, step, me_.rank() - step - 2); }
-  /// Segments of scratch: for every step that adds, of this batch and of the next. One block has a step at a time.
-  int places() const { return schedule_.blocks == 1 ? 1 : 2 * schedule_.additions(); }
+  /// Segments of scratch: for every step, of this batch and of the next. One block has a step at a time.
+  int places() const { return schedule_.blocks == 1 ? 1 : 2 * schedule_.steps(); }
   /// Where `incoming` waits to be added.
   Slice received(int batch, int step) const {
-    const int place = (batch % 2 * schedule_.additions() + step) % places();
+    const int place = (batch % 2 * schedule_.steps() + step) % places();
     return scratch_.cut(place * longest_, incoming(batch, step).size());
   }
 
@@ -64,14 +64,13 @@ class Pipeline {
     for (int step = 0; step < schedule_.steps(); ++step) {
       if (!schedule_.has(batch, step)) continue;
       transfers_.push_back(send(next, outgoing(batch, step)));
-      transfers_.push_back(
-          receive(previous, step < schedule_.additions() ? received(batch, step) : incoming(batch, step)));
+      transfers_.push_back(receive(previous, received(batch, step)));
     }
     return transfers_.empty() ? Ticket{} : me_.start(transfers_);
   }
 
   void add_received(int batch) {
-    for (int step = 0; step < schedule_.additions(); ++step)
+    for (int step = 0; step < schedule_.steps(); ++step)
       if (schedule_.has(batch, step)) add(me_, incoming(batch, step), received(batch, step));
   }
 
@@ -82,12 +81,21 @@ class Pipeline {
   std::vector<Transfer> transfers_;
 };
 
+/// Each rank has the sum of its own chunk; whole chunks go round, since nothing is to be hidden.
+void all_gather(Rank me, const Slice& data) {
+  const int p = me.size(), next = (me.rank() + 1) % p, previous = (me.rank() + p - 1) % p;
+  for (int step = 0; step < p - 1; ++step)
+    me.exchange(
+        {send(next, chunk(data, me.rank() - step, p)), receive(previous, chunk(data, me.rank() - step - 1, p))});
+}
+
 }  // namespace
 
 void pipelined_all_reduce(Rank me, Slice data, std::size_t segment_bytes) {
   if (me.size() == 1) return;  // nobody to add
   Scope scope = me.region("pipelined_all_reduce", data.bytes());
-  Pipeline(me, data, schedule(me.size(), static_cast<double>(data.bytes()), segment_bytes)).run();
+  ReduceScatter(me, data, schedule(me.size(), static_cast<double>(data.bytes()), segment_bytes)).run();
+  all_gather(me, data);
 }
 
 double pipelined_all_reduce_seconds(week21::CostModel cost, int ranks, double bytes, std::size_t segment_bytes) {
@@ -96,16 +104,13 @@ double pipelined_all_reduce_seconds(week21::CostModel cost, int ranks, double by
   const double segment = bytes / plan.blocks / ranks;
   double before = 0, arrived = 0, added = 0;  // ends: of the additions two batches back, of messages, of additions
   for (int batch = 0; batch < plan.batches(); ++batch) {
-    int messages = 0, additions = 0;
-    for (int step = 0; step < plan.steps(); ++step) {
-      messages += plan.has(batch, step);
-      additions += step < plan.additions() && plan.has(batch, step);
-    }
+    int messages = 0;  // and as many additions
+    for (int step = 0; step < plan.steps(); ++step) messages += plan.has(batch, step);
     if (messages > 0) arrived = std::max(arrived, before) + cost.alpha + messages * segment * cost.beta;
     before = added;
-    added = std::max(added, arrived) + additions * (cost.launch + segment * cost.gamma);
+    added = std::max(added, arrived) + messages * (cost.launch + segment * cost.gamma);
   }
-  return added;
+  return added + plan.steps() * (cost.alpha + bytes / ranks * cost.beta);
 }
 
 }  // namespace lockstep::bench
