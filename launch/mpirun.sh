@@ -95,8 +95,12 @@ case $version in
     case $mpirun in /bin/* | /usr/bin/*) ;; */*) PATH=${mpirun%/*}:$PATH ;; esac
     # A rank that waits for long gives its core away where ranks outnumber cores.
     if [ $((ranks / nodes)) -gt "$(nproc)" ]; then
-      export MPIR_CVAR_ENABLE_HEAVY_YIELD="${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}"
+      export MPIR_CVAR_ENABLE_HEAVY_YIELD="${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}" I_MPI_THREAD_YIELD="${I_MPI_THREAD_YIELD:-3}"
     fi
+    # Each rank has threads of its own, so a rank is not pinned to one core.
+    export I_MPI_PIN="${I_MPI_PIN:-off}"
+    # Intel's mpirun is a script that would leave its job behind when it is killed; this is what it starts.
+    case $version in *Intel*) [ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra ;; esac
     ;;
   *)
     echo "$0: $mpirun is neither Open MPI nor MPICH; it says: $version" >&2

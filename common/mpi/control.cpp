@@ -1,7 +1,9 @@
 #include "common/mpi/control.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "common/mpi/status.hpp"
 #include "common/mpi/wire.hpp"
@@ -62,6 +64,8 @@ void Control::poll() {
 void Control::end_job(const std::string& message) {
   std::fprintf(stderr, "%s\n", message.c_str());
   std::fflush(stderr);
+  // What a process wrote just before, MPICH's launcher may not pass on.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
 }

@@ -64,6 +64,47 @@ TEST(Launch, SrunGetsRanksNodesAndMpi) {
   std::filesystem::remove(fake);
 }
 
+/// A program that everybody may run.
+void write_script(const std::filesystem::path& file, const std::string& lines) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file) << "#!/bin/sh\n" << lines;
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+}
+
+TEST(Launch, MpirunIsTheOneBesideTheProgramsLibrary) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "several_mpis";
+  const std::string path = std::getenv("PATH"), script = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", f = folder.string();
+  auto linked_with = [&](const std::string& library) {
+    write_script(folder / "path/ldd", "echo ' libm.so.6 => /lib/libm.so.6 (0x1)'; echo ' " + library + " (0x2)'\n");
+  };
+  auto mpirun = [&](const std::string& where, const std::string& version) {
+    write_script(folder / where, "[ $1 = --version ] && { echo '" + version + "'; exit; }\necho " + where +
+                                     ": \"$@\" ${MPIRUN_TEST_ECHO:+yields=$MPIR_CVAR_ENABLE_HEAVY_YIELD}\n");
+  };
+  mpirun("path/mpirun", "mpirun (Open MPI) 4.1.4");
+  mpirun("path/mpirun.mpich", "HYDRA build details:");
+  mpirun("five/bin/mpirun", "mpirun (Open MPI) 5.0.11");
+  mpirun("intel/bin/mpirun", "Intel(R) MPI Library for Linux* OS");
+  setenv("PATH", (f + "/path:" + path).c_str(), 1);
+  const Words start{"sh", script, "-n", "2", f + "/prog", "-a"};
+  const std::string arguments = ": -n 2 " + f + "/prog -a";
+
+  linked_with("libmpi.so.40 => " + f + "/five/lib/libmpi.so.40");
+  EXPECT_EQ(said(start), "five/bin/mpirun" + arguments + " -> 0");  // version 5 takes no -q
+  linked_with("libmpi.so.12 => " + f + "/intel/lib/release/libmpi.so.12");
+  EXPECT_EQ(said(start), "intel/bin/mpirun" + arguments + " -> 0");
+  linked_with("libmpich.so.12 => /lib/x86_64-linux-gnu/libmpich.so.12");
+  EXPECT_EQ(said(start), "path/mpirun.mpich" + arguments + " -> 0");
+  setenv("MPIRUN_TEST_ECHO", "1", 1);
+  EXPECT_EQ(said({"sh", script, "-n", "5000", f + "/prog"}), "path/mpirun.mpich: -n 5000 " + f + "/prog yields=1 -> 0");
+  unsetenv("MPIRUN_TEST_ECHO");
+  setenv("MPIRUN", (f + "/path/mpirun").c_str(), 1);
+  EXPECT_EQ(said(start), "path/mpirun" + arguments + " -> 0");
+  unsetenv("MPIRUN");
+  setenv("PATH", path.c_str(), 1);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Launch, LocalProcessesMeetInAFolderAndEndTogether) {
   const std::string script = LOCKSTEP_SOURCE_DIR "/launch/local.sh";
   EXPECT_EQ(said({"sh", script, "-n", "1", "sh", "-c", "echo $LOCKSTEP_RANK/$LOCKSTEP_RANKS ${LOCKSTEP_STORE%%/tmp*}"}),
