@@ -3,7 +3,8 @@
 #
 #   ref.21.2           object library: solutions/week21_data_parallel/ring_all_reduce.cpp
 #   mine.21.2          object library: the student's file, or a stub where that does not compile (compile_or_stub.sh)
-#   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp
+#   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp, of the programs of one exercise
+#   tests.week21       the same tests, the week's in few compilations, of the programs of a week
 #   chosen.21.2        what the student's later exercises link for 21.2: mine/chosen/21.2.o, a copy of one of the two objects
 #   reference.week21_sim, _mpi, _cuda, _nccl     every test of the week with the reference   → suite.week21.*
 #   reference.week21_cuda_pretend, _nccl_pretend the same on the pretend GPU                 → suite.week21.cuda_pretend
@@ -217,7 +218,8 @@ function(lockstep_add_exercise week folder exercise)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_EXERCISES_${week} ${id})
 
   add_library(ref.${id} OBJECT ${solution})
-  add_library(tests.${id} OBJECT ${test})
+  add_library(tests.${id} OBJECT EXCLUDE_FROM_ALL ${test})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_TESTS_${week} ${test})
   target_link_libraries(tests.${id} PRIVATE lockstep_testing_headers)
   lockstep_add_mine(${id} ${LOCKSTEP_LABS_DIR}/${folder}/${name}.cpp ${solution})
   lockstep_add_mine_programs(${id} ${week})
@@ -246,12 +248,14 @@ function(lockstep_add_suite week)
   if(TARGET lockstep_nccl_pretend AND week EQUAL 21)  # to test the backend one week is enough
     list(APPEND backends nccl_pretend)
   endif()
+  get_property(tests GLOBAL PROPERTY LOCKSTEP_TESTS_${week})
+  add_library(tests.week${week} OBJECT ${tests})
+  target_link_libraries(tests.week${week} PRIVATE lockstep_testing_headers)
+  set_target_properties(tests.week${week} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)  # half the seconds
   foreach(backend IN LISTS backends)
     set(program reference.week${week}_${backend})
     lockstep_test_program(${program} ${backend})
-    foreach(id IN LISTS ids)
-      target_link_libraries(${program} PRIVATE tests.${id})
-    endforeach()
+    target_link_libraries(${program} PRIVATE tests.week${week})
     lockstep_use_reference(${program} ${ids})
   endforeach()
   if(TARGET reference.week${week}_sim)
@@ -265,10 +269,11 @@ function(lockstep_add_suite week)
     # They are linked together or not at all: one compilation. What they leave unused is not worth a warning.
     set_target_properties(skeleton.week${week}_sim PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     target_compile_options(skeleton.week${week}_sim PRIVATE -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
+    target_link_libraries(skeleton.week${week}_sim PRIVATE tests.week${week})
     set(earlier "")
     foreach(id IN LISTS ids)
       get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
-      target_link_libraries(skeleton.week${week}_sim PRIVATE tests.${id} ${links})
+      target_link_libraries(skeleton.week${week}_sim PRIVATE ${links})
       # What they need of earlier weeks comes from the reference.
       lockstep_all_needs(${id} needs)
       list(REMOVE_ITEM needs ${ids})

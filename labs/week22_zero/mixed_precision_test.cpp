@@ -204,9 +204,9 @@ TEST(Lab22_5d, ClippingLooksAtTrueGradients) {
       {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .unit = "max_norm"});
 }
 
-constexpr std::size_t kLength = 8;
+constexpr std::size_t kTokens = 8;
 GptConfig small_gpt(DType storage) {
-  GptConfig config{.layers = 2, .heads = 2, .d_model = 16, .vocabulary = 29, .context = kLength};
+  GptConfig config{.layers = 2, .heads = 2, .d_model = 16, .vocabulary = 29, .context = kTokens};
   config.storage = storage;
   return config;
 }
@@ -225,8 +225,8 @@ struct Training {
         gpt(rank, small_gpt(storage), 1),
         optimizer(rank, gpt.parameters(), {}),
         scalars(allocate_step_scalars(rank)),
-        batch(model_tests::batch_by_formula(rank, sequences, kLength, 29)),
-        saved(gpt.allocate_activations(rank, sequences, kLength)) {}
+        batch(model_tests::batch_by_formula(rank, sequences, kTokens, 29)),
+        saved(gpt.allocate_activations(rank, sequences, kTokens)) {}
 
   void gradients(float factor, Slice scale) {
     fill(me, scalars.loss, 0);

@@ -15,7 +15,7 @@ using testing::CasePlan;
 using testing::run_cases;
 using testing::sizes_of;
 
-constexpr int kPasses = 3;
+constexpr int kBackwards = 3;
 
 /// The scripted model under ZeRO-2: c.size tensors.
 class ScriptedZero2 {
@@ -183,7 +183,7 @@ TEST(Lab22_3c, SendsOneReduceScatterAPassAndOneAllGather) {
   const auto program = [](Rank dp, const Case& c) {
     ScriptedZero2 model(dp, c.size, true);
     const std::uint64_t before = ledger_of(dp).traffic.bytes_sent;
-    for (int pass = 0; pass < kPasses; ++pass) model.backward(0, pass);
+    for (int pass = 0; pass < kBackwards; ++pass) model.backward(0, pass);
     const std::uint64_t between = ledger_of(dp).traffic.bytes_sent;
     model.zero().step(kRate);
     return Values{static_cast<double>(between - before),
@@ -194,9 +194,9 @@ TEST(Lab22_3c, SendsOneReduceScatterAPassAndOneAllGather) {
     for (int rank = 0; rank < c.ranks; ++rank) {
       const auto each = 4 * static_cast<double>(reduce_scatter_elements(units, rank, c.ranks));
       const auto gather = 4 * static_cast<double>(all_gather_elements(units, rank, c.ranks));
-      if (outcome.values[rank][0] != kPasses * each)
+      if (outcome.values[rank][0] != kBackwards * each)
         return fmt::format("rank {} sent {} bytes in {} passes, expected {}: a reduce-scatter in each", rank,
-                           outcome.values[rank][0], kPasses, kPasses * each);
+                           outcome.values[rank][0], kBackwards, kBackwards * each);
       if (outcome.values[rank][1] != gather)
         return fmt::format("rank {} sent {} bytes in the step, expected {}: one all-gather of the values", rank,
                            outcome.values[rank][1], gather);
