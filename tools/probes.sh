@@ -4,9 +4,9 @@
 has_program() { command -v "$1" > /dev/null 2>&1; }
 
 compiler=${CXX:-c++}
-# What Lockstep needs of C++20, which GCC has from version 11 on.
+# What Lockstep needs of C++20, which GCC has from version 11 on. Clang 14 has the header, but nothing in it.
 speaks_cxx20() {
-  printf '#include <concepts>\n#include <semaphore>\n#include <source_location>\n#include <span>\nint main() {}\n' |
+  printf '#include <concepts>\n#include <semaphore>\n#include <source_location>\n#include <span>\nstd::source_location here;\nint main() {}\n' |
     $compiler -std=c++20 -fsyntax-only -x c++ - > /dev/null 2>&1
 }
 # Version 3.22, Ubuntu 22.04's.
