@@ -58,9 +58,7 @@ foreach(target IN LISTS targets)
   if(links MATCHES "GTest::|lockstep_testing|_tests" AND NOT options MATCHES "-O")
     target_compile_options(${target} PRIVATE -O0)
     target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
-  elseif(options MATCHES "-march")  # other instructions: headers of its own
-    target_precompile_headers(${target} PRIVATE ${usual})
-  elseif(NOT options MATCHES "-O0")
+  elseif(NOT options MATCHES "-O0|-march")  # other instructions would need headers of their own, for five files
     target_precompile_headers(${target} REUSE_FROM lockstep_headers)
     get_target_property(folder ${target} SOURCE_DIR)
     if(folder MATCHES "^${CMAKE_SOURCE_DIR}/(tools|bench|labs|common/(checkpoint|model|pipeline))" AND NOT options MATCHES "-O")
