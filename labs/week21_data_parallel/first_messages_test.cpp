@@ -10,7 +10,7 @@
 #include "common/testing/cases.hpp"
 #include "common/testing/inputs.hpp"
 
-namespace lockstep::week21 {
+namespace lockstep::week21::first_messages_test {
 namespace {
 
 using namespace lockstep::testing;
@@ -215,4 +215,4 @@ TEST(Lab21_0d, PartnersSwapAtAnySize) {
 }
 
 }  // namespace
-}  // namespace lockstep::week21
+}  // namespace lockstep::week21::first_messages_test

@@ -6,7 +6,7 @@
 
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
-namespace lockstep::week21 {
+namespace lockstep::week21::ring_all_reduce_test {
 namespace {
 
 /// Every rank knows only its own chunk; the rest is −1.
@@ -204,4 +204,4 @@ TEST(Lab21_2, TakesTheTimeOfTheFormula) {
 }
 
 }  // namespace
-}  // namespace lockstep::week21
+}  // namespace lockstep::week21::ring_all_reduce_test

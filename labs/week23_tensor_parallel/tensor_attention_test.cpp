@@ -7,7 +7,7 @@
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 
-namespace lockstep::week23 {
+namespace lockstep::week23::tensor_attention_test {
 namespace {
 
 using testing::Case;
@@ -181,4 +181,4 @@ TEST(Lab23_3b, OneSumForwardAndOneBackward) {
 }
 
 }  // namespace
-}  // namespace lockstep::week23
+}  // namespace lockstep::week23::tensor_attention_test

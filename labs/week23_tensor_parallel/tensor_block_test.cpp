@@ -8,7 +8,7 @@
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 #include "labs/week23_tensor_parallel/tensor_gpt.hpp"
 
-namespace lockstep::week23 {
+namespace lockstep::week23::tensor_block_test {
 namespace {
 
 using testing::Case;
@@ -219,4 +219,4 @@ TEST(Lab23_4c, ParametersAreCut) {
 }
 
 }  // namespace
-}  // namespace lockstep::week23
+}  // namespace lockstep::week23::tensor_block_test

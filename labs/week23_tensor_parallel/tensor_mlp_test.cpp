@@ -7,7 +7,7 @@
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 
-namespace lockstep::week23 {
+namespace lockstep::week23::tensor_mlp_test {
 namespace {
 
 using testing::Case;
@@ -103,4 +103,4 @@ TEST(Lab23_2, OneSumForwardAndOneBackward) {
 }
 
 }  // namespace
-}  // namespace lockstep::week23
+}  // namespace lockstep::week23::tensor_mlp_test
