@@ -59,7 +59,7 @@ double state_bytes(const Memory& memory) {
 }
 
 // C: "Benefit: 2× memory reduction (FP16 vs FP32)".
-TEST(Claims, MixedPrecisionHalvesActivationsAndNothingElse) {
+TEST(ClaimsWeek22, MixedPrecisionHalvesActivationsAndNothingElse) {
   const Step fp32 = step_of("gpt2-124m", DType::f32, Recompute::none, a100());
   const Step bf16 = step_of("gpt2-124m", DType::bf16, Recompute::none, a100());
   const double activations = static_cast<double>(bf16.memory.peak_of(Category::activation)) /
@@ -74,7 +74,7 @@ TEST(Claims, MixedPrecisionHalvesActivationsAndNothingElse) {
 }
 
 // C: "2-3× speedup on tensor cores".
-TEST(Claims, SpeedDependsOnWhatFp32Meant) {
+TEST(ClaimsWeek22, SpeedDependsOnWhatFp32Meant) {
   const double bf16 = step_of("gpt2-124m", DType::bf16, Recompute::none, a100()).seconds;
   const double fp32 = step_of("gpt2-124m", DType::f32, Recompute::none, a100()).seconds;
   Machine tf32 = a100();
@@ -89,7 +89,7 @@ TEST(Claims, SpeedDependsOnWhatFp32Meant) {
 }
 
 // C: "Communication bandwidth halved".
-TEST(Claims, SixteenBitSumsHalveTheBytes) {
+TEST(ClaimsWeek22, SixteenBitSumsHalveTheBytes) {
   const auto sent = [](DType reduce) {
     const Outcome outcome = run(RunOptions{.ranks = 8, .phantom = true}, [&](Rank me) {
       Slice gradients = me.allocate(1 << 20, DType::bf16, Category::gradient);
@@ -103,7 +103,7 @@ TEST(Claims, SixteenBitSumsHalveTheBytes) {
 }
 
 // C: "Compute cost: ~33% slowdown".
-TEST(Claims, CheckpointingCostsAThirdOfTheBlocks) {
+TEST(ClaimsWeek22, CheckpointingCostsAThirdOfTheBlocks) {
   struct Row {
     const char* model;
     double low, high;

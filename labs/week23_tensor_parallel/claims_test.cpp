@@ -65,7 +65,7 @@ Machine pcie_of_the_text() {
   return machine;
 }
 
-TEST(Claims, TwentyFourSumsOfFourMegabytes) {
+TEST(ClaimsWeek23, TwentyFourSumsOfFourMegabytes) {
   const Seen seen = forward(pcie_of_the_text(), 2, course_model());
   say("12 layers, d_model 512, 8 × 512 tokens, bf16, p = 2: {} sums, {:.1f} MB, {:.2f} ms at 32 GB/s; {:.1f} % of a 50 "
       "ms pass, "
@@ -79,7 +79,7 @@ TEST(Claims, TwentyFourSumsOfFourMegabytes) {
   EXPECT_GT(seen.communication / seen.pass, 0.5) << "so that it is more than half of the pass, not 6 %";
 }
 
-TEST(Claims, CommunicationIsLinearInDModelAndComputingQuadratic) {
+TEST(ClaimsWeek23, CommunicationIsLinearInDModelAndComputingQuadratic) {
   const Machine machine = find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines");
   const Seen narrow = forward(machine, 2, course_model(1024)), wide = forward(machine, 2, course_model(4096));
   const double bytes = static_cast<double>(wide.bytes) / static_cast<double>(narrow.bytes);
@@ -97,14 +97,14 @@ TEST(Claims, CommunicationIsLinearInDModelAndComputingQuadratic) {
   EXPECT_LT(wide.communication / wide.pass, 0.5 * narrow.communication / narrow.pass);
 }
 
-TEST(Claims, NoGatherBetweenColumnAndRow) {
+TEST(ClaimsWeek23, NoGatherBetweenColumnAndRow) {
   const Seen seen = forward(pcie_of_the_text(), 4, course_model());
   say("p = 4: {} sums and {} gathers in the forward pass of 12 blocks", seen.sums, seen.gathers);
   EXPECT_EQ(seen.sums, 24u);
   EXPECT_EQ(seen.gathers, 0u);
 }
 
-TEST(Claims, TheCliffBetweenNodes) {
+TEST(ClaimsWeek23, TheCliffBetweenNodes) {
   const Machine machine = find_machine("dgx-a100-hdr", LOCKSTEP_SOURCE_DIR "/bench/machines");
   GptConfig config = course_model(4096);
   config.heads = 32;
@@ -118,7 +118,7 @@ TEST(Claims, TheCliffBetweenNodes) {
   EXPECT_GT(two.communication, 0.75 * two.pass);
 }
 
-TEST(Claims, ParametersAreHalvedButForWhatStaysWhole) {
+TEST(ClaimsWeek23, ParametersAreHalvedButForWhatStaysWhole) {
   const Machine machine = find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines");
   const double one = forward(machine, 1, course_model()).parameters,
                two = forward(machine, 2, course_model()).parameters;

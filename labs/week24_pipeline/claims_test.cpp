@@ -23,7 +23,7 @@ Bubble run_bubble(MakeStage make, const PipelineShape& shape, const StepTimes& t
   return measured_bubble(run_timed(all_stages(make, shape), shape, times).stages);
 }
 
-TEST(Claims, TwoStages50And80And89Percent) {
+TEST(ClaimsWeek24, TwoStages50And80And89Percent) {
   for (const auto& [m, percent] : {std::pair{1, 50.0}, {4, 80.0}, {8, 800.0 / 9}}) {
     const double used = 100 * (1 - run_bubble(gpipe, {2, m}).of_total);
     say("p = 2, m = {}: {:.2f} % used", m, used);
@@ -32,7 +32,7 @@ TEST(Claims, TwoStages50And80And89Percent) {
 }
 
 /// The same model and the same eight microbatches, on one GPU and in two stages.
-TEST(Claims, ABubbleOf20PercentIsNoLossAgainstOneGpu) {
+TEST(ClaimsWeek24, ABubbleOf20PercentIsNoLossAgainstOneGpu) {
   const double alone = run_bubble(gpipe, {1, 4}, {2e-3, 2e-3, 2e-3, 0}).makespan;
   const double two = run_bubble(gpipe, {2, 4}).makespan;
   say("m = 4: one GPU {:.0f} ms, two stages {:.0f} ms: {:.2f} times as fast; {:.0f} % less than two ideal GPUs",
@@ -40,7 +40,7 @@ TEST(Claims, ABubbleOf20PercentIsNoLossAgainstOneGpu) {
   EXPECT_NEAR(alone / two, 1.6, 1e-9);
 }
 
-TEST(Claims, FourStagesAnd32Microbatches) {
+TEST(ClaimsWeek24, FourStagesAnd32Microbatches) {
   const Bubble bubble = run_bubble(gpipe, {4, 32});
   say("p = 4, m = 32: idle {:.2f} % of the whole, {:.2f} % of the ideal", 100 * bubble.of_total, 100 * bubble.of_ideal);
   EXPECT_NEAR(bubble.of_total, 3.0 / 35, 1e-9);
@@ -88,7 +88,7 @@ std::vector<std::string> too_early(const Drawn& drawn, const PipelineShape& shap
   return found;
 }
 
-TEST(Claims, ThePictureOfFourStagesAndFourMicrobatches) {
+TEST(ClaimsWeek24, ThePictureOfFourStagesAndFourMicrobatches) {
   const PipelineShape shape{4, 4};
   Drawn picture = read_picture({"F1 F2 F3 F4 . . . . B4 B3 B2 B1", ". F1 F2 F3 F4 . . B4 B3 B2 B1",
                                 ". . F1 F2 F3 F4 B4 B3 B2 B1", ". . . F1 F2 F3 F4 B3 B2 B1"});
@@ -113,7 +113,7 @@ TEST(Claims, ThePictureOfFourStagesAndFourMicrobatches) {
   EXPECT_NEAR(1 - bubble.of_total, 4.0 / 7, 1e-9);
 }
 
-TEST(Claims, ThePictureOf1F1B) {
+TEST(ClaimsWeek24, ThePictureOf1F1B) {
   const PipelineShape shape{4, 8};
   // The text's lines, with their dots spelt out: what follows is 1F1B, and so are the orders.
   Drawn picture = read_picture(
@@ -131,7 +131,7 @@ TEST(Claims, ThePictureOf1F1B) {
 }
 
 /// In flight, and the time, of GPipe and 1F1B; then with a hop that takes a tenth of a forward.
-TEST(Claims, OneFOneBSavesMemoryAndNotTime) {
+TEST(ClaimsWeek24, OneFOneBSavesMemoryAndNotTime) {
   for (int m : {8, 32, 128}) {
     const PipelineShape shape{4, m};
     const int all = peak_in_flight(gpipe(shape, 0)), few = peak_in_flight(one_f_one_b(shape, 0));
