@@ -3,8 +3,8 @@
 //   --perturb SEED            queued work early or late, by this seed
 //   --trace [FILE]            record the timeline
 //   --verdict FILE            write the verdicts as JSON
-// Exit code 0: everything passed; 1: something did not; 2: bad input, said in one sentence; 77: skipped, because this
-// computer lacks what the backend runs on.
+// Exit code 0: everything passed; 1: something did not; 2: bad input, said in one sentence, or no test fits; 77:
+// skipped, because this computer lacks what the backend runs on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,10 @@ int run_tests(int argc, char** argv) {
   read_options(argc, argv);
   options().available_ranks = session.available_ranks();
   listen();
-  return RUN_ALL_TESTS();
+  const int code = RUN_ALL_TESTS();
+  // Nothing tested is nothing shown: a filter that has lost its tests must not pass.
+  const bool empty = ::testing::UnitTest::GetInstance()->test_to_run_count() == 0;
+  return code == 0 && empty ? 2 : code;
 }
 
 }  // namespace
