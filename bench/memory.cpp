@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "bench/support/command_line.hpp"
+#include "common/text/command_line.hpp"
 #include "bench/support/numbers.hpp"
 #include "common/error.hpp"
 #include "common/json/results.hpp"

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "bench/schedule_chart.hpp"
-#include "bench/support/command_line.hpp"
+#include "common/text/command_line.hpp"
 #include "bench/support/numbers.hpp"
 #include "common/json/results.hpp"
 #include "common/run.hpp"

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/support/command_line.hpp"
+#include "common/text/command_line.hpp"
 #include "bench/support/links.hpp"
 #include "bench/support/measure.hpp"
 #include "common/host/has_cores.hpp"

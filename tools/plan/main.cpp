@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "bench/support/command_line.hpp"
+#include "common/text/command_line.hpp"
 #include "common/error.hpp"
 #include "common/json/results.hpp"
 #include "common/text/nearest.hpp"

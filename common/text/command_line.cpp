@@ -1,0 +1,89 @@
+#include "common/text/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "common/error.hpp"
+#include "common/text/option_words.hpp"
+
+namespace lockstep {
+
+struct CommandLine::Parser {
+  Parser(const std::string& program, const std::string& description) : app(description, program) {}
+
+  template <class Number>
+  void add_whole(const std::string& names, Number& value, const std::string& help, Whole range) {
+    CLI::Option* option = group->add_option(names, value, help)->check(whole_number(range.least, range.most));
+    const auto by_default = static_cast<long>(value);
+    if (by_default >= range.least && by_default <= range.most) option->capture_default_str();
+  }
+
+  /// The parser's words for a line of a file that is no option, in ours.
+  std::string unknown_line(const CLI::ConfigError& error) const {
+    std::string said = error.what();
+    const std::string before = "INI was not able to parse ";
+    if (said.starts_with(before)) {
+      std::vector<const CLI::Option*> all;
+      option_words::add_options(app, all);
+      said = option_words::unexpected({"--" + said.substr(before.size())}, all);
+    }
+    return app.get_config_ptr()->as<std::string>() + ": " + said + " Every line is an option without its dashes.";
+  }
+
+  CLI::App app;
+  CLI::App* group = &app;  // to which options are added
+};
+
+CommandLine::CommandLine(const std::string& program, const std::string& description)
+    : parser_(std::make_unique<Parser>(program, description)) {}
+CommandLine::~CommandLine() = default;
+
+void CommandLine::group(const std::string& title) { parser_->group = parser_->app.add_option_group(title); }
+
+void CommandLine::add(const std::string& names, std::string& value, const std::string& help) {
+  parser_->group->add_option(names, value, help)->capture_default_str();
+}
+void CommandLine::add(const std::string& names, int& value, const std::string& help) {
+  parser_->group->add_option(names, value, help)->capture_default_str();
+}
+void CommandLine::add(const std::string& names, double& value, const std::string& help) {
+  parser_->group->add_option(names, value, help)->capture_default_str();
+}
+void CommandLine::add(const std::string& names, bool& value, const std::string& help) {
+  parser_->group->add_flag(names, value, help);
+}
+void CommandLine::add(const std::string& names, int& value, const std::string& help, Whole range) {
+  parser_->add_whole(names, value, help, range);
+}
+void CommandLine::add(const std::string& names, std::size_t& value, const std::string& help, Whole range) {
+  parser_->add_whole(names, value, help, range);
+}
+void CommandLine::add(const std::string& names, std::optional<double>& value, const std::string& help) {
+  parser_->group->add_option(names, value, help);
+}
+void CommandLine::add(const std::string& names, std::vector<std::string>& values, const std::string& help) {
+  parser_->group->add_option(names, values, help)->delimiter(',')->capture_default_str();
+}
+
+void CommandLine::add_config(const std::string& name, const std::string& help) {
+  parser_->app.set_config(name, "", help);
+  parser_->app.allow_config_extras(CLI::config_extras_mode::error);
+}
+
+bool CommandLine::parse(int argc, char** argv) {
+  try {
+    parser_->app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return false;
+  } catch (const CLI::ConfigError& error) {
+    throw Error(Verdict::usage, parser_->unknown_line(error));
+  } catch (const CLI::ParseError& error) {
+    throw Error(Verdict::usage, in_our_words(parser_->app, error, parser_->app.remaining()));
+  }
+  return true;
+}
+
+std::string CommandLine::help() const { return parser_->app.help(); }
+
+bool CommandLine::given(const std::string& name) const { return parser_->app.get_option(name)->count() > 0; }
+
+}  // namespace lockstep
