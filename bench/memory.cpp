@@ -10,12 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/text/command_line.hpp"
 #include "bench/support/numbers.hpp"
 #include "common/error.hpp"
 #include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
 #include "common/model/config.hpp"
+#include "common/text/command_line.hpp"
 #include "common/text/storage.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 

@@ -12,10 +12,10 @@
 #include <sstream>
 
 #include "bench/schedule_chart.hpp"
-#include "common/text/command_line.hpp"
 #include "bench/support/numbers.hpp"
 #include "common/json/results.hpp"
 #include "common/run.hpp"
+#include "common/text/command_line.hpp"
 #include "common/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 

@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "common/text/command_line.hpp"
 #include "bench/support/links.hpp"
 #include "bench/support/measure.hpp"
 #include "common/host/has_cores.hpp"
 #include "common/json/results.hpp"
+#include "common/text/command_line.hpp"
 
 namespace lockstep::bench {
 

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/text/command_line.hpp"
 #include "common/error.hpp"
 #include "common/json/results.hpp"
+#include "common/text/command_line.hpp"
 #include "common/text/nearest.hpp"
 #include "common/text/units.hpp"
 #include "labs/week25_3d/phantom_step.hpp"
