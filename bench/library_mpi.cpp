@@ -1,6 +1,7 @@
 // MPI's own all-reduce, and its version.
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 
 #include "bench/library_all_reduce.hpp"
@@ -24,7 +25,11 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   std::string version(text.data(), static_cast<std::size_t>(length));
-  return {{"mpi", version.substr(0, version.find_first_of(",\n"))}, {"blas", cpu_blas_name()}};
+  version.erase(std::min(version.size(), version.find_first_of(",\n")));
+  std::replace(version.begin(), version.end(), '\t', ' ');  // MPICH's is the line of a table
+  const auto both_spaces = [](char a, char b) { return a == ' ' && b == ' '; };
+  version.erase(std::unique(version.begin(), version.end(), both_spaces), version.end());
+  return {{"mpi", version}, {"blas", cpu_blas_name()}};
 }
 
 std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
