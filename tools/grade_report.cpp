@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "common/json/document.hpp"
 #include "common/json/escape.hpp"
 #include "tools/grade.hpp"
 #include "tools/workshop.hpp"
@@ -26,9 +27,6 @@ void write_whole(const std::filesystem::path& file, const std::string& text) {
   write_text(half, text);
   std::filesystem::rename(half, file);
 }
-
-/// Bytes that are not UTF-8 are replaced: a message may quote a student's.
-std::string json_text(std::string_view text) { return lockstep::quoted(utf8(text)); }
 
 /// In quotes, on one line; what a spreadsheet would take for a formula is text.
 std::string for_csv(const std::string& text) {
@@ -63,20 +61,25 @@ int Grading::points() const { return sum(rows, &GradedRow::points); }
 int Grading::most() const { return sum(rows, &GradedRow::most); }
 
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility) {
-  std::string tests;
+  std::vector<Json> tests;
   for (const GradedRow& row : grading.rows)
-    tests += fmt::format(
-        "{}\n    {{\n      \"name\": {},\n      \"number\": {},\n      \"score\": {},\n      \"max_score\": {},\n"
-        "      \"status\": \"{}\",\n      \"output\": {},\n      \"output_format\": \"text\",\n      \"visibility\": "
-        "{}\n    }}",
-        tests.empty() ? "" : ",", json_text(fmt::format("{} {}", row.id, row.title)), json_text(row.id), row.points,
-        row.most, passed(row) ? "passed" : "failed",
-        json_text(row.reason.empty() ? row.verdict : row.verdict + "\n" + row.reason), json_text(visibility));
-  write_whole(file, fmt::format("{{\n  \"score\": {},\n  \"execution_time\": {},\n  \"output\": {},\n"
-                                "  \"output_format\": \"text\",\n  \"visibility\": {},\n"
-                                "  \"extra_data\": {{\"max_score\": {}}},\n  \"tests\": [{}\n  ]\n}}\n",
-                                grading.points(), static_cast<int>(grading.seconds + 0.5), json_text(grading.remarks),
-                                json_text(visibility), grading.most(), tests));
+    tests.push_back(
+        Json::object({{"name", Json::of(fmt::format("{} {}", row.id, row.title))},
+                      {"number", Json::of(row.id)},
+                      {"score", Json::of(row.points)},
+                      {"max_score", Json::of(row.most)},
+                      {"status", Json::of(passed(row) ? "passed" : "failed")},
+                      {"output", Json::of(row.reason.empty() ? row.verdict : row.verdict + "\n" + row.reason)},
+                      {"output_format", Json::of("text")},
+                      {"visibility", Json::of(visibility)}}));
+  const Json results = Json::object({{"score", Json::of(grading.points())},
+                                     {"execution_time", Json::of(static_cast<int>(grading.seconds + 0.5))},
+                                     {"output", Json::of(grading.remarks)},
+                                     {"output_format", Json::of("text")},
+                                     {"visibility", Json::of(visibility)},
+                                     {"extra_data", Json::object({{"max_score", Json::of(grading.most())}})},
+                                     {"tests", Json::list(std::move(tests))}});
+  write_whole(file, results.dump(2) + "\n");
 }
 
 void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
@@ -87,27 +90,28 @@ void write_summary(const std::filesystem::path& folder, const std::vector<std::s
       if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) ids.push_back(row.id);
   std::string csv =
       fmt::format("submission,points,most,seconds{}{},remarks\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
-  std::string all;
+  std::vector<Json> all;
   for (std::size_t i = 0; i < gradings.size(); ++i) {
     const Grading& grading = gradings[i];
     std::map<std::string, std::string> verdicts;
-    std::string told;
+    std::vector<Json::Member> told;
     for (const GradedRow& row : grading.rows) {
       verdicts[row.id] = row.verdict;
-      told += fmt::format("{}{}: {}", told.empty() ? "" : ", ", json_text(row.id), json_text(row.verdict));
+      told.push_back({row.id, Json::of(row.verdict)});
     }
     csv += fmt::format("{},{},{},{:.0f}", for_csv(names[i]), grading.points(), grading.most(), grading.seconds);
     for (const std::string& id : ids) csv += "," + for_csv(verdicts[id]);
     csv += "," + for_csv(grading.remarks) + "\n";
-    all += fmt::format(
-        "{}\n    {{\n      \"submission\": {},\n      \"points\": {},\n      \"most\": {},\n      \"seconds\": "
-        "{:.3f},\n"
-        "      \"graded\": {},\n      \"verdicts\": {{{}}},\n      \"remarks\": {}\n    }}",
-        i ? "," : "", json_text(names[i]), grading.points(), grading.most(), grading.seconds, grading.graded, told,
-        json_text(grading.remarks));
+    all.push_back(Json::object({{"submission", Json::of(names[i])},
+                                {"points", Json::of(grading.points())},
+                                {"most", Json::of(grading.most())},
+                                {"seconds", Json::of(grading.seconds)},
+                                {"graded", Json::of(grading.graded)},
+                                {"verdicts", Json::object(std::move(told))},
+                                {"remarks", Json::of(grading.remarks)}}));
   }
   write_whole(folder / "summary.csv", utf8(csv));
-  write_whole(folder / "summary.json", fmt::format("{{\n  \"submissions\": [{}\n  ]\n}}\n", all));
+  write_whole(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {

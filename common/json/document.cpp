@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <istream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -59,14 +60,6 @@ class JsonBuilder {
     throw JsonError(in_words(error.what()));
   }
 
-  Json result;
-
- private:
-  struct Open {
-    Json json;
-    std::string name;  // of the member that comes next
-  };
-
   static Json make(Json::Kind kind, double number, std::uint64_t whole) {
     Json json;
     json.kind_ = kind;
@@ -74,6 +67,14 @@ class JsonBuilder {
     json.whole_ = whole;
     return json;
   }
+
+  Json result;
+
+ private:
+  struct Open {
+    Json json;
+    std::string name;  // of the member that comes next
+  };
 
   bool open(Json::Kind kind) {
     open_.push_back({make(kind, 0, 0), ""});
@@ -193,23 +194,71 @@ std::uint64_t Json::whole() const {
   return value < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) : static_cast<std::uint64_t>(value);
 }
 
-std::string Json::dump() const {
-  std::string all;
+Json Json::of(std::string_view text) {
+  Json json;
+  json.kind_ = Kind::text;
+  json.text_ = utf8(text);
+  return json;
+}
+Json Json::of_truth(bool value) { return JsonBuilder::make(Kind::truth, 0, value); }
+Json Json::of_whole(double value, std::uint64_t bits) { return JsonBuilder::make(Kind::whole, value, bits); }
+Json Json::of_real(double value) { return JsonBuilder::make(Kind::real, value, 0); }
+Json Json::list(std::vector<Json> elements) {
+  Json json;
+  json.kind_ = Kind::list;
+  json.list_ = std::move(elements);
+  return json;
+}
+Json Json::object(std::vector<Member> members) {
+  Json json;
+  json.kind_ = Kind::object;
+  json.members_ = std::move(members);
+  return json;
+}
+
+/// On one line where `indent` is negative.
+void Json::write(std::string& out, int indent, int level) const {
+  const auto new_line = [&](int deep) {
+    if (indent >= 0) out += "\n" + std::string(static_cast<std::size_t>(indent) * static_cast<std::size_t>(deep), ' ');
+  };
+  const auto write_all = [&](char open, std::size_t count, char close, const auto& write_one) {
+    out += open;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i > 0) out += ',';
+      new_line(level + 1);
+      write_one(i);
+    }
+    if (count > 0) new_line(level);
+    out += close;
+  };
   switch (kind_) {
-    case Kind::null: return "null";
-    case Kind::truth: return whole_ ? "true" : "false";
-    case Kind::text: return lockstep::quoted(text_);
+    case Kind::null: out += "null"; break;
+    case Kind::truth: out += whole_ ? "true" : "false"; break;
+    case Kind::text: out += lockstep::quoted(text_); break;
     case Kind::whole:
-      return number_ < 0 ? fmt::format("{}", static_cast<std::int64_t>(whole_)) : fmt::format("{}", whole_);
-    case Kind::real: all = fmt::format("{}", number_); return all.find_first_of(".ei") == all.npos ? all + ".0" : all;
+      out += number_ < 0 ? fmt::format("{}", static_cast<std::int64_t>(whole_)) : fmt::format("{}", whole_);
+      break;
+    case Kind::real: {
+      const std::string digits = std::isfinite(number_) ? fmt::format("{}", number_) : "null";
+      out += digits.find_first_of(".eu") == digits.npos ? digits + ".0" : digits;
+      break;
+    }
     case Kind::list:
-      for (const Json& one : list_) all += (all.empty() ? "" : ",") + one.dump();
-      return "[" + all + "]";
+      write_all('[', list_.size(), ']', [&](std::size_t i) { list_[i].write(out, indent, level + 1); });
+      break;
     case Kind::object:
-      for (const Member& m : members_)
-        all += (all.empty() ? "" : ",") + lockstep::quoted(m.name) + ":" + m.value.dump();
-      return "{" + all + "}";
+      write_all('{', members_.size(), '}', [&](std::size_t i) {
+        out += lockstep::quoted(members_[i].name) + (indent < 0 ? ":" : ": ");
+        members_[i].value.write(out, indent, level + 1);
+      });
+      break;
   }
+}
+
+std::string Json::dump() const { return dump(-1); }
+std::string Json::dump(int indent) const {
+  std::string all;
+  write(all, indent, 0);
   return all;
 }
 

@@ -1,5 +1,5 @@
-// JSON as it was read: what files say, and tests of the files that we write. The one place that knows the JSON library,
-// which is slow to compile, is document.cpp; this header is light, and calls things as that library does.
+// A JSON document: what a file says, and what is to stand in one. The one place that knows the JSON library, which is
+// slow to compile, is document.cpp; this header is light, and calls things as that library does.
 #pragma once
 
 #include <compare>
@@ -40,6 +40,19 @@ class Json {
   struct Member;  // name, value
 
   Json() = default;
+  /// To be written. Bytes of a text that are not UTF-8 are replaced: it may quote anybody.
+  static Json of(std::string_view text);
+  template <JsonNumber T>
+  static Json of(T value) {
+    if constexpr (std::same_as<T, bool>)
+      return of_truth(value);
+    else if constexpr (std::integral<T>)
+      return of_whole(static_cast<double>(value), static_cast<std::uint64_t>(value));
+    else
+      return of_real(value);
+  }
+  static Json list(std::vector<Json> elements);
+  static Json object(std::vector<Member> members);
 
   /// Throws JsonError.
   static Json parse(const std::string& text);
@@ -116,11 +129,17 @@ class Json {
     return number() <=> static_cast<double>(other);
   }
 
-  /// As it would stand in a file, on one line.
+  /// As it would stand in a file, on one line; or with a line for each element and member, `indent` blanks deeper than
+  /// what it is in.
   std::string dump() const;
+  std::string dump(int indent) const;
 
  private:
   friend class JsonBuilder;
+  static Json of_truth(bool value);
+  static Json of_whole(double value, std::uint64_t bits);  // a negative one as two's complement
+  static Json of_real(double value);
+  void write(std::string& out, int indent, int level) const;
   enum class Kind { null, truth, whole, real, text, list, object };
 
   const std::string& text() const;

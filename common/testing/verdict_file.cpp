@@ -1,22 +1,22 @@
 // The JSON side of verdicts.
-#include <fmt/format.h>
-
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "common/json/document.hpp"
-#include "common/json/escape.hpp"
 #include "common/testing/verdict.hpp"
 
 namespace lockstep::testing {
 namespace {
 
-/// A message may quote bytes of the student's; whatever is not UTF-8 is replaced, never a reason to lose the verdict.
-std::string row_of(const Judgement& j) {
-  return fmt::format(
-      "    {{\"id\": {}, \"verdict\": {}, \"message\": {}, \"test\": {}, \"passed\": {}, \"failed\": {}, \"seconds\": "
-      "{}}}",
-      lockstep::quoted(utf8(j.id)), lockstep::quoted(utf8(j.verdict)), lockstep::quoted(utf8(j.message)),
-      lockstep::quoted(utf8(j.test)), j.passed, j.failed, j.seconds);
+Json row_of(const Judgement& j) {
+  return Json::object({{"id", Json::of(j.id)},
+                       {"verdict", Json::of(j.verdict)},
+                       {"message", Json::of(j.message)},
+                       {"test", Json::of(j.test)},
+                       {"passed", Json::of(j.passed)},
+                       {"failed", Json::of(j.failed)},
+                       {"seconds", Json::of(j.seconds)}});
 }
 
 Judgement judgement_of(const Json& row) {
@@ -37,9 +37,9 @@ void write_judgements(const std::filesystem::path& file, const std::vector<Judge
   half += ".part";
   {
     std::ofstream out(half);
-    out << "{\n  \"verdicts\": [";
-    for (std::size_t i = 0; i < judgements.size(); ++i) out << (i == 0 ? "\n" : ",\n") << row_of(judgements[i]);
-    out << "\n  ]\n}\n";
+    std::vector<Json> rows;
+    for (const Judgement& judgement : judgements) rows.push_back(row_of(judgement));
+    out << Json::object({{"verdicts", Json::list(std::move(rows))}}).dump(2) << "\n";
     if (!out.flush()) throw Error(Verdict::usage, "cannot write the verdicts to " + file.string());
   }
   std::filesystem::rename(half, file);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -146,6 +148,23 @@ TEST(JsonDocument, ALargeListIsTakenOneAtATime) {
   const Json rest = Json::parse(in, 2, [&](const Json& event) { taken.push_back(event.at("n")); });
   EXPECT_EQ(taken, (std::vector<int>{1, 2}));
   EXPECT_EQ(rest, Json::parse(R"({"events": [5], "other": {"n": 7}})"));
+}
+
+TEST(JsonDocument, WhatIsWrittenIsReadBack) {
+  const Json document =
+      Json::object({{"name", Json::of("a \"b\"\n\xff")},
+                    {"whole", Json::list({Json::of(-3), Json::of(std::uint64_t{18446744073709551615u}), Json::of(0)})},
+                    {"real", Json::list({Json::of(0.1), Json::of(2.0), Json::of(-1e300), Json::of(std::nan(""))})},
+                    {"truth", Json::of(true)},
+                    {"none", Json::object({})},
+                    {"in", Json::object({{"empty", Json::list({})}, {"null", Json()}})}});
+  EXPECT_EQ(document.dump(),
+            "{\"name\":\"a \\\"b\\\"\\n\uFFFD\",\"whole\":[-3,18446744073709551615,0],\"real\":[0.1,2.0,-1e+300,null],"
+            "\"truth\":true,\"none\":{},\"in\":{\"empty\":[],\"null\":null}}");
+  EXPECT_EQ(document.at("in").dump(2), "{\n  \"empty\": [],\n  \"null\": null\n}");
+  const Json again = Json::parse(document.dump(1));
+  EXPECT_EQ(again.dump(), document.dump());
+  EXPECT_EQ(again.at("whole").at(1).get<std::uint64_t>(), 18446744073709551615u);
 }
 
 TEST(JsonText, BytesThatAreNotUtf8AreReplaced) {

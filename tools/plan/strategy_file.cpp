@@ -10,7 +10,6 @@
 
 #include "common/error.hpp"
 #include "common/json/document.hpp"
-#include "common/json/escape.hpp"
 #include "common/text/nearest.hpp"
 
 namespace lockstep::plan {
@@ -62,11 +61,11 @@ void set(Strategy& strategy, const std::string& where, const std::string& field,
 }
 
 /// A field as JSON has it.
-std::string value_of(Strategy strategy, const std::string& field) {
-  if (const int* number = whole_number(strategy, field)) return std::to_string(*number);
-  if (field == "schedule") return lockstep::quoted(strategy.schedule);
-  if (field == "recompute") return strategy.recompute ? "\"full\"" : "\"none\"";
-  return strategy.sequence_parallel ? "true" : "false";
+Json value_of(Strategy strategy, const std::string& field) {
+  if (const int* number = whole_number(strategy, field)) return Json::of(*number);
+  if (field == "schedule") return Json::of(strategy.schedule);
+  if (field == "recompute") return Json::of(strategy.recompute ? "full" : "none");
+  return Json::of(strategy.sequence_parallel);
 }
 
 }  // namespace
@@ -84,10 +83,9 @@ Strategy read_strategy(const std::string& path) {
 }
 
 std::string strategy_json(const Strategy& strategy) {
-  std::string all;
-  for (const std::string& field : kFields)
-    all += fmt::format("{}\"{}\":{}", all.empty() ? "" : ",", field, value_of(strategy, field));
-  return "{" + all + "}";
+  std::vector<Json::Member> all;
+  for (const std::string& field : kFields) all.push_back({field, value_of(strategy, field)});
+  return Json::object(std::move(all)).dump();
 }
 
 std::vector<std::pair<std::string, std::string>> wanted_fields(const std::string& text) {
@@ -98,8 +96,8 @@ std::vector<std::pair<std::string, std::string>> wanted_fields(const std::string
     if (equals >= end) refuse("--explain " + text, "name=value, with commas: dp=8,tp=8,pp=16");
     const std::string name = text.substr(at, equals - at), value = text.substr(equals + 1, end - equals - 1);
     const std::optional<Json> parsed = Json::parse_if_valid(value);
-    set(scratch, "--explain " + text, name, parsed ? *parsed : Json::parse(lockstep::quoted(value)));
-    fields.emplace_back(name, value_of(scratch, name));
+    set(scratch, "--explain " + text, name, parsed ? *parsed : Json::of(value));
+    fields.emplace_back(name, value_of(scratch, name).dump());
     at = end + 1;
   }
   return fields;
@@ -107,7 +105,7 @@ std::vector<std::pair<std::string, std::string>> wanted_fields(const std::string
 
 bool has_fields(const Strategy& strategy, const std::vector<std::pair<std::string, std::string>>& fields) {
   return std::all_of(fields.begin(), fields.end(),
-                     [&](const auto& field) { return value_of(strategy, field.first) == field.second; });
+                     [&](const auto& field) { return value_of(strategy, field.first).dump() == field.second; });
 }
 
 }  // namespace lockstep::plan
