@@ -288,7 +288,7 @@ void Contest::print_crossovers() const {
   const std::string measured = words_of_measured(timed_);
   if (measured.empty()) return;
   fmt::print("fastest, {}\n", where_);
-  if (!fastest_.empty()) fmt::print("  predicted: {}\n", words_of(fastest_));
+  if (!fastest_.empty()) fmt::print("  predicted: {} (of those that auto may take)\n", words_of(fastest_));
   fmt::print("  {}: {}\n", std::string_view(backend_name()) == "sim" ? "simulated" : "measured", measured);
 }
 

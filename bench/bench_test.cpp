@@ -82,6 +82,15 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "only out and err";
 }
 
+TEST_F(BenchProgram, WhichBlasDoesNotDependOnWhoAsksFirst) {
+  std::set<std::string> names;
+  for (const char* phantom : {"", " --phantom"}) {
+    rows_of(std::string("--ranks 2 --bytes 64KiB") + phantom, "all_reduce");
+    names.insert(Json::parse(read(file("rows.json"))).at("context").at("versions").at("blas"));
+  }
+  EXPECT_EQ(names.size(), 1u) << "a phantom run computes nothing, and asks only for the name";
+}
+
 TEST_F(BenchProgram, SeveralNumbersOfRanksAndSizes) {
   Json rows = rows_of("--ranks 1,2,5 --bytes 20,40 --algorithm all", "all_reduce");
   ASSERT_EQ(rows.size(), 24u);

@@ -70,7 +70,7 @@ std::string rate_of(const Row& row) {
   const double flop = number(row, "flop_per_second"), mfu = number(row, "mfu");
   const double library = number(row, "times_library"), gloo = number(row, "times_gloo");
   std::string text;
-  if (std::isfinite(bandwidth)) {
+  if (bandwidth > 0) {
     text = format_bandwidth(bandwidth * 1e9);
     if (std::isfinite(library) && library != 1) text += fmt::format(", {:.2f} × the library's", library);
     if (std::isfinite(gloo) && gloo != 1) text += fmt::format(", {:.2f} × Gloo's", gloo);
@@ -99,8 +99,8 @@ class Bench::Table : public benchmark::BenchmarkReporter {
 
   bool ReportContext(const Context&) override {
     if (is_judge())
-      fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", "time", "95 % of the median", "predicted", "error",
-                 "busbw/rate");
+      fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", "median", "95 % interval", "predicted", "error",
+                 "rate");
     return true;
   }
 

@@ -31,6 +31,11 @@ void choose_kernels() {
 #endif
 }
 
+void choose_kernels_once() {
+  static std::once_flag chosen;
+  std::call_once(chosen, choose_kernels);
+}
+
 }  // namespace
 
 /// OpenBLAS takes processors that are newer than itself for ones from before AVX, and is then 4 times slower than ours:
@@ -38,6 +43,7 @@ void choose_kernels() {
 bool prefers_own_sgemm() {
 #ifdef __AVX__
   static const bool old_kernels = [] {
+    choose_kernels_once();  // whoever asks first, and be it only for a name
     const std::string_view core = openblas_get_corename();
     for (std::string_view old :
          {"Katmai", "Coppermine", "Northwood", "Prescott", "Banias", "Core2", "Penryn", "Dunnington", "Nehalem",
@@ -52,8 +58,7 @@ bool prefers_own_sgemm() {
 }
 
 void use_one_thread() {
-  static std::once_flag chosen;
-  std::call_once(chosen, choose_kernels);
+  choose_kernels_once();
   openblas_set_num_threads(1);
 }
 
