@@ -66,8 +66,8 @@ std::string evidence(const Diagnosis& d, const analysis::Why& why, const analysi
           lost, format_seconds(use.moving), format_seconds(use.hidden), format_seconds(use.arithmetic));
     case Limit::communication:
       return fmt::format(
-          "messages cost {} of a step: bytes move for {}, {} of it beside arithmetic, and all arithmetic "
-          "is {}",
+          "messages cost {} of a step: bytes move for {}, {} of it beside arithmetic, and all arithmetic, "
+          "compute and other, is {}",
           lost, format_seconds(use.moving), format_seconds(use.hidden), format_seconds(use.arithmetic));
     case Limit::bubble: return fmt::format("waiting for another rank's turn costs {} of a step", lost);
     case Limit::imbalance: return fmt::format("unequal shares of the arithmetic cost {} of a step", lost);
