@@ -103,7 +103,7 @@ void prepare_child(const Confined& command, const Channels& channels) {
 
 /// Appends what there is to read, up to `most` characters in all; false at the end of the stream.
 bool read_some(int from, std::string& into, std::size_t most, std::uint64_t* count = nullptr) {
-  std::array<char, 4096> buffer;
+  std::array<char, 4096> buffer{};  // GCC 11 believes that read() reads it
   ssize_t got = read(from, buffer.data(), buffer.size());
   if (got <= 0) return got < 0 && (errno == EINTR || errno == EAGAIN);
   if (count) *count += static_cast<std::uint64_t>(got);
