@@ -36,6 +36,7 @@ void print_row(const std::string& indent, const std::string& title, const Judgem
   std::string label = padded(indent + padded(row.id, indent.empty() ? 7 : 8) + title, kLabelColumns);
   std::string tests =
       row.ok() ? fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds) : "";
+  if (row.ok() && row.skipped > 0) tests += fmt::format("; {} skipped: {}", row.skipped, row.left_out);
   fmt::print("{} {}{}{}{}\n", label, coloured(row.verdict), style().faint, tests, style().off);
 }
 
@@ -142,6 +143,11 @@ int check(const Workshop& shop, const CheckOptions& options) {
     rows.push_back(judged.whole);
   }
   if (!options.json.empty()) testing::write_judgements(options.json, rows);
+  if (!rows.empty() &&
+      std::none_of(rows.begin(), rows.end(), [](const Judgement& j) { return j.passed + j.failed > 0; })) {
+    fmt::print("Nothing was tested.\n");
+    return 2;
+  }
   bool passed =
       std::all_of(rows.begin(), rows.end(), [](const Judgement& j) { return testing::severity(j.verdict) < 2; });
   return passed ? 0 : 1;

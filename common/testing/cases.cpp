@@ -89,7 +89,7 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
                               Program([&program, the_case](Rank me) { return program(me, the_case); }));
   const std::string wrong = outcome.passed() ? judge(the_case, outcome) : "";
   const bool passed = outcome.passed() && wrong.empty();
-  const bool only_case = test_options().ranks && test_options().size;
+  const bool only_case = test_options().ranks && test_options().size && !plan.together;
   if (!passed) {
     const std::string text =
         not_written(outcome) ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
@@ -107,19 +107,54 @@ std::vector<std::optional<std::uint64_t>> seeds_of(const CasePlan& plan) {
   return {std::nullopt, 1, 2, 3};
 }
 
-std::vector<Case> cases_of(const CasePlan& plan) {
-  std::vector<int> ranks = plan.ranks;
-  if (test_options().ranks) ranks = {*test_options().ranks};
-  std::sort(ranks.begin(), ranks.end());
+template <class Number>
+void sort_once(std::vector<Number>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
+/// What of a plan's numbers is asked for: of its own one of them, of the default sweep any.
+template <class Number>
+std::vector<Number> asked_of(std::vector<Number> numbers, std::optional<Number> asked, bool any) {
+  sort_once(numbers);
+  if (!asked) return numbers;
+  const bool there = any || std::binary_search(numbers.begin(), numbers.end(), *asked);
+  return there ? std::vector<Number>{*asked} : std::vector<Number>{};
+}
+
+bool sweeps_ranks(const CasePlan& plan) { return plan.ranks == CasePlan{}.ranks; }
+
+bool sweeps_sizes(const CasePlan& plan) {
+  using Sizes = std::vector<std::size_t> (*)(int);
+  const Sizes* sizes = plan.sizes.target<Sizes>();
+  return sizes && *sizes == &awkward_sizes;
+}
+
+std::vector<Case> cases_of(const CasePlan& plan, std::optional<int> ranks, std::optional<std::size_t> size) {
   std::vector<Case> cases;
-  for (int p : ranks) {
-    std::vector<std::size_t> sizes = plan.sizes(p);
-    if (test_options().size) sizes = {*test_options().size};
-    std::sort(sizes.begin(), sizes.end());
-    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-    for (std::size_t size : sizes) cases.push_back({p, size});
-  }
+  for (int p : asked_of(plan.ranks, ranks, sweeps_ranks(plan)))
+    for (std::size_t n : asked_of(plan.sizes(p), size, sweeps_sizes(plan))) cases.push_back({p, n});
   return cases;
+}
+
+std::vector<Case> cases_asked_for(const CasePlan& plan) {
+  if (plan.together) return cases_of(plan, {}, {});
+  return cases_of(plan, test_options().ranks, test_options().size);
+}
+
+/// "this test's ranks are 1, 2, 4, 8": why it has no case with what was asked for.
+std::string why_no_case(const CasePlan& plan) {
+  const std::optional<int> asked = test_options().ranks;
+  std::vector<int> ranks = plan.ranks;
+  sort_once(ranks);
+  if (asked && asked_of(ranks, asked, sweeps_ranks(plan)).empty())
+    return fmt::format("this test's ranks are {}", fmt::join(ranks, ", "));
+  std::vector<std::size_t> sizes;
+  for (const Case& the_case : cases_of(plan, asked, {})) sizes.push_back(the_case.size);
+  sort_once(sizes);
+  const std::string with = asked ? fmt::format("with {} rank{} ", *asked, *asked == 1 ? "" : "s") : "";
+  if (sizes.empty()) return with + "this test has no case";
+  return fmt::format("{}this test's sizes are {}", with, fmt::join(sizes, ", "));
 }
 
 }  // namespace
@@ -136,8 +171,11 @@ bool has_ranks(int ranks) {
 
 void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan, Location where) {
   if (!on_simulator() && !plan.simulator_only.empty()) GTEST_SKIP() << plan.simulator_only;
+  const std::vector<Case> cases = cases_asked_for(plan);
+  const bool asked = test_options().ranks || test_options().size;
+  if (cases.empty() && asked) GTEST_SKIP() << why_no_case(plan);
   int ran = 0, needed = 0;
-  for (const Case& the_case : cases_of(plan)) {
+  for (const Case& the_case : cases) {
     if (!has_ranks(the_case.ranks)) {
       needed = std::max(needed, the_case.ranks);
       continue;
@@ -146,6 +184,7 @@ void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePla
       if (!passes(the_case, program, judge, plan, seed, where)) return;
     ++ran;
   }
+  if (ran > 0) ::testing::Test::RecordProperty(kHasCases, "yes");
   if (needed == 0) return;
   const std::string words = fmt::format("cases with up to {} ranks need as many processes; there are {}", needed,
                                         test_options().available_ranks);

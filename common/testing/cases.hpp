@@ -38,6 +38,8 @@ struct CasePlan {
   /// The program uses more queues than main: in the simulator each case runs again with queued work as early and as
   /// late as its order allows (--perturb 1, 2, 3), which must not change the result.
   bool queues = false;
+  /// The cases are one measurement, which --ranks and --size leave whole.
+  bool together = false;
   /// A reason why the test means nothing outside the simulator (virtual time), or "": it runs everywhere.
   std::string simulator_only;
   std::string unit = "element";  ///< what a case's size counts, for the report
@@ -46,9 +48,11 @@ struct CasePlan {
   std::function<void(const Case&, RunOptions&)> adjust;
 };
 
-/// Runs and judges every case of `plan`, or the one asked for by --ranks and --size. Stops at the first that fails:
-/// with its verdict, what is wrong, and how to replay it. On MPI, cases with more ranks than processes are skipped, and
-/// said.
+/// Runs and judges every case of `plan`, or those asked for by --ranks and --size. Where the plan has ranks or sizes of
+/// its own, only these can be asked for, because they say more than a number, and a plan that has none of what was
+/// asked for is skipped, with its own in words; instead of the sweep that a plan has by itself, any number. Stops at
+/// the first case that fails: with its verdict, what is wrong, and how to replay it. On MPI, cases with more ranks than
+/// processes are skipped, and said.
 void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan = {},
                Location where = Location::current());
 

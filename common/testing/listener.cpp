@@ -84,7 +84,10 @@ void VerdictListener::OnTestStart(const ::testing::TestInfo& test) {
   std::string id = id_of_suite(test.test_suite_name());
   if (file_.empty() || id.empty()) return;
   auto rows = rows_;
-  rows.push_back({.id = id, .verdict = "RUNNING", .test = fmt::format("{}.{}", test.test_suite_name(), test.name())});
+  rows.push_back({.id = id,
+                  .verdict = "RUNNING",
+                  .message = fmt::format("{}:{}", test.file() ? test.file() : "", test.line()),
+                  .test = fmt::format("{}.{}", test.test_suite_name(), test.name())});
   write_judgements(file_, rows);
 }
 
@@ -94,19 +97,19 @@ void VerdictListener::OnTestEnd(const ::testing::TestInfo& test) {
   std::string name = id.empty() ? test.test_suite_name() : id;  // the suite's own tests have no id
   Judgement& so_far = row(name);
   so_far.seconds += static_cast<double>(result.elapsed_time()) * 1e-3;
-  if (result.Passed()) {
+  if (result.Passed() || (result.Skipped() && recorded(result, kHasCases))) {
     ++so_far.passed;
     // A skipped test beside one that passed changes nothing.
-    if (so_far.verdict.starts_with("SKIPPED"))
-      so_far = {.id = name, .verdict = "PASS", .passed = so_far.passed, .seconds = so_far.seconds};
+    if (so_far.verdict.starts_with("SKIPPED")) so_far.verdict = "PASS", so_far.message.clear(), so_far.test.clear();
     return;
   }
   Judgement judgement = judgement_of(test, name);
   if (result.Failed()) {
     ++so_far.failed;
     if (print_) print_failure(test, judgement);
-  } else if (so_far.passed > 0) {
-    return;
+  } else {
+    if (++so_far.skipped == 1) so_far.left_out = judgement.message;
+    if (so_far.passed > 0) return;
   }
   if (severity(judgement.verdict) > severity(so_far.verdict)) {
     so_far.verdict = judgement.verdict;
@@ -138,6 +141,7 @@ void VerdictListener::OnTestProgramEnd(const ::testing::UnitTest& program) {
     fmt::print("{} {} ({} of {} tests, {:.2f} s)", judgement.id, judgement.verdict, judgement.passed,
                judgement.passed + judgement.failed, judgement.seconds);
     bool missing = severity(judgement.verdict) == 3 || severity(judgement.verdict) == 2;
+    if (judgement.ok() && judgement.skipped > 0) fmt::print("; {} skipped: {}", judgement.skipped, judgement.left_out);
     fmt::print("{}\n", missing ? ": " + judgement.message : "");
   }
   if (program.test_to_run_count() == 0) fmt::print("no test fits the filter\n");

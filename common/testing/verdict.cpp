@@ -20,6 +20,9 @@ std::string id_before(std::string_view text, std::string_view phrase) {
   return begin == text.npos ? "" : std::string(text.substr(begin + opening.size(), end - begin - opening.size()));
 }
 
+/// Like severity, but a row in which everything was skipped says less than one that passed.
+int weight(const Judgement& row) { return row.verdict.starts_with("SKIPPED") ? -1 : severity(row.verdict); }
+
 }  // namespace
 
 std::string id_of_suite(std::string_view suite) {
@@ -105,10 +108,12 @@ std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows) {
       sum.id = exercise;
       continue;
     }
-    if (severity(part.verdict) > severity(sum.verdict)) {
+    if (weight(part) > weight(sum)) {
       sum.verdict = part.verdict, sum.message = part.message, sum.test = part.test;
     }
     sum.passed += part.passed, sum.failed += part.failed, sum.seconds += part.seconds;
+    sum.skipped += part.skipped;
+    if (sum.left_out.empty()) sum.left_out = part.left_out;
   }
   for (auto& [id, judgement] : whole) result.push_back(judgement);
   return result;

@@ -16,6 +16,9 @@ namespace lockstep::testing {
 /// PASS is what the running test will be called, instead of FAIL. It does not fail the test: ADD_FAILURE does.
 void record_verdict(Verdict verdict, std::string_view message);
 
+/// The property of a test that ran cases: what else of it was skipped does not make it a skipped test.
+inline constexpr const char* kHasCases = "has_cases";
+
 /// What one exercise or part is called.
 struct Judgement {
   std::string id;       ///< "21.2" or "21.2a"
@@ -25,6 +28,8 @@ struct Judgement {
   int passed = 0;       ///< tests
   int failed = 0;
   double seconds = 0;
+  int skipped = 0;       ///< tests
+  std::string left_out;  ///< why the first of them was skipped
 
   bool ok() const { return verdict == "PASS"; }
 };
@@ -53,10 +58,12 @@ std::string sentence_first(std::string_view message);
 /// what waits for something else (2), what was skipped (1) and PASS (0).
 int severity(const std::string& verdict);
 
-/// A row for each part and, after them, one for each exercise: its own tests' and its parts' together.
+/// A row for each part and, after them, one for each exercise: its own tests' and its parts' together. What was skipped
+/// beside something that passed leaves the verdict PASS, with its count.
 std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows);
 
-/// JSON, one row a test suite: {"verdicts": [{"id", "verdict", "message", "test", "passed", "failed", "seconds"}, …]}.
+/// JSON, one row a test suite: {"verdicts": [{"id", "verdict", "message", "test", "passed", "failed", "seconds",
+/// "skipped", "left_out"}, …]}.
 /// Writes to a temporary file first, so a reader never sees half of it. While a test runs, its suite's row stands last
 /// with the verdict RUNNING: what a reader finds after a crash. Throws Error(usage) where the file cannot be written or
 /// read.

@@ -16,17 +16,22 @@ Json row_of(const Judgement& j) {
                        {"test", Json::of(j.test)},
                        {"passed", Json::of(j.passed)},
                        {"failed", Json::of(j.failed)},
-                       {"seconds", Json::of(j.seconds)}});
+                       {"seconds", Json::of(j.seconds)},
+                       {"skipped", Json::of(j.skipped)},
+                       {"left_out", Json::of(j.left_out)}});
 }
 
 Judgement judgement_of(const Json& row) {
-  return {.id = row.at("id"),
-          .verdict = row.at("verdict"),
-          .message = row.at("message"),
-          .test = row.at("test"),
-          .passed = row.at("passed"),
-          .failed = row.at("failed"),
-          .seconds = row.at("seconds")};
+  Judgement judgement{.id = row.at("id"),
+                      .verdict = row.at("verdict"),
+                      .message = row.at("message"),
+                      .test = row.at("test"),
+                      .passed = row.at("passed"),
+                      .failed = row.at("failed"),
+                      .seconds = row.at("seconds")};
+  if (row.contains("skipped")) judgement.skipped = row.at("skipped");  // older records have none
+  if (row.contains("left_out")) judgement.left_out = std::string(row.at("left_out"));
+  return judgement;
 }
 
 }  // namespace

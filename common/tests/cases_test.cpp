@@ -119,6 +119,62 @@ TEST(Cases, AResultThatDependsOnLuckFailsAndSaysSo) {
   EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "the result depends on luck, a wait is missing");
 }
 
+/// As if these had been asked for on the command line, while it lives.
+class AskedFor {
+ public:
+  AskedFor(std::optional<int> ranks, std::optional<std::size_t> size) {
+    options_.ranks = ranks;
+    options_.size = size;
+  }
+  ~AskedFor() { options_ = before_; }
+
+ private:
+  TestOptions& options_ = const_cast<TestOptions&>(test_options());
+  const TestOptions before_ = options_;
+};
+
+/// The cases of `plan` that run, "ranks×size …".
+std::string cases_of(const CasePlan& plan) {
+  std::string ran;
+  const auto judge = [&ran](const Case& c, const Outcome&) {
+    ran += fmt::format("{}{}×{}", ran.empty() ? "" : " ", c.ranks, c.size);
+    return "";
+  };
+  run_cases([](Rank, const Case&) { return Values{}; }, judge, plan);
+  return ran;
+}
+
+/// The cases of `plan` that run, or why there are none.
+std::string cases_or_reason(const CasePlan& plan) {
+  ::testing::TestPartResultArray results;
+  ::testing::ScopedFakeTestPartResultReporter skips(
+      ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+  std::string ran = cases_of(plan);
+  return results.size() > 0 ? results.GetTestPartResult(0).message() : ran;
+}
+
+TEST(Cases, OfAPlanOnlyItsOwnCanBeAskedFor) {
+  const CasePlan own{.ranks = {4, 2}, .sizes = sizes_of({9, 3})}, sweep, sizes{.sizes = sizes_of({9})};
+  {
+    const AskedFor ranks(3, {});
+    EXPECT_EQ(cases_or_reason(own), "this test's ranks are 2, 4");
+    EXPECT_EQ(cases_or_reason(sizes), "3×9");
+  }
+  {
+    const AskedFor ranks(4, {});
+    EXPECT_EQ(cases_or_reason(own), "4×3 4×9");
+  }
+  {
+    const AskedFor both(6, 50);
+    EXPECT_EQ(cases_or_reason(sweep), "6×50");
+    EXPECT_EQ(cases_or_reason({.ranks = {6, 8}}), "6×50");
+    EXPECT_EQ(cases_or_reason(sizes), "with 6 ranks this test's sizes are 9");
+    EXPECT_EQ(cases_or_reason({.ranks = {2}, .sizes = sizes_of({9}), .together = true}), "2×9");
+  }
+  const AskedFor size({}, 9);
+  EXPECT_EQ(cases_or_reason(own), "2×9 4×9");
+}
+
 /// As if `--ranks 2 --size 3 --trace FILE` had been asked for, while it lives.
 class TraceAskedFor {
  public:

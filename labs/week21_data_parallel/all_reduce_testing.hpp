@@ -129,6 +129,7 @@ inline std::vector<double> virtual_seconds(const Collective& collective, const M
       },
       {.ranks = {ranks},
        .sizes = sizes_of(sizes),
+       .together = true,
        .simulator_only = "a statement about virtual time",
        .adjust = adjust},
       where);

@@ -74,6 +74,18 @@ TEST(Verdict, AnExerciseIsCalledWhatIsWrongBeforeWhatIsMissing) {
   EXPECT_EQ(joined.back().failed, 2);
 }
 
+TEST(Verdict, WhatIsSkippedBesideAPassIsCounted) {
+  const Judgement skipped{
+      .id = "21.3a", .verdict = "SKIPPED (its ranks are 2)", .skipped = 2, .left_out = "its ranks are 2"};
+  const Judgement passed{.id = "21.3b", .verdict = "PASS", .passed = 1};
+  const Judgement both = testing::with_exercises({skipped, passed}).back();
+  EXPECT_TRUE(both.ok()) << both.verdict;
+  EXPECT_EQ(both.skipped, 2);
+  EXPECT_EQ(both.left_out, "its ranks are 2");
+  EXPECT_EQ(testing::with_exercises({skipped}).back().verdict, "SKIPPED (its ranks are 2)");
+  EXPECT_EQ(testing::with_exercises({passed, {.id = "21.3", .verdict = "FAIL", .failed = 1}}).back().verdict, "FAIL");
+}
+
 TEST(Verdict, FilesKeepWhatWasWritten) {
   auto file = std::filesystem::path(::testing::TempDir()) / "verdict_test.json";
   testing::write_judgements(file, {{.id = "21.2", .verdict = "FAIL", .message = "line\n\"quoted\" \xff", .failed = 1}});
