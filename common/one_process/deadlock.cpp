@@ -84,14 +84,15 @@ class Explanation {
       const StuckQueue& queue = queues_[i];
       if (told.count(i)) continue;
       if (queue.ended && queue.queue == 0)
-        alike["has ended"].push_back(queue.rank);
+        alike["ended"].push_back(queue.rank);
       else if (queue.on != StuckQueue::On::nothing && queue.on != StuckQueue::On::work)
-        alike[fmt::format("waits at {}", describe(queue.where))].push_back(queue.rank);
+        alike[fmt::format("at {}", describe(queue.where))].push_back(queue.rank);
     }
     std::string text;
     for (const auto& [what, ranks] : alike) {
-      text += fmt::format("\n  {} other{} {}: rank{} ", ranks.size(), ranks.size() == 1 ? "" : "s", what,
-                          ranks.size() == 1 ? "" : "s");
+      const bool one = ranks.size() == 1;
+      const char* verb = what == "ended" ? (one ? "has" : "have") : (one ? "waits" : "wait");
+      text += fmt::format("\n  {} other{} {} {}: rank{} ", ranks.size(), one ? "" : "s", verb, what, one ? "" : "s");
       for (std::size_t i = 0; i < ranks.size() && i < kMostLines; ++i)
         text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
       if (ranks.size() > kMostLines) text += ", …";

@@ -40,7 +40,17 @@ TEST(Deadlock, NamesAMissingPartner) {
            if (me.rank() == 3) me.exchange({receive(2, x)});
            if (me.rank() < 2) me.exchange({receive(3, x)});
          },
-         Verdict::deadlock, {"rank 3 waits for rank 2, whose program has ended"});
+         Verdict::deadlock,
+         {"rank 3 waits for rank 2, whose program has ended", "\n  1 other has ended: rank 2",
+          "\n  2 others wait at explain_test.cpp:"});
+}
+
+TEST(Deadlock, SaysWhoElseHasEnded) {
+  expect(ranks(3),
+         [](Rank me) {
+           if (me.rank() == 0) me.exchange({receive(1, buffer(me))});
+         },
+         Verdict::deadlock, {"rank 0 waits for rank 1", "\n  2 others have ended: ranks 1, 2"});
 }
 
 TEST(Deadlock, InAClosureNamesItsQueueAndItsRun) {
