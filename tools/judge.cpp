@@ -29,24 +29,25 @@ std::string last_lines(const std::string& text, int count) {
   return text.substr(at);
 }
 
-/// How a program ended that left no verdict on the test it was in.
+/// How a program ended that left no verdict on the test it was in, whose row says where it stands.
 Judgement broken_off(Judgement running, const Ended& ended, const std::string& output, const JudgeOptions& options) {
+  const std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
   bool too_long = ended.timed_out || ended.exit_code == 124;
   int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;  // also what a launcher says of a rank
   running.verdict = std::string(to_string(too_long ? Verdict::timeout : Verdict::crash));
   running.failed = 1;
   if (too_long) {
-    running.message = fmt::format("{} was still running after {:.0f} s: does a loop never end?", running.test,
-                                  options.timeout_seconds);
+    running.message =
+        fmt::format("{} was still running after {:.0f} s: does a loop never end?", test, options.timeout_seconds);
     if (has_processes(options.backend)) {
       running.message +=
           fmt::format(" Or do ranks wait for each other? On the simulator, ./lab check {} says which.", running.id);
     }
   } else if (signal) {
-    running.message = fmt::format("{} died of signal {} ({}); ./lab check {} --debug stops there in gdb", running.test,
-                                  signal, strsignal(signal), running.id);
+    running.message = fmt::format("{} died of signal {} ({}); ./lab check {} --debug stops there in gdb", test, signal,
+                                  strsignal(signal), running.id);
   } else {
-    running.message = fmt::format("{} ended the process with exit code {}", running.test, ended.exit_code);
+    running.message = fmt::format("{} ended the process with exit code {}", test, ended.exit_code);
   }
   std::string said = last_lines(output, 12);
   if (!said.empty()) running.message += "\nThe last lines it printed:\n" + indented(said, "  ");
@@ -97,6 +98,13 @@ Judgement does_not_compile(const Workshop& shop, const Exercise& exercise, const
   return judgement;
 }
 
+/// The tests of a whole exercise call the part that did not end: they would take as long once more.
+void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pending) {
+  const std::string part = rows.back().id, whole = testing::exercise_of(part);
+  if (whole == part || std::erase(pending, whole) == 0) return;
+  rows.push_back({.id = whole, .verdict = fmt::format("SKIPPED ({} does not end)", part)});
+}
+
 }  // namespace
 
 std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, const std::vector<std::string>& ids,
@@ -143,6 +151,7 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
       std::erase(pending, row.id);
     }
     if (!broke_off) break;
+    if (rows.back().verdict == to_string(Verdict::timeout)) leave_out_whole(rows, pending);
   }
   return rows;
 }
