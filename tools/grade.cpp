@@ -220,6 +220,7 @@ class Grader {
       row.verdict = found.verdict, row.reason = found.reason, row.seconds = found.seconds;
       row.points = row.verdict == to_string(Verdict::pass) ? row.most : 0;
       fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
+      if (const std::string why = first_sentence(row); !why.empty()) fmt::print("       {}\n", why);
       std::fflush(stdout);
       grading.rows.push_back(row);
     }
@@ -332,6 +333,7 @@ Grading grade_one(const Workshop& shop, const GradeOptions& options, const std::
     Grader(shop, options, submission).run(grading);
   } catch (const std::exception& error) {
     grading = {.rows = {}, .remarks = fmt::format("nothing was graded: {}", error.what()), .graded = false};
+    std::fflush(stdout);  // where both go into one file, what was printed before comes before
     fmt::print(stderr, "{}\n", grading.remarks);
   }
   grading.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

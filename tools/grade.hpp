@@ -17,6 +17,10 @@ struct GradedRow {
   double seconds = 0;
 };
 
+/// Why there are no points, on one line: the report's first sentence. "" for PASS and for what was not
+/// submitted.
+std::string first_sentence(const GradedRow& row);
+
 struct Grading {
   std::vector<GradedRow> rows;
   std::string remarks;  ///< on the whole submission, for the student
@@ -38,8 +42,8 @@ Grading grade_one(const Workshop& shop, const GradeOptions& options, const std::
 /// be written.
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility);
 
-/// Of several submissions, one after the other: a row each with its points and every verdict, as summary.csv (for a
-/// spreadsheet) and summary.json in `folder`. `names` are the submissions'. Throws like write_results.
+/// Of several submissions, one after the other: a row each with its points, every verdict and why, as summary.csv (for
+/// a spreadsheet) and summary.json in `folder`. `names` are the submissions'. Throws like write_results.
 void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
                    const std::vector<Grading>& gradings);
 

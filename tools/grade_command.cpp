@@ -31,7 +31,6 @@ std::string name_for(const fs::path& submission, const std::vector<std::string>&
 
 int grade_several(const Workshop& shop, const GradeOptions& options) {
   if (!options.junit.empty()) throw Error(Verdict::usage, "--junit is for one submission; several have a summary.");
-  (void)shop.course.select(options.what);  // what nobody can be graded for is said once
   const fs::path folder = options.out.empty() ? "grades" : options.out;
   if (fs::is_regular_file(folder))
     throw Error(Verdict::usage,
@@ -60,6 +59,7 @@ int grade_several(const Workshop& shop, const GradeOptions& options) {
 }  // namespace
 
 int grade(const Workshop& shop, const GradeOptions& options) {
+  (void)shop.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
   if (options.submissions.size() > 1) return grade_several(shop, options);
   const Grading grading = grade_one(shop, options, options.submissions.front());
   report(options, grading, options.out.empty() ? "results.json" : options.out);

@@ -12,6 +12,8 @@
 namespace lockstep::tools {
 namespace {
 
+constexpr std::size_t kSentence = 300;  // bytes
+
 int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
   int total = 0;
   for (const GradedRow& row : rows) total += row.*of;
@@ -55,7 +57,43 @@ std::string for_xml(const std::string& text) {
   return result;
 }
 
+/// What no terminal takes for more than text.
+std::string without_controls(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = ' ';
+  return text;
+}
+
+/// "21.3a: with 2 ranks …; 21.4: …"
+std::string whys(const Grading& grading) {
+  std::string text;
+  for (const GradedRow& row : grading.rows)
+    if (const std::string why = first_sentence(row); !why.empty())
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", row.id, why);
+  return text;
+}
+
 }  // namespace
+
+std::string first_sentence(const GradedRow& row) {
+  if (passed(row) || row.verdict == "NOT SUBMITTED") return "";  // the verdict says it all
+  // A report opens with its test and its case, "Lab21_1.SumsAreExact: with 2 ranks and 1 element:"; the next line is
+  // it.
+  std::string_view rest = row.reason;
+  std::string text;
+  while (!rest.empty() && (text.empty() || text.ends_with(':'))) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (!line.empty()) text.append(text.empty() ? "" : " ").append(line);
+  }
+  if (const auto end = text.find(". "); end != text.npos) text.erase(end + 1);
+  if (text.size() > kSentence) {
+    std::size_t end = kSentence;  // not inside a character
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    text.erase(end), text += "…";
+  }
+  return without_controls(utf8(text));
+}
 
 int Grading::points() const { return sum(rows, &GradedRow::points); }
 int Grading::most() const { return sum(rows, &GradedRow::most); }
@@ -89,7 +127,7 @@ void write_summary(const std::filesystem::path& folder, const std::vector<std::s
     for (const GradedRow& row : grading.rows)
       if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) ids.push_back(row.id);
   std::string csv =
-      fmt::format("submission,points,most,seconds{}{},remarks\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
+      fmt::format("submission,points,most,seconds{}{},remarks,why\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
   std::vector<Json> all;
   for (std::size_t i = 0; i < gradings.size(); ++i) {
     const Grading& grading = gradings[i];
@@ -101,7 +139,7 @@ void write_summary(const std::filesystem::path& folder, const std::vector<std::s
     }
     csv += fmt::format("{},{},{},{:.0f}", for_csv(names[i]), grading.points(), grading.most(), grading.seconds);
     for (const std::string& id : ids) csv += "," + for_csv(verdicts[id]);
-    csv += "," + for_csv(grading.remarks) + "\n";
+    csv += "," + for_csv(grading.remarks) + "," + for_csv(whys(grading)) + "\n";
     all.push_back(Json::object({{"submission", Json::of(names[i])},
                                 {"points", Json::of(grading.points())},
                                 {"most", Json::of(grading.most())},

@@ -163,14 +163,16 @@ name=several
   fail 'several: the exit code is 0, and one was not graded'
 cp "$work/grades/bob.json" "$work/results.json"
 says 'No file of this submission' "there is Homework/bob/$week/naive_all_reduce.cpp, which does not count"
-for words in '^submission,points,most,seconds,21.1,21.10,remarks$' '^"anna",5,15,[0-9]*,"PASS","NOT SUBMITTED",' \
+for words in '^submission,points,most,seconds,21.1,21.10,remarks,why$' '^"anna",5,15,[0-9]*,"PASS","NOT SUBMITTED",' \
   '^"bob",0,15,[0-9]*,"NOT SUBMITTED",' '^"nothing",0,0,.*"nothing was graded: '; do
   grep -q "$words" "$work/grades/summary.csv" || fail "several: summary.csv does not say $words"
 done
 grade 'one part' "$work/anna.zip" --only 21.2a
 row 21.2a 0/13 'NOT SUBMITTED'
 grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'
+rm "$work/results.json"
 "$lab" grade "$work/anna.zip" --only 21.1a --out "$work/results.json" > "$work/out" 2>&1 && fail 'an unknown exercise: exit code 0'
+[ -e "$work/results.json" ] && fail 'an unknown exercise: results were written'
 grep -q "unknown exercise '21.1a': did you mean '21.1'?" "$work/out" || fail 'an unknown exercise'
 
 # On other backends what passes in the simulator runs once more. An answer whose ranks share a variable is found there.
