@@ -1,12 +1,15 @@
 // Words: verdicts of exercises, the course's list, the nearest known name, and how a program's end is told.
 #include "common/testing/verdict.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
 #include "common/text/nearest.hpp"
 #include "tools/course.hpp"
+#include "tools/judge.hpp"
 #include "tools/process.hpp"
 
 namespace lockstep::tools {
@@ -95,6 +98,34 @@ TEST(Verdict, FilesKeepWhatWasWritten) {
   EXPECT_TRUE(rows[0].message.starts_with("line\n\"quoted\" "));
   std::filesystem::remove(file);
   EXPECT_THROW(testing::read_judgements(file), Error);
+}
+
+TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_endless_{}", getpid());
+  const Workshop shop{.source = folder, .build = folder, .labs = folder, .course = {}};
+  const auto row = [](const char* id, const char* verdict, const char* test) {
+    return Judgement{.id = id, .verdict = verdict, .message = "labs/x_test.cpp:7", .test = test};
+  };
+  testing::write_judgements(folder / "a.json", {row("21.3a", "RUNNING", "Lab21_3a.Sums")});
+  testing::write_judgements(folder / "b.json", {row("21.3b", "PASS", "")});
+  // The test program: 21.3a does not end, and 21.3 is not asked for again.
+  const auto program = folder / "program";
+  write_text(
+      program,
+      "#!/bin/sh\ncd " + folder.string() +
+          "\necho \"$1\" >> asked\ncase $1 in *Lab21_3a.*) cp a.json \"$3\"; exec sleep 20;; esac\ncp b.json \"$3\"\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  std::filesystem::create_directories(shop.mine() / "running");
+  const auto rows = run_tests(shop, program, {"21.3a", "21.3b", "21.3"}, {.timeout_seconds = 0.3});
+  EXPECT_EQ(read_text(folder / "asked"),
+            "--gtest_filter=Lab21_3a.*:Lab21_3b.*:Lab21_3.*:\n--gtest_filter=Lab21_3b.*:\n");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].verdict, "TIMEOUT");
+  EXPECT_TRUE(rows[0].message.starts_with("Lab21_3a.Sums (labs/x_test.cpp:7) was still running after"))
+      << rows[0].message;
+  EXPECT_EQ(rows[1].verdict, "SKIPPED (21.3a does not end)");
+  EXPECT_EQ(rows[2].verdict, "PASS");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Nearest, SuggestsWhatWasMeant) {
