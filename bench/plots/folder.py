@@ -4,12 +4,12 @@ A figure's curves come from one place each: the same computer, program and commi
 here, its drawing in folder_figures.py.
 """
 
-import re
 from dataclasses import dataclass, field
 from typing import Callable
 
-from gradients import ring_is_one
-from results import bytes_text, is_seconds, seconds_text
+from curves import bandwidths, bubbles, compressed_sums, in_all, speedups, throughputs
+from results import bytes_text, decimal_text, seconds_text
+from row_words import breakdown, duration, has, machine, mesh, ranks, times, what_and_mesh
 from sources import kind_of, same_place
 from timeline import too_long
 
@@ -23,6 +23,8 @@ class Kind:
     caption: str
     columns: dict
     ascending: tuple = ()  # fields that order the rows
+    more: Callable = lambda rows: ""  # of its rows, said after the caption
+    drawn: bool = True  # else its table is all
 
 
 @dataclass
@@ -31,105 +33,6 @@ class Chart:
     name: str
     files: list = field(default_factory=list)  # the Results that have rows here
     rows: list = field(default_factory=list)   # each with "file", where it is from
-
-
-def has(*fields):
-    return lambda row: all(row.get(f) is not None for f in fields)
-
-
-def millions(name):
-    return lambda row: "–" if row.get(name) is None else f"{row[name] / 1e6:,.1f} MB"
-
-
-def times(name):
-    """A value with its interval, where there is one."""
-    def text(row):
-        value, low, high = (row.get(name + end) for end in ("", "_low", "_high"))
-        if value is None:
-            return "refused: no core each" if row.get("fits_cores") is False else "–"
-        show = seconds_text if is_seconds(name) else (lambda v: f"{v:.3g}")
-        return show(value) + (f" ({show(low)} to {show(high)})" if low is not None and high is not None else "")
-    return text
-
-
-# How a row names its replicas, its ranks of a layer, and its stages.
-MESH = (("dp", "dp"), ("replicas", "dp"), ("tp", "tp"), ("tensor_parallel", "tp"), ("pp", "pp"), ("stages", "pp"))
-
-
-def mesh(row):
-    """{"dp": 2, "tp": 1, "pp": 4} of a row that says all three, as plans and training runs do; else {}."""
-    found = {letters: row[field] for field, letters in MESH if row.get(field)}
-    return found if len(found) == 3 else {}
-
-
-def what_trains(row):
-    """The name of a plan or training run: what it does beyond plain data parallelism. A run without stages has a schedule too, which says nothing."""
-    on = mesh(row)
-    parts = [row.get("schedule") if on["pp"] > 1 else "", f"ZeRO-{row['zero']}" if row.get("zero") else "", row.get("compress"),
-             f"recompute {row['recompute']}" if row.get("recompute") not in (None, "", "none") else ""]
-    return ", ".join(p for p in parts if p) or ("serial" if set(on.values()) == {1} else "tensor-parallel" if on["tp"] > 1 else "data-parallel")
-
-
-def what(row):
-    """The name of what a row measures: its algorithm, schedule, program or mesh."""
-    if mesh(row) and not row.get("algorithm"):
-        return what_trains(row)
-    for name in ("algorithm", "schedule", "program", "stage", "recompute"):
-        if row.get(name) not in (None, ""):
-            return f"ZeRO-{row[name]}" if name == "stage" else str(row[name])
-    return str(row.get("model") or row.get("cost") or "")
-
-
-def what_and_mesh(row):
-    parts = [what(row), *(f"{letters} {size}" for letters, size in mesh(row).items() if size > 1)]
-    parts += [words.format(row[field]) for field, words in (("microbatches", "m = {}"), ("microbatch", "microbatches of {}"), ("chunks", "{} chunks")) if (row.get(field) or 1) > 1]
-    return ", ".join(parts + ([f"hop {seconds_text(row['transfer_seconds'])}"] if row.get("transfer_seconds") else []))
-
-
-def machine(row):
-    return row.get("machine") or row.get("cluster") or "–"
-
-
-def ranks(row):
-    """A plan counts GPUs, a lone pipeline stages."""
-    return row.get("ranks") or row.get("gpus") or ("makespan_seconds" in row and row.get("stages")) or "–"
-
-
-def duration(row):
-    """The time of a step with its interval, by whatever name."""
-    return times(next((name for name in ("step_seconds", "makespan_seconds") if row.get("seconds") is None and row.get(name)), "seconds"))(row)
-
-
-def on(row):
-    """'dgx-a100, simulated': where and how a row came about."""
-    return kind_of(row) if machine(row) in ("–", "host") else f"{machine(row)}, {kind_of(row)}"
-
-
-def breakdown(row):
-    """Where the time of a step went: {"compute", "exposed", "idle", "other"} in seconds, or None where the row does not say.
-
-    exposed: communication that nothing hides. idle: waiting for a turn, bubbles and unequal work. other: launches, the optimizer, data.
-    """
-    get = lambda *names: sum(max(0.0, row.get(n) or 0.0) for n in names)
-    total = row.get("seconds") or row.get("step_seconds") or row.get("makespan_seconds")
-    if not total:
-        return None
-    if row.get("lost_seconds") is not None:  # lab scale: what a step would gain without each cost; such costs overlap
-        left = max(0.0, total - row["ideal_seconds"])
-        exposed = min(left, get("lost_to_communication_seconds"))
-        idle = min(left - exposed, get("lost_to_bubble_seconds", "lost_to_imbalance_seconds"))
-        return {"compute": total - left, "exposed": exposed, "idle": idle, "other": left - exposed - idle}
-    if "idle_seconds" in row and "tensor_seconds" in row:  # a phantom step of a mesh
-        return {"compute": get("compute_seconds"), "exposed": get("tensor_seconds", "data_seconds"), "idle": get("idle_seconds"), "other": get("update_seconds")}
-    if "bubble_seconds" in row:  # a plan
-        return {"compute": get("compute_seconds", "recompute_seconds"), "exposed": get("tensor_seconds", "data_seconds", "hop_seconds"),
-                "idle": get("bubble_seconds"), "other": get("update_seconds")}
-    if "busy_seconds" in row:  # a pipeline
-        return {"compute": get("busy_seconds"), "exposed": 0.0, "idle": get("idle_seconds", "waiting_seconds"), "other": 0.0}
-    if row.get("exposed_seconds") is not None and row.get("algorithm") not in ("communication",):
-        exposed, update = min(total, get("exposed_seconds")), get("optimizer_seconds")
-        return {"compute": max(0.0, total - exposed - update), "exposed": exposed, "idle": 0.0, "other": min(update, total - exposed)}
-    return None
 
 
 # Of the report's own results: steps by wall clock, each at its largest.
@@ -158,7 +61,7 @@ KINDS = [
          {**PLACE, **TIMES, **{part: (lambda r, part=part: seconds_text(breakdown(r)[part])) for part in BREAKDOWN}}, ("machine", "ranks")),
     Kind("bandwidth", "Bus bandwidth", lambda r: has("busbw_gb_per_s", "bytes", "ranks")(r) and "model" not in r and "link_gb_per_s" not in r,
          "Bus bandwidth by the definition of nccl-tests, and the time. Dotted lines, and dashes where a curve has one size, are predicted, never fitted on what they predict.",
-         {**PLACE, "array": "bytes", **TIMES, "predicted": "predicted_seconds", "algbw": "algbw_gb_per_s", "busbw GB/s": "busbw_gb_per_s"}, ("ranks", "bytes")),
+         {**PLACE, "array": "bytes", **TIMES, "predicted": "predicted_seconds", "algbw GB/s": "algbw_gb_per_s", "busbw GB/s": "busbw_gb_per_s"}, ("ranks", "bytes"), in_all),
     Kind("compression", "Compressed gradients", has("relative_bytes", "relative_seconds", "algorithm", "bytes", "ranks"),
          "Bytes that a rank sends and time of compressed sums, those of the ring of fp32 on as many ranks = 1. An all-gather’s bytes grow with p, a ring’s do not.",
          {**PLACE, "array": "bytes", "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]), "bytes, ring = 1": "relative_bytes", **TIMES,
@@ -171,11 +74,12 @@ KINDS = [
          {**PLACE, "stages": "stages", "m": "microbatches", "of the total": lambda r: f"{100 * r['bubble_of_total']:.2f} %",
           "by formula": lambda r: "–" if r.get("predicted_bubble_of_total") is None else f"{100 * r['predicted_bubble_of_total']:.2f} %"}, ("stages", "microbatches")),
     Kind("memory_by_stage", "Memory by ZeRO stage", lambda r: by_stage(r),
-         "By formula: parameters, gradients and optimizer state, and the activations of one rank. Dashed lines: GPUs.",
-         {"from": "file", "model": "model", "stage": "stage", "p": "ranks", **{part: (lambda r, part=part: bytes_text(memory_parts(r)[part])) for part in
-          ("parameters", "gradients", "optimizer", "activations")}, "total": lambda r: bytes_text(r["total_bytes"]), "smallest that holds it": "fits"}, ("parameters", "stage", "ranks")),
+         "By formula: parameters, gradients and optimizer state of one rank; 1 GB is 10⁹ bytes. Dashed lines: GPUs.",
+         {"from": "file", "model": "model", "stage": "stage", "p": "ranks", **{part: (lambda r, part=part: decimal_text(memory_parts(r)[part])) for part in
+          ("parameters", "gradients", "optimizer", "activations")}, "total": lambda r: decimal_text(r["total_bytes"]), "smallest that holds it": "fits"}, ("parameters", "stage", "ranks"),
+         lambda rows: " Activations of one rank are in it." if any(r["activation_bytes"] for r in rows) else " Activations are not in it."),
     Kind("memory", "Memory", lambda r: bool(memory_parts(r)) and not by_stage(r),
-         "Bytes of one rank, by category, of the rank that holds most.", {**PLACE, **{part: (lambda r, part=part: bytes_text(memory_parts(r).get(part, 0))) for part in
+         "Bytes of one rank, by category, of the rank that holds most.", {**PLACE, **{part: (lambda r, part=part: decimal_text(memory_parts(r).get(part, 0))) for part in
           ("parameters", "gradients", "optimizer", "activations")}}, ("ranks",)),
     Kind("bytes", "Bytes, by formula and by the ledger", lambda r: has("predicted_bytes", "measured_bytes")(r),
          "Bars: the memory ledger. Marks: the formula, with what it leaves out where the row says that.",
@@ -187,9 +91,14 @@ KINDS = [
     Kind("gains", "What a run would gain without each of its costs", has("cost", "gained"),
          "A run replayed from its trace without one cost at a time; dependencies stay.",
          {"from": "file", "cost": "cost", "a step": "seconds", "without it": "seconds_without", "gained": lambda r: f"{100 * r['gained']:.1f} %", "the limit": "limit"}),
+    Kind("calibration", "What a machine file was fitted to", lambda r: is_calibrated(r),
+         "Points that ./lab calibrate measured, beside what the machine file gives for them. Messages that both ranks send at once, copies and square products were fitted; messages while nothing comes back, "
+         "and products of other shapes, were not: there the difference is the file’s error.",
+         {"from": "file", "what": lambda r: CALIBRATED.get(r["kind"], r["kind"]), "of": "point", "measured": "seconds", "by the file": "predicted_seconds",
+          "difference": lambda r: f"{round(100 * r['residual'], 1) + 0.0:+.1f} %"}, drawn=False),
 ]
 TIMELINE = Kind("timeline", "Timelines", lambda r: False, "What each queue of each rank did when, from the run’s trace: above its work phases and collectives, below it what it transfers.", {})
-OTHER = Kind("other", "Results without a figure", lambda r: True, "Rows as they are.", {})
+OTHER = Kind("other", "Results without a figure", lambda r: True, "Rows as they are.", {}, drawn=False)
 
 
 def memory_parts(row):
@@ -206,49 +115,19 @@ def by_stage(row):
     return has("model", "parameters", "stage", "ranks", "total_bytes")(row) and bool(memory_parts(row))
 
 
+# What ./lab calibrate measures, in words.
+CALIBRATED = {"message": "message, both ways at once", "copy": "copy", "product": "product, square", "one way": "message, nothing comes back: not fitted", "other product": "product, other shapes: not fitted"}
+
+
+def is_calibrated(row):
+    return has("kind", "point", "residual")(row)
+
+
 def columns_of(chart):
     """Of its table; without a figure, all fields that the rows have."""
     if chart.kind.columns:
         return chart.kind.columns
     return {name: name for row in chart.rows for name in row}
-
-
-def speedups(rows):
-    """{label: rows} over ranks, of the rows that are points of a speedup: of several ranks, and not refused."""
-    def name(row):
-        more = what(row) if row.get("algorithm") not in (None, "overlap") else ""
-        return ", ".join(p for p in (f"{row.get('scaling') or ''} {more}".strip(), on(row)) if p)
-
-    return curves([r for r in rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")], "ranks", name)
-
-
-def bandwidths(rows):
-    """{label: rows} over bytes."""
-    return curves([r for r in rows if r["bytes"]], "bytes", lambda r: f"{what(r)}, p = {r['ranks']}, {on(r)}")
-
-
-def bubbles(rows):
-    """{label: rows} over microbatches."""
-    hop = lambda r: f", hop {seconds_text(r['transfer_seconds'])}" if r.get("transfer_seconds") else ""
-    return curves(rows, "microbatches", lambda r: f"{r['schedule']}, {r['stages']} stages{hop(r)}, {on(r)}") if len(rows) > 1 else {}
-
-
-def compressed_sums(rows):
-    """{where: rows} of compressed sums that have a ring beside them; where two files have the same point, the second one's stand apart."""
-    name = lambda r: f"{on(r)}, {bytes_text(r['bytes'])}"
-    found = curves([dict(r, point=(r["algorithm"], r["ranks"])) for r in rows], "point", name)
-    return {where: mine for where, mine in found.items() if ring_is_one(mine, "seconds")}
-
-
-def throughputs(rows):
-    """{label: rows} of curves over ranks, of one model each, cut in one way; one that has a single point has its table alone."""
-    def name(row):
-        size = f"{row['parameters'] / 1e6:.4g} M parameters" if row.get("parameters") else ""
-        cut = " ".join(f"{letters} {row[field]}" for field, letters in MESH if letters != "dp" and (row.get(field) or 1) > 1)
-        more = what(row) if row.get("algorithm") else row.get("compress")
-        return ", ".join(p for p in (str(row.get("model") or size), cut, more, on(row)) if p)
-
-    return {label: mine for label, mine in curves([r for r in rows if r.get("ranks")], "ranks", name).items() if len(mine) > 1}
 
 
 # What is drawn of the kinds whose figures are curves or panels: {label: rows}; and what is said where that is nothing.
@@ -292,7 +171,7 @@ def left_out(chart):
 def caption(chart):
     """Under its figure."""
     words = left_out(chart)
-    return (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "") + chart.kind.caption + (f" Drawn: {words}." if words else "")
+    return (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "") + chart.kind.caption + chart.kind.more(chart.rows) + (f" Drawn: {words}." if words else "")
 
 
 def lacking(chart):
@@ -303,10 +182,15 @@ def lacking(chart):
     return "" if find is None or find(chart.rows) else words
 
 
+def of_model(results):
+    """{"model": …} where a file's rows are of one model that the context names."""
+    return {"model": results.context["model"]} if isinstance(results.context.get("model"), str) and not any("model" in row for row in results.rows) else {}
+
+
 def chart_of(kind_name, all_results, keep=lambda row: True):
     """One Chart of this kind, of results that are known to be of one place; None where they have no such rows."""
     kind, = (kind for kind in KINDS if kind.name == kind_name)
-    rows = [dict(row, file=results.name, command=results.context.get("command") or "") for results in all_results for row in results.rows if kind.mine(row) and keep(row)]
+    rows = [dict(of_model(results), **row, file=results.name, command=results.context.get("command") or "") for results in all_results for row in results.rows if kind.mine(row) and keep(row)]
     return Chart(kind, kind_name, list(all_results), rows) if rows else None
 
 
@@ -321,7 +205,7 @@ def charts(all_results):
             key = kind.name, same_place(results.context), apart
             chart = found.setdefault(key, Chart(kind, ""))
             chart.files.append(results)
-            chart.rows += [dict(row, file=results.name) for row in results.rows if kind.mine(row)]
+            chart.rows += [dict(of_model(results), **row, file=results.name) for row in results.rows if kind.mine(row)]
         if results.trace:
             found[results.name] = Chart(TIMELINE, "", [results])
     order = [kind.name for kind in (*KINDS, TIMELINE, OTHER)]
@@ -333,14 +217,3 @@ def charts(all_results):
         chart.rows.sort(key=lambda row: [(row.get(f) is None, str(row.get(f)) if isinstance(row.get(f), str) else "", row.get(f) if isinstance(row.get(f), (int, float)) else 0)
                                          for f in chart.kind.ascending])
     return ordered
-
-
-def curves(rows, x, name):
-    """{label: rows} of curves over field x: rows of one name, and where two files have the same point, a curve for each file."""
-    found = {}
-    for row in rows:
-        label = name(row)
-        if any(other[x] == row[x] for other in found.get(label, [])):
-            label += f" [{re.sub(r'[.]json$', '', row['file'])}]"
-        found.setdefault(label, []).append(row)
-    return found

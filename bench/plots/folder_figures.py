@@ -1,19 +1,14 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
-from folder import BARS, BREAKDOWN, MESH, bars, breakdown, curves_of, left_out, memory_parts, on, what
+from folder import BARS, BREAKDOWN, bars, curves_of, left_out, memory_parts
 from gradients_figures import sums_figure
 from laws import LAWS, draw_law
 from memory import memory as memory_figure
 from results import bytes_text, seconds_text
-from sources import kind_of, span
-from style import COLOURS, doubling_axis, figure_legend, look, name_bars, plain_log_axis, size_axis, speedup_axis, stacked_bars, subplots, whiskers
+from row_words import MESH, breakdown, has_width, n_of, on, what
+from sources import kind_of
+from style import COLOURS, distinct, doubling_axis, figure_legend, look, name_bars, plain_log_axis, size_axis, speedup_axis, stacked_bars, subplots, whiskers
 from timeline_figures import timeline_figure
-
-
-def n_of(rows):
-    """', n = 31' of measured rows."""
-    counts = [r["samples"] for r in rows if r.get("samples") and kind_of(r) != "simulated"]
-    return f", n = {span(counts)}" if counts else ""
 
 
 def ranks_axis(axis, rows):
@@ -30,21 +25,21 @@ def speedup(chart):
     contexts = {results.name: results.context for results in chart.files}
     for i, (label, mine) in enumerate(found.items()):
         of_one_study = len({r["file"] for r in mine}) == 1 and mine[0].get("scaling") in LAWS
-        fitted = of_one_study and draw_law(axes[0][0], contexts[mine[0]["file"]], mine[0]["scaling"], max(r["ranks"] for r in mine), look(i)["color"], ":")
+        fitted = of_one_study and draw_law(axes[0][0], contexts[mine[0]["file"]], mine[0]["scaling"], max(r["ranks"] for r in mine), distinct(i)["color"], ":")
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
-            line = "none" if fitted and field == "speedup" else look(i)["linestyle"]
+            line = "none" if fitted and field == "speedup" else distinct(i)["linestyle"]
             axis.errorbar([r["ranks"] for r in mine], [scale * r[field] for r in mine], yerr=whiskers(mine, field, scale),
-                          capsize=3, label=label + n_of(mine), **{**look(i), "linestyle": line})
+                          capsize=3, label=label + n_of(mine), **{**distinct(i), "linestyle": line})
     rows = [r for mine in found.values() for r in mine]
     most = max(r["ranks"] for r in rows)
     axes[0][0].plot([1, most], [1, most], color="#bbbbbb", linewidth=1, label="ideal")
-    speedup_axis(axes[0][0], most, "speedup over T(1)")
+    speedup_axis(axes[0][0], most, "speedup over T(1)", min(r["speedup"] for r in rows))
     axes[0][1].axhline(100, color="#bbbbbb", linewidth=1)
     axes[0][1].set_ylim(0, None)
     axes[0][1].set_ylabel("efficiency, %")
     for axis in axes[0]:
-        ranks_axis(axis, rows)
-    axes[0][0].legend(fontsize=7.5)
+        ranks_axis(axis, [*rows, {"ranks": 1}])  # where "ideal" begins
+    figure_legend(figure, axes[0][0], 2)
     return figure
 
 
@@ -91,7 +86,7 @@ def breakdown_bars(axis, rows):
     left = stacked_bars(axis, names, {part: [scale * p[part] for scale, p in zip(scales, parts)] for part in BREAKDOWN})
     for i, (row, scale) in enumerate(zip(rows, scales)):
         low, high = row.get("seconds_low"), row.get("seconds_high")
-        if low and high and high > low:
+        if has_width(row, "seconds"):
             axis.errorbar([scale * row["seconds"]], [i], xerr=[[scale * (row["seconds"] - low)], [scale * (high - row["seconds"])]], color="black", capsize=3, linewidth=1)
         words = [seconds_text(totals[i])] if shares else []
         words += [f"n = {row['samples']}"] if row.get("samples") and kind_of(row) != "simulated" else []
@@ -156,14 +151,15 @@ def bandwidth(chart):
     figure, axes = subplots(2, 10, 4.2)
     sizes = sorted({r["bytes"] for rows in found.values() for r in rows})
     dotted = dashed = False
+    counts = {n_of(rows) for rows in found.values()}
     for i, (label, rows) in enumerate(found.items()):
         x = [r["bytes"] for r in rows]
-        axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=label + n_of(rows), **look(i))
-        axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **look(i))
+        axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=label + (n_of(rows) if len(counts) > 1 else ""), **distinct(i))
+        axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **distinct(i))
         predicted = [(r["bytes"], 1e6 * r["predicted_seconds"]) for r in rows if r.get("predicted_seconds")]
         if predicted:
             alone = len(predicted) == 1  # a line of one point cannot be seen
-            axes[0][1].plot(*zip(*predicted), color=COLOURS[i % 7], linestyle=":", linewidth=1, marker="_" if alone else "", markersize=16, markeredgewidth=1.5)
+            axes[0][1].plot(*zip(*predicted), color=distinct(i)["color"], linestyle=":", linewidth=1, marker="_" if alone else "", markersize=16, markeredgewidth=1.5)
             dotted, dashed = dotted or not alone, dashed or alone
     for axis in axes[0]:
         size_axis(axis, sizes)
@@ -171,10 +167,7 @@ def bandwidth(chart):
     axes[0][0].set_yscale("log")
     axes[0][1].set_yscale("log")
     axes[0][1].set_ylabel("time, µs")
-    if len(sizes) == 1:  # all points stand in the middle, where a legend would cover them
-        figure_legend(figure, axes[0][0], 2)
-    else:
-        axes[0][0].legend(fontsize=7.5)
+    figure_legend(figure, axes[0][0], 2 if max(map(len, found)) > 28 else 4)  # above the panels, where it covers no curve
     if dotted or dashed:
         axes[0][1].plot([], [], color="#555555", marker="o", label=" and ".join(sorted({kind_of(r) for r in chart.rows})))
         axes[0][1].plot([], [], color="#555555", linestyle=":" if dotted else "none", marker="_" if dashed else "", markersize=16 if dashed else None, label="predicted")
@@ -195,7 +188,7 @@ def throughput(chart):
     figure, axes = subplots(1, 7, 4.0)
     for i, (label, mine) in enumerate(found.items()):
         axes[0][0].errorbar([r["ranks"] for r in mine], [r["tokens_per_second"] for r in mine], yerr=whiskers(mine, "tokens_per_second"), capsize=3,
-                            label=label + n_of(mine), **look(i))
+                            label=label + n_of(mine), **distinct(i))
     ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
     axes[0][0].set_yscale("log")
     axes[0][0].set_ylabel("tokens a second, all ranks")
@@ -207,12 +200,14 @@ def bubble(chart):
     if not curves_of(chart):
         return None
     figure, axes = subplots(1, 7, 4.0)
+    dashes = False
     for i, (label, rows) in enumerate(curves_of(chart).items()):
         axes[0][0].plot([r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i))
         formula = [(r["microbatches"], 100 * r["predicted_bubble_of_total"]) for r in rows if r.get("predicted_bubble_of_total") is not None]
+        dashes = dashes or bool(formula)
         if formula:
             axes[0][0].plot(*zip(*formula), color="black", linestyle="none", marker="_", markersize=10)
-    doubling_axis(axes[0][0], sorted({r["microbatches"] for r in chart.rows}), "microbatches (dashes: formula)")
+    doubling_axis(axes[0][0], sorted({r["microbatches"] for r in chart.rows}), "microbatches (dashes: formula)" if dashes else "microbatches")
     axes[0][0].set_ylim(0, None)
     axes[0][0].set_ylabel("idle / total, %")
     axes[0][0].legend(fontsize=7, ncols=2)

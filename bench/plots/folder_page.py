@@ -3,7 +3,7 @@
 import html
 import pathlib
 
-from folder import OTHER, TIMELINE, caption, charts, columns_of, lacking
+from folder import TIMELINE, caption, charts, columns_of, lacking
 from html_parts import note, section, table
 from sources import place
 
@@ -34,6 +34,6 @@ def sections(report, found, skipped):
     for name, of_kind in kinds.items():
         kind = of_kind[0].kind
         figures = [report.figure(chart.name, f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.", html.escape(caption(chart)),
-                                 chart.rows, columns_of(chart), files_of(chart), sources=chart.files, drawable=kind is not OTHER, lacking=lacking(chart)) for chart in of_kind]
+                                 chart.rows, columns_of(chart), files_of(chart), sources=chart.files, drawable=kind.drawn, lacking=lacking(chart)) for chart in of_kind]
         parts.append(section(name, kind.title, figures))
     return parts

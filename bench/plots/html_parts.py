@@ -108,5 +108,5 @@ def document(title, parts):
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body><h1>{html.escape(title)}</h1>"
             f'<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on this computer, or '
-            f"<b>emulated</b> by real processes that sleep to modelled times. Predictions stand beside them and were made before.</p>"
+            f"<b>emulated</b> by real processes that sleep to modelled times. Predictions stand beside them, from formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted to are called so.</p>"
             f"<nav>{links}</nav>{''.join(parts)}</body></html>\n")

@@ -5,7 +5,7 @@ from sources import kind_of, place, span
 WAYS = {
     "simulated": "**Simulated.** Every rank is a fiber with a clock of virtual time. A message takes the latencies of its path plus its bytes over the smallest bandwidth on it, and holds each port for its bytes "
                  "over that port's bandwidth; arithmetic takes the larger of FLOP over rate and bytes over memory bandwidth, plus a launch. The numbers come from machine files, whose values have their sources "
-                 "beside them. Two runs give the same bits, so there is one sample and no interval.",
+                 "beside them. Two runs give the same bits: a row has no interval, unless its samples are of different steps.",
     "measured": "**Measured.** By the wall clock of this computer. Ranks start behind a barrier and the slowest one counts; the first runs warm up and are dropped; contenders take turns within one run, so that a "
                 "disturbance meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below 6 samples their range.",
     "emulated": "**Emulated.** Real processes do real arithmetic and exchange real messages, and each then sleeps until the modelled time of its operation or transfer has passed, longer by a factor that is divided "
@@ -50,12 +50,19 @@ def ways(all_results):
     return lines
 
 
+FITTED = ("message", "copy", "product")  # what ./lab calibrate fits a machine file to
+
+
 def predictions(all_results):
     rows = [row for results in all_results for row in results.rows if row.get("predicted_seconds") and row.get("seconds")]
-    if not rows:
+    is_fitted = lambda row: "residual" in row and row.get("kind") in FITTED
+    fitted, rows = [row for row in rows if is_fitted(row)], [row for row in rows if not is_fitted(row)]
+    if not rows and not fitted:
         return []
     own = sorted({(c["alpha_seconds"], c["beta_seconds_per_byte"]) for c in (results.context for results in all_results) if "alpha_seconds" in c and "beta_seconds_per_byte" in c})
     lines = ["## Predictions", "", f"{counted(len(rows), 'row')} carry a prediction beside the time. It comes from formulas and a machine file and is never fitted on what it predicts."]
+    if fitted:
+        lines.append(f"Not among them: {counted(len(fitted), 'row')} of ./lab calibrate, the messages, copies and square products that its machine file was fitted to.")
     if own:
         values = "; ".join(f"α = {1e6 * alpha:.3g} µs, 1/β = {1e-9 / beta:.3g} GB/s" for alpha, beta in own if beta)
         lines.append(f"Where no machine file was named, α and β were measured by a ping-pong and an addition in the same run: {values}.")
@@ -72,6 +79,10 @@ def efficiencies(all_results):
             "or the cgroup's quota where it is less.", ""]
 
 
+def code(words):
+    return f"`{words.replace('|', chr(92) + '|')}`" if words else ""
+
+
 def methods(all_results, skipped=()):
     """The text of methods.md for these Results."""
     lines = ["# How this was measured", "", "Generated from the results themselves: what is not said here did not run.", "", "## Where", ""]
@@ -83,7 +94,7 @@ def methods(all_results, skipped=()):
         lines.append(f"- {where}; {counted(len(of_place), 'file')}" + (f", {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f", {dates[0]}"))
     lines += ["", "A curve never mixes places, nor simulated numbers with measured ones.", "", "## How numbers came about", "", *ways(all_results), *predictions(all_results), *efficiencies(all_results),
               "## Files", "", "| file | command | date | commit |", "|---|---|---|---|"]
-    lines += [f"| {r.name} | {r.context.get('command') or '–'} | {r.context['date']} | {r.context['commit']} |" for r in all_results]
+    lines += [f"| {r.name} | {code(r.context.get('command_line')) or r.context.get('command') or '–'} | {r.context['date']} | {r.context['commit']} |" for r in all_results]
     if skipped:
         lines += ["", "Left out:", ""] + [f"- {name}: it {why}" for name, why in skipped]
     return "\n".join(lines) + "\n"

@@ -70,8 +70,10 @@ class Drawing(unittest.TestCase):
         rows = [dict(RING, machine=f"m{k}", bytes=size) for k in range(20) for size in (1024, 2048)[: 1 + k % 2]]
         figure = folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", rows)]))
         self.assertIn("14 of 20 curves, those with most points; the table has all", words_on(figure))
-        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 14)
-        labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(len(labels), 14)
+        self.assertIsNone(figure.axes[0].get_legend(), "it would cover curves")
+        self.assertEqual(len({container.lines[0].get_color() for container in figure.axes[0].containers}), 14)
         self.assertTrue(all(f"m{k}, " in " ".join(labels) for k in range(1, 20, 2)), "those with most points stay")
         models = [dict(STEP, parameters=n, ranks=p, tokens_per_second=1e3 * p) for n, p in ((1e6, 1), (1e6, 2), (2e6, 4), (1e6, 8))]
         models[-1]["tensor_parallel"] = 8
@@ -93,6 +95,22 @@ class Drawing(unittest.TestCase):
                 self.assertAlmostEqual(line.get_ydata()[-1], rows[-1]["speedup"], msg="at 8 ranks the law goes through its points")
             points, = (container.lines[0] for container in axis.containers)
             self.assertEqual(points.get_linestyle(), "None" if fit else "-")
+
+    def test_the_axes_of_a_speedup_begin_where_ideal_does(self):
+        import folder_figures
+
+        rows = [dict(STEP, ranks=p, speedup=s, efficiency=s / p) for p, s in ((2, 0.3), (8, 0.6))]
+        axis = folder_figures.draw(folder.chart_of("speedup", [results("a.json", rows)])).axes[0]
+        self.assertEqual(list(axis.get_xticks()), [1, 2, 8])
+        self.assertEqual([text.get_text() for text in axis.get_yticklabels()], ["1/4", "1/2", "1", "2", "4", "8"])
+
+    def test_a_bubble_speaks_of_a_formula_where_it_draws_one(self):
+        import folder_figures
+
+        rows = [{"schedule": "1f1b", "stages": 4, "microbatches": m, "bubble_of_total": 3 / (m + 3), "backend": "sim"} for m in (8, 16)]
+        for more, label in (({}, "microbatches"), ({"predicted_bubble_of_total": 0.2}, "microbatches (dashes: formula)")):
+            figure = folder_figures.draw(folder.chart_of("bubble", [results("a.json", [dict(row, **more) for row in rows])]))
+            self.assertEqual(figure.axes[0].get_xlabel(), label)
 
     def test_memory_by_stage_is_curves(self):
         import folder_figures

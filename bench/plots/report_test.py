@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 import crossover
+import curves
 import folder
 import html_parts
 import methods
@@ -14,6 +15,7 @@ import page as page_module
 import paper
 import predict
 import results as results_module
+import row_words
 import sources
 import timeline
 from report_cases import CONTEXT, PLAN, RING, STEP, TRAIN, results, sums, trace_text
@@ -125,6 +127,7 @@ class Saying(unittest.TestCase):
 
     def test_a_command_that_is_not_known_is_a_dash(self):
         self.assertIn("| a.json | – |", methods.methods([results("a.json", [TRAIN])]))
+        self.assertIn("| a.json | `./lab bench ddp --ranks 2` |", methods.methods([results("a.json", [STEP], command="ddp", command_line="./lab bench ddp --ranks 2")]))
         self.assertIn("| a.json | ddp |", methods.methods([results("a.json", [STEP], command="ddp")]))
 
 
@@ -184,12 +187,55 @@ class Charts(unittest.TestCase):
         files = [results(f"ranks-{p}.json", [dict(STEP, ranks=1, algorithm="serial", speedup=1.0, efficiency=1.0), dict(STEP, ranks=p)], binding=f"{p} GPUs") for p in (2, 4, 8)]
         chart, = (c for c in folder.charts(files) if c.kind.name == "speedup")
         mine = [r for r in chart.rows if r["algorithm"] != "serial"]
-        self.assertEqual({label: [r["ranks"] for r in rows] for label, rows in folder.curves(mine, "ranks", lambda r: "x").items()}, {"x": [2, 4, 8]})
+        self.assertEqual({label: [r["ranks"] for r in rows] for label, rows in curves.curves(mine, "ranks", lambda r: "x").items()}, {"x": [2, 4, 8]})
 
     def test_two_files_with_the_same_point_are_two_curves(self):
         rows = [dict(STEP, file="a.json"), dict(STEP, file="b.json"), dict(STEP, ranks=4, file="a.json")]
-        found = folder.curves(rows, "ranks", lambda r: "x")
+        found = curves.curves(rows, "ranks", lambda r: "x")
         self.assertEqual({label: len(mine) for label, mine in found.items()}, {"x": 2, "x [b]": 1})
+
+    def test_different_problems_are_different_curves(self):
+        strong = lambda p, tokens, **more: dict(STEP, ranks=p, model="tiny", tokens_per_rank=tokens / p, file="a.json", **more)
+        labels = lambda rows: list(folder.speedups(rows))
+        self.assertEqual(labels([strong(2, 1024), strong(4, 1024)]), ["strong, tiny, 1,024 tokens, measured"])
+        self.assertEqual(len(labels([strong(2, 1024), strong(4, 2048)])), 2, "another batch")
+        self.assertEqual(len(labels([strong(2, 1024), {**strong(4, 1024), "model": "small"}])), 2, "another model")
+        self.assertEqual(labels([dict(STEP, scaling="weak", tokens_per_rank=512, ranks=p, file="a.json") for p in (2, 4)]), ["weak, 512 tokens a rank, measured"])
+        study = [dict(STEP, ranks=p, seconds=1 / p, tokens_per_second=1024 * p) for p in (2, 4)]  # lab scale: the model is the context's
+        chart, = (c for c in folder.charts([results("a.json", study, model="small")]) if c.kind.name == "speedup")
+        self.assertEqual(labels(chart.rows), ["strong, small, 1,024 tokens, measured"])
+
+    def test_what_all_curves_share_is_said_once(self):
+        rows = [dict(RING, algorithm=name, backend="mpi", machine="host", samples=31) for name in ("ring", "naive")]
+        chart, = (c for c in folder.charts([results("a.json", rows)]) if c.kind.name == "bandwidth")
+        self.assertEqual(list(folder.curves_of(chart)), ["ring", "naive"])
+        self.assertTrue(folder.caption(chart).endswith(" All: p = 8, measured, n = 31."))
+        chart.rows[0]["ranks"] = 4
+        self.assertEqual(list(folder.curves_of(chart)), ["ring, p = 4", "naive, p = 8"])
+
+    def test_an_interval_without_width_is_none(self):
+        time = lambda **more: row_words.duration(dict(STEP, seconds=1.0, **more))
+        self.assertEqual(time(seconds_low=0.9, seconds_high=1.1), "1 s (900 ms to 1.1 s)")
+        self.assertEqual([time(seconds_low=1.0, seconds_high=1.0), time(seconds_low=0.9, seconds_high=1.1, samples=1), time(seconds_low=1 - 1e-15, seconds_high=1 + 1e-15, samples=2)], ["1 s"] * 3)
+
+    def test_memory_is_counted_as_gpus_are(self):
+        row = {"model": "7e9", "parameters": 7e9, "stage": 0, "ranks": 8, "parameter_bytes": 14e9, "gradient_bytes": 14e9, "optimizer_bytes": 43.5e9, "activation_bytes": 0, "total_bytes": 71.5e9}
+        chart, = folder.charts([results("a.json", [row])])
+        shown = {name: html_parts.cell(chart.rows[0], column) for name, column in chart.kind.columns.items()}
+        self.assertEqual((shown["total"], shown["parameters"], shown["activations"]), ("71.5 GB", "14 GB", "–"))
+        self.assertIn("Activations are not in it.", folder.caption(chart))
+        self.assertIn("Activations of one rank are in it.", folder.caption(folder.charts([results("a.json", [dict(row, activation_bytes=1e9)])])[0]))
+
+    def test_what_a_machine_file_was_fitted_to_is_no_prediction(self):
+        rows = [{"backend": "mpi", "kind": kind, "point": "4 B", "seconds": 1e-6, "predicted_seconds": 1.148e-6, "residual": residual}
+                for kind, residual in (("message", 0.148), ("copy", 0.1), ("product", -1.11e-16), ("one way", 0.2), ("other product", 0.3))]
+        text = methods.methods([results("cal.json", rows)])
+        self.assertIn("2 rows carry a prediction", text)
+        self.assertIn("Not among them: 3 rows of ./lab calibrate", text)
+        chart, = folder.charts([results("cal.json", rows)])
+        shown = [{name: html_parts.cell(row, column) for name, column in chart.kind.columns.items()} for row in chart.rows]
+        self.assertEqual((shown[0]["difference"], shown[0]["by the file"], shown[2]["difference"]), ("+14.8 %", "1.15 µs", "+0.0 %"))
+        self.assertIn("not fitted", shown[3]["what"])
 
     def test_what_has_no_figure_has_a_table(self):
         chart, = folder.charts([results("odd.json", [{"colour": "red"}])])
@@ -211,7 +257,7 @@ class Charts(unittest.TestCase):
         self.assertIn("no row has a speedup", said(results("a.json", [dict(STEP, speedup=None)]))["speedup"])
 
     def test_runs_and_plans_are_told_apart(self):
-        self.assertEqual([folder.what(dict(TRAIN, **more)) for more in ({}, {"compress": "topk:0.01"}, {"replicas": 1}, {"stages": 2, "replicas": 2}, {"zero": 1}, {"replicas": 2, "tensor_parallel": 2})],
+        self.assertEqual([row_words.what(dict(TRAIN, **more)) for more in ({}, {"compress": "topk:0.01"}, {"replicas": 1}, {"stages": 2, "replicas": 2}, {"zero": 1}, {"replicas": 2, "tensor_parallel": 2})],
                          ["data-parallel", "topk:0.01", "serial", "1f1b", "ZeRO-1", "tensor-parallel"])
         chart, = (c for c in folder.charts([results("plan.json", [PLAN])]) if c.kind.name == "breakdown")
         shown = {name: html_parts.cell(chart.rows[0], column) for name, column in chart.kind.columns.items()}

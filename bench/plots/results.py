@@ -50,6 +50,14 @@ def bytes_text(count):
     return f"{count:g} B"
 
 
+def decimal_text(count):
+    """Bytes in units of a thousand, as memories of GPUs are counted; "–" for none."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:g} B" if count else "–"
+
+
 def percent(value, digits=1):
     return "–" if value is None else f"{100 * value:.{digits}f} %"
 

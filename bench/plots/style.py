@@ -1,6 +1,7 @@
 """How all figures look: colours that colour-blind readers can tell apart, with markers and line styles beside them; the
 same data gives the same bytes."""
 
+import math
 import textwrap
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 # Okabe and Ito's palette, darkest first.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
+MORE_COLOURS = ["#882255", "#999933", "#44AA99", "#777777", "#332288", "#AA4499", "#663300"]  # Tol's, for figures of many curves
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 HATCHES = ["", "//", "..", "xx", "--", "\\\\"]
 LINES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), "-"]
@@ -27,6 +29,11 @@ matplotlib.rcParams.update({
 def look(i):
     """Colour, marker and line style of the i-th curve: of the first 49, no two are alike."""
     return {"color": COLOURS[i % 7], "marker": MARKERS[(i + i // 7) % 7], "linestyle": LINES[(i + i // 7) % 7]}
+
+
+def distinct(i):
+    """As look, of up to 14 curves no two of which share a colour."""
+    return {**look(i), "color": (COLOURS + MORE_COLOURS)[i % 14]}
 
 
 @dataclass(frozen=True)
@@ -93,12 +100,12 @@ def size_axis(axis, sizes, most=6):
     axis.set_xlabel("array")
 
 
-def speedup_axis(axis, most, label):
-    """A logarithmic y axis: 1, 2, 4 … up to `most`."""
-    ticks = [2**k for k in range(most.bit_length())]
+def speedup_axis(axis, most, label, least=1.0):
+    """A logarithmic y axis: 1, 2, 4 … up to `most`, and 1/2, 1/4 … down to where `least` lies."""
+    below = max(0, math.ceil(-math.log2(least))) if least > 0 else 0
     axis.set_yscale("log", base=2)
-    axis.set_yticks(ticks)
-    axis.set_yticklabels(ticks)
+    axis.set_yticks([2.0**k for k in range(-below, most.bit_length())])
+    axis.set_yticklabels([f"1/{2**-k}" if k < 0 else f"{2**k}" for k in range(-below, most.bit_length())])
     axis.set_ylabel(label)
 
 
