@@ -14,6 +14,7 @@
 #include "common/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/scaling_laws.hpp"
+#include "tools/scale/law.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -27,7 +28,7 @@ struct ScalingOptions {
 /// What has been measured so far, by kind of scaling.
 struct Curve {
   double serial_seconds = std::nan("");
-  std::vector<week21::Measurement> points;
+  std::vector<week21::Measurement> points;  // of p ≥ 2 ranks with a core each: T(p) in units of the T(1) beside it
 };
 
 StepShape shape_of(const ScalingOptions& o, bool strong, int ranks) {
@@ -84,7 +85,7 @@ void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, st
     else if (group.size() > 1)
       curve->serial_seconds = group[1].seconds.value;
     const bool cores = has_cores(options);
-    if (cores) curve->points.push_back({is_serial ? 1 : ranks, seconds});
+    if (cores && !is_serial) curve->points.push_back({ranks, seconds / curve->serial_seconds});
     const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), seconds);
     row.set("scaling", strong ? "strong" : "weak");
     row.set("model", o.model).set("parameters", parameters).set("bytes", bytes);
@@ -95,25 +96,18 @@ void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, st
   });
 }
 
-/// Amdahl's serial fraction of the strong curve, and Gustafson's of the weak one at the most ranks.
-void fit(Bench& bench, const Curve& strong, const Curve& weak) {
-  if (strong.points.size() < 3) {
-    bench.about().set("amdahl_note", "no fit: fewer than 3 points on ranks with a core each");
-    if (is_judge()) fmt::print("Amdahl: no fit, since fewer than 3 points have a core for each rank\n");
+/// The law of one curve, into the context and onto the terminal; where it describes nothing, why.
+void fit(Bench& bench, const std::string& law, const Curve& curve, bool weak) {
+  const scaling::LawFit fit = scaling::fit_law(weak, 1, curve.points);
+  if (is_judge()) fmt::print("{}\n", fit.sentence);
+  if (!std::isfinite(fit.fraction.value)) {
+    bench.about().set(law + "_note", fit.sentence);
     return;
   }
-  const week21::SerialFraction s = week21::fit_amdahl(strong.points);
-  bench.about().set("amdahl_serial_fraction", s.value);
-  bench.about().set("amdahl_serial_fraction_low", s.low).set("amdahl_serial_fraction_high", s.high);
-  bench.about().set("amdahl_parallel_fraction", 1 - s.value);
-  if (!weak.points.empty() && weak.points.back().ranks > 1) {
-    const week21::Measurement last = weak.points.back();
-    const double scaled = last.ranks * week21::weak_efficiency(weak.serial_seconds, last.seconds);
-    bench.about().set("gustafson_serial_fraction", (last.ranks - scaled) / (last.ranks - 1));
-  }
-  if (is_judge())
-    fmt::print("Amdahl: serial fraction {:.4f} (95 %: {:.4f} – {:.4f}), parallel fraction p = {:.4f}\n", s.value, s.low,
-               s.high, 1 - s.value);
+  bench.about().set(law + "_serial_fraction", fit.fraction.value);
+  bench.about().set(law + "_serial_fraction_low", fit.fraction.low);
+  bench.about().set(law + "_serial_fraction_high", fit.fraction.high);
+  if (!weak) bench.about().set(law + "_parallel_fraction", 1 - fit.fraction.value);
 }
 
 void measure_scaling(Bench& bench, const ScalingOptions& o) {
@@ -127,7 +121,10 @@ void measure_scaling(Bench& bench, const ScalingOptions& o) {
   auto strong = std::make_shared<Curve>(), weak = std::make_shared<Curve>();
   for (int p : ranks) add_point(bench, o, true, p, strong);
   for (int p : ranks) add_point(bench, o, false, p, weak);
-  bench.run([&](const std::vector<Row>&) { fit(bench, *strong, *weak); });
+  bench.run([&](const std::vector<Row>&) {
+    fit(bench, "amdahl", *strong, false);
+    fit(bench, "gustafson", *weak, true);
+  });
 }
 
 }  // namespace

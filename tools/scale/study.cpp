@@ -82,32 +82,6 @@ Estimate ratio(const Median& a, const Median& b, double factor) {
 
 bool usable(const Point& point) { return point.fits_cores && !point.samples.empty(); }
 
-/// Whether it can be a share of the work: at most 1, and not below 0 by more than its interval and rounding allow.
-bool is_fraction(const Estimate& e) {
-  return e.value <= 1 + 1e-9 && (std::isfinite(e.high) ? std::max(e.value, e.high) : e.value) >= -1e-9;
-}
-
-/// s = (p − S)/(p − 1) of each weak point's scaled speedup S, through the origin.
-Estimate fit_gustafson(const Study& study, const std::vector<const Point*>& points) {
-  std::vector<std::vector<double>> design;
-  std::vector<double> missing;
-  for (const Point* point : points) {
-    const double p = point->ranks;
-    design.push_back({p - 1});
-    missing.push_back(p - p * week21::weak_efficiency(study.serial.seconds.value, point->seconds.value));
-  }
-  const Fit fit = least_squares(design, missing);
-  const double s = fit.coefficients[0], half = student_t95(fit.degrees_of_freedom) * fit.standard_errors[0];
-  return {s, s - half, s + half};
-}
-
-Estimate fit_amdahl(const Study& study, const std::vector<const Point*>& points) {
-  std::vector<week21::Measurement> times{{1, study.serial.seconds.value}};
-  for (const Point* point : points) times.push_back({point->ranks, point->seconds.value});
-  const week21::SerialFraction s = week21::fit_amdahl(times);
-  return {s.value, s.low, s.high};
-}
-
 }  // namespace
 
 Study measure(const StudyOptions& options, int available_ranks) {
@@ -154,28 +128,10 @@ void apply_laws(Study& study) {
 }
 
 LawFit fit_law(const Study& study) {
-  const std::string law = study.weak ? "Gustafson" : "Amdahl";
-  std::vector<const Point*> points;
+  std::vector<week21::Measurement> points;
   for (const Point& point : study.points)
-    if (usable(point)) points.push_back(&point);
-  const std::size_t numbers = points.size() + 1;
-  if (numbers < 3)
-    return {{},
-            fmt::format("{}: no fit: {} of ranks with a core each; a fit needs 3, else it repeats the speedup above",
-                        law, numbers == 1 ? "no number but 1" : "1 and one more number")};
-  Estimate fraction = study.weak ? fit_gustafson(study, points) : fit_amdahl(study, points);
-  const bool interval = numbers > 3;
-  if (!interval) fraction.low = fraction.high = std::nan("");
-  if (!is_fraction(fraction))
-    return {{},
-            fmt::format("{}: no serial fraction describes these times: {}", law,
-                        fraction.value > 1 ? "more ranks take longer, which is overhead that grows with them"
-                                           : "ranks are faster than their share, so that each does less than the "
-                                             "serial program (caches, memory, other products)")};
-  const std::string range =
-      interval ? fmt::format("95 %: {:.4f} – {:.4f}", fraction.low, fraction.high) : "too few for an interval";
-  return {fraction, fmt::format("{}: serial fraction {:.4f}, from {} numbers of ranks ({})", law, fraction.value,
-                                numbers, range)};
+    if (usable(point)) points.push_back({point.ranks, point.seconds.value});
+  return fit_law(study.weak, study.serial.seconds.value, points);
 }
 
 }  // namespace lockstep::scaling

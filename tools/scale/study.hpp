@@ -9,7 +9,7 @@
 
 #include "common/analysis/why.hpp"
 #include "common/stats/stats.hpp"
-#include "labs/week21_data_parallel/scaling_laws.hpp"
+#include "tools/scale/law.hpp"
 #include "tools/train/options.hpp"
 
 namespace lockstep::scaling {
@@ -19,12 +19,6 @@ struct StudyOptions {
   std::vector<int> ranks;        // sorted; 1 is the serial program
   int rounds = 1;                // every number of ranks in turn, so that what disturbs one disturbs all
   train::TrainOptions training;  // as for one run; ranks and (weak) batch are set for each
-};
-
-struct Estimate {
-  double value = std::nan("");
-  double low = std::nan("");
-  double high = std::nan("");
 };
 
 /// One number of ranks.
@@ -54,13 +48,7 @@ Study measure(const StudyOptions& options, int available_ranks);
 /// the medians' intervals allow. A Karp–Flatt fraction above 1, or below 0 with all its range, is none: it stays empty.
 void apply_laws(Study& study);
 
-/// Amdahl's serial fraction of a strong study, Gustafson's of a weak one, fitted to one median for each number of
-/// ranks: times of one number repeat what is wrong with the law there. Two numbers of ranks are no fit, three leave
-/// too little for an interval, and a fraction that is none (as above) describes nothing; what is missing is NaN.
-struct LawFit {
-  Estimate fraction;
-  std::string sentence;  ///< the fraction, or why there is none
-};
+/// The law of the study's kind, fitted to the medians of points that have a core for each rank.
 LawFit fit_law(const Study& study);
 
 }  // namespace lockstep::scaling
