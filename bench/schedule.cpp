@@ -7,6 +7,7 @@
 //   ./lab pipeline --schedule-file mine.txt --svg mine.svg       a line of words a stage: F0 F1 B0 B1
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -128,6 +129,9 @@ Numbers numbers_of(const Pipe& pipe, const week24::TimedRun& run) {
   return numbers;
 }
 
+/// Whether formulas speak of it: those of equal stages without hops, of schedules that keep a backward whole.
+bool has_formula(const Pipe& pipe) { return pipe.name == "gpipe" || pipe.name == "1f1b" || pipe.name == "interleaved"; }
+
 Row row_of(const Pipe& pipe, const StepTimes& times, const week24::TimedRun& run, const Numbers& n) {
   Row row;
   row.set("schedule", pipe.name).set("stages", pipe.shape.stages).set("microbatches", pipe.shape.microbatches);
@@ -135,6 +139,9 @@ Row row_of(const Pipe& pipe, const StepTimes& times, const week24::TimedRun& run
   row.set("makespan_seconds", n.bubble.makespan).set("longest_span_seconds", n.bubble.longest_span);
   row.set("bubble_of_ideal", n.bubble.of_ideal).set("bubble_of_total", n.bubble.of_total);
   row.set("bubble_of_span", n.bubble.of_span).set("peak_in_flight", n.in_flight);
+  const double none = std::nan("");
+  row.set("predicted_bubble_of_ideal", has_formula(pipe) ? week24::bubble_of_ideal(pipe.shape) : none);
+  row.set("predicted_bubble_of_total", has_formula(pipe) ? week24::bubble_of_total(pipe.shape) : none);
   row.set("forward_seconds", times.forward).set("input_gradient_seconds", times.input_gradient);
   row.set("weight_gradient_seconds", times.weight_gradient).set("transfer_seconds", times.transfer);
   row.set("messages", run.outcome.messages).set("wall_seconds", run.outcome.wall_seconds);
@@ -146,10 +153,8 @@ void print(const Pipe& pipe, const week24::TimedRun& run, const Numbers& n) {
   const auto line = [](const std::string& name, double value, const std::string& formula) {
     fmt::print("  {:<22} {:>8.2f} %{}\n", name, 100 * value, formula);
   };
-  // The formulas are those of equal stages without hops, of schedules that keep a backward whole.
-  const bool known = pipe.name == "gpipe" || pipe.name == "1f1b" || pipe.name == "interleaved";
   const auto beside = [&](const char* text, double value) {
-    return known ? fmt::format("   {} = {:.2f} % without hops", text, 100 * value) : std::string();
+    return has_formula(pipe) ? fmt::format("   {} = {:.2f} % without hops", text, 100 * value) : std::string();
   };
   fmt::print("  {:<22} {:>10}\n  {:<22} {:>10}   of a stage, from its own first step to its own last\n", "makespan",
              format_seconds(n.bubble.makespan), "longest span", format_seconds(n.bubble.longest_span));
