@@ -47,6 +47,9 @@ TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
     EXPECT_EQ(row.at("bytes_sent_per_rank_max"), bytes * arrays);
   }
   EXPECT_EQ(document.at("context").at("command"), "all_reduce");
+  const std::string line = document.at("context").at("command_line");
+  EXPECT_TRUE(line.starts_with("./lab bench all_reduce --ranks 8 ")) << line;
+  EXPECT_EQ(line.find('/', 2), std::string::npos) << "no path of this computer: " << line;
   EXPECT_TRUE(document.at("context").at("versions").contains("blas"));
   EXPECT_TRUE(read(file("a.csv")).starts_with("backend,machine,"));
 }
@@ -509,6 +512,28 @@ TEST_F(BenchProgram, ScalingStartsFromTheSerialStep) {
   EXPECT_GT(rows[5].at("efficiency"), rows[2].at("efficiency")) << "weak above strong";
 }
 
+TEST_F(BenchProgram, ALawIsFittedToAllPointsOrRefusedInWords) {
+  const auto context = [&](const std::string& arguments) {
+    EXPECT_EQ(start(arguments + " --machine dgx-a100-hdr --phantom --json " + file("law.json"), "scaling"), 0) << err_;
+    return Json::parse(read(file("law.json")));
+  };
+  const Json fits = context("--ranks 2,4,8 --model gpt2-124m --batch 64");
+  const Json& fit = fits.at("context");
+  double above = 0, below = 0;  // through the origin: s = Σ (p − 1)(p − S) / Σ (p − 1)²
+  for (const Json& row : fits.at("rows"))
+    if (row.at("scaling") == "weak") {
+      const double p = row.at("ranks"), scaled = row.at("speedup");
+      above += (p - 1) * (p - scaled);
+      below += (p - 1) * (p - 1);
+    }
+  EXPECT_NEAR(fit.at("gustafson_serial_fraction").get<double>(), above / below, 1e-9);
+  EXPECT_LT(fit.at("gustafson_serial_fraction_low"), fit.at("gustafson_serial_fraction_high"));
+  EXPECT_LE(fit.at("amdahl_serial_fraction"), 1);
+  const Json refused = context("--ranks 4,8,16 --model tiny --batch 16").at("context");
+  EXPECT_FALSE(refused.contains("amdahl_serial_fraction"));
+  EXPECT_NE(refused.at("amdahl_note").get<std::string>().find("more ranks take longer"), std::string::npos);
+}
+
 TEST_F(BenchProgram, EveryByteOfZeroIsExplained) {
   const char* models[] = {"--model tiny --ranks 1,2,3,8",
                           "--model tiny --ranks 3 --dtype fp32 --wrap layer --prefetch 2",
@@ -637,6 +662,7 @@ TEST_F(BenchProgram, PipelinesAreDrawnAndCounted) {
   std::size_t compared = 0;
   for (const Json& row : rows_of("--stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2" + times, "schedule")) {
     EXPECT_NEAR(row.at("bubble_of_span"), published.at(row.at("schedule")), 0.00005) << row;
+    EXPECT_EQ(row.at("predicted_bubble_of_total").is_null(), row.at("schedule") != "1f1b") << row;
     ++compared;
   }
   EXPECT_EQ(compared, 3u);
@@ -646,6 +672,10 @@ TEST_F(BenchProgram, PipelinesAreDrawnAndCounted) {
     EXPECT_NEAR(row.at("makespan_seconds"), turns * 3e-3, 1e-9) << name;
     EXPECT_EQ(row.at("peak_in_flight"), name == "naive" ? 1 : name == "gpipe" ? 4 : 8) << name;
     EXPECT_EQ(row.at("chunks"), name == "interleaved" ? 2 : 1);
+    if (name != "naive") {
+      EXPECT_NEAR(row.at("predicted_bubble_of_total"), row.at("bubble_of_total"), 1e-9) << name;
+      EXPECT_NEAR(row.at("predicted_bubble_of_ideal"), row.at("bubble_of_ideal"), 1e-9) << name;
+    }
   }
 }
 

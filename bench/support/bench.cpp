@@ -317,6 +317,26 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
 
 namespace {
 
+/// An argument, of a file elsewhere only its name: places of this computer say nothing to others.
+std::string without_place(const std::string& argument) {
+  const std::size_t value = argument.starts_with('-') ? argument.find('=') + 1 : 0;  // npos + 1 is 0
+  return argument[value] == '/' ? argument.substr(0, value) + argument.substr(argument.rfind('/') + 1) : argument;
+}
+
+/// What one types to repeat it, without the files that it wrote.
+std::string repeatable(const std::string& name, int argc, char** argv) {
+  std::string text = name == "calibrate" ? "./lab calibrate" : "./lab bench " + name;
+  if (!simulated() || name == "calibrate") text += fmt::format(" --backend {}", backend_name());
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i], option = argument.substr(0, argument.find('='));
+    if (option != "--json" && option != "--csv" && option != "--output")
+      text += " " + without_place(argument);
+    else if (option == argument)
+      ++i;  // its value
+  }
+  return text;
+}
+
 int run_benchmark(const Session& session, const std::string& name, const std::string& description, int argc,
                   char** argv, const std::function<void(CommandLine&)>& declare,
                   const std::function<void(Bench&)>& body) {
@@ -341,6 +361,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
       return 0;
     }
     Bench bench(name, options, session.available_ranks());
+    bench.about().set("command_line", repeatable(name, argc, argv));
     body(bench);
     return 0;
   } catch (const Error& error) {
