@@ -529,6 +529,8 @@ TEST_F(BenchProgram, ALawIsFittedToAllPointsOrRefusedInWords) {
   EXPECT_NEAR(fit.at("gustafson_serial_fraction").get<double>(), above / below, 1e-9);
   EXPECT_LT(fit.at("gustafson_serial_fraction_low"), fit.at("gustafson_serial_fraction_high"));
   EXPECT_LE(fit.at("amdahl_serial_fraction"), 1);
+  EXPECT_EQ(fit.at("command_line"),
+            "./lab bench scaling --ranks 2,4,8 --model gpt2-124m --batch 64 --machine dgx-a100-hdr --phantom");
   const Json refused = context("--ranks 4,8,16 --model tiny --batch 16").at("context");
   EXPECT_FALSE(refused.contains("amdahl_serial_fraction"));
   EXPECT_NE(refused.at("amdahl_note").get<std::string>().find("more ranks take longer"), std::string::npos);
@@ -680,6 +682,8 @@ TEST_F(BenchProgram, PipelinesAreDrawnAndCounted) {
 }
 
 TEST_F(BenchProgram, APipelinesChartTellsKindsOfWorkApart) {
+  ASSERT_EQ(start("--json " + file("p.json") + " --no-chart --csv=" + file("p.csv"), "schedule"), 0) << err_;
+  EXPECT_EQ(Json::parse(read(file("p.json"))).at("context").at("command_line"), "./lab pipeline --no-chart");
   ASSERT_EQ(start("--schedule 1f1b --stages 2 --microbatches 2 --comm-ms 0.5 --columns 67 --svg " + file("p.svg") +
                       " --trace " + file("p.json"),
                   "schedule"),

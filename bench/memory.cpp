@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "bench/support/numbers.hpp"
+#include "bench/support/repeatable.hpp"
 #include "common/error.hpp"
 #include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
@@ -32,6 +33,7 @@ struct MemoryOptions {
   int batch = 0;
   int sequence = 0;
   std::string json, csv, plot;
+  std::string command_line;  // that repeats it
 };
 
 bool has_units_for(const Machine& machine, DType type) {
@@ -174,7 +176,10 @@ void calculate(const MemoryOptions& o) {
       }
   print(rows, o, recipe, o.batch > 0);
   Context context = Context::here();
-  context.more.set("command", "memory").set("dtype", o.dtype).set("master", recipe.master > 0);
+  context.more.set("command", "memory")
+      .set("command_line", o.command_line)
+      .set("dtype", o.dtype)
+      .set("master", recipe.master > 0);
   std::string known;
   for (const Gpu& gpu : gpus) known += fmt::format("{}{} {:g}", known.empty() ? "" : ", ", gpu.name, gpu.bytes);
   context.more.set("gpu_memory_bytes", known);
@@ -211,6 +216,7 @@ int main(int argc, char** argv) {
       fmt::print("{}", line.help());
       return 0;
     }
+    o.command_line = bench::repeatable("./lab memory", argc, argv);
     bench::calculate(o);
     return 0;
   } catch (const Error& error) {

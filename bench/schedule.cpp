@@ -14,6 +14,7 @@
 
 #include "bench/schedule_chart.hpp"
 #include "bench/support/numbers.hpp"
+#include "bench/support/repeatable.hpp"
 #include "common/json/results.hpp"
 #include "common/run.hpp"
 #include "common/text/command_line.hpp"
@@ -32,6 +33,7 @@ struct PipelineOptions {
   int columns = 0;
   bool no_chart = false;
   std::string json, csv, svg, trace;
+  std::string command_line;  // that repeats it
 };
 
 struct Pipe {
@@ -215,7 +217,7 @@ void show_pipelines(const PipelineOptions& o) {
     print(pipe, run, numbers);
   }
   Context context = Context::here();
-  context.more.set("command", "pipeline");
+  context.more.set("command", "pipeline").set("command_line", o.command_line);
   if (!o.json.empty()) write_results(o.json, context, rows);
   if (!o.csv.empty()) write_csv(o.csv, rows);
 }
@@ -248,6 +250,7 @@ int main(int argc, char** argv) {
       fmt::print("{}", line.help());
       return 0;
     }
+    o.command_line = bench::repeatable("./lab pipeline", argc, argv);
     bench::show_pipelines(o);
     return 0;
   } catch (const Error& error) {

@@ -6,6 +6,7 @@ import re
 import tempfile
 import unittest
 
+import claims
 import crossover
 import curves
 import folder
@@ -79,6 +80,13 @@ class Saying(unittest.TestCase):
         for words in ("**Measured.**", "n = 31", "1 of 2 rows here", "- b.json: it is empty", "| step.json |"):
             self.assertIn(words, text)
         self.assertNotIn("**Simulated.**", text)
+
+    def test_a_law_without_a_fit_or_interval_is_said(self):
+        found = {"fitted": {"context": {"amdahl_parallel_fraction": 0.99, "amdahl_serial_fraction_low": 0.005, "amdahl_serial_fraction_high": 0.02}},
+                 "short": {"context": {"amdahl_parallel_fraction": 0.9, "amdahl_serial_fraction_low": None, "amdahl_serial_fraction_high": None}}, "refused": {"context": {"amdahl_note": "none"}}}
+        page = claims.amdahl(found, {})
+        for cells in (("fitted", "0.9900", "0.980 to 0.995"), ("short", "0.9000", "–"), ("refused", "none", "–")):
+            self.assertIn("".join(f"<td>{cell}</td>" for cell in cells), page)
 
     def test_latex_says_what_the_page_says(self):
         self.assertEqual(paper.latex("a_b & 5 % × {x}"), r"a\_b \& 5 \% $\times$ \{x\}")

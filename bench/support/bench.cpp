@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "bench/support/calibration.hpp"
+#include "bench/support/repeatable.hpp"
 #include "bench/support/versions.hpp"
 #include "common/host/host.hpp"
 #include "common/text/units.hpp"
@@ -317,24 +318,9 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
 
 namespace {
 
-/// An argument, of a file elsewhere only its name: places of this computer say nothing to others.
-std::string without_place(const std::string& argument) {
-  const std::size_t value = argument.starts_with('-') ? argument.find('=') + 1 : 0;  // npos + 1 is 0
-  return argument[value] == '/' ? argument.substr(0, value) + argument.substr(argument.rfind('/') + 1) : argument;
-}
-
-/// What one types to repeat it, without the files that it wrote.
-std::string repeatable(const std::string& name, int argc, char** argv) {
-  std::string text = name == "calibrate" ? "./lab calibrate" : "./lab bench " + name;
-  if (!simulated() || name == "calibrate") text += fmt::format(" --backend {}", backend_name());
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i], option = argument.substr(0, argument.find('='));
-    if (option != "--json" && option != "--csv" && option != "--output")
-      text += " " + without_place(argument);
-    else if (option == argument)
-      ++i;  // its value
-  }
-  return text;
+std::string typed(const std::string& name) {
+  const std::string command = name == "calibrate" ? "./lab calibrate" : "./lab bench " + name;
+  return command + (simulated() && name != "calibrate" ? "" : fmt::format(" --backend {}", backend_name()));
 }
 
 int run_benchmark(const Session& session, const std::string& name, const std::string& description, int argc,
@@ -361,7 +347,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
       return 0;
     }
     Bench bench(name, options, session.available_ranks());
-    bench.about().set("command_line", repeatable(name, argc, argv));
+    bench.about().set("command_line", repeatable(typed(name), argc, argv));
     body(bench);
     return 0;
   } catch (const Error& error) {

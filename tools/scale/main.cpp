@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "bench/support/repeatable.hpp"
 #include "common/text/units.hpp"
 #include "tools/scale/diagnosis.hpp"
 
@@ -26,6 +27,7 @@ bool virtual_time() { return std::string_view(backend_name()) == "sim"; }
 struct Request {
   StudyOptions study;
   std::string json;
+  std::string command_line;  // that repeats it
   bool help = false;
 };
 
@@ -161,7 +163,9 @@ Row row_of(const Study& study, const Point& point, const StudyOptions& o) {
 void write_study(const Study& study, const LawFit& fit, const Request& request) {
   if (request.json.empty()) return;
   Context context = Context::here();
-  context.more.set("command", "scale").set("model", request.study.training.model);
+  context.more.set("command", "scale")
+      .set("command_line", request.command_line)
+      .set("model", request.study.training.model);
   set_range(context.more, study.weak ? "gustafson_serial_fraction" : "amdahl_serial_fraction", fit.fraction);
   std::vector<Row> rows;
   for (const Point& point : study.serials) rows.push_back(row_of(study, point, request.study));
@@ -172,6 +176,8 @@ void write_study(const Study& study, const LawFit& fit, const Request& request) 
 int run_study(int argc, char** argv, const Session& session) {
   std::vector<std::string> rest{argv[0]};
   Request request = read_own_options(argc, argv, rest);
+  const std::string backend = virtual_time() ? "" : fmt::format(" --backend {}", backend_name());
+  request.command_line = bench::repeatable("./lab scale" + backend, argc, argv);
   if (request.help) {
     if (is_judge()) fmt::print("{}", kHelp);
     return 0;
