@@ -145,6 +145,8 @@ row 21.6 0/10 'NOT SUBMITTED'
 row 21.7a 0/8 'NOT SUBMITTED'
 row 21.10 0/10 'NOT IMPLEMENTED'
 says '"score": 5,' 'symbolic link' 'week21_data_parallel/my_accumulation.cpp' '21.2 does not compile: ring_all_reduce.cpp'
+grep -A1 '^21.2a .* DOES NOT COMPILE' "$work/out" | grep -q '^       .*21.2 does not compile: ring_all_reduce.cpp' ||
+  fail 'mixed: the report does not say why'
 grep -q '<testcase .*name="21.1 .*/>' "$work/junit.xml" || fail 'mixed: junit.xml'
 
 # A zipped folder of bare files, as many submissions come.
@@ -167,6 +169,7 @@ for words in '^submission,points,most,seconds,21.1,21.10,remarks,why$' '^"anna",
   '^"bob",0,15,[0-9]*,"NOT SUBMITTED",' '^"nothing",0,0,.*"nothing was graded: '; do
   grep -q "$words" "$work/grades/summary.csv" || fail "several: summary.csv does not say $words"
 done
+grep -A1 '^== .*nothing.zip' "$work/out" | grep -q '^nothing was graded: ' || fail 'several: the complaint is not below its submission'
 grade 'one part' "$work/anna.zip" --only 21.2a
 row 21.2a 0/13 'NOT SUBMITTED'
 grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'
