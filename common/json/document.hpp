@@ -43,14 +43,7 @@ class Json {
   /// To be written. Bytes of a text that are not UTF-8 are replaced: it may quote anybody.
   static Json of(std::string_view text);
   template <JsonNumber T>
-  static Json of(T value) {
-    if constexpr (std::same_as<T, bool>)
-      return of_truth(value);
-    else if constexpr (std::integral<T>)
-      return of_whole(static_cast<double>(value), static_cast<std::uint64_t>(value));
-    else
-      return of_real(value);
-  }
+  static Json of(T value);
   static Json list(std::vector<Json> elements);
   static Json object(std::vector<Member> members);
 
@@ -159,6 +152,17 @@ struct Json::Member {
   std::string name;
   Json value;
 };
+
+// Here, where a Json can be destroyed: Member is complete.
+template <JsonNumber T>
+Json Json::of(T value) {
+  if constexpr (std::same_as<T, bool>)
+    return of_truth(value);
+  else if constexpr (std::integral<T>)
+    return of_whole(static_cast<double>(value), static_cast<std::uint64_t>(value));
+  else
+    return of_real(value);
+}
 
 std::ostream& operator<<(std::ostream& out, const Json& json);
 
