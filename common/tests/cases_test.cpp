@@ -122,9 +122,11 @@ TEST(Cases, AResultThatDependsOnLuckFailsAndSaysSo) {
 /// As if these had been asked for on the command line, while it lives.
 class AskedFor {
  public:
-  AskedFor(std::optional<int> ranks, std::optional<std::size_t> size) {
+  AskedFor(std::optional<int> ranks, std::optional<std::size_t> size, const std::string& trace_file = "") {
     options_.ranks = ranks;
     options_.size = size;
+    options_.trace = !trace_file.empty();
+    options_.trace_file = trace_file;
   }
   ~AskedFor() { options_ = before_; }
 
@@ -175,22 +177,6 @@ TEST(Cases, OfAPlanOnlyItsOwnCanBeAskedFor) {
   EXPECT_EQ(cases_or_reason(own), "2×9 4×9");
 }
 
-/// As if `--ranks 2 --size 3 --trace FILE` had been asked for, while it lives.
-class TraceAskedFor {
- public:
-  explicit TraceAskedFor(const std::string& file) {
-    options_.ranks = 2;
-    options_.size = 3;
-    options_.trace = true;
-    options_.trace_file = file;
-  }
-  ~TraceAskedFor() { options_ = before_; }
-
- private:
-  TestOptions& options_ = const_cast<TestOptions&>(test_options());
-  const TestOptions before_ = options_;
-};
-
 void fill_something() {
   run_cases(
       [](Rank me, const Case& c) {
@@ -204,7 +190,7 @@ TEST(Cases, ATimelineIsDrawnAsItsNameSays) {
   for (const auto& [name, begin] : {std::pair{"chart.svg", "<svg"}, {"events.json", "{\"displayTimeUnit\""}}) {
     const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_cases_{}", getpid());
     const std::string file = folder / name;
-    const TraceAskedFor trace(file);
+    const AskedFor trace(2, 3, file);
     fill_something();
     std::string text(20, ' ');
     std::ifstream(file).read(text.data(), 20);
@@ -214,7 +200,7 @@ TEST(Cases, ATimelineIsDrawnAsItsNameSays) {
 }
 
 TEST(Cases, ATimelineThatCannotBeWrittenIsNotSaidToBe) {
-  const TraceAskedFor trace("/dev/null/trace.json");
+  const AskedFor trace(2, 3, "/dev/null/trace.json");
   EXPECT_NONFATAL_FAILURE(fill_something(), "/dev/null/trace.json");
 }
 
