@@ -202,7 +202,7 @@ TEST(ShippedMachines, EveryNumberHasItsSource) {
   for (const std::string& name : machine_names(kShipped)) {
     std::ifstream in(kShipped + "/" + name + ".json");
     Json file = Json::parse(in);
-    Json sources = file.at("sources");
+    const Json& sources = file.at("sources");
     for (const std::string& field : numeric_fields(file, "")) {
       if (field.starts_with("sources.")) continue;
       bool found = false;
