@@ -1,9 +1,21 @@
 #!/bin/sh
-# Installs what is missing through apt (Debian 12, Ubuntu 24.04 or 22.04), says what, and touches nothing that is there.
-# When nothing is missing it does not look at the network. Where nothing can be installed, it goes on without what
-# Lockstep can do without, and says so; docs/install.md says how to get things without root.
+# ./lab setup [--yes]: installs the packages that are missing, and configures the build.
+#
+# What is missing comes through apt (Debian, Ubuntu); nothing that is there is touched, and when nothing is missing the
+# network is not looked at. It says first what it will run. Where that takes sudo and a person sits at the terminal, it asks;
+# --yes, CI=true and scripts are not asked. Where nothing can be installed, it goes on without what Lockstep can do
+# without, and says so; docs/install.md says how to get things without root.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+ask=yes
+[ -z "${CI:-}" ] || ask=no
+for argument; do
+  case $argument in
+    --yes | -y) ask=no; rm -f "$here/../build/declined_packages" ;;
+    -h | --help) sed -n '/^set -eu/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
+    *) echo "setup: '$argument' is no option. Known: --yes." >&2; exit 2 ;;
+  esac
+done
 # shellcheck source=tools/probes.sh
 . "$here/probes.sh"
 
@@ -54,13 +66,28 @@ go_on_without() { # why nothing can be installed
   exit 2
 }
 has_program apt-get || go_on_without "apt-get is not here to install it"
+# Whoever has said no to what is optional is not asked again.
+declined=$here/../build/declined_packages
+[ -n "$needed" ] || [ "$(cat "$declined" 2> /dev/null)" != "$useful" ] || exit 0
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then
   as_root=sudo
   has_program sudo || go_on_without "only root can install: apt-get install$missing"
 fi
 
-echo "installing what is missing:$missing"
+echo "Packages are missing. To install them, this runs${as_root:+ with sudo}, as root:"
+echo "  apt-get install -y --no-install-recommends$missing"
+if [ -n "$as_root" ] && [ "$ask" = yes ] && [ -t 0 ] && [ -t 1 ]; then
+  printf 'Install them now? [Y/n] '
+  read -r answer || answer=no
+  case $answer in
+    '' | [Yy]*) ;;
+    *)
+      mkdir -p "$here/../build" && echo "$useful" > "$declined"
+      go_on_without "not installed, as you wish"
+      ;;
+  esac
+fi
 # shellcheck disable=SC2086  # a list of words
 install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing; }
 log=$(mktemp)
