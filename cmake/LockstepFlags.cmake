@@ -21,7 +21,6 @@ add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wno-missin
                     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall;-lineinfo>")
 
 # GNU's second linker, where it is there: a third of the time for each of a hundred programs. Sanitizers keep the first.
-include(CheckCXXCompilerFlag)
 include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_HAS_GOLD)
 if(LOCKSTEP_HAS_GOLD AND NOT LOCKSTEP_SANITIZE)
@@ -29,8 +28,7 @@ if(LOCKSTEP_HAS_GOLD AND NOT LOCKSTEP_SANITIZE)
 endif()
 
 # GCC begins with the memory of a precompiled header, and would look through all of it for what is unused.
-check_cxx_compiler_flag("--param=ggc-min-expand=300" LOCKSTEP_HAS_GGC_MIN_EXPAND)
-if(LOCKSTEP_HAS_GGC_MIN_EXPAND)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-expand=300>")
 endif()
 

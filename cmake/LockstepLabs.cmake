@@ -19,6 +19,9 @@
 
 include(LockstepNcclTests)
 set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
+# What a skeleton leaves unused is not worth a warning.
+set(LOCKSTEP_SKELETON_OPTIONS -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
+    $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-unused-private-field>)
 set(LOCKSTEP_MINE_DIR ${CMAKE_BINARY_DIR}/mine)  # use/, chosen/, verdicts/
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LOCKSTEP_COURSE})
 
@@ -86,8 +89,7 @@ function(lockstep_student_object object id source solution)
   if(NOT EXISTS ${source})
     set_source_files_properties(${source} PROPERTIES GENERATED TRUE)  # else CMake refuses; Ninja names it when asked
   endif()
-  # What a skeleton leaves unused is not worth a warning.
-  target_compile_options(${object} PRIVATE -g1 -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
+  target_compile_options(${object} PRIVATE -g1 ${LOCKSTEP_SKELETON_OPTIONS})
   add_dependencies(${object} skeleton ref.${id})
   set(launcher sh ${CMAKE_SOURCE_DIR}/cmake/compile_or_stub.sh ${id} ${CMAKE_BINARY_DIR}/tools/skeleton ${solution}
       $<TARGET_OBJECTS:ref.${id}> -- ${CMAKE_CXX_COMPILER_LAUNCHER})
@@ -268,7 +270,7 @@ function(lockstep_add_suite week)
     lockstep_test_program(skeleton.week${week}_sim sim ${skeletons})
     # They are linked together or not at all: one compilation. What they leave unused is not worth a warning.
     set_target_properties(skeleton.week${week}_sim PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-    target_compile_options(skeleton.week${week}_sim PRIVATE -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable)
+    target_compile_options(skeleton.week${week}_sim PRIVATE ${LOCKSTEP_SKELETON_OPTIONS})
     target_link_libraries(skeleton.week${week}_sim PRIVATE tests.week${week})
     set(earlier "")
     foreach(id IN LISTS ids)

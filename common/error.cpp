@@ -25,8 +25,12 @@ std::string describe(Location where) {
   std::string_view file = where.file_name();
   if (auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
   // "void lockstep::ring(lockstep::Rank, lockstep::Slice)" and closures "lockstep::f(…)::<lambda(…)>" → the name alone.
+  // Clang writes "lockstep::(anonymous namespace)::ring(…)", whose first parenthesis does not begin the parameters.
   std::string_view name = where.function_name();
-  if (auto parenthesis = name.find('('); parenthesis != name.npos) name = name.substr(0, parenthesis);
+  auto parenthesis = name.find('(');
+  while (parenthesis != name.npos && name.substr(parenthesis).starts_with("(anonymous"))
+    parenthesis = name.find('(', parenthesis + 1);
+  name = name.substr(0, parenthesis);
   if (auto space = name.rfind(' '); space != name.npos) name.remove_prefix(space + 1);
   if (auto colon = name.rfind(':'); colon != name.npos) name.remove_prefix(colon + 1);
   return fmt::format("{}:{} ({})", file, where.line(), name);

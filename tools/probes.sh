@@ -26,16 +26,13 @@ has_header() {
 
 # Also where a site's modules say they are; CMake looks there too.
 has_mpi() { has_program mpicxx || has_program mpicxx.mpich || [ -x "${MPI_HOME:-}/bin/mpicxx" ]; }
-# Prints where a BLAS comes from.
+# Prints the fast BLAS that the build will use, in the words of CMake, which decides it. $here is the folder of the script
+# that sourced this one.
 find_blas() {
-  if [ -n "${MKLROOT:-}" ] && [ -e "$MKLROOT/include/mkl_cblas.h" ]; then echo "MKL in $MKLROOT"; return; fi
-  for folder in "${OPENBLAS_ROOT:-}" "${OPENBLAS_HOME:-}" "${EBROOTOPENBLAS:-}"; do
-    if [ -n "$folder" ] && [ -e "$folder/include" ]; then echo "OpenBLAS in $folder"; return; fi
-  done
-  found=$(find /usr/lib /usr/local/lib -name 'libopenblas.so*' 2> /dev/null | head -n 1)
-  [ -n "$found" ] && readlink -f "$found"
+  has_program cmake || return 1
+  cmake -DARCHITECTURE="$($compiler -print-multiarch 2> /dev/null)" -P "$here/../cmake/LockstepBlas.cmake" 2> /dev/null
 }
-has_blas() { has_header cblas.h || [ -n "$(find_blas)" ]; }
+has_blas() { find_blas > /dev/null; }
 
 # Prints the CUDA compiler, where CMake looks for it too.
 find_nvcc() {

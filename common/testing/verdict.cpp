@@ -72,6 +72,7 @@ std::string sentence_first(std::string_view message) {
   const auto begins_with_any = [](std::string_view line, std::initializer_list<std::string_view> words) {
     return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return line.starts_with(word); });
   };
+  while (message.ends_with('\n')) message.remove_suffix(1);  // GoogleTest ends what a skipped test says with one
   const auto line_at = [&](std::size_t at) { return message.substr(at, message.find('\n', at) - at); };
   if (!begins_with_any(message,
                        {"Expected equality of these values:", "Expected: ", "Value of: ", "The difference between "}))

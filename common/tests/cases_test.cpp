@@ -152,7 +152,10 @@ std::string cases_or_reason(const CasePlan& plan) {
   ::testing::ScopedFakeTestPartResultReporter skips(
       ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
   std::string ran = cases_of(plan);
-  return results.size() > 0 ? results.GetTestPartResult(0).message() : ran;
+  if (results.size() == 0) return ran;
+  std::string reason = results.GetTestPartResult(0).message();
+  if (reason.ends_with('\n')) reason.pop_back();  // from GoogleTest 1.13 on
+  return reason;
 }
 
 TEST(Cases, OfAPlanOnlyItsOwnCanBeAskedFor) {
