@@ -16,8 +16,9 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 
 # The project's own list, so that there is only one.
-COPY tools/setup.sh tools/probes.sh /opt/lockstep-setup/
-RUN apt-get update && sh /opt/lockstep-setup/setup.sh && rm -rf /var/lib/apt/lists/*
+COPY tools/setup.sh tools/probes.sh /opt/lockstep-setup/tools/
+COPY cmake/LockstepBlas.cmake /opt/lockstep-setup/cmake/
+RUN apt-get update && sh /opt/lockstep-setup/tools/setup.sh --yes && rm -rf /var/lib/apt/lists/*
 
 # Containers forbid copies from process to process; the source belongs to whoever mounted it.
 ENV OMPI_MCA_btl_vader_single_copy_mechanism=none LC_ALL=C.UTF-8

@@ -25,7 +25,7 @@ has_header() {
 }
 
 # Also where a site's modules say they are; CMake looks there too.
-has_mpi() { has_program mpicxx || has_program mpicxx.mpich || [ -x "${MPI_HOME:-}/bin/mpicxx" ]; }
+has_mpi() { has_program mpicxx || has_program mpicxx.mpich || [ -x "${MPI_HOME:-/nowhere}/bin/mpicxx" ]; }
 # Prints the fast BLAS that the build will use, in the words of CMake, which decides it. $here is the folder of the script
 # that sourced this one.
 find_blas() {

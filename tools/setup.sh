@@ -83,7 +83,7 @@ if [ -n "$as_root" ] && [ "$ask" = yes ] && [ -t 0 ] && [ -t 1 ]; then
   case $answer in
     '' | [Yy]*) ;;
     *)
-      mkdir -p "$here/../build" && echo "$useful" > "$declined"
+      [ -n "$needed" ] || { mkdir -p "$here/../build" && echo "$useful" > "$declined"; }
       go_on_without "not installed, as you wish"
       ;;
   esac

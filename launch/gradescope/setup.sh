@@ -4,6 +4,6 @@
 set -eu
 cd "$(dirname "$0")"
 [ -f graded.txt ] || cd /autograder/source
-./lab setup
+./lab setup --yes
 ./lab grade solutions --only "$(cat graded.txt)" --out build/reference.json
 ! grep -q '"status": "failed"' build/reference.json
