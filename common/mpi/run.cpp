@@ -112,6 +112,16 @@ void start_clock(mpi::Job& job) {
   job.clock = mpi::Clock(epoch, job.emulate() ? job.options.emulate_scale : 1);
 }
 
+/// All processes call run alike, or their communicators would not fit together.
+void require_same_call(int ranks) {
+  int bounds[] = {ranks, -ranks};
+  check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+  if (bounds[0] != -bounds[1])
+    throw Error(Verdict::usage, fmt::format("a process calls run with ranks = {} while another has ranks = {}: every "
+                                            "process makes the same calls of run, also after one that failed",
+                                            -bounds[1], bounds[0]));
+}
+
 /// This process's part of a run; what it knows of the outcome is complete on rank 0 only.
 Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm comm) {
   int rank = 0;
@@ -163,6 +173,7 @@ Outcome run(const RunOptions& options, const Program& program) {
     throw Error(Verdict::usage, fmt::format("{} ranks on {} MPI process{}: start more with mpirun -n {}", options.ranks,
                                             world, world == 1 ? "" : "es", options.ranks));
   if (options.phantom) throw Error(Verdict::usage, "phantom runs are for the simulator: MPI has real memory");
+  require_same_call(options.ranks);
   const bool takes_part = world_rank() < options.ranks;
   MPI_Comm comm = MPI_COMM_NULL;
   check(MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED, world_rank(), &comm));

@@ -94,7 +94,8 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
     const std::string text =
         not_written(outcome) ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
     record_verdict(outcome.passed() ? Verdict::fail : outcome.verdict, text);
-    if (is_judge()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
+    // On every process: a test that stops at its first failure stops on all of them, so that their runs stay the same.
+    ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
   }
   if (!passed || only_case) write_trace(the_case, outcome, perturb);
   return passed;

@@ -1,4 +1,6 @@
 // However a run fails: the words, and that nothing is left behind.
+#include <gtest/gtest-spi.h>
+
 #include "common/tests/backend/support.hpp"
 
 namespace lockstep {
@@ -132,6 +134,29 @@ TEST(Failure, DeadlockInAClosure) {
     Slice b = empty_of(me, 4);
     me.wait(me.run(comm, [=](Rank r) { r.exchange({receive(1 - r.rank(), b)}); }));
   });
+}
+
+TEST(Failure, ACaseFailsOnEveryProcess) {
+  ::testing::TestPartResultArray failures;  // of this process: where they differ, so would the runs that follow
+  {
+    ::testing::ScopedFakeTestPartResultReporter reporter(
+        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+    testing::run_cases([](Rank, const testing::Case&) { return Values{}; },
+                       [](const testing::Case&, const Outcome&) { return std::string("wrong"); }, {.ranks = {1}});
+  }
+  EXPECT_EQ(failures.size(), 1);
+}
+
+TEST(Failure, ProcessesThatCallRunWithDifferentRanks) {
+  if (testing::test_options().available_ranks < 2) GTEST_SKIP() << "needs 2 processes";
+  if (std::string_view(backend_name()) != "mpi") GTEST_SKIP() << "NCCL's processes meet otherwise";
+  try {
+    (void)run_on(is_judge() ? 2 : 1, [](Rank) { return Values{}; });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.verdict(), Verdict::usage);
+    EXPECT_NE(std::string_view(error.what()).find("with ranks = 1 while another has ranks = 2"), std::string::npos);
+  }
 }
 
 }  // namespace
