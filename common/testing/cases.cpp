@@ -82,12 +82,22 @@ std::string report(const Case& the_case, const std::string& unit, const Outcome&
   return fmt::format("{}:\n{}\n{}", text, outcome.passed() ? wrong : outcome.message, replay(the_case, perturb));
 }
 
+/// What is wrong with a run that ended well. A judge may throw what it has to say; a verdict of its own leaves the test.
+std::string judged(const Case& the_case, const Outcome& outcome, const CaseJudge& judge) {
+  try {
+    return judge(the_case, outcome);
+  } catch (const Error& error) {
+    if (error.verdict() != Verdict::fail) throw;
+    return error.what();
+  }
+}
+
 /// Runs one case once; true when it passed.
 bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan,
             std::optional<std::uint64_t> perturb, Location where) {
   const Outcome outcome = run(options_for(the_case, plan, perturb),
                               Program([&program, the_case](Rank me) { return program(me, the_case); }));
-  const std::string wrong = outcome.passed() ? judge(the_case, outcome) : "";
+  const std::string wrong = outcome.passed() ? judged(the_case, outcome, judge) : "";
   const bool passed = outcome.passed() && wrong.empty();
   const bool only_case = test_options().ranks && test_options().size && !plan.together;
   if (!passed) {

@@ -14,6 +14,7 @@
 #include "common/chunk.hpp"
 #include "common/testing/inputs.hpp"
 #include "common/testing/options.hpp"
+#include "common/testing/regions.hpp"
 
 namespace lockstep::testing {
 namespace {
@@ -81,6 +82,27 @@ TEST(Cases, RunSmallestFirstAndStopAtTheFirstThatFails) {
                           "with 2 ranks and 9 elements:\nelement 4 is wrong\nreplay: ./lab check");
   ASSERT_EQ(judged.size(), 2u);
   EXPECT_EQ(judged[0].size, 3u);
+}
+
+void judge_the_sum(const CaseProgram& program) {
+  run_cases(program,
+            [](const Case&, const Outcome& outcome) {
+              return required_visits_to(outcome.ledgers[0], "sum", "around the sum").visits == 2 ? "" : "visited once";
+            },
+            {.ranks = {1}, .sizes = sizes_of({1})});
+}
+
+TEST(Cases, ARegionThatTheAnswerForgotIsASentenceAndVisitsOfAllQueuesCount) {
+  const auto twice = [](Rank me, const Case&) {
+    const auto visit = [](Rank queue) { Scope scope = queue.region("sum", 4); };
+    visit(me);
+    me.wait(me.run(me.stream("comm"), visit));
+    return Values{};
+  };
+  judge_the_sum(twice);
+  const auto forgot = [] { judge_the_sum([](Rank, const Case&) { return Values{}; }); };
+  EXPECT_NONFATAL_FAILURE(forgot(), "the region \"sum\" was never opened");
+  EXPECT_NONFATAL_FAILURE(forgot(), "open it around the sum");
 }
 
 TEST(Cases, ASendThatNeedsABufferIsADeadlock) {

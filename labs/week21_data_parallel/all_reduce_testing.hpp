@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
@@ -37,7 +38,24 @@ inline CaseProgram reduce_with(Collective collective) {
   };
 }
 
-/// The same with integers.
+/// Every rank contributes its input; returns the seconds that `collective` took on this rank.
+inline CaseProgram time_of(Collective collective) {
+  return [collective](Rank me, const Case& c) {
+    Slice data = uploaded(me, inputs_of(me.rank(), c.size, c.ranks));
+    const double began = me.now();
+    collective(me, data);
+    return Values{me.now() - began};
+  };
+}
+
+/// The seconds of time_of, of the rank that took longest.
+inline double slowest(const Outcome& outcome) {
+  double seconds = 0;
+  for (const Values& seen : outcome.values) seconds = std::max(seconds, seen[0]);
+  return seconds;
+}
+
+/// reduce_with for integers.
 inline CaseProgram reduce_integers_with(Collective collective) {
   return [collective](Rank me, const Case& c) {
     Slice data = me.allocate(c.size, DType::i32, Category::buffer);

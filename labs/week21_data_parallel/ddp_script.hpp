@@ -7,6 +7,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/testing/cases.hpp"
+#include "common/testing/regions.hpp"
 #include "common/testing/scripted_model.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -116,9 +117,8 @@ inline std::string wrong_counts(const Case& c, const Outcome& outcome, const Scr
   const std::uint64_t visits = script.windows * (expected.buckets + extra);
   const std::uint64_t bytes = 4 * script.windows * (expected.offsets.back() + extra * c.size);
   for (int rank = 0; rank < c.ranks; ++rank) {
-    std::uint64_t seen = 0, seen_bytes = 0;
-    for (const RegionTotal& region : outcome.ledgers[rank].regions)
-      if (region.name == "bucket") seen += region.visits, seen_bytes += region.bytes;
+    const RegionTotal buckets = testing::visits_to(outcome.ledgers[rank], "bucket");
+    const std::uint64_t seen = buckets.visits, seen_bytes = buckets.bytes;
     const std::string plan = fmt::format("{} windows of {} pass{} with {} bucket{}{}", script.windows, script.passes,
                                          script.passes == 1 ? "" : "es", expected.buckets,
                                          expected.buckets == 1 ? "" : "s", extra ? " and the usage" : "");

@@ -11,6 +11,7 @@
 #include "common/chunk.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/options.hpp"
+#include "common/testing/regions.hpp"
 #include "common/testing/scripted_model.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
@@ -75,9 +76,8 @@ TEST(Lab21_7a, AverageIsOneAllReduceAndOneDivision) {
       [](const Case& c, const Outcome& outcome) -> std::string {
         const ScriptedWindow window{c.ranks};
         for (int rank = 0; rank < c.ranks; ++rank) {
-          const RegionTotal* region = outcome.ledgers[rank].region("bucket");
-          if (!region || region->visits != 1)
-            return fmt::format("rank {} called all_reduce {} times, expected once", rank, region ? region->visits : 0);
+          if (const auto calls = testing::visits_to(outcome.ledgers[rank], "bucket").visits; calls != 1)
+            return fmt::format("rank {} called all_reduce {} times, expected once", rank, calls);
           for (std::size_t i = 0; i < c.size; ++i)
             if (outcome.values[rank][i] != window.average(0, i))
               return fmt::format("rank {}, element {} is {}, expected {}. It is {}.", rank, i, outcome.values[rank][i],
@@ -212,10 +212,7 @@ TEST(Lab21_7c, CommunicationHidesBehindTheBackward) {
     }
     ddp->finish();
     const RankLedger ledger = ledger_of(dp);
-    double total = 0;
-    for (const RegionTotal& region : ledger.regions)
-      if (region.name == "bucket") total += region.seconds;
-    return Values{ledger.queues[0].waiting - waited, total, dp.now() - began};
+    return Values{ledger.queues[0].waiting - waited, testing::visits_to(ledger, "bucket").seconds, dp.now() - began};
   };
   const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
     for (int rank = 0; rank < c.ranks; ++rank) {

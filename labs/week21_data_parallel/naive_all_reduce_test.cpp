@@ -1,8 +1,6 @@
 // Tests of exercise 21.1: exact sums, and what they cost rank 0: traffic, memory and time.
 #include "labs/week21_data_parallel/naive_all_reduce.hpp"
 
-#include <algorithm>
-
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
 namespace lockstep::week21 {
@@ -58,9 +56,7 @@ TEST(Lab21_1, TimeGrowsWithTheRanks) {
     const double n = static_cast<double>(c.size * sizeof(float)), others = c.ranks - 1;
     const double port = 2 * others * n * beta;
     const double formula = others * (alpha + n * (2 * beta + gamma)) + alpha;
-    double seconds = 0;
-    for (const RankLedger& ledger : outcome.ledgers)
-      seconds = std::max(seconds, ledger.region("naive_all_reduce")->seconds);
+    const double seconds = slowest(outcome);
     if (seconds < port)
       return fmt::format(
           "took {:.1f} µs; 2(p − 1)·n bytes through rank 0's port take {:.1f} µs: this is another algorithm",
@@ -70,7 +66,7 @@ TEST(Lab21_1, TimeGrowsWithTheRanks) {
                          seconds * 1e6, formula * 1e6);
     return "";
   };
-  run_cases(reduce_with(naive_all_reduce), judge,
+  run_cases(time_of(naive_all_reduce), judge,
             {.ranks = {2, 4, 8},
              .sizes = sizes_of({16384}),
              .simulator_only = "a statement about virtual time",

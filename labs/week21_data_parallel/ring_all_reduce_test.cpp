@@ -183,16 +183,14 @@ TEST(Lab21_2, TakesTheTimeOfTheFormula) {
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const double longest = static_cast<double>(chunk_bytes(c, 0)), p = c.ranks;
     const double formula = 2 * (p - 1) * alpha + (p - 1) * longest * (2 * beta + gamma);
-    double seconds = 0;
-    for (const RankLedger& ledger : outcome.ledgers)
-      seconds = std::max(seconds, ledger.region("ring_all_reduce")->seconds);
+    const double seconds = slowest(outcome);
     if (std::abs(seconds - formula) <= 1e-9 * formula) return "";
     return fmt::format("took {:.3f} µs; 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ is {:.3f} µs: {}", seconds * 1e6,
                        formula * 1e6,
                        seconds > formula ? "do a step's send and receive begin together, on every rank at once?"
                                          : "some work was left out");
   };
-  run_cases(reduce_with(ring_all_reduce), judge,
+  run_cases(time_of(ring_all_reduce), judge,
             {.ranks = {2, 3, 4, 8},
              .sizes = [](int ranks) { return std::vector<std::size_t>{1000 * static_cast<std::size_t>(ranks)}; },
              .simulator_only = "a statement about virtual time",

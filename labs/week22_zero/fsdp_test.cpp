@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "common/testing/regions.hpp"
 #include "labs/week22_zero/zero_gpt.hpp"
 #include "labs/week22_zero/zero_script.hpp"
 #include "labs/week22_zero/zero_timing.hpp"
@@ -476,10 +477,11 @@ TEST(Lab22_4e, BytesOnTheWireFollowThePolicy) {
       train_fsdp(dp, c.size, 1, gpt_units(),
                  mixed(policy.precision.keep, policy.precision.compute, policy.precision.reduce));
       const RankLedger ledger = ledger_of(dp);
-      Values seen;
-      for (const char* name : {"all_gather", "reduce_scatter"})
-        seen.push_back(static_cast<double>(ledger.region(name)->traffic.bytes_sent));
-      return seen;
+      const auto sent = [&](const char* region, const char* place) {
+        return static_cast<double>(testing::required_visits_to(ledger, region, place).traffic.bytes_sent);
+      };
+      return Values{sent("all_gather", "where a unit's values are gathered"),
+                    sent("reduce_scatter", "where a unit's gradients are reduced")};
     };
     const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
       const std::vector<Unit> units = gpt_units();

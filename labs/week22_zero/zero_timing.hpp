@@ -21,7 +21,7 @@ inline constexpr std::size_t kTimedSide = 512;                       // of the m
 /// What a rank measured, in virtual seconds.
 struct Timed {
   double waiting = 0;        // of main
-  double communication = 0;  // in the regions all_gather and reduce_scatter, on any queue
+  double communication = 0;  // with messages on their way, summed over the queues
   double seconds = 0;
 };
 
@@ -65,8 +65,7 @@ class TimedModel {
 
   double communication() const {
     double total = 0;
-    for (const RegionTotal& region : ledger_of(me_).regions)
-      if (region.name == "all_gather" || region.name == "reduce_scatter") total += region.seconds;
+    for (const QueueTime& queue : ledger_of(me_).queues) total += queue.transferring;
     return total;
   }
 

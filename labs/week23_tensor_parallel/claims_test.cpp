@@ -7,6 +7,7 @@
 
 #include "common/model/serial.hpp"
 #include "common/run.hpp"
+#include "common/testing/regions.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 
 namespace lockstep::week23 {
@@ -46,14 +47,14 @@ Seen forward(const Machine& machine, int ranks, GptConfig config, std::size_t le
                               }));
   outcome.check();
   Seen seen{.pass = outcome.values[0][0], .parameters = outcome.values[0][1], .flop = outcome.values[0][2]};
-  for (const RegionTotal& region : outcome.ledgers[0].regions) {
-    if (region.name == "attention forward" || region.name == "mlp forward") {
-      seen.sums += region.visits;
-      seen.bytes += region.bytes;
-      seen.communication += region.seconds;
-    }
-    if (region.name.find("gather") != std::string::npos) seen.gathers += region.visits;
+  for (const char* place : {"attention forward", "mlp forward"}) {
+    const RegionTotal sums = testing::visits_to(outcome.ledgers[0], place);
+    seen.sums += sums.visits;
+    seen.bytes += sums.bytes;
+    seen.communication += sums.seconds;
   }
+  for (const RegionTotal& region : outcome.ledgers[0].regions)
+    if (region.name.find("gather") != std::string::npos) seen.gathers += region.visits;
   return seen;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/run.hpp"
+#include "common/testing/regions.hpp"
 #include "labs/week23_tensor_parallel/shards.hpp"
 
 namespace lockstep::week23 {
@@ -171,9 +172,14 @@ inline std::string differs(const Outcome& outcome, const std::vector<Part>& part
 inline std::string wrong_sums(const Outcome& outcome, const std::string& place, std::uint64_t count,
                               std::uint64_t bytes) {
   for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank) {
-    std::uint64_t visits = 0, total = 0;
-    for (const RegionTotal& region : outcome.ledgers[rank].regions)
-      if (region.name == place) visits += region.visits, total += region.bytes;
+    const RegionTotal seen = testing::visits_to(outcome.ledgers[rank], place);
+    const std::uint64_t visits = seen.visits, total = seen.bytes;
+    if (visits == 0 && count > 0)
+      return fmt::format(
+          "rank {} made 0 sums in a region \"{}\", expected {}: is the sum missing, or the region of that name around "
+          "it "
+          "(Scope scope = queue.region(name, bytes);)?",
+          rank, place, count);
     if (visits != count || total != count * bytes)
       return fmt::format("rank {} made {} sums of {} bytes in all at \"{}\", expected {} of {} each", rank, visits,
                          total, place, count, bytes);

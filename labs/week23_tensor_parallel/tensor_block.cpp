@@ -38,8 +38,8 @@ void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, 
   Slice statistics =
       me.allocate(2 * targets.size() * static_cast<std::size_t>(me.size()), DType::f32, Category::buffer);
   todo("23.4b",
-       "this rank's statistics into its chunk; gather all; then cross_entropy_shard, with empty logits for the loss "
-       "alone");
+       "this rank's statistics into its chunk; gather all, in a region \"loss\"; then cross_entropy_shard, with "
+       "empty logits for the loss alone");
 }
 
 namespace {
