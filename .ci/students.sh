@@ -45,6 +45,16 @@ verdicts 'without a function' 'DOES NOT COMPILE'
 
 cp $solution $answer
 verdicts 'solved' PASS
+
+# Two at a time, with answers that each has to build: neither gets the other's verdicts.
+for file in naive_all_reduce halving_doubling; do printf '\n' >> labs/week21_data_parallel/$file.cpp; done
+./lab check 21.1 > build/students.one 2>&1 &
+./lab check 21.3 > build/students.two 2>&1 || true
+wait
+grep -q '^21\.1 .* NOT IMPLEMENTED$' build/students.one || { cat build/students.one; fail '21.1 should have its own verdict'; }
+grep -q '^21\.3 .* NOT IMPLEMENTED$' build/students.two || { cat build/students.two; fail '21.3 should have its own verdict'; }
+git checkout -q -- labs/week21_data_parallel/naive_all_reduce.cpp labs/week21_data_parallel/halving_doubling.cpp
+
 timelines | sort > build/timelines
 [ "$(wc -l < build/timelines)" -gt 1 ] && [ -z "$(uniq -d build/timelines)" ] || fail 'each test should have a timeline of its own'
 

@@ -103,7 +103,7 @@ class Grader {
 
   /// Adds to `grading` row by row.
   void run(Grading& grading) {
-    FolderLock lock(root());
+    FolderLock lock(root(), "grading " + name_);
     build_the_suite();
     fs::create_directory(scratch_.path() / "unpacked");
     submission_ = read_submission(name_, shop_.course.select("").exercises, scratch_.path() / "unpacked");
@@ -149,7 +149,7 @@ class Grader {
 
   /// Compilers get limits too: a template can be as endless as a loop.
   ConfinedEnd build(const std::vector<std::string>& programs) {
-    FolderLock lock(shop_.mine());
+    FolderLock lock(shop_.mine(), "building the answers of " + name_);
     Confined command{.arguments = {"cmake", "--build", shop_.build.string(), "--target"}, .folder = shop_.source};
     command.arguments.insert(command.arguments.end(), programs.begin(), programs.end());
     command.arguments.insert(command.arguments.end(), {"--", "-k", "0"});

@@ -109,7 +109,8 @@ void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pen
 
 std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, const std::vector<std::string>& ids,
                                  const JudgeOptions& options) {
-  fs::path file = shop.mine() / "running" / (program.filename().string() + ".json");
+  const RunFolder folder(shop);
+  const fs::path file = folder.path() / "verdicts.json";
   std::vector<std::string> pending = ids;
   std::vector<Judgement> rows;
   while (!pending.empty()) {
@@ -178,15 +179,15 @@ Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs:
 
 /// The verdict on what the student's file says now: the recorded one if it is about the same program, else a new one.
 Judgement Judge::current_verdict(const Exercise& exercise) {
-  std::string program = fmt::format("mine.{}_sim", exercise.id);
+  const RunFolder folder(shop_);
+  const fs::path program = folder.path() / fmt::format("mine.{}_sim", exercise.id), file = record_file(shop_, exercise);
   Judge plain(shop_, JudgeOptions{.timeout_seconds = options_.timeout_seconds}, Needs::borrow);
-  plain.link_needs(exercise);
-  fs::path file = record_file(shop_, exercise);
-  if (build_targets(shop_, {program}, exercise.id).ok && fs::exists(file)) {
+  const Linked linked = plain.link(exercise, program);
+  if (linked.built.ok && fs::exists(file)) {
     auto rows = testing::read_judgements(file);
-    if (rows.back().verdict == fmt::format("{:016x}", fingerprint(shop_.program(program)))) return rows.front();
+    if (rows.back().verdict == fmt::format("{:016x}", fingerprint(program))) return rows.front();
   }
-  return plain.mine(exercise).whole;
+  return plain.judge_linked(exercise, "", linked, program).whole;
 }
 
 /// Decides for each need whose answer is linked, and returns those that are borrowed.
@@ -207,19 +208,38 @@ std::vector<std::string> Judge::link_needs(const Exercise& exercise) {
   return borrowed;
 }
 
-Judged Judge::mine(const Exercise& exercise, const std::string& part) {
-  auto borrowed = link_needs(exercise);
-  std::string target = fmt::format("mine.{}_{}", exercise.id, options_.backend);
-  Built built = build_targets(shop_, {target}, exercise.id);
+/// The student's program with what its needs have come to; `program` becomes a copy of its own. The caller holds the
+/// lock on these choices, which stand in the tree.
+Judge::Linked Judge::link(const Exercise& exercise, const fs::path& program) {
+  Linked linked;
+  const std::string target = program.filename().string();
+  linked.borrowed = link_needs(exercise);
+  linked.built = build_targets(shop_, {target}, exercise.id);
+  if (linked.built.ok) fs::copy_file(shop_.program(target), program);
+  return linked;
+}
+
+Judged Judge::judge_linked(const Exercise& exercise, const std::string& part, const Linked& linked,
+                           const fs::path& program) {
   Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
-  if (built.ok) {
-    judged = judge(exercise, part, shop_.program(target));
+  if (linked.built.ok) {
+    judged = judge(exercise, part, program);
   } else {
-    judged.whole = does_not_compile(shop_, exercise, built.log);
+    judged.whole = does_not_compile(shop_, exercise, linked.built.log);
   }
-  judged.borrowed = borrowed;
-  if (records(part)) write_record(record_file(shop_, exercise), judged.whole, shop_.program(target));
+  judged.borrowed = linked.borrowed;
+  if (records(part)) write_record(record_file(shop_, exercise), judged.whole, program);
   return judged;
+}
+
+Judged Judge::mine(const Exercise& exercise, const std::string& part) {
+  const RunFolder folder(shop_);
+  const fs::path program = folder.path() / fmt::format("mine.{}_{}", exercise.id, options_.backend);
+  const Linked linked = [&] {
+    FolderLock lock(shop_.mine() / "use", "linking " + exercise.id);
+    return link(exercise, program);
+  }();
+  return judge_linked(exercise, part, linked, program);
 }
 
 Judged Judge::reference(const Exercise& exercise, const std::string& part) {

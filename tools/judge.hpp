@@ -52,6 +52,13 @@ class Judge {
   Judged reference(const Exercise& exercise, const std::string& part = "");
 
  private:
+  struct Linked {
+    std::vector<std::string> borrowed;
+    Built built;
+  };
+  Linked link(const Exercise& exercise, const std::filesystem::path& program);
+  Judged judge_linked(const Exercise& exercise, const std::string& part, const Linked& linked,
+                      const std::filesystem::path& program);
   Judgement current_verdict(const Exercise& exercise);
   std::vector<std::string> link_needs(const Exercise& exercise);
   Judged judge(const Exercise& exercise, const std::string& part, const std::filesystem::path& program);

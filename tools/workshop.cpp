@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -20,35 +21,95 @@
 namespace lockstep::tools {
 namespace {
 
-/// One line on a terminal that is overwritten by the next and removed at the end.
+/// How far a build is, from the lines that Ninja prints: on a terminal one line, overwritten by the next and removed at
+/// the end; elsewhere, and with NO_COLOR, a line now and then.
 class Progress {
  public:
-  explicit Progress(std::string_view what) : what_(what), on_(isatty(STDERR_FILENO) && !std::getenv("NO_COLOR")) {}
+  explicit Progress(std::string_view what)
+      : what_(what), overwrites_(isatty(STDERR_FILENO) && !std::getenv("NO_COLOR")) {}
   ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_ && overwrites_) fmt::print(stderr, "\r\033[K");
   }
-  void show(std::string_view line) {
-    if (!on_ || line.empty() || line[0] != '[') return;
-    fmt::print(stderr, "\r\033[Kbuilding {} {}", what_, line.substr(0, 100 - std::min<std::size_t>(what_.size(), 80)));
+
+  void show(const std::string& line) {
+    int done = 0, all = 0;
+    if (std::sscanf(line.c_str(), "[%d/%d]", &done, &all) != 2 || done < 1) return;
+    if (!overwrites_ && seconds_since(last_) < kSecondsBetweenLines) return;
+    last_ = Clock::now();
+    const std::string text = fmt::format("building {} [{}/{}]{}", what_, done, all, time_left(done, all));
+    fmt::print(stderr, "{}{}{}", overwrites_ ? "\r\033[K" : "", text, overwrites_ ? "" : "\n");
     std::fflush(stderr);
     shown_ = true;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr double kSecondsBetweenLines = 10;
+
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  std::string time_left(int done, int all) const {
+    const double seconds = seconds_since(begin_);
+    return seconds < 2 ? "" : fmt::format(", about {:.0f} s left", seconds / done * (all - done));
+  }
+
   std::string what_;
-  bool on_;
+  bool overwrites_;
   bool shown_ = false;
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
 };
+
+/// What the process that holds a lock has written into its file.
+std::string holder_of(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  return text.empty() ? "another process has it" : text.substr(0, text.find('\n'));
+}
 
 }  // namespace
 
-FolderLock::FolderLock(const std::filesystem::path& folder) {
+FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view doing, const Tell& tell) {
   std::filesystem::create_directories(folder);
-  file_ = open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-  if (file_ >= 0) flock(file_, LOCK_EX);
+  const std::filesystem::path file = folder / "lock";
+  file_ = open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  if (file_ < 0) return;
+  bool held = false;
+  for (int tries = 0; tries < 50 && !held; ++tries) {  // half a second is not worth a word
+    held = flock(file_, LOCK_EX | LOCK_NB) == 0;
+    if (!held) usleep(10'000);
+  }
+  if (!held) {
+    tell(fmt::format("waiting: {} (it has locked {})", holder_of(file), file.string()));
+    flock(file_, LOCK_EX);
+  }
+  const std::string holder = fmt::format("process {} is {}\n", getpid(), doing);
+  if (ftruncate(file_, 0) != 0 || pwrite(file_, holder.data(), holder.size(), 0) < 0) return;  // only words are lost
 }
 FolderLock::~FolderLock() {
   if (file_ >= 0) close(file_);
+}
+void FolderLock::say(std::string_view text) { fmt::print(stderr, "{}\n", text); }
+
+RunFolder::RunFolder(const Workshop& shop) {
+  const std::filesystem::path all = shop.mine() / "running";
+  std::filesystem::create_directories(all);
+  remove_old(all);
+  std::string name = (all / "XXXXXX").string();
+  if (!mkdtemp(name.data())) throw Error(Verdict::usage, "cannot make a folder in " + all.string());
+  path_ = name;
+}
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+/// What was killed a day ago and more has left its folder there.
+void RunFolder::remove_old(const std::filesystem::path& all) {
+  const auto yesterday = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
+  std::error_code gone;  // another process may be cleaning up as well
+  for (const auto& entry : std::filesystem::directory_iterator(all, gone))
+    if (std::filesystem::last_write_time(entry, gone) < yesterday && !gone)
+      std::filesystem::remove_all(entry.path(), gone);
 }
 
 bool Workshop::has(const Exercise& e) const {
@@ -57,14 +118,15 @@ bool Workshop::has(const Exercise& e) const {
 }
 
 Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what) {
-  FolderLock lock(shop.mine());  // Ninja does not expect two builds at a time in one tree
+  // Ninja does not expect two builds at a time in one tree.
+  FolderLock lock(shop.mine(), fmt::format("building {}", what));
   Progress progress(what);
   Built built;
   Command command{.arguments = {"cmake", "--build", shop.build.string(), "--target"}, .folder = {}, .on_line = {}};
   command.arguments.insert(command.arguments.end(), targets.begin(), targets.end());
   command.on_line = [&](std::string_view line) {
     built.log.append(line).append("\n");
-    progress.show(line);
+    progress.show(std::string(line));
   };
   built.ok = run_command(command).ok();
   return built;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,15 +27,32 @@ struct Workshop {
   bool has(const Exercise& e) const;
 };
 
-/// Held while something runs that expects a folder to itself, such as a build.
+/// Held while something runs that expects a folder to itself, such as a build. Where another process holds it, `tell`
+/// gets a line that says who that is and what it is doing; then it waits.
 class FolderLock {
  public:
-  explicit FolderLock(const std::filesystem::path& folder);
+  using Tell = std::function<void(std::string_view line)>;
+  /// `doing` continues "process 12 is …".
+  FolderLock(const std::filesystem::path& folder, std::string_view doing, const Tell& tell = say);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
 
  private:
+  static void say(std::string_view line);  // on standard error
   int file_ = -1;
+};
+
+/// A folder in the build tree for one run of a program, removed at its end: two runs at a time share nothing.
+class RunFolder {
+ public:
+  explicit RunFolder(const Workshop& shop);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  static void remove_old(const std::filesystem::path& all);
+  std::filesystem::path path_;
 };
 
 struct Built {
@@ -42,7 +60,8 @@ struct Built {
   std::string log;  ///< of the build system and the compiler
 };
 
-/// Brings targets up to date, one build at a time in this tree. `what` ("21.2") is shown on a terminal while it takes.
+/// Brings targets up to date, one build at a time in this tree. While it takes, standard error says how far it is with
+/// `what` ("21.2").
 Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what);
 
 /// How a program of a backend is started. The simulator and CUDA are one process; MPI and NCCL several.

@@ -1,5 +1,8 @@
 // The JSON side of verdicts.
+#include <unistd.h>
+
 #include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,7 +42,7 @@ Judgement judgement_of(const Json& row) {
 void write_judgements(const std::filesystem::path& file, const std::vector<Judgement>& judgements) {
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
   auto half = file;
-  half += ".part";
+  half += "." + std::to_string(getpid()) + ".part";  // two processes may write about the same exercise
   {
     std::ofstream out(half);
     std::vector<Json> rows;

@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
+#include <memory>
 
 #include "common/text/nearest.hpp"
 #include "tools/course.hpp"
 #include "tools/judge.hpp"
 #include "tools/process.hpp"
+#include "tools/workshop.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -115,7 +118,6 @@ TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
       "#!/bin/sh\ncd " + folder.string() +
           "\necho \"$1\" >> asked\ncase $1 in *Lab21_3a.*) cp a.json \"$3\"; exec sleep 20;; esac\ncp b.json \"$3\"\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  std::filesystem::create_directories(shop.mine() / "running");
   const auto rows = run_tests(shop, program, {"21.3a", "21.3b", "21.3"}, {.timeout_seconds = 0.3});
   EXPECT_EQ(read_text(folder / "asked"),
             "--gtest_filter=Lab21_3a.*:Lab21_3b.*:Lab21_3.*:\n--gtest_filter=Lab21_3b.*:\n");
@@ -125,6 +127,43 @@ TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
       << rows[0].message;
   EXPECT_EQ(rows[1].verdict, "SKIPPED (21.3a does not end)");
   EXPECT_EQ(rows[2].verdict, "PASS");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Verdict, OfTwoRunsAtATimeAreApart) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_two_runs_{}", getpid());
+  const Workshop shop{.source = folder, .build = folder, .labs = folder, .course = {}};
+  // Two test programs of one name: the first one waits until the second one has written its verdict, and has ended.
+  const auto program = [&](const char* place, const std::string& script) {
+    const auto file = folder / place / "program";
+    write_text(file, "#!/bin/sh\ncd " + folder.string() + "\n" + script);
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file;
+  };
+  const auto wait_for = [](const char* file) { return fmt::format("until [ -e {} ]; do sleep 0.01; done\n", file); };
+  const auto first = program("one", "cp one.json \"$3\"\ntouch written\n" + wait_for("over"));
+  const auto second = program("two", wait_for("written") + "cp two.json \"$3\"\n");
+  testing::write_judgements(folder / "one.json", {{.id = "21.2", .verdict = "PASS", .passed = 1}});
+  testing::write_judgements(folder / "two.json", {{.id = "21.2", .verdict = "FAIL", .failed = 1}});
+  auto one = std::async(std::launch::async, [&] { return run_tests(shop, first, {"21.2"}, {.timeout_seconds = 20}); });
+  const auto two = run_tests(shop, second, {"21.2"}, {.timeout_seconds = 20});
+  write_text(folder / "over", "");
+  EXPECT_EQ(two.at(0).verdict, "FAIL");
+  EXPECT_EQ(one.get().at(0).verdict, "PASS");
+  EXPECT_TRUE(std::filesystem::is_empty(shop.mine() / "running"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Locks, WhoWaitsIsToldForWhom) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_lock_{}", getpid());
+  auto first = std::make_unique<FolderLock>(folder, "building 21.2");
+  std::string told;
+  const FolderLock second(folder, "building 21.3", [&](std::string_view line) {
+    told = line;
+    first.reset();
+  });
+  EXPECT_EQ(told, fmt::format("waiting: process {} is building 21.2 (it has locked {})", getpid(),
+                              (folder / "lock").string()));
   std::filesystem::remove_all(folder);
 }
 
