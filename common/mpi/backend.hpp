@@ -111,6 +111,8 @@ class MpiBackend final : public Backend, public BlockOwner {
 
   // Set-up.
   void withdraw_set_up();
+  /// Adds the set-up calls, and those that others have not made yet; true where there are some. Gate held.
+  bool count_set_ups(Row& row);
   bool set_up_abandoned();
   std::vector<SetUp> agree(Group& group, const SetUp& mine, Location where);
   int split_groups(Group& parent, const std::vector<SetUp>& calls);

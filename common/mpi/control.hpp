@@ -22,7 +22,7 @@ class Control final : public processes::Watch<Job> {
   /// Takes in and sends what there is; gate held, as for looking at the clock.
   void poll();
   /// Nothing of ours is on its way; gate held.
-  bool quiet() const { return sent_.empty() && request_ == MPI_REQUEST_NULL; }
+  bool quiet() const { return answered() && sent_.empty() && request_ == MPI_REQUEST_NULL; }
   /// Ends the whole job at once, with a message.
   [[noreturn]] static void end_job(const std::string& message);
 
@@ -32,6 +32,7 @@ class Control final : public processes::Watch<Job> {
     MPI_Request request;
   };
   void post(int to, const processes::Letter& letter) override;
+  bool counts_transfers() const override { return true; }
   bool has_arrived();
 
   MPI_Comm comm_;

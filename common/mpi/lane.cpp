@@ -8,8 +8,14 @@
 
 namespace lockstep::mpi {
 
-Lane::Lane(Job& job, MPI_Comm comm, int group, int queue, std::vector<int> members)
-    : job_(job), comm_(comm), group_(group), queue_(queue), members_(std::move(members)), traffic_(members_.size()) {}
+Lane::Lane(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members)
+    : job_(job),
+      comm_(comm),
+      group_(group),
+      queue_(queue),
+      id_(processes::lane_id(members, queue_name)),
+      members_(std::move(members)),
+      traffic_(members_.size()) {}
 
 namespace {
 void count(Traffic& traffic, const Transfer& transfer) {
@@ -163,6 +169,45 @@ Lane::Outstanding Lane::outstanding() {
                                 sends ? "to" : "from", peer);
   }
   return result;
+}
+
+/// The modelled time passes, whatever others do.
+bool Lane::ends_by_itself(const Batch& batch, std::size_t index) const {
+  if (!job_.emulate()) return false;
+  const Message::State state = batch.messages[index].state;
+  return state == Message::State::waits_for_port || state == Message::State::timed;
+}
+
+bool Lane::count_transfers(processes::Row& row) {
+  using Kind = processes::Unfinished::Kind;
+  std::vector<processes::Begun> begun(members_.size());
+  for (std::size_t member = 0; member < members_.size(); ++member)
+    begun[member] = {id_, members_[member], traffic_[member].messages_sent, traffic_[member].messages_received};
+  auto count_of = [&](const Transfer& transfer) -> std::uint64_t& {
+    processes::Begun& of = begun[transfer.peer];
+    return transfer.kind == Transfer::Kind::send ? of.sends : of.receives;
+  };
+  for (std::uint64_t number = posted_ + 1; number <= started_; ++number)  // these wait for their turn
+    for (const Transfer& transfer : batches_[number - released_ - 1]->transfers) --count_of(transfer);
+  bool waits = idle();
+  const auto first = static_cast<std::ptrdiff_t>(row.unfinished.size());
+  if (posted_ > completed_) {
+    Batch& batch = *batches_[completed_ - released_];
+    std::vector<processes::Begun> number = begun;
+    for (std::size_t i = batch.transfers.size(); i-- > 0;) {
+      const Transfer& transfer = batch.transfers[i];
+      const bool sends = transfer.kind == Transfer::Kind::send;
+      processes::Begun& of = number[transfer.peer];
+      const std::uint64_t mine = sends ? of.sends-- : of.receives--;
+      if (transfer_done(batch, i) || ends_by_itself(batch, i)) continue;
+      waits = true;
+      row.unfinished.push_back({id_, members_[transfer.peer], sends ? Kind::send : Kind::receive, mine});
+    }
+  }
+  std::reverse(row.unfinished.begin() + first, row.unfinished.end());
+  for (const processes::Begun& of : begun)
+    if (of.sends + of.receives > 0) row.begun.push_back(of);
+  return waits;
 }
 
 }  // namespace lockstep::mpi

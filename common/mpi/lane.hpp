@@ -12,6 +12,7 @@
 
 #include "common/mpi/job.hpp"
 #include "common/mpi/wire.hpp"
+#include "common/processes/wait_table.hpp"
 
 namespace lockstep::mpi {
 
@@ -42,7 +43,8 @@ struct Batch {
 
 class Lane {
  public:
-  Lane(Job& job, MPI_Comm comm, int group, int queue, std::vector<int> members);
+  /// `queue_name` is the queue's, the same on every member.
+  Lane(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members);
   Lane(const Lane&) = delete;
 
   /// Adds a batch; it is posted at once if the lane is idle. Returns its number.
@@ -76,6 +78,9 @@ class Lane {
     const char* region = nullptr;
   };
   Outstanding outstanding();
+  /// Adds what has begun, and of the running batch what has not ended and waits for another rank. False where that is
+  /// nothing: the lane goes on by itself.
+  bool count_transfers(processes::Row& row);
 
   int group() const { return group_; }
   int queue() const { return queue_; }
@@ -103,6 +108,7 @@ class Lane {
   void header_arrived(Batch& batch, const Transfer& transfer, Message& message);
   Path path_of(const Transfer& transfer) const;
   bool transfer_done(Batch& batch, std::size_t index);
+  bool ends_by_itself(const Batch& batch, std::size_t index) const;
   void mismatch(const Header& ours, int their_rank, const Header& theirs, const char* what);
   Header header_of(const Batch& batch, const Transfer& transfer) const;
 
@@ -110,6 +116,7 @@ class Lane {
   MPI_Comm comm_;
   int group_;
   int queue_;
+  std::uint64_t id_;
   std::vector<int> members_;  // world ranks
   std::vector<Traffic> traffic_;
   std::deque<std::unique_ptr<Batch>> batches_;  // started and not released

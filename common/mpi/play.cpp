@@ -10,6 +10,7 @@ namespace lockstep::mpi {
 
 Values MpiBackend::play(const Program& program) {
   Values values;
+  queues_[0]->set_doing({.kind = Doing::Kind::own_code});
   try {
     values = program(handle(0, 0));
     check_all_waited();

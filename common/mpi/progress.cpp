@@ -61,23 +61,26 @@ Row MpiBackend::describe_queue(Queue& queue) {
   row.state = Row::State::working;
   switch (doing.kind) {
     case Doing::Kind::nothing: row.words = "has nothing to do"; break;
-    case Doing::Kind::own_code: row.words = at("runs code of its own since", doing.where); break;
+    case Doing::Kind::own_code:
+      row.words = doing.where.line() == 0 ? "runs code of its own since it began"
+                                          : at("runs code of its own since its call", doing.where);
+      break;
     case Doing::Kind::computes: row.words = at(fmt::format("computes {}", doing.operation).c_str(), doing.where); break;
     case Doing::Kind::finished:
       row.state = Row::State::finished;
       row.words = "has ended";
       break;
     case Doing::Kind::sets_up:
-      row.state = Row::State::waiting;
+      row.state = Row::State::waiting;  // unless count_set_ups finds that it is over
       row.words = at("waits", doing.where) + fmt::format(": for the others to call {}", doing.operation);
       break;
     case Doing::Kind::waits_for_closure:
-      row.state = Row::State::waiting;
+      if (!queues_[doing.queue]->has_ended(doing.number)) row.state = Row::State::waiting;
       row.words =
           at("waits", doing.where) + fmt::format(": for its closure on queue \"{}\"", queues_[doing.queue]->name);
       break;
     case Doing::Kind::waits_for_batch: {
-      row.state = Row::State::waiting;
+      if (doing.lane->completed() < doing.number) row.state = Row::State::waiting;
       row.words = at("waits", doing.where);
       if (queue.index != 0)
         row.words += fmt::format(" on queue \"{}\", in the closure run at {}", queue.name, describe(queue.running()));
@@ -94,10 +97,10 @@ Row MpiBackend::describe_queue(Queue& queue) {
   return row;
 }
 
-/// All queues of this rank; gate held.
+/// All queues of this rank; gate held. It waits if all of them do, and no lane goes on without the other ranks.
 Row MpiBackend::describe_me() {
-  Row row = describe_queue(*queues_[0]);
   const Doing doing = queues_[0]->doing();
+  Row row = describe_queue(*queues_[0]);
   for (int queue = 1; queue < queue_count_; ++queue) {
     const Row other = describe_queue(*queues_[queue]);
     if (queues_[queue]->running().line() == 0) continue;
@@ -105,6 +108,11 @@ Row MpiBackend::describe_me() {
     if (other.state == Row::State::working) row.state = Row::State::working;
     if (doing.kind == Doing::Kind::waits_for_closure && doing.queue == queue) row.peer = other.peer;
   }
+  row.counted = true;
+  const bool sets_up = count_set_ups(row);
+  if (doing.kind == Doing::Kind::sets_up && !sets_up) row.state = Row::State::working;
+  for (Lane* each : all_lanes_)
+    if (!each->count_transfers(row)) row.state = Row::State::working;
   row.activity = job_.activity.load();
   row.idle_seconds = job_.idle_seconds();
   return row;

@@ -12,12 +12,14 @@ namespace lockstep::mpi {
 struct MpiBackend::PendingSetUp {
   SetUp mine;
   std::vector<SetUp> all;
-  std::vector<MPI_Request> sends, receives;
+  std::vector<MPI_Request> sends, receives;  // by peer, without this rank
+  const Group* group = nullptr;
 };
 
 namespace {
 constexpr int kSetUpTag = 4;
-}
+constexpr const char* kSetUpLane = "\nset-up";  // no queue's name
+}  // namespace
 
 Rank MpiBackend::stream(Channel at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
@@ -43,15 +45,17 @@ Rank MpiBackend::split(Channel at, int color, int key, Location where) {
 /// cannot be withdrawn when a rank fails.
 std::vector<SetUp> MpiBackend::agree(Group& of, const SetUp& call, Location where) {
   const int size = static_cast<int>(of.members.size());
-  set_up_ = std::make_unique<PendingSetUp>();
-  PendingSetUp& pending = *set_up_;
+  auto fresh = std::make_unique<PendingSetUp>();
+  PendingSetUp& pending = *fresh;
+  pending.group = &of;
   pending.mine = call;
-  pending.mine.call = ++of.set_ups;
   processes::copy_text(pending.mine.where, sizeof pending.mine.where, describe(where));
   pending.all.resize(size);
-  pending.all[of.rank] = pending.mine;
   {
     std::lock_guard gate(job_.gate);
+    set_up_ = std::move(fresh);
+    pending.mine.call = ++of.set_ups;
+    pending.all[of.rank] = pending.mine;
     for (int peer = 0; peer < size; ++peer) {
       if (peer == of.rank) continue;
       pending.receives.push_back(MPI_REQUEST_NULL);
@@ -68,6 +72,7 @@ std::vector<SetUp> MpiBackend::agree(Group& of, const SetUp& call, Location wher
   const Doing doing{.kind = Doing::Kind::sets_up, .operation = call.is_split ? "split" : "stream", .where = where};
   poll_until(
       *queues_[0], doing, [&] { return all(pending.receives) && all(pending.sends); }, [] { return 0.0; });
+  job_.note_activity();
   processes::compare(pending.all, of.members);
   return pending.all;
 }
@@ -108,6 +113,7 @@ int MpiBackend::queue_named(std::string_view name) {
   for (int queue = 0; queue < queue_count_; ++queue)
     if (queues_[queue]->name == name) return queue;
   if (queue_count_ == kQueues) usage_error(fmt::format("a rank has at most {} queues", kQueues));
+  std::lock_guard gate(job_.gate);  // the progress thread describes queues
   queues_[queue_count_] = std::make_unique<Queue>(job_, queue_count_, std::string(name));
   job_.record([&](Recorder& recorder) { recorder.add_queue(std::string(name)); });
   if (queue_count_ == 0)
@@ -124,7 +130,7 @@ void MpiBackend::open_lane(int of, int queue) {
   if (lanes[of]) return;
   MPI_Comm comm = groups_[of]->comm;
   if (queue != 0) check(MPI_Comm_dup(groups_[of]->comm, &comm));
-  lanes[of] = std::make_unique<Lane>(job_, comm, of, queue, groups_[of]->members);
+  lanes[of] = std::make_unique<Lane>(job_, comm, of, queue, queues_[queue]->name, groups_[of]->members);
   all_lanes_.push_back(lanes[of].get());
 }
 
@@ -132,6 +138,26 @@ void MpiBackend::withdraw_set_up() {
   if (!set_up_) return;
   for (MPI_Request& request : set_up_->receives)
     if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
+}
+
+bool MpiBackend::count_set_ups(Row& row) {
+  for (const auto& each : groups_) {
+    if (each->set_ups == 0) continue;
+    const auto calls = static_cast<std::uint64_t>(each->set_ups);
+    row.begun.push_back({processes::lane_id(each->members, kSetUpLane), -1, calls, calls});
+  }
+  if (!set_up_) return false;
+  const Group& group = *set_up_->group;
+  const std::size_t before = row.unfinished.size();
+  for (int peer = 0, i = 0; peer < static_cast<int>(group.members.size()); ++peer) {
+    if (peer == group.rank) continue;
+    int done = 0;
+    MPI_Request_get_status(set_up_->receives[i++], &done, MPI_STATUS_IGNORE);
+    if (done) continue;
+    row.unfinished.push_back({processes::lane_id(group.members, kSetUpLane), group.members[peer],
+                              processes::Unfinished::Kind::set_up, static_cast<std::uint64_t>(group.set_ups)});
+  }
+  return row.unfinished.size() > before;
 }
 
 bool MpiBackend::set_up_abandoned() {

@@ -79,7 +79,10 @@ Row NcclBackend::describe_queue(Queue& queue) {
   row.state = Row::State::working;
   switch (doing.kind) {
     case Doing::Kind::nothing: row.words = "has nothing to do"; break;
-    case Doing::Kind::own_code: row.words = at("runs code of its own since", doing.where); break;
+    case Doing::Kind::own_code:
+      row.words = doing.where.line() == 0 ? "runs code of its own since it began"
+                                          : at("runs code of its own since its call", doing.where);
+      break;
     case Doing::Kind::finished:
       row.state = Row::State::finished;
       row.words = "has ended";

@@ -20,6 +20,7 @@ Values NcclBackend::play(const Program& program) {
       throw Unwind{};
     job_->epoch = std::chrono::steady_clock::now();
     job_->clock = std::make_unique<cuda::EventClock>(job_->events.record(queues_[0]->stream.get()));
+    queues_[0]->set_doing({.kind = Doing::Kind::own_code});
     values = program(handle(0, 0));
     check_all_waited();
   } catch (const Unwind&) {

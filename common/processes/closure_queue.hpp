@@ -66,6 +66,11 @@ class ClosureQueue {
     }
     return !job_.failed;
   }
+  /// Whether closure `number` has ended: who waits for it goes on.
+  bool has_ended(std::uint64_t number) const {
+    std::lock_guard lock(mutex_);
+    return ended_ >= number;
+  }
   std::uint64_t pushed() const { return pushed_; }  // main only, as is the next
   std::uint64_t released() const { return released_; }
   const Closure* unwaited() const { return closures_.empty() ? nullptr : closures_.front().get(); }

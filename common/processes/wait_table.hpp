@@ -4,10 +4,33 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/error.hpp"
 
 namespace lockstep::processes {
+
+/// Where messages keep their order: a group's, on one queue. The same number on every rank, if the program is the same.
+std::uint64_t lane_id(std::span<const int> members, const std::string& queue);
+
+/// What a rank has begun to exchange with a peer on a lane. The k-th send of one meets the k-th receive of the other.
+struct Begun {
+  std::uint64_t lane = 0;
+  int peer = -1;  // in the world; −1: each of the lane's
+  std::uint64_t sends = 0;
+  std::uint64_t receives = 0;
+  bool operator==(const Begun&) const = default;
+};
+
+/// A transfer that has begun and not ended: the `number`-th of its kind. No later batch of its lane begins before it
+/// has ended.
+struct Unfinished {
+  std::uint64_t lane = 0;
+  int peer = -1;
+  enum class Kind : int { send, receive, set_up } kind = Kind::send;
+  std::uint64_t number = 0;
+  bool operator==(const Unfinished&) const = default;
+};
 
 /// One rank's line of the wait table.
 struct Row {
@@ -16,17 +39,36 @@ struct Row {
   int peer = -1;            // whom it waits for (in the world), if that is known
   double idle_seconds = 0;  // since anything completed
   std::uint64_t activity = 0;
+  bool counted = false;                // the next two are known
+  std::vector<Begun> begun;            // lanes and peers that are left out: nothing
+  std::vector<Unfinished> unfinished;  // of every lane that has batches
   std::string words;
 };
 
-/// What a headline says before the table: who waits for whom in a circle, or for a rank that has finished.
+/// The ranks that can never go on, whatever the others do: each of their lanes waits for a transfer whose other half
+/// one of them, or a rank that has finished, would have to begin. `rows` are of one moment; those that are not
+/// `counted` can always go on. Empty where no rank is stuck.
+std::vector<int> deadlocked(std::span<const Row> rows);
+
+/// The rank has not moved from one row to the other.
+bool same(const Row& before, const Row& now);
+
+/// Names, in the rows of the `stuck` ranks alone, whom each waits for, and what that rank has not started.
+void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck);
+
+/// "2 ranks wait for each other in a cycle: 0 → 1 → 0.", or "rank 0 waits for rank 1, whose program has ended."; empty
+/// where neither is so.
+std::string who_waits(std::span<const Row> rows);
+
+/// The headline, then a line for each rank.
 std::string wait_table(const std::string& headline, std::span<const Row> rows);
 
 /// What the rows mean when nothing has moved for `patience_seconds`. `last_activity`, by rank, is what each counted the
 /// time before.
 struct Finding {
   bool silent = false;              // a rank does not answer
-  Verdict verdict = Verdict::pass;  // deadlock: all wait or have ended; timeout: one is at the same thing as before
+  Verdict verdict = Verdict::pass;  // deadlock: all wait or have ended, and nobody counts transfers, which would show
+                                    // it; timeout: one is at the same thing as before, or a message does not arrive
 };
 Finding judge(std::span<const Row> rows, std::span<const std::uint64_t> last_activity, double patience_seconds);
 

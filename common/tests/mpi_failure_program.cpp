@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -29,11 +30,42 @@ void receive_first(Rank me, Slice out, Slice in) {
   me.exchange({send((me.rank() + 1) % p, out)});
 }
 
+void compute_for(double seconds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < until) {
+  }
+}
+
+/// Nobody moves for longer than a deadlock takes to be found, and yet all goes on: ranks sleep, compute, or leave it to
+/// a queue, while the others wait for them.
+void be_slow(Rank me, Slice out, Slice in) {
+  Rank comm = me.stream("comm");
+  if (me.rank() == 1) usleep(3'000'000);
+  ring(me, out, in);
+  const Ticket closure = me.run(comm, [=](Rank queue) {
+    if (queue.rank() == 2) compute_for(1.5);
+    ring(queue, out, in);
+  });
+  if (me.rank() == 3) usleep(1'500'000);  // before it calls split
+  (void)me.split(0, 0);
+  me.wait(closure);
+}
+
+/// Ranks 0 and 1 wait for each other; the others never wait.
+void deadlock_of_two(Rank me, Slice out, Slice in) {
+  if (me.rank() > 1) compute_for(1e9);
+  me.exchange({receive(1 - me.rank(), in)});
+  me.exchange({send(1 - me.rank(), out)});
+}
+
 void fail(Rank me, std::string_view way, std::size_t count) {
+  if (way == "loops" && me.rank() == 1) compute_for(1e9);
   Slice out = me.allocate(count, DType::f32, Category::buffer), in = me.allocate(count, DType::f32, Category::buffer);
   fill(me, out, 1);
   ring(me, out, in);
   if (way == "deadlock") receive_first(me, out, in);
+  if (way == "two") deadlock_of_two(me, out, in);
+  if (way == "slow" || way == "emulated") return way == "slow" ? be_slow(me, out, in) : ring(me, out, in);
   if (me.rank() == 1) {
     if (way == "throw") throw std::runtime_error("rank 1 has had enough");
     if (way == "killed") raise(SIGKILL);
@@ -72,7 +104,10 @@ int main(int argc, char** argv) {
   const std::size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000;
   RunOptions options;
   options.ranks = session.available_ranks();
-  options.patience_seconds = 1;
+  const bool soon = way == "deadlock" && std::string_view(backend_name()) == "mpi";  // is found without patience
+  options.patience_seconds = soon || way == "slow" || way == "emulated" ? 20 : 1;
+  options.emulate = way == "emulated";
+  if (options.emulate) options.machine = Machine::uniform(1.5, 1e-9, 1e-10);  // a message takes 1.5 s
   const Outcome outcome = run(options, [way, count](Rank me) { fail(me, way, count); });
   if (is_judge()) fmt::print("{} {}\n", to_string(outcome.verdict), outcome.message);
   return outcome.passed() ? 0 : 1;
