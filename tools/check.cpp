@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "common/error.hpp"
+#include "common/text/files.hpp"
 #include "tools/commands.hpp"
 #include "tools/judge.hpp"
 #include "tools/process.hpp"
@@ -116,6 +117,7 @@ int check(const Workshop& shop, const CheckOptions& options) {
   check_backend(shop, options.backend);
   Selection selection = shop.course.select(options.what);
   if (options.debug) return debug(shop, options, selection);
+  if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
 
   JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
   judge_options.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);

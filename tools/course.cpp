@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <set>
 
 #include "common/error.hpp"
 #include "common/json/document.hpp"
 #include "common/testing/verdict.hpp"
+#include "common/text/files.hpp"
 #include "common/text/nearest.hpp"
 
 namespace lockstep::tools {
@@ -46,17 +47,41 @@ std::vector<std::string> Exercise::ids() const {
   return result;
 }
 
-Course Course::read(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  if (!in) throw Error(Verdict::usage, fmt::format("cannot read the course's list of exercises, {}", file.string()));
+Course Course::read(const std::filesystem::path& file) { return parse(read_file(file.string()), file.string()); }
+
+Course Course::parse(const std::string& text, const std::string& name) {
   Course course;
   try {
-    const Json document = Json::parse(in);
+    const Json document = Json::parse(text);
     for (const Json& week : document.at("weeks")) course.weeks_.push_back(read_week(week));
+    course.check();
   } catch (const JsonError& error) {
-    throw Error(Verdict::usage, fmt::format("{}: {}", file.string(), error.what()));
+    throw Error(Verdict::usage, fmt::format("{}: {}", name, error.what()));
   }
   return course;
+}
+
+void Course::check() const {
+  std::set<std::string> ids, ready;
+  std::vector<const Exercise*> waiting;
+  for (const Week& week : weeks_)
+    for (const Exercise& exercise : week.exercises) {
+      waiting.push_back(&exercise);
+      for (const std::string& id : exercise.ids())
+        if (!ids.insert(id).second) throw JsonError(fmt::format("{} is there twice", id));
+    }
+  const auto is_ready = [&](const Exercise* exercise) {
+    const std::vector<std::string>& needs = exercise->needs;
+    if (!std::all_of(needs.begin(), needs.end(), [&](const std::string& need) { return ready.contains(need); }))
+      return false;
+    ready.insert(exercise->id);
+    return true;
+  };
+  while (std::erase_if(waiting, is_ready) > 0) {
+  }
+  if (!waiting.empty())
+    throw JsonError(fmt::format("{} needs {}: none of these exercises, or a circle", waiting.front()->id,
+                                fmt::join(waiting.front()->needs, ", ")));
 }
 
 Selection Course::select(std::string_view what) const {

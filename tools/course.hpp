@@ -49,8 +49,11 @@ struct Selection {
 
 class Course {
  public:
-  /// Throws Error(usage) where the file is missing, no JSON, or lacks a field.
+  /// Throws Error(usage) where the file is missing, no JSON, or lacks a field; where an id is there twice, or an
+  /// exercise needs itself, directly or not, or what is no exercise.
   static Course read(const std::filesystem::path& file);
+  /// The same of a file's text; `name` is what messages call it.
+  static Course parse(const std::string& text, const std::string& name);
 
   const std::vector<Week>& weeks() const { return weeks_; }
   /// "21" (a week), "21.2" (an exercise), "21.2a" (a part), several weeks and exercises with commas, or ""
@@ -61,6 +64,8 @@ class Course {
   std::vector<Exercise> all_needs(std::string_view id) const;
 
  private:
+  void check() const;
+
   std::vector<Week> weeks_;
 };
 

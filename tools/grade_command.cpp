@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/error.hpp"
+#include "common/text/files.hpp"
 #include "tools/commands.hpp"
 #include "tools/grade.hpp"
 
@@ -32,10 +33,10 @@ std::string name_for(const fs::path& submission, const std::vector<std::string>&
 int grade_several(const Workshop& shop, const GradeOptions& options) {
   if (!options.junit.empty()) throw Error(Verdict::usage, "--junit is for one submission; several have a summary.");
   const fs::path folder = options.out.empty() ? "grades" : options.out;
-  if (fs::is_regular_file(folder))
+  if (fs::exists(folder) && !fs::is_directory(folder))
     throw Error(Verdict::usage,
                 fmt::format("--out {} is a file; results of several submissions go into a folder.", folder.string()));
-  fs::create_directories(folder);
+  make_folders_of(folder / "summary.csv");
   std::vector<std::string> names;
   std::vector<Grading> gradings;
   bool all = true;
@@ -61,8 +62,11 @@ int grade_several(const Workshop& shop, const GradeOptions& options) {
 int grade(const Workshop& shop, const GradeOptions& options) {
   (void)shop.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
   if (options.submissions.size() > 1) return grade_several(shop, options);
+  const fs::path out = options.out.empty() ? "results.json" : options.out;
+  for (const std::string& file : {out.string(), options.junit})  // before minutes of grading
+    if (!file.empty()) make_folders_of(file), check_writable(file);
   const Grading grading = grade_one(shop, options, options.submissions.front());
-  report(options, grading, options.out.empty() ? "results.json" : options.out);
+  report(options, grading, out);
   if (!options.junit.empty()) write_junit(options.junit, grading);
   return grading.graded ? 0 : 2;
 }

@@ -22,14 +22,6 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
-/// As a whole or not at all, so that nobody reads half of it.
-void write_whole(const std::filesystem::path& file, const std::string& text) {
-  std::filesystem::path half = file;
-  half += ".part";
-  write_text(half, text);
-  std::filesystem::rename(half, file);
-}
-
 /// In quotes, on one line; what a spreadsheet would take for a formula is text.
 std::string for_csv(const std::string& text) {
   std::string result = "\"";
@@ -117,7 +109,7 @@ void write_results(const std::filesystem::path& file, const Grading& grading, st
                                      {"visibility", Json::of(visibility)},
                                      {"extra_data", Json::object({{"max_score", Json::of(grading.most())}})},
                                      {"tests", Json::list(std::move(tests))}});
-  write_whole(file, results.dump(2) + "\n");
+  write_text(file, results.dump(2) + "\n");
 }
 
 void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
@@ -148,8 +140,8 @@ void write_summary(const std::filesystem::path& folder, const std::vector<std::s
                                 {"verdicts", Json::object(std::move(told))},
                                 {"remarks", Json::of(grading.remarks)}}));
   }
-  write_whole(folder / "summary.csv", utf8(csv));
-  write_whole(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
+  write_text(folder / "summary.csv", utf8(csv));
+  write_text(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {
@@ -166,11 +158,11 @@ void write_junit(const std::filesystem::path& file, const Grading& grading) {
     cases += fmt::format(">\n    <failure message=\"{}\">{}</failure>\n  </testcase>\n", for_xml(row.verdict),
                          for_xml(row.reason));
   }
-  write_whole(file,
-              fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-                          "<testsuite name=\"lockstep\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{:.3f}\">\n{}"
-                          "</testsuite>\n",
-                          grading.rows.size(), failures, grading.seconds, cases));
+  write_text(file,
+             fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                         "<testsuite name=\"lockstep\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{:.3f}\">\n{}"
+                         "</testsuite>\n",
+                         grading.rows.size(), failures, grading.seconds, cases));
 }
 
 }  // namespace lockstep::tools

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "common/error.hpp"
 #include "common/json/document.hpp"
+#include "common/text/files.hpp"
 #include "tools/commands.hpp"
 #include "tools/judge.hpp"
 
@@ -22,10 +22,9 @@ struct Mutant {
 };
 
 std::vector<Mutant> read_mutants(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  if (!in) return {};
+  if (!std::filesystem::exists(file)) return {};
   std::vector<Mutant> result;
-  for (const Json& m : Json::parse(in)) {
+  for (const Json& m : Json::parse(read_file(file.string()))) {
     result.push_back({m.at("name"), m.at("verdicts"), m.at("message")});
   }
   return result;

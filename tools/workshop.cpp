@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "common/error.hpp"
+#include "common/text/files.hpp"
 #include "common/text/nearest.hpp"
 #include "tools/process.hpp"
 
@@ -216,10 +217,8 @@ std::string read_text(const std::filesystem::path& file) {
 }
 
 void write_text(const std::filesystem::path& file, const std::string& text) {
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  if (!out.flush()) throw Error(Verdict::usage, "cannot write " + file.string());
+  make_folders_of(file.string());
+  write_atomically(file.string(), text);
 }
 
 std::string indented(std::string_view text, std::string_view indent) {

@@ -97,7 +97,7 @@ Style style();
 std::string padded(std::string_view text, std::size_t columns);
 /// A file's bytes; "" where it cannot be read.
 std::string read_text(const std::filesystem::path& file);
-/// Writes a file, and the folders above it. Throws Error(usage) where that fails.
+/// Writes a file, whole or not at all, and the folders above it. Throws Error(usage) where that fails.
 void write_text(const std::filesystem::path& file, const std::string& text);
 
 /// Each line of `text` with `indent` before it.

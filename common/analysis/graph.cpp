@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -72,6 +73,9 @@ class Maker {
 
   void choose_steps(const std::string& name) {
     steps_ = phases(trace_, name);
+    for (const TraceClosure& c : trace_.closures)
+      if (!steps_.contains(c.rank))
+        throw Error(Verdict::usage, fmt::format("this trace lacks what rank {} did beside its closures", c.rank));
     graph_.ranks = static_cast<int>(steps_.size());
     const std::size_t count = name.empty() ? 0 : common_count(steps_);
     graph_.steps_in_run = static_cast<int>(count);
@@ -345,6 +349,13 @@ class Maker {
 Graph make_graph(const Trace& trace, const std::string& step) {
   if (trace.events.empty()) throw Error(Verdict::usage, "this trace is empty: nothing happened in that run");
   return Maker(trace, step).make();
+}
+
+std::vector<std::string> phase_names(const Trace& trace) {
+  std::set<std::string> names;
+  for (const TraceEvent& event : trace.events)
+    if (event.kind == Kind::region && event.queue == 0 && event.phase) names.insert(event.name);
+  return {names.begin(), names.end()};
 }
 
 std::vector<double> phase_seconds(const Trace& trace, const std::string& name) {

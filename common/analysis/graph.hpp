@@ -72,11 +72,13 @@ struct Graph {
 
 /// The phases called `step` of every rank, without the first where there are three or more (what happens once has
 /// happened); everything where a rank has none, they differ in number, or `step` is empty.
-/// Throws Error(usage) where the trace does not say what waited for what.
+/// Throws Error(usage) where the trace does not say what waited for what, or lacks a part of what happened.
 Graph make_graph(const Trace& trace, const std::string& step = "step");
 
 /// Seconds of each phase of that name, from when all ranks have begun it (who is late comes from elsewhere) to when the
 /// last has ended it. Empty where ranks have different numbers of them.
 std::vector<double> phase_seconds(const Trace& trace, const std::string& name);
+/// Of what regions on main are called, the phases', sorted.
+std::vector<std::string> phase_names(const Trace& trace);
 
 }  // namespace lockstep::analysis

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <cmath>
 #include <map>
 
 #include "common/error.hpp"
 #include "common/json/document.hpp"
+#include "common/text/files.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep {
@@ -18,6 +18,23 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw Error(Verdict::usage, fmt::format("trace {}: {}", path, why));
+}
+
+/// Numbers that a run can have, so that what is computed with them stays a number.
+int rank_of(const Json& json) {
+  const int rank = json;
+  if (rank < 0 || rank >= 1 << 24) throw JsonError(fmt::format("rank {}", rank));
+  return rank;
+}
+double instant_of(const Json& json) {
+  const double time = json;
+  if (!(std::abs(time) <= 1e15)) throw JsonError(fmt::format("a time of {:g}", time));
+  return time;
+}
+double duration_of(const Json& json) {
+  const double time = instant_of(json);
+  if (time < 0) throw JsonError(fmt::format("a duration of {:g}", time));
+  return time;
 }
 
 TraceEvent::Kind kind_of(const std::string& category) {
@@ -33,14 +50,12 @@ class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {}
 
-  Trace read() {
-    if (!std::filesystem::is_regular_file(path_)) refuse(path_, "there is no such file");
-    std::ifstream in(path_);
-    if (!in) refuse(path_, "cannot be read");
+  Trace read(const std::string& text) {
     try {
-      head(Json::parse(in, 2, [this](const Json& event) { take(event); }));
-    } catch (const JsonError&) {
-      refuse(path_, "this is no trace that ./lab train --trace FILE.json wrote, or it was cut short");
+      head(Json::parse(text, 2, [this](const Json& event) { take(event); }));
+    } catch (const JsonError& error) {
+      refuse(path_, fmt::format("this is no trace that ./lab train --trace FILE.json wrote, or it was cut short ({})",
+                                error.what()));
     }
     if (trace_.events.empty()) refuse(path_, "it is empty: nothing happened in that run");
     for (std::size_t i = 0; i < trace_.events.size(); ++i) trace_.events[i].queue = queue_of(i);
@@ -66,34 +81,35 @@ class Reader {
     const Json& arguments = event.at("args");
     TraceEvent& e = trace_.events.emplace_back();
     e.kind = kind_of(event.at("cat"));
-    e.rank = event.at("pid");
+    e.rank = rank_of(event.at("pid"));
     e.name = event.at("name");
     e.where = arguments.at("where");
-    e.begin = event.at("ts").get<double>() * 1e-6;
-    e.end = e.begin + event.at("dur").get<double>() * 1e-6;
+    e.begin = instant_of(event.at("ts")) * 1e-6;
+    e.end = e.begin + duration_of(event.at("dur")) * 1e-6;
     e.first = arguments.value("first", std::uint64_t{0});
     e.last = arguments.value("last", e.first);
-    e.own = arguments.value("own_seconds", 0.0);
-    e.launch = arguments.value("launch_seconds", 0.0);
+    if (const Json* own = arguments.find("own_seconds")) e.own = duration_of(*own);
+    if (const Json* launch = arguments.find("launch_seconds")) e.launch = duration_of(*launch);
     e.phase = arguments.value("phase", false);
     e.group = arguments.value("group", 0u);
     if (arguments.contains("messages"))
       for (const Json& m : arguments.at("messages"))
-        e.messages.push_back({m.at(1), m.at(0) == "send", m.at(2), m.at(3), m.at(4)});
+        e.messages.push_back(
+            {rank_of(m.at(1)), m.at(0) == "send", m.at(2), duration_of(m.at(3)), duration_of(m.at(4))});
     threads_.push_back(event.at("tid"));
   }
 
   void closure(const Json& event) {
     const Json& a = event.at("args");
-    trace_.closures.push_back({.rank = event.at("pid"),
+    trace_.closures.push_back({.rank = rank_of(event.at("pid")),
                                .queue = index_of(a.at("queue")),
                                .issued = a.at("issued"),
                                .first = a.at("first"),
                                .last = a.at("last"),
                                .waited = a.at("waited"),
-                               .given = a.at("seconds").at(0),
-                               .begin = a.at("seconds").at(1),
-                               .end = a.at("seconds").at(2)});
+                               .given = instant_of(a.at("seconds").at(0)),
+                               .begin = instant_of(a.at("seconds").at(1)),
+                               .end = instant_of(a.at("seconds").at(2))});
   }
 
   /// The name of a thread says which queue it is of: "comm", "comm (2)", "comm: transfers (2)".
@@ -101,7 +117,7 @@ class Reader {
     const auto known = names_.find({trace_.events[event].rank, threads_[event]});
     if (known == names_.end()) refuse(path_, "an event is on a line that has no name");
     std::string name = known->second;
-    if (name.ends_with(")")) name.resize(name.rfind(" ("));
+    if (name.ends_with(")")) name.resize(std::min(name.size(), name.rfind(" (")));
     if (name.ends_with(kTransfers)) name.resize(name.size() - std::string_view(kTransfers).size());
     return index_of(name);
   }
@@ -121,6 +137,7 @@ class Reader {
 
 }  // namespace
 
-Trace read_chrome_trace(const std::string& path) { return Reader(path).read(); }
+Trace read_chrome_trace(const std::string& path) { return parse_chrome_trace(read_file(path), path); }
+Trace parse_chrome_trace(const std::string& text, const std::string& path) { return Reader(path).read(text); }
 
 }  // namespace lockstep

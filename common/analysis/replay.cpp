@@ -101,10 +101,12 @@ class Player {
 
   /// Factors that give every rank the mean arithmetic of each step.
   void share_work() {
-    const auto ranks = at(graph_.lanes.empty() ? 0 : graph_.lanes.back().rank + 1);
-    const auto steps = at(graph_.steps);
+    const auto ranks = at(graph_.ranks), steps = at(graph_.steps);
     std::vector<double> total(steps), mine(steps * ranks);
-    const auto cell = [&](const Work& w) { return at(w.step) * ranks + at(graph_.lanes[at(w.lane)].rank); };
+    std::vector<std::size_t> place;  // of each lane's rank: a trace may have only some ranks
+    for (const Lane& lane : graph_.lanes)
+      place.push_back(place.empty() ? 0 : place.back() + (lane.rank != graph_.lanes[place.size() - 1].rank ? 1 : 0));
+    const auto cell = [&](const Work& w) { return at(w.step) * ranks + place[at(w.lane)]; };
     for (const Work& w : graph_.works) {
       if (w.kind != Work::Kind::arithmetic) continue;
       total[at(w.step)] += w.seconds;
@@ -323,7 +325,7 @@ class Player {
     int rank = -1;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       if (lanes_[lane].next < graph_.lanes[lane].program.size())
-        throw Error(Verdict::fail, "this trace cannot be replayed: what it waits for is not in it");
+        throw Error(Verdict::usage, "this trace cannot be replayed: what it waits for is not in it");
       if (lanes_[lane].clock > lanes_[last].clock) last = lane;
       if (graph_.lanes[lane].queue == 0) result.waits[at(++rank)] = lanes_[lane].waited;
     }

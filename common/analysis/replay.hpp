@@ -37,7 +37,7 @@ struct Replay {
   std::vector<Segment> path;  // critical: each segment begins where the one before it ends; the first begins at 0
 };
 
-/// Throws Error(fail) where the graph cannot be replayed to its end: a message or closure that the trace waits for is
+/// Throws Error(usage) where the graph cannot be replayed to its end: a message or closure that the trace waits for is
 /// not in it.
 Replay replay(const Graph& graph, const WhatIf& what_if = {});
 

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "common/checkpoint/files.hpp"
 #include "common/error.hpp"
+#include "common/text/files.hpp"
 
 namespace lockstep::checkpoint {
 
@@ -50,19 +50,6 @@ class Descriptor {
   /// Some file systems report only here what they could not write.
   void close() {
     if (::close(std::exchange(number_, -1)) != 0) fail("write", path_, last_error());
-  }
-  std::string read() {
-    struct stat about {};
-    if (fstat(number_, &about) != 0) fail("read", path_, last_error());
-    std::string text(static_cast<std::size_t>(about.st_size), '\0');
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t count = ::read(number_, text.data() + done, std::min(text.size() - done, std::size_t{1} << 30));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("read", path_, last_error());
-      if (count == 0) text.resize(done);  // it became shorter meanwhile
-      done += static_cast<std::size_t>(count);
-    }
-    return text;
   }
 
  private:
@@ -111,6 +98,6 @@ std::vector<std::string> Disk::list(const std::string& path) {
   return names;
 }
 
-std::string Disk::read(const std::string& path) { return Descriptor("read", path, O_RDONLY).read(); }
+std::string Disk::read(const std::string& path) { return read_file(path); }
 
 }  // namespace lockstep::checkpoint

@@ -29,7 +29,7 @@ class Files {
   virtual bool exists(const std::string& path) = 0;
   /// Names in a directory, in order; none where there is no such directory.
   virtual std::vector<std::string> list(const std::string& path) = 0;
-  virtual std::string read(const std::string& path) = 0;
+  virtual std::string read(const std::string& path) = 0;  // Error(usage)
 };
 
 /// The computer's own.

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <unordered_map>
 
 #include "common/error.hpp"
+#include "common/text/files.hpp"
 
 namespace lockstep {
 namespace {
@@ -85,11 +83,7 @@ TextBatch TextBatch::rows(std::size_t first, std::size_t count) const {
 }
 
 Corpus Corpus::read(const std::string& path, TokenKind kind, double validation_share) {
-  std::error_code failure;
-  if (std::filesystem::is_directory(path, failure)) refuse(path, "is a folder, not a text file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) refuse(path, "cannot be read");
-  std::string text(std::istreambuf_iterator<char>(in), {});
+  const std::string text = read_file(path);
   if (auto file = read_token_file(text, path)) return of_tokens(std::move(*file), validation_share, path);
   return of_text(text, kind, validation_share, path);
 }

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <istream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
 
 #include "common/json/escape.hpp"
 
@@ -15,8 +16,8 @@ namespace {
 
 using Library = nlohmann::json;
 
-[[noreturn]] void refuse(const Json& json, const char* wanted) {
-  throw JsonError(fmt::format("{} is not {}", json.dump(), wanted));
+[[noreturn]] void refuse(const Json& json, std::string_view wanted) {
+  throw JsonError(fmt::format("{} is not {}", json.quote(), wanted));
 }
 
 /// The library's words, without the name of its exception in brackets before them.
@@ -25,13 +26,47 @@ std::string in_words(std::string_view what) {
   return std::string(bracket == what.npos ? what : what.substr(bracket + 2));
 }
 
+/// A place in a text that its reader has come to. The library copies it as it likes: `end` is where the copy that went
+/// furthest is, which the library does not tell.
+class Progress {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Progress(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
+  const char& operator*() const { return *at_; }
+  Progress& operator++() {
+    *furthest_ = ++at_;
+    return *this;
+  }
+  Progress operator++(int) {
+    Progress before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const Progress& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  const char** furthest_;
+};
+
 }  // namespace
 
 /// Told by the library's parser what it comes to.
 class JsonBuilder {
  public:
-  explicit JsonBuilder(int depth = -1, const std::function<void(const Json&)>* take = nullptr)
-      : depth_(depth), take_(take) {}
+  explicit JsonBuilder(const std::string& text, int depth = -1, const std::function<void(const Json&)>* take = nullptr)
+      : begin_(text.data()), at_(begin_), depth_(depth), take_(take) {}
+
+  Json build(std::size_t bytes, bool ignore_comments = false) {
+    Library::sax_parse(Progress(begin_, &at_), Progress(begin_ + bytes, &at_), this, Library::input_format_t::json,
+                       /*strict=*/true, ignore_comments);
+    return std::move(result_);
+  }
 
   bool null() { return put(Json()); }
   bool boolean(bool value) { return put(make(Json::Kind::truth, 0, value)); }
@@ -50,6 +85,7 @@ class JsonBuilder {
   bool start_object(std::size_t) { return open(Json::Kind::object); }
   bool start_array(std::size_t) { return open(Json::Kind::list); }
   bool key(std::string& name) {
+    if (open_.back().has(name)) fail(fmt::format("\"{}\" is there twice", name));
     open_.back().name = std::move(name);
     return true;
   }
@@ -68,16 +104,32 @@ class JsonBuilder {
     return json;
   }
 
-  Json result;
-
  private:
   struct Open {
     Json json;
-    std::string name;  // of the member that comes next
+    std::string name;             // of the member that comes next
+    std::set<std::string> names;  // of members, where they are many
+
+    bool has(const std::string& wanted) {
+      constexpr std::size_t few = 16;
+      if (json.members_.size() < few) return json.contains(wanted);
+      if (names.empty())
+        for (const Json::Member& member : json.members_) names.insert(member.name);
+      return !names.insert(wanted).second;
+    }
   };
 
+  /// In the library's words.
+  [[noreturn]] void fail(const std::string& what) const {
+    const std::string_view read(begin_, static_cast<std::size_t>(at_ - begin_));
+    throw JsonError(fmt::format("parse error at line {}, column {}: {}", 1 + std::count(read.begin(), read.end(), '\n'),
+                                read.size() - (read.rfind('\n') + 1), what));  // npos + 1 is 0
+  }
+
   bool open(Json::Kind kind) {
-    open_.push_back({make(kind, 0, 0), ""});
+    if (open_.size() == Json::kMostNested)
+      fail(fmt::format("more than {} lists and objects, one in the other", Json::kMostNested));
+    open_.push_back({make(kind, 0, 0), "", {}});
     return true;
   }
 
@@ -93,7 +145,7 @@ class JsonBuilder {
 
   bool put(Json json) {
     if (open_.empty())
-      result = std::move(json);
+      result_ = std::move(json);
     else if (Open& in = open_.back(); in.json.is_array())
       in.json.list_.push_back(std::move(json));
     else
@@ -101,37 +153,27 @@ class JsonBuilder {
     return true;
   }
 
+  Json result_;
+  const char* begin_;
+  const char* at_;  // how far the text is read
   int depth_;
   const std::function<void(const Json&)>* take_;
   std::vector<Open> open_;  // outermost first
 };
 
-namespace {
-
-std::string all_of(std::istream& in) { return {std::istreambuf_iterator<char>(in), {}}; }
-
-/// The one call of the library's parser, a second of compilation each.
-Json build(JsonBuilder builder, const std::string& text, bool ignore_comments = false) {
-  Library::sax_parse(text.data(), text.data() + text.size(), &builder, Library::input_format_t::json, /*strict=*/true,
-                     ignore_comments);
-  return std::move(builder.result);
+Json Json::parse(const std::string& text) { return parse(text, -1, {}); }
+Json Json::parse(const std::string& text, int depth, const std::function<void(const Json&)>& take) {
+  return JsonBuilder(text, depth, &take).build(text.size());
 }
-
-}  // namespace
-
-Json Json::parse(const std::string& text) { return build(JsonBuilder(), text); }
-Json Json::parse(std::istream& in) { return parse(all_of(in)); }
-
+Json Json::parse_with_comments(const std::string& text) {
+  return JsonBuilder(text).build(text.size(), /*ignore_comments=*/true);
+}
 std::optional<Json> Json::parse_if_valid(const std::string& text) {
   try {
-    return build(JsonBuilder(), text, /*ignore_comments=*/true);
+    return parse_with_comments(text);
   } catch (const JsonError&) {
     return std::nullopt;
   }
-}
-
-Json Json::parse(std::istream& in, int depth, const std::function<void(const Json&)>& take) {
-  return build(JsonBuilder(depth, &take), all_of(in));
 }
 
 std::size_t Json::size() const {
@@ -188,10 +230,19 @@ double Json::number() const {
   if (!is_number()) refuse(*this, "a number");
   return number_;
 }
-std::uint64_t Json::whole() const {
-  if (is_number_integer()) return whole_;
+std::uint64_t Json::whole(std::int64_t least, std::uint64_t most) const {
   const double value = number();
-  return value < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) : static_cast<std::uint64_t>(value);
+  std::uint64_t bits = whole_;
+  bool fits = is_number_integer();
+  if (!fits) {  // 1e3
+    fits = value == std::floor(value) && value >= -0x1p63 && value < 0x1p64;
+    if (fits)
+      bits =
+          value < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) : static_cast<std::uint64_t>(value);
+  }
+  if (!fits || (value < 0 ? static_cast<std::int64_t>(bits) < least : bits > most))
+    refuse(*this, fmt::format("a whole number from {} to {}", least, most));
+  return bits;
 }
 
 Json Json::of(std::string_view text) {
@@ -260,6 +311,15 @@ std::string Json::dump(int indent) const {
   std::string all;
   write(all, indent, 0);
   return all;
+}
+
+std::string Json::quote() const {
+  constexpr std::size_t most = 60;
+  std::string text = dump();
+  if (text.size() <= most) return text;
+  std::size_t end = most;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside of a character
+  return text.substr(0, end) + "…";
 }
 
 std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump(); }

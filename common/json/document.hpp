@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -18,7 +19,8 @@
 namespace lockstep {
 
 /// What is wrong with a text, "parse error at line 3, column 1: …", or with what was asked of a document: a name that
-/// is not there, a number of what is a list.
+/// is not there, a number of what is a list. A member that is there twice is wrong, and so is nesting deeper than
+/// kMostNested.
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -37,7 +39,8 @@ concept JsonReadable =
 
 class Json {
  public:
-  struct Member;  // name, value
+  struct Member;                                   // name, value
+  static constexpr std::size_t kMostNested = 100;  // lists and objects, one in the other
 
   Json() = default;
   /// To be written. Bytes of a text that are not UTF-8 are replaced: it may quote anybody.
@@ -49,12 +52,13 @@ class Json {
 
   /// Throws JsonError.
   static Json parse(const std::string& text);
-  static Json parse(std::istream& in);
-  /// Comments as in C++ are skipped; nothing where it is no JSON.
+  /// The same; comments as in C++ are skipped.
+  static Json parse_with_comments(const std::string& text);
+  /// The same; nothing where it is no JSON otherwise.
   static std::optional<Json> parse_if_valid(const std::string& text);
   /// Hands over every object that is inside `depth` lists and objects as soon as it is read, and keeps none of them: a
   /// large file never becomes a large tree. The rest is returned.
-  static Json parse(std::istream& in, int depth, const std::function<void(const Json&)>& take);
+  static Json parse(const std::string& text, int depth, const std::function<void(const Json&)>& take);
 
   bool is_null() const { return kind_ == Kind::null; }
   bool is_boolean() const { return kind_ == Kind::truth; }
@@ -85,7 +89,7 @@ class Json {
   }
   std::string value(std::string_view name, const char* otherwise) const { return value(name, std::string(otherwise)); }
 
-  /// Throws JsonError where it is something else.
+  /// Throws JsonError where it is something else; a whole number, too, where T does not hold it.
   template <JsonReadable T>
   T get() const {
     if constexpr (std::same_as<T, std::string>)
@@ -93,7 +97,7 @@ class Json {
     else if constexpr (std::same_as<T, bool>)
       return truth();
     else if constexpr (std::integral<T>)
-      return static_cast<T>(whole());
+      return static_cast<T>(whole(std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
     else if constexpr (std::floating_point<T>)
       return static_cast<T>(number());
     else {
@@ -126,6 +130,8 @@ class Json {
   /// what it is in.
   std::string dump() const;
   std::string dump(int indent) const;
+  /// As messages quote it: on one line, and no longer than a sentence bears.
+  std::string quote() const;
 
  private:
   friend class JsonBuilder;
@@ -138,7 +144,7 @@ class Json {
   const std::string& text() const;
   bool truth() const;
   double number() const;
-  std::uint64_t whole() const;  // a negative one as two's complement
+  std::uint64_t whole(std::int64_t least, std::uint64_t most) const;  // a negative one as two's complement
 
   Kind kind_ = Kind::null;
   double number_ = 0;

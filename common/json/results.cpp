@@ -1,56 +1,14 @@
 #include "common/json/results.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 
-#include "common/error.hpp"
 #include "common/json/escape.hpp"
 
 namespace lockstep {
 namespace {
-
-[[noreturn]] void refuse(const std::string& path, int code) {
-  throw Error(Verdict::usage, fmt::format("cannot write {}: {}", path, std::strerror(code)));
-}
-
-/// Removes the half-written file unless it was renamed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& beside) : name_(fmt::format("{}.{}.part", beside, getpid())) {
-    file_ = open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file_ < 0) refuse(beside, errno);
-  }
-  ~TemporaryFile() {
-    if (file_ >= 0) close(file_);
-    if (!name_.empty()) unlink(name_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-
-  void write(std::string_view text, const std::string& path) {
-    while (!text.empty()) {
-      ssize_t written = ::write(file_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) refuse(path, errno);
-      text.remove_prefix(static_cast<std::size_t>(written));
-    }
-  }
-  void rename_to(const std::string& path) {
-    int failed = close(std::exchange(file_, -1));
-    if (failed || rename(name_.c_str(), path.c_str())) refuse(path, errno);
-    name_.clear();
-  }
-
- private:
-  std::string name_;
-  int file_ = -1;
-};
 
 /// All numbers, with `between` them.
 std::string joined(const std::vector<double>& numbers, const char* between) {
@@ -139,14 +97,6 @@ std::string results_csv(std::span<const Row> rows) {
     text += '\n';
   }
   return text;
-}
-
-void check_writable(const std::string& path) { TemporaryFile(path).write("", path); }
-
-void write_atomically(const std::string& path, const std::string& text) {
-  TemporaryFile file(path);
-  file.write(text, path);
-  file.rename_to(path);
 }
 
 void write_results(const std::string& path, const Context& context, std::span<const Row> rows) {

@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "common/text/files.hpp"  // check_writable, for who writes results
+
 namespace lockstep {
 
 /// One result: named values in the order they were set. Names are snake_case with the unit at the end ("seconds",
@@ -55,12 +57,8 @@ struct Context {
   static Context here();
 };
 
-/// Throws Error(usage) in one sentence where `path` could not be written: call before measuring for an hour.
-void check_writable(const std::string& path);
-
-/// Written whole or not at all: to a file beside `path`, then renamed. Numbers that are not finite become null (in CSV,
-/// nothing); all others are written so that reading gives the same bits. Throws Error(usage) where it cannot be
-/// written.
+/// Written as write_atomically() does. Numbers that are not finite become null (in CSV, nothing); all others are
+/// written so that reading gives the same bits.
 void write_results(const std::string& path, const Context& context, std::span<const Row> rows);
 /// Columns are all rows' fields, in order of first appearance.
 void write_csv(const std::string& path, std::span<const Row> rows);
@@ -68,8 +66,5 @@ void write_csv(const std::string& path, std::span<const Row> rows);
 /// The text that `write_results` writes, and `write_csv`.
 std::string results_json(const Context& context, std::span<const Row> rows);
 std::string results_csv(std::span<const Row> rows);
-
-/// `text` to `path`, whole or not at all; for figures and traces too.
-void write_atomically(const std::string& path, const std::string& text);
 
 }  // namespace lockstep

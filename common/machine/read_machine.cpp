@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "common/error.hpp"
 #include "common/json/document.hpp"
 #include "common/machine/machine.hpp"
+#include "common/text/files.hpp"
 #include "common/text/nearest.hpp"
 
 namespace lockstep {
@@ -54,10 +54,10 @@ class Fields {
 
   double number(const char* name, Sensible sensible) const {
     const Json& value = at(name, sensible.example);
-    if (!value.is_number()) fail(path(name), fmt::format("is {}, not a number{}", value.dump(), hint(sensible)));
+    if (!value.is_number()) fail(path(name), fmt::format("is {}, not a number{}", value.quote(), hint(sensible)));
     double number = value.get<double>();
     if (!(number >= sensible.least && number <= sensible.most))
-      fail(path(name), fmt::format("is {}, which is absurd{}", value.dump(), hint(sensible)));
+      fail(path(name), fmt::format("is {}, which is absurd{}", value.quote(), hint(sensible)));
     return number;
   }
 
@@ -70,13 +70,13 @@ class Fields {
   std::string text(const char* name, const char* example) const {
     const Json& value = at(name, example);
     if (!value.is_string() || value.get<std::string>().empty())
-      fail(path(name), fmt::format("is {}, not a text such as \"{}\"", value.dump(), example));
+      fail(path(name), fmt::format("is {}, not a text such as \"{}\"", value.quote(), example));
     return value.get<std::string>();
   }
 
   bool truth(const char* name, const char* example) const {
     const Json& value = at(name, example);
-    if (!value.is_boolean()) fail(path(name), fmt::format("is {}, neither true nor false", value.dump()));
+    if (!value.is_boolean()) fail(path(name), fmt::format("is {}, neither true nor false", value.quote()));
     return value.get<bool>();
   }
 
@@ -163,10 +163,9 @@ void read_efficiency(const Fields& file, Machine& machine) {
 }
 
 Json parse(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(Verdict::usage, fmt::format("machine file {}: cannot be read", path));
+  const std::string text = read_file(path);
   try {
-    return Json::parse(in);
+    return Json::parse(text);
   } catch (const JsonError& error) {
     throw Error(Verdict::usage, fmt::format("machine file {}: is not valid JSON: {}", path, error.what()));
   }

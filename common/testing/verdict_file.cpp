@@ -1,13 +1,10 @@
 // The JSON side of verdicts.
-#include <unistd.h>
-
-#include <fstream>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/json/document.hpp"
 #include "common/testing/verdict.hpp"
+#include "common/text/files.hpp"
 
 namespace lockstep::testing {
 namespace {
@@ -40,24 +37,17 @@ Judgement judgement_of(const Json& row) {
 }  // namespace
 
 void write_judgements(const std::filesystem::path& file, const std::vector<Judgement>& judgements) {
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
-  auto half = file;
-  half += "." + std::to_string(getpid()) + ".part";  // two processes may write about the same exercise
-  {
-    std::ofstream out(half);
-    std::vector<Json> rows;
-    for (const Judgement& judgement : judgements) rows.push_back(row_of(judgement));
-    out << Json::object({{"verdicts", Json::list(std::move(rows))}}).dump(2) << "\n";
-    if (!out.flush()) throw Error(Verdict::usage, "cannot write the verdicts to " + file.string());
-  }
-  std::filesystem::rename(half, file);
+  make_folders_of(file.string());
+  std::vector<Json> rows;
+  for (const Judgement& judgement : judgements) rows.push_back(row_of(judgement));
+  write_atomically(file.string(), Json::object({{"verdicts", Json::list(std::move(rows))}}).dump(2) + "\n");
 }
 
 std::vector<Judgement> read_judgements(const std::filesystem::path& file) {
-  std::ifstream in(file);
+  const std::string text = read_file(file.string());
   std::vector<Judgement> judgements;
   try {
-    const Json document = Json::parse(in);
+    const Json document = Json::parse(text);
     for (const Json& row : document.at("verdicts")) judgements.push_back(judgement_of(row));
   } catch (const JsonError&) {
     throw Error(Verdict::usage, "cannot read the verdicts in " + file.string());

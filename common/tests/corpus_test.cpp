@@ -144,7 +144,8 @@ TEST(Corpus, TokenFilesWithSomethingWrongAreRefusedInOneSentence) {
 }
 
 TEST(Corpus, BadFilesAreRefusedInOneSentence) {
-  EXPECT_EQ(complaint([] { Corpus::read("/nowhere/text", TokenKind::bytes); }), "corpus /nowhere/text: cannot be read");
+  EXPECT_EQ(complaint([] { Corpus::read("/nowhere/text", TokenKind::bytes); }),
+            "cannot read /nowhere/text: No such file or directory");
   EXPECT_NE(complaint([] { Corpus::read("/", TokenKind::bytes); }).find("folder"), std::string::npos);
   EXPECT_EQ(complaint([] { Corpus::of_text("", TokenKind::bytes); }), "corpus text: is empty");
   EXPECT_NE(complaint([] { Corpus::of_text("ab\xff", TokenKind::characters); }).find("byte 2 is not UTF-8"),

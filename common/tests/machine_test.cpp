@@ -8,6 +8,7 @@
 
 #include "common/error.hpp"
 #include "common/json/document.hpp"
+#include "common/text/files.hpp"
 
 namespace lockstep {
 namespace {
@@ -101,6 +102,8 @@ TEST_F(MachineFile, AnAbsurdNumberIsNamed) {
   expect_refused(edited("\"ranks\": 2", "\"ranks\": 0"), {"levels.bridge.ranks", "all ranks"});
   expect_refused(edited("\"shared\": false", "\"shared\": true"), {"levels.socket.shared", "innermost"});
   expect_refused(edited("16e9", "1e999"), {"not valid JSON"});
+  expect_refused(edited("\"memory_bytes\": 16e9", "\"memory_bytes\": 16e9, \"memory_bytes\": 80e9"),
+                 {"not valid JSON", "\"memory_bytes\" is there twice"});
 }
 
 TEST_F(MachineFile, AMissingOrUnknownFieldIsNamed) {
@@ -111,7 +114,7 @@ TEST_F(MachineFile, AMissingOrUnknownFieldIsNamed) {
   expect_refused(write("list", "[]"), {"not an object"});
   expect_refused(write("half", "{\"name\": "), {"not valid JSON", "line 1"});
   expect_refused(write("none", "{\"node\": \"bxo\", \"levels\": []}"), {"bxo", "did you mean 'box'"});
-  expect_refused((folder_ / "absent.json").string(), {"cannot be read"});
+  expect_refused((folder_ / "absent.json").string(), {"cannot read", "No such file"});
 }
 
 TEST_F(MachineFile, AnUnknownNameSuggestsTheNearest) {
@@ -200,8 +203,7 @@ TEST(ShippedMachines, AreReadableAndNamedAsTheirFiles) {
 
 TEST(ShippedMachines, EveryNumberHasItsSource) {
   for (const std::string& name : machine_names(kShipped)) {
-    std::ifstream in(kShipped + "/" + name + ".json");
-    Json file = Json::parse(in);
+    Json file = Json::parse(read_file(kShipped + "/" + name + ".json"));
     const Json& sources = file.at("sources");
     for (const std::string& field : numeric_fields(file, "")) {
       if (field.starts_with("sources.")) continue;

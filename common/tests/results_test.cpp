@@ -1,12 +1,16 @@
 // Output files: read back to the same numbers, never half-written; and the host they speak of.
 #include "common/json/results.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 
@@ -95,6 +99,72 @@ TEST_F(Output, AFailedWriteLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(read(folder_ / "old.json"), "new");
 }
 
+std::string refusal(const std::function<void()>& wrong) {
+  try {
+    wrong();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.verdict(), Verdict::usage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(Output, LinksAreFollowed) {
+  const std::string link = folder_ / "link", second = folder_ / "second", nowhere = folder_ / "nowhere";
+  put("far/file", "old");
+  fs::create_symlink("far/file", link);
+  fs::create_symlink("link", second);
+  check_writable(second);
+  write_atomically(second, "new");
+  EXPECT_TRUE(fs::is_symlink(second) && fs::is_symlink(link));
+  EXPECT_EQ(read(folder_ / "far" / "file"), "new");
+  fs::create_symlink("far/fresh", nowhere);
+  write_atomically(nowhere, "first");
+  EXPECT_EQ(read(folder_ / "far" / "fresh"), "first");
+  fs::create_symlink("round", folder_ / "round");
+  EXPECT_NE(refusal([&] { write_atomically(folder_ / "round", "x"); }), "");
+}
+
+TEST_F(Output, WhatIsNoRegularFileIsWrittenThrough) {
+  const std::string pipe = folder_ / "pipe", full = folder_ / "full";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(refusal([&] { write_atomically(pipe, "x"); }), "cannot write " + pipe + ": nobody reads from this pipe");
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  check_writable(pipe);
+  write_atomically(pipe, "text");
+  std::string received(10, ' ');
+  EXPECT_EQ(::read(reader, received.data(), received.size()), 4);
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  fs::create_symlink("/dev/full", full);
+  check_writable(full);
+  EXPECT_EQ(refusal([&] { write_atomically(full, "x"); }), "cannot write " + full + ": No space left on device");
+  EXPECT_EQ(refusal([&] { write_atomically("/dev/full", "x"); }), "cannot write /dev/full: No space left on device");
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_EQ(refusal([&] { check_writable(folder_); }), "cannot write " + folder_.string() + ": it is a folder");
+}
+
+// ./lab … --json /dev/stdout > FILE: both stand in FILE.
+TEST_F(Output, AnOpenFileIsAppendedTo) {
+  put("out", "a table\n");
+  const int file = open((folder_ / "out").c_str(), O_WRONLY | O_APPEND);
+  write_atomically("/dev/fd/" + std::to_string(file), "rows\n");
+  close(file);
+  EXPECT_EQ(read(folder_ / "out"), "a table\nrows\n");
+}
+
+TEST_F(Output, OnlyRegularFilesAreRead) {
+  put("file", std::string(10'000, 'x'));
+  EXPECT_EQ(read_file(folder_ / "file"), std::string(10'000, 'x'));
+  EXPECT_NE(read_file("/proc/self/status"), "") << "whose size is said to be 0";
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(refusal([&] { read_file(pipe); }), "cannot read " + pipe + ": it is a pipe (FIFO), not a file");
+  EXPECT_EQ(refusal([&] { read_file("/dev/zero"); }), "cannot read /dev/zero: it is a device, not a file");
+  EXPECT_EQ(refusal([&] { read_file(folder_); }), "cannot read " + folder_.string() + ": it is a folder");
+  EXPECT_EQ(refusal([&] { read_file("/nowhere/x"); }), "cannot read /nowhere/x: No such file or directory");
+}
+
 TEST_F(Output, CsvHasTheColumnsOfAllRows) {
   Row a, b;
   a.set("ranks", 2).set("name", "ring, \"flat\"").set("seconds", 1e-6);
@@ -143,10 +213,51 @@ TEST(JsonDocument, AWrongQuestionIsAnError) {
   EXPECT_EQ(Json::parse_if_valid("[1] // one").value(), Json::parse("[1]"));
 }
 
+std::string json_error(const std::function<void()>& wrong) {
+  try {
+    wrong();
+  } catch (const JsonError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(JsonDocument, AMemberThatIsThereTwiceIsNamedWithItsPlace) {
+  EXPECT_EQ(json_error([] { Json::parse("{\"a\": 1,\n \"b\": {\"c\": 2, \"c\": 3}}"); }),
+            "parse error at line 2, column 18: \"c\" is there twice");
+  std::string many = "{";
+  for (int i = 0; i < 100; ++i) many += "\"x" + std::to_string(i) + "\": 0, ";
+  EXPECT_EQ(Json::parse(many + "\"y\": 1}").size(), 101u);
+  EXPECT_NE(json_error([&] { Json::parse(many + "\"x99\": 1}"); }), "");
+  EXPECT_NE(json_error([&] { Json::parse(many + "\"x0\": 1}"); }), "");
+  EXPECT_EQ(Json::parse(R"([{"a": 1}, {"a": 1}])").size(), 2u);
+}
+
+TEST(JsonDocument, NestingHasALimit) {
+  const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_EQ(Json::parse(nested(Json::kMostNested)).size(), 1u);
+  EXPECT_EQ(json_error([&] { Json::parse(nested(60'000)); }),
+            "parse error at line 1, column 101: more than 100 lists and objects, one in the other");
+  EXPECT_FALSE(Json::parse_if_valid(nested(60'000)));
+}
+
+TEST(JsonDocument, AWholeNumberIsReadWholeOrNotAtAll) {
+  const auto as_int = [](const char* text) { return Json::parse(text).get<int>(); };
+  EXPECT_EQ(as_int("-2147483648"), std::numeric_limits<int>::min());
+  EXPECT_EQ(as_int("1e3"), 1000);
+  EXPECT_EQ(Json::parse("18446744073709551615").get<std::uint64_t>(), 18446744073709551615u);
+  for (const char* text : {"2147483648", "4294967296", "-2147483649", "1.5", "1e30", "-1e30", "18446744073709551615"})
+    EXPECT_EQ(json_error([&] { as_int(text); }),
+              Json::parse(text).dump() + " is not a whole number from -2147483648 to 2147483647");
+  EXPECT_NE(json_error([] { (void)Json::parse("-1").get<unsigned>(); }), "");
+  EXPECT_NE(json_error([] { (void)Json::parse("18446744073709551616").get<std::uint64_t>(); }), "");
+  EXPECT_LT(json_error([] { (void)Json::parse("\"" + std::string(1000, 'x') + "\"").get<int>(); }).size(), 100u);
+}
+
 TEST(JsonDocument, ALargeListIsTakenOneAtATime) {
-  std::istringstream in(R"({"events": [{"n": 1}, {"n": 2, "in": {"n": 9}}, 5], "other": {"n": 7}})");
+  const std::string text = R"({"events": [{"n": 1}, {"n": 2, "in": {"n": 9}}, 5], "other": {"n": 7}})";
   std::vector<int> taken;
-  const Json rest = Json::parse(in, 2, [&](const Json& event) { taken.push_back(event.at("n")); });
+  const Json rest = Json::parse(text, 2, [&](const Json& event) { taken.push_back(event.at("n")); });
   EXPECT_EQ(taken, (std::vector<int>{1, 2}));
   EXPECT_EQ(rest, Json::parse(R"({"events": [5], "other": {"n": 7}})"));
 }

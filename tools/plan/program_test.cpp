@@ -100,6 +100,8 @@ TEST(Program, ScoresAWrittenStrategy) {
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "zero": 1, "recompute": "full"})"), "score 65 of 100"));
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "schedule": "gpipe"})"),
                    "score 0 of 100: it does not fit the memory"));
+  EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "dp": 4})"), "column 23: \"dp\" is there twice"));
+  EXPECT_TRUE(says(score(R"({"dp": 4294967304, "tp": 8, "pp": 16})"), "dp is 4294967304; a whole number from 1"));
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 8})"), "score 0 of 100: dp 8 × tp 8 × pp 8 is 512 GPUs"));
   std::remove(path.c_str());
 }

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "common/error.hpp"
 #include "common/json/document.hpp"
+#include "common/text/files.hpp"
 #include "common/text/nearest.hpp"
 
 namespace lockstep::plan {
@@ -20,6 +19,7 @@ namespace {
 
 const std::vector<std::string> kFields{"dp",     "tp",   "pp",        "microbatch",       "schedule",
                                        "chunks", "zero", "recompute", "sequence_parallel"};
+constexpr const char* kExample = R"({"dp": 8, "tp": 8, "pp": 16, "microbatch": 1})";
 const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1"};
 
 int* whole_number(Strategy& s, const std::string& field) {
@@ -42,20 +42,20 @@ void set(Strategy& strategy, const std::string& where, const std::string& field,
   if (int* number = whole_number(strategy, field)) {
     const bool zero = field == "zero";
     if (!value.is_number_integer() || value < (zero ? 0 : 1) || value > (zero ? 3 : 1 << 20))
-      refuse(where, fmt::format("{} is {}; a whole number from {}", field, value.dump(), zero ? "0 to 3" : "1"));
+      refuse(where, fmt::format("{} is {}; a whole number from {}", field, value.quote(), zero ? "0 to 3" : "1"));
     *number = value;
   } else if (field == "schedule") {
-    const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
+    const std::string name = value.is_string() ? value.get<std::string>() : value.quote();
     if (std::find(kSchedules.begin(), kSchedules.end(), name) == kSchedules.end())
       refuse(where, unknown_name("schedule", name, kSchedules));
     strategy.schedule = name;
   } else if (field == "recompute" && value.is_string()) {
     if (value == "selective")
       refuse(where, "recompute: selective recomputes probabilities, which flash attention does not keep: none or full");
-    if (value != "none" && value != "full") refuse(where, fmt::format("recompute is {}; none or full", value.dump()));
+    if (value != "none" && value != "full") refuse(where, fmt::format("recompute is {}; none or full", value.quote()));
     strategy.recompute = value == "full";
   } else {
-    if (!value.is_boolean()) refuse(where, fmt::format("{} is {}; true or false", field, value.dump()));
+    if (!value.is_boolean()) refuse(where, fmt::format("{} is {}; true or false", field, value.quote()));
     (field == "recompute" ? strategy.recompute : strategy.sequence_parallel) = value;
   }
 }
@@ -68,15 +68,19 @@ Json value_of(Strategy strategy, const std::string& field) {
   return Json::of(strategy.sequence_parallel);
 }
 
+Json parse(const std::string& path, const std::string& text) {
+  try {
+    return Json::parse_with_comments(text);
+  } catch (const JsonError& error) {
+    refuse(path, fmt::format("is no JSON object such as {}: {}", kExample, error.what()));
+  }
+}
+
 }  // namespace
 
 Strategy read_strategy(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(Verdict::usage, fmt::format("cannot read {}", path));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const Json file = Json::parse_if_valid(text).value_or(Json());
-  if (!file.is_object())
-    refuse(path, "is no JSON object such as {\"dp\": 8, \"tp\": 8, \"pp\": 16, \"microbatch\": 1}");
+  const Json file = parse(path, read_file(path));
+  if (!file.is_object()) refuse(path, fmt::format("is no JSON object such as {}", kExample));
   Strategy strategy;
   for (const auto& [field, value] : file.items()) set(strategy, path, field, value);
   return strategy;

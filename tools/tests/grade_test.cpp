@@ -5,8 +5,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "common/error.hpp"
+#include "tools/commands.hpp"
 #include "tools/grade_object.hpp"
 #include "tools/grade_submission.hpp"
 
@@ -130,6 +132,28 @@ TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
   const std::string json = read_text(folder.path_ / "summary.json");
   for (const char* words : {"\"points\": 5", "\"21.2a\": \"TIMEOUT\"", "\"graded\": false", "an\uFFFDna"})
     EXPECT_NE(json.find(words), json.npos) << json;
+}
+
+TEST(Output, AFolderInPlaceOfTheFileIsRefusedBeforeAnythingIsJudged) {
+  const Folder folder("lockstep_out_folder");
+  folder.write("build/backends/sim", "");
+  folder.write("anna/x", "");
+  const auto path = folder.path_;
+  const Workshop shop{.source = path, .build = path / "build", .labs = path, .course = the_course()};
+  const auto expect_refused = [&](const std::function<void()>& command) {
+    try {
+      command();
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), "cannot write " + (path / "anna").string() + ": it is a folder");
+    }
+  };
+  const std::string anna = path / "anna";
+  expect_refused([&] { check(shop, {.what = "21.2", .json = anna}); });
+  expect_refused([&] { grade(shop, {.submissions = {anna}, .what = "21.2", .out = anna}); });
+  expect_refused([&] { grade(shop, {.submissions = {anna}, .what = "21.2", .out = anna + "/r.json", .junit = anna}); });
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), {}), 2) << "a file was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(anna), {}), 1) << "a file was left";
 }
 
 TEST(Grade, WhatIsNoArchiveIsSaidInOneSentence) {

@@ -195,6 +195,16 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   EXPECT_EQ(course.select("21.2a").part, "21.2a");
   EXPECT_GE(course.select("21").exercises.size(), 7u);
   EXPECT_THROW(course.select("21.22"), Error);
+  const auto with = [](const std::string& exercises) {
+    return Course::parse(R"({"weeks": [{"number": 1, "folder": "w", "title": "t", "exercises": [)" + exercises + "]}]}",
+                         "c");
+  };
+  const std::string rest = R"("name": "n", "title": "t", "minutes": 1, "needs": [)";
+  EXPECT_EQ(with("{\"id\": \"1.1\", " + rest + "\"1.2\"]}, {\"id\": \"1.2\", " + rest + "]}").all_needs("1.1").size(),
+            1u);
+  EXPECT_THROW(with("{\"id\": \"1.1\", " + rest + "\"1.2\"]}, {\"id\": \"1.2\", " + rest + "\"1.1\"]}"), Error);
+  EXPECT_THROW(with("{\"id\": \"1.1\", " + rest + "\"1.3\"]}"), Error);
+  EXPECT_THROW(with("{\"id\": \"1.1\", " + rest + "]}, {\"id\": \"1.1\", " + rest + "]}"), Error);
   const Selection several = course.select("22,21.8,21.3");  // in the course's order
   EXPECT_EQ(several.exercises.at(0).id, "21.3");
   EXPECT_EQ(several.exercises.at(1).id, "21.8");

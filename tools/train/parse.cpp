@@ -95,7 +95,7 @@ void add_machine_options(CommandLine& line, TrainOptions& o) {
   line.add("--every-rank", o.every_rank, "With --phantom: simulate all ranks of a mesh");
   line.add("--tf32", o.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
   line.add("--check-races", o.check_races, "Simulator: look for races, slower");
-  line.add("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)", {1});
+  line.add("--threads", o.threads, "Of arithmetic, each rank (default: the usable cores)", {1, 4096});
 }
 
 void add_output_options(CommandLine& line, TrainOptions& o) {

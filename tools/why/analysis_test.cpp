@@ -204,7 +204,7 @@ TEST_F(TraceFile, IsReadBackAsItWas) {
 }
 
 TEST_F(TraceFile, WhatIsNoTraceIsRefusedInOneSentence) {
-  EXPECT_NE(refusal().find("there is no such file"), std::string::npos);
+  EXPECT_NE(refusal().find("No such file"), std::string::npos);
   write("hello");
   EXPECT_NE(refusal().find("no trace that ./lab train"), std::string::npos);
   write("{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"theirs\"}]}");
@@ -213,8 +213,58 @@ TEST_F(TraceFile, WhatIsNoTraceIsRefusedInOneSentence) {
   EXPECT_NE(refusal().find("it is empty"), std::string::npos);
   std::ostringstream whole;
   write_chrome_trace(run(traced(2), RandomProgram(1, true)).trace, whole);
+  const auto with = [&](const std::string& what, const std::string& instead) {
+    std::string text = whole.str();
+    text.replace(text.rfind(what), what.size(), instead);
+    write(text);
+    return refusal();
+  };
+  EXPECT_NE(with("\"pid\": 1,", "\"pid\": -1,").find("rank -1"), std::string::npos);
+  EXPECT_NE(with("\"pid\": 1,", "\"pid\": 4294967296,").find("not a whole number"), std::string::npos);
+  EXPECT_NE(with("\"dur\": ", "\"dur\": -").find("a duration of"), std::string::npos);
+  EXPECT_NE(with("\"ts\": ", "\"ts\": 1e30, \"was\": ").find("a time of"), std::string::npos);
+  EXPECT_NE(with("\"ph\": ", "\"ph\": \"X\", \"ph\": ").find("is there twice"), std::string::npos);
+  EXPECT_NE(with("{\"name\": \"main\"}", "{\"name\": \"main)\"}"), "no such text");  // a bracket that opens nowhere
   write(whole.str().substr(0, whole.str().size() / 2));
   EXPECT_NE(refusal().find("cut short"), std::string::npos);
+}
+
+/// What a trace lacks makes it one that cannot be replayed, or another trace; nothing worse.
+template <class List, class F>
+void expect_sentences(Trace trace, List Trace::*list, const F& use) {
+  const List all = trace.*list;
+  for (std::size_t first = 0; first < all.size(); first += 1 + all.size() / 40)
+    for (const std::size_t last : {first + 1, first + all.size() / 8, all.size()}) {
+      trace.*list = all;
+      const auto at = [&](std::size_t i) {
+        return (trace.*list).begin() + static_cast<std::ptrdiff_t>(std::min(i, all.size()));
+      };
+      (trace.*list).erase(at(first), at(last));
+      try {
+        use(trace);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.verdict(), Verdict::usage) << error.what();
+      }
+    }
+}
+
+TEST(Why, ATraceThatLacksAPartIsReplayedOrRefused) {
+  const Outcome outcome = run(traced(3), RandomProgram(7, true));
+  const Trace& whole = outcome.check().trace;
+  const auto use = [&](const Trace& trace) {
+    try {
+      why(trace);
+    } catch (const Error&) {
+      diff(whole, trace);
+      throw;
+    }
+    diff(whole, trace);
+  };
+  expect_sentences(whole, &Trace::events, use);
+  expect_sentences(whole, &Trace::closures, use);
+  Trace lone = whole;  // of one rank only the closures are left
+  std::erase_if(lone.events, [](const TraceEvent& event) { return event.rank == 1; });
+  EXPECT_THROW(why(lone), Error);
 }
 
 TEST(Why, ATraceWithoutPositionsOrEventsIsRefused) {

@@ -1,15 +1,18 @@
 // ./lab why FILE and ./lab diff A B, on traces that ./lab train --trace FILE.json wrote (or --trace of a lab's tests).
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <optional>
 
 #include "common/analysis/diff.hpp"
+#include "common/analysis/graph.hpp"
 #include "common/analysis/read_trace.hpp"
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
 #include "common/text/nearest.hpp"
+#include "common/text/run_program.hpp"
 
 namespace {
 
@@ -21,7 +24,7 @@ constexpr const char* kHelp =
     "./lab diff A B [--top N] [--json FILE]        two traces, operation by operation\n"
     "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase of the program "
     "that\n"
-    "is looked at (default: step; \"\": the whole run).\n";
+    "is looked at (default: step, or else the whole run; \"\": the whole run).\n";
 
 const std::vector<OptionName> kOptions = {{"--step", "the phase of the program that is looked at"},
                                           {"--json", "a file for the rows"},
@@ -30,8 +33,9 @@ const std::vector<OptionName> kOptions = {{"--step", "the phase of the program t
 
 struct Arguments {
   std::vector<std::string> files;
-  std::string json, step = "step";
-  std::size_t top = 15;
+  std::string json;
+  std::optional<std::string> step;
+  std::optional<std::size_t> top;
   bool help = false;
 };
 
@@ -49,7 +53,7 @@ Arguments parse(int argc, char** argv) {
       a.step = value();
     } else if (argument == "--top") {
       const std::string text = value();
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), a.top);
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), a.top.emplace());
       if (error != std::errc{} || end != text.data() + text.size())
         throw Error(Verdict::usage, fmt::format("--top wants a whole number, not '{}'", text));
     } else if (argument == "--help" || argument == "-h") {
@@ -76,17 +80,30 @@ void write_rows(const Arguments& a, const std::vector<Row>& rows) {
   write_results(a.json, context, rows);
 }
 
+/// A phase that was asked for is one that all ranks have.
+void want_phase(const Trace& trace, const std::string& name) {
+  const std::vector<std::string> known = analysis::phase_names(trace);
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw Error(Verdict::usage, "--step: " + unknown_name("phase", name, known));
+  if (analysis::phase_seconds(trace, name).empty())
+    throw Error(Verdict::usage, fmt::format("--step {}: the ranks have different numbers of it", name));
+}
+
 void why(const Arguments& a) {
   want_files(a, 1, "one trace, or train and its options");
-  const analysis::Why found = analysis::why(read_chrome_trace(a.files[0]), a.step);
+  if (a.top) throw Error(Verdict::usage, "--top is for ./lab diff");
+  const Trace trace = read_chrome_trace(a.files[0]);
+  if (a.step && !a.step->empty()) want_phase(trace, *a.step);
+  const analysis::Why found = analysis::why(trace, a.step.value_or("step"));
   fmt::print("{}", in_words(found));
   write_rows(a, rows(found));
 }
 
 void diff(const Arguments& a) {
   want_files(a, 2, "two traces");
+  if (a.step) throw Error(Verdict::usage, "--step is for ./lab why");
   const analysis::Diff found = analysis::diff(read_chrome_trace(a.files[0]), read_chrome_trace(a.files[1]));
-  fmt::print("A: {}\nB: {}\n{}", a.files[0], a.files[1], in_words(found, a.top));
+  fmt::print("A: {}\nB: {}\n{}", a.files[0], a.files[1], in_words(found, a.top.value_or(15)));
   write_rows(a, rows(found));
 }
 
@@ -94,15 +111,12 @@ void diff(const Arguments& a) {
 
 int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "why";
-  try {
+  return run_program("lab " + command + ": ", [&] {
     const Arguments arguments = parse(argc, argv);
     if (arguments.help)
       fmt::print("{}", kHelp);
     else
       command == "diff" ? diff(arguments) : why(arguments);
     return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "lab {}: {}\n", command, error.what());
-    return error.verdict() == Verdict::usage ? 2 : 1;
-  }
+  });
 }

@@ -207,9 +207,11 @@ TEST_F(TraceProgram, BadInputIsOneSentence) {
   std::ofstream(file("none.json")) << R"({"otherData": {"program": "lockstep"}, "traceEvents": []})";
   for (const std::string& arguments :
        {std::string("why"), "why " + file("nowhere"), "why " + file("text"), "why " + file("none.json"),
-        "why " + file("two.json") + " --wrong", "why " + file("two.json") + " --json /nowhere/x.json",
-        "diff " + file("two.json"), "diff " + file("two.json") + " " + file("three.json"),
-        "diff " + file("two.json") + " " + file("text"), "diff " + file("two.json") + " --top many"}) {
+        "why " + file("two.json") + " --wrong", "why " + file("two.json") + " --step nope",
+        "why " + file("two.json") + " --top 3", "diff " + file("two.json") + " " + file("two.json") + " --step step",
+        "why " + file("two.json") + " --json /nowhere/x.json", "diff " + file("two.json"),
+        "diff " + file("two.json") + " " + file("three.json"), "diff " + file("two.json") + " " + file("text"),
+        "diff " + file("two.json") + " --top many"}) {
     EXPECT_EQ(start("why", arguments), 2) << arguments;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
     EXPECT_EQ(out_, "") << arguments;
