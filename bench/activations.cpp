@@ -9,6 +9,7 @@
 
 #include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
 #include "common/arithmetic.hpp"
 #include "common/text/units.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
@@ -58,8 +59,6 @@ struct Shape {
 
 Shape shape_of(const ActivationsOptions& o) {
   Shape shape{gpt_preset(o.model), static_cast<std::size_t>(o.batch), 0};
-  if (o.batch < 1 || o.sequence < 0)
-    throw Error(Verdict::usage, "--batch counts at least 1, --sequence is no less than 0");
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
   shape.model.context = std::max(shape.model.context, shape.length);
   shape.model.storage = week22::precision_of(o.precision).compute;
@@ -213,8 +212,8 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
     line.add("--precision", o.precision, "fp32, bf16 or fp16");
-    line.add("--batch", o.batch, "sequences");
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+    line.add("--batch", o.batch, "sequences", bench::kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
   };
   return bench::bench_main("activations",
                            "Activations by kind of attention and by what is recomputed: bytes, FLOP, time.", argc, argv,

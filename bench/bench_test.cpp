@@ -395,6 +395,17 @@ TEST_F(BenchProgram, AStepOfATinyModelLearns) {
   }
   EXPECT_EQ(start("--ranks 2", "gpt"), 2);
   EXPECT_EQ(start("--model tyni", "gpt"), 2);
+  EXPECT_EQ(start("--batch 1000000000", "gpt"), 2);
+  EXPECT_EQ(err_, "--batch wants a whole number from 1 to 1048576, not '1000000000'\n");
+}
+
+TEST_F(BenchProgram, AFullDiskBehindStandardOutputIsAFailure) {
+  for (const char* program : {"/bench_schedule_sim", "/bench_memory_sim --params 7e9", "/bench_overhead_sim"}) {
+    const int status = std::system((LOCKSTEP_PROGRAMS + std::string(program) + " >/dev/full 2>" + file("err")).c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 2) << program;
+    EXPECT_NE(read(file("err")).find("cannot write to standard output"), std::string::npos)
+        << program << read(file("err"));
+  }
 }
 
 TEST_F(BenchProgram, ActivationsAreThoseOfTheFormulaToTheByte) {
@@ -644,6 +655,11 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
                                         {"--params seven", "--params"},
                                         {"--params 7e9 --ranks 0", "--ranks"},
                                         {"--params 7e9 --batch 2", "--model"},
+                                        {"--params 7e9 --model gpt3-175b", "not both"},
+                                        {"--params 7e9 --zero 1.5", "--zero counts: not '1.5'"},
+                                        {"--params 7e9 --ranks 2.5", "--ranks counts: not '2.5'"},
+                                        {"--model tiny --sequence 9", "give --batch too"},
+                                        {"--params 7e9 --plot x.bmp", "ends in .svg, .pdf or .png"},
                                         {"--model gpt4", "gpt4"}}) {
     EXPECT_EQ(start(arguments, "memory"), 2) << arguments;
     EXPECT_NE(err_.find(says), std::string::npos) << err_;
@@ -713,8 +729,13 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
                                    {"F0 B0 F1 B1\nF0 F1 B1 B0\n", "B0"},
                                    {"B0 F0\nF0 B0\n", "stage 0 does B0 before F0"},
                                    {"F0 B0 F1 B1\nF1 F0 B1 B0\n", "a cycle"},
-                                   {"F0 F9999999 B0\n", "stage 0 has 3 steps"},
+                                   {"F0 F999999 B0\n", "stage 0 has 3 steps"},
                                    {"F0 I0 F1 B1\n", "lacks W0 after I0"},
+                                   {"F4294967296 B0\n", "line 1: 'F4294967296' is no step"},
+                                   {"F2147483647 B0\n", "line 1: 'F2147483647' is no step"},
+                                   {"F0.4294967296 B0\n", "'F0.4294967296' is no step"},
+                                   {"F0. B0\n", "'F0.' is no step"},
+                                   {"F+0 B0\n", "'F+0' is no step"},
                                    {"", "no stage's line"}}) {
     EXPECT_EQ(start("--schedule-file " + written(file("s.txt"), text), "schedule"), 2) << text;
     EXPECT_NE(err_.find(says), std::string::npos) << err_;
@@ -732,6 +753,9 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
                                         {"--forward-ms -1", "--forward-ms"},
                                         {"--forward-ms 0 --backward-ms 0 --weight-ms 0", "no time"},
                                         {"--schedule-file /nowhere", "/nowhere"},
+                                        {"--schedule-file pipe.txt --chunks 3", "leave it out"},
+                                        {"--columns 2147483647", "from 0 to 10000"},
+                                        {"--microbatches 99999999999", "cannot be as large as"},
                                         {"--schedule gpipe,1f1b --svg /tmp/x.svg", "--svg"},
                                         {"--svg /nowhere/x.svg", "/nowhere/x.svg"}}) {
     EXPECT_EQ(start(arguments, "schedule"), 2) << arguments;

@@ -9,6 +9,7 @@
 
 #include "bench/ddp_step.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
 #include "common/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 
@@ -32,8 +33,8 @@ const Measurement& of(const std::vector<Measurement>& group, Variant variant) {
 }
 
 StepShape shape_of(const DdpProgramOptions& o, int ranks) {
-  if (o.batch < 1 || o.sequence < 0) throw Error(Verdict::usage, "--batch and --sequence count at least 1");
-  StepShape shape{.model = gpt_preset(o.model), .sequences = static_cast<std::size_t>(o.batch * ranks)};
+  StepShape shape{.model = gpt_preset(o.model),
+                  .sequences = static_cast<std::size_t>(o.batch) * static_cast<std::size_t>(ranks)};
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
   shape.model.context = std::max(shape.model.context, shape.length);
   return shape;
@@ -150,8 +151,8 @@ int main(int argc, char** argv) {
   bench::DdpProgramOptions o;
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
-    line.add("--batch", o.batch, "sequences of each rank");
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+    line.add("--batch", o.batch, "sequences of each rank", bench::kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
     line.add("--bucket-bytes", o.buckets,
              "sizes of gradient buckets; default an eighth of the gradients, at most 25 MiB");
     line.add("--microbatches", o.microbatches, "gradient accumulation: backward passes for one averaging");

@@ -15,6 +15,7 @@
 
 #include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
 #include "bench/support/price.hpp"
 #include "common/arithmetic.hpp"
 #include "common/model/serial.hpp"
@@ -41,8 +42,6 @@ struct StepShape {
 };
 
 StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
-  if (o.batch < 1 || o.sequence < 0 || o.matmul < 0 || o.vocabulary < 0)
-    throw Error(Verdict::usage, "--batch, --sequence, --vocabulary and --matmul count at least 1");
   StepShape shape{.model = gpt_preset(model), .sequences = static_cast<std::size_t>(o.batch)};
   if (o.vocabulary) shape.model.vocabulary = static_cast<std::size_t>(o.vocabulary);
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
@@ -149,12 +148,14 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.models, "presets, as of ./lab train: tiny, small, gpt2-124m, …; several with commas");
     line.add("--dtype", o.dtype, "of storage: fp32, bf16 or fp16; AdamW keeps fp32");
-    line.add("--batch", o.batch, "sequences of a step");
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+    line.add("--batch", o.batch, "sequences of a step", bench::kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
     line.add("--vocabulary", o.vocabulary,
-             "tokens it knows; 0: the model's. GPUs multiply rows of an odd length slowly: give GPT-2 50304");
+             "tokens it knows; 0: the model's. GPUs multiply rows of an odd length slowly: give GPT-2 50304",
+             bench::kTokens);
     line.add("--matmul", o.matmul,
-             "rows and columns of the matrices whose product is the yardstick; 0: 8192 on a GPU, else 1024");
+             "rows and columns of the matrices whose product is the yardstick; 0: 8192 on a GPU, else 1024",
+             {0, 1 << 17});
   };
   return bench::bench_main("gpt", "A training step of a GPT on one rank: tokens a second and model-FLOP utilisation.",
                            argc, argv, declare, [&](bench::Bench& bench) {

@@ -5,10 +5,16 @@
 //   ./lab memory --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024      Table 1 of the ZeRO paper
 //   ./lab memory --model gpt3-175b --batch 1 --zero 3 --plot memory.svg
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 #include "bench/support/numbers.hpp"
 #include "bench/support/repeatable.hpp"
@@ -17,6 +23,7 @@
 #include "common/machine/machine.hpp"
 #include "common/model/config.hpp"
 #include "common/text/command_line.hpp"
+#include "common/text/run_program.hpp"
 #include "common/text/storage.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 
@@ -68,7 +75,10 @@ struct Subject {
 std::vector<Subject> subjects_of(const MemoryOptions& o) {
   std::vector<Subject> subjects;
   for (const std::string& text : o.params) subjects.push_back({text, number_in("--params", text, 1, 1e18)});
-  if (o.batch < 0 || o.sequence < 0) throw Error(Verdict::usage, "--batch and --sequence are not negative");
+  if (o.sequence > 0 && o.batch == 0)
+    throw Error(Verdict::usage, "--sequence is the length of --batch's sequences: give --batch too");
+  if (!o.model.empty() && !o.params.empty())
+    throw Error(Verdict::usage, "give --model or --params, not both: a model knows how many parameters it has");
   if (o.model.empty()) {
     if (o.batch > 0)
       throw Error(Verdict::usage,
@@ -138,32 +148,71 @@ void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe 
       activations ? "" : ", activations");
 }
 
+bool is_figure(const std::string& path) {
+  return path.ends_with(".svg") || path.ends_with(".pdf") || path.ends_with(".png");
+}
+
+/// The last line that a command of the shell prints, and how it ended.
+struct LastWords {
+  std::string line;
+  int status = 0;
+};
+LastWords last_words_of(const char* command) {
+  std::FILE* output = popen(command, "r");
+  if (!output) throw Error(Verdict::usage, "no shell can be started");
+  LastWords last;
+  std::array<char, 1024> part{};
+  for (bool new_line = true; std::fgets(part.data(), part.size(), output);) {
+    const std::string read = part.data();
+    last.line = new_line ? read : last.line + read;
+    new_line = read.ends_with('\n');
+  }
+  last.status = pclose(output);
+  if (last.line.ends_with('\n')) last.line.pop_back();
+  return last;
+}
+
 /// Draws with matplotlib, where some python3 has it.
 void draw(const MemoryOptions& o, const std::string& json) {
   setenv("LOCKSTEP_PLOT_FROM", json.c_str(), 1);
   setenv("LOCKSTEP_PLOT_TO", o.plot.c_str(), 1);
   setenv("LOCKSTEP_PLOT_WITH", LOCKSTEP_SOURCE_DIR "/bench/plots/memory.py", 1);
-  std::fflush(stdout);
-  const int status = std::system(
+  flush_output();
+  const LastWords drawn = last_words_of(
       "for python in \"${LOCKSTEP_PYTHON:-/usr/bin/python3}\" python3; do "
       "\"$python\" -c 'import matplotlib' 2>/dev/null || continue; "
-      "exec \"$python\" -B \"$LOCKSTEP_PLOT_WITH\" \"$LOCKSTEP_PLOT_FROM\" \"$LOCKSTEP_PLOT_TO\"; done; exit 9");
-  if (status != 0)
+      "exec \"$python\" -B \"$LOCKSTEP_PLOT_WITH\" \"$LOCKSTEP_PLOT_FROM\" \"$LOCKSTEP_PLOT_TO\" 2>&1; done; exit 9");
+  if (WIFEXITED(drawn.status) && WEXITSTATUS(drawn.status) == 9)
     throw Error(Verdict::usage, "--plot needs a python3 with matplotlib (./lab setup); the table and --json do not");
+  if (drawn.status != 0) throw Error(Verdict::fail, fmt::format("cannot draw {}: {}", o.plot, drawn.line));
 }
+
+/// Removed when it dies.
+struct TemporaryFile {
+  TemporaryFile() {
+    const int file = mkstemp(name.data());
+    if (file < 0) throw Error(Verdict::usage, fmt::format("cannot write {}: {}", name, std::strerror(errno)));
+    close(file);
+  }
+  ~TemporaryFile() { std::remove(name.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  std::string name = (std::filesystem::temp_directory_path() / "lockstep_plot_XXXXXX").string();
+};
 
 void calculate(const MemoryOptions& o) {
   const std::vector<Subject> subjects = subjects_of(o);
   const week22::Recipe recipe = week22::recipe_of(storage_named(o.dtype), !o.no_master);
   const std::vector<Gpu> gpus = known_gpus(storage_named(o.dtype));
+  if (!o.plot.empty() && !is_figure(o.plot))
+    throw Error(Verdict::usage, fmt::format("--plot {}: a figure's name ends in .svg, .pdf or .png", o.plot));
   for (const std::string* path : {&o.json, &o.csv, &o.plot})
     if (!path->empty()) check_writable(*path);
   std::vector<Row> rows;
   for (const Subject& subject : subjects)
     for (const std::string& stage_text : o.stages)
       for (const std::string& ranks_text : o.ranks) {
-        const int ranks = static_cast<int>(number_in("--ranks", ranks_text, 1, 1e9));
-        const int stage = static_cast<int>(number_in("--zero", stage_text, 0, 3));
+        const int ranks = count_in("--ranks", ranks_text, 1'000'000'000);
+        const int stage = whole_in("--zero", stage_text, 0, 3);
         const week22::ModelState state = week22::model_state(subject.parameters, stage, ranks, recipe);
         const double total = state.total_bytes() + subject.activation_bytes;
         Row& row = rows.emplace_back();
@@ -186,10 +235,9 @@ void calculate(const MemoryOptions& o) {
   if (!o.json.empty()) write_results(o.json, context, rows);
   if (!o.csv.empty()) write_csv(o.csv, rows);
   if (o.plot.empty()) return;
-  const std::string data = o.plot + ".json";
-  write_results(data, context, rows);
-  draw(o, data);
-  std::remove(data.c_str());
+  const TemporaryFile data;
+  write_results(data.name, context, rows);
+  draw(o, data.name);
 }
 
 }  // namespace
@@ -198,7 +246,7 @@ void calculate(const MemoryOptions& o) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   bench::MemoryOptions o;
-  try {
+  return run_program("lab memory: ", [&] {
     CommandLine line("./lab memory", "GPU memory for training, by ZeRO stage and number of GPUs.");
     line.add("--params", o.params, "parameters of the model (7e9); several with commas");
     line.add("--model", o.model, "instead: a preset, as of ./lab train; its activations too, with --batch");
@@ -207,8 +255,8 @@ int main(int argc, char** argv) {
     line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16");
     line.add("--no-master", o.no_master, "no fp32 copy of 16-bit weights");
     line.add("--batch", o.batch,
-             "sequences on a GPU, for activations (flash attention, no dropout, nothing recomputed)");
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+             "sequences on a GPU, for activations (flash attention, no dropout, nothing recomputed)", Whole{});
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", Whole{});
     line.add("--json", o.json, "rows with their context");
     line.add("--csv", o.csv, "rows");
     line.add("--plot", o.plot, "a figure: .svg, .pdf or .png");
@@ -219,8 +267,5 @@ int main(int argc, char** argv) {
     o.command_line = bench::repeatable("./lab memory", argc, argv);
     bench::calculate(o);
     return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "lab memory: {}\n", error.what());
-    return error.verdict() == Verdict::usage ? 2 : 1;
-  }
+  });
 }

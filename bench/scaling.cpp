@@ -10,6 +10,7 @@
 
 #include "bench/ddp_step.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/numbers.hpp"
 #include "common/host/host.hpp"
 #include "common/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
@@ -32,7 +33,8 @@ struct Curve {
 };
 
 StepShape shape_of(const ScalingOptions& o, bool strong, int ranks) {
-  StepShape shape{.model = gpt_preset(o.model), .sequences = static_cast<std::size_t>(o.batch * (strong ? 1 : ranks))};
+  StepShape shape{.model = gpt_preset(o.model),
+                  .sequences = static_cast<std::size_t>(o.batch) * static_cast<std::size_t>(strong ? 1 : ranks)};
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
   shape.model.context = std::max(shape.model.context, shape.length);
   const std::size_t bytes = shape.model.parameters() * bytes_of(shape.model.storage);
@@ -135,8 +137,9 @@ int main(int argc, char** argv) {
   bench::ScalingOptions o;
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
-    line.add("--batch", o.batch, "sequences: of all ranks for strong scaling, of each rank for weak scaling");
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+    line.add("--batch", o.batch, "sequences: of all ranks for strong scaling, of each rank for weak scaling",
+             bench::kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
   };
   return bench::bench_main("scaling", "Strong and weak scaling of the data-parallel step.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_scaling(bench, o); });

@@ -9,8 +9,8 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "bench/schedule_chart.hpp"
 #include "bench/support/numbers.hpp"
@@ -18,11 +18,15 @@
 #include "common/json/results.hpp"
 #include "common/run.hpp"
 #include "common/text/command_line.hpp"
+#include "common/text/files.hpp"
+#include "common/text/run_program.hpp"
 #include "common/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::bench {
 namespace {
+
+constexpr int kMostColumns = 10'000;  // of a chart
 
 struct PipelineOptions {
   std::string stages;  // "": 4, or the lines of the file
@@ -42,44 +46,12 @@ struct Pipe {
   Schedule schedule;
 };
 
-/// A file's schedule: a line a stage; "#" begins a comment. Throws Error(usage) that names line and word.
-Pipe read_schedule(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(Verdict::usage, fmt::format("cannot read {}", path));
-  Pipe pipe{path, {0, 0, 1}, {}};
-  int number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    line = line.substr(0, line.find('#'));
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    try {
-      pipe.schedule.push_back(parse_stage(line));
-    } catch (const Error& error) {
-      throw Error(Verdict::usage, fmt::format("{}, line {}: {}", path, number, error.what()));
-    }
-    for (const Step& step : pipe.schedule.back()) {
-      pipe.shape.microbatches = std::max(pipe.shape.microbatches, step.microbatch + 1);
-      pipe.shape.chunks = std::max(pipe.shape.chunks, step.chunk + 1);
-    }
-  }
-  pipe.shape.stages = static_cast<int>(pipe.schedule.size());
-  if (pipe.schedule.empty()) throw Error(Verdict::usage, fmt::format("{} holds no stage's line", path));
-  for (std::size_t s = 0; s < pipe.schedule.size(); ++s) {  // before the checker takes memory for all of them
-    const double needed = 2.0 * pipe.shape.microbatches * pipe.shape.chunks;
-    if (static_cast<double>(pipe.schedule[s].size()) < needed)
-      throw Error(Verdict::usage,
-                  fmt::format("{}: stage {} has {} steps; {} microbatches and {} chunks need at least "
-                              "{:.0f}",
-                              path, s, pipe.schedule[s].size(), pipe.shape.microbatches, pipe.shape.chunks, needed));
-  }
-  return pipe;
-}
-
 std::vector<Pipe> pipes_of(const PipelineOptions& o) {
   std::vector<Pipe> pipes;
   if (!o.file.empty()) {
-    pipes.push_back(read_schedule(o.file));
-    const PipelineShape& shape = pipes[0].shape;
+    ShapedSchedule read = parse_schedule(read_file(o.file), o.file);
+    const PipelineShape shape = read.shape;
+    pipes.push_back({o.file, shape, std::move(read.schedule)});
     if (!o.stages.empty() && count_in("--stages", o.stages, 1024) != shape.stages)
       throw Error(Verdict::usage,
                   fmt::format("{} has lines for {} stages, --stages says {}", o.file, shape.stages, o.stages));
@@ -176,7 +148,7 @@ int chart_columns(const PipelineOptions& o) {
   if (o.columns > 0) return o.columns;
   const char* terminal = std::getenv("COLUMNS");
   const int columns = terminal ? std::atoi(terminal) : 0;
-  return columns >= 60 ? columns : 120;
+  return columns >= 60 && columns <= kMostColumns ? columns : 120;
 }
 
 void write_files(const PipelineOptions& o, const Trace& named, const std::string& title) {
@@ -228,7 +200,7 @@ void show_pipelines(const PipelineOptions& o) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   bench::PipelineOptions o;
-  try {
+  return run_program("lab pipeline: ", [&] {
     Session session(argc, argv);
     CommandLine line("./lab pipeline", "A pipeline's schedule: checked, run in virtual time, drawn and counted.");
     line.add("--stages", o.stages, "p (default: 4, or the lines of --schedule-file)");
@@ -240,7 +212,7 @@ int main(int argc, char** argv) {
     line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");
     line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights");
     line.add("--comm-ms", o.comm_ms, "a hop from stage to stage");
-    line.add("--columns", o.columns, "of the chart; 0: the terminal's");
+    line.add("--columns", o.columns, "of the chart; 0: the terminal's", {0, bench::kMostColumns});
     line.add("--no-chart", o.no_chart, "only the numbers");
     line.add("--svg", o.svg, "the chart as a file");
     line.add("--trace", o.trace, "the timeline for ui.perfetto.dev");
@@ -250,11 +222,11 @@ int main(int argc, char** argv) {
       fmt::print("{}", line.help());
       return 0;
     }
+    for (const char* other : {"--schedule", "--microbatches", "--chunks"})
+      if (!o.file.empty() && line.given(other))
+        throw Error(Verdict::usage, fmt::format("{} is what --schedule-file says: leave it out", other));
     o.command_line = bench::repeatable("./lab pipeline", argc, argv);
     bench::show_pipelines(o);
     return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "lab pipeline: {}\n", error.what());
-    return error.verdict() == Verdict::usage ? 2 : 1;
-  }
+  });
 }

@@ -118,12 +118,6 @@ Account report_account(Bench& bench, const RunOptions& options, const StepShape&
   return account;
 }
 
-void check_sizes(const TpProgramOptions& o) {
-  for (int value : {o.layers, o.heads, o.vocabulary, o.batch, o.sequence})
-    if (value < 1)
-      throw Error(Verdict::usage, "--layers, --heads, --vocabulary, --batch and --sequence count at least 1");
-}
-
 StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
   StepShape shape{.sequences = static_cast<std::size_t>(o.batch), .length = static_cast<std::size_t>(o.sequence)};
   shape.model = {.layers = static_cast<std::size_t>(o.layers),
@@ -236,7 +230,6 @@ void compare_with_published(Bench& bench) {
 }
 
 void measure_tp(Bench& bench, const TpProgramOptions& o) {
-  check_sizes(o);
   if (o.published) {
     if (std::string_view(backend_name()) != "sim")
       throw Error(Verdict::usage, "--published compares the simulator with published times: leave out --backend");
@@ -258,12 +251,12 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::TpProgramOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--layers", o.layers, "of the model");
-    line.add("--heads", o.heads, "of the model; the ranks divide them");
+    line.add("--layers", o.layers, "of the model", Whole{1});
+    line.add("--heads", o.heads, "of the model; the ranks divide them", Whole{1});
     line.add("--d-model", o.d_model, "channels; several with commas");
-    line.add("--vocabulary", o.vocabulary, "tokens; padded where the ranks do not divide it");
-    line.add("--batch", o.batch, "sequences, on all ranks the same");
-    line.add("--sequence", o.sequence, "tokens of each");
+    line.add("--vocabulary", o.vocabulary, "tokens; padded where the ranks do not divide it", Whole{1, 1 << 24});
+    line.add("--batch", o.batch, "sequences, on all ranks the same", bench::kSequences);
+    line.add("--sequence", o.sequence, "tokens of each", Whole{1, 1 << 24});
     line.add("--dtype", o.dtype, "fp32, bf16 or fp16");
     line.add("--published", o.published, "instead: Megatron's iteration times on 1, 2, 4 and 8 A100, fitted on 1");
   };

@@ -67,8 +67,6 @@ std::vector<Named> models_of(const ZeroOptions& o) {
 bool large(const GptConfig& model) { return model.parameters() > 20'000'000; }
 
 ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
-  if (o.batch < 1 || o.sequence < 0 || o.microbatches < 1 || o.prefetch < 0)
-    throw Error(Verdict::usage, "--batch and --microbatches count at least 1, --sequence and --prefetch at least 0");
   ZeroShape shape;
   const std::size_t usual = large(model) && !phantom ? 16 : model.context;
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : usual;
@@ -235,12 +233,12 @@ int main(int argc, char** argv) {
     line.add("--params", o.params, "instead: a GPT of about so many parameters (100e6); several with commas");
     line.add("--stages", o.stages, "0 is plain data parallelism");
     line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
-    line.add("--batch", o.batch, "sequences of each rank and microbatch");
+    line.add("--batch", o.batch, "sequences of each rank and microbatch", bench::kSequences);
     line.add("--sequence", o.sequence,
-             "tokens of each; 0: the model's context, or 16 where a large one is really allocated");
-    line.add("--microbatches", o.microbatches, "of each rank and step");
+             "tokens of each; 0: the model's context, or 16 where a large one is really allocated", bench::kTokens);
+    line.add("--microbatches", o.microbatches, "of each rank and step", bench::kMicrobatches);
     line.add("--wrap", o.wrap, "units of stages 2 and 3: model, block, layer, or a least number of elements");
-    line.add("--prefetch", o.prefetch, "stage 3: units gathered ahead");
+    line.add("--prefetch", o.prefetch, "stage 3: units gathered ahead", Whole{});
     line.add("--no-overlap", o.no_overlap, "communicate on the main queue");
     line.add("--bucket-bytes", o.bucket_bytes, "gradient buckets of stages 0 and 1; by default as ./lab bench ddp");
     line.add("--memory-only", o.memory_only, "one step of each, and no times");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 namespace lockstep {
 
 std::string main_inside_closure(std::string_view queue) {
@@ -40,6 +42,8 @@ Caught caught() {
     throw;
   } catch (const Error& error) {
     return {error.verdict(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {Verdict::fail, "out of memory"};
   } catch (const std::exception& error) {
     return {Verdict::fail, error.what()};
   } catch (...) {

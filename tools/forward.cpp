@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <fstream>
 
 #include "common/error.hpp"
 #include "common/text/nearest.hpp"
+#include "common/text/run_program.hpp"
 #include "tools/commands.hpp"
 #include "tools/process.hpp"
 
@@ -112,7 +112,7 @@ std::vector<std::string> built_command(const Workshop& shop, const std::string& 
 int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around) {
   const std::vector<std::string> command = built_command(shop, target, std::move(arguments), around);
-  std::fflush(stdout);
+  flush_output();
   become(command);
 }
 
@@ -136,7 +136,7 @@ int trace_tool(const Workshop& shop, const std::string& command, std::vector<std
     arguments = {trace};
   }
   arguments.insert(arguments.begin(), {shop.program("why").string(), command});
-  std::fflush(stdout);
+  flush_output();
   become(arguments);
 }
 

@@ -5,10 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 
 #include "common/error.hpp"
 #include "common/text/option_words.hpp"
+#include "common/text/run_program.hpp"
 #include "tools/commands.hpp"
 
 namespace {
@@ -200,12 +200,9 @@ class CommandLine {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return lockstep::run_program("", [&] {
     Workshop shop{.source = LOCKSTEP_SOURCE_DIR, .build = LOCKSTEP_BUILD_DIR, .labs = LOCKSTEP_LABS_DIR, .course = {}};
     shop.course = Course::read(shop.source / "labs" / "course.json");
     return CommandLine(shop).run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
-  }
+  });
 }

@@ -19,6 +19,7 @@
 #include "bench/support/repeatable.hpp"
 #include "bench/support/versions.hpp"
 #include "common/host/host.hpp"
+#include "common/text/run_program.hpp"
 #include "common/text/units.hpp"
 
 namespace lockstep::bench {
@@ -329,47 +330,41 @@ std::string typed(const std::string& name) {
 int run_benchmark(const Session& session, const std::string& name, const std::string& description, int argc,
                   char** argv, const std::function<void(CommandLine&)>& declare,
                   const std::function<void(Bench&)>& body) {
-  try {
-    Options options;
-    CommandLine line("./lab bench " + name, description);
-    line.add("--ranks", options.ranks,
-             "how many; several with commas; default: all processes, or 4 where ranks share one");
-    line.add("--machine", options.machine,
-             "name from bench/machines, or a file: what the simulator prices with, what predicts");
-    line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");
-    line.add("--scale", options.scale,
-             "with --emulate: sleep so many times longer, where links are faster than this computer");
-    line.add("--samples", options.samples, "of each contender, at most");
-    line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only prices");
-    line.add("--tf32", options.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
-    line.add("--json", options.json, "write context and rows to this file");
-    line.add("--csv", options.csv, "write the rows to this file");
-    declare(line);
-    if (!line.parse(argc, argv)) {
-      if (is_judge()) fmt::print("{}", line.help());
-      return 0;
-    }
-    Bench bench(name, options, session.available_ranks());
-    bench.about().set("command_line", repeatable(typed(name), argc, argv));
-    body(bench);
+  Options options;
+  CommandLine line("./lab bench " + name, description);
+  line.add("--ranks", options.ranks,
+           "how many; several with commas; default: all processes, or 4 where ranks share one");
+  line.add("--machine", options.machine,
+           "name from bench/machines, or a file: what the simulator prices with, what predicts");
+  line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");
+  line.add("--scale", options.scale,
+           "with --emulate: sleep so many times longer, where links are faster than this computer");
+  line.add("--samples", options.samples, "of each contender, at most");
+  line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only prices");
+  line.add("--tf32", options.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
+  line.add("--json", options.json, "write context and rows to this file");
+  line.add("--csv", options.csv, "write the rows to this file");
+  declare(line);
+  if (!line.parse(argc, argv)) {
+    if (is_judge()) fmt::print("{}", line.help());
     return 0;
-  } catch (const Error& error) {
-    if (is_judge()) fmt::print(stderr, "{}\n", error.what());
-    return error.verdict() == Verdict::usage ? 2 : 1;
   }
+  Bench bench(name, options, session.available_ranks());
+  bench.about().set("command_line", repeatable(typed(name), argc, argv));
+  body(bench);
+  return 0;
 }
 
 }  // namespace
 
 int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
                const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body) {
-  try {
-    Session session(argc, argv);
-    return run_benchmark(session, name, description, argc, argv, declare, body);
-  } catch (const Error& error) {  // the session's
-    if (is_judge()) fmt::print(stderr, "{}\n", error.what());
-    return dynamic_cast<const NoDevice*>(&error) ? NoDevice::kExitCode : 2;
-  }
+  const auto in_session = [&] {
+    Session session(argc, argv);  // errors of the benchmark are told while it lasts
+    return run_program(
+        "", [&] { return run_benchmark(session, name, description, argc, argv, declare, body); }, is_judge);
+  };
+  return run_program("", in_session, is_judge);
 }
 
 }  // namespace lockstep::bench

@@ -10,8 +10,12 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/text/command_line.hpp"
 
 namespace lockstep::bench {
+
+/// What counts of a step may be: more is a slip of the finger.
+inline constexpr Whole kSequences{1, 1 << 20}, kTokens{0, 1 << 24}, kMicrobatches{1, 1 << 16};
 
 /// `text` as a number from `least` to `most`; Error(usage) otherwise.
 inline double number_in(const std::string& option, const std::string& text, double least, double most) {
@@ -22,11 +26,14 @@ inline double number_in(const std::string& option, const std::string& text, doub
   return value;
 }
 
-/// `text` as a whole number from 1 to `most`.
-inline int count_in(const std::string& option, const std::string& text, int most) {
-  const double value = number_in(option, text, 1, most);
+/// `text` as a whole number from `least` to `most`.
+inline int whole_in(const std::string& option, const std::string& text, int least, int most) {
+  const double value = number_in(option, text, least, most);
   if (value != std::floor(value)) throw Error(Verdict::usage, fmt::format("{} counts: not '{}'", option, text));
   return static_cast<int>(value);
+}
+inline int count_in(const std::string& option, const std::string& text, int most) {
+  return whole_in(option, text, 1, most);
 }
 
 inline std::vector<int> counts_in(const std::string& option, const std::vector<std::string>& texts, int most) {

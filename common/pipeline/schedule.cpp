@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "common/error.hpp"
 
@@ -15,6 +17,15 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kLetters = "FBIW";
+constexpr int kMostNumbered = 1 << 20, kMostStages = 1024;
+
+/// Of a microbatch or chunk.
+std::optional<int> number_of(std::string_view digits) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc{} || end != digits.data() + digits.size() || number < 0 || number >= kMostNumbered) return {};
+  return number;
+}
 
 bool is_forward(const Step& step) { return step.work == Work::forward; }
 /// The step that a neighbour waits for, going back.
@@ -198,17 +209,46 @@ StageSchedule parse_stage(const std::string& line) {
   StageSchedule stage;
   std::istringstream words(line);
   for (std::string word; words >> word;) {
-    const std::size_t letter = kLetters.find(word[0]);
-    int microbatch = 0, chunk = 0, used = 0;
-    const int read = std::sscanf(word.c_str() + 1, "%d%n.%d%n", &microbatch, &used, &chunk, &used);
-    if (letter == kLetters.npos || read < 1 || static_cast<std::size_t>(used) + 1 != word.size() || microbatch < 0 ||
-        chunk < 0)
+    const std::size_t letter = kLetters.find(word[0]), dot = word.find('.');
+    const std::string_view rest = std::string_view(word).substr(1);
+    const std::optional<int> microbatch = number_of(rest.substr(0, dot == word.npos ? dot : dot - 1));
+    const std::optional<int> chunk = dot == word.npos ? 0 : number_of(std::string_view(word).substr(dot + 1));
+    if (letter == kLetters.npos || !microbatch || !chunk)
       throw Error(Verdict::usage, fmt::format("'{}' is no step: F3, B3, I3 (input gradient), W3 (weight gradient), or "
-                                              "F3.1 for chunk 1",
-                                              word));
-    stage.push_back({static_cast<Work>(letter), microbatch, chunk});
+                                              "F3.1 for chunk 1; numbers are below {}",
+                                              word, kMostNumbered));
+    stage.push_back({static_cast<Work>(letter), *microbatch, *chunk});
   }
   return stage;
+}
+
+ShapedSchedule parse_schedule(const std::string& text, const std::string& name) {
+  const auto refuse = [&](const std::string& why) { throw Error(Verdict::usage, name + why); };
+  ShapedSchedule read{{0, 0, 1}, {}};
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    if (++read.shape.stages > kMostStages) refuse(fmt::format(" has more than {} stages", kMostStages));
+    try {
+      read.schedule.push_back(parse_stage(line));
+    } catch (const Error& error) {
+      refuse(fmt::format(", line {}: {}", number, error.what()));
+    }
+    for (const Step& step : read.schedule.back()) {
+      read.shape.microbatches = std::max(read.shape.microbatches, step.microbatch + 1);
+      read.shape.chunks = std::max(read.shape.chunks, step.chunk + 1);
+    }
+  }
+  if (read.schedule.empty()) refuse(" holds no stage's line");
+  const double needed = 2.0 * read.shape.microbatches * read.shape.chunks;
+  for (std::size_t s = 0; s < read.schedule.size(); ++s)  // before the checker takes memory for all of them
+    if (const std::size_t steps = read.schedule[s].size(); static_cast<double>(steps) < needed)
+      refuse(fmt::format(": stage {} has {} steps; {} microbatches and {} chunks need at least {:.0f}", s, steps,
+                         read.shape.microbatches, read.shape.chunks, needed));
+  return read;
 }
 
 int peak_in_flight(const StageSchedule& stage) {

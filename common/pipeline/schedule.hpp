@@ -40,6 +40,15 @@ std::string to_string(const Step& step, int chunks = 1);
 /// Reads one stage's line of such words: "F0 F1 B0 B1". Throws Error(usage) that names the word.
 StageSchedule parse_stage(const std::string& line);
 
+/// A schedule and the shape that its steps have.
+struct ShapedSchedule {
+  PipelineShape shape;
+  Schedule schedule;
+};
+/// Reads a file's text: such a line a stage; "#" begins a comment. Throws Error(usage) that begins with `name` and
+/// names line and word, also where there are more than 1024 stages, or too few steps for the microbatches and chunks.
+ShapedSchedule parse_schedule(const std::string& text, const std::string& name);
+
 /// The first thing that is wrong with a schedule, in a sentence that names the two steps; "" when nothing is. It is
 /// right when
 ///   each stage does the forward and the backward of each microbatch and chunk once (a backward in two halves, or

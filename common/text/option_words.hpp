@@ -57,6 +57,10 @@ inline bool is_whole(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
 }
+inline bool is_int(const std::string& text) {
+  int value = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{};
+}
 inline bool is_number(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -71,6 +75,7 @@ inline std::string wrong_value(const CLI::Option& option) {
       return name_of(option) + " wants a whole number that is not negative, not '" + text + "'";
     if (type.starts_with("INT") && !is_whole(text))
       return name_of(option) + " wants a whole number, not '" + text + "'";
+    if (type.starts_with("INT") && !is_int(text)) return name_of(option) + " cannot be as large as " + text;
     if (type.starts_with("FLOAT") && !is_number(text)) return name_of(option) + " wants a number, not '" + text + "'";
   }
   return "";

@@ -13,6 +13,7 @@
 #include "common/json/results.hpp"
 #include "common/text/command_line.hpp"
 #include "common/text/nearest.hpp"
+#include "common/text/run_program.hpp"
 #include "common/text/units.hpp"
 #include "labs/week25_3d/phantom_step.hpp"
 #include "tools/plan/published.hpp"
@@ -265,15 +266,12 @@ int main(int argc, char** argv) {
   line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
-  try {
+  return run_program("", [&] {
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());
       return 0;
     }
     plan::run(o);
     return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
-  }
+  });
 }

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "bench/support/repeatable.hpp"
+#include "common/text/run_program.hpp"
 #include "common/text/units.hpp"
 #include "tools/scale/diagnosis.hpp"
 
@@ -200,12 +201,9 @@ int run_study(int argc, char** argv, const Session& session) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  const auto study = [&] {
     Session session(argc, argv);
     return run_study(argc, argv, session);
-  } catch (const Error& error) {
-    if (is_judge()) fmt::print(stderr, "lab scale: {}\n", error.what());
-    if (dynamic_cast<const NoDevice*>(&error)) return NoDevice::kExitCode;
-    return error.verdict() == Verdict::usage ? 2 : 1;
-  }
+  };
+  return run_program("lab scale: ", study, is_judge);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "common/text/run_program.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/program.hpp"
 
@@ -51,23 +52,13 @@ int train_text(int argc, char** argv, const Session& session) {
   return log.saved() ? 0 : 1;
 }
 
-int run_training(int argc, char** argv, const Session& session) {
-  try {
-    return train_text(argc, argv, session);
-  } catch (const Error& error) {
-    if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());
-    return error.verdict() == Verdict::usage ? 2 : 1;
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    Session session(argc, argv);
-    return run_training(argc, argv, session);
-  } catch (const Error& error) {  // the session's
-    if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());
-    return dynamic_cast<const NoDevice*>(&error) ? NoDevice::kExitCode : 2;
-  }
+  const auto in_session = [&] {
+    Session session(argc, argv);  // errors of the training are told while it lasts
+    return run_program(
+        "lab train: ", [&] { return train_text(argc, argv, session); }, is_judge);
+  };
+  return run_program("lab train: ", in_session, is_judge);
 }

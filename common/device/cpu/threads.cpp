@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "common/error.hpp"
 
@@ -16,10 +17,19 @@ constexpr int kYieldsBeforeSleep = 100;
 Threads::Threads(int count) {
   if (count < 1) usage_error(fmt::format("a CPU device of {} threads", count));
   workers_.reserve(static_cast<std::size_t>(count) - 1);
-  for (int i = 1; i < count; ++i) workers_.emplace_back([this] { serve(); });
+  try {
+    for (int i = 1; i < count; ++i) workers_.emplace_back([this] { serve(); });
+  } catch (const std::system_error&) {
+    const std::size_t started = workers_.size();
+    stop();
+    throw Error(Verdict::usage,
+                fmt::format("the system starts {} threads of arithmetic, not {}: ask for fewer", started + 1, count));
+  }
 }
 
-Threads::~Threads() {
+Threads::~Threads() { stop(); }
+
+void Threads::stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

@@ -14,7 +14,8 @@ namespace lockstep::cpu {
 
 class Threads {
  public:
-  /// `count` includes the caller: count − 1 workers are started. A USAGE error below 1.
+  /// `count` includes the caller: count − 1 workers are started. A USAGE error below 1, and where the
+  /// system starts no more.
   explicit Threads(int count);
   ~Threads();
   Threads(const Threads&) = delete;
@@ -45,6 +46,7 @@ class Threads {
   void run(const Job& job);
   void work(const Job& job);  // takes chunks until none is left
   void serve();               // a worker's life
+  void stop();                // ends all workers
 
   std::vector<std::thread> workers_;
   std::mutex callers_;  // held by the one caller that has the workers
