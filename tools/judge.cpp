@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "common/error.hpp"
 #include "tools/compiler_error.hpp"
@@ -29,13 +30,46 @@ std::string last_lines(const std::string& text, int count) {
   return text.substr(at);
 }
 
+/// What a program printed: what the runtime said of a hang, before it ended processes that did not end by themselves
+/// (the first word is the verdict, the indented lines are the ranks), and everything else.
+struct Output {
+  std::string hang;
+  std::string rest;
+};
+
+Output read_output(const std::string& text) {
+  constexpr std::string_view kEnd = "The run did not end by itself after that; the job ends.";
+  if (text.find(kEnd) == text.npos) return {.hang = "", .rest = text};
+  Output output;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const bool headline = line.starts_with("DEADLOCK: ") || line.starts_with("TIMEOUT: ");
+    if (headline) output.hang.clear();
+    if (headline || (!output.hang.empty() && line.starts_with("  rank ")))
+      output.hang += line + "\n";
+    else if (line != kEnd)
+      output.rest += line + "\n";
+  }
+  return output;
+}
+
+void each_line(const std::string& text, const std::function<void(std::string_view)>& f) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) f(line);
+}
+
 /// How a program ended that left no verdict on the test it was in, whose row says where it stands.
-Judgement broken_off(Judgement running, const Ended& ended, const std::string& output, const JudgeOptions& options) {
+Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options) {
   const std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
   bool too_long = ended.timed_out || ended.exit_code == 124;
   int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;  // also what a launcher says of a rank
   running.verdict = std::string(to_string(too_long ? Verdict::timeout : Verdict::crash));
   running.failed = 1;
+  if (!output.hang.empty()) {
+    running.verdict = output.hang.substr(0, output.hang.find(':'));
+    running.message = fmt::format("{}:\n{}", test, output.hang);
+    return running;
+  }
   if (too_long) {
     running.message =
         fmt::format("{} was still running after {:.0f} s: does a loop never end?", test, options.timeout_seconds);
@@ -49,7 +83,7 @@ Judgement broken_off(Judgement running, const Ended& ended, const std::string& o
   } else {
     running.message = fmt::format("{} ended the process with exit code {}", test, ended.exit_code);
   }
-  std::string said = last_lines(output, 12);
+  std::string said = last_lines(output.rest, 12);
   if (!said.empty()) running.message += "\nThe last lines it printed:\n" + indented(said, "  ");
   return running;
 }
@@ -98,6 +132,18 @@ Judgement does_not_compile(const Workshop& shop, const Exercise& exercise, const
   return judgement;
 }
 
+/// The tests of the same id that ran before are counted in a row of their own, and the first that failed is explained.
+void add_to_its_row(std::vector<Judgement>& found, Judgement broken) {
+  if (!found.empty() && found.back().id == broken.id) {
+    Judgement before = std::move(found.back());
+    found.pop_back();
+    broken.passed = before.passed, broken.failed += before.failed;
+    if (testing::severity(before.verdict) >= testing::severity(broken.verdict))
+      broken.verdict = before.verdict, broken.message = before.message, broken.test = before.test;
+  }
+  found.push_back(std::move(broken));
+}
+
 /// The tests of a whole exercise call the part that did not end: they would take as long once more.
 void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pending) {
   const std::string part = rows.back().id, whole = testing::exercise_of(part);
@@ -125,34 +171,29 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
     command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
     // The launcher of processes has the same limit and ends its processes itself; ours is for a launcher that hangs.
     command.timeout_seconds = options.timeout_seconds + (has_processes(options.backend) ? 10 : 0);
-    command.on_line = [&](std::string_view line) {
-      output.append(line).append("\n");
-      if (options.on_line) options.on_line(line);
-    };
+    command.on_line = [&](std::string_view line) { output.append(line).append("\n"); };
     Ended ended = run_command(command);
+    const Output read = read_output(output);
+    if (options.on_line) each_line(read.rest, options.on_line);
     if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));
     if (!fs::exists(file)) {
       throw Error(Verdict::usage,
                   fmt::format("{} did not come as far as its first test:\n{}", program.filename().string(), output));
     }
     std::vector<Judgement> found = testing::read_judgements(file);
-    bool broke_off = !found.empty() && found.back().verdict == "RUNNING";
+    bool broke_off = !found.empty() && found.back().verdict == "RUNNING", hung = false;
     if (broke_off) {
-      Judgement broken = broken_off(found.back(), ended, output, options);
+      Judgement broken = broken_off(found.back(), ended, read, options);
+      hung = broken.verdict != to_string(Verdict::crash);
       found.pop_back();
-      // The tests of the same id that had passed are counted in a row of their own.
-      if (!found.empty() && found.back().id == broken.id) {
-        broken.passed = found.back().passed, broken.failed += found.back().failed;
-        found.pop_back();
-      }
-      found.push_back(broken);
+      add_to_its_row(found, broken);
     }
     for (const Judgement& row : found) {
       rows.push_back(row);
       std::erase(pending, row.id);
     }
     if (!broke_off) break;
-    if (rows.back().verdict == to_string(Verdict::timeout)) leave_out_whole(rows, pending);
+    if (hung) leave_out_whole(rows, pending);
   }
   return rows;
 }

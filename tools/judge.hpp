@@ -19,7 +19,7 @@ struct JudgeOptions {
   int processes = 4;                   ///< MPI and NCCL
   std::vector<std::string> arguments;  ///< for the test program: --ranks 3 --size 7 …
   double timeout_seconds = 60;
-  std::function<void(std::string_view)> on_line;  ///< gets each line that the tests print; may be empty
+  std::function<void(std::string_view)> on_line;  ///< gets what the tests printed, once they ended; may be empty
 };
 
 /// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id

@@ -16,7 +16,10 @@ Queue* MpiBackend::enter(int index, Location where) {
   if (std::uncaught_exceptions() > 0) return nullptr;
   if (job_.failed.load(std::memory_order_acquire)) throw Unwind{};
   Queue& queue = *queues_[index];
-  if (queue.is_mine()) return &queue;
+  if (queue.is_mine()) {
+    queue.last_call.store(where, std::memory_order_relaxed);
+    return &queue;
+  }
   if (index != 0) usage_error(queue_outside_closure(queue.name), where);
   for (int other = 1; other < queue_count_; ++other)
     if (queues_[other]->is_mine()) usage_error(main_inside_closure(queues_[other]->name), where);

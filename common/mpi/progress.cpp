@@ -57,13 +57,14 @@ std::string at(const char* verb, Location where) { return fmt::format("{} at {}"
 /// Of one queue; gate held.
 Row MpiBackend::describe_queue(Queue& queue) {
   const Doing doing = queue.doing();
+  const Location called = queue.last_call.load(std::memory_order_relaxed);
   Row row;
   row.state = Row::State::working;
   switch (doing.kind) {
     case Doing::Kind::nothing: row.words = "has nothing to do"; break;
     case Doing::Kind::own_code:
-      row.words = doing.where.line() == 0 ? "runs code of its own since it began"
-                                          : at("runs code of its own since its call", doing.where);
+      row.words = called.line() == 0 ? "runs code of its own since it began"
+                                     : at("runs code of its own since its call", called);
       break;
     case Doing::Kind::computes: row.words = at(fmt::format("computes {}", doing.operation).c_str(), doing.where); break;
     case Doing::Kind::finished:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -58,13 +59,17 @@ class Queue final : public processes::ClosureQueue<QueueTypes> {
     return end;
   }
 
-  double clock = 0;     // modelled seconds, while emulating
-  double last_end = 0;  // when its last verb returned
+  std::atomic<Location> last_call{};  // of a verb, for the wait table
+  double clock = 0;                   // modelled seconds, while emulating
+  double last_end = 0;                // when its last verb returned
 
  private:
   friend class processes::ClosureQueue<QueueTypes>;
   static void thread_begins() { ask_for_exact_sleeps(); }
-  void begins(const Closure& closure) { clock = std::max(clock, closure.issued); }
+  void begins(const Closure& closure) {
+    last_call.store(closure.where, std::memory_order_relaxed);
+    clock = std::max(clock, closure.issued);
+  }
   void call(const Closure& closure) {
     job_.record([&](Recorder& recorder) { recorder.closure_begins(index, job_.clock.now()); });
     closure.f(closure.rank);

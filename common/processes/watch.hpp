@@ -81,8 +81,9 @@ class Watch {
   void look_at_clock() {
     const double patience = job_.options.patience_seconds;
     if (job_.failed) {
-      // One says it for all: rank 0, if it can.
-      if (told_ && since(failed_since_) > patience + (job_.rank == 0 ? 2 : 3))
+      // One says it for all: rank 0, if it can. Who is in an endless loop has had its time.
+      const double more = job_.failure().verdict == Verdict::timeout ? 0 : patience;
+      if (told_ && since(failed_since_) > more + (job_.rank == 0 ? 2 : 3))
         end_job_(job_.failure().message + "\nThe run did not end by itself after that; the job ends.");
       return;
     }

@@ -102,7 +102,7 @@ beside loops job "not 0" "TIMEOUT" "rank 1: runs code of its own since it began"
 case $launcher in
   *mpirun.sh) # this backend counts messages
     beside deadlock job 1 "$cycle" "receives 4000 bytes from rank 3 (rank 3 has not started the send)"
-    beside two job "not 0" "DEADLOCK: 2 ranks wait for each other in a cycle: 0 → 1 → 0." "rank 2: runs code of its own"
+    beside two job "not 0" "DEADLOCK: 2 ranks wait for each other in a cycle: 0 → 1 → 0." "rank 2: runs code of its own since its call at mpi_failure_program.cpp"
     beside emulated job 0 "PASS"
     ;;
 esac

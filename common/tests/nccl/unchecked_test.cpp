@@ -186,7 +186,7 @@ TEST(NcclUnchecked, AnOrderThatCannotBeIsShownAsATable) {
     me.exchange({send(1 - me.rank(), a)});
   });
   expect_failure(outcome, Verdict::deadlock,
-                 {"these wait for each other: rank 0 → rank 1 → rank 0",
+                 {"2 ranks wait for each other in a cycle: 0 → 1 → 0.",
                   "rank 1: waits at the end of the program for "
                   "the GPU",
                   "queue \"main\" transfers since at unchecked_test.cpp", "batch 1: receives 16 bytes from"});
