@@ -83,6 +83,11 @@ case $version in
     export OMPI_MCA_mpi_yield_when_idle="${OMPI_MCA_mpi_yield_when_idle:-1}"
     # Its own shared memory and TCP: UCX and libfabric start slowly and spin.
     export OMPI_MCA_pml="${OMPI_MCA_pml:-ob1}"
+    # On one host nothing goes over TCP, of whose interfaces version 5 would complain a line a pair of ranks. A scheduler may
+    # have given several hosts.
+    if [ "$nodes" -eq 1 ] && [ -z "$hostfile${SLURM_JOB_ID:-}${PBS_NODEFILE:-}${LSB_HOSTS:-}${PE_HOSTFILE:-}" ]; then
+      export OMPI_MCA_btl="${OMPI_MCA_btl:-^tcp}"
+    fi
     # Each rank has threads of its own, so a rank is not pinned to one core.
     export OMPI_MCA_hwloc_base_binding_policy="${OMPI_MCA_hwloc_base_binding_policy:-none}"
     export PRTE_MCA_hwloc_default_binding_policy="${PRTE_MCA_hwloc_default_binding_policy:-none}"
