@@ -126,5 +126,9 @@ clear_report
 for week in "$root"/bench/report/week*.sh; do . "$week"; done
 
 draw
-[ "$failures" -eq 0 ] || say "$failures steps failed; their logs are in ${data#"$root"/}"
+case $failures in
+  0) ;;
+  1) say "1 step failed; its log is in ${data#"$root"/}" ;;
+  *) say "$failures steps failed; their logs are in ${data#"$root"/}" ;;
+esac
 [ "$failures" -eq 0 ]

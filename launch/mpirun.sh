@@ -6,8 +6,9 @@
 # With --nodes, each host gets RANKS / N processes; which hosts is said by the hostfile (else that of LOCKSTEP_HOSTFILE),
 # or by the scheduler.
 # Works as root, in containers, and with more ranks than cores. The whole job ends when the launcher is interrupted,
-# when the time is over (exit code 124), or when a rank dies. MPIRUN names another launcher than the one that fits the
-# library the program is linked with.
+# when the time is over (exit code 124), or when a rank dies. The time is that of a computer with nothing else to do:
+# where more processes run than there are cores, its seconds pass accordingly more slowly. MPIRUN names another launcher
+# than the one that fits the library the program is linked with.
 set -u
 
 usage() {
@@ -166,15 +167,27 @@ trap 'finish 143' TERM
 trap 'finish 129' HUP
 trap 'finish 124' USR1
 
+# A second of the limit in thousandths, as tools/process.cpp counts it: less where others use the cores, at least 100.
+cores=$(nproc 2>/dev/null || echo 1)
+[ "$cores" -ge $((ranks / nodes)) ] || cores=$((ranks / nodes))
+second() {
+  runnable=0
+  read -r average _ _ now _ 2>/dev/null </proc/loadavg && now=$((${now%/*} - 1)) runnable=${average%.*}
+  [ "$runnable" -ge "${now:-0}" ] || runnable=$now
+  [ "$runnable" -gt "$cores" ] || { echo 1000; return; }
+  [ "$runnable" -lt $((10 * cores)) ] || runnable=$((10 * cores))
+  echo $((1000 * cores / runnable))
+}
+
 if [ -n "$timeout" ]; then
   launcher=$$
   (
     trap 'exit 0' TERM
-    passed=0
-    while [ "$passed" -lt "$timeout" ]; do
+    passed=0 # thousandths of seconds
+    while [ "$passed" -lt "${timeout}000" ]; do
       sleep 1
       kill -0 "$launcher" 2>/dev/null || exit 0 # it was killed; do not signal whoever has its number next
-      passed=$((passed + 1))
+      passed=$((passed + $(second)))
     done
     echo "$0: the job did not end within $timeout s; it is stopped" >&2
     kill -USR1 "$launcher"

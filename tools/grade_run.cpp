@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "common/error.hpp"
+#include "tools/process.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -119,11 +119,10 @@ class Watch {
 
   /// The status that waitpid says.
   int follow(ConfinedEnd& end) {
-    using Clock = std::chrono::steady_clock;
-    auto begin = Clock::now();
+    WorkClock passed(1);
     int status = 0;
     while (waitpid(child_, &status, WNOHANG) != child_) {
-      end.timed_out = std::chrono::duration<double>(Clock::now() - begin).count() > limits_.wall_seconds;
+      end.timed_out = passed.seconds() > limits_.wall_seconds;
       end.printed_too_much = printed_ > limits_.output_bytes;
       if (end.timed_out || end.printed_too_much) {
         kill(-child_, SIGKILL), kill(child_, SIGKILL);

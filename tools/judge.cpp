@@ -170,6 +170,7 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
     command.arguments.insert(command.arguments.end(), {filter_of(pending), "--verdict", file.string()});
     command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
     // The launcher of processes has the same limit and ends its processes itself; ours is for a launcher that hangs.
+    command.processes = has_processes(options.backend) ? options.processes : 1;
     command.timeout_seconds = options.timeout_seconds + (has_processes(options.backend) ? 10 : 0);
     command.on_line = [&](std::string_view line) { output.append(line).append("\n"); };
     Ended ended = run_command(command);

@@ -8,15 +8,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <sstream>
 #include <utility>
 
 #include "common/error.hpp"
+#include "common/host/host.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -92,12 +95,12 @@ class Lines {
 };
 
 /// Reads until the child has ended or the time is over; afterwards what is left in the pipe. True if it has ended.
-bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout_seconds) {
-  auto begin = Clock::now();
+bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout_seconds, int processes = 1) {
+  WorkClock passed(processes);
   bool open = output != nullptr;
   while (true) {
     if (waitpid(child, &status, WNOHANG) == child) break;
-    if (timeout_seconds > 0 && seconds_since(begin) > timeout_seconds) return false;
+    if (timeout_seconds > 0 && passed.seconds() > timeout_seconds) return false;
     pollfd ready{open ? output->read : -1, POLLIN, 0};
     if (poll(&ready, 1, open ? 20 : 2) > 0) open = lines->read_some(output->read);
   }
@@ -107,7 +110,31 @@ bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout
   return true;
 }
 
+/// Processes of this computer that run or want to: on average over the last minute, or now, where that is more.
+double runnable_processes() {
+  std::ifstream file("/proc/loadavg");  // "0.20 0.18 0.12 1/80 11206"
+  double average = 0, ignored = 0, now = 0;
+  file >> average >> ignored >> ignored >> now;
+  return std::max(average, now - 1);  // without the one that reads this
+}
+
 }  // namespace
+
+double slowdown(double runnable, int cores, int processes) {
+  return std::clamp(runnable / std::max({cores, processes, 1}), 1.0, 10.0);
+}
+
+WorkClock::WorkClock(int processes) : processes_(processes), cores_(read_host().usable_cores) {}
+
+double WorkClock::seconds() {
+  constexpr double kBetweenLooks = 0.1;
+  const double since = seconds_since(last_);
+  if (since >= kBetweenLooks) {
+    passed_ += since / slowdown(runnable_processes(), cores_, processes_);
+    last_ = Clock::now();
+  }
+  return passed_;
+}
 
 Ended run_command(const Command& command) {
   OutliveInterrupt outlive;
@@ -124,7 +151,7 @@ Ended run_command(const Command& command) {
   Lines lines(command.on_line);
   Ended ended;
   int status = 0;
-  if (!follow(child, status, output.get(), &lines, command.timeout_seconds)) {
+  if (!follow(child, status, output.get(), &lines, command.timeout_seconds, command.processes)) {
     ended.timed_out = true;
     kill(child, SIGTERM);
     if (!follow(child, status, output.get(), &lines, 2)) {

@@ -1,6 +1,7 @@
 // Running another program: its output, its end, and a limit on its time.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -9,10 +10,30 @@
 
 namespace lockstep::tools {
 
+/// How many times longer than alone it takes `processes` that want a core each, where `runnable` ones want the
+/// computer's `cores`: 1 while all of them have one, and at most 10, so that what never ends is ended.
+double slowdown(double runnable, int cores, int processes);
+
+/// Seconds as they would pass on a computer that has nothing else to do, for limits: a right answer must not fail
+/// because others use the cores.
+class WorkClock {
+ public:
+  explicit WorkClock(int processes);
+  /// Since it was made. To be called often: the load is that of the time since the last call.
+  double seconds();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int processes_, cores_;
+  Clock::time_point last_ = Clock::now();
+  double passed_ = 0;
+};
+
 struct Command {
   std::vector<std::string> arguments;  ///< the program first; looked up in PATH where it has no slash
   std::filesystem::path folder;        ///< where it runs; empty: here
-  double timeout_seconds = 0;          ///< 0: as long as it likes
+  double timeout_seconds = 0;          ///< by WorkClock; 0: as long as it likes
+  int processes = 1;                   ///< that want a core each
   /// Gets each line of its standard output and error, as it comes. Empty: both go where ours go.
   std::function<void(std::string_view)> on_line;
 };

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <future>
 #include <memory>
+#include <thread>
 
 #include "common/text/nearest.hpp"
 #include "tools/course.hpp"
@@ -238,6 +240,19 @@ TEST(Course, AFileThatIsNoCourseIsOneSentence) {
   EXPECT_THROW(Course::read(file), Error);
   std::filesystem::remove(file);
   EXPECT_THROW(Course::read(file), Error);
+}
+
+TEST(Process, SecondsOfALimitPassMoreSlowlyWhereOthersUseTheCores) {
+  EXPECT_EQ(slowdown(0, 2, 1), 1) << "nobody else is there";
+  EXPECT_EQ(slowdown(2, 2, 1), 1) << "each has a core";
+  EXPECT_EQ(slowdown(4, 2, 4), 1) << "its own processes are what the limit was made for";
+  EXPECT_EQ(slowdown(12, 2, 1), 6);
+  EXPECT_EQ(slowdown(12, 2, 4), 3);
+  EXPECT_EQ(slowdown(1000, 2, 1), 10) << "what never ends must be ended";
+  WorkClock clock(1);
+  const double begin = clock.seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  EXPECT_GT(clock.seconds(), begin);
 }
 
 TEST(Process, TellsHowAProgramEnded) {
