@@ -1,6 +1,7 @@
 #include "tools/course.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>

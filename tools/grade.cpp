@@ -3,6 +3,7 @@
 #include "tools/grade.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // results.json for Gradescope, and JUnit's XML for what else reads verdicts.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

@@ -2,6 +2,7 @@
 //
 // cmake/LockstepLabs.cmake makes one program a mutant from common/tests/mutants/WEEK/NAME.json; here they are run.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>

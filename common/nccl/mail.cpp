@@ -1,6 +1,7 @@
 #include "common/nccl/mail.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <random>
 

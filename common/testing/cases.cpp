@@ -1,6 +1,7 @@
 #include "common/testing/cases.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +84,8 @@ std::string report(const Case& the_case, const std::string& unit, const Outcome&
   return fmt::format("{}:\n{}\n{}", text, outcome.passed() ? wrong : outcome.message, replay(the_case, perturb));
 }
 
-/// What is wrong with a run that ended well. A judge may throw what it has to say; a verdict of its own leaves the test.
+/// What is wrong with a run that ended well. A judge may throw what it has to say; a verdict of its own leaves the
+/// test.
 std::string judged(const Case& the_case, const Outcome& outcome, const CaseJudge& judge) {
   try {
     return judge(the_case, outcome);

@@ -2,6 +2,8 @@
 // sends there, for each node hardly less; what is gained is g rails at once and fewer slow steps.
 #include "labs/week21_data_parallel/hierarchical_all_reduce.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"

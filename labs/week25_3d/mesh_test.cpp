@@ -2,6 +2,7 @@
 #include "labs/week25_3d/mesh.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <set>

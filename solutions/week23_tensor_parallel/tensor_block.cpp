@@ -44,8 +44,8 @@ void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, 
   Rank me = tp.group;
   Slice statistics =
       me.allocate(2 * targets.size() * static_cast<std::size_t>(me.size()), DType::f32, Category::buffer);
-  // lab 23.4b begin: this rank's statistics into its chunk; gather all, in a region "loss"; then cross_entropy_shard, with
-  // empty logits for the loss alone
+  // lab 23.4b begin: this rank's statistics into its chunk; gather all, in a region "loss"; then cross_entropy_shard,
+  // with empty logits for the loss alone
   cross_entropy_statistics(me, chunk(statistics, me.rank(), me.size()), logits, targets, shard);
   {
     Scope scope = me.region("loss", statistics.bytes());
