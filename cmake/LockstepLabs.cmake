@@ -336,6 +336,16 @@ function(lockstep_add_suite week)
   endif()
 endfunction()
 
+# checks_need: what the first check of an exercise in a fresh tree waits for, whichever it is.
+function(lockstep_add_checks_need)
+  add_custom_target(checks_need)
+  foreach(target lockstep_sim lockstep_testing lockstep_test_headers lockstep_test_instantiations skeleton)
+    if(TARGET ${target})
+      add_dependencies(checks_need ${target})
+    endif()
+  endforeach()
+endfunction()
+
 # Everything in course.json, and the line on the student's answers below ctest's own last lines.
 function(lockstep_add_course)
   file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake

@@ -85,6 +85,12 @@ std::vector<std::string> known_benchmarks(const Workshop& shop) {
   return names;
 }
 
+void need_benchmarks(const std::vector<std::string>& known) {
+  if (known.empty())
+    throw Error(Verdict::usage,
+                "this build has no benchmarks, because Google Benchmark was not found: ./lab setup installs it.");
+}
+
 }  // namespace
 
 namespace {
@@ -142,6 +148,7 @@ int trace_tool(const Workshop& shop, const std::string& command, std::vector<std
 
 int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around) {
   auto known = known_benchmarks(shop);
+  need_benchmarks(known);
   if (arguments.empty() || arguments[0].starts_with("-")) {
     fmt::print(
         "usage: ./lab bench NAME [--backend sim|mpi|cuda|nccl] [--ranks P] …; ./lab bench NAME --help says the rest.\n"
@@ -158,6 +165,7 @@ int bench(const Workshop& shop, std::vector<std::string> arguments, const std::v
 }
 
 int calibrate(const Workshop& shop, std::vector<std::string> arguments) {
+  need_benchmarks(known_benchmarks(shop));
   if (option(arguments, "--backend", "", false).empty()) arguments.insert(arguments.end(), {"--backend", "mpi"});
   return forward(shop, "bench_calibrate", arguments);
 }
