@@ -123,28 +123,33 @@ std::string tar(const std::vector<std::string>& arguments, const fs::path& scrat
 
 /// What of the archive counts, into `scratch`; returns the names of everything else.
 std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch) {
-  std::vector<std::string> others;
   const std::string name = archive.filename().string();
-  std::string list = tar({"tf", archive.string()}, scratch,
-                         fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
+  const std::string list =
+      tar({"tf", archive.string()}, scratch,
+          fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
+  ArchiveList listed = read_list(list, course);
   std::vector<std::string> arguments{"xf", archive.string(), "--"};
-  std::size_t fixed = arguments.size();
-  for (std::size_t begin = 0, end; (end = list.find('\n', begin)) != list.npos; begin = end + 1) {
-    std::string entry = list.substr(begin, end - begin);
-    if (!place_of(course, entry).exercise) {
-      others.push_back(entry);
-    } else if (std::find(arguments.begin(), arguments.end(), entry) == arguments.end()) {
-      arguments.push_back(entry);
-    }
-  }
-  if (arguments.size() > fixed)
+  arguments.insert(arguments.end(), listed.answers.begin(), listed.answers.end());
+  if (!listed.answers.empty())
     tar(arguments, scratch,
         fmt::format("{} cannot be unpacked: it is damaged, or a lab file in it has more than {} bytes", name,
                     kLargestFile));
-  return others;
+  return std::move(listed.others);
 }
 
 }  // namespace
+
+ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course) {
+  ArchiveList read;
+  for (std::size_t begin = 0, end; (end = list.find('\n', begin)) != list.npos; begin = end + 1) {
+    const std::string entry = list.substr(begin, end - begin);
+    if (!place_of(course, entry).exercise)
+      read.others.push_back(entry);
+    else if (std::find(read.answers.begin(), read.answers.end(), entry) == read.answers.end())
+      read.answers.push_back(entry);
+  }
+  return read;
+}
 
 std::string places_of(const Exercise& e) {
   return fmt::format("{0}/{1}.cpp at the top, below labs/ or below one more folder, or {1}.cpp at the top", e.folder,

@@ -37,6 +37,13 @@ struct Place {
 /// one that is absolute or has "..".
 Place place_of(const std::vector<Exercise>& course, const std::filesystem::path& path);
 
+/// What an archive lists, a name a line.
+struct ArchiveList {
+  std::vector<std::string> answers;  ///< names at places that count, each once
+  std::vector<std::string> others;
+};
+ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course);
+
 /// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. Symbolic links, files that are not plain, those
 /// above 256 KiB and answers that are there twice are refused; links to folders are not followed. Archives are unpacked
 /// confined, into `scratch`, and only what counts. Throws Error(usage) where there is nothing to read.

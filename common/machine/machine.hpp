@@ -76,6 +76,8 @@ struct Machine {
 /// Reads and checks a machine file (docs/machines.md says what is in one): a missing, unknown or absurd field is an
 /// Error(usage) that names file, field and value, and what would be sensible.
 Machine read_machine(const std::string& path);
+/// The same of a file's text; `path` is what messages call it, and where a cluster's node lies beside.
+Machine parse_machine(const std::string& text, const std::string& path);
 /// `folder`/`name`.json, or where `name` ends in ".json" that file; unknown: an Error(usage) that suggests the nearest.
 Machine find_machine(const std::string& name, const std::string& folder);
 /// Names of the machine files in `folder`, sorted.

@@ -162,8 +162,7 @@ void read_efficiency(const Fields& file, Machine& machine) {
   }
 }
 
-Json parse(const std::string& path) {
-  const std::string text = read_file(path);
+Json parse(const std::string& text, const std::string& path) {
   try {
     return Json::parse(text);
   } catch (const JsonError& error) {
@@ -179,7 +178,8 @@ Machine read_cluster(const Fields& file, const std::string& path) {
   std::string node_path = (std::filesystem::path(folder) / (node + ".json")).string();
   if (!std::filesystem::exists(node_path))
     file.fail("node", "is wrong: " + unknown_name("machine", node, machine_names(folder.empty() ? "." : folder)));
-  if (parse(node_path).contains("node")) file.fail("node", fmt::format("is \"{}\", itself a cluster", node));
+  if (parse(read_file(node_path), node_path).contains("node"))
+    file.fail("node", fmt::format("is \"{}\", itself a cluster", node));
   Machine machine = read_machine(node_path);
   if (file.has("eager_bytes"))
     machine.eager_bytes = static_cast<std::uint64_t>(file.whole_number("eager_bytes", kEager));
@@ -203,8 +203,10 @@ Machine read_single(const Fields& file) {
 
 }  // namespace
 
-Machine read_machine(const std::string& path) {
-  Json document = parse(path);
+Machine read_machine(const std::string& path) { return parse_machine(read_file(path), path); }
+
+Machine parse_machine(const std::string& text, const std::string& path) {
+  Json document = parse(text, path);
   Fields file(document, path, "");
   Machine machine = file.has("node") ? read_cluster(file, path) : read_single(file);
   machine.name = file.text("name", "my-cluster");

@@ -69,5 +69,7 @@ std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows);
 /// read.
 void write_judgements(const std::filesystem::path& file, const std::vector<Judgement>& judgements);
 std::vector<Judgement> read_judgements(const std::filesystem::path& file);
+/// The same of a file's text; `name` is what messages call it.
+std::vector<Judgement> parse_judgements(const std::string& text, const std::string& name);
 
 }  // namespace lockstep::testing

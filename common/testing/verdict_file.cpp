@@ -44,13 +44,16 @@ void write_judgements(const std::filesystem::path& file, const std::vector<Judge
 }
 
 std::vector<Judgement> read_judgements(const std::filesystem::path& file) {
-  const std::string text = read_file(file.string());
+  return parse_judgements(read_file(file.string()), file.string());
+}
+
+std::vector<Judgement> parse_judgements(const std::string& text, const std::string& name) {
   std::vector<Judgement> judgements;
   try {
     const Json document = Json::parse(text);
     for (const Json& row : document.at("verdicts")) judgements.push_back(judgement_of(row));
   } catch (const JsonError&) {
-    throw Error(Verdict::usage, "cannot read the verdicts in " + file.string());
+    throw Error(Verdict::usage, "cannot read the verdicts in " + name);
   }
   return judgements;
 }

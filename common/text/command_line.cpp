@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "common/error.hpp"
+#include "common/text/files.hpp"
 #include "common/text/option_words.hpp"
 
 namespace lockstep {
@@ -31,6 +32,7 @@ struct CommandLine::Parser {
 
   CLI::App app;
   CLI::App* group = &app;  // to which options are added
+  std::string config;      // the option that names a file of options; empty: none
 };
 
 CommandLine::CommandLine(const std::string& program, const std::string& description)
@@ -65,11 +67,17 @@ void CommandLine::add(const std::string& names, std::vector<std::string>& values
 }
 
 void CommandLine::add_config(const std::string& name, const std::string& help) {
+  parser_->config = name;
   parser_->app.set_config(name, "", help);
   parser_->app.allow_config_extras(CLI::config_extras_mode::error);
 }
 
 bool CommandLine::parse(int argc, char** argv) {
+  for (int i = 1; i < argc && !parser_->config.empty(); ++i) {  // the parser would wait for a pipe's writer
+    const std::string argument = argv[i];
+    if (argument == parser_->config && i + 1 < argc) read_file(argv[i + 1]);
+    if (argument.starts_with(parser_->config + "=")) read_file(argument.substr(parser_->config.size() + 1));
+  }
   try {
     parser_->app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -78,11 +78,13 @@ Json parse(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-Strategy read_strategy(const std::string& path) {
-  const Json file = parse(path, read_file(path));
-  if (!file.is_object()) refuse(path, fmt::format("is no JSON object such as {}", kExample));
+Strategy read_strategy(const std::string& path) { return parse_strategy(read_file(path), path); }
+
+Strategy parse_strategy(const std::string& text, const std::string& name) {
+  const Json file = parse(name, text);
+  if (!file.is_object()) refuse(name, fmt::format("is no JSON object such as {}", kExample));
   Strategy strategy;
-  for (const auto& [field, value] : file.items()) set(strategy, path, field, value);
+  for (const auto& [field, value] : file.items()) set(strategy, name, field, value);
   return strategy;
 }
 
