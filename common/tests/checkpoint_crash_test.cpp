@@ -1,5 +1,7 @@
 // Wherever a save ends, by a crash or because the disk is full, the last good checkpoint is there; and saves that go on
 // in the background.
+#include <sys/stat.h>
+
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -172,6 +174,9 @@ TEST(Disk, WritesReadsAndSaysWhatItCannot) {
   };
   expect("cannot write /dev/full: No space left on device", [&] { disk.write("/dev/full", {"much"}); });
   expect("cannot read " + folder + "/none: No such file or directory", [&] { disk.read(folder + "/none"); });
+  const std::string pipe = folder + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  expect("cannot read " + pipe + ": it is a pipe (FIFO), not a file", [&] { disk.read(pipe); });
   expect("cannot make the directory " + folder + "/c/file/x: Not a directory",
          [&] { disk.make_directory(folder + "/c/file/x"); });
   disk.make_directory(folder + "/d/e");

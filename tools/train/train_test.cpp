@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <fstream>
@@ -39,7 +40,7 @@ TEST_F(Folder, AConfigurationFileIsACommandLine) {
   EXPECT_EQ(options.learning_rate, 1e-4);
 
   const auto refused = [&](const std::string& text) {
-    std::ofstream(path("b.cfg")) << text;
+    if (!text.empty()) std::ofstream(path("b.cfg")) << text;
     testing::internal::CaptureStderr();
     TrainOptions other;
     EXPECT_EQ(parsed({"--config", path("b.cfg")}, other), 2);
@@ -48,6 +49,10 @@ TEST_F(Folder, AConfigurationFileIsACommandLine) {
   EXPECT_NE(refused("stepps = 3\n").find("b.cfg: unknown option '--stepps': did you mean '--steps'?"),
             std::string::npos);
   EXPECT_NE(refused("steps = many\n").find("--steps wants a whole number"), std::string::npos);
+  EXPECT_NE(refused("threads = 100000\n").find("--threads wants a whole number from 1 to 4096"), std::string::npos);
+  std::filesystem::remove(path("b.cfg"));
+  ASSERT_EQ(mkfifo(path("b.cfg").c_str(), 0600), 0);
+  EXPECT_NE(refused("").find("cannot read " + path("b.cfg") + ": it is a pipe (FIFO), not a file"), std::string::npos);
 }
 
 TEST(Train, DataParallelRunsAreTheSerialRun) {
