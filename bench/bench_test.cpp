@@ -655,7 +655,7 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
                                         {"--params seven", "--params"},
                                         {"--params 7e9 --ranks 0", "--ranks"},
                                         {"--params 7e9 --batch 2", "--model"},
-                                        {"--params 7e9 --model gpt3-175b", "not both"},
+                                        {"--params 7e9 --model gpt3-175b", "--params does nothing beside --model"},
                                         {"--params 7e9 --zero 1.5", "--zero counts: not '1.5'"},
                                         {"--params 7e9 --ranks 2.5", "--ranks counts: not '2.5'"},
                                         {"--model tiny --sequence 9", "give --batch too"},
@@ -742,22 +742,23 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
     EXPECT_EQ(out_, "") << text;
   }
-  for (const auto& [arguments, says] : {std::pair{"--schedule 1f2b", "1f1b"},
-                                        {"--stages -1", "--stages"},
-                                        {"--stages 0", "--stages wants numbers from 1"},
-                                        {"--stages two", "--stages"},
-                                        {"--microbatches 0", "--microbatches"},
-                                        {"--schedule interleaved --microbatches 6", "6 microbatches"},
-                                        {"--chunks 2", "interleaved"},
-                                        {"--stages 1 --schedule interleaved --chunks 2", "--chunks"},
-                                        {"--forward-ms -1", "--forward-ms"},
-                                        {"--forward-ms 0 --backward-ms 0 --weight-ms 0", "no time"},
-                                        {"--schedule-file /nowhere", "/nowhere"},
-                                        {"--schedule-file pipe.txt --chunks 3", "leave it out"},
-                                        {"--columns 2147483647", "from 0 to 10000"},
-                                        {"--microbatches 99999999999", "cannot be as large as"},
-                                        {"--schedule gpipe,1f1b --svg /tmp/x.svg", "--svg"},
-                                        {"--svg /nowhere/x.svg", "/nowhere/x.svg"}}) {
+  for (const auto& [arguments, says] :
+       {std::pair{"--schedule 1f2b", "1f1b"},
+        {"--stages -1", "--stages"},
+        {"--stages 0", "--stages wants numbers from 1"},
+        {"--stages two", "--stages"},
+        {"--microbatches 0", "--microbatches"},
+        {"--schedule interleaved --microbatches 6", "6 microbatches"},
+        {"--chunks 2", "interleaved"},
+        {"--stages 1 --schedule interleaved --chunks 2", "--chunks"},
+        {"--forward-ms -1", "--forward-ms"},
+        {"--forward-ms 0 --backward-ms 0 --weight-ms 0", "no time"},
+        {"--schedule-file /nowhere", "/nowhere"},
+        {"--schedule-file pipe.txt --chunks 3", "--chunks does nothing beside --schedule-file"},
+        {"--columns 2147483647", "from 0 to 10000"},
+        {"--microbatches 99999999999", "cannot be as large as"},
+        {"--schedule gpipe,1f1b --svg /tmp/x.svg", "--svg"},
+        {"--svg /nowhere/x.svg", "/nowhere/x.svg"}}) {
     EXPECT_EQ(start(arguments, "schedule"), 2) << arguments;
     EXPECT_NE(err_.find(says), std::string::npos) << err_;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;

@@ -77,8 +77,6 @@ std::vector<Subject> subjects_of(const MemoryOptions& o) {
   for (const std::string& text : o.params) subjects.push_back({text, number_in("--params", text, 1, 1e18)});
   if (o.sequence > 0 && o.batch == 0)
     throw Error(Verdict::usage, "--sequence is the length of --batch's sequences: give --batch too");
-  if (!o.model.empty() && !o.params.empty())
-    throw Error(Verdict::usage, "give --model or --params, not both: a model knows how many parameters it has");
   if (o.model.empty()) {
     if (o.batch > 0)
       throw Error(Verdict::usage,
@@ -260,6 +258,7 @@ int main(int argc, char** argv) {
     line.add("--json", o.json, "rows with their context");
     line.add("--csv", o.csv, "rows");
     line.add("--plot", o.plot, "a figure: .svg, .pdf or .png");
+    line.exclude("--model", {"--params"});
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());
       return 0;

@@ -241,6 +241,8 @@ int main(int argc, char** argv) {
     line.add("--chunks", o.chunks, "of interleaved");
     line.add("--last-stage", o.last_stage, "its work over that of each other stage; several with commas");
     line.add("--published", o.published, "instead: bubble rates of arXiv 2401.10241, from its times");
+    line.exclude("--published", {"--stages", "--microbatches", "--schedule", "--comm-ms", "--forward-ms",
+                                 "--backward-ms", "--weight-ms", "--chunks", "--last-stage"});
   };
   return bench::bench_main("pipeline", "The bubble of pipelines: formula, measurement, memory.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_pipelines(bench, o); });

@@ -218,13 +218,12 @@ int main(int argc, char** argv) {
     line.add("--trace", o.trace, "the timeline for ui.perfetto.dev");
     line.add("--json", o.json, "rows with their context");
     line.add("--csv", o.csv, "rows");
+    line.exclude("--schedule-file", {"--schedule", "--microbatches", "--chunks"});
+    line.exclude("--no-chart", {"--columns"});
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());
       return 0;
     }
-    for (const char* other : {"--schedule", "--microbatches", "--chunks"})
-      if (!o.file.empty() && line.given(other))
-        throw Error(Verdict::usage, fmt::format("{} is what --schedule-file says: leave it out", other));
     o.command_line = bench::repeatable("./lab pipeline", argc, argv);
     bench::show_pipelines(o);
     return 0;

@@ -259,6 +259,8 @@ int main(int argc, char** argv) {
     line.add("--sequence", o.sequence, "tokens of each", Whole{1, 1 << 24});
     line.add("--dtype", o.dtype, "fp32, bf16 or fp16");
     line.add("--published", o.published, "instead: Megatron's iteration times on 1, 2, 4 and 8 A100, fitted on 1");
+    line.exclude("--published",
+                 {"--layers", "--heads", "--d-model", "--vocabulary", "--batch", "--sequence", "--dtype"});
   };
   return bench::bench_main("tp", "Tensor parallelism: its collectives, from the ledger, and a step's time.", argc, argv,
                            declare, [&](bench::Bench& bench) { bench::measure_tp(bench, o); });

@@ -241,6 +241,7 @@ int main(int argc, char** argv) {
     line.add("--prefetch", o.prefetch, "stage 3: units gathered ahead", Whole{});
     line.add("--no-overlap", o.no_overlap, "communicate on the main queue");
     line.add("--bucket-bytes", o.bucket_bytes, "gradient buckets of stages 0 and 1; by default as ./lab bench ddp");
+    line.exclude("--params", {"--model"});
     line.add("--memory-only", o.memory_only, "one step of each, and no times");
   };
   return bench::bench_main("zero", "ZeRO's stages: memory, traffic and time.", argc, argv, declare,

@@ -339,6 +339,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
   line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");
   line.add("--scale", options.scale,
            "with --emulate: sleep so many times longer, where links are faster than this computer");
+  line.exclude("--emulate", {"--machine"});
   line.add("--samples", options.samples, "of each contender, at most");
   line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only prices");
   line.add("--tf32", options.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");

@@ -1,6 +1,9 @@
 #include "common/text/command_line.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <utility>
 
 #include "common/error.hpp"
 #include "common/text/files.hpp"
@@ -32,7 +35,8 @@ struct CommandLine::Parser {
 
   CLI::App app;
   CLI::App* group = &app;  // to which options are added
-  std::string config;      // the option that names a file of options; empty: none
+  std::vector<std::pair<std::string, std::string>> excluding;
+  std::string config;  // the option that names a file of options; empty: none
 };
 
 CommandLine::CommandLine(const std::string& program, const std::string& description)
@@ -66,6 +70,10 @@ void CommandLine::add(const std::string& names, std::vector<std::string>& values
   parser_->group->add_option(names, values, help)->delimiter(',')->capture_default_str();
 }
 
+void CommandLine::exclude(const std::string& name, const std::vector<std::string>& others) {
+  for (const std::string& other : others) parser_->excluding.emplace_back(name, other);
+}
+
 void CommandLine::add_config(const std::string& name, const std::string& help) {
   parser_->config = name;
   parser_->app.set_config(name, "", help);
@@ -87,6 +95,9 @@ bool CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw Error(Verdict::usage, in_our_words(parser_->app, error, parser_->app.remaining()));
   }
+  for (const auto& [name, other] : parser_->excluding)
+    if (given(name) && given(other))
+      throw Error(Verdict::usage, fmt::format("{} does nothing beside {}: leave one of them out", other, name));
   return true;
 }
 

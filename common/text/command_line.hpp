@@ -34,6 +34,8 @@ class CommandLine {
   void add(const std::string& names, std::optional<double>& value, const std::string& help);
   /// Values separated by commas.
   void add(const std::string& names, std::vector<std::string>& values, const std::string& help);
+  /// parse() throws Error(usage) where `name` is given beside one of `others`, which it would make useless.
+  void exclude(const std::string& name, const std::vector<std::string>& others);
   /// A file of these options, a line each, without their dashes: steps = 100. The command line goes before it.
   void add_config(const std::string& name, const std::string& help);
 

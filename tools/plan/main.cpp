@@ -266,6 +266,8 @@ int main(int argc, char** argv) {
   line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
+  line.exclude("--published", {"--model", "--cluster", "--global-batch", "--sequence", "--memory", "--top", "--explain",
+                               "--score", "--simulate"});
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());

@@ -83,6 +83,7 @@ TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
       {"--model tiny --global-batch 3", "try a global batch of 128"},
       {"--global-batch 1536 --explain dp=9", "dp × tp × pp must be 1024 GPUs"},
       {"--global-batch 1536 --score no_such_file.json", "cannot read no_such_file.json"},
+      {"--published --top 3", "--top does nothing beside --published"},
       {"--global-batch 8 --modle tiny", "did you mean '--model'?"}};
   for (const auto& [arguments, words] : wrong) {
     const std::string text = said(arguments);
