@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "bench/library_all_reduce.hpp"
@@ -73,13 +74,21 @@ gloo::transport::tcp::attr address(MPI_Comm world) {
   return address;
 }
 
+/// Gloo takes its store by reference, and from 2025 on as a shared pointer.
+template <typename Context, typename Device>
+void connect_full_mesh(Context& context, std::shared_ptr<MpiStore> store, Device& device) {
+  if constexpr (requires { context.connectFullMesh(store, device); })
+    context.connectFullMesh(std::move(store), device);
+  else
+    context.connectFullMesh(*store, device);
+}
+
 std::shared_ptr<gloo::Context> connected(Rank me) {
   auto context = std::make_shared<gloo::rendezvous::Context>(me.rank(), me.size());
   static_cast<mpi::MpiBackend&>(me.backend()).with_world([&](MPI_Comm world) {
     try {
       auto device = gloo::transport::tcp::CreateDevice(address(world));
-      MpiStore store(world);
-      context->connectFullMesh(store, device);
+      connect_full_mesh(*context, std::make_shared<MpiStore>(world), device);
     } catch (const std::exception& error) {
       throw Error(Verdict::fail, fmt::format("Gloo cannot connect rank {} (--algorithm without gloo goes on): {}",
                                              me.rank(), error.what()));
