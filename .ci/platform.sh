@@ -7,7 +7,7 @@
 #
 # A bare system is made in a temporary folder, with git and nothing else. In it HEAD is cloned, and ./lab report and
 # ./lab test install what they need, build and run. Besides their exit codes this asks for a build without a warning and
-# a clean git status. Prints one line a system, for docs/install.md, and ends with 0 if all hold.
+# a clean git status. Says one line a system, also at the end of the file that PLATFORMS_OUT names, and ends with 0 if all hold.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 [ "$(id -u)" -eq 0 ] || { echo "platform.sh: only root can make a bare system" >&2; exit 2; }
@@ -71,6 +71,8 @@ for system; do
   [ -z "$changes" ] || { echo "$changes"; echo "$system: git status is not clean"; exit 1; }
   # shellcheck disable=SC2016
   what=$(inside "$compiler"'echo "Debian $(cat /etc/debian_version), $(${CXX:-c++} --version | head -n 1), $(cmake --version | head -n 1), $(mpirun --version | head -n 1)"')
-  echo "$system: $what: ./lab report in $((reported - began)) s, packages and build included; ./lab test in $((tested - reported)) s: $(grep 'tests passed' "$root/test.log")"
+  line="$system: $(git -C "$here" describe --always --abbrev=12 --exclude='*'), $(date -u +%F): $what: ./lab report in $((reported - began)) s, packages and build included; ./lab test in $((tested - reported)) s: $(grep 'tests passed' "$root/test.log")"
+  echo "$line"
+  [ -z "${PLATFORMS_OUT:-}" ] || echo "$line" >> "$PLATFORMS_OUT"
   rm -rf --one-file-system "${folder:?}/$system"
 done
