@@ -73,8 +73,6 @@ export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_
 version=$("$mpirun" --version 2>&1 | head -n 3)
 case $version in
   *"Open MPI"* | *OpenRTE* | *PRRTE* | *prterun*)
-    # Its remarks on exit codes would drown the program's own words; version 5 has no such switch.
-    export OMPI_MCA_orte_execute_quiet=1
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
     # What concerns processes is called OMPI_MCA_* in version 4 and PRTE_MCA_* in version 5.
@@ -136,7 +134,7 @@ fi
 # mpirun ends when this script is killed.
 guard=
 setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
-setsid $guard "$mpirun" -n "$ranks" "$@" </dev/null &
+setsid $guard sh "${0%/*}/watched.sh" $guard "$mpirun" -n "$ranks" "$@" </dev/null &
 job=$!
 timer=
 

@@ -13,6 +13,7 @@
 #include "common/host/cores_per_rank.hpp"
 #include "common/mpi/backend.hpp"
 #include "common/mpi/cores.hpp"
+#include "common/mpi/start_up.hpp"
 #include "common/mpi/status.hpp"
 #include "common/processes/results.hpp"
 
@@ -204,7 +205,10 @@ Session::Session(int& argc, char**& argv) {
   const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // by launch/mpirun.sh
   if (started || std::getenv("OMPI_COMM_WORLD_RANK")) die_with_parent();
   int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  {
+    mpi::StartUpWatch watch;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (provided < MPI_THREAD_SERIALIZED)
     throw Error(Verdict::fail, "this MPI library was built without threads (MPI_THREAD_SERIALIZED)");

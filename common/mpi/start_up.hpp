@@ -1,0 +1,26 @@
+// MPI's start, which never ends where a process of the job is killed before the others know of it.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace lockstep::mpi {
+
+/// Watches, while it lives, a call of MPI_Init: where a process of the job on this host has gone, or a minute has
+/// passed (with more than 60 ranks, a second for each), this process ends with exit code 1, and one of them says why.
+class StartUpWatch {
+ public:
+  StartUpWatch();
+  ~StartUpWatch();
+  StartUpWatch(const StartUpWatch&) = delete;
+
+ private:
+  void watch();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,94 @@
+#!/bin/sh
+# What launch/mpirun.sh does around an MPI job, whoever its launcher is: a job that cannot go on ends, and says why; what
+# killed jobs have left is removed, and nothing else is.
+#   launcher_test.sh SOURCE PROGRAM         PROGRAM: mpi_failure_program
+source=$1
+program=$2
+work=$(mktemp -d)
+failed=0
+segments=''
+trap 'rm -rf "$work" $segments' EXIT
+export TMPDIR="$work"
+
+run() { sh "$source/launch/mpirun.sh" "$@" >"$work/out" 2>&1; }
+fail() {
+  echo "FAILED: $*"
+  sed 's/^/    /' "$work/out"
+  failed=1
+}
+says() { grep -q -- "$1" "$work/out" || fail "the output does not say '$1'"; }
+
+# A launcher that does not notice that its processes have ended.
+cat >"$work/mpirun" <<'end'
+#!/bin/sh
+[ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
+sleep 1 &
+while :; do read -r _ <"$TMPDIR/never"; done
+end
+chmod +x "$work/mpirun"
+mkfifo "$work/never"
+if [ -e "/proc/$$/task/$$/children" ]; then
+  MPIRUN=$work/mpirun run -n 2 --timeout 30 true
+  [ $? -ne 124 ] || fail "a launcher without processes waits on"
+  says "every process of the job has ended"
+fi
+
+# What the launcher itself says is passed on, whole; a line of the program's that looks like its ruler, too.
+ruler=--------------------------------------------------------------------------
+cat >"$work/mpirun" <<end
+#!/bin/sh
+[ "\$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
+printf '%s\n' $ruler "There are not enough slots" $ruler "  and \\n more" $ruler >&2
+printf 'the end' >&2
+exit 3
+end
+MPIRUN=$work/mpirun run -n 2 true
+[ $? -eq 3 ] || fail "the launcher's exit code is lost"
+printf '%s\n' $ruler "There are not enough slots" $ruler "  and \\n more" $ruler "the end" | cmp -s - "$work/out" || fail "other words"
+
+case $(ldd "$program") in *libmpi.so.40*) ;; *) exit $failed ;; esac # the rest is Open MPI's
+
+run -n 3 --timeout 30 sh -c '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec "$0" good' "$program"
+[ $? -eq 1 ] || fail "a rank that ends before MPI has started leaves the others waiting"
+says "rank 1 .*ended before"  # by whoever noticed first
+[ "$(wc -l <"$work/out")" -eq 1 ] || fail "this is said more than once"
+
+run -n 3 --timeout 30 "$program" killed
+[ $? -eq 137 ] || fail "a job whose rank is killed ends with another code"
+says "rank 1 on $(uname -n) was ended by SIGKILL: out of memory?"
+
+# Left-overs: old ones of nobody go, those of a job that runs stay, however old.
+sh "$source/launch/mpirun.sh" -n 2 --timeout 60 "$program" forever >"$work/running" 2>&1 &
+job=$!
+folders=$work/ompi.$(uname -n).$(id -u)
+mapped() {
+  segments=''
+  for process in /proc/[0-9]*; do
+    tr '\0' '\n' <"$process/environ" | grep -qxF "TMPDIR=$work" || continue
+    segments="$segments $(sed -n 's|.* \(/dev/shm/[^ ]*\)$|\1|p' "$process/maps")"
+  done 2>/dev/null
+  segments=$(printf '%s\n' $segments | sort -u)
+  [ "$(printf '%s\n' "$segments" | wc -l)" -ge 2 ]
+}
+tries=0
+until mapped || [ $tries -ge 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+stale=/dev/shm/vader_segment.$(uname -n).$(id -u).lockstep$$.0
+true &
+gone=$!
+wait $gone
+mkdir -p "$folders/pid.$gone/0"
+touch "$stale"
+touch -d '10 minutes ago' $segments "$stale" "$folders"/pid.*
+ls -d $segments "$folders"/pid.* | grep -v "pid.$gone$" >"$work/before"
+touch /dev/shm/vader_segment.$(uname -n).$(id -u).lockstep$$.new
+run -n 1 true || fail "true fails"
+ls -d $segments "$folders"/pid.* >"$work/after"
+cmp -s "$work/before" "$work/after" || fail "a running job's files are gone: $(diff "$work/before" "$work/after")"
+[ "$(wc -l <"$work/before")" -ge 3 ] || fail "nothing of the running job was found: $(cat "$work/before")"
+[ ! -e "$stale" ] || fail "what a killed job left is there"
+[ -e "${stale%.0}.new" ] || fail "what was made a moment ago is gone"
+rm -f "$stale" "${stale%.0}.new"
+kill $job
+wait $job
+[ $failed -eq 0 ] && echo PASS
+exit $failed

@@ -1,0 +1,127 @@
+#!/bin/sh
+# Runs the launcher of an MPI library for mpirun.sh, as the first process of a session: removes what killed jobs of the
+# same user left on this host, says in a sentence which rank was killed, and ends a launcher that missed the end of its
+# processes.
+#
+#   launch/watched.sh mpirun arguments…
+set -u
+
+# Files and folders that are older than a minute, so that no job that starts has them in hand.
+left_over() { # FOLDER DEPTH PATTERN
+  find "$1" -mindepth "$2" -maxdepth "$2" -user "$(id -un)" -mmin +1 -path "$1/$3" 2>/dev/null
+}
+
+# Shared memory that no process maps, and session folders whose launcher (their name has its process id) has gone.
+remove_left_overs() {
+  host=$(uname -n)
+  candidates=$(left_over /dev/shm 1 "vader_segment.$host.*"
+               left_over /dev/shm 1 "sm_segment.$host.*"
+               left_over /dev/shm 1 "osc_sm.$host.*")
+  if [ -n "$candidates" ]; then
+    mapped=$(cat /proc/[0-9]*/maps 2>/dev/null | sed -n 's|.* \(/dev/shm/[^ ]*\).*|\1|p' | sort -u)
+    for file in $candidates; do
+      echo "$mapped" | grep -qxF -- "$file" || rm -f -- "$file"
+    done
+  fi
+  for folder in $(left_over "${TMPDIR:-/tmp}" 2 "ompi.$host.*/pid.*"; left_over "${TMPDIR:-/tmp}" 2 "prte.$host.*/dvm.*"); do
+    kill -0 "${folder##*.}" 2>/dev/null || rm -rf -- "$folder"
+  done
+}
+
+# What Open MPI says between two rulers. Of its remarks on how a job ended, which would drown the program's own words,
+# only a killed rank is news.
+tell_block() {
+  case $block in
+    *"Primary job "* | *"MPI_ABORT was invoked"* | *"processes exited with non-zero status"*) return ;;
+    *"process rank "*"exiting improperly"*)
+      rank=${block#*process rank } node=${block#*node }
+      echo "rank ${rank%% *} on ${node%% *} ended before the others: it exited without MPI_Finalize"
+      return
+      ;;
+    *"noticed that process rank "*) ;;
+    *) printf '%s\n%s%s\n' "$ruler" "$block" "$ruler"; return ;;
+  esac
+  rank=${block#*noticed that process rank } node=${block#* on node } signal=${block#* on signal }
+  rank=${rank%% *} node=${node%% *} signal=$(kill -l "${signal%%[!0-9]*}" 2>/dev/null)
+  case $signal in
+    TERM | INT | HUP) ;; # it was asked to end
+    KILL) echo "rank $rank on $node was ended by SIGKILL: out of memory?" ;;
+    *) echo "rank $rank on $node was ended by SIG$signal" ;;
+  esac
+}
+ruler=--------------------------------------------------------------------------
+tell() {
+  block='' lines=-1 # of a block; −1: outside
+  while IFS= read -r line || [ -n "$line" ]; do
+    if [ "$line" = $ruler ] && [ $lines -lt 0 ]; then
+      lines=0
+    elif [ "$line" = $ruler ]; then
+      tell_block
+      block='' lines=-1
+    elif [ $lines -lt 0 ]; then
+      case $line in *"plm:rsh: Warning: setpgid("*) ;; *) printf '%s\n' "$line" ;; esac # which means nothing
+    else
+      block="$block$line
+" lines=$((lines + 1))
+      [ $lines -lt 50 ] || { printf '%s\n%s' "$ruler" "$block"; block='' lines=-1; } # it was somebody else's ruler
+    fi
+  done
+  [ $lines -lt 0 ] || printf '%s\n%s' "$ruler" "$block"
+}
+
+has_living() { # process ids
+  for process; do
+    read -r line 2>/dev/null <"/proc/$process/stat" || continue
+    case ${line##*)} in " Z"*) ;; *) return 0 ;; esac
+  done
+  return 1
+}
+# Open MPI may miss the end of a process that has hardly begun, and wait for it. Kernels without the list of children
+# have no such help.
+watch() {
+  seen='' empty=0 pause=0.1 # until there is a process: it may end soon
+  while sleep $pause 2>/dev/null; do
+    children=$(cat "/proc/$launcher/task"/*/children 2>/dev/null) || return
+    # shellcheck disable=SC2086  # a list of numbers
+    if has_living $children; then seen=yes empty=0 pause=1; elif [ -n "$seen" ]; then empty=$((empty + 1)); fi
+    [ $empty -ge 3 ] || continue
+    echo "every process of the job has ended, but the launcher waits on; it is ended" >&2
+    kill -TERM "$launcher"
+    sleep 1
+    kill -KILL "$launcher" 2>/dev/null
+    return
+  done
+}
+
+remove_left_overs
+
+launcher=''
+for signal in HUP INT TERM USR1 USR2; do
+  # shellcheck disable=SC2064  # the signal is this one
+  trap "kill -$signal \$launcher 2>/dev/null" "$signal"
+done
+
+said=$(mktemp -u "${TMPDIR:-/tmp}/lockstep.XXXXXX")
+mkfifo -m 600 "$said" || exit 2
+tell <"$said" >&2 &
+teller=$!
+exec 3>"$said"
+rm -f "$said"
+"$@" 2>&3 3>&- &
+launcher=$!
+watch >/dev/null 3>&- &
+watcher=$!
+exec 3>&-
+
+status=0
+while kill -0 "$launcher" 2>/dev/null; do # a signal ends the wait, too
+  wait "$launcher" 2>/dev/null
+  status=$?
+done
+kill "$watcher" 2>/dev/null
+tries=0
+while kill -0 "$teller" 2>/dev/null && [ $tries -lt 20 ]; do # the last words
+  sleep 0.05
+  tries=$((tries + 1))
+done
+exit $status
