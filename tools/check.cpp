@@ -121,6 +121,8 @@ int check(const Workshop& shop, const CheckOptions& options) {
 
   JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
   judge_options.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
+  if (has_processes(options.backend))
+    check_processes({.backend = options.backend, .processes = judge_options.processes});
   judge_options.timeout_seconds = options.timeout_seconds;
   Printed printed;
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };

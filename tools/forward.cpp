@@ -64,6 +64,7 @@ Launch launch_options(const std::string& backend, std::vector<std::string>& argu
   const int otherwise = mesh > 1 ? mesh : backend == "nccl" ? how.nodes * gpus_here() : 2;
   how.processes = largest("--ranks", option(arguments, "--ranks", std::to_string(otherwise), false));
   if (!launcher.empty()) how.launcher = launcher;
+  check_processes(how);  // before anything is built
   return how;
 }
 

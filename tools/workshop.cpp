@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <thread>
 
 #include "common/error.hpp"
 #include "common/text/files.hpp"
@@ -153,12 +154,24 @@ std::string choose_launcher(const Workshop& shop, const Launch& how) {
 
 }  // namespace
 
+void check_processes(const Launch& how) {
+  if (how.nodes < 1 || how.processes % how.nodes != 0)
+    throw Error(Verdict::usage,
+                fmt::format("--ranks {} cannot be spread evenly over --nodes {}.", how.processes, how.nodes));
+  const bool elsewhere = how.nodes > 1 || !how.hostfile.empty();  // on hosts larger than this one, maybe
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int most = elsewhere ? 4096 : std::max(256, 64 * cores);
+  if (how.processes / how.nodes > most)
+    throw Error(Verdict::usage,
+                fmt::format("--ranks {}: each is a process, and at most {} start on {}; the simulator "
+                            "(--backend sim) has room for more.",
+                            how.processes, most, elsewhere ? "a host" : fmt::format("a host with {} cores", cores)));
+}
+
 std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how) {
   std::vector<std::string> command;
   if (has_processes(how.backend)) {
-    if (how.nodes < 1 || how.processes % how.nodes != 0)
-      throw Error(Verdict::usage,
-                  fmt::format("--ranks {} cannot be spread evenly over --nodes {}.", how.processes, how.nodes));
+    check_processes(how);
     command = {"sh", (shop.source / "launch" / (choose_launcher(shop, how) + ".sh")).string(), "-n",
                std::to_string(how.processes)};
     if (how.nodes > 1) command.insert(command.end(), {"--nodes", std::to_string(how.nodes)});

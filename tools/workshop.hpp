@@ -78,6 +78,9 @@ struct Launch {
 /// Whether a backend is several processes, each a rank.
 bool has_processes(std::string_view backend);
 
+/// Throws Error(usage) where so many processes cannot be started, or not spread over so many hosts.
+void check_processes(const Launch& how);
+
 /// The command line that runs `program`, arguments to follow. Throws Error(usage) where processes and nodes do not fit,
 /// or the launcher is unknown.
 std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how);

@@ -134,7 +134,8 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   const int most = *std::max_element(ranks_.begin(), ranks_.end());
   if (available_ranks > 0 && most > available_ranks)
     throw Error(Verdict::usage, fmt::format("--ranks {}: only {} processes were started", most, available_ranks));
-  if (!(options_.scale > 0)) throw Error(Verdict::usage, fmt::format("--scale {}: above 0, please", options_.scale));
+  if (!(options_.scale >= 1e-6 && options_.scale <= 1e6))  // nor is nan
+    throw Error(Verdict::usage, fmt::format("--scale {}: from 1e-6 to 1e6, please", options_.scale));
   if (options_.samples < 1)
     throw Error(Verdict::usage, fmt::format("--samples {}: take at least one", options_.samples));
   if (options_.scale != 1 && options_.emulate.empty()) throw Error(Verdict::usage, "--scale is for --emulate alone");

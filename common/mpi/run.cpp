@@ -105,6 +105,8 @@ std::vector<mpi::Seat>& the_seats() {
   return seats;
 }
 
+constexpr double kLongestScale = 1e9;  // of modelled seconds; a clock of nanoseconds ends after 290 years
+
 void start_clock(mpi::Job& job) {
   std::lock_guard gate(job.gate);
   check(MPI_Barrier(job.comm));
@@ -173,6 +175,11 @@ Outcome run(const RunOptions& options, const Program& program) {
   if (options.ranks > world)
     throw Error(Verdict::usage, fmt::format("{} ranks on {} MPI process{}: start more with mpirun -n {}", options.ranks,
                                             world, world == 1 ? "" : "es", options.ranks));
+  if (!(options.patience_seconds > 0))
+    throw Error(Verdict::usage, fmt::format("a patience of {} s: it must be above 0", options.patience_seconds));
+  if (options.emulate && !(options.emulate_scale > 0 && options.emulate_scale <= kLongestScale))
+    throw Error(Verdict::usage, fmt::format("modelled times {} times as long: above 0 and at most {}",
+                                            options.emulate_scale, kLongestScale));
   if (options.phantom) throw Error(Verdict::usage, "phantom runs are for the simulator: MPI has real memory");
   require_same_call(options.ranks);
   const bool takes_part = world_rank() < options.ranks;

@@ -33,6 +33,9 @@ TEST(Launch, WhatCannotBeStartedIsRefused) {
   EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 5, .nodes = 2}), Error);
   EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 4, .launcher = "mpriun"}), Error);
   EXPECT_THROW(launch(workshop(), "/p", {.backend = "mpi", .processes = 4, .launcher = "local"}), Error);
+  EXPECT_THROW(launch(workshop(), "/p", {.backend = "mpi", .processes = 1'000'000}), Error);
+  EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 1'000'000, .nodes = 10}), Error);
+  EXPECT_NO_THROW(launch(workshop(), "/p", {.backend = "mpi", .processes = 256}));
 }
 
 /// What `command` prints, in one line; its exit code behind it.

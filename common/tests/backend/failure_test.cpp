@@ -1,6 +1,8 @@
 // However a run fails: the words, and that nothing is left behind.
 #include <gtest/gtest-spi.h>
 
+#include <cmath>
+
 #include "common/tests/backend/support.hpp"
 
 namespace lockstep {
@@ -134,6 +136,19 @@ TEST(Failure, DeadlockInAClosure) {
     Slice b = empty_of(me, 4);
     me.wait(me.run(comm, [=](Rank r) { r.exchange({receive(1 - r.rank(), b)}); }));
   });
+}
+
+TEST(Failure, OptionsThatNoRunCanHave) {
+  if (std::string_view(backend_name()) != "mpi") GTEST_SKIP() << "these are MPI's";
+  const auto refused = [](double patience, bool emulate, double scale) {
+    RunOptions options = options_for(1);
+    options.patience_seconds = patience;
+    options.emulate = emulate;
+    options.emulate_scale = scale;
+    EXPECT_THROW((void)run(options, [](Rank) {}), Error) << patience << " " << scale;
+  };
+  for (const double patience : {0.0, -1.0, std::nan("")}) refused(patience, false, 1);
+  for (const double scale : {0.0, -1.0, std::nan(""), 1e30}) refused(1, true, scale);
 }
 
 TEST(Failure, ACaseFailsOnEveryProcess) {
