@@ -134,7 +134,7 @@ fi
 # mpirun ends when this script is killed.
 guard=
 setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
-setsid $guard sh "${0%/*}/watched.sh" $guard "$mpirun" -n "$ranks" "$@" </dev/null &
+setsid $guard sh "$(dirname -- "$0")/watched.sh" $guard "$mpirun" -n "$ranks" "$@" </dev/null &
 job=$!
 timer=
 
