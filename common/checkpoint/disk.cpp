@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/checkpoint/files.hpp"
+#include "common/checkpoint/lock.hpp"
 #include "common/error.hpp"
 #include "common/text/files.hpp"
 
@@ -99,5 +100,10 @@ std::vector<std::string> Disk::list(const std::string& path) {
 }
 
 std::string Disk::read(const std::string& path) { return read_file(path); }
+
+std::unique_ptr<Lock> Disk::lock(const std::string& directory) {
+  make_directory(directory);
+  return lock_folder(directory);
+}
 
 }  // namespace lockstep::checkpoint

@@ -2,11 +2,20 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::checkpoint {
+
+/// That one run saves to a directory. Released when it dies.
+class Lock {
+ public:
+  virtual ~Lock() = default;
+  /// False once it is gone: the directory was removed, or another run has taken it.
+  virtual bool held() = 0;
+};
 
 /// Paths as the system has them. Every function throws Error(fail) with one sentence that names the path and the
 /// system's reason. They may be called from several threads.
@@ -30,6 +39,9 @@ class Files {
   /// Names in a directory, in order; none where there is no such directory.
   virtual std::vector<std::string> list(const std::string& path) = 0;
   virtual std::string read(const std::string& path) = 0;  // Error(usage)
+
+  /// Of a directory that is made where it is missing. Throws Error(usage) where another run has it.
+  virtual std::unique_ptr<Lock> lock(const std::string& directory) = 0;
 };
 
 /// The computer's own.
@@ -43,6 +55,7 @@ class Disk final : public Files {
   bool exists(const std::string& path) override;
   std::vector<std::string> list(const std::string& path) override;
   std::string read(const std::string& path) override;
+  std::unique_ptr<Lock> lock(const std::string& directory) override;
 };
 
 }  // namespace lockstep::checkpoint

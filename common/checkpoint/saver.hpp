@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <string>
 
@@ -17,8 +18,10 @@ namespace lockstep::checkpoint {
 
 class Saver {
  public:
-  /// `keep`: checkpoints that stay, this one included.
-  Saver(Files& files, std::string directory, int rank, int ranks, int keep = 2);
+  /// `keep`: checkpoints that stay, this one included. `limit`: a save is given up when no rank's file comes for so
+  /// long.
+  Saver(Files& files, std::string directory, int rank, int ranks, int keep = 2,
+        std::chrono::milliseconds limit = std::chrono::minutes(10));
   /// Waits for its own file; rank 0 gives up a checkpoint of which something is missing still.
   ~Saver();
   Saver(const Saver&) = delete;
@@ -30,7 +33,7 @@ class Saver {
 
   /// Why this rank's file could not be written, as far as is known now; else "".
   std::string failure() const;
-  /// Waits for this rank's file: "", or why it could not be written.
+  /// Waits for this rank's file, at most as long as the limit: "", or why it could not be written.
   std::string wait_for_share() const;
   /// Ends what is under way. `all_written`: on every rank wait_for_share() gave "". Rank 0 then waits until the
   /// checkpoint is complete, and otherwise removes what there is of it: "", or why it could not.
@@ -38,10 +41,12 @@ class Saver {
 
  private:
   std::string commit_when_complete(const Manifest& head);
+  bool wait_for_all();
 
   Files& files_;
   std::string directory_;
   int rank_, ranks_, keep_;
+  std::chrono::milliseconds limit_;
   std::string attempt_;
   std::atomic<bool> given_up_ = false;
   std::shared_future<std::string> share_;

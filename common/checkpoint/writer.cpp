@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "common/checkpoint/crc32c.hpp"
 #include "common/checkpoint/reader.hpp"
+#include "common/error.hpp"
 
 namespace lockstep::checkpoint {
 
@@ -51,6 +54,9 @@ std::string begin(Files& files, const std::string& directory, int step, unsigned
 }
 
 void write_share(Files& files, const std::string& attempt, int rank, const Share& share) {
+  for (const auto& array : share.arrays)
+    if (!std::all_of(array.begin(), array.end(), [](float value) { return std::isfinite(value); }))
+      throw Error(Verdict::fail, kNotFinite);
   Shard shard{fmt::format("rank-{}.f32", rank), share.arrays[0].size(), 0, share.pieces};
   const auto& [values, m, v] = share.arrays;
   for (const auto& array : share.arrays) shard.crc = crc32c(bytes_of(array), shard.crc);
@@ -60,10 +66,10 @@ void write_share(Files& files, const std::string& attempt, int rank, const Share
   files.rename(entry + ".part", entry);  // from now on rank 0 may rename the directory
 }
 
-bool all_written(Files& files, const std::string& attempt, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank)
-    if (!files.exists(entry_path(attempt, rank))) return false;
-  return true;
+int ranks_written(Files& files, const std::string& attempt, int ranks) {
+  int written = 0;
+  for (int rank = 0; rank < ranks; ++rank) written += files.exists(entry_path(attempt, rank)) ? 1 : 0;
+  return written;
 }
 
 void commit(Files& files, const std::string& directory, const std::string& attempt, Manifest head, int ranks) {

@@ -31,8 +31,11 @@ void set_aside_after(Files& files, const std::string& directory, int step);
 std::string begin(Files& files, const std::string& directory, int step, unsigned attempt);
 std::string attempt_path(const std::string& directory, int step, unsigned attempt);
 
+inline constexpr const char* kNotFinite = "its parameters or their moments are not finite";
+/// Throws Error(fail), kNotFinite, where a number is infinite or NaN: a run that has diverged must not replace what was
+/// good.
 void write_share(Files& files, const std::string& attempt, int rank, const Share& share);
-bool all_written(Files& files, const std::string& attempt, int ranks);
+int ranks_written(Files& files, const std::string& attempt, int ranks);
 /// `head` has no shards yet. A checkpoint of this step that was there already is replaced.
 void commit(Files& files, const std::string& directory, const std::string& attempt, Manifest head, int ranks);
 /// Of checkpoints up to `step`, all but the last `keep`.

@@ -44,6 +44,12 @@ std::vector<std::int32_t> tokens_of(std::string_view bytes, std::size_t vocabula
   return tokens;
 }
 
+/// Three numbers, and zeros up to the header's end: what no text begins with.
+bool has_header(std::string_view bytes) {
+  return bytes.size() >= kHeaderBytes && bytes.substr(0, 12).find_first_not_of('\0') != bytes.npos &&
+         bytes.substr(12, kHeaderBytes - 12).find_first_not_of('\0') == bytes.npos;
+}
+
 const Format* format_of(std::string_view bytes) {
   if (bytes.size() < sizeof(std::uint32_t)) return nullptr;
   for (const Format& format : kFormats)
@@ -55,6 +61,9 @@ const Format* format_of(std::string_view bytes) {
 
 std::optional<TokenFile> read_token_file(std::string_view bytes, const std::string& name) {
   const Format* format = format_of(bytes);
+  if (!format && has_header(bytes))
+    refuse(name, fmt::format("its magic number is {}, and only {} (GPT-2's tokens) and {} (Llama 3's) are known",
+                             number_at<std::uint32_t>(bytes, 0), kFormats[0].magic, kFormats[1].magic));
   if (!format) return std::nullopt;
   if (bytes.size() < kHeaderBytes)
     refuse(name, fmt::format("its header has {} bytes instead of {}", bytes.size(), kHeaderBytes));

@@ -1,11 +1,15 @@
 // Wherever a save ends, by a crash or because the disk is full, the last good checkpoint is there; and saves that go on
-// in the background.
+// in the background; and that one run at a time saves to a folder.
 #include <sys/stat.h>
 
 #include <atomic>
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <thread>
 
+#include "common/checkpoint/lock.hpp"
 #include "common/checkpoint/saver.hpp"
 #include "common/tests/checkpoint_testing.hpp"
 #include "common/tests/files_around.hpp"
@@ -148,6 +152,103 @@ TEST(Saver, AFullDiskIsSaidAndWhatWasThereStays) {
     expect_step(files, 30, two.layout);
     ASSERT_FALSE(HasFailure()) << "room for " << room << " bytes";
   }
+}
+
+// The folder of a save vanishes, or a rank never writes: an error, where rank 0 once waited for ever.
+TEST(Saver, ASaveThatCannotBecomeCompleteIsGivenUp) {
+  MemoryFiles files;
+  TwoSavers two(files);
+  const std::string path = begin(files, kDirectory, 10, 0);
+  two.start_one(path, 10, 0);
+  EXPECT_EQ(two.savers[0].wait_for_share(), "");
+  files.remove(path);
+  EXPECT_EQ(two.savers[0].settle(true), path + " vanished while it was written: who removed it?");
+
+  Saver hasty(files, kDirectory, 0, 2, 2, std::chrono::milliseconds(20));
+  const std::string again = begin(files, kDirectory, 20, 0);
+  hasty.start(again, share_of(some_tensors(), two.layout[0], 20), head_of(20));
+  EXPECT_EQ(hasty.wait_for_share(), "");
+  EXPECT_EQ(hasty.settle(true), again + ": 1 of 2 ranks have written their files, and none more in 0.02 s");
+  EXPECT_TRUE(files.list(kDirectory).empty());
+}
+
+TEST(Saver, WhatIsNotFiniteIsNoCheckpoint) {
+  MemoryFiles files;
+  TwoSavers two(files);
+  save(files, two.layout, 10, 1);
+  Share share = share_of(some_tensors(), two.layout[0], 20);
+  share.arrays[1].back() = NAN;
+  two.savers[0].start(begin(files, kDirectory, 20, 0), share, head_of(20));
+  EXPECT_EQ(two.savers[0].wait_for_share(), kNotFinite);
+  EXPECT_EQ(two.savers[0].settle(false), "");
+  EXPECT_EQ(files.list(kDirectory), (std::vector<std::string>{"step-00000010"}));
+}
+
+/// Short times: as if a lock's holder gave a sign of life 250 times faster.
+class FolderLocks : public testing::Test {
+ protected:
+  FolderLocks() { std::filesystem::create_directories(folder_); }
+  ~FolderLocks() override { std::filesystem::remove_all(folder_); }
+  std::unique_ptr<Lock> lock() const { return lock_folder(folder_, here_); }
+  std::string refusal() const {
+    try {
+      lock();
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.verdict(), Verdict::usage);
+      return error.what();
+    }
+  }
+  void write(const std::string& text) const { std::ofstream(folder_ + "/lock") << text; }
+  bool is_left() const { return std::filesystem::exists(folder_ + "/lock"); }
+
+  const std::string folder_ = std::filesystem::temp_directory_path() / ("lockstep_lock_" + std::to_string(getpid()));
+  const LockOptions here_{"alpha", "boot-1", std::chrono::milliseconds(20), std::chrono::milliseconds(400)};
+};
+
+TEST_F(FolderLocks, OneRunHasItAndTheOtherIsToldWhich) {
+  auto first = lock();
+  EXPECT_TRUE(first->held());
+  const std::string said = refusal();
+  EXPECT_TRUE(said.starts_with(folder_ + " is in use: process " + std::to_string(getpid()) + " on alpha, since 2"));
+  EXPECT_NE(said.find("UTC, saves its checkpoints there"), said.npos) << said;
+  first.reset();
+  EXPECT_FALSE(is_left());
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(FolderLocks, OfAProcessThatDiedIsTakenOver) {
+  write("process 1 on alpha, since 2026-01-01 00:00:00 UTC,\nboot boot-1\nbeat 000000000001\n");
+  EXPECT_EQ(refusal(), "") << "the system would know if it lived";
+  write("process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat 000000000001\n");
+  EXPECT_EQ(refusal(), "") << "no sign of life from another computer";
+  EXPECT_FALSE(is_left());
+}
+
+TEST_F(FolderLocks, OfARunOnAnotherComputerIsRespectedWhileItGivesSignsOfLife) {
+  std::atomic<bool> ends = false;
+  write("process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat 000000000000\n");
+  std::thread beta([&] {
+    for (int beat = 1; !ends; ++beat, std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      write("process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat " + std::to_string(beat) + "\n");
+  });
+  const std::string said = refusal();
+  ends = true;
+  beta.join();
+  EXPECT_NE(said.find(" is in use: "), said.npos) << said;
+  EXPECT_TRUE(is_left());
+}
+
+TEST_F(FolderLocks, ItIsLostWithItsFolderOrToAnother) {
+  const auto first = lock();
+  std::filesystem::remove_all(folder_);
+  EXPECT_FALSE(first->held());
+  std::filesystem::create_directories(folder_);
+  const auto second = lock();
+  EXPECT_FALSE(first->held());
+  EXPECT_TRUE(second->held());
+  write("process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat 000000000001\n");
+  EXPECT_FALSE(second->held());
 }
 
 // The same on the computer's own files.

@@ -139,6 +139,9 @@ TEST(Corpus, TokenFilesWithSomethingWrongAreRefusedInOneSentence) {
             "token file t.bin: says that it holds 5 tokens of 2 bytes, and 11 bytes follow its header");
   EXPECT_EQ(why(token_file(20240520, 2, kGpt2Tokens)),
             "token file t.bin: is of version 2, and only version 1 of this kind is known");
+  EXPECT_EQ(why(token_file(20240521, 1, kGpt2Tokens)),
+            "token file t.bin: its magic number is 20240521, and only 20240520 (GPT-2's tokens) and 20240801 (Llama "
+            "3's) are known");
   EXPECT_EQ(why(token_file(20240520, 1, std::vector<std::uint16_t>{1, 50257})),
             "token file t.bin: token 1 is 50257, and its tokenizer has 50257 tokens");
 }

@@ -18,6 +18,7 @@ class FilesAround : public Files {
   bool exists(const std::string& path) override { return inside_.exists(path); }
   std::vector<std::string> list(const std::string& path) override { return inside_.list(path); }
   std::string read(const std::string& path) override { return inside_.read(path); }
+  std::unique_ptr<Lock> lock(const std::string& directory) override { return inside_.lock(directory); }
 
  private:
   Files& inside_;
