@@ -1,28 +1,30 @@
 #!/bin/sh
 # Starts an MPI program on this host, or on several, whichever MPI is installed.
 #
-#   launch/mpirun.sh -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] program arguments…
+#   launch/mpirun.sh -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] [--grace SECONDS] program arguments…
 #
 # With --nodes, each host gets RANKS / N processes; which hosts is said by the hostfile (else that of LOCKSTEP_HOSTFILE),
 # or by the scheduler.
 # Works as root, in containers, and with more ranks than cores. The whole job ends when the launcher is interrupted,
-# when the time is over (exit code 124), or when a rank dies. The time is that of a computer with nothing else to do:
-# where more processes run than there are cores, its seconds pass accordingly more slowly. MPIRUN names another launcher
-# than the one that fits the library the program is linked with.
+# when the time is over (exit code 124), or when a rank dies. With --grace an interrupted launcher (SIGINT, SIGTERM) sends
+# its ranks SIGUSR1, and they have so long to save and end, or until it is interrupted again. The time is that of a
+# computer with nothing else to do: where more processes run than there are cores, its seconds pass accordingly more
+# slowly. MPIRUN names another launcher than the one that fits the library the program is linked with.
 set -u
 
 usage() {
-  echo "usage: $0 -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] program arguments…" >&2
+  echo "usage: $0 -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] [--grace SECONDS] program arguments…" >&2
   exit 2
 }
 
-ranks= timeout= nodes=1 hostfile=
+ranks= timeout= grace= nodes=1 hostfile=
 while [ $# -gt 0 ]; do
   case $1 in
     -n) [ $# -ge 2 ] || usage; ranks=$2; shift 2 ;;
     --nodes) [ $# -ge 2 ] || usage; nodes=$2; shift 2 ;;
     --hostfile) [ $# -ge 2 ] || usage; hostfile=$2; shift 2 ;;
     --timeout) [ $# -ge 2 ] || usage; timeout=$2; shift 2 ;;
+    --grace) [ $# -ge 2 ] || usage; grace=$2; shift 2 ;;
     --) shift; break ;;
     -*) usage ;;
     *) break ;;
@@ -30,7 +32,8 @@ while [ $# -gt 0 ]; do
 done
 case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at least 1" >&2; exit 2 ;; esac
 case $nodes in '' | 0* | *[!0-9]*) echo "$0: --nodes needs a number of hosts, at least 1" >&2; exit 2 ;; esac
-case $timeout in *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
+case $timeout in 0* | *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
+case $grace in 0* | *[!0-9]*) echo "$0: --grace needs a whole number of seconds, not '$grace'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
 [ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be spread evenly over $nodes nodes" >&2; exit 2; }
 [ "$nodes" -eq 1 ] || hostfile=${hostfile:-${LOCKSTEP_HOSTFILE:-}}
@@ -136,7 +139,7 @@ guard=
 setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
 setsid $guard sh "$(dirname -- "$0")/watched.sh" $guard "$mpirun" -n "$ranks" "$@" </dev/null &
 job=$!
-timer=
+timers= asked=
 
 members() { # process ids of the job's session: the fourth field after the command's name
   for process in /proc/[0-9]*; do
@@ -156,15 +159,10 @@ end_job() {
 }
 finish() {
   trap '' INT TERM HUP USR1
-  [ -n "$timer" ] && kill "$timer" 2>/dev/null
+  for timer in $timers; do kill "$timer" 2>/dev/null; done
   end_job
   exit "$1"
 }
-trap 'finish 130' INT
-trap 'finish 143' TERM
-trap 'finish 129' HUP
-trap 'finish 124' USR1
-
 # A second of the limit in thousandths, as tools/process.cpp counts it: less where others use the cores, at least 100.
 cores=$(nproc 2>/dev/null || echo 1)
 [ "$cores" -ge $((ranks / nodes)) ] || cores=$((ranks / nodes))
@@ -177,23 +175,41 @@ second() {
   echo $((1000 * cores / runnable))
 }
 
-if [ -n "$timeout" ]; then
+# Sends this script a signal when it has run for so long.
+after() { # SECONDS SIGNAL WHAT-TO-SAY
   launcher=$$
   (
     trap 'exit 0' TERM
     passed=0 # thousandths of seconds
-    while [ "$passed" -lt "${timeout}000" ]; do
+    while [ "$passed" -lt "${1}000" ]; do
       sleep 1
       kill -0 "$launcher" 2>/dev/null || exit 0 # it was killed; do not signal whoever has its number next
       passed=$((passed + $(second)))
     done
-    echo "$0: the job did not end within $timeout s; it is stopped" >&2
-    kill -USR1 "$launcher"
+    echo "$0: the job did not end within $1 s$3; it is stopped" >&2
+    kill "-$2" "$launcher"
   ) &
-  timer=$!
-fi
+  timers="$timers $!"
+}
+interrupt() { # EXIT-CODE
+  [ -n "$grace" ] && [ -z "$asked" ] || finish "$1"
+  asked=$1
+  kill -USR1 "$job" 2>/dev/null # mpirun hands it on to the ranks, on every host
+  after "$grace" TERM " after it was interrupted"
+}
+trap 'interrupt 130' INT
+trap 'interrupt 143' TERM
+trap 'finish 129' HUP
+trap 'finish 124' USR1
+
+[ -z "$timeout" ] || after "$timeout" USR1 ""
 
 wait "$job"
 status=$?
-[ -n "$timer" ] && kill "$timer" 2>/dev/null
+while [ -n "$asked" ] && kill -0 "$job" 2>/dev/null; do # the interrupt ended the wait, not the job
+  wait "$job"
+  status=$?
+done
+for timer in $timers; do kill "$timer" 2>/dev/null; done
+[ -z "$asked" ] || [ $status -eq 0 ] || status=$asked
 exit $status

@@ -105,7 +105,8 @@ std::vector<std::string> built_command(const Workshop& shop, const std::string& 
     backend = "sim";
   }
   check_backend(shop, backend);
-  const Launch how = launch_options(backend, arguments, around);
+  Launch how = launch_options(backend, arguments, around);
+  if (target == "train") how.grace_seconds = 600;
   std::string program = target + "_" + backend;
   Built built = build_targets(shop, {program}, program);
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));

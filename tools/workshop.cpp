@@ -172,13 +172,15 @@ std::vector<std::string> launch(const Workshop& shop, const std::filesystem::pat
   std::vector<std::string> command;
   if (has_processes(how.backend)) {
     check_processes(how);
-    command = {"sh", (shop.source / "launch" / (choose_launcher(shop, how) + ".sh")).string(), "-n",
-               std::to_string(how.processes)};
+    const std::string launcher = choose_launcher(shop, how);
+    command = {"sh", (shop.source / "launch" / (launcher + ".sh")).string(), "-n", std::to_string(how.processes)};
     if (how.nodes > 1) command.insert(command.end(), {"--nodes", std::to_string(how.nodes)});
     if (!how.hostfile.empty()) command.insert(command.end(), {"--hostfile", how.hostfile});
     if (how.timeout_seconds > 0) {
       command.insert(command.end(), {"--timeout", std::to_string(static_cast<int>(std::ceil(how.timeout_seconds)))});
     }
+    if (how.grace_seconds > 0 && launcher == "mpirun")  // srun hands signals on by itself
+      command.insert(command.end(), {"--grace", std::to_string(how.grace_seconds)});
   }
   command.insert(command.end(), how.around.begin(), how.around.end());
   command.push_back(program.string());

@@ -72,6 +72,7 @@ struct Launch {
   int nodes = 1;                    ///< hosts, with equally many processes each
   std::string hostfile;             ///< mpirun: which hosts; empty: the scheduler's, or this one
   double timeout_seconds = 0;       ///< the launcher ends all processes then; 0: never
+  int grace_seconds = 0;            ///< mpirun: for which interrupted processes may save before they end
   std::vector<std::string> around;  ///< in each process: a command that runs the program, such as a profiler
 };
 

@@ -108,6 +108,29 @@ TEST(Launch, MpirunIsTheOneBesideTheProgramsLibrary) {
   std::filesystem::remove_all(folder);
 }
 
+// What it runs gets SIGUSR1 and may save; a second interrupt, or the end of the grace, ends it.
+TEST(Launch, AnInterruptedJobMaySaveBeforeItEnds) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "interrupted";
+  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", up = folder / "up";
+  const auto interrupted = [&](const std::string& on_signal, const std::string& grace, const std::string& times) {
+    write_script(folder / "mpirun", "[ $1 = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\ntrap '" +
+                                        on_signal + "' USR1\n: >" + up + "\nwhile :; do sleep 0.1; done\n");
+    const std::string run = "rm -f " + up + "; MPIRUN=" + (folder / "mpirun").string() + " sh " + script + " -n 2 " +
+                            grace + " prog & until [ -e " + up + " ]; do sleep 0.05; done; for i in " + times +
+                            "; do kill -TERM $!; sleep 0.3; done; wait $!";
+    return said({"sh", "-c", run});
+  };
+  EXPECT_EQ(interrupted("echo saved; exit 3", "--grace 60", "1"), "saved -> 143");
+  EXPECT_EQ(interrupted("echo saved; exit 0", "--grace 60", "1"), "saved -> 0") << "it was at its end";
+  EXPECT_EQ(interrupted("echo not yet", "--grace 60", "1 2"), "not yet -> 143");
+  EXPECT_EQ(interrupted("echo not yet", "--grace 1", "1"),
+            "not yet " + script + ": the job did not end within 1 s after it was interrupted; it is stopped -> 143");
+  EXPECT_EQ(interrupted("echo saved", "", "1"), "-> 143");
+  EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "0", "prog"}),
+            script + ": --timeout needs a whole number of seconds, not '0' -> 2");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Launch, LocalProcessesMeetInAFolderAndEndTogether) {
   const std::string script = LOCKSTEP_SOURCE_DIR "/launch/local.sh";
   EXPECT_EQ(said({"sh", script, "-n", "1", "sh", "-c", "echo $LOCKSTEP_RANK/$LOCKSTEP_RANKS ${LOCKSTEP_STORE%%/tmp*}"}),
