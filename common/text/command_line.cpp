@@ -46,13 +46,13 @@ CommandLine::~CommandLine() = default;
 void CommandLine::group(const std::string& title) { parser_->group = parser_->app.add_option_group(title); }
 
 void CommandLine::add(const std::string& names, std::string& value, const std::string& help) {
-  parser_->group->add_option(names, value, help)->capture_default_str();
+  parser_->group->add_option(names, value, help)->check(not_empty())->capture_default_str();
 }
 void CommandLine::add(const std::string& names, int& value, const std::string& help) {
   parser_->group->add_option(names, value, help)->capture_default_str();
 }
-void CommandLine::add(const std::string& names, double& value, const std::string& help) {
-  parser_->group->add_option(names, value, help)->capture_default_str();
+void CommandLine::add(const std::string& names, double& value, const std::string& help, Real range) {
+  parser_->group->add_option(names, value, help)->check(real_number(range.least, range.most))->capture_default_str();
 }
 void CommandLine::add(const std::string& names, bool& value, const std::string& help) {
   parser_->group->add_flag(names, value, help);
@@ -63,8 +63,8 @@ void CommandLine::add(const std::string& names, int& value, const std::string& h
 void CommandLine::add(const std::string& names, std::size_t& value, const std::string& help, Whole range) {
   parser_->add_whole(names, value, help, range);
 }
-void CommandLine::add(const std::string& names, std::optional<double>& value, const std::string& help) {
-  parser_->group->add_option(names, value, help);
+void CommandLine::add(const std::string& names, std::optional<double>& value, const std::string& help, Real range) {
+  parser_->group->add_option(names, value, help)->check(real_number(range.least, range.most));
 }
 void CommandLine::add(const std::string& names, std::vector<std::string>& values, const std::string& help) {
   parser_->group->add_option(names, values, help)->delimiter(',')->capture_default_str();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,12 @@ struct Whole {
   long most = 1'000'000'000;
 };
 
+/// The numbers that an option may be; never infinite, never NaN.
+struct Real {
+  double least = std::numeric_limits<double>::lowest();
+  double most = std::numeric_limits<double>::max();
+};
+
 class CommandLine {
  public:
   CommandLine(const std::string& program, const std::string& description);
@@ -23,15 +30,15 @@ class CommandLine {
   /// What is added from here on is listed under this title.
   void group(const std::string& title);
 
-  /// "--name VALUE", or for bool the flag "--name"; several names with commas. The variable's value when parsing is the
-  /// default and shown in --help.
+  /// "--name VALUE", which is not empty, or for bool the flag "--name"; several names with commas. The variable's value
+  /// when parsing is the default and shown in --help.
   void add(const std::string& names, std::string& value, const std::string& help);
   void add(const std::string& names, int& value, const std::string& help);
-  void add(const std::string& names, double& value, const std::string& help);
+  void add(const std::string& names, double& value, const std::string& help, Real range = {});
   void add(const std::string& names, bool& value, const std::string& help);
   void add(const std::string& names, int& value, const std::string& help, Whole range);
   void add(const std::string& names, std::size_t& value, const std::string& help, Whole range);
-  void add(const std::string& names, std::optional<double>& value, const std::string& help);
+  void add(const std::string& names, std::optional<double>& value, const std::string& help, Real range = {});
   /// Values separated by commas.
   void add(const std::string& names, std::vector<std::string>& values, const std::string& help);
   /// parse() throws Error(usage) where `name` is given beside one of `others`, which it would make useless.

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,30 @@ inline CLI::Validator whole_number(long least, long most = 1'000'000'000) {
                          (most == 1'000'000'000 ? "a thousand million" : std::to_string(most)) + ", not '" + text + "'";
       },
       "");
+}
+
+/// The same: a number in [least, most], and so neither infinite nor NaN.
+inline CLI::Validator real_number(double least, double most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+        constexpr double kAny = std::numeric_limits<double>::max();
+        const auto written = [](double number) {
+          std::ostringstream out;
+          out << number;
+          return out.str();
+        };
+        if (good) return std::string();
+        return "wants a number" + (most == kAny ? "" : " from " + written(least) + " to " + written(most)) + ", not '" +
+               text + "'";
+      },
+      "");
+}
+
+/// The same: a word. An empty one is what a script passes whose variable is not set.
+inline CLI::Validator not_empty() {
+  return CLI::Validator([](const std::string& text) { return text.empty() ? "wants a value, not ''" : ""; }, "");
 }
 
 /// The same: one of a few words.

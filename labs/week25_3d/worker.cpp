@@ -41,14 +41,15 @@ void check_pipeline(const Options3d& o) {
   if (o.schedule == "interleaved" && o.microbatches % o.mesh.pp != 0)
     refuse(
         fmt::format("interleaved schedules go in groups of as many microbatches as there are stages: {} microbatches "
-                    "do not divide by {} stages",
-                    o.microbatches, o.mesh.pp));
+                    "do not divide by {} stages; take {}",
+                    o.microbatches, o.mesh.pp, (o.microbatches + o.mesh.pp - 1) / o.mesh.pp * o.mesh.pp));
   const std::size_t pieces = o.model.layers + 2, parts = static_cast<std::size_t>(o.mesh.pp * o.chunks);
   if (pieces < parts)
     refuse(
         fmt::format("{} layers, with embedding and head {} pieces, cannot fill {} stages of {} chunk{}: each needs "
-                    "one",
-                    o.model.layers, pieces, o.mesh.pp, o.chunks, o.chunks == 1 ? "" : "s"));
+                    "one; take {} layers or more, or fewer stages{}",
+                    o.model.layers, pieces, o.mesh.pp, o.chunks, o.chunks == 1 ? "" : "s", parts - 2,
+                    o.chunks == 1 ? "" : " or chunks"));
   if (halves && o.mesh.tp > 1)
     refuse(
         fmt::format("schedule {} with tp = {}: layers that ranks share hide their sums behind the gradients of "

@@ -56,7 +56,9 @@ class Contender {
   void run_round() {
     train::TrainLog log(plan_, nullptr);
     checkpoint::Disk disk;
-    const Outcome outcome = run(plan_.run, [&](Rank me) { return train::train_rank(me, plan_, log, disk); });
+    train::StopSignals no_signals(false);
+    const Outcome outcome =
+        run(plan_.run, [&](Rank me) { return train::train_rank(me, plan_, log, disk, no_signals); });
     outcome.check();
     if (!is_judge()) return;
     const std::vector<double> steps = analysis::phase_seconds(outcome.trace, "step");

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <span>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "common/checkpoint/reader.hpp"
@@ -71,6 +73,15 @@ std::string failure_of(const F& f) {
   return "";
 }
 
+bool is_same_path(const std::string& one, const std::string& other) {
+  const auto whole = [](const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path canonical = std::filesystem::weakly_canonical(path, error);
+    return canonical.has_filename() ? canonical : canonical.parent_path();  // without a slash at its end
+  };
+  return whole(one) == whole(other);
+}
+
 /// What seed and order of the text depend on: with the number of steps it is the place in the data.
 std::string describe_data(const Plan& plan) {
   const TrainOptions& o = plan.options;
@@ -115,19 +126,22 @@ class Checkpoints::Impl {
         log_(log),
         files_(files),
         tensors_(serial_tensors(plan.model)),
-        saver_(files, plan.options.checkpoint, me.rank(), me.size()) {}
+        saver_(files, plan.options.checkpoint, me.rank(), me.size()) {
+    if (judge() && saves()) lock_ = files_.lock(plan.options.checkpoint);
+  }
 
-  void resume() {
+  bool resume() {
     auto phase = me_.region("checkpoint");
     const std::string& path = plan_.options.resume;
     const bool one = files_.exists(checkpoint::manifest_path(path));
     const std::vector<int> steps = one ? std::vector<int>{0} : checkpoint::steps_in(files_, path);
     for (std::size_t i = 0;; ++i) {
-      const int step = from_judge(i < steps.size() ? steps[i] : -1);
-      if (step < 0)
+      const int step = from_judge(i < steps.size() ? steps[i] : steps.empty() && saves_to(path) ? kNothingYet : kNone);
+      if (step == kNothingYet) return false;
+      if (step == kNone)
         throw Error(Verdict::usage, steps.empty() ? fmt::format("{} holds no checkpoint", path)
                                                   : fmt::format("no checkpoint in {} can be used", path));
-      if (resume_from(one ? path : checkpoint::step_path(path, step))) return;
+      if (resume_from(one ? path : checkpoint::step_path(path, step))) return true;
     }
   }
 
@@ -145,26 +159,46 @@ class Checkpoints::Impl {
   }
 
   void check() const {
-    const std::string failure = stops() ? saver_.failure() : "";
-    if (!failure.empty()) failed(failure);
+    const std::string failure = saver_.failure();
+    if (!failure.empty() && stops(failure)) failed(failure);
   }
 
   void finish() {
     auto phase = me_.region("checkpoint");
     settle(saver_.wait_for_share());
-    if (!judge()) return;
+    if (!judge() || step_ == 0) return;
     if (failed_)
       log_.last_save_failed();
     else
       log_.note(fmt::format("saved     {}", checkpoint::step_path(plan_.options.checkpoint, step_)));
   }
 
- private:
-  bool judge() const { return me_.rank() == 0; }
-  int steps() const { return held_.front().optimizer->steps(); }
-  bool stops() const { return plan_.options.on_save_error == "stop"; }
+  std::string last() const {
+    const std::vector<int> steps = checkpoint::steps_in(files_, plan_.options.checkpoint);
+    return steps.empty() ? "none" : checkpoint::step_path(plan_.options.checkpoint, steps.front());
+  }
 
   // What ranks tell each other -------------------------------------------------------------------------------------
+
+  bool anybody(bool mine) { return sum({mine ? 1.0f : 0.0f})[0] > 0; }
+  /// A whole number from −2^31 on, in halves that fp32 holds exactly.
+  int from_judge(int number) {
+    const auto [high, low] = std::div(judge() ? number : 0, 1 << 16);
+    const std::vector<float> both = sum({static_cast<float>(high), static_cast<float>(low)});
+    return static_cast<int>(both[0]) * (1 << 16) + static_cast<int>(both[1]);
+  }
+
+ private:
+  static constexpr int kNone = -1, kNothingYet = -2;  // in place of a step
+
+  bool judge() const { return me_.rank() == 0; }
+  bool saves() const { return !plan_.options.checkpoint.empty(); }
+  bool saves_to(const std::string& path) const { return saves() && is_same_path(path, plan_.options.checkpoint); }
+  int steps() const { return held_.front().optimizer->steps(); }
+  /// A run that has diverged has nothing to go on for.
+  bool stops(const std::string& failure) const {
+    return failure == checkpoint::kNotFinite || plan_.options.on_save_error == "stop";
+  }
 
   /// Sums, element by element, over the ranks.
   std::vector<float> sum(const std::vector<float>& mine) {
@@ -172,12 +206,6 @@ class Checkpoints::Impl {
     upload(me_, values, mine);
     week21::ring_all_reduce(me_, values);
     return to_host(me_, values);
-  }
-  /// A whole number from −2^31 on, in halves that fp32 holds exactly.
-  int from_judge(int number) {
-    const auto [high, low] = std::div(judge() ? number : 0, 1 << 16);
-    const std::vector<float> both = sum({static_cast<float>(high), static_cast<float>(low)});
-    return static_cast<int>(both[0]) * (1 << 16) + static_cast<int>(both[1]);
   }
   /// The first rank for which `failed` is true, or −1.
   int first_rank(bool failed) {
@@ -195,6 +223,10 @@ class Checkpoints::Impl {
     const std::string& directory = plan_.options.checkpoint;
     const int attempt = 1 + static_cast<int>(std::random_device()() % 1'000'000'000u);
     failure = failure_of([&] {
+      if (!lock_->held()) {  // with its directory, which somebody removed
+        lock_.reset();
+        lock_ = files_.lock(directory);
+      }
       if (!std::exchange(began_, true)) {
         checkpoint::remove_leftovers(files_, directory);
         checkpoint::set_aside_after(files_, directory, resumed_);
@@ -215,8 +247,9 @@ class Checkpoints::Impl {
 
   void failed(const std::string& why) const {
     const std::string text =
-        fmt::format("the checkpoint of step {} was not written: rank {}: {}", step_, me_.rank(), why);
-    if (stops()) throw Error(Verdict::fail, text);
+        fmt::format("{}the checkpoint of step {} was not written: rank {}: {}",
+                    why == checkpoint::kNotFinite ? "the run diverged: " : "", step_, me_.rank(), why);
+    if (stops(why)) throw Error(Verdict::fail, text);
     log_.complain(text + "; the run goes on");
   }
 
@@ -244,6 +277,7 @@ class Checkpoints::Impl {
   checkpoint::Manifest head() {
     checkpoint::Manifest manifest{step_, {}, tensors_, {}};
     manifest.facts["model"] = describe_model(plan_.model);
+    manifest.facts["optimizer"] = plan_.options.optimizer;
     manifest.facts["data"] = describe_data(plan_);
     if (!scaler_) return manifest;
     manifest.facts["loss_scale"] = fmt::format("{} {} {}", read(me_, scaler_->scale, 0),
@@ -262,6 +296,7 @@ class Checkpoints::Impl {
     std::string refused = failure_of([&] { manifest = checkpoint::read_manifest(files_, path); });
     if (refused.empty()) {
       check_model(path, manifest);
+      check_optimizer(path, manifest);
       refused = failure_of([&] { checkpoint::read_share(files_, path, manifest, elements, share); });
     }
     const int first = first_rank(!refused.empty());
@@ -283,6 +318,15 @@ class Checkpoints::Impl {
     if (theirs != describe_model(plan_.model) || manifest.tensors != tensors_)
       throw Error(Verdict::usage, fmt::format("checkpoint {} holds a model of {}, not of {}", path, theirs,
                                               describe_model(plan_.model)));
+  }
+
+  /// Their moments mean something else.
+  void check_optimizer(const std::string& path, const checkpoint::Manifest& manifest) const {
+    const auto optimizer = manifest.facts.find("optimizer");
+    if (optimizer == manifest.facts.end() || optimizer->second == plan_.options.optimizer) return;
+    throw Error(Verdict::usage, fmt::format("checkpoint {} was made with --optimizer {}, not {}: its state would mean "
+                                            "something else",
+                                            path, optimizer->second, plan_.options.optimizer));
   }
 
   void put_back(const checkpoint::Manifest& manifest, const checkpoint::Share& share) {
@@ -312,6 +356,7 @@ class Checkpoints::Impl {
   TrainLog& log_;
   checkpoint::Files& files_;
   std::vector<checkpoint::Tensor> tensors_;  // of the serial model
+  std::unique_ptr<checkpoint::Lock> lock_;   // rank 0's, of the directory that is saved to
   checkpoint::Saver saver_;
   int resumed_ = 0;      // the step this run goes on from
   int step_ = 0;         // of the last save
@@ -323,9 +368,12 @@ Checkpoints::Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, week
                          checkpoint::Files& files)
     : impl_(std::make_unique<Impl>(me, plan, std::move(held), scaler, log, files)) {}
 Checkpoints::~Checkpoints() = default;
-void Checkpoints::resume() { impl_->resume(); }
+bool Checkpoints::resume() { return impl_->resume(); }
 void Checkpoints::save() { impl_->save(); }
 void Checkpoints::check() const { impl_->check(); }
 void Checkpoints::finish() { impl_->finish(); }
+bool Checkpoints::anybody(bool mine) { return impl_->anybody(mine); }
+int Checkpoints::from_judge(int number) { return impl_->from_judge(number); }
+std::string Checkpoints::last() const { return impl_->last(); }
 
 }  // namespace lockstep::train

@@ -43,22 +43,30 @@ std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldT
 /// All calls are made by all ranks together, on the main queue.
 class Checkpoints {
  public:
-  /// `scaler` may be null. Everything is kept by reference.
+  /// `scaler` may be null. Everything is kept by reference. Rank 0 locks the directory that is saved to: throws
+  /// Error(usage) where another run saves there.
   Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, week22::LossScaler* scaler, TrainLog& log,
               checkpoint::Files& files);
   ~Checkpoints();
 
   /// Puts back the last checkpoint of plan.options.resume that is whole, in whichever layout it was written. One that
   /// is not is refused in a line that names the file. Throws Error(usage) where none is left, or it is of another
-  /// model. 16-bit values that other ranks' optimizers update are not put back.
-  void resume();
+  /// model or optimizer. 16-bit values that other ranks' optimizers update are not put back. False where the run saves
+  /// to the same directory, and nothing was saved yet.
+  bool resume();
   /// Takes the state as it is, and returns; it is written while training goes on. Waits for the save before.
   void save();
-  /// After each step, without messages: with --on-save-error stop, throws Error(fail) as soon as this rank's file could
-  /// not be written.
+  /// Whether any rank says so.
+  bool anybody(bool mine);
+  /// Rank 0's number.
+  int from_judge(int number);
+  /// After each step, without messages: with --on-save-error stop, and of a run that has diverged, throws Error(fail)
+  /// as soon as this rank's file could not be written.
   void check() const;
   /// Waits for the last save.
   void finish();
+  /// Rank 0: the last checkpoint that is there, or "none".
+  std::string last() const;
 
  private:
   class Impl;

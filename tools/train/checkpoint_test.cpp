@@ -2,9 +2,13 @@
 // bit; on any others to rounding; and no error of a file costs more than the last save.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -196,6 +200,11 @@ class TwoSaved : public Saved {
     file.seekp(1000);
     file.put('!');
   }
+  /// In place of a file: who opened it to read would wait for a writer.
+  void make_fifo(const std::string& name) {
+    fs::remove(path("out/" + name));
+    mkfifo(path("out/" + name).c_str(), 0666);
+  }
   TrainOptions options_;
 };
 
@@ -208,6 +217,8 @@ TEST_F(TwoSaved, ADamagedOneIsRefusedByNameAndTheOneBeforeIsUsed) {
       {"rank-0.f32 was cut short", [&] { fs::resize_file(path("out/step-00000004/rank-0.f32"), 5000); }},
       {"rank-1.f32 is missing", [&] { fs::remove(path("out/step-00000004/rank-1.f32")); }},
       {"manifest is missing", [&] { fs::remove(path("out/step-00000004/manifest")); }},
+      {"rank-1.f32: it is a pipe (FIFO), not a file", [&] { make_fifo("step-00000004/rank-1.f32"); }},
+      {"manifest: it is a pipe (FIFO), not a file", [&] { make_fifo("step-00000004/manifest"); }},
   };
   for (const auto& [says, damage] : damages) {
     fs::copy(path("out"), path("copy"), fs::copy_options::recursive);
@@ -233,8 +244,11 @@ TEST_F(TwoSaved, WhereNoneIsGoodOrOfThisModelTheRunIsRefused) {
   options_.layers = 3;
   expect("of 2 layers, 4 heads");
   options_.layers = 0;
-  options_.steps = 4;
-  expect("more --steps than 4");
+  options_.optimizer = "sgd";
+  expect("step-00000004 was made with --optimizer adamw, not sgd");
+  options_.optimizer = "adamw";
+  options_.steps = 3;
+  expect("has 4 steps already: ask for more --steps than 3");
   options_.steps = 8;
   for (const char* step : {"2", "4"}) alter(fmt::format("step-0000000{}/rank-0.f32", step));
   expect("no checkpoint in " + options_.resume + " can be used");
@@ -262,6 +276,124 @@ TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("has a checkpoint of step 4 already"), std::string::npos) << error.what();
   }
+}
+
+// What a loop over --resume meets: nothing saved yet, then a part, then all of it.
+TEST_F(Saved, ALoopOverResumeBeginsGoesOnAndEnds) {
+  TrainOptions options = run_in({2}, 8);
+  options.checkpoint = options.resume = path("out/");
+  options.checkpoint_every = 2;
+  EXPECT_EQ(train(options).losses.size(), 8u) << "nothing saved yet";
+  const Trained again = train(options);
+  EXPECT_TRUE(again.losses.empty());
+  EXPECT_TRUE(again.saved && again.complaints.empty() && !again.diverged && again.stop_code == 0);
+  options.checkpoint = path("other");
+  options.resume = path("none");
+  checkpoint::Disk disk;
+  EXPECT_FALSE(try_to_train(options, disk).outcome.passed()) << "a directory that the run does not save to";
+}
+
+/// Sends this process a signal when a file of a step is written.
+class Signals final : public checkpoint::FilesAround {
+ public:
+  Signals(Files& files, int number) : FilesAround(files), number_(number) {}
+  void write(const std::string& path, std::initializer_list<std::string_view> parts) override {
+    if (number_ != 0 && path.find("step-00000004") != path.npos) kill(getpid(), number_.exchange(0));
+    FilesAround::write(path, parts);
+  }
+
+ private:
+  std::atomic<int> number_;
+};
+
+TEST_F(Saved, ASignalSavesAndEndsOnAllRanksAfterTheSameStep) {
+  for (const Layout& layout : {kSerial, kMesh, Layout{3, 1, 1, 3}})
+    for (const int number : {SIGTERM, SIGINT}) {
+      TrainOptions options = run_in(layout, 30);
+      options.checkpoint = path("whole");
+      checkpoint::MemoryFiles files;
+      train_with(options, files);
+      options.checkpoint = path("out");
+      options.checkpoint_every = 4;
+      Signals signals(files, number);
+      const Trained stopped = train_with(options, signals);
+      EXPECT_EQ(stopped.stop_code, 128 + number) << layout.name();
+      ASSERT_LT(stopped.losses.size(), 30u) << layout.name();
+      EXPECT_EQ(files.list(path("out")).back(), fmt::format("step-{:08}", stopped.losses.size()));
+      options.resume = path("out");
+      EXPECT_EQ(train_with(options, files).stop_code, 0);
+      EXPECT_TRUE(files.read(path("out/step-00000030/manifest")) == files.read(path("whole/step-00000030/manifest")))
+          << "the interrupted run ends with other bytes: " << layout.name();
+    }
+}
+
+TEST_F(Saved, TwoRunsDoNotShareAFolder) {
+  TrainOptions options = run_in({2}, 4);
+  options.checkpoint = path("out");
+  checkpoint::Disk disk;
+  auto other = disk.lock(path("out"));
+  const Outcome refused = try_to_train(options, disk).outcome;
+  EXPECT_EQ(refused.verdict, Verdict::usage);
+  EXPECT_NE(refused.message.find(fmt::format("out is in use: process {} on ", getpid())), std::string::npos)
+      << refused.message;
+  other.reset();
+  EXPECT_TRUE(train(options).saved);
+}
+
+/// The disk, but the directory of one save vanishes when a rank's file is in it.
+class Vanishing final : public checkpoint::FilesAround {
+ public:
+  using FilesAround::FilesAround;
+  void write(const std::string& path, std::initializer_list<std::string_view> parts) override {
+    FilesAround::write(path, parts);
+    if (path.find("step-00000004") != path.npos && path.ends_with("rank-0.f32"))
+      FilesAround::remove(path.substr(0, path.rfind('/')));
+  }
+};
+
+TEST_F(Saved, AFolderThatVanishesDuringASaveEndsTheSaveAndNotTheRun) {
+  TrainOptions options = run_in({2}, 8);
+  options.checkpoint = path("out");
+  options.checkpoint_every = 4;
+  checkpoint::Disk disk;
+  Vanishing files(disk);
+  const Trained seen = train_with(options, files);
+  EXPECT_EQ(seen.losses.size(), 8u);
+  EXPECT_TRUE(seen.saved);
+  ASSERT_FALSE(seen.complaints.empty());
+  EXPECT_NE(seen.complaints[0].find("step 4 was not written"), std::string::npos) << seen.complaints[0];
+  EXPECT_EQ(disk.list(path("out")), std::vector<std::string>{"step-00000008"});
+}
+
+TEST_F(Saved, ARunThatDivergesKeepsTheLastGoodCheckpoint) {
+  for (const int ranks : {1, 2}) {
+    TrainOptions options = run_in({ranks}, 100);
+    options.warmup = 0;
+    options.learning_rate = options.weight_decay.emplace(10);
+    options.checkpoint = path("out");
+    options.checkpoint_every = 1;
+    checkpoint::MemoryFiles files;
+    const Trained seen = train_with(options, files);
+    EXPECT_TRUE(seen.diverged);
+    ASSERT_EQ(seen.complaints.size(), 1u);
+    const std::string last = files.list(path("out")).back();
+    EXPECT_NE(seen.complaints[0].find("the last good checkpoint is " + path("out/" + last)), std::string::npos)
+        << seen.complaints[0];
+    EXPECT_LT(last, fmt::format("step-{:08}", seen.losses.size()));
+  }
+  // Moments that overflow before a loss does: the run ends with the save that finds it.
+  TrainOptions options = run_in(kSerial, 200);
+  options.warmup = 0;
+  options.learning_rate = 10;
+  options.optimizer = "sgd";
+  options.clip = 0;
+  options.checkpoint = path("out");
+  options.checkpoint_every = 1;
+  checkpoint::MemoryFiles files;
+  const Trained seen = try_to_train(options, files);
+  EXPECT_NE(seen.outcome.message.find("the run diverged: "), std::string::npos) << seen.outcome.message;
+  EXPECT_NE(seen.outcome.message.find(checkpoint::kNotFinite), std::string::npos) << seen.outcome.message;
+  EXPECT_EQ(files.list(path("out")).size(), 2u);
 }
 
 /// The disk, but writing one file of some steps fails, as when it is full.

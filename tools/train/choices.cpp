@@ -75,9 +75,12 @@ std::optional<float> loss_scale_of(const TrainOptions& o) {
   const char *from = o.loss_scale.c_str() + (power ? 2 : 0), *end = from;
   const float number = std::strtof(from, const_cast<char**>(&end)), scale = power ? std::exp2(number) : number;
   int exponent = 0;
-  if (end == from || *end || !(scale > 0) || std::isinf(scale) || std::frexp(scale, &exponent) != 0.5f)
+  if (end == from || *end || !(scale >= kLeastLossScale && scale <= 1 / kLeastLossScale / kLeastLossScale) ||
+      std::frexp(scale, &exponent) != 0.5f)
     refuse(
-        fmt::format("--loss-scale wants dynamic, off or a power of two such as 1024 or 2^10, not '{}'", o.loss_scale));
+        fmt::format("--loss-scale wants dynamic, off or a power of two from 2^-24 to 2^48 such as 1024 or 2^10, not "
+                    "'{}'",
+                    o.loss_scale));
   return scale;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 
 #include "common/stats/stats.hpp"
@@ -20,6 +21,9 @@ namespace {
 std::string number(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "–";
 }
+
+/// NaN has a sign, which says nothing.
+std::string shown(double value) { return std::isnan(value) ? "NaN" : fmt::format("{}", value); }
 
 std::string short_count(double value) {
   if (value >= 1e12) return fmt::format("{:.3g} T", value / 1e12);
@@ -148,6 +152,29 @@ void TrainLog::note(const std::string& line) { print((terminal_ ? "\r\033[K" : "
 void TrainLog::complain(const std::string& line) {
   complaints_.push_back(line);
   if (out_) fmt::print(stderr, "{}lab train: {}\n", terminal_ ? "\r\033[K" : "", line);
+}
+
+void TrainLog::diverged(const std::string& checkpoint) {
+  diverged_ = true;
+  const StepRecord& last = records_.back();
+  std::string what = plan_.loss_scale
+                         ? fmt::format("its gradients overflow at every loss scale, now {:g}", last.loss_scale)
+                         : fmt::format("loss {}, gradient norm {}", shown(last.loss), shown(last.gradient_norm));
+  if (plan_.loss_scale && !std::isfinite(last.loss)) what += fmt::format(", and its loss is {}", shown(last.loss));
+  const std::string kept = checkpoint.empty() ? "" : fmt::format("; the last good checkpoint is {}", checkpoint);
+  complain(fmt::format("the run diverged at step {}: {}{}; try a lower --lr, a longer --warmup or a smaller --clip",
+                       last.step, what, kept));
+}
+
+void TrainLog::stopped(int done, int signal) {
+  if (signal == 0 || signal == SIGUSR1) signal = SIGTERM;  // by way of the launcher
+  stop_code_ = 128 + signal;
+  note(fmt::format("stopped   by {} after step {} of {}: --resume {} goes on", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
+                   done, plan_.options.steps, plan_.options.checkpoint));
+}
+
+void TrainLog::nothing_to_do() {
+  note(fmt::format("done      {} has all {} steps already", plan_.options.resume, plan_.options.steps));
 }
 
 void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {

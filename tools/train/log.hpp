@@ -44,6 +44,16 @@ class TrainLog {
   void complain(const std::string& line);
   const std::vector<std::string>& complaints() const { return complaints_; }
   void last_save_failed() { saved_ = false; }
+  /// The last step reported is the one that diverged; `checkpoint` is the last good one, "none", or "" where none is
+  /// wanted.
+  void diverged(const std::string& checkpoint);
+  /// After `done` steps, by this signal (0: one that another process got), with all saved.
+  void stopped(int done, int signal);
+  /// The checkpoint that was resumed has all steps.
+  void nothing_to_do();
+  bool has_diverged() const { return diverged_; }
+  /// What a program's exit code says: 128 + the signal; 0: the run was not stopped.
+  int stop_code() const { return stop_code_; }
   bool saved() const { return saved_; }  ///< false where the run's end is in no checkpoint, though it should be
 
   /// After the run: what it came to, beside what formulas predict.
@@ -70,6 +80,8 @@ class TrainLog {
   std::vector<Validation> validations_;
   std::vector<std::string> complaints_;
   bool saved_ = true;
+  bool diverged_ = false;
+  int stop_code_ = 0;
   std::vector<double> step_seconds_;  // one mean a log line
   int first_step_ = 0;
   int skipped_ = 0;

@@ -1,6 +1,7 @@
 // ./lab train: trains the GPT on text, on whichever backend this program was linked with. See --help.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "common/text/run_program.hpp"
@@ -16,6 +17,13 @@ using namespace lockstep::train;
 bool replicas_agree(const Outcome& outcome) {
   for (const Values& values : outcome.values)
     if (values != outcome.values.front()) return false;
+  return true;
+}
+
+bool all_finite(const Outcome& outcome) {
+  for (const Values& values : outcome.values)
+    for (const double value : values)
+      if (!std::isfinite(value)) return false;
   return true;
 }
 
@@ -40,11 +48,19 @@ int train_text(int argc, char** argv, const Session& session) {
   if (is_folded(plan)) return report_phantom(plan);
   TrainLog log(plan);
   checkpoint::Disk disk;
-  const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk); });
+  StopSignals signals(!plan.options.checkpoint.empty());
+  const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
   outcome.check();
-  if (!is_judge()) return replicas_agree(outcome) ? 0 : 1;
-  log.summary(outcome);
+  if (!is_judge()) return all_finite(outcome) && replicas_agree(outcome) ? 0 : 1;
+  if (log.records().empty()) return 0;  // nothing was left to do
+  if (!log.has_diverged() && !log.stop_code()) log.summary(outcome);
   write_files(plan, log, outcome);
+  if (log.has_diverged()) return 1;
+  if (log.stop_code()) return log.stop_code();
+  if (!all_finite(outcome)) {
+    fmt::print(stderr, "lab train: the run diverged in its last step: its parameters are not finite\n");
+    return 1;
+  }
   if (!replicas_agree(outcome)) {
     fmt::print(stderr, "lab train: the ranks' parameters differ after the last step\n");
     return 1;

@@ -19,6 +19,9 @@
 
 namespace lockstep::train {
 
+/// Gradients in fp16 that overflow even at this loss scale are beyond 10^12: the run has diverged.
+inline constexpr float kLeastLossScale = 0x1p-24f;
+
 /// As typed; 0 or empty: by default.
 struct TrainOptions {
   int ranks = 0;

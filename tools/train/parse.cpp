@@ -41,15 +41,15 @@ void add_training_options(CommandLine& line, TrainOptions& o) {
   line.add("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)", {1});
   line.add("--microbatches,--accumulate", o.accumulate,
            "Of a replica and step (default: 1; of a pipeline four a stage)", {1});
-  line.add("--lr", o.learning_rate, "Learning rate after warm-up");
+  line.add("--lr", o.learning_rate, "Learning rate after warm-up", {1e-12, 10});
   line.add("--optimizer", o.optimizer,
            "adamw, or sgd: gradient descent with momentum 0.9 (the mean of gradients); its --lr is about 1");
   line.add("--lr-scaling", o.lr_scaling,
            "With --base-batch: none, linear or sqrt: the rate grows with the batch, and warm-up begins at --lr");
   line.add("--base-batch", o.base_batch, "Sequences of the batch for which --lr is right", {1});
   line.add("--warmup", o.warmup, "Steps of linear warm-up", {0});
-  line.add("--weight-decay", o.weight_decay, "Of matrices and embeddings (default: 0.1; of sgd none)");
-  line.add("--clip", o.clip, "Largest gradient norm; 0: any");
+  line.add("--weight-decay", o.weight_decay, "Of matrices and embeddings (default: 0.1; of sgd none)", Real{0, 10});
+  line.add("--clip", o.clip, "Largest gradient norm; 0: any", {0, 1e9});
   line.add("--seed", o.seed, "Of initial values and of the order of the text", {0});
 }
 

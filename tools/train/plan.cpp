@@ -39,15 +39,9 @@ GptConfig model_of(TrainOptions& o, std::size_t vocabulary) {
 
 void check_training(const TrainOptions& o) {
   if (o.batch == 0) refuse("--batch counts at least 1");
-  if (!(o.learning_rate > 0) || !(o.learning_rate < 10))
-    refuse(fmt::format("--lr {} is no learning rate", o.learning_rate));
-  if (o.warmup < 0 || o.clip < 0 || o.weight_decay.value_or(0) < 0)
-    refuse("--warmup, --clip and --weight-decay are not negative");
   if (rate_rule_of(o.lr_scaling) != week21::RateRule::none && o.base_batch == 0)
     refuse(fmt::format("--lr-scaling {} needs --base-batch: the batch for which --lr is right", o.lr_scaling));
   if (o.base_batch && o.lr_scaling == "none") refuse("--base-batch is for --lr-scaling linear or sqrt");
-  if (o.log_every < 0 || o.validate_every < 0 || o.checkpoint_every < 0)
-    refuse("steps between outputs are not negative");
   if (o.checkpoint_every && o.checkpoint.empty()) refuse("--checkpoint-every needs --checkpoint DIRECTORY");
   if (o.on_save_error != "go-on" && o.on_save_error != "stop")
     refuse(unknown_name("--on-save-error", o.on_save_error, std::array<std::string, 2>{"go-on", "stop"}));

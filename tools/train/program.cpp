@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <string_view>
 
 #include "tools/train/learner.hpp"
 #include "tools/train/sample.hpp"
@@ -19,22 +21,25 @@ constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();  // what a p
 
 class Trainer {
  public:
-  Trainer(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files)
+  Trainer(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals)
       : me_(me),
         plan_(plan),
         log_(log),
+        signals_(signals),
         learner_(make_learner(me, plan)),
         checkpoints_(me, plan, learner_->held(), learner_->scaler(), log, files) {
     if (!plan.options.resume.empty()) {
-      checkpoints_.resume();
-      learner_->restored();
-      if (judge() && plan.compression.method == week21::Method::top_k && plan.compression.feedback)
+      const bool resumed = checkpoints_.resume();
+      if (resumed) learner_->restored();
+      if (judge() && !resumed)
+        log_.note(fmt::format("begins    anew: {} holds no checkpoint yet", plan.options.resume));
+      if (resumed && judge() && plan.compression.method == week21::Method::top_k && plan.compression.feedback)
         log_.note("resumed   what --compress has not sent is in no checkpoint: it is owed no more");
     }
     first_ = learner_->optimizers().front()->steps();
-    if (first_ >= plan.options.steps)
-      usage_error(fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}", plan.options.resume,
-                              first_, plan.options.steps));
+    if (first_ > plan.options.steps)
+      throw Error(Verdict::usage, fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}",
+                                              plan.options.resume, first_, plan.options.steps));
     losses_ = scalars_of(static_cast<std::size_t>(plan.options.steps));
     squares_ = scalars_of(losses_.size());
     scales_ = scalars_of(learner_->scaler() ? losses_.size() : 0);
@@ -45,20 +50,27 @@ class Trainer {
   }
 
   Values train() {
+    if (first_ == plan_.options.steps) {
+      if (judge()) log_.nothing_to_do();
+      return {};
+    }
     if (judge()) log_.begin(first_, ledger_of(me_).traffic.bytes_sent);  // set-up, and what a resumed run has read
     began_ = seconds();
     logged_ = first_;
     for (int index = first_; index < plan_.options.steps; ++index) {
       step(index);
       const int done = index + 1;
-      const bool last = done == plan_.options.steps;
-      if (last || done == first_ + 1 || done % plan_.options.log_every == 0) report(done);
+      if (has_diverged(index)) return end_diverged(done);
+      const bool last = done == plan_.options.steps, stops = !last && is_stopped(done);
+      if (last || stops || done == first_ + 1 || done % plan_.options.log_every == 0) report(done);
       if (last || done % plan_.options.validate_every == 0) validate(done);
       const int every = plan_.options.checkpoint_every;
       checkpoints_.check();
-      if (saves() && (last || (every > 0 && done % every == 0))) checkpoints_.save();
+      if (saves() && (last || stops || (every > 0 && done % every == 0))) checkpoints_.save();
+      if (stops) return end_stopped(done);
     }
     if (saves()) checkpoints_.finish();
+    signals_.leave();
     fill(me_, validation_, 0);
     learner_->add_value_squares(validation_);
     const Values squares{read(me_, validation_, 0)};
@@ -110,6 +122,47 @@ class Trainer {
     learner_->step(optimizer_rate(index, plan_.options), static_cast<float>(plan_.options.clip));
     copy(me_, losses_.cut(at, 1), learner_->scalars().loss);
     copy(me_, squares_.cut(at, 1), learner_->scalars().squares);
+  }
+
+  /// The same on every rank, since the squared norm and the loss scale are; a single rank has the loss too. A step that
+  /// a loss scale has skipped left no trace; a scale that went on falling means that all of them overflow.
+  bool has_diverged(int index) {
+    if (plan_.options.phantom) return false;
+    const auto at = static_cast<std::size_t>(index);
+    if (learner_->scaler()) return read(me_, learner_->scaler()->scale, 1) < kLeastLossScale;
+    const bool has_squares = !plan_.serial() || plan_.options.clip > 0;
+    if (has_squares && !std::isfinite(read(me_, squares_.cut(at, 1), 0))) return true;
+    return me_.size() == 1 && !std::isfinite(read(me_, losses_.cut(at, 1), 0));
+  }
+
+  Values end_diverged(int done) {
+    report(done);
+    if (saves()) checkpoints_.finish();
+    if (judge()) log_.diverged(saves() ? checkpoints_.last() : "");
+    return {};
+  }
+
+  /// Whether a signal came to any rank, so that all end after this step. Ranks in processes of their own ask each other
+  /// every tenth of a second.
+  bool is_stopped(int done) {
+    if (!saves()) return false;
+    const std::string_view backend = backend_name();
+    if (me_.size() == 1 || backend == "sim" || backend == "cuda") return signals_.end_after(done);
+    auto phase = me_.region("checkpoint");
+    const std::uint64_t sent = sent_so_far();
+    if (ask_every_ == 0) {
+      const double steps = 0.1 * (done - first_) / (seconds() - began_);
+      ask_every_ = checkpoints_.from_judge(static_cast<int>(std::clamp(steps, 1.0, 1000.0)));
+    }
+    const bool stopped = (done - first_) % ask_every_ == 0 && checkpoints_.anybody(signals_.received() != 0);
+    sent_elsewhere_ += sent_so_far() - sent;
+    return stopped;
+  }
+
+  Values end_stopped(int done) {
+    checkpoints_.finish();
+    if (judge()) log_.stopped(done, signals_.received());
+    return {};
   }
 
   /// On rank 0, values becomes what the ranks' losses come to together.
@@ -178,6 +231,7 @@ class Trainer {
   Rank me_;
   const Plan& plan_;
   TrainLog& log_;
+  StopSignals& signals_;
   std::unique_ptr<Learner> learner_;
   Checkpoints checkpoints_;
   Slice losses_, squares_, scales_;  // one f32 a step: this rank's loss, the squared gradient norm, the loss scale
@@ -185,6 +239,7 @@ class Trainer {
   Slice validation_;                 // one f32
   int first_ = 0;                    // steps done before this run
   int logged_ = 0;                   // steps reported
+  int ask_every_ = 0;                // steps between two questions whether to stop; 0: not known yet
   double began_ = 0;
   double elsewhere_ = 0;  // seconds that were not training
   std::uint64_t sent_elsewhere_ = 0;
@@ -192,8 +247,8 @@ class Trainer {
 
 }  // namespace
 
-Values train_rank(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files) {
-  return Trainer(me, plan, log, files).train();
+Values train_rank(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals) {
+  return Trainer(me, plan, log, files, signals).train();
 }
 
 }  // namespace lockstep::train

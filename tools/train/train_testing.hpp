@@ -33,7 +33,8 @@ struct Trained {
   Values squares;  // of the parameters, by rank
   Outcome outcome;
   std::vector<std::string> complaints;
-  bool saved = true;
+  bool saved = true, diverged = false;
+  int stop_code = 0;
 };
 
 /// An outcome that is not a pass is left for the caller to judge with outcome.check().
@@ -42,13 +43,16 @@ inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& file
   plan.run.check_races = true;
   TrainLog log(plan, out);
   Trained result;
-  result.outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, files); });
+  StopSignals signals(!options.checkpoint.empty());
+  result.outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, files, signals); });
+  result.diverged = log.has_diverged();
+  result.stop_code = log.stop_code();
   for (const StepRecord& record : log.records()) {
     result.losses.push_back(record.loss);
     result.bytes_sent.push_back(record.bytes_sent);
   }
   if (!log.validations().empty()) result.validation = log.validations().back().loss;
-  if (result.outcome.passed())
+  if (result.outcome.passed() && !result.outcome.values[0].empty())
     for (const Values& values : result.outcome.values) result.squares.push_back(values.at(0));
   result.complaints = log.complaints();
   result.saved = log.saved();

@@ -30,7 +30,8 @@ Why why_of_training(TrainOptions options) {
   const train::Plan plan = train::make_plan(options, 0);
   train::TrainLog log(plan, nullptr);
   checkpoint::Disk disk;
-  const Outcome outcome = run(plan.run, [&](Rank me) { return train::train_rank(me, plan, log, disk); });
+  train::StopSignals no_signals(false);
+  const Outcome outcome = run(plan.run, [&](Rank me) { return train::train_rank(me, plan, log, disk, no_signals); });
   return analysis::why(outcome.check().trace);
 }
 

@@ -1,0 +1,51 @@
+#include "tools/train/stop.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+namespace lockstep::train {
+
+namespace {
+
+constexpr std::array kSignals = {SIGTERM, SIGINT, SIGUSR1};
+
+volatile std::sig_atomic_t first_signal = 0;  // a handler reaches nothing but globals
+
+extern "C" void note_signal(int number) {
+  if (first_signal != 0) {
+    std::signal(number, SIG_DFL);
+    std::raise(number);  // is delivered when this function returns
+  }
+  first_signal = number;
+}
+
+}  // namespace
+
+StopSignals::StopSignals(bool listen) : listens_(listen) {
+  if (!listens_) return;
+  first_signal = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int number : kSignals) sigaction(number, &action, nullptr);
+}
+
+StopSignals::~StopSignals() { leave(); }
+
+int StopSignals::received() const { return listens_ ? static_cast<int>(first_signal) : 0; }
+
+void StopSignals::leave() {
+  if (!listens_) return;
+  for (const int number : kSignals) std::signal(number, SIG_DFL);
+  listens_ = false;
+}
+
+bool StopSignals::end_after(int done) {
+  if (last_ < 0 && received() != 0) last_ = std::max(done, furthest_ + 1);
+  if (last_ >= 0 && done >= last_) return true;
+  furthest_ = std::max(furthest_, done);
+  return false;
+}
+
+}  // namespace lockstep::train

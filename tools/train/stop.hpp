@@ -1,0 +1,30 @@
+// SIGTERM and Ctrl-C ask a run to save and end; a second one ends it at once. All ranks must end after the same step,
+// though each looks at another moment.
+#pragma once
+
+namespace lockstep::train {
+
+/// While it lives: of SIGTERM, SIGINT and SIGUSR1 (which launch/mpirun.sh sends to the ranks) the first is noted, and
+/// the second has its usual effect. One at a time in a process.
+class StopSignals {
+ public:
+  /// `listen`: false where there is nothing to save, and signals keep their usual effect.
+  explicit StopSignals(bool listen);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+
+  /// Which came; 0: none.
+  int received() const;
+  /// From now on signals have their usual effect.
+  void leave();
+  /// For ranks that share this object, each after each of its steps: whether to end after `done` steps. No rank goes on
+  /// where another ends.
+  bool end_after(int done);
+
+ private:
+  bool listens_;
+  int furthest_ = -1;  // after which a rank has gone on
+  int last_ = -1;      // after which all end
+};
+
+}  // namespace lockstep::train
