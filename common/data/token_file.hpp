@@ -17,8 +17,8 @@ struct TokenFile {
 };
 
 /// None where `bytes` do not begin as such a file does. Throws Error(usage) with one sentence for a header with another
-/// magic number or version, a file that ends too early or goes on too long, and a token that the tokenizer does not have; `name` is what it calls
-/// the file.
+/// magic number or version, a file that ends too early or goes on too long, and a token that the tokenizer does not
+/// have; `name` is what it calls the file.
 std::optional<TokenFile> read_token_file(std::string_view bytes, const std::string& name);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Kills random ranks of a training run at random moments, resumes it each time, and compares its last checkpoint with
-# that of a run that nobody disturbed: every byte. Where the run ends before all kills are done, it begins anew.
+# that of a run that nobody disturbed: every byte. Where the run ends before all kills are done, it begins anew. Then an
+# interrupt: the launcher gets SIGTERM, and the ranks save before they end.
 #   kill_test.sh LAUNCHER TRAIN RANKS KILLS SEED [OPTION…]      options of ./lab train, for both runs
 set -u
 launcher=$1 program=$2 ranks=$3 kills=$4 seed=$5
@@ -14,10 +15,11 @@ head -c 50000 "$(dirname "$0")/../../data/austen.txt" >"$folder/text"
 
 steps=$((kills * 60 + 100))
 last=$(printf 'step-%08d' $steps)
+exec= # "exec": the launcher takes the place of the shell that calls it
 train() { # DIRECTORY, and what else
   directory=$1
   shift
-  sh "$launcher" -n "$ranks" --timeout 120 "$folder/$name" --data "$folder/text" --model tiny --layers 1 --batch 8 \
+  $exec sh "$launcher" -n "$ranks" --timeout 120 --grace 60 "$folder/$name" --data "$folder/text" --model tiny --layers 1 --batch 8 \
     --sequence 16 --steps $steps --log-every $steps --validate-every $steps --sample 0 --checkpoint-every 5 \
     --checkpoint "$folder/$directory" "$@"
 }
@@ -98,4 +100,26 @@ if [ -d "$folder/disturbed" ] || [ $rounds -eq 0 ]; then
   compare
 fi
 [ $in_training -gt 0 ] || fail "no kill came while the run was training"
-echo "PASS: $done kills, $in_training of them after the first step; $rounds disturbed runs of $steps steps end with the same checkpoint, byte for byte"
+
+tries=0 status=0
+while [ $status -eq 0 ]; do # 0: the run was over before the signal came
+  tries=$((tries + 1))
+  [ $tries -le 10 ] || fail "no interrupt came before the run was over"
+  rm -rf "$folder/disturbed"
+  : >"$folder/log"
+  exec=exec
+  resume "$@" >"$folder/log" 2>&1 &
+  job=$!
+  exec=
+  until grep -q '^step ' "$folder/log" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
+  kill -TERM $job 2>/dev/null
+  wait $job
+  status=$?
+  until_none
+done
+[ $status -eq 143 ] || fail "an interrupted run ends with $status"
+saved=$(sed -n 's/^stopped   by SIGTERM after step \([0-9]*\) of .*/\1/p' "$folder/log")
+[ -d "$folder/disturbed/$(printf 'step-%08d' "${saved:-0}")" ] || fail "an interrupted run did not save"
+resume "$@" >"$folder/log" 2>&1 || fail "the rest of the interrupted run"
+compare
+echo "PASS: $done kills, $in_training of them after the first step, and an interrupt at step $saved; $rounds disturbed runs of $steps steps end with the same checkpoint, byte for byte"
