@@ -7,9 +7,10 @@
 # or by the scheduler.
 # Works as root, in containers, and with more ranks than cores. The whole job ends when the launcher is interrupted,
 # when the time is over (exit code 124), or when a rank dies. With --grace an interrupted launcher (SIGINT, SIGTERM) sends
-# its ranks SIGUSR1, and they have so long to save and end, or until it is interrupted again. The time is that of a
-# computer with nothing else to do: where more processes run than there are cores, its seconds pass accordingly more
-# slowly. MPIRUN names another launcher than the one that fits the library the program is linked with.
+# its ranks SIGUSR1 each second, which they ignore until they choose otherwise; they have so long to save and end, or
+# until it is interrupted again. The time is that of a computer with nothing else to do: where more processes run than
+# there are cores, its seconds pass accordingly more slowly. MPIRUN names another launcher than the one that fits the
+# library the program is linked with.
 set -u
 
 usage() {
@@ -118,6 +119,10 @@ esac
 # The program compares this with what it finds.
 export LOCKSTEP_MPI_RANKS="$ranks"
 
+# A rank that dies while it starts may leave mpirun waiting.
+# shellcheck disable=SC2016  # the words are the inner shell's
+[ -z "$grace" ] || set -- sh -c 'trap "" USR1; exec "$0" "$@"' "$@"
+
 if [ "$nodes" -gt 1 ] || [ -n "$hostfile" ]; then
   each=$((ranks / nodes))
   case $version in
@@ -194,7 +199,8 @@ after() { # SECONDS SIGNAL WHAT-TO-SAY
 interrupt() { # EXIT-CODE
   [ -n "$grace" ] && [ -z "$asked" ] || finish "$1"
   asked=$1
-  kill -USR1 "$job" 2>/dev/null # mpirun hands it on to the ranks, on every host
+  (while kill -USR1 "$job" 2>/dev/null; do sleep 1; done) & # mpirun hands it on to the ranks, on every host
+  timers="$timers $!"
   after "$grace" TERM " after it was interrupted"
 }
 trap 'interrupt 130' INT

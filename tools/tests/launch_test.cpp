@@ -122,8 +122,8 @@ TEST(Launch, AnInterruptedJobMaySaveBeforeItEnds) {
   };
   EXPECT_EQ(interrupted("echo saved; exit 3", "--grace 60", "1"), "saved -> 143");
   EXPECT_EQ(interrupted("echo saved; exit 0", "--grace 60", "1"), "saved -> 0") << "it was at its end";
-  EXPECT_EQ(interrupted("echo not yet", "--grace 60", "1 2"), "not yet -> 143");
-  EXPECT_EQ(interrupted("echo not yet", "--grace 1", "1"),
+  EXPECT_EQ(interrupted("trap : USR1; echo not yet", "--grace 60", "1 2"), "not yet -> 143");
+  EXPECT_EQ(interrupted("trap : USR1; echo not yet", "--grace 1", "1"),
             "not yet " + script + ": the job did not end within 1 s after it was interrupted; it is stopped -> 143");
   EXPECT_EQ(interrupted("echo saved", "", "1"), "-> 143");
   EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "0", "prog"}),

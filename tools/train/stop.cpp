@@ -13,6 +13,7 @@ constexpr std::array kSignals = {SIGTERM, SIGINT, SIGUSR1};
 volatile std::sig_atomic_t first_signal = 0;  // a handler reaches nothing but globals
 
 extern "C" void note_signal(int number) {
+  if (first_signal != 0 && number == SIGUSR1) return;
   if (first_signal != 0) {
     std::signal(number, SIG_DFL);
     std::raise(number);  // is delivered when this function returns
@@ -23,7 +24,10 @@ extern "C" void note_signal(int number) {
 }  // namespace
 
 StopSignals::StopSignals(bool listen) : listens_(listen) {
-  if (!listens_) return;
+  if (!listens_) {
+    std::signal(SIGUSR1, SIG_DFL);  // else a launcher that interrupts would wait for a run that does not end
+    return;
+  }
   first_signal = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
@@ -36,7 +40,7 @@ StopSignals::~StopSignals() { leave(); }
 int StopSignals::received() const { return listens_ ? static_cast<int>(first_signal) : 0; }
 
 void StopSignals::leave() {
-  if (!listens_) return;
+  if (!listens_ || first_signal != 0) return;
   for (const int number : kSignals) std::signal(number, SIG_DFL);
   listens_ = false;
 }

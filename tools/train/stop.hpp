@@ -4,8 +4,9 @@
 
 namespace lockstep::train {
 
-/// While it lives: of SIGTERM, SIGINT and SIGUSR1 (which launch/mpirun.sh sends to the ranks) the first is noted, and
-/// the second has its usual effect. One at a time in a process.
+/// While it lives: the first SIGTERM, SIGINT or SIGUSR1 is noted, and a second SIGTERM or SIGINT has its usual effect.
+/// SIGUSR1 is what launch/mpirun.sh sends to the ranks, each second, and has them ignore before. One at a time in a
+/// process.
 class StopSignals {
  public:
   /// `listen`: false where there is nothing to save, and signals keep their usual effect.
@@ -15,7 +16,7 @@ class StopSignals {
 
   /// Which came; 0: none.
   int received() const;
-  /// From now on signals have their usual effect.
+  /// From now on signals have their usual effect, unless one has come.
   void leave();
   /// For ranks that share this object, each after each of its steps: whether to end after `done` steps. No rank goes on
   /// where another ends.
