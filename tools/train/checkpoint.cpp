@@ -147,10 +147,9 @@ class Checkpoints::Impl {
 
   void save() {
     auto phase = me_.region("checkpoint");
-    const std::string failure = saver_.wait_for_share();
+    settle(saver_.wait_for_share());  // where that ends the run, nothing of this save is left
     std::string cannot_begin;
     const auto attempt = static_cast<unsigned>(from_judge(judge() ? begin(cannot_begin) : 0));
-    settle(failure);
     step_ = steps();
     if (!cannot_begin.empty()) failed(cannot_begin);
     failed_ = attempt == 0;
