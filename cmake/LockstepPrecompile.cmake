@@ -2,7 +2,7 @@
 # Included last, because it goes over the targets that are there.
 #
 #   lockstep_headers         the standard library's usual ones, fmt, and the runtime's that all others include
-#   lockstep_program_headers the same at -O1, for programs: GCC 14 refuses headers compiled at another level
+#   lockstep_program_headers the same at -O1, for programs, where the compiler refuses headers of another level: GCC from 13 on
 #   lockstep_test_headers    these, GoogleTest, and templates of both that are compiled once. Tests are compiled without
 #                            optimisation, where they ask for none: their compilation takes longer than they do
 #
@@ -18,10 +18,14 @@ set(usual <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <opt
 add_library(lockstep_headers OBJECT ${empty})
 target_link_libraries(lockstep_headers PRIVATE fmt::fmt)
 target_precompile_headers(lockstep_headers PRIVATE ${usual})
-add_library(lockstep_program_headers OBJECT ${empty})
-target_link_libraries(lockstep_program_headers PRIVATE fmt::fmt)
-target_precompile_headers(lockstep_program_headers PRIVATE ${usual})
-target_compile_options(lockstep_program_headers PRIVATE -O1)
+set(program_headers lockstep_headers)
+if(NOT (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13))
+  set(program_headers lockstep_program_headers)
+  add_library(lockstep_program_headers OBJECT ${empty})
+  target_link_libraries(lockstep_program_headers PRIVATE fmt::fmt)
+  target_precompile_headers(lockstep_program_headers PRIVATE ${usual})
+  target_compile_options(lockstep_program_headers PRIVATE -O1)
+endif()
 add_library(lockstep_test_headers OBJECT ${empty})
 target_link_libraries(lockstep_test_headers PRIVATE fmt::fmt GTest::gtest)
 target_precompile_headers(lockstep_test_headers PRIVATE ${usual} <gtest/gtest.h>
@@ -70,7 +74,7 @@ foreach(target IN LISTS targets)
       set(options -O1)
     endif()
     if(options MATCHES "-O1")
-      target_precompile_headers(${target} REUSE_FROM lockstep_program_headers)
+      target_precompile_headers(${target} REUSE_FROM ${program_headers})
     else()
       target_precompile_headers(${target} REUSE_FROM lockstep_headers)
     endif()
