@@ -181,7 +181,8 @@ Outcome run_the_wrong_swap(std::size_t size) {
 }
 
 TEST(Lab21_0d, TheWrongSwapIsExplained) {
-  if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "the simulator buffers 8 KiB; each MPI library has a limit of its own";
+  if (std::string_view(backend_name()) != "sim")
+    GTEST_SKIP() << "the simulator buffers 8 KiB; each MPI library has a limit of its own";
   const Outcome small = run_the_wrong_swap(kSmall);
   EXPECT_TRUE(small.passed()) << "a message of 4 bytes fits the buffer, so nobody notices: " << small.message;
   const Outcome large = run_the_wrong_swap(kLarge);
