@@ -67,7 +67,7 @@ foreach(target IN LISTS targets)
   if(links MATCHES "GTest::|lockstep_testing|_tests" AND NOT options MATCHES "-O")
     target_compile_options(${target} PRIVATE -O0)
     target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
-  elseif(NOT options MATCHES "-O0|-march")  # other instructions would need headers of their own, for five files
+  elseif(NOT options MATCHES "-O0|-O3")  # kernels: other options would need headers of their own, for five files
     get_target_property(folder ${target} SOURCE_DIR)
     if(folder MATCHES "^${CMAKE_SOURCE_DIR}/(tools|bench|labs|common/(checkpoint|model|pipeline))" AND NOT options MATCHES "-O")
       target_compile_options(${target} PRIVATE -O1)  # what takes their time, and is measured, is in what they call
