@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "common/analysis/diff.hpp"
@@ -159,7 +161,16 @@ void read_course(const std::string& text) {
   }
 }
 
-/// A file of options, as ./lab train --config has one.
+/// The words of a command line that names no file of options.
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; in >> word;)
+    if (word.find("--config") == word.npos) words.push_back(word);
+  return words;
+}
+
+/// A file of options, as ./lab train --config has one; or, where it begins with "--", the options as they are typed.
 void read_config(const std::string& text) {
   const InMemory file(text);
   CommandLine line("fuzz", "");
@@ -180,9 +191,13 @@ void read_config(const std::string& text) {
   line.add("--flag", flag, "");
   line.add("--several", several, "");
   line.add_config("--config", "");
-  std::string program = "fuzz", option = "--config=" + file.path();
-  std::array<char*, 3> arguments{program.data(), option.data(), nullptr};
-  line.parse(2, arguments.data());
+  std::vector<std::string> words{"--config=" + file.path()};
+  if (text.starts_with("--")) words = words_of(text);
+  words.insert(words.begin(), "fuzz");
+  std::vector<char*> arguments;
+  for (std::string& each : words) arguments.push_back(each.data());
+  arguments.push_back(nullptr);
+  line.parse(static_cast<int>(words.size()), arguments.data());
   line.given("--word");
 }
 
