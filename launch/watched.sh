@@ -23,25 +23,29 @@ remove_left_overs() {
       echo "$mapped" | grep -qxF -- "$file" || rm -f -- "$file"
     done
   fi
-  for folder in $(left_over "${TMPDIR:-/tmp}" 2 "ompi.$host.*/pid.*"; left_over "${TMPDIR:-/tmp}" 2 "prte.$host.*/dvm.*"); do
-    kill -0 "${folder##*.}" 2>/dev/null || rm -rf -- "$folder"
+  for folder in $(left_over "${TMPDIR:-/tmp}" 2 "ompi.$host.*/pid.*"; left_over "${TMPDIR:-/tmp}" 2 "prte.$host.*/dvm.*"
+                  left_over "${TMPDIR:-/tmp}" 1 "prterun.$host.*"); do
+    number=$folder
+    case ${folder##*/} in prterun.*) number=${folder%.*} ;; esac # version 5: prterun.HOST.PID.0
+    kill -0 "${number##*.}" 2>/dev/null || rm -rf -- "$folder"
   done
 }
 
 # What Open MPI says between two rulers. Of its remarks on how a job ended, which would drown the program's own words,
 # only a killed rank is news.
 tell_block() {
-  case $block in
+  words=$(printf '%s' "$block" | tr -s '\n ' ' ') # where lines break differs between versions
+  case $words in
     *"Primary job "* | *"MPI_ABORT was invoked"* | *"processes exited with non-zero status"*) return ;;
     *"process rank "*"exiting improperly"*)
-      rank=${block#*process rank } node=${block#*node }
+      rank=${words#*process rank } node=${words#*node }
       echo "rank ${rank%% *} on ${node%% *} ended before the others: it exited without MPI_Finalize"
       return
       ;;
     *"noticed that process rank "*) ;;
     *) printf '%s\n%s%s\n' "$ruler" "$block" "$ruler"; return ;;
   esac
-  rank=${block#*noticed that process rank } node=${block#* on node } signal=${block#* on signal }
+  rank=${words#*noticed that process rank } node=${words#* on node } signal=${words#* on signal }
   rank=${rank%% *} node=${node%% *} signal=$(kill -l "${signal%%[!0-9]*}" 2>/dev/null)
   case $signal in
     TERM | INT | HUP) ;; # it was asked to end

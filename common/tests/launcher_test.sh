@@ -60,7 +60,8 @@ says "rank 1 on $(uname -n) was ended by SIGKILL: out of memory?"
 # Left-overs: old ones of nobody go, those of a job that runs stay, however old.
 sh "$source/launch/mpirun.sh" -n 2 --timeout 60 "$program" forever >"$work/running" 2>&1 &
 job=$!
-folders=$work/ompi.$(uname -n).$(id -u)
+folders=$work/ompi.$(uname -n).$(id -u)  # version 4's; version 5 has one a job
+sessions() { ls -d $segments "$folders"/pid.* "$work"/prterun.* 2>/dev/null; }
 mapped() {
   segments=''
   for process in /proc/[0-9]*; do
@@ -76,13 +77,13 @@ stale=/dev/shm/vader_segment.$(uname -n).$(id -u).lockstep$$.0
 true &
 gone=$!
 wait $gone
-mkdir -p "$folders/pid.$gone/0"
+mkdir -p "$folders/pid.$gone/0" "$work/prterun.$(uname -n).$gone.0/0"
 touch "$stale"
-touch -d '10 minutes ago' $segments "$stale" "$folders"/pid.*
-ls -d $segments "$folders"/pid.* | grep -v "pid.$gone$" >"$work/before"
+sessions | grep -v "\.$gone\b" >"$work/before"
+touch -d '10 minutes ago' "$stale" $(sessions)
 touch /dev/shm/vader_segment.$(uname -n).$(id -u).lockstep$$.new
 run -n 1 true || fail "true fails"
-ls -d $segments "$folders"/pid.* >"$work/after"
+sessions >"$work/after"
 cmp -s "$work/before" "$work/after" || fail "a running job's files are gone: $(diff "$work/before" "$work/after")"
 [ "$(wc -l <"$work/before")" -ge 3 ] || fail "nothing of the running job was found: $(cat "$work/before")"
 [ ! -e "$stale" ] || fail "what a killed job left is there"
