@@ -64,8 +64,8 @@ std::string who_ended(const std::vector<int>& living, std::size_t here, int rank
   return who + " ended before MPI had started: killed, or out of memory?";
 }
 
-[[noreturn]] void end(const std::string& why, bool tell) {
-  if (tell) std::fprintf(stderr, "%s\n", why.c_str());
+[[noreturn]] void end(const std::string& why) {
+  std::fprintf(stderr, "%s\n", why.c_str());
   std::_Exit(1);
 }
 
@@ -99,10 +99,11 @@ void StartUpWatch::watch() {
       complete = now, left.reset();
     else if (!left)
       left = living;
-    if (now - complete > 5s) end(who_ended(*left, here, ranks), rank == left->front());
-    if (now - begin > limit)
-      end(fmt::format("MPI did not start within {} s: does every host have all processes of the job?", limit.count()),
-          rank == 0);
+    // The first tells, and its end is that of all. The others wait for it: an end without a word would come first.
+    const auto behind = [&](int first) { return rank == first ? 0s : 3s; };
+    if (left && now - complete > 5s + behind(left->front())) end(who_ended(*left, here, ranks));
+    if (now - begin > limit + behind(0))
+      end(fmt::format("MPI did not start within {} s: does every host have all processes of the job?", limit.count()));
   }
 }
 
