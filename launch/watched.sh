@@ -117,8 +117,10 @@ watch >/dev/null 3>&- &
 watcher=$!
 exec 3>&-
 
-status=0
-while kill -0 "$launcher" 2>/dev/null; do # a signal ends the wait, too
+# A signal ends the wait, too. The shell may have seen the launcher's end before, and keeps its code for the first wait.
+wait "$launcher" 2>/dev/null
+status=$?
+while kill -0 "$launcher" 2>/dev/null; do
   wait "$launcher" 2>/dev/null
   status=$?
 done
