@@ -33,10 +33,15 @@ remove_left_overs() {
 
 # What Open MPI says between two rulers. Of its remarks on how a job ended, which would drown the program's own words,
 # only a killed rank is news.
+others() { # what the program's own lines in a block may be, where they came in between
+  printf '%s' "$block" | grep -v -e '^ *$' -e '^Primary job' -e 'a non-zero exit code' -e 'detected that one or more processes' -e 'job to be terminated' \
+    -e 'Process name:' -e 'Exit code:' -e 'MPI_ABORT' -e '^ *with errorcode' -e '^ *Proc:' -e '^ *Errorcode:' -e 'You may or may not see' -e 'exactly when Open MPI' \
+    -e 'noticed that process rank' -e '^signal [0-9]* (' -e 'exited on signal'
+}
 tell_block() {
   words=$(printf '%s' "$block" | tr -s '\n ' ' ') # where lines break differs between versions
   case $words in
-    *"Primary job "* | *"MPI_ABORT was invoked"* | *"processes exited with non-zero status"*) return ;;
+    *"Primary job "* | *"MPI_ABORT was invoked"* | *"processes exited with non-zero status"*) others; return ;;
     *"process rank "*"exiting improperly"*)
       rank=${words#*process rank } node=${words#*node }
       echo "rank ${rank%% *} on ${node%% *} ended before the others: it exited without MPI_Finalize"
@@ -45,6 +50,7 @@ tell_block() {
     *"noticed that process rank "*) ;;
     *) printf '%s\n%s%s\n' "$ruler" "$block" "$ruler"; return ;;
   esac
+  others
   rank=${words#*noticed that process rank } node=${words#* on node } signal=${words#* on signal }
   rank=${rank%% *} node=${node%% *} signal=$(kill -l "${signal%%[!0-9]*}" 2>/dev/null)
   case $signal in

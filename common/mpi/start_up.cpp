@@ -66,6 +66,8 @@ std::string who_ended(const std::vector<int>& living, std::size_t here, int rank
 
 [[noreturn]] void end(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
+  // On a busy computer Open MPI ends the job before it has read this.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   std::_Exit(1);
 }
 

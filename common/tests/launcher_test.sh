@@ -46,6 +46,17 @@ MPIRUN=$work/mpirun run -n 2 true
 [ $? -eq 3 ] || fail "the launcher's exit code is lost"
 printf '%s\n' $ruler "There are not enough slots" $ruler "  and \\n more" $ruler "the end" | cmp -s - "$work/out" || fail "other words"
 
+# Open MPI's remarks are left out, but not what the program says in the middle of one.
+cat >"$work/mpirun" <<end
+#!/bin/sh
+[ "\$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
+printf '%s\n' $ruler "Primary job  terminated normally, but 1 process returned" "words of the program" \
+  "a non-zero exit code. Per user-direction, the job has been aborted." $ruler >&2
+exit 1
+end
+MPIRUN=$work/mpirun run -n 2 true
+[ "$(cat "$work/out")" = "words of the program" ] || fail "these are not the program's words alone"
+
 case $(ldd "$program") in *libmpi.so.40*) ;; *) exit $failed ;; esac # the rest is Open MPI's
 
 run -n 3 --timeout 30 sh -c '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec "$0" good' "$program"
