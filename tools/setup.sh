@@ -7,11 +7,12 @@
 # without, and says so; docs/install.md says how to get things without root.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+declined=$here/../build/declined_packages # what is optional, where someone has said no to it: that is not asked again
 ask=yes
 [ -z "${CI:-}" ] || ask=no
 for argument; do
   case $argument in
-    --yes | -y) ask=no; rm -f "$here/../build/declined_packages" ;;
+    --yes | -y) ask=no; rm -f "$declined" ;;
     -h | --help) sed -n '/^set -eu/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
     *) echo "setup: '$argument' is no option. Known: --yes." >&2; exit 2 ;;
   esac
@@ -66,8 +67,6 @@ go_on_without() { # why nothing can be installed
   exit 2
 }
 has_program apt-get || go_on_without "apt-get is not here to install it"
-# Whoever has said no to what is optional is not asked again.
-declined=$here/../build/declined_packages
 [ -n "$needed" ] || [ "$(cat "$declined" 2> /dev/null)" != "$useful" ] || exit 0
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then
