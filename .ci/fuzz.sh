@@ -25,18 +25,18 @@ fuzz=$PWD/build/fuzz/programs/fuzz
 # The sources whose lines a target has to reach.
 sources_of() {
   case $1 in
-    json) echo common/json/document.cpp ;;
+    json) echo common/support/json/document.cpp ;;
     machine) echo common/machine/read_machine.cpp ;;
     schedule) echo common/pipeline/schedule.cpp ;;
     strategy) echo tools/plan/strategy_file.cpp ;;
     course) echo tools/course.cpp ;;
-    config) echo common/text/command_line.cpp common/text/option_words.hpp ;;
+    config) echo common/support/text/command_line.cpp common/support/text/option_words.hpp ;;
     trace) echo common/analysis/read_trace.cpp common/analysis/graph.cpp common/analysis/replay.cpp common/analysis/diff.cpp ;;
     manifest) echo common/checkpoint/manifest.cpp ;;
     tokens) echo common/data/token_file.cpp common/data/corpus.cpp ;;
     verdicts) echo common/testing/verdict_file.cpp ;;
     names | archive) echo tools/grade_submission.cpp ;;
-    sizes) echo common/text/units.cpp ;;
+    sizes) echo common/support/text/units.cpp ;;
   esac
 }
 

@@ -11,7 +11,7 @@
 #include "bench/support/bench.hpp"
 #include "bench/support/numbers.hpp"
 #include "common/arithmetic.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 

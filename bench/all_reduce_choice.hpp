@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/machine/machine.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 
 namespace lockstep::bench {
 

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "common/json/document.hpp"
+#include "common/support/json/document.hpp"
 
 namespace lockstep::bench {
 

@@ -5,7 +5,7 @@
 
 #include "bench/support/measure.hpp"
 #include "common/arithmetic.hpp"
-#include "common/json/results.hpp"
+#include "common/support/json/results.hpp"
 
 namespace lockstep::bench {
 

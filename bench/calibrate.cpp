@@ -18,8 +18,8 @@
 #include "bench/support/measure.hpp"
 #include "bench/support/versions.hpp"
 #include "common/arithmetic.hpp"
-#include "common/host/host.hpp"
-#include "common/text/units.hpp"
+#include "common/support/host/host.hpp"
+#include "common/support/text/units.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "bench/support/bench.hpp"
 #include "bench/support/numbers.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 
 namespace lockstep::bench {

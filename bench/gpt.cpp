@@ -19,7 +19,7 @@
 #include "bench/support/price.hpp"
 #include "common/arithmetic.hpp"
 #include "common/model/serial.hpp"
-#include "common/text/storage.hpp"
+#include "common/support/text/storage.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -19,12 +19,12 @@
 #include "bench/support/numbers.hpp"
 #include "bench/support/repeatable.hpp"
 #include "common/error.hpp"
-#include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
 #include "common/model/config.hpp"
-#include "common/text/command_line.hpp"
-#include "common/text/run_program.hpp"
-#include "common/text/storage.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/command_line.hpp"
+#include "common/support/text/run_program.hpp"
+#include "common/support/text/storage.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 
 namespace lockstep::bench {

@@ -10,7 +10,7 @@
 
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 

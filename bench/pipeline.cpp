@@ -15,7 +15,7 @@
 #include "bench/schedule_chart.hpp"
 #include "bench/support/bench.hpp"
 #include "bench/support/numbers.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 

@@ -15,12 +15,12 @@
 #include "bench/schedule_chart.hpp"
 #include "bench/support/numbers.hpp"
 #include "bench/support/repeatable.hpp"
-#include "common/json/results.hpp"
 #include "common/run.hpp"
-#include "common/text/command_line.hpp"
-#include "common/text/files.hpp"
-#include "common/text/run_program.hpp"
-#include "common/text/units.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/command_line.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/run_program.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::bench {

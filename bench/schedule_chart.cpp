@@ -7,7 +7,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "common/trace/layout.hpp"
 #include "common/trace/shades.hpp"
 

@@ -15,8 +15,8 @@
 #include "bench/support/numbers.hpp"
 #include "bench/tp_step.hpp"
 #include "common/model/gpt.hpp"
-#include "common/text/storage.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/storage.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 
 namespace lockstep::bench {

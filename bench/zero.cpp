@@ -13,10 +13,10 @@
 #include "bench/support/bench.hpp"
 #include "bench/support/numbers.hpp"
 #include "bench/zero_step.hpp"
-#include "common/host/host.hpp"
-#include "common/stats/stats.hpp"
-#include "common/text/storage.hpp"
-#include "common/text/units.hpp"
+#include "common/support/host/host.hpp"
+#include "common/support/stats/stats.hpp"
+#include "common/support/text/storage.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 
 namespace lockstep::bench {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/support/measure.hpp"
-#include "common/json/results.hpp"
+#include "common/support/json/results.hpp"
 #include "labs/week25_3d/engine.hpp"
 
 namespace lockstep::bench {

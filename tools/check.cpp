@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "common/error.hpp"
-#include "common/text/files.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/commands.hpp"
 #include "tools/judge.hpp"
 #include "tools/process.hpp"

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "common/error.hpp"
-#include "common/json/document.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/nearest.hpp"
 #include "common/testing/verdict.hpp"
-#include "common/text/files.hpp"
-#include "common/text/nearest.hpp"
 
 namespace lockstep::tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "common/error.hpp"
-#include "common/text/nearest.hpp"
-#include "common/text/run_program.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/run_program.hpp"
 #include "tools/commands.hpp"
 #include "tools/process.hpp"
 

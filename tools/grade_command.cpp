@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/error.hpp"
-#include "common/text/files.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/commands.hpp"
 #include "tools/grade.hpp"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "common/json/document.hpp"
-#include "common/json/escape.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/json/escape.hpp"
 #include "tools/grade.hpp"
 #include "tools/workshop.hpp"
 

@@ -7,8 +7,8 @@
 #include <cstdio>
 
 #include "common/error.hpp"
-#include "common/text/option_words.hpp"
-#include "common/text/run_program.hpp"
+#include "common/support/text/option_words.hpp"
+#include "common/support/text/run_program.hpp"
 #include "tools/commands.hpp"
 
 namespace {

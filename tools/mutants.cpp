@@ -8,8 +8,8 @@
 #include <cstdio>
 
 #include "common/error.hpp"
-#include "common/json/document.hpp"
-#include "common/text/files.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/commands.hpp"
 #include "tools/judge.hpp"
 

@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "common/error.hpp"
-#include "common/host/host.hpp"
+#include "common/support/host/host.hpp"
 
 namespace lockstep::tools {
 namespace {

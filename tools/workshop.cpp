@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "common/error.hpp"
-#include "common/text/files.hpp"
-#include "common/text/nearest.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/nearest.hpp"
 #include "tools/process.hpp"
 
 namespace lockstep::tools {

@@ -18,9 +18,9 @@
 #include "bench/support/calibration.hpp"
 #include "bench/support/repeatable.hpp"
 #include "bench/support/versions.hpp"
-#include "common/host/host.hpp"
-#include "common/text/run_program.hpp"
-#include "common/text/units.hpp"
+#include "common/support/host/host.hpp"
+#include "common/support/text/run_program.hpp"
+#include "common/support/text/units.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "bench/support/links.hpp"
 #include "bench/support/measure.hpp"
-#include "common/host/has_cores.hpp"
-#include "common/json/results.hpp"
-#include "common/text/command_line.hpp"
+#include "common/runtime/has_cores.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/command_line.hpp"
 
 namespace lockstep::bench {
 

@@ -10,8 +10,8 @@
 #include <cstdlib>
 
 #include "common/error.hpp"
-#include "common/json/escape.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/json/escape.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
+#include "common/support/json/results.hpp"
 
 namespace lockstep::bench {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/arithmetic.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/run.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "common/text/command_line.hpp"
+#include "common/support/text/command_line.hpp"
 
 namespace lockstep::bench {
 

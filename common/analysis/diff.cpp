@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "common/error.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep::analysis {

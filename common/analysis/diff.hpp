@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/json/results.hpp"
+#include "common/support/json/results.hpp"
 #include "common/trace/trace.hpp"
 
 namespace lockstep::analysis {

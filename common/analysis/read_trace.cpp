@@ -9,8 +9,8 @@
 #include <map>
 
 #include "common/error.hpp"
-#include "common/json/document.hpp"
-#include "common/text/files.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep {

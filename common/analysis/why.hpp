@@ -9,7 +9,7 @@
 
 #include "common/analysis/graph.hpp"
 #include "common/analysis/replay.hpp"
-#include "common/json/results.hpp"
+#include "common/support/json/results.hpp"
 
 namespace lockstep::analysis {
 

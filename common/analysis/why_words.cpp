@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 
 namespace lockstep::analysis {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/checkpoint/files.hpp"
 #include "common/checkpoint/lock.hpp"
 #include "common/error.hpp"
-#include "common/text/files.hpp"
+#include "common/support/text/files.hpp"
 
 namespace lockstep::checkpoint {
 

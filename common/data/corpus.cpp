@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "common/error.hpp"
-#include "common/text/files.hpp"
+#include "common/support/text/files.hpp"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "common/error.hpp"
-#include "common/json/document.hpp"
 #include "common/machine/machine.hpp"
-#include "common/text/files.hpp"
-#include "common/text/nearest.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/nearest.hpp"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "common/error.hpp"
-#include "common/text/nearest.hpp"
+#include "common/support/text/nearest.hpp"
 
 namespace lockstep {
 

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "common/host/host.hpp"
 #include "common/mpi/status.hpp"
+#include "common/support/host/host.hpp"
 
 namespace lockstep::mpi {
 

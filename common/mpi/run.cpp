@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <thread>
 
-#include "common/host/cores_per_rank.hpp"
 #include "common/mpi/backend.hpp"
 #include "common/mpi/cores.hpp"
 #include "common/mpi/start_up.hpp"
 #include "common/mpi/status.hpp"
+#include "common/processes/cores_per_rank.hpp"
 #include "common/processes/results.hpp"
 
 namespace lockstep {

@@ -11,9 +11,9 @@
 #include <cstdlib>
 
 #include "common/cuda/status.hpp"
-#include "common/host/cores_per_rank.hpp"
 #include "common/nccl/backend.hpp"
 #include "common/nccl/session.hpp"
+#include "common/processes/cores_per_rank.hpp"
 #include "common/processes/results.hpp"
 
 namespace lockstep {

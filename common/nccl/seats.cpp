@@ -9,9 +9,9 @@
 #include <set>
 
 #include "common/cuda/status.hpp"
-#include "common/host/host.hpp"
 #include "common/nccl/socket.hpp"
 #include "common/nccl/status.hpp"
+#include "common/support/host/host.hpp"
 
 namespace lockstep::nccl {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/device/cpu/cpu_device.hpp"
-#include "common/host/host.hpp"
+#include "common/support/host/host.hpp"
 
 namespace lockstep::sim {
 

@@ -2,9 +2,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/json/document.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
 #include "common/testing/verdict.hpp"
-#include "common/text/files.hpp"
 
 namespace lockstep::testing {
 namespace {

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "common/error.hpp"
-#include "common/json/document.hpp"
-#include "common/text/files.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
 
 namespace lockstep {
 namespace {

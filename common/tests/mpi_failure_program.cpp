@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "common/arithmetic.hpp"
-#include "common/host/host.hpp"
 #include "common/run.hpp"
+#include "common/support/host/host.hpp"
 
 using namespace lockstep;
 

@@ -1,5 +1,5 @@
 // Output files: read back to the same numbers, never half-written; and the host they speak of.
-#include "common/json/results.hpp"
+#include "common/support/json/results.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@
 #include <limits>
 
 #include "common/error.hpp"
-#include "common/host/host.hpp"
-#include "common/json/document.hpp"
-#include "common/json/escape.hpp"
 #include "common/processes/wait_table.hpp"
+#include "common/support/host/host.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/json/escape.hpp"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // Statistics: against known values, and against what they promise on simulated samples.
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 #include <gtest/gtest.h>
 

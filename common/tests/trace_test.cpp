@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "common/json/document.hpp"
+#include "common/support/json/document.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // Sizes and times as people write and read them.
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 
 #include <gtest/gtest.h>
 

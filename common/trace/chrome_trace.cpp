@@ -5,7 +5,7 @@
 
 #include <ostream>
 
-#include "common/json/escape.hpp"
+#include "common/support/json/escape.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep {

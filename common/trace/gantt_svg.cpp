@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <ostream>
 
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "common/trace/layout.hpp"
 #include "common/trace/shades.hpp"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 #include "common/trace/layout.hpp"
 
 namespace lockstep {

@@ -70,7 +70,7 @@ void write_gantt_svg(const Trace& trace, std::ostream& out, const std::string& t
 /// `columns` characters wide; letters, not colours, carry the meaning.
 void write_gantt_text(const Trace& trace, std::ostream& out, int columns);
 /// To a file, whole or not at all: the chart where `path` ends with .svg, else what ui.perfetto.dev opens. Throws
-/// Error(usage) as write_atomically() of common/json/results.hpp.
+/// Error(usage) as write_atomically() of common/support/json/results.hpp.
 void write_trace(const Trace& trace, const std::string& path, const std::string& title);
 
 }  // namespace lockstep

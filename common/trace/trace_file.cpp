@@ -1,6 +1,6 @@
 #include <sstream>
 
-#include "common/json/results.hpp"
+#include "common/support/json/results.hpp"
 #include "common/trace/trace.hpp"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 // Exercise 21.10: scaling laws. Read labs/week21_data_parallel/scaling_laws.hpp first.
 //
-// Given are the refusals; yours are the laws and the fit, on the statistics of common/stats.
+// Given are the refusals; yours are the laws and the fit, on the statistics of common/support/stats.
 #include "labs/week21_data_parallel/scaling_laws.hpp"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "common/error.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::week21 {
 
@@ -90,7 +90,7 @@ SerialFraction fit_amdahl(const std::vector<Measurement>& measurements) {
   const std::vector<double> weights = relative_weights(measurements);
   todo("21.10",
        "T(p) = T(1)·(1/p) + s·T(1)·(1 − 1/p) is a sum of two known functions of p: least_squares (see "
-       "common/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the "
+       "common/support/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the "
        "fitted law 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still be "
        "wrong by");
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "common/text/nearest.hpp"
+#include "common/support/text/nearest.hpp"
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/interleaved.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/error.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::week25 {
 

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "common/chunk.hpp"
-#include "common/text/nearest.hpp"
+#include "common/support/text/nearest.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"

@@ -1,6 +1,6 @@
 // Exercise 21.10: scaling laws. Read labs/week21_data_parallel/scaling_laws.hpp first.
 //
-// Given are the refusals; yours are the laws and the fit, on the statistics of common/stats.
+// Given are the refusals; yours are the laws and the fit, on the statistics of common/support/stats.
 #include "labs/week21_data_parallel/scaling_laws.hpp"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "common/error.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::week21 {
 
@@ -101,8 +101,9 @@ SerialFraction fit_amdahl(const std::vector<Measurement>& measurements) {
   for (const Measurement& m : measurements) seconds.push_back(m.seconds);
   const std::vector<double> weights = relative_weights(measurements);
   // lab 21.10 begin: T(p) = T(1)·(1/p) + s·T(1)·(1 − 1/p) is a sum of two known functions of p: least_squares (see
-  // common/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the fitted law
-  // 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still be wrong by
+  // common/support/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the
+  // fitted law 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still be wrong
+  // by
   std::vector<std::vector<double>> parts, around;
   for (const Measurement& m : measurements) parts.push_back({1.0 / m.ranks, 1 - 1.0 / m.ranks});
   const Fit fit = least_squares(parts, seconds, weights);

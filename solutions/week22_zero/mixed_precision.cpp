@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "common/arithmetic.hpp"
-#include "common/text/storage.hpp"
+#include "common/support/text/storage.hpp"
 
 namespace lockstep::week22 {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include "common/text/files.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/fuzz/targets.hpp"
 
 namespace lockstep::fuzz {

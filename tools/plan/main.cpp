@@ -10,11 +10,11 @@
 #include <cstdlib>
 
 #include "common/error.hpp"
-#include "common/json/results.hpp"
-#include "common/text/command_line.hpp"
-#include "common/text/nearest.hpp"
-#include "common/text/run_program.hpp"
-#include "common/text/units.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/command_line.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/run_program.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week25_3d/phantom_step.hpp"
 #include "tools/plan/published.hpp"
 #include "tools/plan/report.hpp"

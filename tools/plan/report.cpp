@@ -7,7 +7,7 @@
 #include <cmath>
 #include <span>
 
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 
 namespace lockstep::plan {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "common/host/host.hpp"
-#include "common/text/units.hpp"
+#include "common/support/host/host.hpp"
+#include "common/support/text/units.hpp"
 
 namespace lockstep::scaling {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::scaling {
 namespace {

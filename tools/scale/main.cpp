@@ -9,8 +9,8 @@
 #include <cstdio>
 
 #include "bench/support/repeatable.hpp"
-#include "common/text/run_program.hpp"
-#include "common/text/units.hpp"
+#include "common/support/text/run_program.hpp"
+#include "common/support/text/units.hpp"
 #include "tools/scale/diagnosis.hpp"
 
 namespace {

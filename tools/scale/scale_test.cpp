@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "common/json/document.hpp"
+#include "common/support/json/document.hpp"
 #include "tools/scale/diagnosis.hpp"
 
 namespace lockstep::scaling {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/host/has_cores.hpp"
+#include "common/runtime/has_cores.hpp"
 #include "tools/train/program.hpp"
 
 namespace lockstep::scaling {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/analysis/why.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 #include "tools/scale/law.hpp"
 #include "tools/train/options.hpp"
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <thread>
 
-#include "common/text/nearest.hpp"
+#include "common/support/text/nearest.hpp"
 #include "tools/course.hpp"
 #include "tools/judge.hpp"
 #include "tools/process.hpp"

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "common/text/nearest.hpp"
-#include "common/text/storage.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/storage.hpp"
 #include "labs/week21_data_parallel/large_batch.hpp"
 
 namespace lockstep::train {

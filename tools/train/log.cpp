@@ -9,8 +9,8 @@
 #include <csignal>
 #include <cstdio>
 
-#include "common/stats/stats.hpp"
-#include "common/text/units.hpp"
+#include "common/support/stats/stats.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week25_3d/worker.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "common/json/results.hpp"
 #include "common/ledger/ledger.hpp"
+#include "common/support/json/results.hpp"
 #include "tools/train/options.hpp"
 
 namespace lockstep::train {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "common/text/run_program.hpp"
+#include "common/support/text/run_program.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/program.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "common/error.hpp"
 #include "common/run.hpp"
-#include "common/text/command_line.hpp"
+#include "common/support/text/command_line.hpp"
 #include "tools/train/options.hpp"
 
 namespace lockstep::train {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "common/json/results.hpp"
-#include "common/text/units.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week25_3d/phantom_step.hpp"
 #include "tools/train/checkpoint.hpp"
 

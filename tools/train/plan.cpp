@@ -6,11 +6,11 @@
 #include <filesystem>
 
 #include "common/checkpoint/reader.hpp"
-#include "common/host/host.hpp"
-#include "common/json/results.hpp"
 #include "common/machine/machine.hpp"
-#include "common/text/nearest.hpp"
-#include "common/text/units.hpp"
+#include "common/support/host/host.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week25_3d/engine.hpp"
 #include "tools/train/choices.hpp"

@@ -11,8 +11,8 @@
 #include "common/analysis/read_trace.hpp"
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
-#include "common/text/nearest.hpp"
-#include "common/text/run_program.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/run_program.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "common/json/document.hpp"
+#include "common/support/json/document.hpp"
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/scripted_stage.hpp"

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "common/error.hpp"
-#include "common/host/cores_per_rank.hpp"
 #include "common/nccl/mail.hpp"
 #include "common/nccl/seats.hpp"
+#include "common/processes/cores_per_rank.hpp"
 
 namespace lockstep::nccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/text/files.hpp"
+#include "common/support/text/files.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

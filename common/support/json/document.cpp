@@ -1,4 +1,4 @@
-#include "common/json/document.hpp"
+#include "common/support/json/document.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <ostream>
 #include <set>
 
-#include "common/json/escape.hpp"
+#include "common/support/json/escape.hpp"
 
 namespace lockstep {
 namespace {

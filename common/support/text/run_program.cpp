@@ -1,4 +1,4 @@
-#include "common/text/run_program.hpp"
+#include "common/support/text/run_program.hpp"
 
 #include <fmt/format.h>
 

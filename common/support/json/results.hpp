@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/text/files.hpp"  // check_writable, for who writes results
+#include "common/support/text/files.hpp"  // check_writable, for who writes results
 
 namespace lockstep {
 

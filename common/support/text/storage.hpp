@@ -8,7 +8,7 @@
 
 #include "common/dtype.hpp"
 #include "common/error.hpp"
-#include "common/text/nearest.hpp"
+#include "common/support/text/nearest.hpp"
 
 namespace lockstep {
 

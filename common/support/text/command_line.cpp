@@ -1,4 +1,4 @@
-#include "common/text/command_line.hpp"
+#include "common/support/text/command_line.hpp"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/error.hpp"
-#include "common/text/files.hpp"
-#include "common/text/option_words.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/option_words.hpp"
 
 namespace lockstep {
 

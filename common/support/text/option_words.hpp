@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/text/nearest.hpp"
+#include "common/support/text/nearest.hpp"
 
 namespace lockstep {
 

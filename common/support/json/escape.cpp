@@ -1,4 +1,4 @@
-#include "common/json/escape.hpp"
+#include "common/support/json/escape.hpp"
 
 #include <fmt/format.h>
 

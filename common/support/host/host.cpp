@@ -1,4 +1,4 @@
-#include "common/host/host.hpp"
+#include "common/support/host/host.hpp"
 
 #include <sched.h>
 

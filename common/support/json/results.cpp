@@ -1,11 +1,11 @@
-#include "common/json/results.hpp"
+#include "common/support/json/results.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "common/json/escape.hpp"
+#include "common/support/json/escape.hpp"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 #include <algorithm>
 #include <cmath>

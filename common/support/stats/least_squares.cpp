@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "common/error.hpp"
-#include "common/stats/stats.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <ctime>
 #include <fstream>
 
-#include "common/host/host.hpp"
-#include "common/json/results.hpp"
+#include "common/support/host/host.hpp"
+#include "common/support/json/results.hpp"
 
 namespace lockstep {
 namespace {

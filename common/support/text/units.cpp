@@ -1,4 +1,4 @@
-#include "common/text/units.hpp"
+#include "common/support/text/units.hpp"
 
 #include <fmt/format.h>
 
