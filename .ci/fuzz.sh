@@ -26,7 +26,7 @@ fuzz=$PWD/build/fuzz/programs/fuzz
 sources_of() {
   case $1 in
     json) echo common/support/json/document.cpp ;;
-    machine) echo common/machine/read_machine.cpp ;;
+    machine) echo common/runtime/machine/read_machine.cpp ;;
     schedule) echo common/pipeline/schedule.cpp ;;
     strategy) echo tools/plan/strategy_file.cpp ;;
     course) echo tools/course.cpp ;;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep::bench {

@@ -7,7 +7,7 @@
 #include "bench/bench_program.hpp"
 #include "bench/pipelined_all_reduce.hpp"
 #include "bench/support/calibration.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
 namespace {

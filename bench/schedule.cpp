@@ -15,7 +15,7 @@
 #include "bench/schedule_chart.hpp"
 #include "bench/support/numbers.hpp"
 #include "bench/support/repeatable.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
 #include "common/support/text/files.hpp"

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <sstream>
 
+#include "common/runtime/trace/layout.hpp"
+#include "common/runtime/trace/shades.hpp"
 #include "common/support/text/units.hpp"
-#include "common/trace/layout.hpp"
-#include "common/trace/shades.hpp"
 
 namespace lockstep::bench {
 namespace {

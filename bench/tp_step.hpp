@@ -7,7 +7,7 @@
 
 #include "bench/support/measure.hpp"
 #include "common/model/config.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
 

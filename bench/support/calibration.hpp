@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "common/support/json/results.hpp"
 
 namespace lockstep::bench {

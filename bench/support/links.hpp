@@ -1,7 +1,7 @@
 // What messages and additions cost on this computer, measured: predictions on MPI start from these four numbers.
 #pragma once
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {

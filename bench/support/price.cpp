@@ -1,6 +1,6 @@
 #include "bench/support/price.hpp"
 
-#include "common/rehearsal/rehearsal.hpp"
+#include "common/runtime/dry_run/dry_run.hpp"
 
 namespace lockstep::bench {
 

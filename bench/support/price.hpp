@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
 

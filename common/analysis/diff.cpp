@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "common/error.hpp"
+#include "common/runtime/trace/layout.hpp"
 #include "common/support/text/units.hpp"
-#include "common/trace/layout.hpp"
 
 namespace lockstep::analysis {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "common/runtime/trace/trace.hpp"
 #include "common/support/json/results.hpp"
-#include "common/trace/trace.hpp"
 
 namespace lockstep::analysis {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/trace/trace.hpp"
+#include "common/runtime/trace/trace.hpp"
 
 namespace lockstep::analysis {
 

@@ -9,9 +9,9 @@
 #include <map>
 
 #include "common/error.hpp"
+#include "common/runtime/trace/layout.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/text/files.hpp"
-#include "common/trace/layout.hpp"
 
 namespace lockstep {
 namespace {

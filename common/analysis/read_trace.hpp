@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/trace/trace.hpp"
+#include "common/runtime/trace/trace.hpp"
 
 namespace lockstep {
 

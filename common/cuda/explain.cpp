@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "common/cuda/world.hpp"
-#include "common/processes/wait_table.hpp"
+#include "common/runtime/processes/wait_table.hpp"
 
 namespace lockstep::cuda {
 

@@ -1,5 +1,5 @@
 // The entry points of the CUDA backend: Session, and run(options, program) on virtual ranks of one GPU.
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 #include <fmt/format.h>
 

@@ -19,8 +19,8 @@
 #include "common/cuda/stream.hpp"
 #include "common/cuda/timeline.hpp"
 #include "common/device/cuda/cuda_device.hpp"
-#include "common/one_process/rank_base.hpp"
-#include "common/one_process/world_base.hpp"
+#include "common/runtime/fibers/rank_base.hpp"
+#include "common/runtime/fibers/world_base.hpp"
 
 namespace lockstep::cuda {
 

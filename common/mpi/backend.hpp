@@ -1,4 +1,4 @@
-// One rank over MPI: the verbs of common/backend.hpp for one process.
+// One rank over MPI: the verbs of common/runtime/backend.hpp for one process.
 //
 // Main is the thread that called run(); each other queue has a thread; one more makes progress while all of them
 // compute. Batches move on lanes (lane.hpp), failures and wait tables travel beside them (control.hpp).
@@ -11,16 +11,16 @@
 #include <memory>
 #include <thread>
 
-#include "common/backend.hpp"
-#include "common/device/device.hpp"
-#include "common/device/operation.hpp"
 #include "common/mpi/control.hpp"
 #include "common/mpi/heap.hpp"
 #include "common/mpi/job.hpp"
 #include "common/mpi/lane.hpp"
 #include "common/mpi/queue.hpp"
 #include "common/mpi/status.hpp"
-#include "common/processes/set_up.hpp"
+#include "common/runtime/backend.hpp"
+#include "common/runtime/device.hpp"
+#include "common/runtime/machine/operation.hpp"
+#include "common/runtime/processes/set_up.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,4 +1,4 @@
-// The letters of the runtime to itself (common/processes/watch.hpp) over MPI, on a communicator of their own.
+// The letters of the runtime to itself (common/runtime/processes/watch.hpp) over MPI, on a communicator of their own.
 #pragma once
 
 #include <mpi.h>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/mpi/job.hpp"
-#include "common/processes/watch.hpp"
+#include "common/runtime/processes/watch.hpp"
 
 namespace lockstep::mpi {
 

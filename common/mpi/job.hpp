@@ -8,11 +8,11 @@
 #include <mutex>
 #include <string>
 
-#include "common/ledger/recorder.hpp"
 #include "common/mpi/pace.hpp"
 #include "common/mpi/ports.hpp"
-#include "common/processes/failure.hpp"
-#include "common/run.hpp"
+#include "common/runtime/ledger/recorder.hpp"
+#include "common/runtime/processes/failure.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::mpi {
 

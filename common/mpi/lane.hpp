@@ -12,7 +12,7 @@
 
 #include "common/mpi/job.hpp"
 #include "common/mpi/wire.hpp"
-#include "common/processes/wait_table.hpp"
+#include "common/runtime/processes/wait_table.hpp"
 
 namespace lockstep::mpi {
 

@@ -9,7 +9,7 @@
 
 #include "common/mpi/lane.hpp"
 #include "common/mpi/status.hpp"
-#include "common/processes/set_up.hpp"
+#include "common/runtime/processes/set_up.hpp"
 
 namespace lockstep::mpi {
 

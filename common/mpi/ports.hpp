@@ -11,7 +11,7 @@
 #include <atomic>
 #include <optional>
 
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 
 namespace lockstep::mpi {
 

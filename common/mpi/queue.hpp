@@ -9,7 +9,7 @@
 
 #include "common/mpi/job.hpp"
 #include "common/mpi/lane.hpp"
-#include "common/processes/closure_queue.hpp"
+#include "common/runtime/processes/closure_queue.hpp"
 
 namespace lockstep::mpi {
 

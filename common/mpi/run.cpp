@@ -1,5 +1,5 @@
 // MPI's entry points: Session, and run(options, program) on the first processes of the job.
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -14,8 +14,8 @@
 #include "common/mpi/cores.hpp"
 #include "common/mpi/start_up.hpp"
 #include "common/mpi/status.hpp"
-#include "common/processes/cores_per_rank.hpp"
-#include "common/processes/results.hpp"
+#include "common/runtime/processes/cores_per_rank.hpp"
+#include "common/runtime/processes/results.hpp"
 
 namespace lockstep {
 

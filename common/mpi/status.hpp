@@ -4,7 +4,7 @@
 #include <mpi.h>
 
 #include "common/error.hpp"
-#include "common/misuse.hpp"
+#include "common/runtime/misuse.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,4 +1,4 @@
-// One rank on one GPU: the verbs of common/backend.hpp for one process.
+// One rank on one GPU: the verbs of common/runtime/backend.hpp for one process.
 //
 // Host code gives work to the GPU and goes on; it waits at the doors (read, to_host, now), and, while checks are on,
 // for the letters that announce what a batch receives. Every queue is a stream, and every (group, queue) a communicator
@@ -11,15 +11,15 @@
 #include <memory>
 #include <thread>
 
-#include "common/backend.hpp"
 #include "common/cuda/memory.hpp"
-#include "common/device/operation.hpp"
 #include "common/nccl/communicators.hpp"
 #include "common/nccl/job.hpp"
 #include "common/nccl/lane.hpp"
 #include "common/nccl/queue.hpp"
 #include "common/nccl/watch.hpp"
-#include "common/processes/set_up.hpp"
+#include "common/runtime/backend.hpp"
+#include "common/runtime/machine/operation.hpp"
+#include "common/runtime/processes/set_up.hpp"
 
 namespace lockstep::nccl {
 

@@ -11,11 +11,11 @@
 
 #include "common/cuda/event.hpp"
 #include "common/cuda/timeline.hpp"
-#include "common/ledger/recorder.hpp"
 #include "common/nccl/mail.hpp"
 #include "common/nccl/status.hpp"
-#include "common/processes/failure.hpp"
-#include "common/run.hpp"
+#include "common/runtime/ledger/recorder.hpp"
+#include "common/runtime/processes/failure.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::nccl {
 

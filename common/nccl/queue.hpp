@@ -16,7 +16,7 @@
 #include "common/cuda/stream.hpp"
 #include "common/device/cuda/cuda_device.hpp"
 #include "common/nccl/job.hpp"
-#include "common/processes/closure_queue.hpp"
+#include "common/runtime/processes/closure_queue.hpp"
 
 namespace lockstep::nccl {
 

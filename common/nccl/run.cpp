@@ -1,5 +1,5 @@
 // The entry points of the NCCL backend: Session, and run(options, program) on the first processes of the job.
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 #include "common/cuda/status.hpp"
 #include "common/nccl/backend.hpp"
 #include "common/nccl/session.hpp"
-#include "common/processes/cores_per_rank.hpp"
-#include "common/processes/results.hpp"
+#include "common/runtime/processes/cores_per_rank.hpp"
+#include "common/runtime/processes/results.hpp"
 
 namespace lockstep {
 

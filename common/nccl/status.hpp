@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/error.hpp"
-#include "common/misuse.hpp"
+#include "common/runtime/misuse.hpp"
 
 namespace lockstep::nccl {
 

@@ -1,8 +1,8 @@
-// The letters of the runtime to itself (common/processes/watch.hpp) among the job's other mail.
+// The letters of the runtime to itself (common/runtime/processes/watch.hpp) among the job's other mail.
 #pragma once
 
 #include "common/nccl/job.hpp"
-#include "common/processes/watch.hpp"
+#include "common/runtime/processes/watch.hpp"
 
 namespace lockstep::nccl {
 

@@ -1,7 +1,7 @@
 // Whether a time says anything about scaling.
 #pragma once
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep {
 

@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "common/machine/machine.hpp"
-#include "common/one_process/complaints.hpp"
 #include "common/rank.hpp"
+#include "common/runtime/fibers/complaints.hpp"
+#include "common/runtime/machine/machine.hpp"
 
 namespace lockstep::sim {
 

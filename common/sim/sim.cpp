@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/sim/world.hpp"
 
 namespace lockstep {

@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "common/device/device.hpp"
-#include "common/one_process/rank_base.hpp"
-#include "common/one_process/world_base.hpp"
-#include "common/race/race.hpp"
+#include "common/runtime/device.hpp"
+#include "common/runtime/fibers/rank_base.hpp"
+#include "common/runtime/fibers/world_base.hpp"
+#include "common/runtime/race/race.hpp"
 #include "common/sim/event_queue.hpp"
 #include "common/sim/network.hpp"
 

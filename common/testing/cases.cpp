@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <sstream>
 
+#include "common/runtime/trace/trace.hpp"
 #include "common/testing/options.hpp"
 #include "common/testing/verdict.hpp"
-#include "common/trace/trace.hpp"
 
 namespace lockstep::testing {
 

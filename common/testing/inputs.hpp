@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::testing {
 

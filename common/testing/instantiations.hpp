@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 // LOCKSTEP_ONCE is `extern template` for who uses them, `template` in instantiations.cpp.
 #ifndef LOCKSTEP_ONCE

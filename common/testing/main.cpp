@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/listener.hpp"
 #include "common/testing/options.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "common/ledger/ledger.hpp"
+#include "common/runtime/ledger/ledger.hpp"
 
 namespace lockstep::testing {
 

@@ -1,5 +1,5 @@
 // Machines: prices, link levels, and what a machine file with a mistake is answered.
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/model/serial.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/batches.hpp"
 
 namespace lockstep::model_tests {

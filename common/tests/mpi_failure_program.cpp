@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/support/host/host.hpp"
 
 using namespace lockstep;

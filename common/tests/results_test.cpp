@@ -15,7 +15,7 @@
 #include <limits>
 
 #include "common/error.hpp"
-#include "common/processes/wait_table.hpp"
+#include "common/runtime/processes/wait_table.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/json/escape.hpp"
@@ -341,7 +341,8 @@ TEST_F(HostFiles, NothingToReadMeansNoLimit) {
   EXPECT_EQ(host.usable_cores, 3);
 }
 
-// Which ranks are stuck, from what each has begun (common/processes/wait_table.hpp) -----------------------------------
+// Which ranks are stuck, from what each has begun (common/runtime/processes/wait_table.hpp)
+// -----------------------------------
 
 using processes::Row;
 using processes::Unfinished;

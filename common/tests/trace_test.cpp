@@ -1,5 +1,5 @@
 // Traces: what is written can be read back, nests, and says in words what it shows.
-#include "common/trace/trace.hpp"
+#include "common/runtime/trace/trace.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <sstream>
 
+#include "common/runtime/trace/layout.hpp"
 #include "common/support/json/document.hpp"
-#include "common/trace/layout.hpp"
 
 namespace lockstep {
 namespace {

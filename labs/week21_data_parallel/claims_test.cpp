@@ -8,7 +8,7 @@
 
 #include "common/model/gpt.hpp"
 #include "common/model/optimizer.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/halving_doubling.hpp"

@@ -10,8 +10,8 @@
 #include <cmath>
 
 #include "common/chunk.hpp"
-#include "common/ledger/ledger.hpp"
-#include "common/machine/machine.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "common/arithmetic.hpp"
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/naive_all_reduce.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"

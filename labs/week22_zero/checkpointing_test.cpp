@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "common/arithmetic.hpp"
-#include "common/ledger/ledger.hpp"
+#include "common/runtime/ledger/ledger.hpp"
 #include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"
 

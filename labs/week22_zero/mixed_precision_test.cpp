@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "common/arithmetic.hpp"
-#include "common/ledger/ledger.hpp"
+#include "common/runtime/ledger/ledger.hpp"
 #include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"

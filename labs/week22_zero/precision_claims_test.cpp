@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "common/ledger/ledger.hpp"
 #include "common/model/serial.hpp"
-#include "common/run.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"

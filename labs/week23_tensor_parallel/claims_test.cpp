@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/model/serial.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/regions.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 

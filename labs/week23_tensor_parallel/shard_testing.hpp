@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/regions.hpp"
 #include "labs/week23_tensor_parallel/shards.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/model/serial.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"

@@ -7,7 +7,7 @@
 
 #include "common/model/serial.hpp"
 #include "common/model/stage.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/batches.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week24_pipeline/stages.hpp"

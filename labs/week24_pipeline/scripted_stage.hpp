@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week24_pipeline/bubble.hpp"
 #include "labs/week24_pipeline/stages.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "common/analysis/why.hpp"
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week25_3d/diagnosis.hpp"
 
 namespace lockstep::week25 {

@@ -8,8 +8,8 @@
 #include <array>
 #include <cstdint>
 
-#include "common/machine/machine.hpp"
 #include "common/rank.hpp"
+#include "common/runtime/machine/machine.hpp"
 
 namespace lockstep::week25 {
 

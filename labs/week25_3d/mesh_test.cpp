@@ -8,7 +8,7 @@
 #include <set>
 
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/sim/reflection.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/ledger/ledger.hpp"
-#include "common/machine/machine.hpp"
-#include "common/trace/trace.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+#include "common/runtime/machine/machine.hpp"
+#include "common/runtime/trace/trace.hpp"
 #include "labs/week25_3d/options_3d.hpp"
 
 namespace lockstep::week25 {

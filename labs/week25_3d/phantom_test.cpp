@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/phantom_step.hpp"
 #include "labs/week25_3d/step_3d.hpp"

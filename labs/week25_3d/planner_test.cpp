@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week25_3d/planner_testing.hpp"
 #include "tools/plan/simulate.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 
 namespace lockstep::week25 {

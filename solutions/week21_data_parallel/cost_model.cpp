@@ -5,7 +5,7 @@
 #include <bit>
 #include <functional>
 
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 
 namespace lockstep::week21 {
 

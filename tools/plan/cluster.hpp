@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 
 namespace lockstep::plan {
 

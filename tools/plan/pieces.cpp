@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/model/stage.hpp"
-#include "common/rehearsal/rehearsal.hpp"
+#include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "labs/week24_pipeline/stages.hpp"

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <vector>
 
-#include "common/machine/machine.hpp"
 #include "common/model/config.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "labs/week25_3d/mesh.hpp"
 #include "labs/week25_3d/planner.hpp"
 

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "common/error.hpp"
-#include "common/rehearsal/rehearsal.hpp"
-#include "common/run.hpp"
+#include "common/runtime/dry_run/dry_run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "labs/week25_3d/phantom_step.hpp"

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "common/error.hpp"
-#include "common/rehearsal/rehearsal.hpp"
+#include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "tools/plan/search.hpp"

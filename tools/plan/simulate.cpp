@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 

@@ -202,12 +202,14 @@ TEST(Grade, AnAnswerDefinesItsOwn) {
 
 TEST(Grade, AnAnswerIncludesHeaders) {
   Workshop shop{.source = LOCKSTEP_SOURCE_DIR, .build = "/nowhere", .labs = "/nowhere", .course = {}};
-  for (const char* file : {"common/rank.hpp", "common/ledger/ledger.hpp", "labs/week21_data_parallel/ddp.hpp"}) {
+  for (const char* file :
+       {"common/rank.hpp", "common/runtime/ledger/ledger.hpp", "labs/week21_data_parallel/ddp.hpp"}) {
     EXPECT_TRUE(may_include(shop, shop.source / file)) << file;
   }
   EXPECT_TRUE(may_include(shop, "/usr/include/c++/12/vector"));
-  for (const char* file : {"solutions/week21_data_parallel/ddp.cpp", "labs/week21_data_parallel/ddp.cpp",
-                           "tools/judge.hpp", "common/testing/verdict.hpp", "common/rank.cpp", "solutions/ddp.hpp"}) {
+  for (const char* file :
+       {"solutions/week21_data_parallel/ddp.cpp", "labs/week21_data_parallel/ddp.cpp", "tools/judge.hpp",
+        "common/testing/verdict.hpp", "common/runtime/rank.cpp", "solutions/ddp.hpp"}) {
     EXPECT_FALSE(may_include(shop, shop.source / file)) << file;
   }
   EXPECT_FALSE(may_include(shop, "/home/somebody/solutions/ddp.cpp"));

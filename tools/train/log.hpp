@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "common/ledger/ledger.hpp"
+#include "common/runtime/ledger/ledger.hpp"
 #include "common/support/json/results.hpp"
 #include "tools/train/options.hpp"
 

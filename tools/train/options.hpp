@@ -10,7 +10,7 @@
 
 #include "common/data/corpus.hpp"
 #include "common/model/config.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "common/error.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/support/text/command_line.hpp"
 #include "tools/train/options.hpp"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "common/checkpoint/reader.hpp"
-#include "common/machine/machine.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/nearest.hpp"

@@ -11,7 +11,7 @@
 #include "common/analysis/read_trace.hpp"
 #include "common/analysis/why.hpp"
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::analysis {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/device/cpu/scratch.hpp"
 #include "common/device/cpu/threads.hpp"
-#include "common/device/device.hpp"
+#include "common/runtime/device.hpp"
 
 namespace lockstep::cpu {
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "common/device/convert.hpp"
+#include "common/runtime/convert.hpp"
 #include "common/slice.hpp"
 
 namespace lockstep::cpu {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "common/device/device.hpp"
+#include "common/runtime/device.hpp"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/cuda/status.hpp"
-#include "common/device/convert.hpp"
 #include "common/device/cuda/gemm.hpp"
+#include "common/runtime/convert.hpp"
 
 namespace lockstep::cuda {
 

@@ -2,7 +2,7 @@
 // average.
 #include <limits>
 
-#include "common/device/convert.hpp"
+#include "common/runtime/convert.hpp"
 #include "common/tests/arithmetic/near.hpp"
 #include "common/tests/arithmetic/serial_backend.hpp"
 

@@ -1,5 +1,5 @@
 // bf16 and fp16: every one of the 65,536 values, and every boundary between two neighbours.
-#include "common/device/convert.hpp"
+#include "common/runtime/convert.hpp"
 
 #include <gtest/gtest.h>
 

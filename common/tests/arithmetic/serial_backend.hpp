@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/arithmetic.hpp"
-#include "common/backend.hpp"
-#include "common/device/operation.hpp"
-#include "common/ledger/ledger.hpp"
+#include "common/runtime/backend.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+#include "common/runtime/machine/operation.hpp"
 #include "common/tests/arithmetic/workplace.hpp"
 
 namespace lockstep::testing {

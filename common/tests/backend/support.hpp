@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/options.hpp"
 

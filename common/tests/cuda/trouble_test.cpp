@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "common/cuda/world.hpp"
-#include "common/device/operation.hpp"
+#include "common/runtime/machine/operation.hpp"
 #include "common/tests/backend/support.hpp"
 #include "common/tests/pretend/spin.hpp"
 

@@ -10,7 +10,7 @@
 #include "common/error.hpp"
 #include "common/nccl/mail.hpp"
 #include "common/nccl/seats.hpp"
-#include "common/processes/cores_per_rank.hpp"
+#include "common/runtime/processes/cores_per_rank.hpp"
 
 namespace lockstep::nccl {
 namespace {

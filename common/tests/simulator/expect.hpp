@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "common/arithmetic.hpp"
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 
 namespace lockstep::simulator_tests {
 

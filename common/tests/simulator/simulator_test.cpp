@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "common/run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/tests/simulator/algorithms.hpp"
 
 namespace lockstep {

@@ -1,0 +1,239 @@
+// The front of a GPT's layers and its optimizer; see arithmetic.cpp.
+#include <array>
+#include <utility>
+
+#include "common/runtime/arithmetic_front.hpp"
+
+namespace lockstep {
+
+using namespace front;
+
+// Layers ------------------------------------------------------------------------------------------------------------
+
+void gelu(Rank me, Slice y, Slice x, Location where) {
+  need_same("gelu", "y", y, "x", x, where);
+  need_floating("gelu", "x", x, where);
+  need_apart("gelu", "y", y, "x", x, where);
+  if (x.empty()) return;
+  const Operation operation{"gelu", kGeluFlop * number(x.size()), bytes(x) + bytes(y), x.dtype(), false, {}, {&x},
+                            {&y}};
+  compute(
+      me, operation, [&](Device& device) { device.gelu(y, x); }, where);
+}
+
+void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where) {
+  need_same("gelu_backward", "dx", dx, "x", x, where);
+  need_same("gelu_backward", "dy", dy, "x", x, where);
+  need_floating("gelu_backward", "x", x, where);
+  need_apart("gelu_backward", "dx", dx, "dy", dy, where);
+  need_apart("gelu_backward", "dx", dx, "x", x, where);
+  if (x.empty()) return;
+  const Operation operation{
+      "gelu_backward", kGeluBackwardFlop * number(x.size()), 3 * bytes(x), x.dtype(), false, {}, {&dy, &x}, {&dx}};
+  compute(
+      me, operation, [&](Device& device) { device.gelu_backward(dx, dy, x); }, where);
+}
+
+// Mean 1, variance 3, normalise 2, weight and bias 2 FLOP an element.
+void layer_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Slice bias, Location where) {
+  const std::size_t rows = rows_of("layer_norm", "x", x, weight.size(), "elements of weight", where);
+  need_same("layer_norm", "y", y, "x", x, where);
+  need_same("layer_norm", "bias", bias, "weight", weight, where);
+  need_size("layer_norm", "statistics", statistics, 2 * rows, "two a row of x", where);
+  need_dtype("layer_norm", "statistics", statistics, DType::f32, where);
+  need_floating("layer_norm", "x", x, where);
+  need_floating("layer_norm", "weight", weight, where);
+  need_apart("layer_norm", "y", y, "x", x, where);
+  if (x.empty()) return;
+  const Operation operation{"layer_norm",
+                            8 * number(x.size()),
+                            bytes(x) + bytes(y) + bytes(weight) + bytes(bias) + bytes(statistics),
+                            x.dtype(),
+                            false,
+                            {},
+                            {&x, &weight, &bias},
+                            {&y, &statistics}};
+  compute(
+      me, operation, [&](Device& device) { device.layer_norm(y, statistics, x, weight, bias); }, where);
+}
+
+void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x, Slice weight,
+                         Slice statistics, Into into, Location where) {
+  const std::size_t rows = rows_of("layer_norm_backward", "x", x, weight.size(), "elements of weight", where);
+  need_same("layer_norm_backward", "dx", dx, "x", x, where);
+  need_same("layer_norm_backward", "dy", dy, "x", x, where);
+  need_same("layer_norm_backward", "dbias", dbias, "dweight", dweight, where);
+  need_size("layer_norm_backward", "dweight", dweight, weight.size(), "as weight", where);
+  need_size("layer_norm_backward", "statistics", statistics, 2 * rows, "two a row of x", where);
+  need_dtype("layer_norm_backward", "statistics", statistics, DType::f32, where);
+  need_floating("layer_norm_backward", "x", x, where);
+  need_floating("layer_norm_backward", "weight", weight, where);
+  need_floating("layer_norm_backward", "dweight", dweight, where);
+  need_apart("layer_norm_backward", "dx", dx, "dy", dy, where);
+  need_apart("layer_norm_backward", "dx", dx, "x", x, where);
+  if (x.empty()) return;
+  const double gradients = 2 * bytes(dweight) + 2 * bytes(dbias) + bytes(dx) * (into == Into::accumulate ? 2 : 1);
+  const Operation operation{"layer_norm_backward",
+                            14 * number(x.size()),
+                            bytes(dy) + bytes(x) + bytes(weight) + bytes(statistics) + gradients,
+                            x.dtype(),
+                            false,
+                            {},
+                            {&dy, &x, &weight, &statistics},
+                            {&dx, &dweight, &dbias}};
+  compute(
+      me, operation,
+      [&](Device& device) { device.layer_norm_backward(dx, dweight, dbias, dy, x, weight, statistics, into); }, where);
+}
+
+namespace {
+
+/// C, from y = N × C.
+std::size_t need_embedding(const char* operation, const Slice& y, const Slice& tokens, const Slice& table,
+                           const Slice& positions, std::size_t sequence, Location where) {
+  need_dtype(operation, "tokens", tokens, DType::i32, where);
+  need_floating(operation, "table", table, where);
+  need_floating(operation, "y", y, where);
+  need_floating(operation, "positions", positions, where);
+  if (tokens.empty()) {
+    need_size(operation, "y", y, 0, "no tokens", where);
+    return 0;
+  }
+  if (sequence == 0 || tokens.size() % sequence != 0)
+    usage_error(fmt::format("{}: {} tokens are not whole sequences of {}", operation, tokens.size(), sequence), where);
+  const std::size_t width = rows_of(operation, "y", y, tokens.size(), "tokens", where);
+  rows_of(operation, "table", table, width, "elements a token of y", where);
+  if (!positions.empty() &&
+      rows_of(operation, "positions", positions, width, "elements a token of y", where) < sequence)
+    usage_error(fmt::format("{}: {} positions for sequences of {}", operation, positions.size() / width, sequence),
+                where);
+  return width;
+}
+
+}  // namespace
+
+void embedding(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence, Location where) {
+  need_embedding("embedding", y, tokens, table, positions, sequence, where);
+  need_distinct("embedding", "y", y, "table", table, where);
+  need_distinct("embedding", "y", y, "positions", positions, where);
+  if (y.empty()) return;
+  // A row of the table, and of the positions where there are some, is read for each token.
+  const double row_reads = positions.empty() ? 1 : 2;
+  const Operation operation{"embedding",
+                            positions.empty() ? 0 : number(y.size()),
+                            bytes(tokens) + (1 + row_reads) * bytes(y),
+                            y.dtype(),
+                            false,
+                            {},
+                            {&tokens, &table, &positions},
+                            {&y}};
+  compute_indexed(
+      me, operation, [&](Device& device) { device.embedding(y, tokens, table, positions, sequence); }, where);
+}
+
+void embedding_backward(Rank me, Slice dtable, Slice dpositions, Slice dy, Slice tokens, std::size_t sequence,
+                        Location where) {
+  need_embedding("embedding_backward", dy, tokens, dtable, dpositions, sequence, where);
+  need_distinct("embedding_backward", "dtable", dtable, "dy", dy, where);
+  need_distinct("embedding_backward", "dpositions", dpositions, "dy", dy, where);
+  need_distinct("embedding_backward", "dpositions", dpositions, "dtable", dtable, where);
+  if (dy.empty()) return;
+  const double additions = dpositions.empty() ? 1 : 2;
+  const Operation operation{"embedding_backward",
+                            additions * number(dy.size()),
+                            bytes(tokens) + (1 + 2 * additions) * bytes(dy),
+                            dy.dtype(),
+                            false,
+                            {},
+                            {&dy, &tokens},
+                            {&dtable, &dpositions}};
+  compute_indexed(
+      me, operation, [&](Device& device) { device.embedding_backward(dtable, dpositions, dy, tokens, sequence); },
+      where);
+}
+
+namespace {
+
+void need_cross_entropy(const char* operation, const Slice& loss, const Slice& logits, const Slice& targets,
+                        Location where) {
+  need_scalar(operation, "loss", loss, where);
+  need_floating(operation, "logits", logits, where);
+  need_dtype(operation, "targets", targets, DType::i32, where);
+  rows_of(operation, "logits", logits, targets.size(), "targets", where);
+  need_distinct(operation, "loss", loss, "logits", logits, where);
+}
+
+}  // namespace
+
+// Maximum 1, exponential and sum 3, and the gradient's 1 FLOP an element.
+void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale,
+                   Location where) {
+  need_cross_entropy("cross_entropy", loss, logits, targets, where);
+  if (!gradient_scale.empty()) need_scalar("cross_entropy", "gradient_scale", gradient_scale, where);
+  if (logits.empty()) return;
+  const Operation operation{"cross_entropy",
+                            5 * number(logits.size()),
+                            2 * bytes(logits) + bytes(targets) + 2 * bytes(loss) + bytes(gradient_scale),
+                            logits.dtype(),
+                            false,
+                            {},
+                            {&targets, &gradient_scale},
+                            {&loss, &logits}};
+  compute_indexed(
+      me, operation, [&](Device& device) { device.cross_entropy(loss, logits, targets, factor, gradient_scale); },
+      where);
+}
+
+void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Location where) {
+  need_cross_entropy("cross_entropy_loss", loss, logits, targets, where);
+  if (logits.empty()) return;
+  const Operation operation{"cross_entropy_loss",
+                            4 * number(logits.size()),
+                            bytes(logits) + bytes(targets) + 2 * bytes(loss),
+                            logits.dtype(),
+                            false,
+                            {},
+                            {&logits, &targets},
+                            {&loss}};
+  compute_indexed(
+      me, operation, [&](Device& device) { device.cross_entropy_loss(loss, logits, targets, factor); }, where);
+}
+
+// Moments 7, step 5, decay 2 FLOP an element.
+void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradient, AdamW options,
+           Slice gradient_factor, Slice skip, Slice skipped, Location where) {
+  const std::size_t count = master.size();
+  need_size("adamw", "parameter", parameter, count, "as master", where);
+  need_size("adamw", "m", m, count, "as master", where);
+  need_size("adamw", "v", v, count, "as master", where);
+  need_size("adamw", "gradient", gradient, count, "as master", where);
+  for (const auto& [name, slice] : {std::pair{"master", &master}, std::pair{"m", &m}, std::pair{"v", &v}})
+    need_dtype("adamw", name, *slice, DType::f32, where);
+  need_floating("adamw", "parameter", parameter, where);
+  need_floating("adamw", "gradient", gradient, where);
+  if (!gradient_factor.empty()) need_scalar("adamw", "gradient_factor", gradient_factor, where);
+  if (!skip.empty()) need_scalar("adamw", "skip", skip, where);
+  if (!skipped.empty()) need_scalar("adamw", "skipped", skipped, where);
+  if (options.step < 1) usage_error(fmt::format("adamw: step {} (they count from 1)", options.step), where);
+  need_apart("adamw", "parameter", parameter, "master", master, where);
+  need_distinct("adamw", "m", m, "v", v, where);
+  need_distinct("adamw", "master", master, "gradient", gradient, where);
+  if (master.empty()) return;
+  const bool separate = parameter.block() != master.block() || parameter.offset_bytes() != master.offset_bytes();
+  const Operation operation{"adamw",
+                            14 * number(count),
+                            2 * (bytes(master) + bytes(m) + bytes(v)) + bytes(gradient) +
+                                (separate ? bytes(parameter) : 0) + bytes(gradient_factor) + bytes(skip) +
+                                bytes(skipped),
+                            DType::f32,
+                            false,
+                            {},
+                            {&gradient, &gradient_factor, &skip, &skipped},
+                            {&parameter, &master, &m, &v}};
+  compute(
+      me, operation,
+      [&](Device& device) { device.adamw(parameter, master, m, v, gradient, options, gradient_factor, skip, skipped); },
+      where);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// The few verbs that vary: what a backend supplies for one rank. Lab code never includes this file.
+//
+// Rank's methods check what can be checked anywhere (peers in range, slices not empty handles, empty tickets) and
+// call these. Every backend implements every method fully.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/rank.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+
+namespace lockstep {
+
+class Device;
+struct Operation;
+
+/// A borrowed callable, called before `compute` returns: no allocation on the hot path.
+class Kernel {
+ public:
+  template <class F>
+  explicit Kernel(const F& f) : object_(&f), call_([](const void* o, Device& d) { (*static_cast<const F*>(o))(d); }) {}
+  void operator()(Device& device) const { call_(object_, device); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, Device&);
+};
+
+/// A communicator and an ordered queue: where a verb is called.
+struct Channel {
+  int group = 0;  // index of a group this rank belongs to; 0 is the world
+  int queue = 0;  // index of a queue of this rank; 0 is main
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual Ticket start(Channel channel, std::span<const Transfer> batch, Location where) = 0;
+  virtual void wait(Channel channel, Ticket ticket, Location where) = 0;
+  virtual Rank split(Channel channel, int color, int key, Location where) = 0;
+  virtual Rank stream(Channel channel, std::string_view name, Location where) = 0;
+  virtual Ticket run(Channel main, Rank queue, std::function<void(Rank)> f, Location where) = 0;
+  virtual Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) = 0;
+
+  /// Arithmetic, in order on the channel's queue: check access, price, and unless phantom call `kernel` with the
+  /// device that does it.
+  virtual void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) = 0;
+  /// Whether a product and its GELU take less time as one operation.
+  virtual bool fuses_gelu() const = 0;
+
+  virtual void open_region(Channel channel, const char* name, std::size_t bytes, Location where) = 0;
+  virtual void close_region(int queue) = 0;
+
+  virtual void upload(Channel channel, const Slice& slice, const void* values, Location where) = 0;
+  /// Copies the slice's bytes to `bytes`, after this queue's work; false (untouched) when phantom.
+  virtual bool download(Channel channel, const Slice& slice, void* bytes, Location where) = 0;
+  /// As `download`, but outside ledgers and virtual time, for `show`.
+  virtual bool peek(Channel channel, const Slice& slice, void* bytes) = 0;
+
+  /// This rank's ledger so far. Called on main while no closure runs.
+  virtual RankLedger ledger() const = 0;
+
+  /// Seconds since the run began, when the queue's work so far is done (where it runs behind the host, waits for it).
+  virtual double now(int queue) const = 0;
+  virtual int world_rank() const = 0;
+};
+
+}  // namespace lockstep

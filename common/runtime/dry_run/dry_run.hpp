@@ -1,0 +1,50 @@
+// One rank that plays a program alone, to learn what it costs: no memory, no messages, no other ranks. Its peers are
+// taken to do the same at the same time, so that in a group where that is so (a ring, a tensor-parallel layer) the
+// clock shows what the simulator would say, thousands of times faster. Predictions start from here.
+//
+//   Rehearsal rehearsal(machine, {.ranks = 8, .alpha = 3.4e-6, .beta = 1 / 235e9});
+//   Rank me = rehearsal.rank();
+//   …                                        what has to be there
+//   const double before = rehearsal.seconds();
+//   block_forward(me, …);
+//   const double forward = rehearsal.seconds() - before;
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "common/rank.hpp"
+#include "common/runtime/machine/machine.hpp"
+
+namespace lockstep {
+
+/// The group that the rank plays in: its size, and the price of a message between any two.
+struct RehearsalGroup {
+  int ranks = 1;
+  double alpha = 0;  ///< seconds
+  double beta = 0;   ///< seconds per byte
+};
+
+class Rehearsal {
+ public:
+  explicit Rehearsal(const Machine& machine, RehearsalGroup group = {});
+  ~Rehearsal();
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
+  /// Rank 0 of the group, on main. There are streams, but no sub-groups: to `split` off into one is a USAGE error.
+  Rank rank();
+
+  double seconds() const;          ///< of main's clock
+  double arithmetic() const;       ///< of that, what main's own operations take; the rest is waiting
+  std::size_t live_bytes() const;  ///< of slices, now
+  std::size_t peak_bytes() const;  ///< since the last call of forget_peak
+  void forget_peak();
+
+ private:
+  class Stage;
+  std::unique_ptr<Stage> stage_;
+};
+
+}  // namespace lockstep

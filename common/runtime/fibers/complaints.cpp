@@ -1,0 +1,35 @@
+#include "common/runtime/fibers/complaints.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+void mismatch(const Half& send, const Half& receive) {
+  auto side = [](const char* verb, const Half& half) {
+    return fmt::format("rank {} {} {} {} at {}{}", half.rank, verb, half.elements, to_string(half.dtype),
+                       describe(half.where), half.region ? fmt::format(" in region \"{}\"", half.region) : "");
+  };
+  throw Error(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.",
+                                             !regions_agree(send.region, receive.region) ? "the collective"
+                                             : send.elements != receive.elements         ? "the size"
+                                                                                         : "the element type",
+                                             side("sends", send), side("receives", receive)));
+}
+
+void wrong_queue(bool main_called, const std::string& called, const std::string& running, Location where) {
+  if (running.empty()) usage_error("a Rank of one rank was used by another: capture nothing but values", where);
+  usage_error(main_called ? main_inside_closure(running) : queue_outside_closure(called), where);
+}
+
+Failure current_failure(int rank, const std::string& queue, const Location* closure) {
+  const Caught error = caught();
+  return {error.verdict, thrower(rank, queue, closure) + error.what, rank};
+}
+
+Failure outliving_slices(int rank, std::uint64_t blocks) {
+  return {Verdict::usage,
+          fmt::format("rank {}: USAGE: {} allocations outlive the program: a Slice was kept outside it", rank, blocks),
+          rank};
+}
+
+}  // namespace lockstep

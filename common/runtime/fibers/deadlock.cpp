@@ -1,0 +1,142 @@
+#include "common/runtime/fibers/deadlock.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kMostLines = 8;  // of ranks that are listed one by one
+
+class Explanation {
+ public:
+  explicit Explanation(const std::vector<StuckQueue>& queues) : queues_(queues) {}
+
+  std::string text() const {
+    const std::vector<int> chain = find_chain();
+    std::string text = headline(chain);
+    for (std::size_t i = 0; i < chain.size() && i < kMostLines; ++i) text += "\n  " + line(queues_[chain[i]]);
+    return text + others(chain);
+  }
+
+ private:
+  /// Follows first needs until they close a cycle or end at a program that has ended. A cycle is returned from its
+  /// smallest rank; a missing partner as the chain's last link.
+  std::vector<int> find_chain() const {
+    std::vector<int> visited(queues_.size(), -1);  // by which walk
+    for (int start = 0; start < static_cast<int>(queues_.size()); ++start) {
+      if (queues_[start].queue != 0 || queues_[start].ended) continue;
+      std::vector<int> path;
+      int at = start;
+      while (at >= 0 && visited[at] < 0) {
+        visited[at] = start;
+        path.push_back(at);
+        at = queues_[at].needs;
+      }
+      if (at < 0) return {path.back()};  // it waits for somebody who has gone
+      if (visited[at] != start) continue;
+      std::vector<int> cycle(std::find(path.begin(), path.end(), at), path.end());
+      auto smallest =
+          std::min_element(cycle.begin(), cycle.end(), [&](int a, int b) { return queues_[a].rank < queues_[b].rank; });
+      std::rotate(cycle.begin(), smallest, cycle.end());
+      return cycle;
+    }
+    return {};
+  }
+
+  std::string headline(const std::vector<int>& chain) const {
+    if (chain.empty()) return "DEADLOCK: nobody can go on.";
+    const StuckQueue& last = queues_[chain.back()];
+    if (last.needs < 0)
+      return fmt::format("DEADLOCK: rank {} waits for rank {}, whose program has ended.", last.rank, last.needs_rank);
+    std::string ring;
+    std::size_t shown = 0, links = 0;
+    int previous = -1;
+    std::set<int> members;
+    for (int at : chain) {
+      const int rank = queues_[at].rank;
+      if (rank == previous) continue;  // main waiting for its own closure
+      previous = rank;
+      members.insert(rank);
+      ++links;
+      if (shown < kMostLines) ring += fmt::format("{} → ", rank), ++shown;
+    }
+    if (links > shown) ring += fmt::format("… {} more … → ", links - shown);
+    const std::size_t ranks = members.size();
+    return fmt::format("DEADLOCK: {} rank{} wait{} for each other in a cycle: {}{}.", ranks, ranks == 1 ? "" : "s",
+                       ranks == 1 ? "s" : "", ring, queues_[chain.front()].rank);
+  }
+
+  static std::string line(const StuckQueue& queue) {
+    return fmt::format("rank {} waits at {}{}: {}", queue.rank, describe(queue.where), queue.inside,
+                       queue.reason.empty() ? "waits" : queue.reason);
+  }
+
+  /// Everybody else, alike ones together.
+  std::string others(const std::vector<int>& chain) const {
+    const std::set<int> told(chain.begin(), chain.begin() + std::min(chain.size(), kMostLines));
+    std::map<std::string, std::vector<int>> alike;
+    for (int i = 0; i < static_cast<int>(queues_.size()); ++i) {
+      const StuckQueue& queue = queues_[i];
+      if (told.count(i)) continue;
+      if (queue.ended && queue.queue == 0)
+        alike["ended"].push_back(queue.rank);
+      else if (queue.on != StuckQueue::On::nothing && queue.on != StuckQueue::On::work)
+        alike[fmt::format("at {}", describe(queue.where))].push_back(queue.rank);
+    }
+    std::string text;
+    for (const auto& [what, ranks] : alike) {
+      const bool one = ranks.size() == 1;
+      const char* verb = what == "ended" ? (one ? "has" : "have") : (one ? "waits" : "wait");
+      text += fmt::format("\n  {} other{} {} {}: rank{} ", ranks.size(), one ? "" : "s", verb, what, one ? "" : "s");
+      for (std::size_t i = 0; i < ranks.size() && i < kMostLines; ++i)
+        text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
+      if (ranks.size() > kMostLines) text += ", …";
+    }
+    return text;
+  }
+
+  const std::vector<StuckQueue>& queues_;
+};
+
+}  // namespace
+
+std::string explain_deadlock(const std::vector<StuckQueue>& queues) { return Explanation(queues).text(); }
+
+std::string unread_messages(const std::vector<UnreadMessage>& unread) {
+  const UnreadMessage& first = unread.front();
+  const std::size_t more = unread.size() - 1;
+  return fmt::format("UNREAD: rank {} sent {} to rank {}, which ended without receiving it (sent at {}){}.", first.from,
+                     bytes_text(first.bytes), first.to, describe(first.where),
+                     more > 0 ? fmt::format(" (and {} more message{} like it)", more, more == 1 ? "" : "s") : "");
+}
+
+std::string bytes_text(std::uint64_t bytes) { return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s"); }
+
+std::string inside_queue(const std::string& queue, const Location* closure) {
+  std::string text = fmt::format(" on queue \"{}\"", queue);
+  if (closure) text += fmt::format(", in the closure run at {}", describe(*closure));
+  return text;
+}
+
+std::string inside_batch(std::uint64_t number, int group, std::size_t members, const char* region) {
+  std::string text = fmt::format(", batch {}", number);
+  if (group != 0) text += fmt::format(" of a group of {}", members);
+  if (region) text += fmt::format(" in region \"{}\"", region);
+  return text;
+}
+
+std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited) {
+  const bool sends = transfer.kind == Transfer::Kind::send;
+  std::string text =
+      fmt::format("{} {} {} rank {}, which has not started the {}", sends ? "sends" : "receives",
+                  bytes_text(transfer.slice.bytes()), sends ? "to" : "from", peer, sends ? "receive" : "send");
+  if (started.line() != waited.line()) text += fmt::format(" (started at {})", describe(started));
+  return text;
+}
+
+}  // namespace lockstep

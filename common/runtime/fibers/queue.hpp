@@ -1,0 +1,54 @@
+// An ordered queue of one rank, where all ranks share a process: a fiber, why it does not run, and the closures given
+// to it. Backends add what they know of time.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "common/rank.hpp"
+#include "common/runtime/fibers/fiber.hpp"
+
+namespace lockstep {
+
+/// Why a fiber does not run.
+struct Blocked {
+  enum class On : std::uint8_t { nothing, batch, closure, setup, work, door };  // door: until a GPU has passed an event
+  On on = On::nothing;
+  int which = 0;             // the group whose batch or set-up call it is, or the queue whose closure
+  std::uint64_t number = 0;  // of the batch, the closure or the set-up call
+  Location where{};
+};
+
+/// What main gave to a queue.
+struct ClosureBase {
+  std::uint64_t number = 0;
+  std::function<void(Rank)> f;
+  Rank as;
+  Location where{};
+};
+
+/// A queue's closures that main has not waited for, in order. The first `ended` of them have run.
+template <class Closure>
+struct Closures {
+  std::deque<std::unique_ptr<Closure>> list;
+  std::size_t ended = 0;
+  std::uint64_t issued = 0;  // ever
+  std::uint64_t waited = 0;
+  Closure* current = nullptr;  // runs now
+
+  Closure& numbered(std::uint64_t number) { return *list[number - waited - 1]; }
+  bool has_ended(std::uint64_t number) const { return number <= waited + ended; }
+};
+
+/// `Types` names the backend's own World, RankState, Queue, Closure and End. What every step needs comes first.
+template <class Types>
+struct QueueBase {
+  typename Types::RankState* owner = nullptr;
+  int index = 0;  // 0: main
+  bool ended = false;
+  Blocked blocked;
+  std::unique_ptr<Fiber> fiber;
+};
+
+}  // namespace lockstep

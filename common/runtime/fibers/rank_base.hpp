@@ -1,0 +1,278 @@
+// One rank's side of a backend whose ranks share a process: groups, queues, set-up and closures. They are the same
+// whether queues have virtual clocks or streams of a GPU; what differs is supplied by the backend.
+//
+// `Types` names its World, RankState (derived from RankBase<Types>), Queue (from QueueBase, with `closures`), Closure
+// (from ClosureBase) and End: a rank's end of one communicator, that is a (group, queue), with
+//
+//   owner, group, queue, rank   set here; rank is the owner's in the group
+//   oldest()                    its first batch that was not waited for, or null
+//   each_peer(f)                f(world rank, traffic) for everyone it has met
+//
+// RankState supplies, beside the verbs that are pure here:
+//
+//   wait_batch(queue, ticket, where)
+//   made(queue), made(end)               new ones
+//   issued(main, closure)                main has run it; it may begin now
+//   begins(queue, closure), ends(queue, closure)   around its call
+//   waited_for(main, closure, where, position)   what main does next comes after it; position: of the wait, in a trace
+//   program_ended(main), seconds(ledger) of main's program; of `ledger` all else is known
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/runtime/backend.hpp"
+#include "common/runtime/fibers/complaints.hpp"
+#include "common/runtime/fibers/groups.hpp"
+#include "common/runtime/fibers/queue.hpp"
+#include "common/runtime/ledger/recorder.hpp"
+#include "common/runtime/run.hpp"
+
+namespace lockstep {
+
+template <class Types>
+class RankBase : public Backend, public BlockOwner {
+ public:
+  using World = typename Types::World;
+  using Queue = typename Types::Queue;
+  using Closure = typename Types::Closure;
+  using End = typename Types::End;
+
+  void wait(Channel at, Ticket ticket, Location where) final {
+    if (world_.stopped()) return;
+    Queue& queue = calling(at.queue, where);
+    if (ticket.kind == Ticket::Kind::batch)
+      self().wait_batch(queue, ticket, where);
+    else
+      wait_closure(queue, ticket, where);
+  }
+  Rank split(Channel at, int color, int key, Location where) final {
+    if (world_.stopped()) return {};
+    const Groups::Call call{.is_split = true, .color = color, .key = key, .where = where};
+    const int made = set_up("split", at, call);
+    return made < 0 ? Rank(*this, -1, 0, -1, 0) : handle(made, 0);
+  }
+  Rank stream(Channel at, std::string_view name, Location where) final {
+    if (world_.stopped()) return {};
+    const int id = world_.queue_id(name);
+    add_queues_up_to(id);
+    set_up("stream", at, {.name = std::string(name), .where = where});
+    return handle(at.group, id);
+  }
+  Ticket run(Channel, Rank as, std::function<void(Rank)> f, Location where) final;
+  RankLedger ledger() const final;
+  int world_rank() const final { return rank_; }
+
+  Queue& queue(int index) { return *queues_[index]; }
+  const std::vector<std::unique_ptr<Queue>>& queues() const { return queues_; }
+  Recorder& recorder() { return recorder_; }
+  std::uint64_t live_blocks() const { return live_blocks_; }
+
+  void join_group(int group, int rank) { members_.push_back({group, rank, {}}); }
+  void add_queues_up_to(int index);
+  End& end(int group, int queue);  ///< made when first asked for
+  template <class F>
+  void each_end(F f) const {
+    for (const Member& member : members_)
+      for (const auto& end : member.ends)
+        if (end) f(*end);
+  }
+  void play(const Program& program, Values& values);  ///< main's fiber
+
+ protected:
+  struct Member {
+    int group;
+    int rank;
+    std::vector<std::unique_ptr<End>> ends;  // by queue
+  };
+
+  /// `machine`: whose times are modelled; null where they are measured.
+  RankBase(World& world, int rank, const Machine* machine)
+      : world_(world), rank_(rank), recorder_(rank, world.options().trace, machine) {}
+  ~RankBase() override = default;
+
+  Member& member(int group) {
+    for (Member& member : members_)
+      if (member.group == group) return member;
+    usage_error(not_in_group(rank_));
+  }
+  Rank handle(int group, int queue) {
+    return Rank(*this, group, queue, member(group).rank, static_cast<int>(world_.groups().members(group).size()));
+  }
+  /// The queue of that index, which must be the one that is running.
+  Queue& calling(int index, Location where) const {
+    Queue* running = world_.running();
+    const bool mine = running && running->owner == this;
+    if (mine && running->index == index) return *running;
+    wrong_queue(index == 0, world_.queue_name(index), mine ? world_.queue_name(running->index) : "", where);
+  }
+
+  World& world_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  int rank_;
+  int live_closures_ = 0;  // run by main, and not ended
+  Recorder recorder_;
+  std::vector<Member> members_;
+  std::uint64_t allocations_ = 0;
+  std::uint64_t live_blocks_ = 0;
+
+ private:
+  auto& self() { return static_cast<typename Types::RankState&>(*this); }
+  auto& self() const { return static_cast<const typename Types::RankState&>(*this); }
+  int set_up(const char* verb, Channel at, const Groups::Call& call);
+  void serve(Queue& queue);
+  void wait_closure(Queue& main, const Ticket& ticket, Location where);
+  void check_finished() const;
+};
+
+// Groups and queues ---------------------------------------------------------------------------------------------------
+
+template <class Types>
+void RankBase<Types>::add_queues_up_to(int index) {
+  while (static_cast<int>(queues_.size()) <= index) {
+    queues_.push_back(std::make_unique<Queue>());
+    Queue& made = *queues_.back();
+    made.owner = &self();
+    made.index = static_cast<int>(queues_.size()) - 1;
+    recorder_.add_queue(world_.queue_name(made.index));
+    self().made(made);
+  }
+}
+
+template <class Types>
+auto RankBase<Types>::end(int group, int queue) -> End& {
+  Member& me = member(group);
+  if (static_cast<std::size_t>(queue) >= me.ends.size()) me.ends.resize(queue + 1);
+  auto& end = me.ends[queue];
+  if (end) return *end;
+  end = std::make_unique<End>();
+  end->owner = &self();
+  end->group = group;
+  end->queue = queue;
+  end->rank = me.rank;
+  self().made(*end);
+  return *end;
+}
+
+/// The group that this rank is in after the call, once all members have made it; −1: none.
+template <class Types>
+int RankBase<Types>::set_up(const char* verb, Channel at, const Groups::Call& call) {
+  Queue& queue = calling(at.queue, call.where);
+  if (queue.index != 0) usage_error(not_on_main(verb), call.where);
+  const int me = member(at.group).rank;  // first: it refuses who is not a member
+  const Groups::Arrival arrival = world_.groups().arrive(at.group, me, rank_, call);
+  if (arrival.complete) {
+    world_.join_new_groups();
+    for (int waiting : arrival.waiting) world_.wake_from_set_up(world_.rank(waiting).queue(0));
+  } else {
+    world_.block(queue, {Blocked::On::setup, at.group, arrival.number, call.where});
+  }
+  return world_.groups().result(at.group, arrival.number, me);
+}
+
+// Closures ------------------------------------------------------------------------------------------------------------
+
+template <class Types>
+Ticket RankBase<Types>::run(Channel, Rank as, std::function<void(Rank)> f, Location where) {
+  if (world_.stopped()) return {};
+  Queue& main = calling(0, where);
+  Queue& queue = *queues_[as.queue()];
+  auto closure = std::make_unique<Closure>();
+  closure->number = ++queue.closures.issued;
+  closure->f = std::move(f);
+  closure->as = as;
+  closure->where = where;
+  self().issued(main, *closure);
+  recorder_.closure_issued(queue.index);
+  queue.closures.list.push_back(std::move(closure));
+  ++live_closures_;
+  if (!queue.fiber)
+    world_.start_fiber(queue, [this, &queue] { serve(queue); });
+  else if (queue.blocked.on == Blocked::On::work)
+    world_.wake_for_work(queue);
+  return {Ticket::Kind::closure, as.group(), as.queue(), queue.closures.issued};
+}
+
+/// A queue's fiber: closures in order.
+template <class Types>
+void RankBase<Types>::serve(Queue& queue) {
+  auto& closures = queue.closures;
+  while (true) {
+    if (closures.ended == closures.list.size()) {
+      world_.block(queue, {.on = Blocked::On::work});
+      continue;
+    }
+    Closure& closure = *closures.list[closures.ended];
+    closures.current = &closure;
+    self().begins(queue, closure);
+    recorder_.closure_begins(queue.index);
+    closure.f(closure.as);
+    recorder_.closure_ends(queue.index);
+    if (const auto bytes = recorder_.scratch(queue.index)) usage_error(scratch_left(bytes), closure.where);
+    self().ends(queue, closure);
+    closures.current = nullptr;
+    ++closures.ended;
+    --live_closures_;
+    Queue& main = *queues_[0];
+    if (main.blocked.on == Blocked::On::closure && main.blocked.which == queue.index &&
+        closure.number >= main.blocked.number)
+      world_.wake_after(main, closure);
+  }
+}
+
+template <class Types>
+void RankBase<Types>::wait_closure(Queue& main, const Ticket& ticket, Location where) {
+  if (main.index != 0) usage_error(kClosureTicketOnMain, where);
+  if (static_cast<std::size_t>(ticket.queue) >= queues_.size()) usage_error(kTicketOfAnotherRank, where);
+  auto& closures = queues_[ticket.queue]->closures;
+  if (ticket.number > closures.issued) usage_error(kTicketOfAnotherRank, where);
+  if (ticket.number <= closures.waited) return;
+  if (!closures.has_ended(ticket.number))
+    world_.block(main, {Blocked::On::closure, ticket.queue, ticket.number, where});
+  self().waited_for(main, closures.numbered(ticket.number), where, recorder_.waits_for(0, ticket));
+  for (; closures.waited < ticket.number; ++closures.waited, --closures.ended) {
+    const auto done = std::move(closures.list.front());  // its slices may be released when the list is in order
+    closures.list.pop_front();
+  }
+}
+
+// The program ---------------------------------------------------------------------------------------------------------
+
+template <class Types>
+void RankBase<Types>::play(const Program& program, Values& values) {
+  values = program(Rank(*this, 0, 0, rank_, world_.options().ranks));
+  self().program_ended(*queues_[0]);
+  check_finished();
+}
+
+/// Nothing was started and forgotten.
+template <class Types>
+void RankBase<Types>::check_finished() const {
+  for (const auto& queue : queues_)
+    if (queue->closures.waited < queue->closures.issued)
+      usage_error(closure_not_waited_for(world_.queue_name(queue->index)), queue->closures.list.front()->where);
+  each_end([](const End& end) {
+    if (const auto* batch = end.oldest()) usage_error(kTransfersNotWaitedFor, batch->where);
+  });
+}
+
+template <class Types>
+RankLedger RankBase<Types>::ledger() const {
+  RankLedger ledger = recorder_.ledger();
+  each_end([&](const End& end) {
+    end.each_peer([&](int world_rank, const Traffic& t) {
+      if (t.messages_sent + t.messages_received == 0) return;
+      ledger.traffic.messages_sent += t.messages_sent;
+      ledger.traffic.messages_received += t.messages_received;
+      ledger.traffic.bytes_sent += t.bytes_sent;
+      ledger.traffic.bytes_received += t.bytes_received;
+      ledger.peers.push_back({end.group, world_rank, t});
+    });
+  });
+  ledger.seconds = self().seconds(ledger);
+  return ledger;
+}
+
+}  // namespace lockstep

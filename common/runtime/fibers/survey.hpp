@@ -1,0 +1,114 @@
+// What every queue waits for, at the moment when nobody can go on, as explain_deadlock wants to know it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "common/runtime/fibers/deadlock.hpp"
+#include "common/runtime/fibers/groups.hpp"
+#include "common/runtime/fibers/queue.hpp"
+
+namespace lockstep {
+
+/// The batch that a stuck queue waits for, as its backend knows it.
+struct StuckBatch {
+  std::uint64_t number = 0;
+  int group = 0;
+  const char* collective = nullptr;
+  Location started{};
+  const Transfer* missing = nullptr;  // its first transfer whose other half was not posted
+};
+
+template <class World>
+class Survey {
+ public:
+  explicit Survey(World& world) : world_(world), ranks_(world.options().ranks) {
+    int count = 0;
+    for (int r = 0; r < ranks_; ++r) {
+      first_.push_back(count);
+      count += static_cast<int>(world_.rank(r).queues().size());
+    }
+  }
+
+  std::vector<StuckQueue> queues() {
+    std::vector<StuckQueue> all;
+    for (int r = 0; r < ranks_; ++r)
+      for (auto& queue : world_.rank(r).queues()) all.push_back(look_at(*queue));
+    return all;
+  }
+
+ private:
+  using Queue = typename World::Queue;
+
+  int index_of(const Queue& queue) const { return first_[queue.owner->world_rank()] + queue.index; }
+  /// −1 once its program has ended.
+  int main_of(int rank) const { return world_.rank(rank).queue(0).ended ? -1 : first_[rank]; }
+
+  StuckQueue look_at(Queue& queue) {
+    StuckQueue stuck{.rank = queue.owner->world_rank(), .queue = queue.index, .ended = queue.ended};
+    const auto* closure = queue.closures.current;
+    if (queue.index != 0)
+      stuck.inside = inside_queue(world_.queue_name(queue.index), closure ? &closure->where : nullptr);
+    const Blocked& blocked = queue.blocked;
+    if (blocked.on != Blocked::On::nothing) stuck.where = blocked.where;
+    switch (blocked.on) {
+      case Blocked::On::batch: look_at_batch(queue, stuck); break;
+      case Blocked::On::closure:
+        stuck.on = StuckQueue::On::closure;
+        stuck.needs_rank = stuck.rank;
+        stuck.needs = index_of(queue.owner->queue(blocked.which));
+        stuck.reason = fmt::format("waits for its closure on queue \"{}\"", world_.queue_name(blocked.which));
+        break;
+      case Blocked::On::setup: {
+        stuck.on = StuckQueue::On::setup;
+        const Groups::Missing missing = world_.groups().missing(blocked.which, blocked.number);
+        stuck.needs_rank = missing.world_rank;
+        stuck.needs = main_of(missing.world_rank);
+        stuck.reason = missing.reason;
+        break;
+      }
+      case Blocked::On::work:
+        stuck.on = StuckQueue::On::work;
+        stuck.needs_rank = stuck.rank;
+        stuck.needs = main_of(stuck.rank);
+        stuck.reason = "has no closure to run";
+        break;
+      case Blocked::On::door:
+      case Blocked::On::nothing: break;
+    }
+    return stuck;
+  }
+
+  void look_at_batch(Queue& queue, StuckQueue& stuck) {
+    const StuckBatch batch = world_.stuck_batch(queue);
+    const std::vector<int>& members = world_.groups().members(batch.group);
+    stuck.on = StuckQueue::On::batch;
+    stuck.inside += inside_batch(batch.number, batch.group, members.size(), batch.collective);
+    if (!batch.missing) return;
+    const Transfer& transfer = *batch.missing;
+    stuck.needs_rank = members[transfer.peer];
+    stuck.needs = who_posts(stuck.needs_rank, queue.index);
+    stuck.reason = waits_for_transfer(transfer, stuck.needs_rank, batch.started, queue.blocked.where);
+    const std::uint64_t eager = world_.options().machine.eager_bytes;
+    if (transfer.kind == Transfer::Kind::send && transfer.slice.bytes() > eager)
+      stuck.reason += fmt::format(" (a send above {} bytes waits for its receive)", eager);
+  }
+
+  /// The queue of `rank` that could start the other half: the one of that index, or main while that has no closure.
+  int who_posts(int rank, int index) const {
+    const auto& queues = world_.rank(rank).queues();
+    if (static_cast<std::size_t>(index) >= queues.size()) return main_of(rank);
+    const Queue& queue = *queues[index];
+    if (queue.ended) return -1;
+    if (index != 0 && (!queue.fiber || queue.blocked.on == Blocked::On::work)) return main_of(rank);
+    return index_of(queue);
+  }
+
+  World& world_;
+  int ranks_;
+  std::vector<int> first_;  // index of a rank's main
+};
+
+}  // namespace lockstep

@@ -1,0 +1,222 @@
+// A run whose ranks share a process: their fibers, groups and names of queues, how it fails and what it returns. When
+// which fiber goes on is the backend's.
+//
+// World (derived from WorldBase<Types>; for Types see rank_base.hpp) supplies
+//
+//   loop()                        runs fibers until all have ended, nobody can go on, or one has failed
+//   started(queue)                it has a fiber now, to be run in its turn
+//   wake_from_set_up(queue), wake_for_work(queue), wake_after(main, closure)   a blocked queue goes on
+//   stack_bytes()                 of each fiber
+//   stuck_batch(queue), unread()  for explanations
+//   settle()                      after the loop: what was begun elsewhere comes to an end
+//   let_go()                      of the memory that a failed run has left in batches
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/runtime/fibers/complaints.hpp"
+#include "common/runtime/fibers/groups.hpp"
+#include "common/runtime/fibers/queue.hpp"
+#include "common/runtime/fibers/survey.hpp"
+#include "common/runtime/run.hpp"
+
+namespace lockstep {
+
+template <class Types>
+class WorldBase {
+ public:
+  using RankState = typename Types::RankState;
+  using Queue = typename Types::Queue;
+
+  WorldBase(const WorldBase&) = delete;
+  Outcome run();
+  /// After the run: slices outlive it, and will ask their rank to take them back.
+  bool must_stay() const { return has_outliving_slices(); }
+  /// After the run: their stacks, or threads.
+  void drop_fibers() {
+    each_queue([](Queue& queue) { queue.fiber.reset(); });
+  }
+
+  const RunOptions& options() const { return options_; }
+  Queue* running() const { return running_; }
+  bool failing() const { return failing_; }
+  Groups& groups() { return groups_; }
+  RankState& rank(int index) { return *ranks_[index]; }
+  int queue_id(std::string_view name);
+  const std::string& queue_name(int index) const { return queue_names_[index]; }
+  void join_new_groups();  ///< after a set-up call, which may have made some
+
+  void start_fiber(Queue& queue, std::function<void()> body) {
+    queue.fiber = make_fiber(self().stack_bytes(), queue.owner->world_rank(),
+                             [this, &queue, body = std::move(body)] { body_of(queue, body); });
+    self().started(queue);
+  }
+  /// Suspends the running fiber until it is woken.
+  void block(Queue& queue, const Blocked& why) {
+    queue.blocked = why;
+    queue.fiber->suspend();
+    queue.blocked.on = Blocked::On::nothing;
+    if (failing_) throw Unwind{};
+  }
+  /// The run has failed: throws Unwind; returns true while an exception unwinds this fiber.
+  bool stopped() const {
+    // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
+    if (running_ ? running_->fiber->unwinding() : std::uncaught_exceptions() > 0) return true;
+    if (failing_) throw Unwind{};
+    return false;
+  }
+  void record_failure(const Queue& queue);  ///< of the exception that is being handled
+
+ protected:
+  WorldBase(const RunOptions& options, const Program& program)
+      : options_(options), program_(program), groups_(options.ranks), values_(options.ranks) {}
+  ~WorldBase() = default;
+
+  /// Ranks need a world that is complete but for them: called at the end of its constructor.
+  void make_ranks() {
+    for (int r = 0; r < options_.ranks; ++r) ranks_.push_back(std::make_unique<RankState>(self(), r));
+    join_new_groups();
+    for (auto& rank : ranks_) rank->add_queues_up_to(0);
+  }
+  bool has_outliving_slices() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->live_blocks() > 0; });
+  }
+  /// Nobody in particular has failed.
+  void fail(Verdict verdict, std::string message) {
+    if (!failing_) failure_ = {verdict, std::move(message)};
+    failing_ = true;
+  }
+  template <class F>
+  void each_queue(F f) {
+    for (auto& rank : ranks_)
+      for (auto& queue : rank->queues()) f(*queue);
+  }
+  void resume(Queue& queue) {
+    running_ = &queue;
+    queue.fiber->resume();
+    running_ = nullptr;
+  }
+
+  RunOptions options_;
+  Queue* running_ = nullptr;
+  bool failing_ = false;
+  std::uint64_t messages_ = 0;
+  const Program& program_;
+  Groups groups_;
+  std::vector<std::unique_ptr<RankState>> ranks_;
+
+ private:
+  auto& self() { return static_cast<typename Types::World&>(*this); }
+  void body_of(Queue& queue, const std::function<void()>& body);
+  void judge_end();
+  void unwind_all();
+  void fill(Outcome& outcome);
+
+  int joined_groups_ = 0;
+  std::vector<std::string> queue_names_{"main"};
+  std::vector<Values> values_;
+  Failure failure_;
+};
+
+template <class Types>
+int WorldBase<Types>::queue_id(std::string_view name) {
+  auto known = std::find(queue_names_.begin(), queue_names_.end(), name);
+  if (known == queue_names_.end()) known = queue_names_.insert(known, std::string(name));
+  return static_cast<int>(known - queue_names_.begin());
+}
+
+template <class Types>
+void WorldBase<Types>::join_new_groups() {
+  for (; joined_groups_ < groups_.count(); ++joined_groups_) {
+    const std::vector<int>& members = groups_.members(joined_groups_);
+    for (std::size_t i = 0; i < members.size() && (i == 0 || members[i] != members[0]); ++i)  // a reflection has one
+      ranks_[members[i]]->join_group(joined_groups_, static_cast<int>(i));
+  }
+}
+
+template <class Types>
+Outcome WorldBase<Types>::run() {
+  for (auto& rank : ranks_)
+    start_fiber(rank->queue(0), [this, &rank] { rank->play(program_, values_[rank->world_rank()]); });
+  self().loop();
+  if (!failing_) judge_end();
+  self().settle();
+  unwind_all();
+  each_queue([](Queue& queue) { queue.closures.list.clear(); });
+  self().let_go();
+  Outcome outcome;
+  fill(outcome);
+  return outcome;
+}
+
+template <class Types>
+void WorldBase<Types>::body_of(Queue& queue, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Unwind&) {
+  } catch (...) {
+    record_failure(queue);
+  }
+  queue.ended = true;
+}
+
+template <class Types>
+void WorldBase<Types>::record_failure(const Queue& queue) {
+  if (failing_) return;  // the first failure is the one to explain
+  failing_ = true;
+  const auto* closure = queue.closures.current;
+  failure_ = current_failure(queue.owner->world_rank(), queue_names_[queue.index], closure ? &closure->where : nullptr);
+}
+
+template <class Types>
+void WorldBase<Types>::judge_end() {
+  const bool all_ended = std::all_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->queue(0).ended; });
+  if (!all_ended)
+    failure_ = {Verdict::deadlock, explain_deadlock(Survey(self()).queues())};
+  else if (const std::vector<UnreadMessage> unread = self().unread(); !unread.empty())
+    failure_ = {Verdict::unread, unread_messages(unread)};
+}
+
+template <class Types>
+void WorldBase<Types>::unwind_all() {
+  failing_ = true;
+  each_queue([this](Queue& queue) {
+    if (queue.fiber && queue.fiber->started() && !queue.ended) resume(queue);
+  });
+}
+
+template <class Types>
+void WorldBase<Types>::fill(Outcome& outcome) {
+  outcome.messages = messages_;
+  outcome.trace.queues = queue_names_;
+  for (auto& rank : ranks_) {
+    outcome.ledgers.push_back(rank->ledger());
+    outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
+    append(outcome.trace, rank->recorder().take_trace());
+    if (failure_.verdict == Verdict::pass && rank->live_blocks() > 0)
+      failure_ = outliving_slices(rank->world_rank(), rank->live_blocks());
+  }
+  outcome.verdict = failure_.verdict;
+  outcome.message = failure_.message;
+  outcome.failed_rank = failure_.rank;
+  outcome.values = std::move(values_);
+}
+
+/// A world that must stay does so for good, reachable from here, so that a leak checker knows that it is meant.
+template <class World>
+void drop_or_keep(std::unique_ptr<World> world) {
+  if (!world->must_stay()) return;
+  world->drop_fibers();
+  static auto* const kept = new std::vector<std::unique_ptr<World>>;
+  kept->push_back(std::move(world));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+#include "common/runtime/ledger/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep {
+
+void Recorder::add_queue(const std::string& name) {
+  queues_.emplace_back();
+  queues_.back().time.queue = name;
+}
+
+void Recorder::allocated(int queue, Category category, std::uint64_t bytes) {
+  Usage& usage = queues_[queue].memory;
+  const int c = static_cast<int>(category);
+  usage.peak[c] = std::max(usage.peak[c], usage.live[c] += bytes);
+  usage.peak_total = std::max(usage.peak_total, usage.live_total += bytes);
+}
+
+void Recorder::released(int queue, Category category, std::uint64_t bytes) {
+  Usage& usage = queues_[queue].memory;
+  usage.live[static_cast<int>(category)] -= bytes;
+  usage.live_total -= bytes;
+}
+
+void Recorder::busy(int queue, double begin, double end, const char* name, double flop, Location where,
+                    std::uint64_t position, OperationPrice price) {
+  queues_[queue].flop += flop;
+  QueueTime& time = queues_[queue].time;
+  time.busy += end - begin;
+  time.end = std::max(time.end, end);
+  if (trace_)
+    events_.push_back({.kind = TraceEvent::Kind::compute,
+                       .rank = rank_,
+                       .queue = queue,
+                       .name = name,
+                       .where = describe(where),
+                       .begin = begin,
+                       .end = end,
+                       .first = position,
+                       .last = position,
+                       .own = price.own,
+                       .launch = price.launch});
+}
+
+void Recorder::waited(int queue, double begin, double end, Location where, std::uint64_t position) {
+  QueueTime& time = queues_[queue].time;
+  time.waiting += end - begin;
+  time.end = std::max(time.end, end);
+  if (trace_ && end > begin)
+    events_.push_back({TraceEvent::Kind::wait, rank_, queue, "wait", describe(where), begin, end, position, position});
+}
+
+namespace {
+std::uint64_t bytes_in(std::span<const Transfer> batch) {
+  std::uint64_t bytes = 0;
+  for (const Transfer& transfer : batch) bytes += transfer.slice.bytes();
+  return bytes;
+}
+}  // namespace
+
+void Recorder::transferred(int queue, int group, double begin, double end, std::span<const Transfer> batch,
+                           Location where, const char* region) {
+  transferred(queue, group, begin, end, batch.size(), trace_ ? bytes_in(batch) : 0, where, region);
+}
+
+void Recorder::transferred(int queue, int group, double begin, double end, std::size_t transfers, std::uint64_t bytes,
+                           Location where, const char* region) {
+  PerQueue& q = queues_[queue];
+  q.time.transferring += std::max(0.0, end - std::max(begin, q.transferring_until));
+  q.transferring_until = std::max(q.transferring_until, end);
+  q.time.end = std::max(q.time.end, end);
+  if (!trace_) return;
+  notes_->transferred(queue, group, events_.size());
+  events_.push_back(
+      {TraceEvent::Kind::transfer, rank_, queue,
+       fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", transfers, bytes),
+       describe(where), begin, end});
+}
+
+void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now) {
+  PerQueue& q = queues_[queue];
+  auto same = std::find(q.names.begin(), q.names.end(), name);
+  if (same == q.names.end())
+    same = std::find_if(q.names.begin(), q.names.end(), [&](const char* known) { return !std::strcmp(known, name); });
+  const int index = static_cast<int>(same - q.names.begin());
+  if (same == q.names.end()) {
+    q.names.push_back(name);
+    q.totals.push_back({.name = name, .queue = queue, .phase = bytes == static_cast<std::size_t>(-1)});
+  }
+  RegionTotal& total = q.totals[index];
+  ++total.visits;
+  if (!total.phase) total.bytes += bytes;
+  q.open.push_back({index, now});
+  find_innermost(q);
+  if (notes_) notes_->region_opened(queue);
+}
+
+void Recorder::close_region(int queue, double now) {
+  const double begin = queues_[queue].open.back().begin;
+  region_lasted(queue, leave_region(queue), begin, now);
+}
+
+int Recorder::leave_region(int queue) {
+  PerQueue& q = queues_[queue];
+  const int region = q.open.back().total;
+  q.open.pop_back();
+  find_innermost(q);
+  if (notes_) notes_->region_closed(queue);
+  return region;
+}
+
+void Recorder::region_lasted(int queue, int region, double begin, double end) {
+  PerQueue& q = queues_[queue];
+  q.totals[region].seconds += end - begin;
+  if (!trace_) return;
+  const ProgramNotes::Range range = notes_->region_lasted(queue);
+  events_.push_back({.kind = TraceEvent::Kind::region,
+                     .rank = rank_,
+                     .queue = queue,
+                     .name = q.names[region],
+                     .begin = begin,
+                     .end = end,
+                     .first = range.first,
+                     .last = range.last,
+                     .phase = q.totals[region].phase});
+}
+
+void Recorder::find_innermost(PerQueue& q) {
+  q.innermost = q.open.empty() ? nullptr : &q.totals[q.open.back().total];
+  q.collective = nullptr;
+  for (auto open = q.open.rbegin(); open != q.open.rend() && !q.collective; ++open)
+    if (!q.totals[open->total].phase) q.collective = q.names[open->total];
+}
+
+const char* Recorder::batch_started(int queue, int group, std::span<const int> members,
+                                    std::span<const Transfer> batch) {
+  PerQueue& q = queues_[queue];
+  if (notes_) notes_->batch_started(queue, group, members, batch);
+  ++q.batches;
+  RegionTotal* total = q.innermost;
+  if (!total) return q.collective;
+  ++total->batches;
+  for (const Transfer& transfer : batch) {
+    const bool sends = transfer.kind == Transfer::Kind::send;
+    ++(sends ? total->traffic.messages_sent : total->traffic.messages_received);
+    (sends ? total->traffic.bytes_sent : total->traffic.bytes_received) += transfer.slice.bytes();
+  }
+  return q.collective;
+}
+
+Trace Recorder::take_trace() {
+  Trace trace;
+  if (!notes_) return trace;
+  notes_->complete(events_, trace.closures);
+  trace.events = std::move(events_);
+  return trace;
+}
+
+RankLedger Recorder::ledger() const {
+  RankLedger ledger;
+  ledger.reads = reads_;
+  for (const PerQueue& q : queues_) {
+    ledger.batches += q.batches;
+    ledger.flop += q.flop;
+    for (int c = 0; c < kCategories; ++c) {
+      ledger.memory.live[c] += q.memory.live[c];
+      ledger.memory.peak[c] += q.memory.peak[c];
+    }
+    ledger.memory.peak_total += q.memory.peak_total;
+    ledger.queues.push_back(q.time);
+    ledger.regions.insert(ledger.regions.end(), q.totals.begin(), q.totals.end());
+  }
+  return ledger;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+// Keeps one rank's ledgers and trace while it runs. Used by the backends whose ranks share a process with nobody else
+// touching the same queue: every method is called by the queue it names.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/rank.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+#include "common/runtime/trace/program_notes.hpp"
+#include "common/runtime/trace/trace.hpp"
+
+namespace lockstep {
+
+/// What a modelled machine asks for an operation, whatever lengthened it, and for one with nothing to do.
+struct OperationPrice {
+  double own = 0;
+  double launch = 0;
+};
+
+class Recorder {
+ public:
+  /// `machine`: where times are modelled, whose prices messages have.
+  Recorder(int rank, bool trace, const Machine* machine) : rank_(rank), trace_(trace) {
+    if (trace) notes_ = std::make_unique<ProgramNotes>(rank, machine);
+  }
+
+  void add_queue(const std::string& name);
+  void rename_queue(int queue, const std::string& name) { queues_[queue].time.queue = name; }
+  bool has_queue(int queue) const { return static_cast<std::size_t>(queue) < queues_.size(); }
+
+  // Memory: main's blocks and each queue's own scratch are counted apart.
+  void allocated(int queue, Category category, std::uint64_t bytes);
+  void released(int queue, Category category, std::uint64_t bytes);
+  std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes of a queue's own
+
+  /// Of what the queue's program does now, for the trace; taken when it is done, not when its time is known.
+  std::uint64_t position(int queue) { return notes_ ? notes_->next(queue) : 0; }
+  /// The same for a wait: what is waited for here.
+  std::uint64_t waits_for(int queue, const Ticket& ticket) { return notes_ ? notes_->waits_for(queue, ticket) : 0; }
+  // Work given to a queue; `now` where the host's clock says more than positions do.
+  void closure_issued(int queue, double now = 0) {
+    if (notes_) notes_->closure_issued(queue, now);
+  }
+  void closure_begins(int queue, double now = 0) {
+    if (notes_) notes_->closure_begins(queue, now);
+  }
+  void closure_ends(int queue, double now = 0) {
+    if (notes_) notes_->closure_ends(queue, now);
+  }
+
+  // Time, on the queue's clock; of arithmetic also its FLOP.
+  void busy(int queue, double begin, double end, const char* name, double flop, Location where, std::uint64_t position,
+            OperationPrice price = {});
+  void count_flop(int queue, double flop) { queues_[queue].flop += flop; }  ///< where their time is known only later
+  void waited(int queue, double begin, double end, Location where, std::uint64_t position);
+  /// Of each (group, queue) in the order started.
+  void transferred(int queue, int group, double begin, double end, std::span<const Transfer> batch, Location where,
+                   const char* region);
+  void transferred(int queue, int group, double begin, double end, std::size_t transfers, std::uint64_t bytes,
+                   Location where, const char* region);
+
+  // Regions: the innermost of a queue names what it starts.
+  void open_region(int queue, const char* name, std::size_t bytes, double now);
+  void close_region(int queue, double now);
+  /// The same where the clock can be read only later: closes it, and returns what names it to region_lasted.
+  int leave_region(int queue);
+  void region_lasted(int queue, int region, double begin, double end);
+  const char* collective(int queue) const {
+    return queues_[queue].collective;
+  }  ///< innermost that is no phase, or null
+  /// Counts a batch on the group of these members (ranks in the world), and returns collective(queue).
+  const char* batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch);
+  void read() { ++reads_; }
+
+  /// All but `peers`, `traffic` and `seconds`, which the backend adds.
+  RankLedger ledger() const;
+  /// Events and closures, without names of queues. Once, at the end.
+  Trace take_trace();
+  bool tracing() const { return trace_; }
+
+ private:
+  struct Usage {
+    std::array<std::uint64_t, kCategories> live{}, peak{};
+    std::uint64_t live_total = 0, peak_total = 0;
+  };
+  struct Open {
+    int total;  // index in totals
+    double begin;
+  };
+  struct PerQueue {
+    RegionTotal* innermost = nullptr;  // of the open regions
+    const char* collective = nullptr;
+    std::uint64_t batches = 0;
+    double flop = 0;
+    double transferring_until = 0;
+    QueueTime time;
+    Usage memory;
+    std::deque<RegionTotal> totals;
+    std::vector<const char*> names;  // of totals: literals, compared as pointers first
+    std::vector<Open> open;
+  };
+  void find_innermost(PerQueue& queue);
+
+  int rank_;
+  bool trace_;
+  std::unique_ptr<ProgramNotes> notes_;  // with a trace
+  std::uint64_t reads_ = 0;
+  std::deque<PerQueue> queues_;  // `innermost` points into one: they stay where they are
+  std::vector<TraceEvent> events_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+// What arithmetic and messages cost on a machine. Only + − × ÷ are used, and contraction to fused multiply-adds is off,
+// so every price is the same to the last bit on every computer.
+#include "common/runtime/machine/machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "common/error.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+double Machine::matmul_efficiency(double flop) const {
+  if (efficiency.empty()) return 1;
+  if (flop <= efficiency.front().flop) return efficiency.front().fraction;
+  if (flop >= efficiency.back().flop) return efficiency.back().fraction;
+  auto above = std::upper_bound(efficiency.begin(), efficiency.end(), flop,
+                                [](double value, const EfficiencyPoint& point) { return value < point.flop; });
+  auto below = above - 1;
+  double time_below = below->flop / below->fraction;  // in units of one FLOP at the peak
+  double time_above = above->flop / above->fraction;
+  double share = (flop - below->flop) / (above->flop - below->flop);
+  return flop / (time_below + share * (time_above - time_below));
+}
+
+double Machine::seconds(const Operation& operation) const {
+  double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
+  if (operation.matmul) rate *= matmul_efficiency(operation.flop);
+  return std::max(operation.flop / rate, operation.bytes / memory_bytes_per_second) + launch;
+}
+
+double Machine::overhead(const Operation& operation) const {
+  if (!operation.matmul || efficiency.empty()) return launch;
+  const double peak = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
+  const double smallest = efficiency.front().flop / (peak * efficiency.front().fraction);
+  return std::min(seconds(operation), smallest + launch);
+}
+
+int Machine::level_between(int a, int b) const {
+  for (std::size_t level = 0; level < levels.size(); ++level) {
+    int ranks = levels[level].ranks;
+    if (ranks == 0 || a / ranks == b / ranks) return static_cast<int>(level);
+  }
+  throw Error(Verdict::usage, fmt::format("machine {} holds {} ranks; no link joins ranks {} and {}", name, capacity(),
+                                          std::min(a, b), std::max(a, b)));
+}
+
+Machine::LevelPorts Machine::ports(int level, int from, int to) const {
+  const LinkLevel& link = levels[level];
+  if (!link.shared) return {from, to, false};
+  if (level == 0) return link.ranks > 0 ? LevelPorts{from / link.ranks, to / link.ranks, true} : LevelPorts{0, 0, true};
+  const int width = levels[level - 1].ranks;
+  return {from / width, to / width, false};
+}
+
+double Machine::alpha(int level) const {
+  double sum = 0;
+  for (int l = 0; l <= level; ++l) sum += levels[l].latency;
+  return sum;
+}
+
+double Machine::beta(int level) const {
+  double smallest = kInfinity;
+  for (int l = 0; l <= level; ++l) smallest = std::min(smallest, levels[l].bytes_per_second);
+  return 1 / smallest;
+}
+
+Machine Machine::uniform(double alpha, double beta, double gamma) {
+  Machine machine;
+  machine.description = "every pair of ranks joined alike";
+  machine.levels = {{.name = "link", .ranks = 0, .latency = alpha, .bytes_per_second = 1 / beta}};
+  machine.peak_flop_per_second.fill(kInfinity);
+  machine.memory_bytes = kInfinity;
+  machine.memory_bytes_per_second = 3 / gamma;
+  return machine;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include "common/runtime/misuse.hpp"
+
+#include <fmt/format.h>
+
+#include <new>
+
+namespace lockstep {
+
+std::string main_inside_closure(std::string_view queue) {
+  return fmt::format("main's Rank was used inside a closure on queue \"{}\": use the Rank that the closure is given",
+                     queue);
+}
+
+std::string queue_outside_closure(std::string_view queue) {
+  return fmt::format("the Rank of queue \"{}\" was used outside its closure: give the work to run(queue, …)", queue);
+}
+
+std::string not_in_group(int world_rank) {
+  return fmt::format("rank {} is not in this group: its split gave no colour", world_rank);
+}
+
+std::string not_on_main(std::string_view verb) { return fmt::format("{} is set-up: call it on main", verb); }
+
+std::string waited_on_wrong_queue(std::string_view started, std::string_view waited) {
+  return fmt::format(
+      "a transfer started on queue \"{}\" is waited for on queue \"{}\": wait on its own queue, and let "
+      "main wait for the closure",
+      started, waited);
+}
+
+std::string scratch_left(std::uint64_t bytes) {
+  return fmt::format("the closure ends with {} bytes of scratch alive: scratch dies inside, main allocates the rest",
+                     bytes);
+}
+
+std::string closure_not_waited_for(std::string_view queue) {
+  return fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"", queue);
+}
+
+Caught caught() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {error.verdict(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {Verdict::fail, "out of memory"};
+  } catch (const std::exception& error) {
+    return {Verdict::fail, error.what()};
+  } catch (...) {
+    return {Verdict::fail, "threw something that is not a std::exception"};
+  }
+}
+
+std::string thrower(int rank, std::string_view queue, const Location* closure) {
+  return closure ? fmt::format("rank {}, in the closure run at {} on queue \"{}\": ", rank, describe(*closure), queue)
+                 : fmt::format("rank {}: ", rank);
+}
+
+}  // namespace lockstep

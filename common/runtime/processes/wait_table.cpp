@@ -1,0 +1,158 @@
+#include "common/runtime/processes/wait_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+namespace lockstep::processes {
+
+namespace {
+
+/// Which transfers have met their other half.
+class Halves {
+ public:
+  explicit Halves(std::span<const Row> rows) : begun_(rows.size()) {
+    for (std::size_t rank = 0; rank < rows.size(); ++rank)
+      for (const Begun& begun : rows[rank].begun) begun_[rank][{begun.lane, begun.peer}] = &begun;
+  }
+  /// The peer of `transfer`, which is `rank`'s, has not begun its half.
+  bool lacks_partner(int rank, const Unfinished& transfer) const {
+    const auto& of_peer = begun_[transfer.peer];
+    auto at = of_peer.find({transfer.lane, rank});
+    if (at == of_peer.end()) at = of_peer.find({transfer.lane, -1});
+    if (at == of_peer.end()) return true;
+    const bool sends = transfer.kind == Unfinished::Kind::send;
+    return (sends ? at->second->receives : at->second->sends) < transfer.number;
+  }
+
+ private:
+  std::vector<std::map<std::pair<std::uint64_t, int>, const Begun*>> begun_;
+};
+
+/// Whether each of the rank's lanes waits for a half that one of `still` would have to begin.
+bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<bool>& still) {
+  std::map<std::uint64_t, bool> lanes;
+  for (const Unfinished& transfer : row.unfinished)
+    lanes[transfer.lane] |= still[transfer.peer] && halves.lacks_partner(rank, transfer);
+  return !lanes.empty() && std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane.second; });
+}
+
+/// The ranks that wait for each other in a cycle, starting with the lowest; empty when there is none.
+std::vector<int> cycle(std::span<const Row> rows) {
+  for (int first = 0; first < static_cast<int>(rows.size()); ++first) {
+    std::vector<int> path{first};
+    std::vector<bool> seen(rows.size(), false);
+    seen[first] = true;
+    for (int at = rows[first].peer; at >= 0 && rows[path.back()].state == Row::State::waiting; at = rows[at].peer) {
+      if (at == first) return path;
+      if (seen[at]) break;
+      seen[at] = true;
+      path.push_back(at);
+    }
+  }
+  return {};
+}
+
+constexpr std::size_t kMostNamed = 16;  // ranks of a cycle
+
+}  // namespace
+
+std::uint64_t lane_id(std::span<const int> members, const std::string& queue) {
+  return std::hash<std::string>{}(std::string(reinterpret_cast<const char*>(members.data()), members.size_bytes()) +
+                                  queue);
+}
+
+std::vector<int> deadlocked(std::span<const Row> rows) {
+  const int count = static_cast<int>(rows.size());
+  const Halves halves(rows);
+  std::vector<bool> still(count);  // cannot go on, as far as is known
+  for (int rank = 0; rank < count; ++rank)
+    still[rank] =
+        rows[rank].counted && (rows[rank].state == Row::State::waiting || rows[rank].state == Row::State::finished);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int rank = 0; rank < count; ++rank) {
+      if (!still[rank] || rows[rank].state == Row::State::finished || is_stuck(rank, rows[rank], halves, still))
+        continue;
+      still[rank] = false;
+      changed = true;
+    }
+  }
+  std::vector<int> stuck;
+  for (int rank = 0; rank < count; ++rank)
+    if (still[rank] && rows[rank].state == Row::State::waiting) stuck.push_back(rank);
+  return stuck;
+}
+
+bool same(const Row& before, const Row& now) {
+  return before.state == now.state && before.activity == now.activity && before.begun == now.begun &&
+         before.unfinished == now.unfinished;
+}
+
+void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck) {
+  const Halves halves(rows);
+  for (Row& row : rows) row.peer = -1;
+  for (int rank : stuck) {
+    const Unfinished* missing = nullptr;  // a receive rather than a send, which may only be slow to be taken
+    for (const Unfinished& transfer : rows[rank].unfinished) {
+      const bool holds = rows[transfer.peer].state == Row::State::finished ||
+                         std::find(stuck.begin(), stuck.end(), transfer.peer) != stuck.end();
+      if (!holds || !halves.lacks_partner(rank, transfer)) continue;
+      if (!missing || missing->kind == Unfinished::Kind::send) missing = &transfer;
+    }
+    if (!missing) continue;
+    rows[rank].peer = missing->peer;
+    const char* what = missing->kind == Unfinished::Kind::send      ? "started the receive"
+                       : missing->kind == Unfinished::Kind::receive ? "started the send"
+                                                                    : "called it";
+    rows[rank].words += fmt::format(" (rank {} has not {})", missing->peer, what);
+  }
+}
+
+std::string who_waits(std::span<const Row> rows) {
+  if (const std::vector<int> ranks = cycle(rows); !ranks.empty()) {
+    std::string named;
+    for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) named += fmt::format("{} → ", ranks[i]);
+    if (ranks.size() > kMostNamed) named += fmt::format("… {} more … → ", ranks.size() - kMostNamed);
+    const bool one = ranks.size() == 1;
+    return fmt::format("{} rank{} wait{} for each other in a cycle: {}{}.", ranks.size(), one ? "" : "s",
+                       one ? "s" : "", named, ranks.front());
+  }
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const int peer = rows[rank].peer;
+    if (rows[rank].state == Row::State::waiting && peer >= 0 && rows[peer].state == Row::State::finished)
+      return fmt::format("rank {} waits for rank {}, whose program has ended.", rank, peer);
+  }
+  return "";
+}
+
+std::string wait_table(const std::string& headline, std::span<const Row> rows) {
+  std::string text = headline;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank)
+    text += fmt::format("\n  rank {}: {}", rank, rows[rank].words.empty() ? "no answer" : rows[rank].words);
+  return text;
+}
+
+Finding judge(std::span<const Row> rows, std::span<const std::uint64_t> last_activity, double patience_seconds) {
+  bool still = true, waiting = false, busy = false, same = true, counted = false;
+  Finding finding;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const Row& row = rows[rank];
+    finding.silent = finding.silent || row.state == Row::State::no_answer;
+    waiting = waiting || row.state == Row::State::waiting;
+    if (row.state == Row::State::working) {
+      busy = true;
+      same = same && row.activity == last_activity[rank];
+    }
+    counted = counted || row.counted;
+    still = still && row.idle_seconds >= patience_seconds / 2;
+  }
+  if (still && (busy || waiting) && (!busy || same))
+    finding.verdict = busy || counted ? Verdict::timeout : Verdict::deadlock;
+  return finding;
+}
+
+}  // namespace lockstep::processes

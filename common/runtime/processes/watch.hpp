@@ -1,0 +1,258 @@
+// Letters of the runtime to itself: "I have failed", "nothing moves here", "what are you all doing?". How they travel
+// is the backend's.
+//
+// A process in which nothing moves tells rank 0, which asks all ranks what they are doing.
+// - Where the backend counts transfers (Row::counted), soon, and again ever more rarely. If ranks are stuck
+//   (wait_table.hpp), rank 0 asks once more, half a second later. Those whose rows are the same as before were in that
+//   state at one moment, between the two rounds: if they are stuck still, DEADLOCK. Ranks that compute, and messages on
+//   their way, may take as long as they like.
+// - When a process's options.patience_seconds are over. If every rank waits or has finished and transfers are not
+//   counted: DEADLOCK. If a rank has been busy with one thing since it was last asked, or all wait for messages that do
+//   not arrive: TIMEOUT. Else all is well, and everyone's patience begins anew.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/runtime/processes/failure.hpp"
+#include "common/runtime/processes/wait_table.hpp"
+
+namespace lockstep::processes {
+
+struct Letter {
+  enum class Kind : int { failure, suspicion, question, answer, all_is_well };
+  Kind kind = Kind::failure;
+  int from = 0;
+  Verdict verdict = Verdict::pass;
+  int rank = -1;
+  double when = 0;
+  Row::State state = Row::State::no_answer;
+  int peer = -1;
+  double idle_seconds = 0;
+  std::uint64_t activity = 0;
+  bool counted = false;
+  bool out_of_patience = false;  // of a suspicion
+  std::uint64_t round = 0;       // of a question and its answer
+  std::string text;
+  std::vector<Begun> begun;
+  std::vector<Unfinished> unfinished;
+
+  std::string bytes() const;  // for the other processes of the job, which are one program
+  static Letter parse(const std::string& bytes);
+};
+
+/// One process's part. `Job` has rank, ranks, options, failed, failure(), learn(), working, activity, idle_seconds()
+/// and now().
+template <class Job>
+class Watch {
+ public:
+  /// `end_job` ends every process of the job at once, with a message.
+  Watch(Job& job, std::function<Row()> describe_me, std::function<void(const std::string&)> end_job)
+      : job_(job),
+        describe_me_(std::move(describe_me)),
+        end_job_(std::move(end_job)),
+        soon_(std::min(kSoon, job.options.patience_seconds / 2)),
+        last_activity_(job.ranks, 0) {}
+  Watch(const Watch&) = delete;
+  virtual ~Watch() = default;
+
+  /// Tells the others if this rank has failed.
+  void tell_failure() {
+    if (!job_.failed || told_) return;
+    told_ = true;
+    failed_since_ = Clock::now();
+    const Failure failure = job_.failure();
+    if (failure.origin != job_.rank) return;
+    send_all({.kind = Letter::Kind::failure,
+              .from = job_.rank,
+              .verdict = failure.verdict,
+              .rank = failure.rank,
+              .when = failure.when,
+              .text = failure.message});
+  }
+  /// Looks at the clock: has nothing moved for too long?
+  void look_at_clock() {
+    const double patience = job_.options.patience_seconds;
+    if (job_.failed) {
+      // One says it for all: rank 0, if it can. Who is in an endless loop has had its time.
+      const double more = job_.failure().verdict == Verdict::timeout ? 0 : patience;
+      if (told_ && since(failed_since_) > more + (job_.rank == 0 ? 2 : 3))
+        end_job_(job_.failure().message + "\nThe run did not end by itself after that; the job ends.");
+      return;
+    }
+    if (round_ != Round::none || suspected_) coordinate();
+    if (job_.failed || job_.working.load() > 0) return;
+    if (job_.idle_seconds() >= patience && since(calm_since_) >= patience)
+      suspect(true);
+    else if (counts_transfers() && waits_for_long())
+      suspect(false);
+  }
+
+ protected:
+  virtual void post(int to, const Letter& letter) = 0;  ///< to another rank
+  /// describe_me() does, so that a deadlock is known soon.
+  virtual bool counts_transfers() const { return false; }
+  /// Rank 0 has every answer it asked for: no letter comes that asks for another, once nobody looks at the clock.
+  bool answered() const { return unanswered_ == 0; }
+  void receive(const Letter& letter) {
+    switch (letter.kind) {
+      case Letter::Kind::failure:
+        job_.learn({letter.verdict, letter.rank, letter.from, letter.when, letter.text});
+        break;
+      case Letter::Kind::suspicion:
+        suspected_ = true;
+        out_of_patience_ = out_of_patience_ || letter.out_of_patience;
+        break;
+      case Letter::Kind::question: answer(letter.round); break;
+      case Letter::Kind::answer:
+        --unanswered_;
+        if (letter.round == rounds_)
+          rows_[letter.from] = {letter.state,   letter.peer,  letter.idle_seconds, letter.activity,
+                                letter.counted, letter.begun, letter.unfinished,   letter.text};
+        break;
+      case Letter::Kind::all_is_well: calm_since_ = Clock::now(); break;
+    }
+  }
+
+  Job& job_;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+  void send(int to, const Letter& letter) {
+    if (to == job_.rank)
+      receive(letter);
+    else
+      post(to, letter);
+  }
+  void send_all(const Letter& letter) {
+    for (int to = 0; to < job_.ranks; ++to)
+      if (to != job_.rank) post(to, letter);
+    if (letter.kind != Letter::Kind::failure) receive(letter);
+  }
+  /// Since the last of its own activity, or twice as long as the time before.
+  bool waits_for_long() {
+    const std::uint64_t activity = job_.activity.load();
+    if (activity != suspected_activity_) pause_ = soon_;
+    suspected_activity_ = activity;
+    if (job_.idle_seconds() < soon_ || since(last_suspicion_) < pause_) return false;
+    pause_ *= 2;
+    return true;
+  }
+  void suspect(bool out_of_patience) {
+    last_suspicion_ = Clock::now();
+    if (out_of_patience) calm_since_ = last_suspicion_;
+    send(0, {.kind = Letter::Kind::suspicion, .from = job_.rank, .out_of_patience = out_of_patience});
+  }
+  void answer(std::uint64_t round) {
+    const Row row = describe_me_();
+    send(0, {.kind = Letter::Kind::answer,
+             .from = job_.rank,
+             .state = row.state,
+             .peer = row.peer,
+             .idle_seconds = row.idle_seconds,
+             .activity = row.activity,
+             .counted = row.counted,
+             .round = round,
+             .text = row.words,
+             .begun = row.begun,
+             .unfinished = row.unfinished});
+  }
+
+  // Rank 0 only, from here on.
+
+  enum class Round { none, first, pause, second };
+  void coordinate() {
+    constexpr double kAnswerWithin = 2.0;  // seconds that a rank has to say what it does
+    switch (round_) {
+      case Round::none:
+        if (since(asked_) >= soon_) ask(Round::first);  // several ranks suspect the same
+        break;
+      case Round::pause:
+        if (since(asked_) >= soon_) ask(Round::second);
+        break;
+      case Round::first:
+      case Round::second:
+        if (answered() || since(asked_) >= kAnswerWithin) judge();
+        break;
+    }
+  }
+  void ask(Round round) {
+    round_ = round;
+    suspected_ = false;
+    asked_ = Clock::now();
+    rows_.assign(job_.ranks, Row{});
+    unanswered_ += job_.ranks;
+    send_all({.kind = Letter::Kind::question, .from = job_.rank, .round = ++rounds_});
+  }
+  void judge() {
+    std::vector<Row> rows = rows_;
+    if (round_ == Round::second)
+      for (int rank = 0; rank < job_.ranks; ++rank)
+        rows[rank].counted = rows[rank].counted && same(rows[rank], earlier_[rank]);
+    const std::vector<int> stuck = deadlocked(rows);
+    if (!stuck.empty() && round_ == Round::first) {
+      earlier_ = std::move(rows);
+      round_ = Round::pause;
+      asked_ = Clock::now();
+      return;
+    }
+    round_ = Round::none;
+    if (!stuck.empty()) {
+      explain_deadlock(rows, stuck);
+      return end(Verdict::deadlock, "", rows);
+    }
+    if (std::exchange(out_of_patience_, false)) judge_without_patience();
+  }
+  void judge_without_patience() {
+    const double patience = job_.options.patience_seconds;
+    if (since(judged_) < patience / 2) return;  // several ranks were out of patience
+    judged_ = Clock::now();
+    const Finding finding = processes::judge(rows_, last_activity_, patience);
+    for (int rank = 0; rank < job_.ranks; ++rank) last_activity_[rank] = rows_[rank].activity;
+    if (finding.silent) end_job_(wait_table("TIMEOUT: a rank does not answer", rows_));
+    if (finding.verdict == Verdict::pass) return send_all({.kind = Letter::Kind::all_is_well, .from = job_.rank});
+    const char* what = finding.verdict == Verdict::timeout ? "no progress" : "no rank has moved";
+    end(finding.verdict, fmt::format("{} for {} s", what, patience), rows_);
+  }
+  /// Who waits for whom is said instead of `otherwise`, or after it where others are busy.
+  void end(Verdict verdict, const std::string& otherwise, std::span<const Row> rows) {
+    const std::string who = who_waits(rows);
+    std::string headline = verdict == Verdict::deadlock && !who.empty() ? who : otherwise;
+    if (verdict == Verdict::timeout && !who.empty()) headline += "; " + who;
+    job_.learn(
+        {verdict, -1, job_.rank, job_.now(), wait_table(fmt::format("{}: {}", to_string(verdict), headline), rows)});
+    tell_failure();
+  }
+
+  std::function<Row()> describe_me_;
+  std::function<void(const std::string&)> end_job_;
+  bool told_ = false;
+  Clock::time_point calm_since_ = Clock::now();
+  Clock::time_point failed_since_;
+  static constexpr double kSoon = 0.5;  // seconds
+  const double soon_;                   // after this time without activity a rank suspects a deadlock
+  double pause_ = 0;                    // between two suspicions
+  std::uint64_t suspected_activity_ = 0;
+  Clock::time_point last_suspicion_;
+  // Rank 0 only.
+  bool suspected_ = false;
+  bool out_of_patience_ = false;  // a rank that suspects something is
+  Round round_ = Round::none;
+  std::uint64_t rounds_ = 0;
+  int unanswered_ = 0;
+  Clock::time_point asked_;
+  Clock::time_point judged_;  // the last time without patience
+  std::vector<Row> rows_;
+  std::vector<Row> earlier_;  // of the first round
+  std::vector<std::uint64_t> last_activity_;
+};
+
+}  // namespace lockstep::processes

@@ -1,0 +1,115 @@
+#include "common/runtime/race/race.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+void VectorClock::tick(int component) {
+  if (static_cast<std::size_t>(component) >= ticks_.size()) ticks_.resize(component + 1);
+  ++ticks_[component];
+}
+
+void VectorClock::join(const VectorClock& other) {
+  if (ticks_.size() < other.ticks_.size()) ticks_.resize(other.ticks_.size());
+  for (std::size_t i = 0; i < other.ticks_.size(); ++i) ticks_[i] = std::max(ticks_[i], other.ticks_[i]);
+}
+
+int RaceDetector::add_component() {
+  const int component = static_cast<int>(clocks_.size());
+  clocks_.emplace_back();
+  clocks_.back().tick(component);
+  return component;
+}
+
+void RaceDetector::access(int queue, const Slice& slice, bool write, Location where, const char* what) {
+  touch(clock(queue), slice, write, {queue, clock(queue).of(queue), false, where, what});
+}
+
+VectorClock RaceDetector::start(int queue, int channel, const std::vector<Use>& uses, Location where) {
+  // A channel's batches follow one another, so its clock carries on from batch to batch.
+  clock(channel).join(clock(queue));
+  clock(channel).tick(channel);
+  const VectorClock batch = clock(channel);
+  for (const Use& use : uses) touch(batch, *use.slice, use.write, {channel, batch.of(channel), true, where, use.what});
+  clock(queue).tick(queue);
+  return batch;
+}
+
+VectorClock RaceDetector::fork(int queue) {
+  VectorClock from = clock(queue);
+  clock(queue).tick(queue);
+  return from;
+}
+
+VectorClock RaceDetector::end(int queue) {
+  VectorClock finished = clock(queue);
+  clock(queue).tick(queue);
+  return finished;
+}
+
+void RaceDetector::forget(Block& block) {
+  delete static_cast<History*>(block.history);
+  block.history = nullptr;
+}
+
+RaceDetector::History::iterator RaceDetector::split(History& history, std::size_t at) {
+  auto after = history.lower_bound(at);
+  if (after != history.end() && after->first == at) return after;
+  if (after == history.begin()) return after;
+  auto before = std::prev(after);
+  if (before->second.end <= at) return after;
+  Segment tail = before->second;
+  before->second.end = at;
+  return history.emplace_hint(after, at, std::move(tail));
+}
+
+void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool write, Touch now) {
+  if (slice.empty()) return;
+  Block& block = *slice.block();
+  if (!block.history) block.history = new History;
+  History& history = *static_cast<History*>(block.history);
+  const std::size_t begin = slice.offset_bytes(), end = begin + slice.bytes();
+  auto at = split(history, begin);
+  split(history, end);
+  std::size_t covered = begin;
+  while (covered < end) {
+    if (at == history.end() || at->first > covered) {  // never used before
+      const std::size_t until = at == history.end() ? end : std::min(end, at->first);
+      at = history.emplace_hint(at, covered, Segment{until, {}, {}});
+    }
+    Segment& segment = at->second;
+    check(clock, segment.write, true, now, write, slice);
+    if (write) {
+      for (const Touch& read : segment.reads) check(clock, read, false, now, write, slice);
+      segment.write = now;
+      segment.reads.clear();
+    } else {
+      auto same = std::find_if(segment.reads.begin(), segment.reads.end(),
+                               [&](const Touch& read) { return read.component == now.component; });
+      if (same == segment.reads.end())
+        segment.reads.push_back(now);
+      else
+        *same = now;
+    }
+    covered = segment.end;
+    ++at;
+  }
+}
+
+void RaceDetector::check(const VectorClock& clock, const Touch& before, bool wrote, const Touch& now, bool write,
+                         const Slice& slice) {
+  if (before.component < 0) return;
+  const bool same_batch = before.batch && before.component == now.component && before.tick == now.tick;
+  if (!same_batch && clock.of(before.component) >= before.tick) return;
+  const char* mend = same_batch ? "Transfers of one batch go on together: take two batches, or two slices."
+                                : "Wait for the ticket of the earlier one first.";
+  throw Error(Verdict::race, fmt::format("RACE: {} at {} {} memory that {} at {} {}, and nothing orders the two. {} "
+                                         "(The memory: {} bytes of a slice for {}, allocated at {}.)",
+                                         now.what, describe(now.where), write ? "writes" : "reads", before.what,
+                                         describe(before.where), wrote ? "writes" : "reads", mend, slice.bytes(),
+                                         to_string(slice.category()), describe(slice.block()->where)));
+}
+
+}  // namespace lockstep

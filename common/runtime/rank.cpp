@@ -1,0 +1,127 @@
+#include "common/rank.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "common/runtime/backend.hpp"
+#include "common/runtime/convert.hpp"
+
+namespace lockstep {
+
+namespace {
+Channel channel_of(const Rank& rank) { return {rank.group(), rank.queue()}; }
+}  // namespace
+
+Scope::~Scope() {
+  if (backend_) backend_->close_region(queue_);
+}
+
+Ticket Rank::start(std::span<const Transfer> batch, Location where) {
+  for (const Transfer& transfer : batch) {
+    const char* verb = transfer.kind == Transfer::Kind::send ? "send to" : "receive from";
+    if (transfer.peer < 0 || transfer.peer >= size_)
+      usage_error(fmt::format("{} rank {} in a group of {}", verb, transfer.peer, size_), where);
+    if (transfer.peer == rank_) usage_error(fmt::format("rank {} would {} itself: use copy", rank_, verb), where);
+    if (!transfer.slice.block())
+      usage_error(fmt::format("{} rank {} of a slice that was never allocated", verb, transfer.peer), where);
+  }
+  if (batch.empty()) return {};
+  return backend_->start(channel_of(*this), batch, where);
+}
+
+void Rank::wait(Ticket ticket, Location where) {
+  if (ticket.kind == Ticket::Kind::none) return;
+  backend_->wait(channel_of(*this), ticket, where);
+}
+
+Rank Rank::split(int color, int key, Location where) const {
+  return backend_->split(channel_of(*this), color, key, where);
+}
+
+Rank Rank::stream(std::string_view name, Location where) const {
+  return backend_->stream(channel_of(*this), name, where);
+}
+
+Ticket Rank::run(Rank queue, std::function<void(Rank)> f, Location where) {
+  if (queue_ != 0) usage_error("run is for main only: a closure cannot run another", where);
+  if (queue.backend_ != backend_) usage_error("run on a queue of another rank", where);
+  if (queue.queue_ == 0) usage_error("run needs a queue made by stream(name): this one is main", where);
+  return backend_->run(channel_of(*this), queue, std::move(f), where);
+}
+
+Slice Rank::allocate(std::size_t count, DType dtype, Category category, Location where) {
+  return backend_->allocate(channel_of(*this), count, dtype, category, where);
+}
+
+Scope Rank::region(const char* name, std::size_t bytes, Location where) {
+  backend_->open_region(channel_of(*this), name, bytes, where);
+  return Scope(backend_, queue_);
+}
+
+double Rank::now() const { return backend_->now(queue_); }
+int Rank::world_rank() const { return backend_->world_rank(); }
+
+RankLedger ledger_of(Rank me) { return me.backend().ledger(); }
+
+void upload(Rank me, Slice slice, std::span<const float> values, Location where) {
+  if (values.size() != slice.size())
+    usage_error(fmt::format("upload of {} values into a slice of {} elements", values.size(), slice.size()), where);
+  if (slice.dtype() == DType::i32 || slice.dtype() == DType::i8)
+    usage_error(fmt::format("upload of floats into a slice of {}", to_string(slice.dtype())), where);
+  if (slice.empty()) return;
+  if (slice.dtype() == DType::f32) return me.backend().upload(channel_of(me), slice, values.data(), where);
+  std::vector<std::uint16_t> halves(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    halves[i] = slice.dtype() == DType::bf16 ? to_bf16(values[i]) : to_f16(values[i]);
+  me.backend().upload(channel_of(me), slice, halves.data(), where);
+}
+
+void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location where) {
+  if (values.size() != slice.size())
+    usage_error(fmt::format("upload of {} values into a slice of {} elements", values.size(), slice.size()), where);
+  if (slice.dtype() != DType::i32)
+    usage_error(fmt::format("upload of integers into a slice of {}", to_string(slice.dtype())), where);
+  if (slice.empty()) return;
+  me.backend().upload(channel_of(me), slice, values.data(), where);
+}
+
+float read(Rank me, Slice scalar, float if_phantom, Location where) {
+  if (scalar.size() != 1 || scalar.dtype() != DType::f32)
+    usage_error(fmt::format("read takes one fp32 element, not {} of {}", scalar.size(), to_string(scalar.dtype())),
+                where);
+  float value = if_phantom;
+  me.backend().download(channel_of(me), scalar, &value, where);
+  return value;
+}
+
+namespace {
+std::vector<float> widen(const std::vector<char>& bytes, DType dtype) {
+  std::vector<float> values(bytes.size() / bytes_of(dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = load_as_float(bytes.data(), i, dtype);
+  return values;
+}
+}  // namespace
+
+std::vector<float> to_host(Rank me, Slice slice, Location where) {
+  std::vector<char> bytes(slice.bytes());
+  if (!slice.empty()) me.backend().download(channel_of(me), slice, bytes.data(), where);
+  return widen(bytes, slice.dtype());
+}
+
+void show(Rank me, Slice slice, std::string_view label, Location where) {
+  std::vector<char> bytes(slice.bytes());
+  std::string text = fmt::format("[rank {}, {}] {} ({} × {}):", me.world_rank(), describe(where), label, slice.size(),
+                                 to_string(slice.dtype()));
+  if (slice.empty() || !me.backend().peek(channel_of(me), slice, bytes.data())) {
+    text += slice.empty() ? " empty" : " phantom";
+  } else {
+    std::vector<float> values = widen(bytes, slice.dtype());
+    for (std::size_t i = 0; i < values.size() && i < 8; ++i) text += fmt::format(" {:g}", values[i]);
+    if (values.size() > 8) text += " …";
+  }
+  text += '\n';
+  std::fputs(text.c_str(), stderr);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+// Chrome's trace-event format, as Perfetto reads it: a JSON list of complete events ("X") and metadata ("M"). What
+// viewers have no use for, and read_trace.cpp has, is in "args", in metadata called "closure", and in "otherData".
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "common/runtime/trace/layout.hpp"
+#include "common/support/json/escape.hpp"
+
+namespace lockstep {
+namespace {
+
+const char* category(TraceEvent::Kind kind) {
+  switch (kind) {
+    case TraceEvent::Kind::compute: return "compute";
+    case TraceEvent::Kind::wait: return "wait";
+    case TraceEvent::Kind::transfer: return "transfer";
+    case TraceEvent::Kind::region: return "region";
+  }
+  return "";
+}
+
+/// Writes events one a line, with the commas that JSON wants between them.
+class EventList {
+ public:
+  EventList(const Trace& trace, std::ostream& out) : out_(out) {
+    out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep")";
+    if (trace.modelled) out_ << fmt::format(R"(, "modelled": true, "eager_bytes": {})", trace.eager_bytes);
+    out_ << R"(}, "traceEvents": [)";
+  }
+  ~EventList() { out_ << "\n]}\n"; }
+
+  void name(const char* what, int process, int thread, const std::string& name) {
+    add(R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "args": {{"name": {}}}}})", what, process, thread,
+        lockstep::quoted(name));
+  }
+  void order(int process, int thread) {
+    add(R"({{"ph": "M", "name": "thread_sort_index", "pid": {}, "tid": {}, "args": {{"sort_index": {}}}}})", process,
+        thread, thread);
+  }
+  void event(const TraceEvent& event, int thread) {
+    // Microseconds with three decimals: begin and end are rounded to nanoseconds first, so that nesting survives.
+    long long begin = nanoseconds(event.begin), length = nanoseconds(event.end) - begin;
+    add(R"({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {}.{:03}, "dur": {}.{:03}, )"
+        R"("args": {{"where": {}{}}}}})",
+        lockstep::quoted(event.name), category(event.kind), event.rank, thread, begin / 1000, begin % 1000,
+        length / 1000, length % 1000, lockstep::quoted(event.where), program(event));
+  }
+  void closure(const TraceClosure& c, const std::string& queue) {
+    add(R"({{"ph": "M", "name": "closure", "pid": {}, "tid": 0, "args": {{"queue": {}, "issued": {}, "first": {}, )"
+        R"("last": {}, "waited": {}, "seconds": [{:.9f}, {:.9f}, {:.9f}]}}}})",
+        c.rank, lockstep::quoted(queue), c.issued, c.first, c.last, c.waited, c.given, c.begin, c.end);
+  }
+
+ private:
+  template <class... Arguments>
+  void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    buffer_.clear();
+    buffer_.append(std::string_view(first_ ? "\n" : ",\n"));
+    first_ = false;
+    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Arguments>(arguments)...);
+    out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+  }
+
+  /// Where in its program, and what it waits for. A program of a billion bytes' trace helps nobody: nothing is written
+  /// that follows from the rest.
+  static std::string program(const TraceEvent& event) {
+    if (event.first == 0) return "";
+    std::string text = fmt::format(R"(, "first": {})", event.first);
+    if (event.last != event.first) text += fmt::format(R"(, "last": {})", event.last);
+    if (event.own > 0 && event.end - event.begin > event.own * (1 + 1e-9))
+      text += fmt::format(R"(, "own_seconds": {:.9g})", event.own);
+    if (event.launch > 0) text += fmt::format(R"(, "launch_seconds": {:.4g})", event.launch);
+    if (event.phase) text += R"(, "phase": true)";
+    if (event.kind != TraceEvent::Kind::transfer) return text;
+    text += fmt::format(R"(, "group": {}, "messages": [)", event.group);
+    for (const TraceMessage& m : event.messages)
+      text += fmt::format(R"({}["{}", {}, {}, {:.6g}, {:.6g}])", &m == event.messages.data() ? "" : ", ",
+                          m.sends ? "send" : "receive", m.peer, m.bytes, m.latency, m.seconds);
+    return text + "]";
+  }
+
+  std::ostream& out_;
+  fmt::memory_buffer buffer_;
+  bool first_ = true;
+};
+
+}  // namespace
+
+void write_chrome_trace(const Trace& trace, std::ostream& out) {
+  EventList list(trace, out);
+  int process = -1, thread = 0;
+  auto write_lanes = [&](const std::vector<const TraceEvent*>& events, const std::string& name) {
+    int lane_number = 0;
+    for (const auto& lane : lanes(events, true)) {
+      list.name("thread_name", process, thread, ++lane_number == 1 ? name : fmt::format("{} ({})", name, lane_number));
+      list.order(process, thread);
+      for (const TraceEvent* event : lane) list.event(*event, thread);
+      ++thread;
+    }
+  };
+  for (TraceRow& row : trace_rows(trace)) {
+    if (row.rank != process) {
+      process = row.rank;
+      thread = 0;
+      list.name("process_name", process, 0, fmt::format("rank {}", process));
+    }
+    write_lanes(merged_by_begin(row.regions, row.work), row.queue_name);
+    write_lanes(row.transfers, row.queue_name + kTransfers);
+  }
+  for (const TraceClosure& closure : trace.closures)
+    list.closure(closure, trace.queues[static_cast<std::size_t>(closure.queue)]);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// What a rank's program did, in its order, while a trace is recorded: from it a run can be replayed. Times come from
+// elsewhere and maybe later; here are only positions, and what waits for what.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/rank.hpp"
+#include "common/runtime/machine/machine.hpp"
+#include "common/runtime/trace/trace.hpp"
+
+namespace lockstep {
+
+class ProgramNotes {
+ public:
+  /// `machine`: whose prices messages have; null where time is measured.
+  ProgramNotes(int rank, const Machine* machine) : rank_(rank), machine_(machine) {}
+
+  std::uint64_t next(int queue) { return ++at(queue).count; }
+  std::uint64_t waits_for(int queue, const Ticket& ticket);
+
+  void batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch);
+  void transferred(int queue, int group, std::size_t event);  ///< the oldest not yet transferred is that event
+
+  void closure_issued(int queue, double now);
+  void closure_begins(int queue, double now);
+  void closure_ends(int queue, double now);
+
+  struct Range {
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+  };
+  void region_opened(int queue) { at(queue).open.push_back(at(queue).count + 1); }
+  void region_closed(int queue);
+  Range region_lasted(int queue);  ///< of the oldest closed whose time was not known
+
+  /// Adds to transfers what they depend on, and returns the closures, by queue.
+  void complete(std::vector<TraceEvent>& events, std::vector<TraceClosure>& closures);
+
+ private:
+  struct Batch {
+    Range range;
+    std::vector<TraceMessage> messages;
+    std::size_t event = static_cast<std::size_t>(-1);
+  };
+  struct Batches {  // of one (group, queue)
+    std::uint32_t group = 0;
+    std::vector<Batch> all;
+    std::size_t transferred = 0, waited = 0;
+  };
+  struct Queue {
+    std::uint64_t count = 0;
+    std::vector<std::uint64_t> open;  // first positions of open regions
+    std::deque<Range> closed;         // regions whose time is not known yet
+    std::vector<TraceClosure> closures;
+    std::size_t begun = 0, waited = 0;
+  };
+  Queue& at(int queue);
+
+  int rank_;
+  const Machine* machine_;
+  std::vector<Queue> queues_;
+  std::map<std::pair<int, int>, Batches> batches_;  // by (group, queue)
+};
+
+}  // namespace lockstep
