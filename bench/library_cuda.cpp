@@ -6,7 +6,7 @@
 
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/cuda/gpu.hpp"
+#include "common/devices/cuda/gpu.hpp"
 
 namespace lockstep::bench {
 

@@ -6,7 +6,7 @@
 
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/device/cpu/cpu_device.hpp"
+#include "common/devices/cpu/cpu_device.hpp"
 #include "common/mpi/backend.hpp"
 #include "common/mpi/status.hpp"
 

@@ -11,8 +11,8 @@
 
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/cuda/gpu.hpp"
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/gpu.hpp"
+#include "common/devices/cuda/status.hpp"
 #include "common/nccl/backend.hpp"
 #include "common/nccl/session.hpp"
 #include "common/nccl/status.hpp"

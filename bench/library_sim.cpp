@@ -1,7 +1,7 @@
 // The simulator has no library of its own to compare with.
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/device/cpu/cpu_device.hpp"
+#include "common/devices/cpu/cpu_device.hpp"
 
 namespace lockstep::bench {
 

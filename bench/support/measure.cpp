@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "common/arithmetic.hpp"
-#include "common/device/random_key.hpp"
+#include "common/devices/random_key.hpp"
 
 namespace lockstep::bench {
 namespace {

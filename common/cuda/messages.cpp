@@ -1,8 +1,8 @@
 // How messages meet: batches begin, their transfers find the other half, and each is a copy on the receiver's lane.
 #include <algorithm>
 
-#include "common/cuda/status.hpp"
 #include "common/cuda/world.hpp"
+#include "common/devices/cuda/status.hpp"
 
 namespace lockstep::cuda {
 

@@ -1,8 +1,8 @@
 // The verbs of one rank that stay on its own queues: arithmetic, memory, regions, doors; and what they note of time.
 #include <algorithm>
 
-#include "common/cuda/status.hpp"
 #include "common/cuda/world.hpp"
+#include "common/devices/cuda/status.hpp"
 
 namespace lockstep::cuda {
 

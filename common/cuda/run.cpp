@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "common/cuda/gpu.hpp"
-#include "common/cuda/status.hpp"
 #include "common/cuda/world.hpp"
+#include "common/devices/cuda/gpu.hpp"
+#include "common/devices/cuda/status.hpp"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "common/cuda/patience.hpp"
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 
 namespace lockstep::cuda {
 

@@ -13,12 +13,12 @@
 #include <memory>
 #include <vector>
 
-#include "common/cuda/backlog.hpp"
-#include "common/cuda/memory.hpp"
-#include "common/cuda/range.hpp"
-#include "common/cuda/stream.hpp"
-#include "common/cuda/timeline.hpp"
-#include "common/device/cuda/cuda_device.hpp"
+#include "common/devices/cuda/backlog.hpp"
+#include "common/devices/cuda/cuda_device.hpp"
+#include "common/devices/cuda/memory.hpp"
+#include "common/devices/cuda/range.hpp"
+#include "common/devices/cuda/stream.hpp"
+#include "common/devices/cuda/timeline.hpp"
 #include "common/runtime/fibers/rank_base.hpp"
 #include "common/runtime/fibers/world_base.hpp"
 

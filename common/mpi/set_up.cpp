@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/device/cpu/cpu_device.hpp"
+#include "common/devices/cpu/cpu_device.hpp"
 #include "common/mpi/backend.hpp"
 #include "common/mpi/status.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 
 namespace lockstep::nccl {
 

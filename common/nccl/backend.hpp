@@ -11,7 +11,7 @@
 #include <memory>
 #include <thread>
 
-#include "common/cuda/memory.hpp"
+#include "common/devices/cuda/memory.hpp"
 #include "common/nccl/communicators.hpp"
 #include "common/nccl/job.hpp"
 #include "common/nccl/lane.hpp"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 #include "common/nccl/status.hpp"
 
 namespace lockstep::nccl {

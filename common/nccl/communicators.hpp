@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/cuda/event.hpp"
-#include "common/cuda/stream.hpp"
+#include "common/devices/cuda/event.hpp"
+#include "common/devices/cuda/stream.hpp"
 #include "common/nccl/mail.hpp"
 #include "common/nccl/status.hpp"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/cuda/event.hpp"
-#include "common/cuda/timeline.hpp"
+#include "common/devices/cuda/event.hpp"
+#include "common/devices/cuda/timeline.hpp"
 #include "common/nccl/mail.hpp"
 #include "common/nccl/status.hpp"
 #include "common/runtime/ledger/recorder.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 #include "common/nccl/announcement.hpp"
 
 namespace lockstep::nccl {

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 #include "common/nccl/backend.hpp"
 
 namespace lockstep::nccl {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/cuda/backlog.hpp"
-#include "common/cuda/range.hpp"
-#include "common/cuda/stream.hpp"
-#include "common/device/cuda/cuda_device.hpp"
+#include "common/devices/cuda/backlog.hpp"
+#include "common/devices/cuda/cuda_device.hpp"
+#include "common/devices/cuda/range.hpp"
+#include "common/devices/cuda/stream.hpp"
 #include "common/nccl/job.hpp"
 #include "common/runtime/processes/closure_queue.hpp"
 

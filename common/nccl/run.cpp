@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 #include "common/nccl/backend.hpp"
 #include "common/nccl/session.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"

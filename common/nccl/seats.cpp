@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 #include "common/nccl/socket.hpp"
 #include "common/nccl/status.hpp"
 #include "common/support/host/host.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/cuda/gpu.hpp"
+#include "common/devices/cuda/gpu.hpp"
 #include "common/nccl/bootstrap.hpp"
 
 namespace lockstep::nccl {

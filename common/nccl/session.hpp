@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/cuda/memory.hpp"
+#include "common/devices/cuda/memory.hpp"
 #include "common/nccl/bootstrap.hpp"
 #include "common/nccl/communicators.hpp"
 #include "common/nccl/mail.hpp"

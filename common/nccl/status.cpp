@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "common/cuda/status.hpp"
+#include "common/devices/cuda/status.hpp"
 
 namespace lockstep::nccl {
 

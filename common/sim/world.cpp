@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/device/cpu/cpu_device.hpp"
+#include "common/devices/cpu/cpu_device.hpp"
 #include "common/support/host/host.hpp"
 
 namespace lockstep::sim {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "common/cuda/stream.hpp"
-#include "common/device/cpu/cpu_device.hpp"
-#include "common/device/cuda/gemm.hpp"
+#include "common/devices/cpu/cpu_device.hpp"
+#include "common/devices/cuda/gemm.hpp"
+#include "common/devices/cuda/stream.hpp"
 #include "common/tests/arithmetic/host_workplace.hpp"
 #include "common/tests/arithmetic/near.hpp"
 #include "common/tests/arithmetic/serial_backend.hpp"

@@ -1,12 +1,12 @@
 // Elementary functions against the C library in double: over all of their range, and at its ends. And Philox.
-#include "common/device/cpu/functions.hpp"
+#include "common/devices/cpu/functions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
 
-#include "common/device/cpu/philox.hpp"
+#include "common/devices/cpu/philox.hpp"
 
 namespace lockstep::cpu {
 namespace {

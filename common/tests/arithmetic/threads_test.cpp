@@ -1,12 +1,12 @@
 // Several threads: the same bits as one, every chunk exactly once, and callers that come at the same time.
-#include "common/device/cpu/threads.hpp"
+#include "common/devices/cpu/threads.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "common/device/cpu/cpu_device.hpp"
+#include "common/devices/cpu/cpu_device.hpp"
 #include "common/tests/arithmetic/host_workplace.hpp"
 #include "common/tests/arithmetic/serial_backend.hpp"
 

@@ -1,4 +1,4 @@
-#include "common/device/cpu/cpu_device.hpp"
+#include "common/devices/cpu/cpu_device.hpp"
 #include "common/tests/arithmetic/host_workplace.hpp"
 
 namespace lockstep::testing {

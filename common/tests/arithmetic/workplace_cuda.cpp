@@ -4,10 +4,10 @@
 
 #include <cstdio>
 
-#include "common/cuda/gpu.hpp"
-#include "common/cuda/status.hpp"
-#include "common/cuda/stream.hpp"
-#include "common/device/cuda/cuda_device.hpp"
+#include "common/devices/cuda/cuda_device.hpp"
+#include "common/devices/cuda/gpu.hpp"
+#include "common/devices/cuda/status.hpp"
+#include "common/devices/cuda/stream.hpp"
 #include "common/tests/arithmetic/workplace.hpp"
 
 namespace lockstep::testing {

@@ -1,4 +1,4 @@
-#include "common/device/cuda/kernels/mma.cuh"
+#include "common/devices/cuda/kernels/mma.cuh"
 #include "common/tests/pretend/examples.hpp"
 
 namespace lockstep::examples {

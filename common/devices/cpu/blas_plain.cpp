@@ -1,0 +1,10 @@
+// Any BLAS with a C interface: nothing to choose.
+#include "common/devices/cpu/sgemm.hpp"
+
+namespace lockstep::cpu {
+
+bool prefers_own_sgemm() { return false; }
+void use_one_thread() {}
+const char* sgemm_name() { return "BLAS"; }
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,37 @@
+// c = op(a)·op(b) + beta·c on floats, row-major, by one thread: by a BLAS or our own code. CMake picks sgemm_cblas.cpp
+// with blas_openblas.cpp or blas_plain.cpp, or sgemm_no_blas.cpp; with a BLAS that does not know the processor, our own
+// code is used all the same.
+#pragma once
+
+#include <cstddef>
+
+#include "common/devices/cpu/scratch.hpp"
+
+namespace lockstep::cpu {
+
+/// A matrix where it lies: element (i, j) is data[i·stride + j], or data[j·stride + i] when transposed.
+struct Operand {
+  const float* data;
+  std::size_t stride;
+  bool transposed = false;
+};
+
+/// c: m × n, its rows `stride_c` apart; op(a): m × k; op(b): k × n; beta: 0 (c is not read) or 1.
+void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
+           std::size_t stride_c);
+
+void own_sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta,
+               float* c, std::size_t stride_c);
+
+/// Whether the BLAS does not know this processor, so that our own code is faster.
+bool prefers_own_sgemm();
+
+/// Tells the library to use no threads of its own; once, before the first product.
+void use_one_thread();
+
+/// Whether an element of c gets the same bits whichever rows of c are computed in one call.
+bool splits_freely();
+
+const char* sgemm_name();
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,76 @@
+// Matrix products on one stream. What a library does well goes to it as it is; every other combination of storage, and
+// sums of nothing, go the long way: operands widened to f32, one product in f32, one rounding at the end.
+//
+// The library behind it is chosen by the link: cuBLASLt (gemm_cublaslt.cpp), or plain loops on the pretend GPU
+// (gemm_pretend.cpp).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "common/arithmetic.hpp"
+#include "common/devices/cuda/kernels/array.hpp"
+
+namespace lockstep::cuda {
+
+enum class Epilogue { none, gelu, gelu_backward };
+
+/// What the library is asked for: c (m × n) = a (m × k) · b (k × n), all dense and row-major, sums in f32. a and b are
+/// of one dtype; c is of the same or f32; bias is null or n elements of c's dtype, aligned to 16 bytes. No size is 0.
+///
+/// With GELU all are of one 16-bit type, rows of c are a multiple of 8 elements long, c and `inner` (m × n) are aligned
+/// to 16 bytes, and nothing is accumulated. `gelu`: inner = a·b + bias, c = GELU(inner). `gelu_backward`: c = (a·b) ·
+/// GELU'(inner), without a bias.
+struct Product {
+  std::size_t m = 0, n = 0, k = 0;
+  DType dtype = DType::f32;    // of a and b
+  DType c_dtype = DType::f32;  // of c and bias
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;
+  bool a_transposed = false;  // a is stored as k × m
+  bool b_transposed = false;  // b is stored as n × k
+  bool accumulate = false;    // c += a·b
+  Epilogue epilogue = Epilogue::none;
+  void* inner = nullptr;  // what GELU is taken of: written by `gelu`, read by `gelu_backward`
+};
+
+/// The library, for one stream. Reruns give the same bits.
+class ProductLibrary {
+ public:
+  /// tf32: products of f32 may round their operands to 10 bits and use tensor cores.
+  ProductLibrary(cudaStream_t stream, bool tf32);
+  ~ProductLibrary();
+  ProductLibrary(const ProductLibrary&) = delete;
+  /// Queues the product; false, with nothing queued, where the library has no way to do it.
+  bool run(const Product& product);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Device::matmul, and what of a product with GELU the library does in one pass, for the device of one stream.
+class Gemm {
+ public:
+  Gemm(cudaStream_t stream, bool tf32) : library_(stream, tf32) {}
+  /// `queue` is on the same stream. Throws Error where CUDA or the library fails.
+  void matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+              const Slice& bias);
+  /// Device::matmul_gelu and its backward; false where the library cannot: then nothing was written.
+  bool matmul_gelu(const kernels::Queue& queue, const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b,
+                   const Slice& bias);
+  bool matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x);
+
+ private:
+  bool take_the_short_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+                          const Slice& bias);
+  void take_the_long_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
+                         const Slice& bias);
+
+  ProductLibrary library_;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,112 @@
+// The launchers of attention: which type, and which of the two ways.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+
+#include "common/devices/cuda/kernels/attention.hpp"
+#include "common/devices/cuda/kernels/attention_launch.cuh"
+
+namespace lockstep::kernels {
+
+namespace {
+
+bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+/// Whether the GPU has the shared memory for heads of this size.
+bool has_room(int head_size) {
+  if (head_size <= kShortTensorHead) return true;
+  int gpu = 0, most = 0;
+  return cudaGetDevice(&gpu) == cudaSuccess &&
+         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu) == cudaSuccess &&
+         static_cast<std::size_t>(most) >= kLongHeadSharedBytes;
+}
+
+template <class T>
+bool fits_tensor_cores(const AttentionArguments<T>& a) {
+  return a.head_size % 8 == 0 && a.head_size <= kLongestTensorHead && aligned(a.qkv) && aligned(a.y) && aligned(a.dy) &&
+         aligned(a.dqkv) && has_room(a.head_size);
+}
+
+/// Arrays that an operation does not have are empty.
+struct Arrays {
+  Array qkv, y, log_sums, probabilities, dy, dqkv;
+};
+
+template <class T>
+AttentionArguments<T> arguments_of(const Arrays& arrays, AttentionSize size) {
+  AttentionArguments<T> a{};
+  a.qkv = arrays.qkv.as<const T>();
+  a.y = arrays.y.as<T>();
+  a.log_sums = arrays.log_sums.as<float>();
+  a.probabilities = arrays.probabilities.as<T>();
+  a.dy = arrays.dy.as<const T>();
+  a.dqkv = arrays.dqkv.as<T>();
+  a.positions = static_cast<int>(size.positions);
+  a.heads = static_cast<int>(size.heads);
+  a.head_size = static_cast<int>(size.head_size);
+  a.scale = 1.0f / std::sqrt(static_cast<float>(size.head_size));
+  return a;
+}
+
+/// f(arguments of the type that qkv has, B·h), unless there is nothing to do.
+template <class F>
+void with_type(const Arrays& arrays, AttentionSize size, F f) {
+  const std::size_t heads = size.batch * size.heads;
+  if (arrays.qkv.size == 0) return;
+  switch (arrays.qkv.dtype) {
+    case DType::bf16: return f(arguments_of<__nv_bfloat16>(arrays, size), heads);
+    case DType::f16: return f(arguments_of<__half>(arrays, size), heads);
+    default: return f(arguments_of<float>(arrays, size), heads);
+  }
+}
+
+template <class T>
+void forward(const AttentionArguments<T>& a, std::size_t heads, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2)
+    if (!a.probabilities && fits_tensor_cores(a)) return attention_forward_tensor(a, heads, stream);
+  attention_forward_plain(a, heads, stream);
+}
+
+template <class T>
+void backward(const AttentionArguments<T>& a, std::size_t heads, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2)
+    if (!a.probabilities && fits_tensor_cores(a)) return attention_backward_tensor(a, heads, stream);
+  attention_backward_plain(a, heads, stream);
+}
+
+void backward(const Queue& queue, const Arrays& arrays, AttentionSize size) {
+  void* const row_dots = queue.workspace.take(size.batch * size.heads * size.positions * sizeof(float));
+  with_type(arrays, size, [&](auto a, std::size_t heads) {
+    a.row_dots = static_cast<float*>(row_dots);
+    backward(a, heads, queue.stream);
+  });
+}
+
+}  // namespace
+
+void attention(const Queue& queue, Array y, Array log_sums, Array qkv, AttentionSize size) {
+  with_type({qkv, y, log_sums}, size, [&](const auto& a, std::size_t heads) { forward(a, heads, queue.stream); });
+}
+
+void attention_backward(const Queue& queue, Array dqkv, Array dy, Array y, Array qkv, Array log_sums,
+                        AttentionSize size) {
+  backward(queue, {qkv, y, log_sums, {}, dy, dqkv}, size);
+}
+
+void attention_probabilities(const Queue& queue, Array probabilities, Array qkv, AttentionSize size) {
+  with_type({qkv, {}, {}, probabilities}, size,
+            [&](const auto& a, std::size_t heads) { attention_probabilities_plain(a, heads, queue.stream); });
+}
+
+void attention_output(const Queue& queue, Array y, Array probabilities, Array qkv, AttentionSize size) {
+  with_type({qkv, y, {}, probabilities}, size,
+            [&](const auto& a, std::size_t heads) { forward(a, heads, queue.stream); });
+}
+
+void attention_probabilities_backward(const Queue& queue, Array dqkv, Array dy, Array y, Array probabilities, Array qkv,
+                                      AttentionSize size) {
+  backward(queue, {qkv, y, {}, probabilities, dy, dqkv}, size);
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,223 @@
+// How kernels read and write elements: a pack of them at a time, as 16-byte accesses where the address allows it and
+// one by one at ragged ends and odd offsets. Whatever the storage, arithmetic is done on floats.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "common/devices/cuda/kernels/array.hpp"
+#include "common/devices/cuda/kernels/launch.cuh"
+
+namespace lockstep::kernels {
+
+using Index = std::int64_t;
+
+constexpr int kPack = 8;          // elements of a pack, unless said: 16 bytes of 16-bit types, 32 of f32
+constexpr int kThreads = 256;     // of a block of elementwise work
+constexpr int kProcessors = 132;  // streaming multiprocessors of an H100 or H200; others do not need fewer blocks
+
+// One element ---------------------------------------------------------------------------------------------------------
+
+__device__ inline float widen(float x) { return x; }
+__device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float widen(__half x) { return __half2float(x); }
+/// Integers are added as unsigned ones, which wrap around.
+__device__ inline std::uint32_t widen(std::int32_t x) { return static_cast<std::uint32_t>(x); }
+
+/// To nearest even.
+template <class T, class V>
+__device__ inline T narrow(V value) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __float2bfloat16_rn(value);
+  else if constexpr (std::is_same_v<T, __half>)
+    return __float2half_rn(value);
+  else
+    return static_cast<T>(value);
+}
+
+/// e^x where results are rounded to T: for 16 bits the GPU's own, off by 4 + 1.5|x| roundings of float, which takes a
+/// quarter of the instructions. With the library's, GELU and softmax would wait for instructions, not for memory.
+template <class T>
+__device__ inline float exponential(float x) {
+  if constexpr (sizeof(T) == 2)
+    return __expf(x);
+  else
+    return expf(x);
+}
+/// 1 / x; 0 for x beyond 2^126 where T has 16 bits.
+template <class T>
+__device__ inline float reciprocal(float x) {
+  if constexpr (sizeof(T) == 2)
+    return __fdividef(1.0f, x);
+  else
+    return 1.0f / x;
+}
+
+// Packs ---------------------------------------------------------------------------------------------------------------
+
+template <class T, int N = kPack>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T at[N];
+};
+
+/// Elements of a pack for a pass over arrays of these types side by side: with an f32 among them four, so that the
+/// threads of a warp read and write neighbouring 16 bytes. With eight, each store would leave half of what it touches.
+template <class... T>
+constexpr int kPackOf = (... && (sizeof(T) == 2)) ? kPack : kPack / 2;
+
+/// The packs of N that cover n elements from `data`. They begin where an address is a multiple of a pack's alignment,
+/// so the first may reach before the range, and the last beyond it.
+template <int N>
+struct PacksOf {
+  Index n = 0;
+  int lead = 0;  // elements of the first pack that lie before the range
+
+  template <class T>
+  __host__ __device__ PacksOf(const T* data, Index size)
+      : n(size), lead(static_cast<int>(reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, N>) / sizeof(T))) {}
+  /// Packs that begin with the range, whatever its address.
+  __host__ __device__ explicit PacksOf(Index size) : n(size) {}
+
+  __host__ __device__ Index count() const { return (n + lead + N - 1) / N; }
+  /// Element of the range with which pack p begins: negative for the first where that reaches before it.
+  __host__ __device__ Index first(Index p) const { return p * N - lead; }
+};
+using Packs = PacksOf<kPack>;
+
+__device__ inline bool is_inside(Index i, Index n) { return i >= 0 && i < n; }
+
+/// Whether elements [i, i + N) of n can be read or written by accesses as wide as a pack allows.
+template <int N, class T>
+__device__ inline bool is_whole(const T* x, Index i, Index n) {
+  return i >= 0 && i + N <= n && reinterpret_cast<std::uintptr_t>(x + i) % alignof(Pack<T, N>) == 0;
+}
+
+/// Elements [i, i + N) of the n at x; those outside are `outside`.
+template <int N = kPack, class T>
+__device__ inline Pack<T, N> load(const T* x, Index i, Index n, T outside = T()) {
+  Pack<T, N> pack;
+  if (is_whole<N>(x, i, n)) {
+    pack = *reinterpret_cast<const Pack<T, N>*>(x + i);
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) pack.at[j] = is_inside(i + j, n) ? x[i + j] : outside;
+  }
+  return pack;
+}
+
+/// The inverse: what lies outside is not written.
+template <class T, int N>
+__device__ inline void store(T* x, Index i, Index n, const Pack<T, N>& pack) {
+  if (is_whole<N>(x, i, n)) {
+    *reinterpret_cast<Pack<T, N>*>(x + i) = pack;
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      if (is_inside(i + j, n)) x[i + j] = pack.at[j];
+  }
+}
+
+/// A pack of floats, rounded and stored.
+template <class T, int N>
+__device__ inline void store_floats(T* x, Index i, Index n, const float (&values)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int j = 0; j < N; ++j) pack.at[j] = narrow<T>(values[j]);
+  store(x, i, n, pack);
+}
+
+/// f(i) for the first element i of every pack, each by one thread of the grid.
+template <int N, class F>
+__device__ inline void for_packs(const PacksOf<N>& packs, const F& f) {
+  const Index count = packs.count(), step = static_cast<Index>(gridDim.x) * blockDim.x;
+  for (Index p = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; p < count; p += step) f(packs.first(p));
+}
+
+// Operands of any floating-point type, for what is small or read rarely: the type is looked up at run time.
+// -------------
+
+template <class T>
+__device__ inline void load_floats(float (&values)[kPack], const T* x, Index i, Index n) {
+  const Pack<T> pack = load(x, i, n);
+#pragma unroll
+  for (int j = 0; j < kPack; ++j) values[j] = widen(pack.at[j]);
+}
+
+__device__ inline void load_floats(float (&values)[kPack], const Array& x, Index i, Index n) {
+  if (x.dtype == DType::f32)
+    load_floats(values, static_cast<const float*>(x.data), i, n);
+  else if (x.dtype == DType::bf16)
+    load_floats(values, static_cast<const __nv_bfloat16*>(x.data), i, n);
+  else
+    load_floats(values, static_cast<const __half*>(x.data), i, n);
+}
+
+template <int N>
+__device__ inline void store_floats(const Array& x, Index i, Index n, const float (&values)[N]) {
+  if (x.dtype == DType::f32)
+    store_floats(static_cast<float*>(x.data), i, n, values);
+  else if (x.dtype == DType::bf16)
+    store_floats(static_cast<__nv_bfloat16*>(x.data), i, n, values);
+  else
+    store_floats(static_cast<__half*>(x.data), i, n, values);
+}
+
+__device__ inline float load_float(const Array& x, Index i) {
+  if (x.dtype == DType::f32) return static_cast<const float*>(x.data)[i];
+  if (x.dtype == DType::bf16) return widen(static_cast<const __nv_bfloat16*>(x.data)[i]);
+  return widen(static_cast<const __half*>(x.data)[i]);
+}
+
+__device__ inline void store_float(const Array& x, Index i, float value) {
+  if (x.dtype == DType::f32)
+    static_cast<float*>(x.data)[i] = value;
+  else if (x.dtype == DType::bf16)
+    static_cast<__nv_bfloat16*>(x.data)[i] = narrow<__nv_bfloat16>(value);
+  else
+    static_cast<__half*>(x.data)[i] = narrow<__half>(value);
+}
+
+/// Row `row` of x = rows × columns.
+__device__ inline Array row_of(const Array& x, Index row, Index columns) {
+  const Index width = x.dtype == DType::f32 ? 4 : 2;
+  return {static_cast<char*>(x.data) + row * columns * width, static_cast<std::size_t>(columns), x.dtype};
+}
+
+// Launching -----------------------------------------------------------------------------------------------------------
+
+template <class T>
+struct Type {
+  using type = T;
+};
+
+/// f(Type<T>()) with the T of a floating-point dtype.
+template <class F>
+void with_type(DType dtype, const F& f) {
+  if (dtype == DType::f32)
+    f(Type<float>());
+  else if (dtype == DType::bf16)
+    f(Type<__nv_bfloat16>());
+  else
+    f(Type<__half>());
+}
+
+inline Index size_of(const Array& x) { return static_cast<Index>(x.size); }
+__host__ __device__ inline Index divide_up(Index n, Index by) { return (n + by - 1) / by; }
+
+/// Blocks of kThreads for `threads` pieces of work: at most what a GPU holds at once, which then take several each.
+inline dim3 grid_for(Index threads, Index most = 8 * kProcessors) {
+  const Index blocks = divide_up(threads, kThreads);
+  return dim3(static_cast<unsigned>(blocks < most ? blocks : most));
+}
+
+/// Whole warps for `work` threads of one block, at most `most`.
+inline dim3 block_for(Index work, int most) {
+  const Index threads = divide_up(work, 32) * 32;
+  return dim3(static_cast<unsigned>(threads < 32 ? 32 : threads < most ? threads : most));
+}
+
+}  // namespace lockstep::kernels

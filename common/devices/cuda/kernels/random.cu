@@ -1,0 +1,102 @@
+// Counter-based random numbers: the bits of the CPU device, whose words hold here (common/devices/cpu/random.cpp).
+// Global element e belongs to block e / 256; word (e / 64) mod 4 of Philox's answer to counter 64 · (e / 256) + e mod
+// 64 is its 32 bits. A thread takes eight counters in a row, and so four packs of eight elements, 64 apart.
+#include "common/devices/cuda/kernels/elements.cuh"
+#include "common/devices/cuda/kernels/operations.hpp"
+#include "common/devices/cuda/kernels/philox.cuh"
+
+namespace lockstep::kernels {
+
+namespace {
+
+struct SineCosine {
+  float sine, cosine;
+};
+/// Of a whole turn times `turns`, 0 ≤ turns ≤ 1: reduced to an eighth of a turn, then Cephes' polynomials.
+__device__ inline SineCosine sine_cosine(float turns) {
+  const int quarter = static_cast<int>(turns * 4.0f + 0.5f);
+  const float angle = (turns - 0.25f * static_cast<float>(quarter)) * 6.28318530718f, square = angle * angle;
+  float sine = -1.9515295891e-4f;
+  sine = sine * square + 8.3321608736e-3f;
+  sine = sine * square - 1.6666654611e-1f;
+  sine = sine * square * angle + angle;
+  float cosine = 2.443315711809948e-5f;
+  cosine = cosine * square - 1.388731625493765e-3f;
+  cosine = cosine * square + 4.166664568298827e-2f;
+  cosine = cosine * square * square - 0.5f * square + 1.0f;
+  const bool odd = (quarter & 1) != 0;
+  const float s = odd ? cosine : sine, c = odd ? sine : cosine;
+  return {(quarter & 2) != 0 ? -s : s, ((quarter + 1) & 2) != 0 ? -c : c};
+}
+
+struct Uniform {
+  float low, width, largest;
+  __device__ void operator()(float (&values)[4], const PhiloxWords& bits) const {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const float value = fmaf(width, unit(bits.word[w]), low);
+      values[w] = value < largest ? value : largest;  // rounding may have reached what is excluded
+    }
+  }
+};
+
+/// Box–Muller on words 0 and 1, and 2 and 3.
+struct Normal {
+  float mean, deviation;
+  __device__ void operator()(float (&values)[4], const PhiloxWords& bits) const {
+#pragma unroll
+    for (int w = 0; w < 4; w += 2) {
+      const float radius = sqrtf(-2.0f * logf(1.0f - unit(bits.word[w])));  // of (0, 1]
+      const SineCosine direction = sine_cosine(unit(bits.word[w + 1]));
+      values[w] = fmaf(deviation, radius * direction.cosine, mean);
+      values[w + 1] = fmaf(deviation, radius * direction.sine, mean);
+    }
+  }
+};
+
+/// `groups` groups of eight counters, from the first of the block that holds the slice's first element.
+template <class Make, class T>
+__global__ void __launch_bounds__(kThreads)
+    draw_kernel(Make make, T* x, Index n, std::uint64_t key, std::uint64_t first, Index groups) {
+  constexpr int kGroups = static_cast<int>(kPhiloxLanes) / kPack;  // of a block
+  const Index step = static_cast<Index>(gridDim.x) * kThreads;
+  for (Index g = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x; g < groups; g += step) {
+    const std::uint64_t block = first / kPhiloxBlock + static_cast<std::uint64_t>(g / kGroups);
+    const std::uint64_t lane = static_cast<std::uint64_t>(g % kGroups) * kPack;
+    float values[4][kPack];
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) {
+      float four[4];
+      make(four, philox(block * kPhiloxLanes + lane + j, key));
+#pragma unroll
+      for (int w = 0; w < 4; ++w) values[w][j] = four[w];
+    }
+    const Index begin = static_cast<Index>(block * kPhiloxBlock + lane - first);  // may lie before the slice
+#pragma unroll
+    for (int w = 0; w < 4; ++w) store_floats(x, begin + w * static_cast<Index>(kPhiloxLanes), n, values[w]);
+  }
+}
+
+template <class Make>
+void draw_all(const Queue& queue, Make make, Array x, Draw draw) {
+  if (x.size == 0) return;
+  const std::uint64_t blocks = (draw.first + x.size - 1) / kPhiloxBlock - draw.first / kPhiloxBlock + 1;
+  const Index groups = static_cast<Index>(blocks * (kPhiloxLanes / kPack));
+  with_type(x.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    launch(draw_kernel<Make, T>, grid_for(groups), dim3(kThreads), 0, queue.stream, make, x.as<T>(), size_of(x),
+           draw.key, draw.first, groups);
+  });
+}
+
+}  // namespace
+
+void random_normal(const Queue& queue, Array x, Draw draw, float mean, float deviation) {
+  draw_all(queue, Normal{mean, deviation}, x, draw);
+}
+
+void random_uniform(const Queue& queue, Array x, Draw draw, float low, float high, float largest) {
+  draw_all(queue, Uniform{low, high - low, largest}, x, draw);
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,13 @@
+// Sums of everything before: one block, four elements a thread and turn.
+#pragma once
+
+#include "common/devices/cuda/kernels/elements.cuh"
+
+namespace lockstep::kernels {
+
+constexpr int kScanThreads = 1024;
+
+/// counts[i] becomes the sum of those before it. One block of kScanThreads.
+__global__ void scan_kernel(std::int32_t* counts, Index n);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,119 @@
+#include "common/devices/cuda/memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/devices/cuda/status.hpp"
+
+namespace lockstep::cuda {
+
+// Device memory -------------------------------------------------------------------------------------------------------
+
+DeviceMemory::DeviceMemory(int gpu) {
+  check(cudaDeviceGetDefaultMemPool(&pool_, gpu), "cudaDeviceGetDefaultMemPool");
+  std::uint64_t keep = ~std::uint64_t{0};
+  check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
+  // Never make a stream wait for another one only to reuse its memory: that would serialise what may overlap.
+  int allowed = 0;
+  check(cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &allowed), "cudaMemPoolSetAttribute");
+}
+
+void* DeviceMemory::try_to_allocate(std::size_t bytes, cudaStream_t stream) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMallocAsync(&data, bytes, stream);
+  if (status == cudaSuccess) return data;
+  if (status != cudaErrorMemoryAllocation) check(status, "cudaMallocAsync");
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t stream, const Await& await) {
+  void* data = try_to_allocate(bytes, stream);
+  if (data) return data;
+  await([&] { return (data = try_to_allocate(bytes, stream)) != nullptr; });
+  if (data) return data;
+  check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");  // pieces too small by themselves
+  data = try_to_allocate(bytes, stream);
+  if (data) return data;
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}; {} of {} bytes are free ({})", bytes,
+                                         to_string(category), free_bytes, total_bytes, place()));
+}
+
+void DeviceMemory::free(void* data, cudaStream_t stream) noexcept {
+  // A failure here follows one that was reported: the GPU does nothing more.
+  if (data && cudaFreeAsync(data, stream) != cudaSuccess) (void)cudaGetLastError();
+}
+
+// Pinned memory -------------------------------------------------------------------------------------------------------
+
+Staging::~Staging() {
+  for (const auto& buffer : buffers_) (void)cudaFreeHost(buffer->data);
+}
+
+Staging::Buffer* Staging::take(std::size_t bytes) {
+  const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 256));
+  std::lock_guard lock(mutex_);
+  Buffer* busy = nullptr;
+  for (const auto& buffer : buffers_) {
+    if (buffer->lent || buffer->bytes != size) continue;
+    if (buffer->last.done()) {
+      buffer->lent = true;
+      return buffer.get();
+    }
+    if (!busy) busy = buffer.get();
+  }
+  if (busy && buffers_.size() >= kMostBuffers) {
+    wait_(busy->last);
+    busy->lent = true;
+    return busy;
+  }
+  auto fresh = std::make_unique<Buffer>();
+  fresh->bytes = size;
+  check(cudaMallocHost(&fresh->data, size), "cudaMallocHost");
+  fresh->lent = true;
+  buffers_.push_back(std::move(fresh));
+  return buffers_.back().get();
+}
+
+void Staging::give(Buffer* buffer, Event last) {
+  std::lock_guard lock(mutex_);
+  buffer->last = std::move(last);
+  buffer->lent = false;
+}
+
+void Staging::upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t piece = std::min(kPiece, bytes - at);
+    Buffer* buffer = take(piece);
+    std::memcpy(buffer->data, static_cast<const char*>(from) + at, piece);
+    check(cudaMemcpyAsync(static_cast<char*>(to) + at, buffer->data, piece, cudaMemcpyHostToDevice, stream),
+          "cudaMemcpyAsync to the GPU");
+    give(buffer, events_.record(stream));
+  }
+}
+
+void Staging::download(void* to, const void* from, std::size_t bytes, cudaStream_t stream,
+                       const std::function<void(const Event&)>& wait) {
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t piece = std::min(kPiece, bytes - at);
+    Buffer* buffer = take(piece);
+    check(cudaMemcpyAsync(buffer->data, static_cast<const char*>(from) + at, piece, cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync to the host");
+    const Event copied = events_.record(stream);
+    struct Return {  // also when the run ends meanwhile
+      Staging& staging;
+      Buffer* buffer;
+      const Event& last;
+      ~Return() { staging.give(buffer, last); }
+    } give_back{*this, buffer, copied};
+    wait(copied);
+    std::memcpy(static_cast<char*>(to) + at, buffer->data, piece);
+  }
+}
+
+}  // namespace lockstep::cuda
