@@ -2,7 +2,7 @@
 // sums of nothing, go the long way: operands widened to f32, one product in f32, one rounding at the end.
 //
 // The library behind it is chosen by the link: cuBLASLt (gemm_cublaslt.cpp), or plain loops on the pretend GPU
-// (gemm_pretend.cpp).
+// (common/testing/fakes/cuda/gemm.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,6 @@
-#include "common/devices/cuda/kernels/mma.cuh"
+#include <tensor_cores.hpp>
+
+#include "common/devices/cuda/kernels/launch.cuh"
 #include "common/tests/pretend/examples.hpp"
 
 namespace lockstep::examples {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/cuda/pretend/pretend.hpp"
+#include "common/testing/fakes/cuda/pretend.hpp"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <memory>
 
-#include "common/cuda/pretend/pretend.hpp"
+#include "common/testing/fakes/cuda/pretend.hpp"
 
 namespace lockstep {
 

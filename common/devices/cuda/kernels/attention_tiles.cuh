@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstring>
+#include <tensor_cores.hpp>
 
 #include "common/devices/cuda/kernels/attention_arguments.cuh"
-#include "common/devices/cuda/kernels/mma.cuh"
 
 namespace lockstep::kernels {
 
@@ -27,17 +27,6 @@ struct Tiling {
 
 inline __device__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
 inline __device__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
-
-/// 2^x; results below 2^-126 are 0.
-#ifdef __CUDACC__
-inline __device__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-#else
-inline float exp2_fast(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
-#endif
 
 template <class To, class From>
 __device__ To same_bits(From from) {

@@ -1,4 +1,4 @@
-#include "common/nccl/pretend/work.hpp"
+#include "common/testing/fakes/nccl/work.hpp"
 
 #include <sys/socket.h>
 

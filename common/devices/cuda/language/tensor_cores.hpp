@@ -7,16 +7,9 @@
 // All 32 lanes of a warp call together.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
-#include "common/devices/cuda/kernels/launch.cuh"
-
 namespace lockstep::kernels {
-
-#ifdef __CUDACC__
 
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                                   const std::uint32_t (&b)[2], const float (&c)[4]) {
@@ -69,32 +62,11 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
 }
 
-#else
-
-inline void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                              const float (&c)[4], LOCKSTEP_FROM) {
-  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::bf16, file, line);
+/// 2^x; results below 2^-126 are 0.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
-
-inline void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                             const float (&c)[4], LOCKSTEP_FROM) {
-  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::f16, file, line);
-}
-
-inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, LOCKSTEP_FROM) {
-  pretend::ldmatrix_x4({r, row}, false, file, line);
-}
-inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, LOCKSTEP_FROM) {
-  pretend::ldmatrix_x4({r, row}, true, file, line);
-}
-
-inline void cp_async_16(void* shared, const void* global) { pretend::cp_async_16(shared, global); }
-inline void cp_async_commit() { pretend::cp_async_commit(); }
-template <int Groups>
-void cp_async_wait() {
-  pretend::cp_async_wait(Groups);
-}
-
-#endif
 
 }  // namespace lockstep::kernels

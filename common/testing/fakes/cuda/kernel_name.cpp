@@ -1,4 +1,4 @@
-#include "common/cuda/pretend/kernel_name.hpp"
+#include "common/testing/fakes/cuda/kernel_name.hpp"
 
 #include <cxxabi.h>
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "common/cuda/pretend/symbols.hpp"
+#include "common/testing/fakes/cuda/symbols.hpp"
 
 namespace lockstep::pretend {
 

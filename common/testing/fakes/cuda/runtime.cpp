@@ -1,4 +1,4 @@
-#include "common/cuda/pretend/runtime.hpp"
+#include "common/testing/fakes/cuda/runtime.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/cuda/pretend/emulator.hpp"
-#include "common/cuda/pretend/order.hpp"
+#include "common/testing/fakes/cuda/emulator.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
 
 namespace lockstep::pretend {
 

@@ -1,4 +1,4 @@
-#include "common/nccl/pretend/wires.hpp"
+#include "common/testing/fakes/nccl/wires.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "common/cuda/pretend/memory.hpp"
-#include "common/cuda/pretend/pretend.hpp"
+#include "common/testing/fakes/cuda/memory.hpp"
+#include "common/testing/fakes/cuda/pretend.hpp"
 
 namespace lockstep::pretend {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "common/cuda/pretend/call.hpp"
-#include "common/cuda/pretend/emulator.hpp"
-#include "common/cuda/pretend/kernel_name.hpp"
+#include "common/testing/fakes/cuda/call.hpp"
+#include "common/testing/fakes/cuda/emulator.hpp"
+#include "common/testing/fakes/cuda/kernel_name.hpp"
 
 using namespace lockstep::pretend;
 

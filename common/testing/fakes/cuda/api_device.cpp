@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "common/cuda/pretend/call.hpp"
+#include "common/testing/fakes/cuda/call.hpp"
 
 namespace lockstep::pretend {
 

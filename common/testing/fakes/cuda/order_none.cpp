@@ -1,4 +1,4 @@
-#include "common/cuda/pretend/order.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
 
 namespace lockstep::pretend::order {
 

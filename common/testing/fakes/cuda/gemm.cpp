@@ -1,9 +1,10 @@
 // The library of matrix products on the pretend GPU: loops, queued on the stream like a kernel. Sums are in f32.
+#include "common/devices/cuda/gemm.hpp"
+
 #include <cmath>
 #include <stdexcept>
 #include <vector>
 
-#include "common/devices/cuda/gemm.hpp"
 #include "common/devices/cuda/status.hpp"
 #include "common/runtime/convert.hpp"
 

@@ -1,12 +1,12 @@
-#include "common/cuda/pretend/memory.hpp"
+#include "common/testing/fakes/cuda/memory.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/cuda/pretend/order.hpp"
-#include "common/cuda/pretend/poison.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
+#include "common/testing/fakes/cuda/poison.hpp"
 
 namespace lockstep::pretend {
 

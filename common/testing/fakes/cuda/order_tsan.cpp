@@ -1,7 +1,7 @@
 // For programs with ThreadSanitizer. Its interface for languages with memory of their own says that memory begins anew.
 #include <sanitizer/tsan_interface.h>
 
-#include "common/cuda/pretend/order.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
 
 extern "C" {
 void __tsan_write_range(void* memory, unsigned long bytes);

@@ -1,5 +1,5 @@
-// The words of CUDA C++ that kernels use, for the host's compiler: a .cu file that includes launch.cuh compiles as
-// C++17, and its kernels run in the emulator.
+// The words of CUDA C++ that kernels use, for the host's compiler: a .cu file compiles as C++17, and its kernels run in
+// the emulator. Found instead of common/devices/cuda/language/kernel_language.hpp, by the include path.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +13,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "common/cuda/pretend/emulator.hpp"
+#include "common/testing/fakes/cuda/emulator.hpp"
 
 // One thread of the host runs one block at a time: what a block shares belongs to that thread.
 #undef __shared__
@@ -49,7 +49,7 @@ inline int lane() {
 
 enum class Half { bf16, f16 };
 
-struct Mma {  // as of mma.cuh
+struct Mma {  // as of tensor_cores.hpp
   float* d;
   const std::uint32_t *a, *b;
   const float* c;
@@ -276,3 +276,23 @@ void __stcg(T* address, std::common_type_t<T> value) {
   *address = value;
 }
 // NOLINTEND(bugprone-reserved-identifier)
+
+// --- launches --------------------------------------------------------------------------------------------------------
+namespace lockstep::kernels {
+
+template <typename T>
+T* dynamic_shared() {
+  return static_cast<T*>(pretend::dynamic_shared_memory());
+}
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+                  const Arguments&... arguments) {
+  auto thread = [kernel, values = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
+    std::apply(kernel, values);
+  };
+  return pretend::launch_kernel({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes}, std::move(thread),
+                                stream);
+}
+
+}  // namespace lockstep::kernels

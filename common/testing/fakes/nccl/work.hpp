@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/nccl/pretend/wires.hpp"
+#include "common/testing/fakes/nccl/wires.hpp"
 
 namespace lockstep::pretend_nccl {
 

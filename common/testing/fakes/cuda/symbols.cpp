@@ -1,4 +1,4 @@
-#include "common/cuda/pretend/symbols.hpp"
+#include "common/testing/fakes/cuda/symbols.hpp"
 
 #include <elf.h>
 #include <link.h>
@@ -9,7 +9,7 @@
 #include <functional>
 #include <map>
 
-#include "common/cuda/pretend/order.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
 
 namespace lockstep::pretend {
 

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "common/cuda/pretend/runtime.hpp"
+#include "common/testing/fakes/cuda/runtime.hpp"
 
 namespace lockstep::pretend {
 

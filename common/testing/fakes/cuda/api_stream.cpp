@@ -1,6 +1,6 @@
 // The CUDA runtime's functions about streams and events.
-#include "common/cuda/pretend/call.hpp"
-#include "common/cuda/pretend/order.hpp"
+#include "common/testing/fakes/cuda/call.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
 
 using namespace lockstep::pretend;
 

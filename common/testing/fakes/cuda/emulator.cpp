@@ -1,4 +1,4 @@
-#include "common/cuda/pretend/emulator.hpp"
+#include "common/testing/fakes/cuda/emulator.hpp"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <map>
 #include <vector>
 
-#include "common/cuda/pretend/kernel_name.hpp"
-#include "common/cuda/pretend/order.hpp"
-#include "common/cuda/pretend/poison.hpp"
-#include "common/cuda/pretend/shared_arrays.hpp"
-#include "common/cuda/pretend/stacks.hpp"
+#include "common/testing/fakes/cuda/kernel_name.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
+#include "common/testing/fakes/cuda/poison.hpp"
+#include "common/testing/fakes/cuda/shared_arrays.hpp"
+#include "common/testing/fakes/cuda/stacks.hpp"
 
 alignas(16) __thread uint3 threadIdx, blockIdx;
 alignas(16) __thread dim3 blockDim, gridDim;

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "common/cuda/pretend/call.hpp"
-#include "common/cuda/pretend/order.hpp"
-#include "common/cuda/pretend/poison.hpp"
+#include "common/testing/fakes/cuda/call.hpp"
+#include "common/testing/fakes/cuda/order.hpp"
+#include "common/testing/fakes/cuda/poison.hpp"
 
 struct CUmemPoolHandle_st {
   int device;

@@ -1,4 +1,4 @@
-#include "common/cuda/pretend/poison.hpp"
+#include "common/testing/fakes/cuda/poison.hpp"
 
 #include <cstring>
 

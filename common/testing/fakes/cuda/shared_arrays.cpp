@@ -1,8 +1,8 @@
-#include "common/cuda/pretend/shared_arrays.hpp"
+#include "common/testing/fakes/cuda/shared_arrays.hpp"
 
 #include <cstring>
 
-#include "common/cuda/pretend/symbols.hpp"
+#include "common/testing/fakes/cuda/symbols.hpp"
 
 namespace lockstep::pretend {
 

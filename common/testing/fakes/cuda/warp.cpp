@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "common/cuda/pretend/kernel_language.hpp"
+#include "common/testing/fakes/cuda/language/kernel_language.hpp"
 
 namespace lockstep::pretend {
 

@@ -22,8 +22,8 @@
 #include <string>
 #include <thread>
 
-#include "common/cuda/pretend/pretend.hpp"
-#include "common/nccl/pretend/work.hpp"
+#include "common/testing/fakes/cuda/pretend.hpp"
+#include "common/testing/fakes/nccl/work.hpp"
 
 namespace {
 
