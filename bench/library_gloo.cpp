@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "bench/library_all_reduce.hpp"
-#include "common/mpi/backend.hpp"
-#include "common/mpi/status.hpp"
+#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/status.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
+#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/status.hpp"
 #include "common/devices/cpu/cpu_device.hpp"
-#include "common/mpi/backend.hpp"
-#include "common/mpi/status.hpp"
 
 namespace lockstep::bench {
 

@@ -11,11 +11,11 @@
 
 #include "bench/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
+#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/session.hpp"
+#include "common/backends/nccl/status.hpp"
 #include "common/devices/cuda/gpu.hpp"
 #include "common/devices/cuda/status.hpp"
-#include "common/nccl/backend.hpp"
-#include "common/nccl/session.hpp"
-#include "common/nccl/status.hpp"
 
 namespace lockstep::bench {
 namespace {

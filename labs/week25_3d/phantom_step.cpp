@@ -8,7 +8,7 @@
 #include <map>
 
 #include "common/runtime/run.hpp"
-#include "common/sim/reflection.hpp"
+#include "common/backends/sim/reflection.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 

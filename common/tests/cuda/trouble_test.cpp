@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "common/cuda/world.hpp"
+#include "common/backends/cuda/world.hpp"
 #include "common/runtime/machine/operation.hpp"
 #include "common/tests/backend/support.hpp"
 #include "common/tests/pretend/spin.hpp"

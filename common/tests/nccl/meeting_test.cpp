@@ -7,9 +7,9 @@
 #include <map>
 #include <thread>
 
+#include "common/backends/nccl/mail.hpp"
+#include "common/backends/nccl/seats.hpp"
 #include "common/error.hpp"
-#include "common/nccl/mail.hpp"
-#include "common/nccl/seats.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
 
 namespace lockstep::nccl {

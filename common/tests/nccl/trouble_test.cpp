@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-#include "common/nccl/backend.hpp"
+#include "common/backends/nccl/backend.hpp"
 #include "common/tests/backend/support.hpp"
 #include "common/tests/pretend/spin.hpp"
 

@@ -1,0 +1,56 @@
+// What only this backend knows when nobody can go on, or somebody was not listened to: which transfer is not with the
+// GPU, which message was never received, and what hangs when the GPU does.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/backends/cuda/world.hpp"
+#include "common/runtime/processes/wait_table.hpp"
+
+namespace lockstep::cuda {
+
+StuckBatch World::stuck_batch(const Queue& queue) {
+  Lane& lane = queue.owner->end(queue.blocked.which, queue.index);
+  const Batch& batch = *lane.batch(lane.issued + 1);
+  const auto missing = std::find(batch.issued.begin(), batch.issued.end(), false) - batch.issued.begin();
+  return {.number = batch.number,
+          .group = lane.group,
+          .collective = batch.collective,
+          .started = batch.where,
+          .missing = &batch.transfers[missing]};
+}
+
+/// What every rank waits for, and what of its work the GPU has not done.
+std::string World::hang() const {
+  std::vector<processes::Row> rows;
+  for (const auto& rank : ranks_) {
+    processes::Row row;
+    for (const auto& queue : rank->queues()) {
+      const std::string left = queue->backlog.words();
+      const bool waits = queue->blocked.on != Blocked::On::nothing && queue->blocked.on != Blocked::On::work;
+      if (!waits && left.empty()) continue;
+      if (!row.words.empty()) row.words += "; ";
+      row.words += fmt::format("queue \"{}\"", queue_name(queue->index));
+      if (waits) row.words += fmt::format(" waits at {}", describe(queue->blocked.where));
+      if (queue->blocked.on == Blocked::On::door) row.words += " for the GPU";
+      if (!left.empty()) row.words += fmt::format("{} the GPU is not done with {}", waits ? ", and" : ":", left);
+    }
+    if (row.words.empty()) row.words = "has nothing on the GPU";
+    rows.push_back(row);
+  }
+  return processes::wait_table(fmt::format("TIMEOUT: the GPU has done nothing for {:g} s", options_.patience_seconds),
+                               rows);
+}
+
+std::vector<UnreadMessage> World::unread() const {
+  std::vector<UnreadMessage> all;
+  for (const auto& rank : ranks_)
+    rank->each_end([&](const Lane& lane) {
+      for (const Peer& peer : lane.peers)
+        for (const Posted& send : peer.sends)
+          all.push_back({send.half.rank, rank->world_rank(), send.bytes, send.half.where});
+    });
+  return all;
+}
+
+}  // namespace lockstep::cuda

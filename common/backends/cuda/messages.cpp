@@ -1,0 +1,175 @@
+// How messages meet: batches begin, their transfers find the other half, and each is a copy on the receiver's lane.
+#include <algorithm>
+
+#include "common/backends/cuda/world.hpp"
+#include "common/devices/cuda/status.hpp"
+
+namespace lockstep::cuda {
+
+Peer& World::peer(Lane& lane, int rank) {
+  const std::vector<int>& members = groups_.members(lane.group);
+  if (lane.peers.empty()) lane.peers.resize(members.size());
+  Peer& peer = lane.peers[rank];
+  peer.world = members[rank];
+  return peer;
+}
+
+void World::post(Batch* batch) {
+  if (batch->lane->issued + 1 == batch->number) beginning_.push_back(batch);
+  begin_all();
+  if (failing_) throw Unwind{};
+}
+
+/// Begins the batches whose turn has come, and those whose turn comes by that; not one inside the other, since there
+/// may be thousands.
+void World::begin_all() {
+  while (!beginning_.empty() && !failing_) {
+    Batch* next = beginning_.front();
+    beginning_.pop_front();
+    try {
+      begin(*next);
+    } catch (...) {
+      record_failure(next->lane->owner->queue(next->lane->queue));
+    }
+  }
+}
+
+void World::begin(Batch& batch) {
+  Lane& lane = *batch.lane;
+  const bool receives = std::any_of(batch.transfers.begin(), batch.transfers.end(),
+                                    [](const Transfer& t) { return t.kind == Transfer::Kind::receive; });
+  if (receives || !batch.follows_wait) lane.stream.wait(batch.posted);
+  if (batch.follows_wait) {
+    batch.begin = batch.posted;
+  } else {
+    // What the batch before received is done by the order of the lane's stream; what it sent, others copy.
+    if (const Batch* before = lane.batch(batch.number - 1))
+      for (const Event& sent : before->sent) lane.stream.wait(sent);
+    batch.begin = events_.record(lane.stream.get());
+  }
+  const int me = lane.owner->world_rank();
+  for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
+    const Transfer& transfer = batch.transfers[i];
+    Peer& peer = this->peer(lane, transfer.peer);
+    const std::size_t bytes = transfer.slice.bytes();
+    Posted mine{.batch = &batch,
+                .index = i,
+                .half = {me, transfer.slice.size(), transfer.slice.dtype(), batch.where, batch.collective},
+                .bytes = bytes,
+                .begin = batch.begin};
+    if (transfer.kind == Transfer::Kind::send) {
+      ++messages_;
+      ++peer.traffic.messages_sent;
+      peer.traffic.bytes_sent += bytes;
+      Lane& other = ranks_[peer.world]->end(lane.group, lane.queue);
+      Peer& self = this->peer(other, lane.rank);
+      if (self.receives.empty()) {
+        self.sends.push_back(std::move(mine));
+      } else {
+        Posted receive = std::move(self.receives.front());
+        self.receives.pop_front();
+        meet(std::move(mine), std::move(receive), other);
+      }
+    } else {
+      ++peer.traffic.messages_received;
+      peer.traffic.bytes_received += bytes;
+      if (peer.sends.empty()) {
+        peer.receives.push_back(std::move(mine));
+      } else {
+        Posted send = std::move(peer.sends.front());
+        peer.sends.pop_front();
+        meet(std::move(send), std::move(mine), lane);
+      }
+    }
+  }
+}
+
+/// Gives the copy to the GPU: after what the sender's and the receiver's queue had done when they started it.
+void World::meet(Posted send, Posted receive, Lane& receiver) {
+  if (send.half.elements != receive.half.elements || send.half.dtype != receive.half.dtype ||
+      !regions_agree(send.half.region, receive.half.region)) {
+    if (send.aside) memory_.free(send.aside, receiver.stream.get());
+    mismatch(send.half, receive.half);
+  }
+  const cudaStream_t stream = receiver.stream.get();
+  receiver.stream.wait(send.begin);
+  void* to = receive.batch->transfers[receive.index].slice.data();
+  const void* from = send.batch ? send.batch->transfers[send.index].slice.data() : send.aside;
+  if (send.bytes > 0)
+    check(cudaMemcpyAsync(to, from, send.bytes, cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync between ranks");
+  if (send.aside) memory_.free(send.aside, stream);
+  const Event done = events_.record(stream);
+  receive.batch->received = done;
+  issued(*receive.batch, receive.index);
+  if (!send.batch) return;
+  send.batch->sent.push_back(done);
+  issued(*send.batch, send.index);
+}
+
+void World::issued(Batch& batch, std::size_t index) {
+  batch.issued[index] = true;
+  if (--batch.pending > 0) return;
+  Lane& lane = *batch.lane;
+  lane.issued = batch.number;
+  std::vector<Event> ends = batch.sent;
+  if (batch.received) ends.push_back(batch.received);
+  std::size_t bytes = 0;
+  for (const Transfer& transfer : batch.transfers) bytes += transfer.slice.bytes();
+  RankState& rank = *lane.owner;
+  rank.span(batch.begin, std::move(ends),
+            [&rank, queue = lane.queue, group = lane.group, count = batch.transfers.size(), bytes, where = batch.where,
+             region = batch.collective](double begin, double end) {
+              rank.recorder().transferred(queue, group, begin, end, count, bytes, where, region);
+            });
+  if (Batch* next = lane.batch(batch.number + 1)) beginning_.push_back(next);
+  if (lane.waiter && lane.issued >= lane.waiter_number) wake(*std::exchange(lane.waiter, nullptr));
+}
+
+// Sends that are over before they are received ------------------------------------------------------------------------
+
+/// A send of at most eager_bytes does not wait for its receive: when nobody can go on, such sends go to memory of the
+/// runtime's own. Only then, since a copy in between costs time.
+bool World::set_sends_aside() {
+  std::vector<Posted*> sends;
+  each_peer([&](Lane&, Peer& peer) {
+    for (Posted& send : peer.sends)
+      if (send.batch && send.bytes <= options_.machine.eager_bytes) sends.push_back(&send);
+  });
+  for (Posted* send : sends) {
+    Queue& queue = send->batch->lane->owner->queue(send->batch->lane->queue);
+    try {
+      set_aside(*send);
+    } catch (...) {
+      record_failure(queue);
+      return false;
+    }
+  }
+  begin_all();  // their batches may be over now, and the next ones' turn has come
+  return !sends.empty();
+}
+
+void World::set_aside(Posted& send) {
+  Batch& batch = *send.batch;
+  Lane& lane = *batch.lane;
+  const Slice& slice = batch.transfers[send.index].slice;
+  lane.stream.wait(send.begin);
+  if (send.bytes > 0) {
+    send.aside = allocate(send.bytes, slice.category(), lane.stream.get(), batch.where);
+    check(cudaMemcpyAsync(send.aside, slice.data(), send.bytes, cudaMemcpyDeviceToDevice, lane.stream.get()),
+          "cudaMemcpyAsync of a send");
+  }
+  send.batch = nullptr;
+  send.begin = events_.record(lane.stream.get());
+  batch.sent.push_back(send.begin);
+  issued(batch, send.index);
+}
+
+void World::drop_messages() {
+  each_peer([this](Lane& lane, Peer& peer) {
+    for (Posted& send : peer.sends) memory_.free(std::exchange(send.aside, nullptr), lane.stream.get());
+    peer.sends.clear();
+    peer.receives.clear();
+  });
+}
+
+}  // namespace lockstep::cuda

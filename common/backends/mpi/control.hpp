@@ -1,0 +1,44 @@
+// The letters of the runtime to itself (common/runtime/processes/watch.hpp) over MPI, on a communicator of their own.
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <list>
+#include <string>
+
+#include "common/backends/mpi/job.hpp"
+#include "common/runtime/processes/watch.hpp"
+
+namespace lockstep::mpi {
+
+using processes::Row;
+
+class Control final : public processes::Watch<Job> {
+ public:
+  Control(Job& job, MPI_Comm comm, std::function<Row()> describe_me);
+  ~Control() override;
+
+  /// Takes in and sends what there is; gate held, as for looking at the clock.
+  void poll();
+  /// Nothing of ours is on its way; gate held.
+  bool quiet() const { return answered() && sent_.empty() && request_ == MPI_REQUEST_NULL; }
+  /// Ends the whole job at once, with a message.
+  [[noreturn]] static void end_job(const std::string& message);
+
+ private:
+  struct Sent {
+    std::string bytes;
+    MPI_Request request;
+  };
+  void post(int to, const processes::Letter& letter) override;
+  bool counts_transfers() const override { return true; }
+  bool has_arrived();
+
+  MPI_Comm comm_;
+  std::string incoming_;  // the letter that is being received
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::list<Sent> sent_;
+};
+
+}  // namespace lockstep::mpi

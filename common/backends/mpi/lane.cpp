@@ -1,0 +1,213 @@
+#include "common/backends/mpi/lane.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/backends/mpi/status.hpp"
+
+namespace lockstep::mpi {
+
+Lane::Lane(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members)
+    : job_(job),
+      comm_(comm),
+      group_(group),
+      queue_(queue),
+      id_(processes::lane_id(members, queue_name)),
+      members_(std::move(members)),
+      traffic_(members_.size()) {}
+
+namespace {
+void count(Traffic& traffic, const Transfer& transfer) {
+  const bool sends = transfer.kind == Transfer::Kind::send;
+  ++(sends ? traffic.messages_sent : traffic.messages_received);
+  (sends ? traffic.bytes_sent : traffic.bytes_received) += transfer.slice.bytes();
+}
+}  // namespace
+
+std::uint64_t Lane::start(std::span<const Transfer> transfers, Location where, const char* region, double now) {
+  std::unique_ptr<Batch> batch;
+  if (spare_.empty()) {
+    batch = std::make_unique<Batch>();
+  } else {
+    batch = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  batch->number = ++started_;
+  batch->where = where;
+  batch->transfers.assign(transfers.begin(), transfers.end());
+  batch->region = region;
+  batch->issued = now;
+  batches_.push_back(std::move(batch));
+  for (const Transfer& transfer : transfers) count(traffic_[transfer.peer], transfer);
+  job_.outstanding.fetch_add(1, std::memory_order_relaxed);
+  if (completed_ + 1 == started_) post(*batches_.back(), false);
+  return started_;
+}
+
+bool Lane::advance() {
+  while (completed_ < started_) {
+    Batch& batch = *batches_[completed_ - released_];
+    if (posted_ == completed_) post(batch, true);
+    if (job_.failed.load(std::memory_order_relaxed) || !finished(batch)) return false;
+    complete(batch);
+  }
+  return true;
+}
+
+void Lane::post(Batch& batch, bool waited_for_its_turn) {
+  posted_ = batch.number;
+  batch.begin = std::max(batch.issued, job_.emulate() ? last_end_ : 0);
+  if (!job_.emulate() && waited_for_its_turn) batch.begin = job_.clock.now();
+  if (job_.checked())
+    post_checked(batch);
+  else
+    post_plain(batch);
+}
+
+void Lane::complete(Batch& batch) {
+  const std::uint64_t now = monotonic_ns();
+  if (!job_.emulate()) batch.end = job_.clock.at(now);
+  completed_ = batch.number;
+  last_end_ = batch.end;
+  job_.outstanding.fetch_sub(1, std::memory_order_relaxed);
+  job_.note_activity(now);
+  job_.record([&](Recorder& recorder) {
+    recorder.transferred(queue_, group_, batch.begin, batch.end, batch.transfers, batch.where, batch.region);
+  });
+}
+
+bool Lane::finished(Batch& batch) { return job_.checked() ? finished_checked(batch) : finished_plain(batch); }
+
+void Lane::post_plain(Batch& batch) {
+  batch.requests.clear();
+  for (const Transfer& transfer : batch.transfers)
+    if (transfer.kind == Transfer::Kind::receive)
+      post_receive(batch.requests, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
+  for (const Transfer& transfer : batch.transfers)
+    if (transfer.kind == Transfer::Kind::send)
+      post_send(batch.requests, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
+}
+
+bool Lane::finished_plain(Batch& batch) {
+  statuses_.resize(std::max(statuses_.size(), batch.requests.size()));
+  int done = 0;
+  const int status =
+      MPI_Testall(static_cast<int>(batch.requests.size()), batch.requests.data(), &done, statuses_.data());
+  if (status != MPI_SUCCESS) {
+    job_.fail(Verdict::mismatch,
+              fmt::format("MISMATCH: rank {} at {}: a message that arrived is longer than the slice that receives it "
+                          "(run with checks on to see both sides): {}",
+                          job_.rank, describe(batch.where), words(status)));
+    return false;
+  }
+  if (!done) return false;
+  std::size_t i = 0;
+  for (const Transfer& transfer : batch.transfers) {
+    if (transfer.kind != Transfer::Kind::receive) continue;
+    std::size_t arrived = 0;
+    for (std::size_t part = 0; part < parts_of(transfer.slice.bytes()); ++part)
+      arrived += bytes_received(statuses_[i++]);
+    if (arrived == transfer.slice.bytes()) continue;
+    job_.fail(Verdict::mismatch,
+              fmt::format("MISMATCH: rank {} receives {} bytes from rank {} at {}, which sent {}", job_.rank,
+                          transfer.slice.bytes(), members_[transfer.peer], describe(batch.where), arrived));
+    return false;
+  }
+  return true;
+}
+
+void Lane::release(std::uint64_t number) {
+  while (released_ < number && !batches_.empty()) {
+    std::unique_ptr<Batch> batch = std::move(batches_.front());
+    batches_.pop_front();
+    ++released_;
+    batch->transfers.clear();
+    spare_.push_back(std::move(batch));
+  }
+}
+
+double Lane::earliest_end() const {
+  if (!job_.emulate() || idle()) return 0;
+  double end = 0;
+  for (const Message& message : batches_[completed_ - released_]->messages)
+    if (message.state == Message::State::timed || message.state == Message::State::moves)
+      end = std::max(end, message.complete_at);
+  return end;
+}
+
+bool Lane::transfer_done(Batch& batch, std::size_t index) {
+  if (job_.checked()) return batch.messages[index].state == Message::State::done;
+  std::size_t request = 0;  // receives come first
+  const bool sends = batch.transfers[index].kind == Transfer::Kind::send;
+  for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
+    const bool other_sends = batch.transfers[i].kind == Transfer::Kind::send;
+    if (other_sends == sends ? i < index : sends) request += parts_of(batch.transfers[i].slice.bytes());
+  }
+  for (std::size_t part = 0; part < parts_of(batch.transfers[index].slice.bytes()); ++part) {
+    int done = 0;
+    MPI_Request_get_status(batch.requests[request + part], &done, MPI_STATUS_IGNORE);
+    if (!done) return false;
+  }
+  return true;
+}
+
+Lane::Outstanding Lane::outstanding() {
+  Outstanding result;
+  if (idle() || posted_ == completed_) return result;
+  Batch& batch = *batches_[completed_ - released_];
+  result.region = batch.region;
+  for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
+    if (transfer_done(batch, i)) continue;
+    const Transfer& transfer = batch.transfers[i];
+    const bool sends = transfer.kind == Transfer::Kind::send;
+    const int peer = members_[transfer.peer];
+    // A receive is what a rank is stuck in; a send may only be slow to be taken.
+    if (result.peer < 0 || !sends) result.peer = peer;
+    if (!result.words.empty()) result.words += ", ";
+    result.words += fmt::format("{} {} bytes {} rank {}", sends ? "sends" : "receives", transfer.slice.bytes(),
+                                sends ? "to" : "from", peer);
+  }
+  return result;
+}
+
+/// The modelled time passes, whatever others do.
+bool Lane::ends_by_itself(const Batch& batch, std::size_t index) const {
+  if (!job_.emulate()) return false;
+  const Message::State state = batch.messages[index].state;
+  return state == Message::State::waits_for_port || state == Message::State::timed;
+}
+
+bool Lane::count_transfers(processes::Row& row) {
+  using Kind = processes::Unfinished::Kind;
+  std::vector<processes::Begun> begun(members_.size());
+  for (std::size_t member = 0; member < members_.size(); ++member)
+    begun[member] = {id_, members_[member], traffic_[member].messages_sent, traffic_[member].messages_received};
+  auto count_of = [&](const Transfer& transfer) -> std::uint64_t& {
+    processes::Begun& of = begun[transfer.peer];
+    return transfer.kind == Transfer::Kind::send ? of.sends : of.receives;
+  };
+  for (std::uint64_t number = posted_ + 1; number <= started_; ++number)  // these wait for their turn
+    for (const Transfer& transfer : batches_[number - released_ - 1]->transfers) --count_of(transfer);
+  bool waits = idle();
+  const auto first = static_cast<std::ptrdiff_t>(row.unfinished.size());
+  if (posted_ > completed_) {
+    Batch& batch = *batches_[completed_ - released_];
+    std::vector<processes::Begun> number = begun;
+    for (std::size_t i = batch.transfers.size(); i-- > 0;) {
+      const Transfer& transfer = batch.transfers[i];
+      const bool sends = transfer.kind == Transfer::Kind::send;
+      processes::Begun& of = number[transfer.peer];
+      const std::uint64_t mine = sends ? of.sends-- : of.receives--;
+      if (transfer_done(batch, i) || ends_by_itself(batch, i)) continue;
+      waits = true;
+      row.unfinished.push_back({id_, members_[transfer.peer], sends ? Kind::send : Kind::receive, mine});
+    }
+  }
+  std::reverse(row.unfinished.begin() + first, row.unfinished.end());
+  for (const processes::Begun& of : begun)
+    if (of.sends + of.receives > 0) row.begun.push_back(of);
+  return waits;
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,132 @@
+// A lane: the ordered batches of one (group, queue), on a communicator of their own.
+//
+// Batches begin and complete in the order started, one at a time. Everything here is called with the job's gate held;
+// whoever waits, or else the progress thread, calls advance().
+#pragma once
+
+#include <mpi.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "common/backends/mpi/job.hpp"
+#include "common/backends/mpi/wire.hpp"
+#include "common/runtime/processes/wait_table.hpp"
+
+namespace lockstep::mpi {
+
+/// One message of a batch whose messages carry headers.
+struct Message {
+  enum class State { waits_for_port, waits_for_header, moves, timed, done };
+  State state = State::moves;
+  Header header;
+  Acknowledgement acknowledgement;
+  bool rendezvous = false;
+  double complete_at = 0;  // modelled seconds
+  MPI_Request head = MPI_REQUEST_NULL;
+  MPI_Request acknowledge = MPI_REQUEST_NULL;
+  std::vector<MPI_Request> body;
+};
+
+struct Batch {
+  std::uint64_t number = 0;
+  Location where{};
+  std::vector<Transfer> transfers;  // hold their memory until the queue waits
+  const char* region = nullptr;     // the collective it is part of
+  double issued = 0;                // modelled seconds, as are the next two
+  double begin = 0;
+  double end = 0;
+  std::vector<MPI_Request> requests;  // without headers: all of them
+  std::vector<Message> messages;      // with headers: one a transfer
+};
+
+class Lane {
+ public:
+  /// `queue_name` is the queue's, the same on every member.
+  Lane(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members);
+  Lane(const Lane&) = delete;
+
+  /// Adds a batch; it is posted at once if the lane is idle. Returns its number.
+  std::uint64_t start(std::span<const Transfer> transfers, Location where, const char* region, double now);
+  /// Moves on what can; true if the lane is empty.
+  bool advance();
+  std::uint64_t started() const { return started_; }
+  std::uint64_t completed() const { return completed_; }
+  std::uint64_t released() const { return released_; }
+  bool idle() const { return completed_ == started_; }
+  /// When batch `number`, complete and not released, ended.
+  double end_of(std::uint64_t number) const { return batches_[number - released_ - 1]->end; }
+  /// When, at the earliest, the running batch can complete; 0 when that is not known.
+  double earliest_end() const;
+  /// Forgets batches up to `number`, and with them their hold on memory; they are complete.
+  void release(std::uint64_t number);
+  /// The first batch never waited for, or null.
+  const Batch* unwaited() const { return batches_.empty() ? nullptr : batches_.front().get(); }
+
+  /// After a failure: receives are withdrawn, then (called again and again) whatever arrives is thrown away; true when
+  /// nothing of ours is on its way any more.
+  void withdraw();
+  bool abandoned();
+  /// Takes in one message nobody received; its sender's side in words, empty when there is none.
+  std::string take_unread();
+
+  /// Unfinished transfers of the running batch, in words, and the peer (in the world) of the first.
+  struct Outstanding {
+    std::string words;
+    int peer = -1;
+    const char* region = nullptr;
+  };
+  Outstanding outstanding();
+  /// Adds what has begun, and of the running batch what has not ended and waits for another rank. False where that is
+  /// nothing: the lane goes on by itself.
+  bool count_transfers(processes::Row& row);
+
+  int group() const { return group_; }
+  int queue() const { return queue_; }
+  MPI_Comm comm() const { return comm_; }
+  const std::vector<int>& members() const { return members_; }
+  const std::vector<Traffic>& traffic() const { return traffic_; }  ///< by member
+
+ private:
+  void post(Batch& batch, bool waited_for_its_turn);
+  void post_plain(Batch& batch);
+  void post_checked(Batch& batch);
+  bool finished(Batch& batch);
+  bool finished_plain(Batch& batch);
+  bool finished_checked(Batch& batch);
+  void complete(Batch& batch);
+
+  template <class F>
+  void each_request(Batch& batch, F f);
+  void send_now(const Transfer& transfer, Message& message);
+  bool overtakes(const Batch& batch, std::size_t index) const;
+  bool moved(const Transfer& transfer, Message& message);
+  void step(Batch& batch, const Transfer& transfer, Message& message);
+  void ask_for_port(Batch& batch, const Transfer& transfer, Message& message);
+  bool header_matches(const Batch& batch, const Transfer& transfer, const Message& message);
+  void header_arrived(Batch& batch, const Transfer& transfer, Message& message);
+  Path path_of(const Transfer& transfer) const;
+  bool transfer_done(Batch& batch, std::size_t index);
+  bool ends_by_itself(const Batch& batch, std::size_t index) const;
+  void mismatch(const Header& ours, int their_rank, const Header& theirs, const char* what);
+  Header header_of(const Batch& batch, const Transfer& transfer) const;
+
+  Job& job_;
+  MPI_Comm comm_;
+  int group_;
+  int queue_;
+  std::uint64_t id_;
+  std::vector<int> members_;  // world ranks
+  std::vector<Traffic> traffic_;
+  std::deque<std::unique_ptr<Batch>> batches_;  // started and not released
+  std::vector<std::unique_ptr<Batch>> spare_;
+  std::vector<MPI_Status> statuses_;
+  std::uint64_t started_ = 0;
+  std::uint64_t completed_ = 0;
+  std::uint64_t released_ = 0;
+  std::uint64_t posted_ = 0;
+  double last_end_ = 0;
+};
+
+}  // namespace lockstep::mpi

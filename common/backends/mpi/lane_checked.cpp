@@ -1,0 +1,186 @@
+// Messages with headers: both sides can be compared, and emulated links can price them.
+//
+// A send's header leaves with its body. A receive takes the header first, compares, then takes the body. While links
+// are emulated, a send up to eager_bytes takes its ports itself; for a longer one the receiver does, once both halves
+// are posted, and tells the sender when the first byte left.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "common/backends/mpi/lane.hpp"
+#include "common/backends/mpi/status.hpp"
+#include "common/runtime/processes/set_up.hpp"
+
+namespace lockstep::mpi {
+
+namespace {
+bool settled(MPI_Request& request) {
+  if (request == MPI_REQUEST_NULL) return true;
+  int done = 0;
+  check(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+  return done != 0;
+}
+}  // namespace
+
+Header Lane::header_of(const Batch& batch, const Transfer& transfer) const {
+  Header header;
+  header.bytes = transfer.slice.bytes();
+  header.dtype = transfer.slice.dtype();
+  header.ready = batch.begin;
+  if (batch.region) processes::copy_text(header.region, sizeof header.region, batch.region);
+  processes::copy_text(header.where, sizeof header.where, describe(batch.where));
+  return header;
+}
+
+Path Lane::path_of(const Transfer& transfer) const {
+  const int peer = members_[transfer.peer];
+  const bool sends = transfer.kind == Transfer::Kind::send;
+  return job_.ports->path(sends ? job_.rank : peer, sends ? peer : job_.rank);
+}
+
+void Lane::post_checked(Batch& batch) {
+  if (batch.messages.size() < batch.transfers.size()) batch.messages.resize(batch.transfers.size());
+  for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
+    const Transfer& transfer = batch.transfers[i];
+    Message& message = batch.messages[i];
+    message.body.clear();
+    message.complete_at = batch.begin;
+    if (transfer.kind == Transfer::Kind::receive) {
+      message.state = Message::State::waits_for_header;
+      check(MPI_Irecv(&message.header, sizeof(Header), MPI_BYTE, transfer.peer, kHead, comm_, &message.head));
+      continue;
+    }
+    message.header = header_of(batch, transfer);
+    message.rendezvous = job_.emulate() && transfer.slice.bytes() > job_.options.machine.eager_bytes;
+    message.state = Message::State::waits_for_port;
+    if (!job_.emulate()) send_now(transfer, message);
+  }
+  batch.messages.resize(batch.transfers.size());
+}
+
+void Lane::send_now(const Transfer& transfer, Message& message) {
+  message.state = Message::State::moves;
+  check(MPI_Isend(&message.header, sizeof(Header), MPI_BYTE, transfer.peer, kHead, comm_, &message.head));
+  if (!transfer.slice.empty())
+    post_send(message.body, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
+  if (message.rendezvous)
+    check(MPI_Irecv(&message.acknowledgement, sizeof(Acknowledgement), MPI_BYTE, transfer.peer, kAcknowledge, comm_,
+                    &message.acknowledge));
+}
+
+bool Lane::finished_checked(Batch& batch) {
+  bool all = true;
+  for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
+    Message& message = batch.messages[i];
+    if (overtakes(batch, i)) {
+      all = false;
+      continue;
+    }
+    for (auto before = Message::State::done; before != message.state && message.state != Message::State::done;) {
+      before = message.state;
+      step(batch, batch.transfers[i], message);
+      if (job_.failed.load(std::memory_order_relaxed)) return false;
+    }
+    all = all && message.state == Message::State::done;
+    batch.end = i == 0 ? message.complete_at : std::max(batch.end, message.complete_at);
+  }
+  return all;
+}
+
+/// Between two ranks messages keep their order, bodies as well as headers: while an earlier one to or from the same
+/// peer has not begun to move, this one may not.
+bool Lane::overtakes(const Batch& batch, std::size_t index) const {
+  auto waits = [&](std::size_t i) {
+    const Message::State state = batch.messages[i].state;
+    return state == Message::State::waits_for_port || state == Message::State::waits_for_header;
+  };
+  if (!waits(index)) return false;
+  const Transfer& transfer = batch.transfers[index];
+  for (std::size_t i = 0; i < index; ++i)
+    if (batch.transfers[i].peer == transfer.peer && batch.transfers[i].kind == transfer.kind && waits(i)) return true;
+  return false;
+}
+
+void Lane::step(Batch& batch, const Transfer& transfer, Message& message) {
+  switch (message.state) {
+    case Message::State::waits_for_port: ask_for_port(batch, transfer, message); break;
+    case Message::State::waits_for_header:
+      if (settled(message.head)) header_arrived(batch, transfer, message);
+      break;
+    case Message::State::moves:
+      if (moved(transfer, message)) message.state = Message::State::timed;
+      break;
+    case Message::State::timed:
+      if (!job_.emulate() || message.complete_at <= job_.clock.now()) message.state = Message::State::done;
+      break;
+    case Message::State::done: break;
+  }
+}
+
+void Lane::header_arrived(Batch& batch, const Transfer& transfer, Message& message) {
+  if (!header_matches(batch, transfer, message)) return;
+  if (!transfer.slice.empty())
+    post_receive(message.body, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
+  message.state = Message::State::moves;
+  if (!job_.emulate()) return;
+  message.rendezvous = message.header.granted < 0;
+  if (message.rendezvous) {
+    message.state = Message::State::waits_for_port;
+    return;
+  }
+  const Path path = path_of(transfer);
+  message.complete_at = message.header.granted + path.beta * static_cast<double>(message.header.bytes) + path.alpha;
+}
+
+void Lane::ask_for_port(Batch& batch, const Transfer& transfer, Message& message) {
+  if (transfer.kind == Transfer::Kind::send && message.rendezvous) return send_now(transfer, message);
+  const Path path = path_of(transfer);
+  const auto bytes = static_cast<double>(transfer.slice.bytes());
+  const double ready = std::max(message.header.ready, batch.begin);
+  const std::optional<double> granted = job_.ports->grant(path, bytes, ready, job_.clock.now());
+  if (!granted) return;
+  message.complete_at = *granted + path.beta * bytes;
+  if (transfer.kind == Transfer::Kind::send) {
+    message.header.granted = *granted;
+    send_now(transfer, message);
+    return;
+  }
+  message.complete_at += path.alpha;
+  message.acknowledgement.granted = *granted;
+  check(MPI_Isend(&message.acknowledgement, sizeof(Acknowledgement), MPI_BYTE, transfer.peer, kAcknowledge, comm_,
+                  &message.acknowledge));
+  message.state = Message::State::moves;
+}
+
+bool Lane::moved(const Transfer& transfer, Message& message) {
+  bool all = settled(message.head);
+  for (MPI_Request& request : message.body) all = settled(request) && all;
+  if (!message.rendezvous) return all;
+  all = settled(message.acknowledge) && all;
+  if (all && transfer.kind == Transfer::Kind::send)
+    message.complete_at =
+        message.acknowledgement.granted + path_of(transfer).beta * static_cast<double>(transfer.slice.bytes());
+  return all;
+}
+
+bool Lane::header_matches(const Batch& batch, const Transfer& transfer, const Message& message) {
+  const Header ours = header_of(batch, transfer);
+  const Header& theirs = message.header;
+  // A message between a collective and plain code is fine; between two collectives it is lost.
+  const bool collectives_differ = theirs.region[0] && ours.region[0] && std::strcmp(theirs.region, ours.region) != 0;
+  const char* what = theirs.bytes != ours.bytes   ? "the size"
+                     : theirs.dtype != ours.dtype ? "the element type"
+                     : collectives_differ         ? "the collective"
+                                                  : nullptr;
+  if (!what) return true;
+  mismatch(ours, members_[transfer.peer], theirs, what);
+  return false;
+}
+
+void Lane::mismatch(const Header& ours, int their_rank, const Header& theirs, const char* what) {
+  job_.fail(Verdict::mismatch,
+            fmt::format("MISMATCH in {} of a message: {}; {}.", what, side_in_words(their_rank, "sends", theirs),
+                        side_in_words(job_.rank, "receives", ours)));
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,233 @@
+// MPI's entry points: Session, and run(options, program) on the first processes of the job.
+#include "common/runtime/run.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/cores.hpp"
+#include "common/backends/mpi/start_up.hpp"
+#include "common/backends/mpi/status.hpp"
+#include "common/runtime/processes/cores_per_rank.hpp"
+#include "common/runtime/processes/results.hpp"
+
+namespace lockstep {
+
+using mpi::check;
+
+namespace {
+
+bool mpi_is_up() {
+  int initialized = 0, finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized && !finalized;
+}
+
+int world_rank() {
+  if (!mpi_is_up()) {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
+      if (const char* text = std::getenv(name)) return std::atoi(text);
+    return 0;
+  }
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+/// A process whose launcher has gone ends: no orphans.
+void die_with_parent() {
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) std::_Exit(1);
+}
+
+/// Without a core, for processes that a run does not use. A broadcast of MPI would spin.
+std::string hear_from_judge(std::string bytes) {
+  using namespace std::chrono_literals;
+  unsigned long length = bytes.size();
+  auto hear = [](void* data, std::size_t size) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(data, static_cast<int>(size), MPI_BYTE, 0, MPI_COMM_WORLD, &request));
+    auto nap = 50us;
+    for (int done = 0;;) {
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+      if (done) return;
+      std::this_thread::sleep_for(nap);
+      nap = std::min<std::chrono::microseconds>(nap * 2, 2ms);
+    }
+  };
+  hear(&length, sizeof length);
+  bytes.resize(length);
+  hear(bytes.data(), length);
+  return bytes;
+}
+
+/// Each rank's bytes, on rank 0.
+std::vector<std::string> gather(const std::string& mine, MPI_Comm comm, int rank, int ranks) {
+  int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(ranks), offsets(ranks);
+  check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm));
+  int total = 0;
+  for (int r = 0; r < ranks && rank == 0; ++r) {
+    offsets[r] = total;
+    total += lengths[r];
+  }
+  std::string all(total, '\0');
+  check(MPI_Gatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, 0, comm));
+  std::vector<std::string> parts;
+  for (int r = 0; r < ranks && rank == 0; ++r) parts.push_back(all.substr(offsets[r], lengths[r]));
+  return parts;
+}
+
+std::string host_name() {
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return std::string(name, length);
+}
+
+/// By rank of MPI_COMM_WORLD; the Session's.
+std::vector<mpi::Seat>& the_seats() {
+  static std::vector<mpi::Seat> seats;
+  return seats;
+}
+
+constexpr double kLongestScale = 1e9;  // of modelled seconds; a clock of nanoseconds ends after 290 years
+
+void start_clock(mpi::Job& job) {
+  std::lock_guard gate(job.gate);
+  check(MPI_Barrier(job.comm));
+  std::uint64_t epoch = mpi::monotonic_ns();
+  if (job.emulate()) check(MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, job.comm));  // one host, one clock
+  job.clock = mpi::Clock(epoch, job.emulate() ? job.options.emulate_scale : 1);
+}
+
+/// All processes call run alike, or their communicators would not fit together.
+void require_same_call(int ranks) {
+  int bounds[] = {ranks, -ranks};
+  check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+  if (bounds[0] != -bounds[1])
+    throw Error(Verdict::usage, fmt::format("a process calls run with ranks = {} while another has ranks = {}: every "
+                                            "process makes the same calls of run, also after one that failed",
+                                            -bounds[1], bounds[0]));
+}
+
+/// This process's part of a run; what it knows of the outcome is complete on rank 0 only.
+Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  mpi::Job job(options, rank, options.ranks);
+  job.comm = comm;
+  job.host = host_name();
+  job.cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
+  if (options.emulate) job.ports = std::make_unique<mpi::Ports>(options.machine, comm);
+  auto backend = std::make_unique<mpi::MpiBackend>(job);
+  start_clock(job);
+  const Values values = backend->play(program);
+  backend->finish();
+
+  const std::string result = processes::pack(values, backend->ledger());
+
+  std::lock_guard gate(job.gate);  // the progress thread still breathes
+  Outcome outcome;
+  const mpi::Failure failure = job.failure();
+  outcome.verdict = failure.verdict;
+  outcome.message = failure.message;
+  outcome.failed_rank = failure.rank;
+  const auto results = gather(result, comm, rank, options.ranks);
+  for (const std::string& bytes : results) {
+    processes::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
+    outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
+    outcome.messages += outcome.ledgers.back().traffic.messages_sent;
+  }
+  outcome.wall_seconds = outcome.seconds * job.clock.scale();
+  if (options.trace) {
+    const auto traces =
+        gather(processes::pack(job.recorder.take_trace(), backend->queue_names()), comm, rank, options.ranks);
+    for (const std::string& bytes : traces) processes::unpack_into(outcome.trace, bytes);
+    if (options.emulate) {
+      outcome.trace.modelled = true;
+      outcome.trace.eager_bytes = options.machine.eager_bytes;
+    }
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome run(const RunOptions& options, const Program& program) {
+  if (!mpi_is_up()) throw Error(Verdict::usage, "run needs a Session: make one at the beginning of main");
+  const int world = world_size();
+  if (options.ranks < 1) throw Error(Verdict::usage, fmt::format("{} ranks: there must be at least 1", options.ranks));
+  if (options.ranks > world)
+    throw Error(Verdict::usage, fmt::format("{} ranks on {} MPI process{}: start more with mpirun -n {}", options.ranks,
+                                            world, world == 1 ? "" : "es", options.ranks));
+  if (!(options.patience_seconds > 0))
+    throw Error(Verdict::usage, fmt::format("a patience of {} s: it must be above 0", options.patience_seconds));
+  if (options.emulate && !(options.emulate_scale > 0 && options.emulate_scale <= kLongestScale))
+    throw Error(Verdict::usage, fmt::format("modelled times {} times as long: above 0 and at most {}",
+                                            options.emulate_scale, kLongestScale));
+  if (options.phantom) throw Error(Verdict::usage, "phantom runs are for the simulator: MPI has real memory");
+  require_same_call(options.ranks);
+  const bool takes_part = world_rank() < options.ranks;
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED, world_rank(), &comm));
+  Outcome mine;
+  if (takes_part) {
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    try {
+      mine = take_part(options, program, comm);
+    } catch (const Error& error) {  // options that no rank can run with; the others are told
+      mine.verdict = error.verdict();
+      mine.message = error.what();
+    }
+    MPI_Comm_free(&comm);
+  }
+  Outcome outcome = processes::unpack_outcome(hear_from_judge(is_judge() ? processes::pack(mine) : ""));
+  if (outcome.ledgers.empty()) throw Error(outcome.verdict, outcome.message);
+  outcome.trace = std::move(mine.trace);
+  return outcome;
+}
+
+const char* backend_name() { return "mpi"; }
+
+bool is_judge() { return world_rank() == 0; }
+
+bool has_core_each(int ranks) { return has_core_each(the_seats(), ranks); }
+
+Session::Session(int& argc, char**& argv) {
+  const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // by launch/mpirun.sh
+  if (started || std::getenv("OMPI_COMM_WORLD_RANK")) die_with_parent();
+  int provided = 0;
+  {
+    mpi::StartUpWatch watch;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (provided < MPI_THREAD_SERIALIZED)
+    throw Error(Verdict::fail, "this MPI library was built without threads (MPI_THREAD_SERIALIZED)");
+  if (started && world_size() != std::atoi(started))
+    throw Error(Verdict::usage, fmt::format("{} processes were started, but MPI knows of {}: mpirun belongs to another "
+                                            "MPI library than the program",
+                                            started, world_size()));
+  the_seats() = mpi::take_seats(MPI_COMM_WORLD);
+}
+
+Session::~Session() { MPI_Finalize(); }
+
+int Session::available_ranks() const { return world_size(); }
+
+}  // namespace lockstep

@@ -1,0 +1,177 @@
+#include "common/backends/nccl/communicators.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "common/backends/nccl/status.hpp"
+#include "common/devices/cuda/status.hpp"
+
+namespace lockstep::nccl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point in_seconds(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+ncclConfig_t configuration() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.splitShare = 0;
+  return config;
+}
+
+/// ncclCommAbort of all at once, because work of one may wait for work of another; false where one does not come back.
+bool abort_all(const std::vector<ncclComm_t>& handles, Clock::time_point until) {
+  int gpu = 0;
+  cuda::check(cudaGetDevice(&gpu), "cudaGetDevice");
+  auto left = std::make_shared<std::atomic<std::size_t>>(handles.size());
+  for (ncclComm_t handle : handles)
+    std::thread([=] {
+      (void)cudaSetDevice(gpu);
+      (void)ncclCommAbort(handle);
+      left->fetch_sub(1);
+    }).detach();
+  while (left->load() > 0) {
+    if (Clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace
+
+Communicators::~Communicators() {
+  for (auto& [name, communicator] : known_)
+    if (communicator->handle) (void)ncclCommDestroy(communicator->handle);
+}
+
+std::shared_ptr<Communicator> Communicators::find(const Name& name) {
+  const auto known = known_.find(name);
+  return known == known_.end() ? nullptr : known->second;
+}
+
+Communicators::Place Communicators::new_place() {
+  return unfinished_.emplace_back(std::make_shared<ncclComm_t>(nullptr));
+}
+
+std::shared_ptr<Communicator> Communicators::keep(Name name, const Place& place) {
+  auto fresh = std::make_shared<Communicator>();
+  fresh->members = name.first;
+  fresh->queue = name.second;
+  fresh->handle = place ? *place : nullptr;
+  std::erase(unfinished_, place);
+  return known_[std::move(name)] = std::move(fresh);
+}
+
+std::shared_ptr<Communicator> Communicators::world(std::uint64_t run, int ranks, const Limit& limit) {
+  std::vector<int> members;
+  for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
+  const Name name{members, "main"};
+  if (auto known = find(name)) return known;
+  if (ranks == 1) return keep(name, nullptr);
+  ncclUniqueId id{};
+  if (mail_.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  const std::string mine(id.internal, mail_.rank() == 0 ? sizeof id.internal : 0);
+  const auto all = all_gather(mail_, {.run = run, .key = key_of(members, "unique id")}, members, mine, limit.stop);
+  if (all.empty()) throw Unwind{};
+  std::memcpy(id.internal, all.front().data(), sizeof id.internal);
+  ncclConfig_t config = configuration();
+  const Place place = new_place();
+  check(ncclCommInitRankConfig(place.get(), ranks, id, mail_.rank(), &config), "ncclCommInitRankConfig");
+  settle(*place, "ncclCommInitRankConfig", limit);
+  const auto fresh = keep(name, place);
+  connect_all(*fresh, mail_.rank(), limit);
+  return fresh;
+}
+
+std::shared_ptr<Communicator> Communicators::split(Communicator& parent, Label label, int color, int key,
+                                                   const std::vector<int>& members, const std::string& queue,
+                                                   const Limit& limit) {
+  const Name name{members, queue};
+  std::shared_ptr<Communicator> known = color < 0 ? nullptr : find(name);
+  if (!known && members.size() == 1) known = keep(name, nullptr);
+  // Members of one group know alike whether they have it; the others learn whether to take part.
+  const auto all = all_gather(mail_, label, parent.members, color >= 0 && !known ? "new" : "", limit.stop);
+  if (all.empty()) throw Unwind{};
+  if (std::none_of(all.begin(), all.end(), [](const std::string& word) { return word == "new"; })) return known;
+  ncclConfig_t config = configuration();
+  const int choice = color < 0 || known ? NCCL_SPLIT_NOCOLOR : color;
+  const Place place = new_place();
+  check(ncclCommSplit(parent.handle, choice, key, place.get(), &config), "ncclCommSplit");
+  settle(parent.handle, "ncclCommSplit", limit);
+  if (choice == NCCL_SPLIT_NOCOLOR) {
+    std::erase(unfinished_, place);
+    return known;
+  }
+  settle(*place, "ncclCommSplit", limit);
+  const auto fresh = keep(name, place);
+  const auto me = std::find(members.begin(), members.end(), mail_.rank());
+  connect_all(*fresh, static_cast<int>(me - members.begin()), limit);
+  return fresh;
+}
+
+/// A byte from everybody to everybody. NCCL connects two ranks at their first message, and holds the host until both
+/// are there: done here, once, where all are, it never does so in the middle of a program. And where GPUs cannot reach
+/// each other, this is where it shows.
+void Communicators::connect_all(Communicator& of, int rank, const Limit& limit) {
+  const int ranks = static_cast<int>(of.members.size());
+  const cudaStream_t stream = of.stream.get();
+  const std::size_t half = of.members.size();
+  struct Memory {  // given back in the stream's order, also when the run fails
+    char* bytes = nullptr;
+    cudaStream_t stream;
+    ~Memory() { (void)cudaFreeAsync(bytes, stream); }
+  } memory{.stream = stream};
+  cuda::check(cudaMallocAsync(reinterpret_cast<void**>(&memory.bytes), 2 * half, stream), "cudaMallocAsync");
+  cuda::check(cudaMemsetAsync(memory.bytes, 0, 2 * half, stream), "cudaMemsetAsync");
+  GroupOfCalls group;
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer == rank) continue;
+    check(ncclSend(memory.bytes + peer, 1, ncclInt8, peer, of.handle, stream), "ncclSend");
+    check(ncclRecv(memory.bytes + half + peer, 1, ncclInt8, peer, of.handle, stream), "ncclRecv");
+  }
+  group.end();
+  settle(of.handle, "ncclGroupEnd", limit);
+  const cuda::Event done = events_.record(stream);
+  const auto until = in_seconds(limit.seconds);
+  while (!done.done()) {
+    if (limit.stop()) throw Unwind{};
+    if (Clock::now() > until)
+      throw Error(
+          Verdict::timeout,
+          fmt::format("TIMEOUT: ranks {} are connected, but for {:g} s no byte has come from each to each ({}); "
+                      "NCCL_P2P_DISABLE=1 and NCCL_IB_DISABLE=1 show which way between them is broken",
+                      fmt::join(of.members, ", "), limit.seconds, cuda::place()));
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+bool Communicators::abort(int ranks, double seconds) {
+  const auto until = in_seconds(seconds);
+  std::vector<ncclComm_t> handles;
+  std::vector<std::shared_ptr<Communicator>> going;  // their streams last until NCCL's work on them has ended
+  std::erase_if(known_, [&](const auto& entry) {
+    Communicator& each = *entry.second;
+    if (*std::max_element(each.members.begin(), each.members.end()) >= ranks) return false;
+    if (each.handle) handles.push_back(std::exchange(each.handle, nullptr));
+    going.push_back(entry.second);
+    return true;
+  });
+  if (!abort_all(handles, until)) return false;
+  // A split ends with its parent, and only then are the halves that it has made known.
+  handles.clear();
+  for (const Place& place : std::exchange(unfinished_, {}))
+    if (*place) handles.push_back(*place);
+  return abort_all(handles, until);
+}
+
+}  // namespace lockstep::nccl

@@ -1,0 +1,203 @@
+#include "common/backends/nccl/lane.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/backends/nccl/announcement.hpp"
+#include "common/devices/cuda/status.hpp"
+
+namespace lockstep::nccl {
+
+namespace {
+
+void count(Traffic& traffic, const Transfer& transfer) {
+  const bool sends = transfer.kind == Transfer::Kind::send;
+  ++(sends ? traffic.messages_sent : traffic.messages_received);
+  (sends ? traffic.bytes_sent : traffic.bytes_received) += transfer.slice.bytes();
+}
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return ncclFloat32;
+    case DType::bf16: return ncclBfloat16;
+    case DType::f16: return ncclFloat16;
+    case DType::i32: return ncclInt32;
+    case DType::i8: return ncclInt8;
+  }
+  return ncclInt8;
+}
+
+Announcement side_of(const Batch& batch, const Transfer& transfer) {
+  return {transfer.slice.size(), transfer.slice.dtype(), batch.region ? batch.region : "", describe(batch.where)};
+}
+
+}  // namespace
+
+Lane::Lane(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue)
+    : job_(job),
+      communicator_(std::move(communicator)),
+      group_(group),
+      queue_(queue),
+      key_(key_of(communicator_->members, communicator_->queue)),
+      traffic_(communicator_->members.size()) {}
+
+std::uint64_t Lane::start(std::span<const Transfer> transfers, Location where, const char* region,
+                          cudaStream_t queue_stream) {
+  auto batch = std::make_unique<Batch>();
+  batch->number = ++started_;
+  batch->where = where;
+  batch->transfers.assign(transfers.begin(), transfers.end());
+  batch->announced.resize(transfers.size());
+  batch->region = region;
+  batch->ready = job_.events.record(queue_stream);
+  for (const Transfer& transfer : transfers) count(traffic_[transfer.peer], transfer);
+  if (job_.checked()) announce(*batch);
+  batches_.push_back(std::move(batch));
+  advance();
+  return started_;
+}
+
+void Lane::announce(const Batch& batch) {
+  for (const Transfer& transfer : batch.transfers)
+    if (transfer.kind == Transfer::Kind::send)
+      job_.mail.send(members()[transfer.peer], {Label::Kind::header, job_.run, key_}, write(side_of(batch, transfer)));
+}
+
+void Lane::advance() {
+  while (launched_ < started_ && !job_.failed.load(std::memory_order_relaxed)) {
+    Batch& batch = *batches_[launched_ - waited_];
+    if (job_.checked() && !all_announced(batch)) return;
+    launch(batch);
+  }
+}
+
+bool Lane::all_announced(Batch& batch) {
+  std::vector<bool> missing(members().size(), false);  // by peer: its letters come in order
+  bool all = true;
+  for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
+    const Transfer& transfer = batch.transfers[i];
+    if (transfer.kind == Transfer::Kind::send || batch.announced[i] || missing[transfer.peer]) continue;
+    const auto letter = job_.mail.take(members()[transfer.peer], {Label::Kind::header, job_.run, key_});
+    if (!letter) {
+      missing[transfer.peer] = true;
+      all = false;
+      continue;
+    }
+    compare(batch, transfer, *letter);
+    batch.announced[i] = true;
+    job_.note_activity();
+  }
+  return all && !job_.failed;
+}
+
+void Lane::compare(const Batch& batch, const Transfer& transfer, const std::string& letter) {
+  const Announcement theirs = parse_announcement(letter), ours = side_of(batch, transfer);
+  const char* what = difference(theirs, ours);
+  if (!what) return;
+  job_.fail(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.", what,
+                                           side_in_words(members()[transfer.peer], "sends", theirs),
+                                           side_in_words(job_.rank, "receives", ours)));
+}
+
+/// All of a batch together. Empty messages need no GPU: both ends know of them.
+void Lane::hand_over(const Batch& batch) {
+  if (std::all_of(batch.transfers.begin(), batch.transfers.end(), [](const Transfer& t) { return t.slice.empty(); }))
+    return;
+  const ncclComm_t on = communicator_->handle;
+  const cudaStream_t stream = communicator_->stream.get();
+  GroupOfCalls group;
+  for (const Transfer& transfer : batch.transfers) {
+    const Slice& slice = transfer.slice;
+    if (slice.empty()) continue;
+    if (transfer.kind == Transfer::Kind::send)
+      check(ncclSend(slice.data(), slice.size(), type_of(slice.dtype()), transfer.peer, on, stream), "ncclSend");
+    else
+      check(ncclRecv(slice.data(), slice.size(), type_of(slice.dtype()), transfer.peer, on, stream), "ncclRecv");
+  }
+  group.end();
+  settle(on, "ncclGroupEnd", job_.limit());
+}
+
+void Lane::launch(Batch& batch) {
+  const cuda::Stream& stream = communicator_->stream;
+  stream.wait(batch.ready);
+  const cuda::Event begin = job_.events.record(stream.get());
+  Launched launched{batch.number, {}, batch.region, batch.where, batch.ready, {}};
+  std::size_t bytes = 0;
+  for (const Transfer& transfer : batch.transfers) {
+    launched.parts.push_back({transfer.kind, members()[transfer.peer], transfer.slice.bytes()});
+    bytes += transfer.slice.bytes();
+  }
+  hand_over(batch);
+  batch.done = launched.done = job_.events.record(stream.get());
+  job_.add_span(begin, batch.done,
+                [queue = queue_, group = group_, count = batch.transfers.size(), bytes, where = batch.where,
+                 region = batch.region](Recorder& recorder, double from, double to) {
+                  recorder.transferred(queue, group, from, to, count, bytes, where, region);
+                });
+  on_gpu_.push_back(std::move(launched));
+  launched_ = batch.number;
+  job_.note_activity();
+}
+
+void Lane::wait(std::uint64_t number, const cuda::Stream& queue_stream) {
+  if (number <= waited_) return;
+  queue_stream.wait(batches_[number - waited_ - 1]->done);
+  for (; waited_ < number; ++waited_) batches_.pop_front();
+}
+
+std::uint64_t Lane::completed() {
+  while (!on_gpu_.empty() && on_gpu_.front().done.done()) {
+    completed_ = on_gpu_.front().number;
+    on_gpu_.pop_front();
+    job_.note_activity();
+  }
+  return completed_;
+}
+
+bool Lane::idle() { return completed() == started_; }
+
+void Lane::look_for_errors() {
+  if (!communicator_->handle || splitting_) return;
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(communicator_->handle, &state), "ncclCommGetAsyncError");
+  check(state, "an operation of NCCL");
+}
+
+Lane::Outstanding Lane::outstanding() {
+  Outstanding result;
+  auto add = [&](bool sends, std::size_t bytes, int peer) {
+    // A receive is what a rank is stuck in; a send may only be slow to be taken.
+    if (result.peer < 0 || !sends) result.peer = peer;
+    if (!result.words.empty()) result.words += ", ";
+    result.words +=
+        fmt::format("{} {} bytes {} rank {}", sends ? "sends" : "receives", bytes, sends ? "to" : "from", peer);
+  };
+  if (completed() < launched_) {
+    const Launched& first = on_gpu_.front();
+    result.number = first.number;
+    result.region = first.region;
+    result.where = first.where;
+    result.computing = !first.ready.done();
+    for (const Launched::Part& part : first.parts) add(part.kind == Transfer::Kind::send, part.bytes, part.peer);
+  } else if (launched_ < started_) {
+    const Batch& first = *batches_[launched_ - waited_];
+    result.number = first.number;
+    result.region = first.region;
+    result.where = first.where;
+    for (std::size_t i = 0; i < first.transfers.size(); ++i) {
+      const Transfer& transfer = first.transfers[i];
+      if (!first.announced[i])
+        add(transfer.kind == Transfer::Kind::send, transfer.slice.bytes(), members()[transfer.peer]);
+    }
+  }
+  return result;
+}
+
+std::string Lane::take_unread(int member) {
+  const auto letter = job_.mail.take(members()[member], {Label::Kind::header, job_.run, key_});
+  return letter ? side_in_words(members()[member], "sends", parse_announcement(*letter)) : "";
+}
+
+}  // namespace lockstep::nccl

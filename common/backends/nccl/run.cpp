@@ -1,0 +1,162 @@
+// The entry points of the NCCL backend: Session, and run(options, program) on the first processes of the job.
+#include "common/runtime/run.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/session.hpp"
+#include "common/devices/cuda/status.hpp"
+#include "common/runtime/processes/cores_per_rank.hpp"
+#include "common/runtime/processes/results.hpp"
+
+namespace lockstep {
+
+using nccl::Label;
+
+namespace {
+
+/// run() and is_judge() take no handle, as MPI's functions take none: the session that main holds.
+nccl::Processes*& the_processes() {
+  static nccl::Processes* processes = nullptr;
+  return processes;
+}
+
+nccl::Environment environment() {
+  return nccl::read_environment([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+/// What CUDA reads when it starts, which may be in MPI_Init. A kernel that is loaded at its first launch may wait until
+/// all that is on the GPU has ended, so also for messages that others send only after that kernel: all are loaded at
+/// once (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution). And streams have a hardware queue each
+/// where there are enough.
+void prepare_cuda() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+}
+
+/// A process whose launcher has gone ends: no orphans.
+void die_with_parent() {
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) std::_Exit(1);
+}
+
+void refuse_bad_options(const RunOptions& options, int processes) {
+  if (options.ranks < 1) throw Error(Verdict::usage, fmt::format("{} ranks: there must be at least 1", options.ranks));
+  if (options.ranks > processes)
+    throw Error(Verdict::usage,
+                fmt::format("{} ranks on {} process{}: start more with ./lab … --backend nccl --ranks {}, one GPU each",
+                            options.ranks, processes, processes == 1 ? "" : "es", options.ranks));
+  if (options.phantom) throw Error(Verdict::usage, "phantom runs are for the simulator: a GPU has real memory");
+  if (options.emulate) throw Error(Verdict::usage, "--emulate sleeps on CPUs: use --backend mpi");
+}
+
+/// Slices that outlive their run will ask their rank to take them back, whenever that is: it stays for good.
+void keep_for_good(std::unique_ptr<nccl::NcclBackend> backend) {
+  static auto* const kept = new std::vector<std::unique_ptr<nccl::NcclBackend>>;
+  kept->push_back(std::move(backend));
+}
+
+std::vector<std::string> gather(nccl::Job& job, const char* what, const std::string& mine) {
+  return nccl::all_gather(job.mail, {.run = job.run, .key = nccl::key_of({}, what)}, job.everyone, mine);
+}
+
+/// This process's part of a run.
+Outcome take_part(const RunOptions& options, const Program& program, nccl::Processes& all, std::uint64_t run) {
+  cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have looked at another one
+  auto backend = std::make_unique<nccl::NcclBackend>(
+      std::make_unique<nccl::Job>(options, all.mail(), all.events(), run, all.gpu()), all.communicators(), all.memory(),
+      all.staging(), [&all](const std::string& message) { all.end_job(message); });
+  const Values values = backend->play(program);
+  backend->finish();
+
+  nccl::Job& job = backend->job();
+  Outcome outcome;
+  const nccl::Failure failure = job.failure();
+  outcome.verdict = failure.verdict;
+  outcome.message = failure.message;
+  outcome.failed_rank = failure.rank;
+  for (const std::string& bytes : gather(job, "results", processes::pack(values, backend->ledger()))) {
+    processes::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
+    outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
+    outcome.messages += outcome.ledgers.back().traffic.messages_sent;
+  }
+  outcome.wall_seconds = outcome.seconds;
+  if (options.trace)
+    for (const std::string& bytes :
+         gather(job, "traces", processes::pack(job.recorder.take_trace(), backend->queue_names())))
+      if (job.rank == 0) processes::unpack_into(outcome.trace, bytes);
+  if (backend->has_outliving_slices()) keep_for_good(std::move(backend));
+  return outcome;
+}
+
+}  // namespace
+
+Outcome run(const RunOptions& options, const Program& program) {
+  nccl::Processes* all = the_processes();
+  if (!all) throw Error(Verdict::usage, "run needs a Session: make one at the beginning of main");
+  nccl::Mail& mail = all->mail();
+  refuse_bad_options(options, mail.size());
+  const std::uint64_t run = all->next_run();
+  mail.forget_before(run);
+  Outcome outcome;
+  if (mail.rank() < options.ranks) outcome = take_part(options, program, *all, run);
+  if (options.ranks == mail.size()) return outcome;
+  // Processes that a run does not use hear how it ended.
+  const Label label{.run = run, .key = nccl::key_of({}, "outcome")};
+  std::vector<int> everybody;
+  for (int rank = 0; rank < mail.size(); ++rank) everybody.push_back(rank);
+  Trace trace = std::move(outcome.trace);
+  const auto letters = nccl::all_gather(mail, label, everybody, mail.rank() == 0 ? processes::pack(outcome) : "");
+  outcome = processes::unpack_outcome(letters.front());
+  outcome.trace = std::move(trace);
+  return outcome;
+}
+
+std::string nccl::binding_of_this_job() {
+  std::string text = nccl::binding_in_words(the_processes()->seats());
+  text.pop_back();
+  for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos;) text.replace(at, 1, "; ");
+  return text;
+}
+
+const char* backend_name() { return "nccl"; }
+
+bool is_judge() {
+  if (the_processes()) return the_processes()->mail().rank() == 0;
+  try {
+    return environment().rank == 0;
+  } catch (const Error&) {
+    return true;  // whoever asks is about to say what is wrong with it
+  }
+}
+
+/// Each rank has a GPU; what feeds it is a core of its host's, bound or not.
+bool has_core_each(int ranks) { return has_core_each(the_processes()->seats(), ranks); }
+
+Session::Session(int&, char**&) {
+  const nccl::Environment found = environment();
+  if (found.ranks > 1) die_with_parent();
+  prepare_cuda();
+  try {
+    the_processes() = new nccl::Processes(found);
+  } catch (const Error& error) {
+    // Main prints what the judge knows. What only this process knows is said here, or nowhere.
+    const bool all_know = error.verdict() == Verdict::usage || dynamic_cast<const NoDevice*>(&error);
+    if (found.rank != 0 && !all_know) fmt::print(stderr, "rank {}: {}\n", found.rank, error.what());
+    throw;
+  }
+}
+
+Session::~Session() { delete std::exchange(the_processes(), nullptr); }
+
+int Session::available_ranks() const { return the_processes()->mail().size(); }
+
+}  // namespace lockstep

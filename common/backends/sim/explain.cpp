@@ -1,0 +1,44 @@
+// What only the simulator knows when nobody can go on, or somebody was not listened to: which message lacks its other
+// half, and which was never received.
+#include "common/backends/sim/world.hpp"
+
+namespace lockstep::sim {
+
+/// While this queue's fiber waits for a batch, the channel it used last is the batch's.
+StuckBatch World::stuck_batch(const Queue& queue) {
+  Channel& channel = *queue.recent;
+  const Batch& batch = *channel.incomplete;
+  const auto missing = std::find_if(batch.transfers.begin(), batch.transfers.end(),
+                                    [&](const Transfer& transfer) { return unmatched(channel, transfer); });
+  return {.number = batch.number,
+          .group = channel.group,
+          .collective = batch.collective,
+          .started = batch.where,
+          .missing = missing == batch.transfers.end() ? nullptr : &*missing};
+}
+
+/// True while the other side of this transfer has not been posted.
+bool World::unmatched(Channel& channel, const Transfer& transfer) {
+  const Peer& peer = this->peer(channel, transfer.peer);
+  const Pair* pair = transfer.kind == Transfer::Kind::send ? peer.out : &peer.in;
+  for (const Message* message = pair->first; message; message = message->next)
+    if (message->out == &transfer || message->in == &transfer) return true;
+  return false;
+}
+
+std::vector<UnreadMessage> World::unread() const {
+  std::vector<UnreadMessage> all;
+  for (const auto& rank : ranks_)
+    rank->each_end([&](const Channel& channel) {
+      for (const auto& peer : channel.peers) {
+        if (!peer) continue;
+        for (const Message* message = peer->out->first; message; message = message->next)
+          if (message->sender)
+            all.push_back({rank->world_rank(), peer->world, message->bytes,
+                           message->out ? message->sender->where : message->sent.where});
+      }
+    });
+  return all;
+}
+
+}  // namespace lockstep::sim

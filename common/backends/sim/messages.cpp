@@ -1,0 +1,231 @@
+// How messages meet: batches begin, their transfers find the other half, and what can go, goes.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/backends/sim/world.hpp"
+
+namespace lockstep::sim {
+
+Batch* World::new_batch() {
+  if (free_batches_.empty()) return &batch_store_.emplace_back();
+  Batch* batch = free_batches_.back();
+  free_batches_.pop_back();
+  return batch;
+}
+
+void World::retire(Batch* batch) {
+  batch->transfers.clear();
+  batch->next = nullptr;
+  free_batches_.push_back(batch);
+}
+
+Message* World::new_message() {
+  if (free_messages_.empty()) return &message_store_.emplace_back();
+  Message* message = free_messages_.back();
+  free_messages_.pop_back();
+  return message;
+}
+
+void World::recycle(Message* message) {
+  if (!message->out) message->early.reset();
+  message->sender = nullptr;
+  message->receiver = nullptr;
+  free_messages_.push_back(message);
+}
+
+Peer& World::peer(Channel& channel, int rank) {
+  constexpr std::size_t kFew = 8;
+  if (channel.reflected) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
+  if (channel.dense) {
+    if (auto& slot = channel.peers[rank]) return *slot;
+  } else {
+    for (auto& known : channel.peers)
+      if (known->rank == rank) return *known;
+  }
+  const std::vector<int>& members = groups_.members(channel.group);
+  auto fresh = std::make_unique<Peer>();
+  fresh->rank = rank;
+  fresh->world = members[rank];
+  fresh->path = channel.reflected ? network_.path(fresh->world, fresh->world, groups_.reflection_level(channel.group))
+                                  : network_.path(channel.owner->world_rank(), fresh->world);
+  Peer* made = fresh.get();
+  if (!channel.dense && channel.peers.size() == kFew) {
+    std::vector<std::unique_ptr<Peer>> by_rank(members.size());
+    for (auto& known : channel.peers) by_rank[known->rank] = std::move(known);
+    channel.peers = std::move(by_rank);
+    channel.dense = true;
+  }
+  if (channel.dense)
+    channel.peers[rank] = std::move(fresh);
+  else
+    channel.peers.push_back(std::move(fresh));
+  // What one end sends, the other receives.
+  made->out = &peer(ranks_[made->world]->end(channel.group, channel.queue), channel.rank).in;
+  return *made;
+}
+
+void World::post(Batch* batch) {
+  const Channel& channel = *batch->channel;
+  if (channel.completed + 1 < batch->number) return;  // the one before it will post it
+  const double time = std::max(batch->posted, channel.free_at);
+  if (time <= time_)
+    begin(batch);
+  else
+    begin_at(time, batch);
+}
+
+void World::begin_at(double time, Batch* batch) { events_.put(time, {EventKind::begin, batch}); }
+
+void World::begin(Batch* batch) {
+  batch->begin = time_;
+  batch->completion = time_;
+  if (batch->channel->reflected) return begin_reflected(batch);
+  const std::size_t count = batch->transfers.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Transfer& transfer = batch->transfers[i];
+    if (transfer.kind == Transfer::Kind::send)
+      post_send(batch, transfer);
+    else
+      post_receive(batch, transfer);
+  }
+}
+
+/// Sends and receives of the batch meet each other, in order; what is left over has no price.
+void World::begin_reflected(Batch* batch) {
+  std::vector<Transfer*> sends, receives;
+  for (Transfer& transfer : batch->transfers)
+    (transfer.kind == Transfer::Kind::send ? sends : receives).push_back(&transfer);
+  const std::size_t pairs = std::min(sends.size(), receives.size());
+  const std::size_t rest = batch->transfers.size() - 2 * pairs;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    post_send(batch, *sends[i]);
+    post_receive(batch, *receives[i]);
+  }
+  for (std::size_t i = 0; i < rest; ++i) half_done(batch, time_);
+}
+
+namespace {
+void append(Pair& pair, Message* message) {
+  (pair.first ? pair.last->next : pair.first) = message;
+  pair.last = message;
+}
+
+Message* pop(Pair& pair) {
+  Message* message = pair.first;
+  pair.first = message == pair.last ? nullptr : std::exchange(message->next, nullptr);
+  return message;
+}
+}  // namespace
+
+void World::post_send(Batch* batch, Transfer& transfer) {
+  Peer& peer = peer_to(*batch->channel, transfer.peer);
+  const std::uint64_t bytes = transfer.slice.bytes();
+  ++peer.traffic.messages_sent;
+  peer.traffic.bytes_sent += bytes;
+  ++messages_;
+  const bool met = peer.out->first && !peer.out->first->sender;
+  Message* message = met ? pop(*peer.out) : new_message();
+  message->sender = batch;
+  message->out = &transfer;
+  message->path = &peer.path;
+  message->bytes = bytes;
+  message->issue = ++issues_;
+  message->ready = time_;
+  if (met) {
+    check_match(*message);
+    network_.add_ready(message);
+  } else {
+    append(*peer.out, message);
+    if (bytes <= options_.machine.eager_bytes) network_.add_ready(message);
+  }
+}
+
+void World::post_receive(Batch* batch, Transfer& transfer) {
+  Peer& peer = peer_from(*batch->channel, transfer.peer);
+  ++peer.traffic.messages_received;
+  peer.traffic.bytes_received += transfer.slice.bytes();
+  const bool met = peer.in.first && peer.in.first->sender;
+  Message* message = met ? pop(peer.in) : new_message();
+  message->receiver = batch;
+  message->in = &transfer;
+  if (!met) {
+    append(peer.in, message);
+    return;
+  }
+  check_match(*message);
+  if (!message->out) {  // it arrived, or is on its way
+    deliver(message, std::max(message->arrival, time_));
+  } else if (message->bytes > options_.machine.eager_bytes) {
+    message->ready = time_;
+    network_.add_ready(message);
+  }
+}
+
+Half World::half_of(const Batch& batch, const Slice& slice) {
+  return {batch.channel->owner->world_rank(), slice.size(), slice.dtype(), batch.where, batch.collective};
+}
+
+void World::check_match(const Message& message) {
+  const Half sent = message.out ? half_of(*message.sender, message.out->slice) : message.sent;
+  const Half received = half_of(*message.receiver, message.in->slice);
+  if (sent.elements != received.elements || sent.dtype != received.dtype ||
+      !regions_agree(sent.region, received.region))
+    if (!message.receiver->channel->reflected) mismatch(sent, received);
+}
+
+void World::granted(Message* message) {
+  const Path& path = *message->path;
+  const double busy = static_cast<double>(message->bytes) * path.beta;
+  Batch* sender = message->sender;
+  const double arrival = time_ + path.alpha + busy + sender->channel->owner->jitter();
+  if (message->receiver)
+    deliver(message, arrival);
+  else
+    set_aside(message, arrival);
+  half_done(sender, time_ + busy);
+}
+
+/// The sender may change its memory before it is received, and another batch take the place of its own.
+void World::set_aside(Message* message, double arrival) {
+  const Slice& slice = message->out->slice;
+  message->arrival = arrival;
+  message->sent = half_of(*message->sender, slice);
+  if (const void* from = slice.data()) {
+    message->early = std::make_unique<char[]>(message->bytes);
+    std::memcpy(message->early.get(), from, message->bytes);
+  }
+  message->out = nullptr;
+}
+
+void World::deliver(Message* message, double arrival) {
+  if (void* to = message->in->slice.data(); to && message->bytes > 0)
+    std::memcpy(to, message->out ? message->out->slice.data() : message->early.get(), message->bytes);
+  Batch* receiver = message->receiver;
+  recycle(message);
+  half_done(receiver, arrival);
+}
+
+void World::half_done(Batch* batch, double time) {
+  batch->completion = std::max(batch->completion, time);
+  if (--batch->pending == 0) completed(batch);
+}
+
+void World::completed(Batch* batch) {
+  Channel& channel = *batch->channel;
+  RankState& rank = *channel.owner;
+  channel.completed = batch->number;
+  channel.free_at = batch->completion;
+  channel.incomplete = batch->next;
+  rank.recorder().transferred(channel.queue, channel.group, batch->begin, batch->completion, batch->transfers,
+                              batch->where, batch->collective);
+  // By an event even at this instant: beginning may fail, and the network may be in the middle of its grants.
+  if (Batch* next = channel.incomplete) begin_at(std::max({next->posted, channel.free_at, time_}), next);
+  if (channel.waiter && channel.completed >= channel.waiter_number) {
+    Queue* waiter = channel.waiter;
+    channel.waiter = nullptr;
+    wake(*waiter, channel.batch(channel.waiter_number)->completion);
+  }
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,126 @@
+// The verbs of one virtual rank that stay on its own device: arithmetic, memory, regions, doors.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "common/backends/sim/world.hpp"
+
+namespace lockstep::sim {
+
+// Arithmetic ----------------------------------------------------------------------------------------------------------
+
+void RankState::compute(lockstep::Channel at, const Operation& operation, Kernel kernel, Location where) {
+  if (world_.stopped()) return;
+  Queue& queue = calling(at.queue, where);
+  if (races_) {
+    for (const Slice* slice : operation.reads)
+      if (slice) races_->access(queue.component, *slice, false, where, operation.name);
+    for (const Slice* slice : operation.writes)
+      if (slice) races_->access(queue.component, *slice, true, where, operation.name);
+  }
+  const double seconds = world_.options().machine.seconds(operation) + jitter();
+  const bool together = watched();
+  if (together) sync(queue);
+  if (Device* device = world_.device()) kernel(*device);
+  const double begin = queue.clock;
+  if (!together) {
+    queue.clock += seconds;
+  } else if (queue.index == 0) {
+    // Other queues may lengthen this operation while it lasts.
+    queue.in_operation = true;
+    queue.operation_end = begin + seconds;
+    while (world_.time() < queue.operation_end) world_.sleep_until(queue, queue.operation_end);
+    queue.in_operation = false;
+    queue.clock = queue.operation_end;
+  } else {
+    Queue& main = *queues_[0];
+    if (main.in_operation && begin < main.operation_end) main.operation_end += seconds;
+    queue.clock += seconds;
+  }
+  const double launch = recorder_.tracing() ? world_.options().machine.overhead(operation) : 0;
+  recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
+                 recorder_.position(queue.index), {seconds, launch});
+}
+
+double RankState::jitter() {
+  if (!world_.options().perturb) return 0;
+  // Half of the work goes at once, the other half up to ten seconds late, which outlasts what runs beside it.
+  // splitmix64 of (seed, rank, draw).
+  std::uint64_t x = *world_.options().perturb * 0x9e3779b97f4a7c15u +
+                    static_cast<std::uint64_t>(rank_) * 0xbf58476d1ce4e5b9u + ++draws_ * 0x94d049bb133111ebu;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  const double uniform = static_cast<double>(x >> 40) / static_cast<double>(1u << 24);
+  return (x & 1) ? 0 : 10 * uniform;
+}
+
+// Memory --------------------------------------------------------------------------------------------------------------
+
+Slice RankState::allocate(lockstep::Channel at, std::size_t count, DType dtype, Category category, Location where) {
+  calling(at.queue, where);
+  auto* block = new Block;
+  block->category = category;
+  block->dtype = dtype;
+  block->queue = at.queue;
+  block->bytes = count * bytes_of(dtype);
+  block->owner = this;
+  block->id = ++allocations_;
+  block->where = where;
+  if (!world_.options().phantom && block->bytes > 0) {
+    block->data = std::aligned_alloc(64, (block->bytes + 63) / 64 * 64);
+    if (!block->data) {
+      const std::size_t bytes = block->bytes;
+      delete block;
+      throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", bytes, to_string(category)));
+    }
+    if (world_.options().poison) std::memset(block->data, 0xff, block->bytes);
+  }
+  recorder_.allocated(at.queue, category, block->bytes);
+  ++live_blocks_;
+  return Slice(*block);
+}
+
+void RankState::release(Block& block) {
+  recorder_.released(block.queue, block.category, block.bytes);
+  --live_blocks_;
+  if (block.history) RaceDetector::forget(block);
+  std::free(block.data);
+  delete &block;
+}
+
+// Regions, doors, clocks ----------------------------------------------------------------------------------------------
+
+void RankState::open_region(lockstep::Channel at, const char* name, std::size_t bytes, Location where) {
+  recorder_.open_region(at.queue, name, bytes, calling(at.queue, where).clock);
+}
+
+void RankState::close_region(int queue) { recorder_.close_region(queue, queues_[queue]->clock); }
+
+void RankState::upload(lockstep::Channel at, const Slice& slice, const void* values, Location where) {
+  if (world_.stopped()) return;
+  Queue& queue = calling(at.queue, where);
+  if (races_) races_->access(queue.component, slice, true, where, "upload");
+  if (watched()) sync(queue);
+  if (slice.data()) std::memcpy(slice.data(), values, slice.bytes());
+}
+
+bool RankState::download(lockstep::Channel at, const Slice& slice, void* bytes, Location where) {
+  if (world_.stopped()) return false;
+  Queue& queue = calling(at.queue, where);
+  if (races_) races_->access(queue.component, slice, false, where, "read");
+  if (watched()) sync(queue);
+  recorder_.read();
+  if (!slice.data()) return false;
+  std::memcpy(bytes, slice.data(), slice.bytes());
+  return true;
+}
+
+bool RankState::peek(lockstep::Channel, const Slice& slice, void* bytes) {
+  if (!slice.data()) return false;
+  std::memcpy(bytes, slice.data(), slice.bytes());
+  return true;
+}
+
+}  // namespace lockstep::sim

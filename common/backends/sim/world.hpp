@@ -1,0 +1,240 @@
+// The virtual cluster: ranks, their queues and groups, and the scheduler that runs whoever is earliest.
+//
+// One OS thread does everything. A queue's fiber runs ahead of the global clock as long as nothing it does can be
+// affected by others: a rank with one queue only stops where it must wait for a message.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "common/backends/sim/event_queue.hpp"
+#include "common/backends/sim/network.hpp"
+#include "common/runtime/device.hpp"
+#include "common/runtime/fibers/rank_base.hpp"
+#include "common/runtime/fibers/world_base.hpp"
+#include "common/runtime/race/race.hpp"
+
+namespace lockstep::sim {
+
+class World;
+class RankState;
+struct Channel;
+struct Queue;
+
+/// Transfers that were started together.
+struct alignas(64) Batch {
+  Channel* channel = nullptr;
+  std::uint64_t number = 0;
+  std::vector<Transfer> transfers;
+  double begin = 0;
+  double completion = 0;  // known when pending is 0
+  int pending = 0;        // transfers whose completion is not known yet
+  Batch* next = nullptr;  // in its channel
+  double posted = 0;
+  Location where{};
+  const char* collective = nullptr;
+  std::unique_ptr<VectorClock> clock;  // race checks
+};
+
+/// Unmatched halves of messages from one rank to another on one (group, queue): all sends, or all receives.
+struct Pair {
+  Message* first = nullptr;
+  Message* last = nullptr;
+};
+
+/// What a channel knows of one peer. What every message needs comes first, within one line of the cache.
+struct alignas(64) Peer {
+  int rank = 0;  // in the group
+  int world = 0;
+  Pair* out = nullptr;  // the other end's `in`
+  Pair in;
+  Traffic traffic;
+  Path path;
+};
+
+/// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
+struct alignas(64) Channel {
+  Batch* first = nullptr;       // not yet waited for, in the order started
+  Batch* incomplete = nullptr;  // the first whose completion is not known
+  Batch* last = nullptr;
+  std::uint64_t started = 0;
+  std::uint64_t completed = 0;  // batches whose completion is known
+  std::uint64_t waited = 0;     // …that have been waited for
+  double free_at = 0;           // completion of the last completed batch
+  Queue* waiter = nullptr;
+  std::uint64_t waiter_number = 0;
+  Peer* recent_out = nullptr;  // the last sent to, and received from
+  Peer* recent_in = nullptr;
+  RankState* owner = nullptr;
+  int group = 0;
+  int queue = 0;
+  int rank = 0;        // of the owner, in the group
+  int component = -1;  // race checks
+  bool dense = false;
+  bool reflected = false;                    // the peers are this rank's reflections
+  std::vector<std::unique_ptr<Peer>> peers;  // a short list, or by rank once it is long
+
+  const Batch* oldest() const { return first; }
+  template <class F>
+  void each_peer(F f) const {
+    for (const auto& peer : peers)
+      if (peer) f(peer->world, peer->traffic);
+  }
+  /// A batch that has been started and not waited for.
+  const Batch* batch(std::uint64_t number) const {
+    const Batch* at = first;
+    while (at->number != number) at = at->next;
+    return at;
+  }
+};
+
+struct Closure : ClosureBase {
+  double issued = 0;
+  double finished = -1;
+  VectorClock clock;
+};
+
+/// What the parts that all one-process backends share need to know of this one.
+struct Types {
+  using World = sim::World;
+  using RankState = sim::RankState;
+  using Queue = sim::Queue;
+  using Closure = sim::Closure;
+  using End = Channel;
+};
+
+/// One ordered queue of one rank; queue 0 is main. What every message needs is in one line of the cache.
+struct alignas(64) Queue : QueueBase<Types> {
+  double clock = 0;
+  Channel* recent = nullptr;  // the channel last used
+  Closures<Closure> closures;
+  bool in_operation = false;  // main: arithmetic until operation_end
+  double operation_end = 0;
+  int component = -1;
+};
+
+/// The simulator's side of one rank.
+class RankState final : public RankBase<Types> {
+ public:
+  RankState(World& world, int rank);
+  ~RankState() override;
+  Rank reflect(int size, int level);  ///< reflection.hpp
+
+  Ticket start(lockstep::Channel channel, std::span<const Transfer> batch, Location where) override;
+  Slice allocate(lockstep::Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
+  void compute(lockstep::Channel channel, const Operation& operation, Kernel kernel, Location where) override;
+  bool fuses_gelu() const override { return false; }  // prices and timelines are those of operations by themselves
+  void open_region(lockstep::Channel channel, const char* name, std::size_t bytes, Location where) override;
+  void close_region(int queue) override;
+  void upload(lockstep::Channel channel, const Slice& slice, const void* values, Location where) override;
+  bool download(lockstep::Channel channel, const Slice& slice, void* bytes, Location where) override;
+  bool peek(lockstep::Channel channel, const Slice& slice, void* bytes) override;
+  double now(int queue) const override { return queues_[queue]->clock; }
+  void release(Block& block) override;
+
+  /// Other queues of this rank are at work.
+  bool watched() const { return live_closures_ > 0 || perturbed_; }
+  double jitter();  // with --perturb: extra seconds, often none
+
+ private:
+  friend class RankBase<Types>;
+  void made(Queue& queue);
+  void made(Channel& channel);
+  void wait_batch(Queue& queue, const Ticket& ticket, Location where);
+  void issued(Queue& main, Closure& closure);
+  void begins(Queue& queue, Closure& closure);
+  void ends(Queue& queue, Closure& closure);
+  void waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position);
+  void program_ended(Queue&) {}
+  double seconds(const RankLedger&) const { return queues_[0]->clock; }
+
+  void sync(Queue& queue);  // lets the world catch up, where others can see what this queue does
+  Channel& channel(Queue& queue, int group) {
+    if (!queue.recent || queue.recent->group != group) queue.recent = &end(group, queue.index);
+    return *queue.recent;
+  }
+
+  bool perturbed_ = false;
+  std::uint64_t draws_ = 0;
+  std::unique_ptr<RaceDetector> races_;
+};
+
+class World final : public WorldBase<Types> {
+ public:
+  World(const RunOptions& options, const Program& program);
+
+  // Used by ranks ------------------------------------------------------------------------------------------------
+  double time() const { return time_; }
+  Device* device() { return device_.get(); }
+
+  void sleep_until(Queue& queue, double time);  // suspends the running fiber until the global clock is there
+  void wake_from_set_up(Queue& main) { wake(main, main.clock); }
+  void wake_for_work(Queue& queue) { wake_at(queue, begin_of_work(queue)); }
+  void wake_after(Queue& main, const Closure& closure) { wake(main, closure.finished); }
+  void post(Batch* batch);  // begins now, at its time, or after the one before it
+  Batch* new_batch();
+  void retire(Batch* batch);
+  StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
+
+ private:
+  friend class WorldBase<Types>;
+  enum class EventKind : std::uint8_t { wake, begin, port };
+  struct Event {
+    EventKind kind;
+    void* what;
+  };
+
+  std::size_t stack_bytes() const { return options_.stack_bytes; }
+  void started(Queue& queue) { events_.put(begin_of_work(queue), {EventKind::wake, &queue}); }
+  /// What main gives to a queue that has nothing to do begins then.
+  double begin_of_work(const Queue& queue) const { return std::max(queue.owner->queue(0).clock, time_); }
+  void loop();
+  void settle() {}
+  void let_go();
+  std::vector<UnreadMessage> unread() const;  // explain.cpp
+
+  void fetch_ahead(std::size_t next) const;
+  void handle(Event event);
+  void wake(Queue& queue, double time);  // a blocked queue goes on at `time`
+  void wake_at(Queue& queue, double time);
+  void begin_at(double time, Batch* batch);
+  void begin(Batch* batch);
+  void begin_reflected(Batch* batch);
+  void post_send(Batch* batch, Transfer& transfer);
+  void post_receive(Batch* batch, Transfer& transfer);
+  static Half half_of(const Batch& batch, const Slice& slice);
+  static void check_match(const Message& message);
+  void granted(Message* message);
+  void set_aside(Message* message, double arrival);
+  void deliver(Message* message, double arrival);
+  void half_done(Batch* batch, double time);
+  void completed(Batch* batch);
+  bool unmatched(Channel& channel, const Transfer& transfer);  // explain.cpp
+  Peer& peer(Channel& channel, int rank);
+  Peer& peer_to(Channel& channel, int rank) {
+    return channel.recent_out && channel.recent_out->rank == rank ? *channel.recent_out
+                                                                  : *(channel.recent_out = &peer(channel, rank));
+  }
+  Peer& peer_from(Channel& channel, int rank) {
+    return channel.recent_in && channel.recent_in->rank == rank ? *channel.recent_in
+                                                                : *(channel.recent_in = &peer(channel, rank));
+  }
+  Message* new_message();
+  void recycle(Message* message);
+
+  std::unique_ptr<Device> device_;
+  Network network_;
+  double time_ = 0;
+  EventQueue<Event> events_;
+  std::vector<Queue*> runnable_;
+  std::uint64_t issues_ = 0;
+
+  std::deque<Message> message_store_;
+  std::vector<Message*> free_messages_;
+  std::deque<Batch> batch_store_;
+  std::vector<Batch*> free_batches_;
+};
+
+}  // namespace lockstep::sim

@@ -1,8 +1,0 @@
-// Where this build has no MPI: processes meet at a store.
-#include "common/nccl/bootstrap.hpp"
-
-namespace lockstep::nccl {
-
-std::unique_ptr<Bootstrap> make_mpi_bootstrap() { return nullptr; }
-
-}  // namespace lockstep::nccl
