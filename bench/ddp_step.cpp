@@ -6,7 +6,7 @@
 #include "bench/support/batch.hpp"
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 

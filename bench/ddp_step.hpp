@@ -8,7 +8,7 @@
 
 #include "bench/support/links.hpp"
 #include "bench/support/measure.hpp"
-#include "common/model/config.hpp"
+#include "common/gpt/model/config.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 
 namespace lockstep::bench {

@@ -18,7 +18,7 @@
 #include "bench/support/numbers.hpp"
 #include "bench/support/price.hpp"
 #include "common/arithmetic.hpp"
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "common/support/text/storage.hpp"
 
 namespace lockstep::bench {

@@ -19,7 +19,7 @@
 #include "bench/support/numbers.hpp"
 #include "bench/support/repeatable.hpp"
 #include "common/error.hpp"
-#include "common/model/config.hpp"
+#include "common/gpt/model/config.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"

@@ -26,7 +26,7 @@ import torch  # noqa: E402
 
 from gpt import Gpt, gpt2_init, optimizer_of  # noqa: E402
 
-# layers, heads, channels, vocabulary, context: common/model/config.cpp
+# layers, heads, channels, vocabulary, context: common/gpt/model/config.cpp
 PRESETS = {
     "tiny": (2, 2, 64, 256, 32),
     "small": (4, 6, 192, 256, 64),

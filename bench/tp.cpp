@@ -14,7 +14,7 @@
 #include "bench/support/bench.hpp"
 #include "bench/support/numbers.hpp"
 #include "bench/tp_step.hpp"
-#include "common/model/gpt.hpp"
+#include "common/gpt/model/gpt.hpp"
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"

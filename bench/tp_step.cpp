@@ -5,7 +5,7 @@
 
 #include "bench/support/batch.hpp"
 #include "bench/support/price.hpp"
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "bench/support/measure.hpp"
-#include "common/model/config.hpp"
+#include "common/gpt/model/config.hpp"
 #include "common/runtime/run.hpp"
 
 namespace lockstep::bench {

@@ -8,7 +8,7 @@
 
 #include "bench/support/batch.hpp"
 #include "common/arithmetic.hpp"
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 
 namespace lockstep::bench {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/arithmetic.hpp"
-#include "common/model/gpt.hpp"
+#include "common/gpt/model/gpt.hpp"
 
 namespace lockstep::bench {
 

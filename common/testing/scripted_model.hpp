@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/parameters.hpp"
+#include "common/gpt/model/parameters.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep::testing {

@@ -9,8 +9,8 @@
 #include <functional>
 #include <thread>
 
-#include "common/checkpoint/lock.hpp"
-#include "common/checkpoint/saver.hpp"
+#include "common/gpt/checkpoint/lock.hpp"
+#include "common/gpt/checkpoint/saver.hpp"
 #include "common/tests/checkpoint_testing.hpp"
 #include "common/tests/files_around.hpp"
 #include "common/tests/memory_files.hpp"

@@ -2,7 +2,7 @@
 #include <functional>
 #include <numeric>
 
-#include "common/checkpoint/crc32c.hpp"
+#include "common/gpt/checkpoint/crc32c.hpp"
 #include "common/tests/checkpoint_testing.hpp"
 #include "common/tests/memory_files.hpp"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
-#include "common/checkpoint/reader.hpp"
 #include "common/error.hpp"
+#include "common/gpt/checkpoint/reader.hpp"
 
 namespace lockstep::checkpoint {
 

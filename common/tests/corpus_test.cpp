@@ -1,5 +1,5 @@
 // The corpus: tokens and back, batches that do not depend on the number of ranks, and bad files refused.
-#include "common/data/corpus.hpp"
+#include "common/gpt/data/corpus.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Files that hand everything on to others: a test overrides what it wants to be otherwise.
 #pragma once
 
-#include "common/checkpoint/files.hpp"
+#include "common/gpt/checkpoint/files.hpp"
 
 namespace lockstep::checkpoint {
 

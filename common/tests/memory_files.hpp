@@ -12,8 +12,8 @@
 #include <random>
 #include <stdexcept>
 
-#include "common/checkpoint/files.hpp"
 #include "common/error.hpp"
+#include "common/gpt/checkpoint/files.hpp"
 
 namespace lockstep::checkpoint {
 

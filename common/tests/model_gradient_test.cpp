@@ -14,7 +14,7 @@ using namespace model_tests;
 // Golden values ------------------------------------------------------------------------------------------------------
 
 std::map<std::string, std::vector<double>> read_golden() {
-  std::ifstream file(LOCKSTEP_SOURCE_DIR "/common/model/golden/golden.txt");
+  std::ifstream file(LOCKSTEP_SOURCE_DIR "/common/gpt/model/golden/golden.txt");
   std::map<std::string, std::vector<double>> golden;
   std::string key;
   std::size_t count = 0;

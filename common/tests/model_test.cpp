@@ -1,7 +1,7 @@
 // The GPT: when gradients are final, microbatches, sharded optimizer, 16-bit storage, memory by formula.
 #include <gtest/gtest.h>
 
-#include "common/model/units.hpp"
+#include "common/gpt/model/units.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/tests/model_support.hpp"
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "common/arithmetic.hpp"
-#include "common/model/gpt.hpp"
+#include "common/gpt/model/gpt.hpp"
 #include "common/testing/cases.hpp"
 
 namespace lockstep::week21 {

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "common/model/gpt.hpp"
-#include "common/model/optimizer.hpp"
+#include "common/gpt/model/gpt.hpp"
+#include "common/gpt/model/optimizer.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"

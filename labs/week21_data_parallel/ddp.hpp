@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/model/parameters.hpp"
+#include "common/gpt/model/parameters.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep::week21 {

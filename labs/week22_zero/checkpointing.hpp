@@ -12,7 +12,7 @@
 
 #include <vector>
 
-#include "common/model/gpt.hpp"
+#include "common/gpt/model/gpt.hpp"
 
 namespace lockstep::week22 {
 

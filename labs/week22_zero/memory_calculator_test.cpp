@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/error.hpp"
-#include "common/model/config.hpp"
+#include "common/gpt/model/config.hpp"
 
 namespace lockstep::week22 {
 namespace {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 
 namespace lockstep::week22 {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"

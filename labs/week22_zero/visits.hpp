@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "common/model/units.hpp"
+#include "common/gpt/model/units.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep::week22 {

@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/model/optimizer.hpp"
+#include "common/gpt/model/optimizer.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 
 namespace lockstep::week22 {

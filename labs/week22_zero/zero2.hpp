@@ -19,8 +19,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/model/optimizer.hpp"
-#include "common/model/units.hpp"
+#include "common/gpt/model/optimizer.hpp"
+#include "common/gpt/model/units.hpp"
 #include "labs/week22_zero/visits.hpp"
 
 namespace lockstep::week22 {

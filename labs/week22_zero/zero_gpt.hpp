@@ -8,9 +8,9 @@
 
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
-#include "common/model/gpt.hpp"
-#include "common/model/optimizer.hpp"
-#include "common/model/units.hpp"
+#include "common/gpt/model/gpt.hpp"
+#include "common/gpt/model/optimizer.hpp"
+#include "common/gpt/model/units.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/regions.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"

@@ -1,10 +1,10 @@
 // Exercise 23.1: column- and row-parallel linear. Read labs/week23_tensor_parallel/parallel_linear.hpp first.
 //
-// Given are the serial layer's three products (common/model/block.hpp): linear, linear_backward_input,
+// Given are the serial layer's three products (common/gpt/model/block.hpp): linear, linear_backward_input,
 // linear_backward_weight; and ring_all_reduce of 21.2.
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
-#include "common/model/block.hpp"
+#include "common/gpt/model/block.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::week23 {

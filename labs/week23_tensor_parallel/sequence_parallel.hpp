@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/gpt.hpp"
+#include "common/gpt/model/gpt.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
 namespace lockstep::week23 {

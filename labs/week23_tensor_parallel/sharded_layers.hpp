@@ -2,7 +2,7 @@
 // of a block's gradients are complete.
 #pragma once
 
-#include "common/model/layers.hpp"
+#include "common/gpt/model/layers.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 
 namespace lockstep::week23 {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/model/block.hpp"
+#include "common/gpt/model/block.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 

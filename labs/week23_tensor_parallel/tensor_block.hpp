@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "common/model/layers.hpp"
+#include "common/gpt/model/layers.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
 namespace lockstep::week23 {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"

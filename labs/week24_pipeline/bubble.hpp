@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "common/pipeline/schedule.hpp"
+#include "common/gpt/pipeline/schedule.hpp"
 
 namespace lockstep::week24 {
 

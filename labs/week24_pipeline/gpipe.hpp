@@ -4,7 +4,7 @@
 // Huang et al., "GPipe" (arXiv 1811.06965), section 2.
 #pragma once
 
-#include "common/pipeline/schedule.hpp"
+#include "common/gpt/pipeline/schedule.hpp"
 
 namespace lockstep::week24 {
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "common/model/serial.hpp"
-#include "common/model/stage.hpp"
+#include "common/gpt/model/serial.hpp"
+#include "common/gpt/model/stage.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/batches.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"

@@ -4,7 +4,7 @@
 // Narayanan et al. (arXiv 2104.04473), section 2.2; m must be a multiple of p.
 #pragma once
 
-#include "common/pipeline/schedule.hpp"
+#include "common/gpt/pipeline/schedule.hpp"
 
 namespace lockstep::week24 {
 

@@ -4,7 +4,7 @@
 // Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training" (arXiv 2006.09503), section 3.2.
 #pragma once
 
-#include "common/pipeline/schedule.hpp"
+#include "common/gpt/pipeline/schedule.hpp"
 
 namespace lockstep::week24 {
 

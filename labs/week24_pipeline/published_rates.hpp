@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "common/pipeline/schedule.hpp"
+#include "common/gpt/pipeline/schedule.hpp"
 
 namespace lockstep::week24 {
 

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "common/pipeline/stage.hpp"
+#include "common/gpt/pipeline/stage.hpp"
 
 namespace lockstep::week24 {
 

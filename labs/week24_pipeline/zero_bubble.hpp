@@ -4,7 +4,7 @@
 // Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), sections 2.1 and 2.2: the hand-crafted schedules.
 #pragma once
 
-#include "common/pipeline/schedule.hpp"
+#include "common/gpt/pipeline/schedule.hpp"
 
 namespace lockstep::week24 {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/model/optimizer.hpp"
-#include "common/model/stage.hpp"
-#include "common/model/units.hpp"
+#include "common/gpt/model/optimizer.hpp"
+#include "common/gpt/model/stage.hpp"
+#include "common/gpt/model/units.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "common/model/config.hpp"
-#include "common/model/optimizer.hpp"
+#include "common/gpt/model/config.hpp"
+#include "common/gpt/model/optimizer.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"

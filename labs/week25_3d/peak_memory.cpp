@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/model/block.hpp"
-#include "common/model/gpt.hpp"
-#include "common/model/units.hpp"
+#include "common/gpt/model/block.hpp"
+#include "common/gpt/model/gpt.hpp"
+#include "common/gpt/model/units.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week22_zero/visits.hpp"
 #include "labs/week25_3d/worker.hpp"

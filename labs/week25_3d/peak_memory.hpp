@@ -2,7 +2,7 @@
 // byte.
 #pragma once
 
-#include "common/model/units.hpp"
+#include "common/gpt/model/units.hpp"
 #include "labs/week25_3d/options_3d.hpp"
 
 namespace lockstep::week25 {

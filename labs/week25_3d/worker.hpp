@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "common/checkpoint/pieces.hpp"
-#include "common/model/serial.hpp"
-#include "common/model/stage.hpp"
+#include "common/gpt/checkpoint/pieces.hpp"
+#include "common/gpt/model/serial.hpp"
+#include "common/gpt/model/stage.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 #include "labs/week24_pipeline/stages.hpp"

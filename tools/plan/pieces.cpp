@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/model/stage.hpp"
+#include "common/gpt/model/stage.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/model/config.hpp"
+#include "common/gpt/model/config.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "labs/week25_3d/mesh.hpp"
 #include "labs/week25_3d/planner.hpp"

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <utility>
 
-#include "common/checkpoint/reader.hpp"
-#include "common/checkpoint/saver.hpp"
+#include "common/gpt/checkpoint/reader.hpp"
+#include "common/gpt/checkpoint/saver.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::train {

@@ -1,17 +1,17 @@
 // A training run's checkpoints: what of AdamW's state this rank has, told as parts of the serial model, so that any
 // other layout of ranks can go on from it; and when ranks agree that all is written, or that a checkpoint is no good.
-// The files are common/checkpoint's; docs/checkpoints.md says what they hold and what is promised.
+// The files are common/gpt/checkpoint's; docs/checkpoints.md says what they hold and what is promised.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/files.hpp"
-#include "common/checkpoint/pieces.hpp"
-#include "common/model/gpt.hpp"
-#include "common/model/optimizer.hpp"
-#include "common/model/units.hpp"
+#include "common/gpt/checkpoint/files.hpp"
+#include "common/gpt/checkpoint/pieces.hpp"
+#include "common/gpt/model/gpt.hpp"
+#include "common/gpt/model/optimizer.hpp"
+#include "common/gpt/model/units.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "tools/train/log.hpp"
 #include "tools/train/options.hpp"

@@ -15,7 +15,7 @@
 #include <map>
 #include <thread>
 
-#include "common/checkpoint/reader.hpp"
+#include "common/gpt/checkpoint/reader.hpp"
 #include "common/tests/files_around.hpp"
 #include "common/tests/memory_files.hpp"
 #include "tools/train/train_testing.hpp"

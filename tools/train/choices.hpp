@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "common/data/corpus.hpp"
-#include "common/model/config.hpp"
+#include "common/gpt/data/corpus.hpp"
+#include "common/gpt/model/config.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week21_data_parallel/large_batch.hpp"
 #include "labs/week22_zero/checkpointing.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/chunk.hpp"
-#include "common/model/serial.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "tools/train/checkpoint.hpp"
 #include "tools/train/options.hpp"

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/data/corpus.hpp"
-#include "common/model/config.hpp"
+#include "common/gpt/data/corpus.hpp"
+#include "common/gpt/model/config.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week22_zero/checkpointing.hpp"

@@ -5,7 +5,7 @@
 #include <array>
 #include <filesystem>
 
-#include "common/checkpoint/reader.hpp"
+#include "common/gpt/checkpoint/reader.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/results.hpp"

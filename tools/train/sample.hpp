@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/data/corpus.hpp"
-#include "common/model/gpt.hpp"
+#include "common/gpt/data/corpus.hpp"
+#include "common/gpt/model/gpt.hpp"
 
 namespace lockstep::train {
 

@@ -1,0 +1,114 @@
+#include "common/gpt/model/block.hpp"
+
+#include <utility>
+
+#include "common/gpt/model/layers.hpp"
+
+namespace lockstep {
+
+BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities) {
+  const std::size_t rows = shape.rows(), norm_rows = shape.norm_rows(), narrow = norm_rows * shape.d_model;
+  const std::size_t own = rows * shape.own_width();
+  auto values = [&](std::size_t count) { return me.allocate(count, dtype, Category::activation); };
+  auto statistics = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::activation); };
+  BlockActivations saved;
+  saved.input = values(narrow);
+  saved.norm1 = values(narrow);
+  saved.norm1_statistics = statistics(2 * norm_rows);
+  saved.qkv = values(3 * own);
+  saved.attention = values(own);
+  if (shape.kind == AttentionKind::flash)
+    saved.attention_statistics = statistics(rows * shape.attention().heads);
+  else
+    saved.probabilities =
+        probabilities.empty() ? values(rows * shape.attention().heads * shape.length) : std::move(probabilities);
+  saved.residual = values(narrow);
+  saved.norm2 = values(narrow);
+  saved.norm2_statistics = statistics(2 * norm_rows);
+  saved.up = values(4 * own);
+  saved.gelu = values(4 * own);
+  return saved;
+}
+
+void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows) {
+  const std::size_t out = y.size() / rows, in = x.size() / rows;
+  matmul(me, matrix(y, rows, out), matrix(x, rows, in), matrix(weight, out, in).t(), Into::overwrite, bias);
+}
+
+void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_t rows) {
+  const std::size_t out = dy.size() / rows, in = dx.size() / rows;
+  matmul(me, matrix(dx, rows, in), matrix(dy, rows, out), matrix(weight, out, in));
+}
+
+void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows) {
+  if (!fuses_gelu(me)) {
+    linear(me, x, in, weight, bias, rows);
+    return gelu(me, y, x);
+  }
+  const std::size_t width = x.size() / rows, depth = in.size() / rows;
+  matmul_gelu(me, y, matrix(x, rows, width), matrix(in, rows, depth), matrix(weight, width, depth).t(), bias);
+}
+
+void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows) {
+  if (!fuses_gelu(me)) {
+    linear_backward_input(me, dx, dy, weight, rows);
+    return gelu_backward(me, dx, dx, x);
+  }
+  const std::size_t out = dy.size() / rows, in = dx.size() / rows;
+  matmul_gelu_backward(me, matrix(dx, rows, in), matrix(dy, rows, out), matrix(weight, out, in), x);
+}
+
+void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows) {
+  const std::size_t out = dy.size() / rows, in = x.size() / rows;
+  matmul(me, matrix(dweight, out, in), matrix(dy, rows, out).t(), matrix(x, rows, in), Into::accumulate);
+  if (!dbias.empty()) add_rows(me, dbias, matrix(dy, rows, out));
+}
+
+void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved) {
+  if (shape.kind == AttentionKind::flash)
+    return attention(me, saved.attention, saved.attention_statistics, saved.qkv, shape.attention());
+  attention_probabilities(me, saved.probabilities, saved.qkv, shape.attention());
+  attention_output(me, saved.attention, saved.probabilities, saved.qkv, shape.attention());
+}
+
+void block_attention_backward(Rank me, const BlockShape& shape, Slice dqkv, Slice dattention,
+                              const BlockActivations& saved) {
+  if (shape.kind == AttentionKind::flash)
+    return attention_backward(me, dqkv, dattention, saved.attention, saved.qkv, saved.attention_statistics,
+                              shape.attention());
+  attention_probabilities_backward(me, dqkv, dattention, saved.attention, saved.probabilities, saved.qkv,
+                                   shape.attention());
+}
+
+void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
+                   BlockActivations& saved, Slice y) {
+  using P = BlockPart;
+  layer_norm(me, saved.norm1, saved.norm1_statistics, saved.input, values[P::norm1_weight], values[P::norm1_bias]);
+  layers.attention_forward(me, shape, values, saved, saved.residual);
+  add(me, saved.residual, saved.input);
+  layer_norm(me, saved.norm2, saved.norm2_statistics, saved.residual, values[P::norm2_weight], values[P::norm2_bias]);
+  layers.mlp_forward(me, shape, values, saved, y);
+  add(me, y, saved.residual);
+}
+
+void block_backward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
+                    const BlockTensors& gradients, const BlockActivations& saved, BackwardScratch& scratch, Slice dy,
+                    const BlockPartReady& ready) {
+  using P = BlockPart;
+  const Slice& gradient = dy;  // of the residual stream: y's, then the middle's, then the input's
+  const Slice dx = scratch.narrow.cut(0, dy.size());
+  const auto norm_ready = [&](P::Index weight, P::Index bias) {
+    ready(bias);
+    ready(weight);
+  };
+  layers.mlp_backward(me, shape, values, gradients, saved, scratch, dx, gradient, ready);
+  layer_norm_backward(me, gradient, gradients[P::norm2_weight], gradients[P::norm2_bias], dx, saved.residual,
+                      values[P::norm2_weight], saved.norm2_statistics, Into::accumulate);
+  norm_ready(P::norm2_weight, P::norm2_bias);
+  layers.attention_backward(me, shape, values, gradients, saved, scratch, dx, gradient, ready);
+  layer_norm_backward(me, gradient, gradients[P::norm1_weight], gradients[P::norm1_bias], dx, saved.input,
+                      values[P::norm1_weight], saved.norm1_statistics, Into::accumulate);
+  norm_ready(P::norm1_weight, P::norm1_bias);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,267 @@
+#include "common/gpt/model/gpt.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+
+namespace {
+
+struct TableMaker {
+  std::vector<Parameter> table;
+  std::size_t offset = 0;
+
+  void tensor(std::string name, std::size_t rows, std::size_t columns, bool cut = false) {
+    table.push_back({std::move(name), offset, rows * columns, rows, columns, cut});
+    offset += rows * columns;
+  }
+  void layer(const std::string& name, std::size_t out, std::size_t in, bool cut, bool bias_too) {
+    tensor(name + ".weight", out, in, cut);
+    tensor(name + ".bias", 1, out, cut && bias_too);
+  }
+  void norm(const std::string& name, std::size_t channels) {
+    tensor(name + ".weight", 1, channels);
+    tensor(name + ".bias", 1, channels);
+  }
+};
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+void call(const std::function<void(std::size_t)>& hook, std::size_t index) {
+  if (hook) hook(index);
+}
+
+}  // namespace
+
+std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
+  const bool cut = config.tensor.ranks > 1;
+  const std::size_t c = config.d_model, own = c / static_cast<std::size_t>(config.tensor.ranks);
+  TableMaker maker;
+  maker.tensor("token_embedding", config.own_vocabulary(), c, cut);
+  maker.tensor("position_embedding", config.context, c);
+  for (std::size_t l = 0; l < config.layers; ++l) {
+    const std::string block = fmt::format("blocks.{}.", l);
+    maker.norm(block + "norm1", c);
+    maker.layer(block + "qkv", 3 * own, c, cut, true);
+    maker.layer(block + "projection", c, own, cut, false);
+    maker.norm(block + "norm2", c);
+    maker.layer(block + "up", 4 * own, c, cut, true);
+    maker.layer(block + "down", c, 4 * own, cut, false);
+  }
+  maker.norm("norm", c);
+  if (!config.tied_head) maker.tensor("head", config.own_vocabulary(), c, cut);
+  return maker.table;
+}
+
+std::vector<std::vector<std::size_t>> gpt_visits(const GptConfig& config) {
+  std::vector<std::vector<std::size_t>> visits{{0, 1}};
+  std::size_t next = 2;
+  for (std::size_t l = 0; l < config.layers; ++l) {
+    std::vector<std::size_t>& block = visits.emplace_back(BlockPart::count);
+    for (std::size_t& tensor : block) tensor = next++;
+  }
+  visits.push_back({next, next + 1, config.tied_head ? 0 : next + 2});
+  return visits;
+}
+
+std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor) {
+  if (!tensor.cut) return {{0, 0, tensor.size}};
+  const std::size_t rank = static_cast<std::size_t>(config.tensor.rank);
+  const std::string& name = tensor.name;
+  if (name.find(".qkv.") != name.npos) {  // this rank's heads of q, of k and of v
+    const std::size_t third = tensor.size / 3, whole = third * static_cast<std::size_t>(config.tensor.ranks);
+    std::vector<TensorRun> runs;
+    for (std::size_t i = 0; i < 3; ++i) runs.push_back({i * third, i * whole + rank * third, third});
+    return runs;
+  }
+  if (name.find(".projection.") != name.npos || name.find(".down.") != name.npos) {  // columns
+    const std::size_t own = tensor.columns, whole = own * static_cast<std::size_t>(config.tensor.ranks);
+    std::vector<TensorRun> runs;
+    for (std::size_t row = 0; row < tensor.rows; ++row) runs.push_back({row * own, row * whole + rank * own, own});
+    return runs;
+  }
+  if (name.find(".up.") != name.npos) return {{0, rank * tensor.size, tensor.size}};
+  const std::size_t first = std::min(config.vocabulary, rank * tensor.rows);  // the vocabulary, by tokens
+  const std::size_t real = std::min(config.vocabulary - first, tensor.rows) * tensor.columns;
+  std::vector<TensorRun> runs;
+  if (real > 0) runs.push_back({0, first * tensor.columns, real});
+  if (real < tensor.size) runs.push_back({real, TensorRun::kPadding, tensor.size - real});
+  return runs;
+}
+
+void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, std::size_t index, std::size_t first,
+                     Slice part, std::uint64_t seed) {
+  const float deviation = 1 / std::sqrt(3.0f * static_cast<float>(config.d_model));
+  const float residual = deviation / std::sqrt(2.0f * static_cast<float>(config.layers));
+  const std::string& name = tensor.name;
+  const bool writes_residual = ends_with(name, "projection.weight") || ends_with(name, "down.weight");
+  if (ends_with(name, ".bias")) return fill(me, part, 0);
+  if (name.find("norm") != name.npos) return fill(me, part, 1);
+  for (const TensorRun& run : tensor_runs(config, tensor)) {
+    const std::size_t begin = std::max(first, run.own), end = std::min(first + part.size(), run.own + run.size);
+    if (begin >= end) continue;
+    const Slice here = part.cut(begin - first, end - begin);
+    if (run.serial == TensorRun::kPadding)
+      fill(me, here, 0);
+    else
+      random_normal(me, here, {.seed = seed, .tensor = index, .first = run.serial + begin - run.own}, 0,
+                    writes_residual ? residual : deviation);
+  }
+}
+
+Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns) : config_(config) {
+  config.check();
+  parameters_.list = gpt_parameter_table(config);
+  values_.resize(parameters_.list.size());
+  gradients_.resize(parameters_.list.size());
+  block_values_.resize(config.layers);
+  block_gradients_.resize(config.layers);
+  if (owns == Owns::nothing) return;
+  const bool both = owns == Owns::values_and_gradients;
+  parameters_.values = me.allocate(config.parameters(), config.storage, Category::parameter);
+  if (both) parameters_.gradients = me.allocate(config.parameters(), config.storage, Category::gradient);
+  for (std::size_t i = 0; i < parameters_.list.size(); ++i) {
+    bind(i, parameters_.value(i), both ? parameters_.gradient(i) : Slice{});
+    initialise_part(me, config, parameters_.list[i], i, 0, values_[i], seed);
+  }
+  if (both) fill(me, parameters_.gradients, 0);
+}
+
+void Gpt::bind(std::size_t index, Slice value, Slice gradient) {
+  values_.at(index) = value;
+  gradients_.at(index) = gradient;
+  if (index < block_index(0) || index >= norm_index()) return;
+  const std::size_t layer = (index - block_index(0)) / BlockPart::count;
+  const std::size_t part = (index - block_index(0)) % BlockPart::count;
+  block_values_[layer][part] = std::move(value);
+  block_gradients_[layer][part] = std::move(gradient);
+}
+
+Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_t length) const {
+  std::vector<BlockActivations> blocks;
+  for (std::size_t l = 0; l < config_.layers; ++l)
+    blocks.push_back(allocate_block_activations(me, block_shape(sequences, length), config_.storage));
+  return allocate_activations(me, sequences, length, std::move(blocks));
+}
+
+Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_t length,
+                                      std::vector<BlockActivations> blocks) const {
+  if (sequences == 0 || length == 0 || length > config_.context)
+    usage_error(fmt::format("a microbatch of {} sequences of {} tokens, with a context of {}", sequences, length,
+                            config_.context));
+  const BlockShape shape = block_shape(sequences, length);
+  if (config_.tensor.sequence_parallel && shape.rows() % static_cast<std::size_t>(config_.tensor.ranks) != 0)
+    usage_error(fmt::format("sequence parallelism: a microbatch of {} × {} = {} tokens does not divide over {} ranks",
+                            sequences, length, shape.rows(), config_.tensor.ranks));
+  const std::size_t rows = shape.rows(), narrow = shape.norm_rows() * config_.d_model;
+  auto values = [&](std::size_t count) { return me.allocate(count, config_.storage, Category::activation); };
+  Activations saved;
+  saved.sequences = sequences;
+  saved.length = length;
+  saved.blocks = std::move(blocks);
+  saved.output = values(narrow);
+  saved.norm = values(narrow);
+  saved.norm_statistics = me.allocate(2 * shape.norm_rows(), DType::f32, Category::activation);
+  saved.logits = values(rows * config_.own_vocabulary());
+  saved.residual_gradient = values(narrow);
+  saved.scratch = {values(narrow), values(4 * rows * shape.own_width())};
+  return saved;
+}
+
+Activations Gpt::first_sequences(const Activations& saved, std::size_t sequences) const {
+  if (sequences == saved.sequences) return saved;
+  const auto part = [&](const Slice& whole) { return whole.cut(0, whole.size() / saved.sequences * sequences); };
+  Activations cut;
+  cut.sequences = sequences;
+  cut.length = saved.length;
+  for (const BlockActivations& block : saved.blocks)
+    cut.blocks.push_back({part(block.input), part(block.norm1), part(block.norm1_statistics), part(block.qkv),
+                          part(block.attention), part(block.attention_statistics), part(block.probabilities),
+                          part(block.residual), part(block.norm2), part(block.norm2_statistics), part(block.up),
+                          part(block.gelu)});
+  cut.output = part(saved.output);
+  cut.norm = part(saved.norm);
+  cut.norm_statistics = part(saved.norm_statistics);
+  cut.logits = part(saved.logits);
+  cut.residual_gradient = part(saved.residual_gradient);
+  cut.scratch = {part(saved.scratch.narrow), part(saved.scratch.wide)};
+  cut.restore = saved.restore;
+  return cut;
+}
+
+void Gpt::forward(Rank me, const Batch& batch, Activations& saved, const BeforeVisit& before) const {
+  auto phase = me.region("forward");
+  call(before, 0);
+  embed(me, batch, saved);
+  for (std::size_t l = 0; l < config_.layers; ++l) {
+    call(before, l + 1);
+    forward_block(me, l, saved);
+  }
+  call(before, config_.layers + 1);
+  forward_head(me, saved);
+}
+
+void Gpt::backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready,
+                   const BeforeVisit& before) const {
+  auto phase = me.region("backward");
+  call(before, config_.layers + 1);
+  backward_head(me, saved, ready);
+  for (std::size_t l = config_.layers; l-- > 0;) {
+    call(before, l + 1);
+    backward_block(me, l, saved, ready);
+  }
+  call(before, 0);
+  backward_embed(me, batch, saved, ready);
+}
+
+void Gpt::embed(Rank me, const Batch& batch, Activations& saved) const {
+  if (batch.sequences != saved.sequences || batch.length != saved.length)
+    usage_error(fmt::format("a batch of {} × {} tokens with activations for {} × {}", batch.sequences, batch.length,
+                            saved.sequences, saved.length));
+  const Slice& y = saved.blocks.front().input;
+  layers_->embed(me, y, batch.tokens, values_[0], values_[1], batch.length);
+}
+
+void Gpt::forward_block(Rank me, std::size_t layer, Activations& saved) const {
+  const Slice& y = layer + 1 < config_.layers ? saved.blocks[layer + 1].input : saved.output;
+  block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], y);
+}
+
+void Gpt::forward_head(Rank me, Activations& saved) const {
+  const std::size_t norm = norm_index();
+  layer_norm(me, saved.norm, saved.norm_statistics, saved.output, values_[norm], values_[norm + 1]);
+  layers_->logits(me, saved.logits, saved.norm, values_[head_index()], saved.sequences * saved.length);
+}
+
+void Gpt::backward_head(Rank me, Activations& saved, const GradientReady& ready) const {
+  const std::size_t rows = saved.sequences * saved.length, norm = norm_index(), head = head_index();
+  const Slice dx = saved.scratch.narrow.cut(0, saved.norm.size());
+  layers_->logits_backward(me, dx, gradients_[head], saved.logits, saved.norm, values_[head], rows);
+  if (!config_.tied_head) call(ready, head);
+  layer_norm_backward(me, saved.residual_gradient, gradients_[norm], gradients_[norm + 1], dx, saved.output,
+                      values_[norm], saved.norm_statistics, Into::overwrite);
+  call(ready, norm + 1);
+  call(ready, norm);
+}
+
+void Gpt::backward_block(Rank me, std::size_t layer, Activations& saved, const GradientReady& ready) const {
+  if (saved.restore) {
+    auto phase = me.region("recompute");
+    saved.restore(me, *this, layer, saved);
+  }
+  block_backward(me, *layers_, block_shape(saved), block_values_[layer], block_gradients_[layer], saved.blocks[layer],
+                 saved.scratch, saved.residual_gradient,
+                 [&](BlockPart::Index part) { call(ready, block_index(layer) + part); });
+}
+
+void Gpt::backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const {
+  layers_->embed_backward(me, gradients_[0], gradients_[1], saved.residual_gradient, batch.tokens, batch.length);
+  call(ready, 1);
+  call(ready, 0);
+}
+
+}  // namespace lockstep
