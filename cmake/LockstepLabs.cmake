@@ -180,10 +180,10 @@ function(lockstep_add_mutant id which name text)
   add_dependencies(mutants.${id} ${program})
 endfunction()
 
-# One program for each mistake of common/tests/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`.
+# One program for each mistake of tools/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`.
 # And where the reference opens regions, one without any: tests must not crash on what an answer may have left out.
 function(lockstep_add_mutants id folder name solution)
-  set(file ${CMAKE_SOURCE_DIR}/common/tests/mutants/${folder}/${name}.json)
+  set(file ${CMAKE_SOURCE_DIR}/tools/mutants/${folder}/${name}.json)
   if(NOT EXISTS ${file} OR NOT TARGET lockstep_sim)
     return()
   endif()

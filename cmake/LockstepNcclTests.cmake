@@ -2,7 +2,7 @@
 
 # A test with one process for each GPU of this computer; SKIPPED where there is none.
 function(lockstep_add_nccl_test name program labels)
-  add_test(NAME ${name} COMMAND sh ${CMAKE_SOURCE_DIR}/common/tests/nccl/on_gpus.sh ${CMAKE_SOURCE_DIR}/launch/local.sh
+  add_test(NAME ${name} COMMAND sh ${CMAKE_SOURCE_DIR}/common/backends/tests/nccl/on_gpus.sh ${CMAKE_SOURCE_DIR}/launch/local.sh
                                 --timeout 280 $<TARGET_FILE:${program}> ${ARGN})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 RUN_SERIAL ON LABELS "${labels}")
 endfunction()

@@ -51,7 +51,7 @@ int hint(const Workshop& shop, const std::string& what, int level);
 /// nothing is written and a difference is a failure.
 int skeletons(const Workshop& shop, const std::string& what, bool overwrite, bool compare);
 
-/// Plants each mistake of common/tests/mutants in the reference and runs the exercise's tests: every one must be found,
+/// Plants each mistake of tools/mutants in the reference and runs the exercise's tests: every one must be found,
 /// with a message that points at it.
 int mutants(const Workshop& shop, const std::string& what);
 

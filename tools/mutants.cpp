@@ -1,6 +1,6 @@
 // ./lab mutants: do the tests find plausible mistakes, and does what they say point at the mistake?
 //
-// cmake/LockstepLabs.cmake makes one program a mutant from common/tests/mutants/WEEK/NAME.json; here they are run.
+// cmake/LockstepLabs.cmake makes one program a mutant from tools/mutants/WEEK/NAME.json; here they are run.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "common/gpt/checkpoint/reader.hpp"
-#include "common/tests/files_around.hpp"
-#include "common/tests/memory_files.hpp"
+#include "common/gpt/tests/files_around.hpp"
+#include "common/gpt/tests/memory_files.hpp"
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes golden.txt, which common/tests/model_test.cpp compares the GPT with: losses, logits, gradients, AdamW steps.
+"""Writes golden.txt, which common/gpt/tests/model_test.cpp compares the GPT with: losses, logits, gradients, AdamW steps.
 
   python3 common/gpt/model/golden/make_golden.py > common/gpt/model/golden/golden.txt
 

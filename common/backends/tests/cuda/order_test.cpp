@@ -1,0 +1,306 @@
+// What only a backend that runs behind the host can get wrong: order between streams, memory that is given back while
+// the GPU still uses it, sends that are over before they are received, doors. On the pretend GPU streams run in an
+// order drawn from a seed and freed memory is poisoned, so a forgotten wait shows as a wrong value.
+#include <algorithm>
+#include <optional>
+
+#include "common/backends/tests/support.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace backend_tests;
+
+double sum_of(Rank me, const Slice& slice) {
+  double sum = 0;
+  for (float value : to_host(me, slice)) sum += value;
+  return sum;
+}
+
+TEST(Order, ABatchBeginsWhenTheOneBeforeHasEnded) {
+  const Outcome outcome = run(options_for(4), Program([](Rank me) {
+                                // What arrives is sent on by the next batch, and nobody waits in between.
+                                Slice data = filled(me, 1000, static_cast<float>(me.rank()));
+                                Ticket last;
+                                if (me.rank() > 0) last = me.start({receive(me.rank() - 1, data)});
+                                if (me.rank() < 3) last = me.start({send(me.rank() + 1, data)});
+                                me.wait(last);
+                                return Values{sum_of(me, data)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) EXPECT_EQ(values, Values{0});
+}
+
+TEST(Order, AReceiveComesAfterTheSendBefore) {
+  const Outcome outcome = run(options_for(3), Program([](Rank me) {
+                                // Rank 0 receives into the memory that rank 1 still reads. Nobody orders 1 and 2.
+                                Slice data = filled(me, 5000, static_cast<float>(me.rank() + 1));
+                                Ticket last;
+                                if (me.rank() == 0) {
+                                  me.start({send(1, data)});
+                                  last = me.start({receive(2, data)});
+                                } else if (me.rank() == 1) {
+                                  for (int i = 0; i < 20; ++i) fill(me, data, -1);
+                                  last = me.start({receive(0, data)});
+                                } else {
+                                  last = me.start({send(0, data)});
+                                }
+                                me.wait(last);
+                                return Values{sum_of(me, data)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values[0], Values{15000});
+  EXPECT_EQ(outcome.values[1], Values{5000});
+}
+
+TEST(Order, NewMemoryIsPoisonedBeforeItIsReceivedInto) {
+  const Outcome outcome = run(options_for(2), Program([](Rank me) {
+                                Slice mine = filled(me, 3000, 1);
+                                std::vector<Slice> all;
+                                for (int i = 0; i < 5; ++i) {
+                                  all.push_back(empty_of(me, 3000));  // nothing else happens on the queue
+                                  me.exchange({send(1 - me.rank(), mine), receive(1 - me.rank(), all.back())});
+                                }
+                                Values seen;
+                                for (const Slice& each : all) seen.push_back(sum_of(me, each));
+                                return seen;
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) EXPECT_EQ(values, Values(5, 3000));
+}
+
+TEST(Order, ASendReadsWhatWasUploadedBefore) {
+  const Outcome outcome = run(options_for(2), Program([](Rank me) {
+                                Slice mine = filled(me, 3000, 0);
+                                std::vector<Slice> all;
+                                for (int i = 0; i < 4; ++i) all.push_back(filled(me, 3000, 0));
+                                for (int i = 0; i < 4; ++i) {
+                                  upload(me, mine, std::vector<float>(3000, static_cast<float>(i)));
+                                  me.exchange({send(1 - me.rank(), mine), receive(1 - me.rank(), all[i])});
+                                }
+                                Values seen;
+                                for (const Slice& each : all) seen.push_back(sum_of(me, each));
+                                return seen;
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) EXPECT_EQ(values, (Values{0, 3000, 6000, 9000}));
+}
+
+TEST(Order, ASendReadsWhatTheQueueWroteBefore) {
+  const Outcome outcome = run(options_for(3), Program([](Rank me) {
+                                Slice mine = filled(me, 500, 1), theirs = empty_of(me, 500);
+                                for (int step = 0; step < 10; ++step) {
+                                  scale(me, mine, 2);
+                                  me.exchange({send(next(me), mine), receive(previous(me), theirs)});
+                                  copy(me, mine, theirs);
+                                  fill(me, theirs, -1);  // after it was read, before it is written again
+                                }
+                                return Values{sum_of(me, mine)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) EXPECT_EQ(values, Values{500 * 1024});
+}
+
+TEST(Order, AReceiverMayBeLate) {
+  const Outcome outcome = run(options_for(2), Program([](Rank me) {
+                                Slice data = filled(me, 300, static_cast<float>(me.rank() + 1)), in = empty_of(me, 300);
+                                if (me.rank() == 0) {
+                                  me.exchange({send(1, data)});
+                                  fill(me, data, 9);  // not before rank 1 has read it
+                                } else {
+                                  for (int i = 0; i < 20; ++i) fill(me, in, static_cast<float>(i));
+                                  me.exchange({receive(0, in)});
+                                }
+                                return Values{sum_of(me, me.rank() == 0 ? data : in)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values[0], Values{2700});
+  EXPECT_EQ(outcome.values[1], Values{300});
+}
+
+TEST(Order, ThousandsOfBatchesWithoutAWait) {
+  constexpr int kBatches = 3000;
+  const Outcome outcome = run(options_for(2), Program([](Rank me) {
+                                Slice out = filled(me, 8, 1), in = empty_of(me, 8);
+                                Ticket last;
+                                for (int i = 0; i < kBatches; ++i)
+                                  last = me.start({send(1 - me.rank(), out), receive(1 - me.rank(), in)});
+                                me.wait(last);
+                                return Values{sum_of(me, in)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values[0], Values{8});
+  EXPECT_EQ(outcome.messages, 2u * kBatches);
+  EXPECT_GT(outcome.ledgers[0].queues[0].transferring, 0);
+}
+
+TEST(Order, ClosuresSeeWhatMainDidBeforeAndMainWhatTheyDid) {
+  const Outcome outcome = run(options_for(2), Program([](Rank me) {
+                                Rank comm = me.stream("comm");
+                                Slice data = filled(me, 400, 0), one = filled(me, 400, 1);
+                                for (int step = 0; step < 10; ++step) {
+                                  add(me, data, one);
+                                  Ticket ticket = me.run(comm, [=](Rank r) {
+                                    Slice in = r.allocate(400, DType::f32, kBuffer);
+                                    r.exchange({send(1 - r.rank(), data), receive(1 - r.rank(), in)});
+                                    add(r, data, in);
+                                  });
+                                  me.wait(ticket);
+                                }
+                                return Values{sum_of(me, data)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  // x ← 2 (x + 1), ten times from 0.
+  for (const Values& values : outcome.values) EXPECT_EQ(values, Values{400 * 2046});
+}
+
+/// Memory that is given back is given out again at once, and written: who still reads it reads wrong values.
+TEST(Release, ComesAfterTheQueuesThatUsedIt) {
+  const Outcome outcome =
+      run(options_for(1), Program([](Rank me) {
+            Rank comm = me.stream("comm");
+            Slice total = filled(me, 2000, 0);
+            std::optional<Ticket> last;
+            for (int step = 0; step < 20; ++step) {
+              Slice lent = filled(me, 2000, 1);
+              // The closure holds the last handle, and drops it while main's stream is far behind.
+              last = me.run(comm, [total, lent = std::optional<Slice>(std::move(lent))](Rank r) mutable {
+                for (int i = 0; i < 5; ++i) add(r, total, *lent);
+                lent.reset();
+              });
+              Slice other = filled(me, 2000, 1000);
+            }
+            me.wait(*last);
+            return Values{sum_of(me, total)};
+          }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values[0], Values{2000 * 100});
+  EXPECT_EQ(outcome.ledgers[0].memory.live_of(kBuffer), 0u);
+}
+
+TEST(Release, OfScratchComesAfterItsTransfers) {
+  const Outcome outcome = run(options_for(3), Program([](Rank me) {
+                                Rank comm = me.stream("comm");
+                                Slice total = filled(me, 700, static_cast<float>(me.rank()));
+                                Ticket last;
+                                for (int step = 0; step < 6; ++step)
+                                  last = me.run(comm, [total](Rank r) {
+                                    Slice out = r.allocate(700, DType::f32, kBuffer);
+                                    copy(r, out, total);
+                                    {
+                                      Slice in = r.allocate(700, DType::f32, kBuffer);
+                                      r.exchange({send(next(r), out), receive(previous(r), in)});
+                                      copy(r, total, in);
+                                    }
+                                    out = Slice();
+                                    Slice again = r.allocate(700, DType::f32, kBuffer);
+                                    fill(r, again, 99);
+                                  });
+                                me.wait(last);
+                                return Values{sum_of(me, total)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(outcome.values[r], Values{700.0 * r});  // six steps round a ring of three
+}
+
+/// Up to eager_bytes a send is over without its receive, and the sender may change its memory.
+TEST(Eager, SendsKeepWhatWasSent) {
+  RunOptions options = options_for(2);
+  options.machine.eager_bytes = 400;
+  const Outcome outcome = run(options, Program([](Rank me) {
+                                Slice a = filled(me, 100, 1), b = filled(me, 100, 2), in = empty_of(me, 100);
+                                me.exchange({send(1 - me.rank(), a)});  // both send first
+                                fill(me, a, 7);
+                                me.exchange({send(1 - me.rank(), b)});
+                                fill(me, b, 8);
+                                me.exchange({receive(1 - me.rank(), in)});
+                                const double first = sum_of(me, in);
+                                me.exchange({receive(1 - me.rank(), in)});
+                                return Values{first, sum_of(me, in)};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) EXPECT_EQ(values, (Values{100, 200}));
+}
+
+TEST(Eager, LongerSendsWait) {
+  RunOptions options = options_for(2);
+  options.machine.eager_bytes = 400;
+  const Outcome outcome = run(options, [](Rank me) {
+    Slice a = filled(me, 101, 1), in = empty_of(me, 101);
+    me.exchange({send(1 - me.rank(), a)});
+    me.exchange({receive(1 - me.rank(), in)});
+  });
+  EXPECT_EQ(to_string(outcome.verdict), "DEADLOCK");
+  EXPECT_NE(outcome.message.find("above 400 bytes"), std::string::npos) << outcome.message;
+}
+
+TEST(Doors, ReadAfterWhatWasQueuedOnEveryRankAtOnce) {
+  const Outcome outcome = run(options_for(4), Program([](Rank me) {
+                                Slice x = filled(me, 1, 1);
+                                Values seen;
+                                for (int step = 0; step < 5; ++step) {
+                                  add(me, x, x);
+                                  seen.push_back(read(me, x, 0));
+                                }
+                                return seen;
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) EXPECT_EQ(values, (Values{2, 4, 8, 16, 32}));
+  EXPECT_EQ(outcome.ledgers[3].reads, 5u);
+}
+
+TEST(Doors, UploadsOfManyPieces) {
+  constexpr std::size_t kElements = 3'000'000;  // 12 MB: more than one piece of pinned memory
+  const Outcome outcome = run(options_for(1), Program([](Rank me) {
+                                Slice x = empty_of(me, kElements);
+                                std::vector<float> values(kElements);
+                                for (std::size_t i = 0; i < kElements; ++i) values[i] = static_cast<float>(i % 1009);
+                                upload(me, x, values);
+                                std::vector<float> sent = values;
+                                std::fill(values.begin(), values.end(), -1.f);  // the upload has what it needs
+                                return Values{to_host(me, x) == sent ? 1.0 : 0.0};
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.values[0], Values{1});
+}
+
+TEST(Doors, TimeGoesOn) {
+  const Outcome outcome = run(options_for(2), Program([](Rank me) {
+                                Slice x = filled(me, 1000, 1);
+                                Values seen{me.now()};
+                                for (int i = 0; i < 3; ++i) {
+                                  add(me, x, x);
+                                  seen.push_back(me.now());
+                                }
+                                return seen;
+                              }));
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  for (const Values& values : outcome.values) {
+    EXPECT_TRUE(std::is_sorted(values.begin(), values.end()));
+    EXPECT_GT(values.back(), 0);
+    EXPECT_LE(values.back(), outcome.seconds);
+  }
+}
+
+TEST(Memory, ThatIsNotThereIsNamed) {
+  for (int time = 0; time < 2; ++time) {
+    const Outcome outcome = run(options_for(2), [](Rank me) {
+      Slice a = filled(me, 10, 1);
+      if (me.rank() == 1) (void)me.allocate(std::size_t{1} << 50, DType::f32, Category::gradient);
+    });
+    EXPECT_EQ(to_string(outcome.verdict), "FAIL");
+    EXPECT_EQ(outcome.failed_rank, 1);
+    for (const char* words : {"rank 1", "out of memory", "4503599627370496 bytes", "gradients", "GPU 0"})
+      EXPECT_NE(outcome.message.find(words), std::string::npos) << outcome.message;
+  }
+}
+
+TEST(Options, ThatMakeNoSense) {
+  EXPECT_THROW(run(options_for(100'000), [](Rank) {}), Error);
+  RunOptions phantom = options_for(1);
+  phantom.phantom = true;
+  EXPECT_THROW(run(phantom, [](Rank) {}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+// What the contract forbids is explained.
+#include "common/backends/tests/support.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace backend_tests;
+
+struct Misuse {
+  const char* name;
+  int ranks;
+  std::function<void(Rank)> program;
+  std::vector<const char*> words;
+};
+
+std::vector<Misuse> misuses() {
+  static auto slice = [](Rank me) { return filled(me, 4, 1); };
+  return {
+      {"peer outside the group", 2, [](Rank me) { me.exchange({send(2, slice(me))}); }, {"group of 2"}},
+      {"to myself", 2, [](Rank me) { me.exchange({send(me.rank(), slice(me))}); }, {"itself"}},
+      {"never allocated", 2, [](Rank me) { me.exchange({send(1 - me.rank(), Slice())}); }, {"never allocated"}},
+      {"cut too long", 1, [](Rank me) { (void)slice(me).cut(2, 3); }, {"outside"}},
+      {"run on main", 1, [](Rank me) { me.wait(me.run(me, [](Rank) {})); }, {"stream"}},
+      {"queue outside its closure",
+       1,
+       [](Rank me) {
+         Rank comm = me.stream("comm");
+         add(comm, slice(me), slice(me));
+       },
+       {"comm", "outside its closure"}},
+      {"main inside a closure",
+       1,
+       [](Rank me) {
+         Rank comm = me.stream("comm");
+         Slice x = slice(me);
+         me.wait(me.run(comm, [=](Rank) { add(me, x, x); }));
+       },
+       {"inside a closure", "comm"}},
+      {"set-up inside a closure",
+       1,
+       [](Rank me) {
+         Rank comm = me.stream("comm");
+         me.wait(me.run(comm, [](Rank r) { (void)r.stream("more"); }));
+       },
+       {"set-up"}},
+      {"a batch waited for on another queue",
+       2,
+       [](Rank me) {
+         Rank comm = me.stream("comm");
+         Slice in = slice(me), out = slice(me);
+         const int peer = 1 - me.rank();
+         Ticket ticket = me.start({send(peer, out), receive(peer, in)});
+         me.wait(me.run(comm, [=](Rank r) { r.wait(ticket); }));
+         me.wait(ticket);
+       },
+       {"waited for on queue"}},
+      {"nobody waits for a batch",
+       2,
+       [](Rank me) {
+         Slice in = slice(me), out = slice(me);
+         me.start({send(1 - me.rank(), out), receive(1 - me.rank(), in)});
+       },
+       {"nobody waited", "misuse_test.cpp"}},
+      {"nobody waits for a closure",
+       1,
+       [](Rank me) {
+         Rank comm = me.stream("comm");
+         me.run(comm, [](Rank) {});
+       },
+       {"nobody waited", "comm"}},
+      {"scratch outlives its closure",
+       1,
+       [](Rank me) {
+         Rank comm = me.stream("comm");
+         auto kept = std::make_shared<Slice>();
+         me.wait(me.run(comm, [kept](Rank r) { *kept = r.allocate(4, DType::f32, kBuffer); }));
+       },
+       {"scratch"}},
+      {"not a member",
+       2,
+       [](Rank me) {
+         Rank none = me.split(-1, 0);
+         (void)none.stream("comm");
+       },
+       {"not in this group"}},
+      {"upload of the wrong length", 1, [](Rank me) { upload(me, slice(me), std::vector<float>{1}); }, {"upload"}},
+  };
+}
+
+TEST(Misuse, IsExplained) {
+  for (const Misuse& misuse : misuses()) {
+    if (!testing::has_ranks(misuse.ranks)) continue;
+    SCOPED_TRACE(misuse.name);
+    const Outcome outcome = run_on(misuse.ranks, [&](Rank me) {
+      misuse.program(me);
+      return Values{};
+    });
+    expect_failure(outcome, Verdict::usage, {"USAGE", "rank "});
+    for (const char* word : misuse.words) EXPECT_NE(outcome.message.find(word), std::string::npos) << outcome.message;
+  }
+}
+
+TEST(Misuse, OfRunItself) {
+  EXPECT_THROW(run_on(0, [](Rank) { return Values{}; }), Error);
+  const int available = testing::test_options().available_ranks;
+  if (available == 0) return;
+  EXPECT_THROW(run_on(available + 1, [](Rank) { return Values{}; }), Error);
+  NEED_RANKS(2);
+  RunOptions options = options_for(2);
+  options.emulate = true;
+  options.machine.levels.back().ranks = 1;  // all processes hear of it, also those that do not take part
+  EXPECT_THROW(run(options, [](Rank) {}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,315 @@
+// What the simulator says when something is wrong: deadlocks, mismatches, unread messages, exceptions, races, misuse.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "common/backends/tests/simulator/expect.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace simulator_tests;
+
+// Deadlocks -----------------------------------------------------------------------------------------------------------
+
+void receive_first(Rank me) {
+  Slice x = buffer(me);
+  me.exchange({receive((me.rank() + 1) % me.size(), x)});
+  me.exchange({send((me.rank() + me.size() - 1) % me.size(), x)});
+}
+
+TEST(Deadlock, NamesTheCycle) {
+  expect(ranks(3), receive_first, Verdict::deadlock,
+         {"3 ranks wait for each other in a cycle: 0 → 1 → 2 → 0", "rank 0 waits at explain_test.cpp:",
+          "(receive_first)", "receives 64 bytes from rank 1, which has not started the send"});
+}
+
+TEST(Deadlock, OfAThousandRanksIsShort) {
+  const Outcome outcome = run(ranks(1024), receive_first);
+  EXPECT_EQ(outcome.verdict, Verdict::deadlock);
+  EXPECT_EQ(outcome.message.rfind("DEADLOCK: 1024 ranks wait for each other in a cycle: 0 → 1 → 2", 0), 0u)
+      << outcome.message;
+  EXPECT_LT(std::count(outcome.message.begin(), outcome.message.end(), '\n'), 20) << outcome.message;
+}
+
+TEST(Deadlock, NamesAMissingPartner) {
+  expect(ranks(4),
+         [](Rank me) {
+           Slice x = buffer(me);
+           if (me.rank() == 2) return;
+           if (me.rank() == 3) me.exchange({receive(2, x)});
+           if (me.rank() < 2) me.exchange({receive(3, x)});
+         },
+         Verdict::deadlock,
+         {"rank 3 waits for rank 2, whose program has ended", "\n  1 other has ended: rank 2",
+          "\n  2 others wait at explain_test.cpp:"});
+}
+
+TEST(Deadlock, SaysWhoElseHasEnded) {
+  expect(ranks(3),
+         [](Rank me) {
+           if (me.rank() == 0) me.exchange({receive(1, buffer(me))});
+         },
+         Verdict::deadlock, {"rank 0 waits for rank 1", "\n  2 others have ended: ranks 1, 2"});
+}
+
+TEST(Deadlock, InAClosureNamesItsQueueAndItsRun) {
+  expect(ranks(2),
+         [](Rank me) {
+           Rank comm = me.stream("comm");
+           Slice x = buffer(me);
+           Ticket t = me.run(comm, [x](Rank queue) { queue.exchange({receive(1 - queue.rank(), x)}); });
+           me.wait(t);
+         },
+         Verdict::deadlock, {"cycle", "on queue \"comm\", in the closure run at explain_test.cpp:"});
+}
+
+TEST(Deadlock, OfSetUpNamesTheCall) {
+  expect(ranks(3),
+         [](Rank me) {
+           if (me.rank() != 1) (void)me.stream("comm");
+         },
+         Verdict::deadlock, {"waits for rank 1, whose program has ended", "set-up call 1 (stream(\"comm\"))"});
+}
+
+TEST(Deadlock, NamesTheRegion) {
+  expect(ranks(2),
+         [](Rank me) {
+           Scope scope = me.region("my_collective", 64);
+           me.exchange({receive(1 - me.rank(), buffer(me))});
+         },
+         Verdict::deadlock, {"in region \"my_collective\""});
+}
+
+TEST(Deadlock, AnEarlierEagerMessageDoesNotHideTheSendThatWaits) {
+  // The small one has left and waits to be read; the large one uses the same record of a batch.
+  RunOptions options = ranks(2);
+  options.machine.eager_bytes = 64;
+  expect(options,
+         [](Rank me) {
+           if (me.rank() == 0) {
+             me.exchange({send(1, buffer(me, 16))});
+             me.exchange({send(1, buffer(me, 17))});
+           } else {
+             me.exchange({send(0, buffer(me, 17))});
+           }
+         },
+         Verdict::deadlock, {"cycle: 0 → 1 → 0", "sends 68 bytes to rank 1, which has not started the receive"});
+}
+
+// Mismatches and messages that nobody reads ---------------------------------------------------------------------------
+
+TEST(Mismatch, OfSizesNamesBothSides) {
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) me.exchange({send(1, buffer(me, 12))});
+           if (me.rank() == 1) me.exchange({receive(0, buffer(me, 8))});
+         },
+         Verdict::mismatch, {"the size", "rank 0 sends 12 fp32", "rank 1 receives 8 fp32", "explain_test.cpp"});
+}
+
+TEST(Mismatch, OfElementTypes) {
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) me.exchange({send(1, buffer(me, 8))});
+           if (me.rank() == 1) me.exchange({receive(0, me.allocate(8, DType::i32, Category::buffer))});
+         },
+         Verdict::mismatch, {"the element type", "sends 8 fp32", "receives 8 int32"});
+}
+
+TEST(Mismatch, OfCollectives) {
+  expect(ranks(2),
+         [](Rank me) {
+           Scope scope = me.region(me.rank() == 0 ? "broadcast" : "all_reduce", 64);
+           if (me.rank() == 0) me.exchange({send(1, buffer(me))});
+           if (me.rank() == 1) me.exchange({receive(0, buffer(me))});
+         },
+         Verdict::mismatch, {"the collective", "\"broadcast\"", "\"all_reduce\""});
+}
+
+TEST(Mismatch, FoundWhileMessagesAreGranted) {
+  // The empty message takes no time, so the second batch begins, and does not match, at the same instant.
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) {
+             me.start({send(1, buffer(me, 0))});
+             me.wait(me.start({send(1, buffer(me, 12))}));
+           } else {
+             me.exchange({receive(0, buffer(me, 0)), receive(0, buffer(me, 8))});
+           }
+         },
+         Verdict::mismatch, {"the size", "rank 0 sends 12 fp32", "rank 1 receives 8 fp32"});
+}
+
+TEST(Mismatch, PhasesMayDiffer) {
+  expect(ranks(2),
+         [](Rank me) {
+           Scope scope = me.region(me.rank() == 0 ? "forward" : "backward");
+           if (me.rank() == 0) me.exchange({send(1, buffer(me))});
+           if (me.rank() == 1) me.exchange({receive(0, buffer(me))});
+         },
+         Verdict::pass, {});
+}
+
+TEST(Mismatch, OfSetUpCalls) {
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 0) (void)me.stream("comm");
+           if (me.rank() == 1) (void)me.split(0, 0);
+         },
+         Verdict::mismatch, {"set-up call 1", "stream(\"comm\")", "split", "rank 0", "rank 1"});
+}
+
+TEST(Unread, IsNamed) {
+  expect(ranks(3),
+         [](Rank me) {
+           if (me.rank() != 2) me.exchange({send(2, buffer(me))});
+         },
+         Verdict::unread, {"rank 0 sent 64 bytes to rank 2, which ended without receiving", "1 more"});
+}
+
+TEST(Exception, OfOneRankEndsTheRun) {
+  expect(ranks(1024),
+         [](Rank me) {
+           if (me.rank() == 700) throw std::runtime_error("the dog ate it");
+           receive_first(me);
+         },
+         Verdict::fail, {"rank 700: the dog ate it"});
+}
+
+TEST(Exception, UnwindsTheOthers) {
+  int destroyed = 0;
+  struct Witness {
+    int& count;
+    ~Witness() { ++count; }
+  };
+  run(ranks(5), [&](Rank me) {
+    Witness witness{destroyed};
+    (void)me.split(0, 0);  // so that all have begun
+    if (me.rank() == 3) throw std::runtime_error("no");
+    receive_first(me);
+  });
+  EXPECT_EQ(destroyed, 5);
+}
+
+TEST(Exception, IsToldEvenIfADestructorWaits) {
+  // What the destructor waits for never comes, because its rank is going down.
+  struct Waits {
+    Rank me;
+    Ticket ticket;
+    ~Waits() { me.wait(ticket); }
+  };
+  expect(ranks(2),
+         [](Rank me) {
+           Waits waits{me, me.start({receive(1 - me.rank(), buffer(me))})};
+           if (me.rank() == 0) throw std::runtime_error("the real reason");
+         },
+         Verdict::fail, {"rank 0: the real reason"});
+}
+
+TEST(Exception, HandlersOfTwoRanksMayInterleave) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           try {
+             throw std::runtime_error("of rank " + std::to_string(me.rank()));
+           } catch (const std::exception& error) {
+             me.exchange({send(1 - me.rank(), x), receive(1 - me.rank(), buffer(me))});
+             if (me.rank() == 1) me.exchange({receive(0, x)});  // until rank 0 has left its handler
+             if (error.what() != "of rank " + std::to_string(me.rank())) throw std::logic_error("mixed up");
+             try {
+               throw;  // the one being handled
+             } catch (const std::exception& again) {
+               if (again.what() != "of rank " + std::to_string(me.rank())) throw std::logic_error("mixed up");
+             }
+           }
+           if (me.rank() == 0) me.exchange({send(1, x)});
+         },
+         Verdict::pass, {});
+}
+
+TEST(Exception, LeavesNothingBehind) {
+  std::weak_ptr<int> in_closure;
+  run(ranks(2), [&](Rank me) {
+    Rank comm = me.stream("comm");
+    Slice x = buffer(me);
+    auto witness = std::make_shared<int>(0);
+    in_closure = witness;
+    Ticket t = me.run(comm, [x, witness](Rank queue) { queue.exchange({receive(1 - queue.rank(), x)}); });
+    witness = nullptr;
+    me.wait(t);
+  });
+  EXPECT_TRUE(in_closure.expired()) << "what a deadlocked closure held is given back";
+}
+
+TEST(Exception, OfAClosureEndsItsRank) {
+  expect(ranks(2),
+         [](Rank me) {
+           Rank comm = me.stream("comm");
+           me.wait(me.run(comm, [](Rank queue) {
+             if (queue.rank() == 1) throw std::runtime_error("in the closure");
+           }));
+           receive_first(me);
+         },
+         Verdict::fail, {"rank 1, in the closure run at explain_test.cpp", "on queue \"comm\"", "in the closure"});
+}
+
+// Misuse --------------------------------------------------------------------------------------------------------------
+
+TEST(Usage, ForgottenTransfersAndClosures) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           if (me.rank() == 0) me.start({send(1, x)});
+           if (me.rank() == 1) me.exchange({receive(0, x)});
+         },
+         Verdict::usage, {"rank 0: USAGE", "nobody waited for the transfers started here"});
+  expect(ranks(1), [](Rank me) { me.run(me.stream("other"), [](Rank) {}); }, Verdict::usage,
+         {"nobody waited for the closure"});
+}
+
+TEST(Usage, RanksOfTheWrongQueue) {
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           fill(other, buffer(me), 1);
+         },
+         Verdict::usage, {"the Rank of queue \"other\" was used outside its closure"});
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           Slice x = buffer(me);
+           me.wait(me.run(other, [me, x](Rank) { fill(me, x, 1); }));
+         },
+         Verdict::usage, {"main's Rank was used inside a closure on queue \"other\""});
+}
+
+TEST(Usage, ARegionOfTheWrongQueue) {
+  expect(ranks(1),
+         [](Rank me) {
+           Rank other = me.stream("other");
+           me.wait(me.run(other, [me](Rank) mutable { Scope scope = me.region("all_reduce", 64); }));
+         },
+         Verdict::usage, {"main's Rank was used inside a closure on queue \"other\""});
+}
+
+TEST(Usage, PeersAndSlices) {
+  expect(ranks(2), [](Rank me) { me.exchange({send(2, buffer(me))}); }, Verdict::usage,
+         {"send to rank 2 in a group of 2"});
+  expect(ranks(2), [](Rank me) { me.exchange({send(me.rank(), buffer(me))}); }, Verdict::usage, {"use copy"});
+  expect(ranks(1), [](Rank me) { (void)buffer(me).cut(10, 7); }, Verdict::usage, {"cut(10, 7)", "16 elements"});
+}
+
+TEST(Usage, ScratchOfAClosureDiesInside) {
+  Slice kept;
+  expect(ranks(1),
+         [&](Rank me) {
+           Rank other = me.stream("other");
+           me.wait(me.run(other, [&kept](Rank queue) { kept = queue.allocate(4, DType::f32, Category::buffer); }));
+         },
+         Verdict::usage, {"ends with 16 bytes of scratch alive"});
+  kept = {};
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,326 @@
+// The simulator alone: virtual times against closed forms, contention, rendezvous, overlap, determinism.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/backends/tests/simulator/algorithms.hpp"
+#include "common/runtime/run.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace simulator_tests;
+
+constexpr double kAlpha = 3e-6, kBeta = 1 / 13e9, kGamma = 1 / 170e9;
+
+RunOptions on(int ranks, Machine machine = Machine::uniform(kAlpha, kBeta, kGamma)) {
+  RunOptions options;
+  options.ranks = ranks;
+  options.machine = std::move(machine);
+  options.phantom = true;
+  return options;
+}
+
+/// A node's links inside, one network port for each rank or for the whole node between nodes.
+Machine cluster(int ranks_per_node, bool shared_port) {
+  Machine machine = Machine::uniform(1e-6, 1 / 200e9, kGamma);
+  machine.levels = {{"inside", ranks_per_node, 1e-6, 200e9, false}, {"across", 0, 4e-6, 10e9, shared_port}};
+  return machine;
+}
+
+double seconds(const RunOptions& options, std::size_t count, const std::function<void(Rank, Slice)>& algorithm) {
+  return run(options, [&](Rank me) { algorithm(me, me.allocate(count, DType::f32, Category::gradient)); })
+      .check()
+      .seconds;
+}
+
+double ring_form(int p, double bytes, double alpha, double beta) {
+  return 2 * (p - 1) * alpha + 2.0 * (p - 1) / p * bytes * beta + double(p - 1) / p * bytes * kGamma;
+}
+
+void expect_close(double actual, double expected) { EXPECT_NEAR(actual / expected, 1, 1e-12); }
+
+TEST(ClosedForm, Ring) {
+  for (int p : {2, 3, 4, 7, 64, 1024}) {
+    const std::size_t count = 1024 * static_cast<std::size_t>(p);
+    RunOptions options = on(p);
+    options.check_races = p < 100;  // they take most of the time
+    expect_close(seconds(options, count, ring), ring_form(p, 4.0 * count, kAlpha, kBeta));
+  }
+}
+
+TEST(ClosedForm, RecursiveDoubling) {
+  for (int p : {2, 4, 32, 256}) {
+    const double bytes = 4e6;
+    expect_close(seconds(on(p), 1'000'000, recursive_doubling), std::log2(p) * (kAlpha + bytes * (kBeta + kGamma)));
+  }
+}
+
+TEST(ClosedForm, NaiveIsSerialAtTheRoot) {
+  // Each of the root's p − 1 receptions takes its turn: a rank's message is ready long before. The first pays its
+  // latency, and every other too, since a rendezvous begins when the root is ready for it. The root's last send is
+  // complete when it has left; it arrives α later.
+  for (int p : {2, 3, 8, 33}) {
+    const double bytes = 4e6;
+    const double expected = (p - 1) * (kAlpha + bytes * (kBeta + kGamma)) + (p - 1) * bytes * kBeta + kAlpha;
+    expect_close(seconds(on(p), 1'000'000, naive), expected);
+  }
+}
+
+TEST(ClosedForm, Hierarchical) {
+  const int g = 4, k = 8;
+  const double bytes = 4.0 * 32 * 1024;
+  const Machine machine = cluster(g, false);
+  const double alpha_in = machine.alpha(0), beta_in = machine.beta(0);
+  const double inside = (g - 1) * (2 * alpha_in + 2 * bytes / g * beta_in + bytes / g * kGamma);
+  const double across = ring_form(k, bytes / g, machine.alpha(1), machine.beta(1));
+  const double time = seconds(on(g * k, machine), 32 * 1024, [&](Rank me, Slice x) { hierarchical(me, x, g); });
+  expect_close(time, inside + across);
+}
+
+TEST(Determinism, TwoRunsGiveTheSameBits) {
+  auto program = [](Rank me) {
+    Slice x = me.allocate(1000, DType::f32, Category::gradient);
+    Rank comm = me.stream("comm");
+    Ticket t = me.run(comm, [x](Rank queue) { ring(queue, x); });
+    Slice y = me.allocate(5000, DType::f32, Category::activation);
+    for (int i = 0; i < 10; ++i) fill(me, y, 1);
+    me.wait(t);
+    return Values{me.now()};
+  };
+  const Outcome a = run(on(13, cluster(4, true)), program), b = run(on(13, cluster(4, true)), program);
+  ASSERT_TRUE(a.passed()) << a.message;
+  EXPECT_EQ(a.values, b.values);
+  EXPECT_EQ(a.seconds, b.seconds);
+}
+
+TEST(Order, MessagesOfOnePairKeepTheirOrderWhenRanksDriftApart) {
+  // Uneven chunks over fast and slow links: a message that overtook another would meet a receive of another size.
+  for (int p : {5, 13}) {
+    EXPECT_GT(seconds(on(p, cluster(4, false)), 1000, ring), 0);
+    EXPECT_GT(seconds(on(p, cluster(4, true)), 1000, ring), 0);
+  }
+}
+
+TEST(Determinism, PhantomTimesAreThoseOfRealData) {
+  RunOptions real = on(5);
+  real.phantom = false;
+  EXPECT_EQ(seconds(on(5), 12345, ring), seconds(real, 12345, ring));
+}
+
+// Ports -------------------------------------------------------------------------------------------------------------
+
+void all_to_all(Rank me, std::size_t count, bool shifted) {
+  std::vector<Transfer> batch;
+  for (int i = 0; i < me.size(); ++i) {
+    const int peer = shifted ? (me.rank() + i) % me.size() : i;
+    if (peer == me.rank()) continue;
+    batch.push_back(send(peer, me.allocate(count, DType::f32, Category::buffer)));
+    batch.push_back(receive(peer, me.allocate(count, DType::f32, Category::buffer)));
+  }
+  me.exchange(std::span<const Transfer>(batch));
+}
+
+TEST(Contention, AnAllToAllTakesItsIdealTime) {
+  for (int p : {2, 5, 8, 13, 64}) {
+    const std::size_t count = 100'000;
+    const double ideal = (p - 1) * 4.0 * count * kBeta + kAlpha;
+    expect_close(run(on(p), [&](Rank me) { all_to_all(me, count, true); }).check().seconds, ideal);
+  }
+  // Rank 0 first for everybody: messages to it queue, and others go in the meantime.
+  expect_close(run(on(8), [&](Rank me) { all_to_all(me, 100'000, false); }).check().seconds, 7 * 4e5 * kBeta + kAlpha);
+}
+
+TEST(Contention, ReceiversShareTheirIngress) {
+  // p − 1 senders to one receiver, eager and rendezvous alike: its port serves one at a time.
+  for (std::size_t count : {1000u, 1'000'000u}) {
+    const double time = run(on(5),
+                            [&](Rank me) {
+                              std::vector<Transfer> batch;
+                              for (int peer = 1; me.rank() == 0 && peer < me.size(); ++peer)
+                                batch.push_back(receive(peer, me.allocate(count, DType::f32, Category::buffer)));
+                              if (me.rank() != 0)
+                                batch.push_back(send(0, me.allocate(count, DType::f32, Category::buffer)));
+                              me.exchange(std::span<const Transfer>(batch));
+                            })
+                            .check()
+                            .seconds;
+    expect_close(time, kAlpha + 4 * 4.0 * count * kBeta);
+  }
+}
+
+TEST(Contention, ANodesPortIsSharedByItsRanks) {
+  // Four ranks of one node send to four of the next: one after the other through one port, at once through rails.
+  auto cross = [](Rank me) {
+    Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
+    if (me.rank() < 4)
+      me.exchange({send(me.rank() + 4, x)});
+    else
+      me.exchange({receive(me.rank() - 4, x)});
+  };
+  const Machine rails = cluster(4, false), one_port = cluster(4, true);
+  const double alpha = rails.alpha(1), bytes = 4e6;
+  EXPECT_DOUBLE_EQ(alpha, 5e-6) << "latencies on the path add up";
+  expect_close(run(on(8, rails), cross).check().seconds, alpha + bytes / 10e9);
+  expect_close(run(on(8, one_port), cross).check().seconds, alpha + 4 * bytes / 10e9);
+}
+
+TEST(Contention, ABusIsBusyAtBothEnds) {
+  // Two ranks a bus, two buses, fast links between them: one message each way crosses both buses, so one waits.
+  Machine machine = Machine::uniform(1e-6, 1 / 10e9, kGamma);
+  machine.levels = {{"bus", 2, 1e-6, 10e9, true}, {"across", 0, 1e-6, 100e9, false}};
+  const double bytes = 4e6;
+  const double crossing = run(on(4, machine),
+                              [](Rank me) {
+                                Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
+                                if (me.rank() == 0) me.exchange({send(2, x)});
+                                if (me.rank() == 2) me.exchange({receive(0, x)});
+                                if (me.rank() == 3) me.exchange({send(1, x)});
+                                if (me.rank() == 1) me.exchange({receive(3, x)});
+                              })
+                              .check()
+                              .seconds;
+  expect_close(crossing, machine.alpha(1) + 2 * bytes / 10e9);
+  machine.levels = {{"bus", 0, 1e-6, 10e9, true}};  // one for everybody
+  const double one_bus = run(on(4, machine),
+                             [](Rank me) {
+                               Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
+                               if (me.rank() % 2 == 0) me.exchange({send(me.rank() + 1, x)});
+                               if (me.rank() % 2 == 1) me.exchange({receive(me.rank() - 1, x)});
+                             })
+                             .check()
+                             .seconds;
+  expect_close(one_bus, machine.alpha(0) + 2 * bytes / 10e9);
+}
+
+TEST(Contention, BothDirectionsAtOnce) {
+  const double time = run(on(2),
+                          [](Rank me) {
+                            Slice a = me.allocate(1'000'000, DType::f32, Category::buffer);
+                            Slice b = me.allocate(1'000'000, DType::f32, Category::buffer);
+                            me.exchange({send(1 - me.rank(), a), receive(1 - me.rank(), b)});
+                          })
+                          .check()
+                          .seconds;
+  expect_close(time, kAlpha + 4e6 * kBeta);
+}
+
+TEST(Order, BatchesOfOneQueueGoOneAtATime) {
+  // The second batch could go at once, but waits until the first has been received.
+  const Outcome outcome = run(on(3), [](Rank me) {
+    Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
+    if (me.rank() == 0) {
+      Ticket first = me.start({send(1, x)});
+      me.start({send(2, x)});
+      me.wait(first);
+      me.wait(me.start({receive(1, me.allocate(1, DType::f32, Category::buffer))}));
+    } else if (me.rank() == 1) {
+      fill(me, x, 0);  // late
+      me.exchange({receive(0, x)});
+      me.exchange({send(0, me.allocate(1, DType::f32, Category::buffer))});
+    } else {
+      me.exchange({receive(0, x)});
+    }
+    return Values{me.now()};
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  const double fill_seconds = 4e6 * kGamma / 3;
+  expect_close(outcome.values[2][0], fill_seconds + 2 * 4e6 * kBeta + kAlpha);
+}
+
+TEST(Order, ThousandsOfQueuedBatchesBeginOneAfterTheOther) {
+  // The messages have arrived when the receives can begin, which is when the first, from rank 2, is complete; each
+  // batch is then complete as soon as it begins.
+  const int count = 100'000;
+  RunOptions options = on(3);
+  options.check_races = false;
+  const Outcome outcome = run(options, [&](Rank me) {
+    Slice x = me.allocate(1, DType::f32, Category::buffer);
+    Slice late = me.allocate(1'000'000'000, DType::f32, Category::buffer);
+    if (me.rank() == 2) fill(me, late, 0);
+    if (me.rank() == 2) me.exchange({send(1, x)});
+    Ticket last = me.rank() == 1 ? me.start({receive(2, x)}) : Ticket{};
+    for (int i = 0; i < count && me.rank() != 2; ++i)
+      last = me.rank() == 0 ? me.start({send(1, x)}) : me.start({receive(0, x)});
+    me.wait(last);
+  });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+  EXPECT_EQ(outcome.messages, count + 1u);
+}
+
+TEST(Ledger, ARegionStaysOpenWhileAQueueIsMade) {
+  const Outcome outcome = run(on(2), [](Rank me) {
+    Scope scope = me.region("all", 4);
+    for (const char* name : {"a", "b", "c", "d", "e"}) (void)me.stream(name);
+    me.exchange({send(1 - me.rank(), me.allocate(1, DType::f32, Category::buffer)),
+                 receive(1 - me.rank(), me.allocate(1, DType::f32, Category::buffer))});
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  ASSERT_TRUE(outcome.ledgers[0].region("all"));
+  EXPECT_EQ(outcome.ledgers[0].region("all")->batches, 1u);
+  EXPECT_EQ(outcome.ledgers[0].region("all")->traffic.bytes_sent, 4u);
+}
+
+// Overlap -----------------------------------------------------------------------------------------------------------
+
+TEST(Overlap, TransfersHideBehindArithmeticWhichTheyLengthen) {
+  const std::size_t bytes = 4'000'000;
+  const Outcome outcome = run(on(2), [&](Rank me) {
+    Rank comm = me.stream("comm");
+    Slice x = me.allocate(bytes / 4, DType::f32, Category::gradient);
+    Slice big = me.allocate(100 * bytes / 4, DType::f32, Category::activation);
+    Ticket t = me.run(comm, [x](Rank queue) { ring(queue, x); });
+    fill(me, big, 1);
+    me.wait(t);
+    return Values{me.now()};
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  const double fill_alone = 100 * bytes * kGamma / 3, add_half = bytes / 2 * kGamma;
+  ASSERT_GT(fill_alone, ring_form(2, bytes, kAlpha, kBeta)) << "else nothing is hidden";
+  // The ring's one addition lengthens the fill by its own duration; the transfers cost nothing.
+  expect_close(outcome.values[0][0], fill_alone + add_half);
+  EXPECT_NEAR(outcome.ledgers[0].queues[0].waiting, 0, 1e-15);
+}
+
+TEST(Overlap, AClosureBeginsAfterWhatMainHasDone) {
+  const Outcome outcome = run(on(1), [&](Rank me) {
+    Rank other = me.stream("other");
+    Slice x = me.allocate(1'000'000, DType::f32, Category::activation);
+    fill(me, x, 1);
+    Ticket t = me.run(other, [x](Rank queue) { scale(queue, x, 2); });
+    me.wait(t);
+    return Values{me.now()};
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  expect_close(outcome.values[0][0], 4e6 * kGamma / 3 * (1 + 2));
+}
+
+// Eager and rendezvous ------------------------------------------------------------------------------------------------
+
+Outcome send_send(std::size_t count) {
+  RunOptions options = on(2);
+  options.machine.eager_bytes = 8192;
+  options.phantom = false;
+  return run(options, [&](Rank me) {
+    Slice mine = me.allocate(count, DType::f32, Category::buffer),
+          theirs = me.allocate(count, DType::f32, Category::buffer);
+    fill(me, mine, static_cast<float>(me.rank() + 1));
+    me.exchange({send(1 - me.rank(), mine)});
+    fill(me, mine, -1);  // its message has left, and may wait in a buffer
+    me.exchange({receive(1 - me.rank(), theirs)});
+    return Values{to_host(me, theirs)[0]};
+  });
+}
+
+TEST(Rendezvous, SmallSendsGoEagerlyAndLargeOnesDeadlock) {
+  const Outcome small = send_send(2048);
+  ASSERT_TRUE(small.passed()) << small.message;
+  EXPECT_EQ(small.values[0][0], 2);
+  EXPECT_EQ(small.values[1][0], 1);
+  const Outcome large = send_send(2049);
+  EXPECT_EQ(large.verdict, Verdict::deadlock);
+  EXPECT_NE(large.message.find("a send above 8192 bytes waits for its receive"), std::string::npos) << large.message;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,380 @@
+// The layers of a GPT against their formulas in double: forward, backward, and the backward's formula against finite
+// differences of the forward's.
+#include <numeric>
+
+#include "common/devices/tests/near.hpp"
+#include "common/devices/tests/reference.hpp"
+#include "common/devices/tests/serial_backend.hpp"
+
+namespace lockstep::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+double dot(const Values& a, const Values& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+
+Values random_values(std::size_t n, std::uint32_t seed) {
+  Bench bench(1, seed);
+  return bench.read(bench.normal(n));
+}
+
+void expect_all_near(const Values& a, const Values& b, double bound) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], bound) << i;
+}
+
+// The formulas of the backward passes ---------------------------------------------------------------------------------
+// Central differences with a step of 1e-5 are right to about 1e-10 times the third derivative, and 1e-11 of rounding.
+
+TEST(Reference, LayerNormGradients) {
+  const Values x = random_values(3 * 5, 1), weight = random_values(5, 2), bias = random_values(5, 3);
+  const Values dy = random_values(3 * 5, 4);
+  const auto gradients = reference::layer_norm_backward(dy, x, weight);
+  const auto of_x = [&](const Values& v) { return dot(dy, reference::layer_norm(v, weight, bias).y); };
+  const auto of_weight = [&](const Values& v) { return dot(dy, reference::layer_norm(x, v, bias).y); };
+  const auto of_bias = [&](const Values& v) { return dot(dy, reference::layer_norm(x, weight, v).y); };
+  expect_all_near(gradients.dx, finite_differences(x, of_x), 1e-7);
+  expect_all_near(gradients.dweight, finite_differences(weight, of_weight), 1e-7);
+  expect_all_near(gradients.dbias, finite_differences(bias, of_bias), 1e-7);
+}
+
+TEST(Reference, AttentionGradients) {
+  const AttentionShape shape{2, 5, 2, 3};
+  const Values qkv = random_values(2 * 5 * 3 * 6, 1), dy = random_values(2 * 5 * 6, 2);
+  const auto f = [&](const Values& v) { return dot(dy, reference::attention(v, shape).y); };
+  expect_all_near(reference::attention_backward(dy, qkv, shape), finite_differences(qkv, f), 1e-7);
+}
+
+TEST(Reference, CrossEntropyGradients) {
+  const Values logits = random_values(4 * 6, 1);
+  const std::vector<std::int32_t> targets{2, -1, 5, 0};
+  const auto f = [&](const Values& v) { return reference::cross_entropy(v, targets, 0.25).loss; };
+  expect_all_near(reference::cross_entropy(logits, targets, 0.25).gradient, finite_differences(logits, f), 1e-8);
+}
+
+// The device ----------------------------------------------------------------------------------------------------------
+
+constexpr std::array<std::size_t, 2> kRowsAndColumns[] = {{0, 4},    {1, 1},    {1, 3},    {2, 64},  {7, 33},
+                                                          {70, 129}, {300, 48}, {3, 4100}, {2, 8205}};
+
+TEST(LayerNorm, Forward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const auto [rows, columns] : kRowsAndColumns) {
+      Slice x = bench.normal(rows * columns, dtype, 3), y = bench.poisoned(rows * columns, dtype);
+      Slice weight = bench.normal(columns, dtype), bias = bench.normal(columns, dtype);
+      Slice statistics = bench.poisoned(2 * rows);
+      layer_norm(bench.me, y, statistics, x, weight, bias);
+      const auto exact = reference::layer_norm(bench.read(x), bench.read(weight), bench.read(bias));
+      // The mean is a sum of `columns` numbers in at least 16 lanes; the deviation, of as many; 6 roundings more. A
+      // difference from the mean is as exact as numbers as large as x are, and is divided by the deviation.
+      const double roundings = static_cast<double>(columns) / 8 + 14;
+      Values magnitude(rows * columns);
+      const double size = 1 + largest(bench.read(x));
+      for (std::size_t i = 0; i < magnitude.size(); ++i)
+        magnitude[i] = size * exact.reciprocal_deviation[i / columns] * (1 + largest(bench.read(weight))) + 2;
+      expect_near(bench.read(y), exact.y, dtype, roundings, magnitude, "y");
+      const Values kept = bench.read(statistics);
+      for (std::size_t n = 0; n < rows; ++n) {
+        ASSERT_NEAR(kept[n], exact.mean[n], 1e-6 * size);
+        ASSERT_NEAR(kept[rows + n], exact.reciprocal_deviation[n], 1e-5 * exact.reciprocal_deviation[n]);
+      }
+    }
+}
+
+TEST(LayerNorm, Backward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const auto [rows, columns] : kRowsAndColumns)
+      for (Into into : {Into::overwrite, Into::accumulate}) {
+        const std::size_t size = rows * columns;
+        Slice x = bench.normal(size, dtype), dy = bench.normal(size, dtype), weight = bench.normal(columns, dtype);
+        Slice y = bench.poisoned(size, dtype), statistics = bench.poisoned(2 * rows);
+        Slice dx = into == Into::accumulate ? bench.normal(size, dtype) : bench.poisoned(size, dtype);
+        Slice dweight = bench.normal(columns, dtype), dbias = bench.normal(columns, dtype);
+        auto exact = reference::layer_norm_backward(bench.read(dy), bench.read(x), bench.read(weight));
+        const auto norm = reference::layer_norm(bench.read(x), bench.read(weight), Values(columns));
+        const auto plus = [](Values a, const Values& b) {
+          for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+          return a;
+        };
+        if (into == Into::accumulate) exact.dx = plus(exact.dx, bench.read(dx));
+        exact.dweight = plus(exact.dweight, bench.read(dweight));
+        exact.dbias = plus(exact.dbias, bench.read(dbias));
+        layer_norm(bench.me, y, statistics, x, weight, bench.normal(columns, dtype));
+        layer_norm_backward(bench.me, dx, dweight, dbias, dy, x, weight, statistics, into);
+        // As forward, with products of dy, weight and the normalised x; a row of equal numbers (columns = 1) is divided
+        // by √ε, which is why the deviation counts.
+        const double terms = (1 + largest(bench.read(dy))) * (1 + largest(bench.read(weight))) *
+                             (1 + largest(bench.read(x))) * (2 + largest(norm.reciprocal_deviation));
+        const double roundings = static_cast<double>(columns) / 8 + 30;
+        expect_near(bench.read(dx), exact.dx, dtype, roundings, {terms * (1 + largest(norm.y))}, "dx");
+        const double over_rows = 40 + static_cast<double>(rows);
+        expect_near(bench.read(dweight), exact.dweight, dtype, over_rows, {terms * 4}, "dweight");
+        expect_near(bench.read(dbias), exact.dbias, dtype, over_rows, {terms}, "dbias");
+      }
+}
+
+// Shapes around what a device takes at once (60 queries; on GPUs 32, or on tensor cores 128 or 64 queries and 64 keys,
+// heads padded to 64 or 128), one position, one element a head, and nothing at all.
+const AttentionShape kAttentions[] = {{1, 1, 1, 1},     {1, 1, 2, 200},  {2, 3, 1, 4},    {1, 7, 3, 5},
+                                      {3, 60, 2, 8},    {1, 61, 1, 3},   {2, 130, 2, 7},  {0, 5, 2, 4},
+                                      {2, 65, 2, 64},   {1, 300, 1, 64}, {1, 129, 2, 40}, {1, 128, 1, 16},
+                                      {1, 150, 1, 128}, {1, 64, 2, 72},  {1, 40, 1, 136}};
+
+/// How much more than one rounding to fp32 the weights of a sum are off by: on tensor cores they are rounded to dtype.
+double of_weights(DType dtype) { return dtype == DType::f32 ? 1 : rounding(dtype) / rounding(DType::f32); }
+
+TEST(Attention, ForwardAndBackward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const AttentionShape& shape : kAttentions) {
+      const std::size_t size = shape.batch * shape.positions * shape.heads * shape.head_size;
+      Slice qkv = bench.normal(3 * size, dtype), y = bench.poisoned(size, dtype), dy = bench.normal(size, dtype);
+      Slice log_sums = bench.poisoned(shape.batch * shape.heads * shape.positions);
+      Slice dqkv = bench.poisoned(3 * size, dtype);
+      attention(bench.me, y, log_sums, qkv, shape);
+      attention_backward(bench.me, dqkv, dy, y, qkv, log_sums, shape);
+      const auto exact = reference::attention(bench.read(qkv), shape);
+      const Values gradient = reference::attention_backward(bench.read(dy), bench.read(qkv), shape);
+      // A score is a sum of d products, off by δ = (d + 4) roundings of |q||k|/√d; probabilities, and so y, by 2δ of
+      // it.
+      const double d = static_cast<double>(shape.head_size), t = static_cast<double>(shape.positions);
+      const double v = largest(bench.read(qkv)), score = (d + 4) * v * v * std::sqrt(d);
+      const double weight = of_weights(dtype);
+      expect_near(bench.read(y), exact.y, dtype, 2 * score + t + 8 + weight, {v}, "y");
+      expect_near(bench.read(log_sums), exact.log_sums, DType::f32, score + t + 4, {1 + std::log(t + 1)},
+                  "log-sum-exp");
+      // The stored y is rounded to dtype, and row · dy enters each gradient; so are the weights of dq and dk, twice. A
+      // row of probabilities sums to 1, a column of them, where scores are alike, to 1 + ln t at most.
+      const double terms = largest(bench.read(dy)) * v * std::sqrt(d);
+      const double from_16_bits = (dtype == DType::f32 ? 0 : 2 + 4 * (1 + std::log(t + 1))) * weight * std::sqrt(d);
+      expect_near(bench.read(dqkv), gradient, dtype, 4 * score + 4 * d + 2 * t + 30 + from_16_bits, {terms * v},
+                  "dqkv");
+    }
+}
+
+// The same with the probabilities in memory: what is stored is rounded to dtype, and nothing but that differs.
+TEST(Attention, MaterialisedForwardAndBackward) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const AttentionShape& shape : kAttentions) {
+      const std::size_t t = shape.positions, heads = shape.batch * shape.heads, size = heads * t * shape.head_size;
+      Slice qkv = bench.normal(3 * size, dtype), y = bench.poisoned(size, dtype), dy = bench.normal(size, dtype);
+      Slice p = bench.poisoned(heads * t * t, dtype), dqkv = bench.poisoned(3 * size, dtype);
+      attention_probabilities(bench.me, p, qkv, shape);
+      attention_output(bench.me, y, p, qkv, shape);
+      attention_probabilities_backward(bench.me, dqkv, dy, y, p, qkv, shape);
+      const Values stored = bench.read(p);
+      for (std::size_t row = 0; row < heads * t; ++row) {
+        double sum = 0;
+        for (std::size_t u = 0; u < t; ++u) {
+          sum += stored[row * t + u];
+          if (u > row % t) {
+            ASSERT_EQ(stored[row * t + u], 0) << "above the diagonal";
+          }
+        }
+        // t probabilities of at most 1, each rounded once.
+        ASSERT_NEAR(sum, 1, 2 * static_cast<double>(t) * (rounding(dtype) + smallest(dtype)) + 1e-5);
+      }
+      // As above; a stored probability is off by one rounding of it, and the row's sum of them is 1.
+      const double d = static_cast<double>(shape.head_size), v = largest(bench.read(qkv));
+      const double score = (d + 4) * v * v * std::sqrt(d), terms = largest(bench.read(dy)) * v * std::sqrt(d);
+      const double stored_rounding = dtype == DType::f32 ? 1 : rounding(dtype) / rounding(DType::f32);
+      const auto exact = reference::attention(bench.read(qkv), shape);
+      const double many = 2 * score + static_cast<double>(t) + 8 + 2 * stored_rounding;
+      expect_near(bench.read(y), exact.y, dtype, many, {v}, "y");
+      expect_near(bench.read(dqkv), reference::attention_backward(bench.read(dy), bench.read(qkv), shape), dtype,
+                  4 * many + 4 * d + 30 + 4 * stored_rounding * std::sqrt(d), {terms * v}, "dqkv");
+    }
+}
+
+// The bounds above are those of the worst case; in the mean, errors stay within a few roundings: of float, and of dtype
+// where results, and weights on tensor cores, are rounded to it.
+TEST(Attention, MeanErrorsAreSmall) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const AttentionShape& shape : {AttentionShape{2, 130, 2, 16}, {1, 200, 1, 64}, {1, 100, 1, 128}}) {
+      const std::size_t rows = shape.batch * shape.positions * shape.heads, size = rows * shape.head_size;
+      Slice qkv = bench.normal(3 * size, dtype), y = bench.poisoned(size, dtype), dy = bench.normal(size, dtype);
+      Slice dqkv = bench.poisoned(3 * size, dtype), log_sums = bench.poisoned(rows);
+      attention(bench.me, y, log_sums, qkv, shape);
+      attention_backward(bench.me, dqkv, dy, y, qkv, log_sums, shape);
+      const auto relative_error = [](Values actual, const Values& exact) {
+        for (std::size_t i = 0; i < exact.size(); ++i) actual[i] -= exact[i];
+        return std::sqrt(dot(actual, actual) / dot(exact, exact));
+      };
+      const double bound = (dtype == DType::f32 ? 20 : 2) * rounding(dtype);
+      EXPECT_LT(relative_error(bench.read(y), reference::attention(bench.read(qkv), shape).y), bound);
+      EXPECT_LT(relative_error(bench.read(dqkv), reference::attention_backward(bench.read(dy), bench.read(qkv), shape)),
+                bound);
+    }
+}
+
+// A cut of a larger slice may begin at any element: GPUs have another way for rows that are not aligned.
+TEST(Attention, AtAnyAddress) {
+  Bench bench(2);
+  const AttentionShape shape{1, 70, 2, 16};
+  const std::size_t size = 70 * 2 * 16;
+  for (DType dtype : kFloating) {
+    const Slice large = bench.normal(3 * size + 1, dtype), outer = bench.poisoned(size + 3, dtype);
+    Slice qkv = large.cut(1, 3 * size), y = outer.cut(3, size), log_sums = bench.poisoned(140);
+    attention(bench.me, y, log_sums, qkv, shape);
+    const auto exact = reference::attention(bench.read(qkv), shape);
+    const double v = largest(bench.read(qkv));
+    expect_near(bench.read(y), exact.y, dtype, 2 * 20 * v * v * 4 + 78 + of_weights(dtype), {v}, "y");
+    Slice dqkv = bench.poisoned(3 * size + 1, dtype).cut(1, 3 * size), dy = bench.normal(size, dtype);
+    attention_backward(bench.me, dqkv, dy, y, qkv, log_sums, shape);
+    const Values gradient = reference::attention_backward(bench.read(dy), bench.read(qkv), shape);
+    Values error = bench.read(dqkv);
+    for (std::size_t i = 0; i < error.size(); ++i) error[i] -= gradient[i];
+    EXPECT_LT(std::sqrt(dot(error, error) / dot(gradient, gradient)), 20 * rounding(dtype));
+  }
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  Bench bench;
+  const AttentionShape shape{1, 9, 1, 8};
+  for (DType dtype : kFloating) {
+    Slice qkv = bench.normal(9 * 24, dtype, 30), y = bench.poisoned(9 * 8, dtype), log_sums = bench.poisoned(9);
+    attention(bench.me, y, log_sums, qkv, shape);
+    const auto exact = reference::attention(bench.read(qkv), shape);
+    // Scores of thousands, right to 2⁻²⁴ of them; a weight and the result rounded to dtype.
+    const double bound = 0.05 + 2 * rounding(dtype) * largest(bench.read(qkv));
+    for (std::size_t i = 0; i < 72; ++i) ASSERT_NEAR(bench.read(y)[i], exact.y[i], bound);
+  }
+}
+
+TEST(Embedding, ForwardAndBackward) {
+  Bench bench(2);
+  struct Shape {
+    std::size_t batch, sequence, columns, vocabulary, longest;
+  };
+  for (DType dtype : kFloating)
+    for (const Shape& shape : {Shape{1, 1, 1, 1, 1}, Shape{2, 5, 7, 3, 9}, Shape{4, 33, 65, 300, 40},
+                               Shape{4, 50, 40, 2, 50}, Shape{3, 700, 9, 700, 700}, Shape{0, 4, 3, 5, 4}})
+      for (bool positional : {true, false}) {
+        const std::size_t rows = shape.batch * shape.sequence, columns = shape.columns;
+        const auto tokens = bench.tokens(rows, shape.vocabulary);
+        Slice table = bench.normal(shape.vocabulary * columns, dtype), token = bench.integers(tokens);
+        Slice positions = positional ? bench.normal(shape.longest * columns, dtype) : Slice();
+        Slice y = bench.poisoned(rows * columns, dtype), dy = bench.normal(rows * columns, dtype);
+        Values exact(rows * columns), dtable = bench.read(table), dpositions = bench.read(positions);
+        const Values from = dtable, from_positions = dpositions, gradient = bench.read(dy);
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+          const std::size_t at = static_cast<std::size_t>(tokens[i / columns]) * columns + i % columns;
+          const std::size_t position = i / columns % shape.sequence * columns + i % columns;
+          exact[i] = from[at] + (positional ? from_positions[position] : 0);
+          dtable[at] += gradient[i];
+          if (positional) dpositions[position] += gradient[i];
+        }
+        embedding(bench.me, y, token, table, positions, shape.sequence);
+        expect_near(bench.read(y), exact, dtype, positional ? 1 : 0, {8}, "y");
+        embedding_backward(bench.me, table, positions, dy, token, shape.sequence);
+        // Each row sums at most all tokens of one value, in float, and is rounded once.
+        const double most = static_cast<double>(rows) + 1;
+        expect_near(bench.read(table), dtable, dtype, most, {largest(dtable) + 4}, "dtable");
+        expect_near(bench.read(positions), dpositions, dtype, most, {largest(dpositions) + 4}, "dpositions");
+      }
+}
+
+TEST(CrossEntropy, LossAndGradient) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (const auto [rows, vocabulary] :
+         {std::array<std::size_t, 2>{0, 5}, {1, 1}, {3, 2}, {5, 257}, {40, 1000}, {2, 20011}}) {
+      auto targets = bench.tokens(rows, vocabulary, -1);
+      Slice logits = bench.normal(rows * vocabulary, dtype, 4), loss = bench.of({1}), only = bench.of({1});
+      const float factor = rows == 0 ? 1 : 1 / static_cast<float>(rows);
+      const auto exact = reference::cross_entropy(bench.read(logits), targets, factor);
+      const double size = largest(bench.read(logits));
+      cross_entropy_loss(bench.me, only, logits, bench.integers(targets), factor);
+      cross_entropy(bench.me, loss, logits, bench.integers(targets), factor);
+      // A logit less the maximum is off by one rounding of it, its exponential by 3 more; sums in at least 16 lanes.
+      const double roundings = 4 * size + 8 + static_cast<double>(vocabulary) / 16;
+      expect_near(bench.read(loss), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss");
+      expect_near(bench.read(only), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss only");
+      expect_near(bench.read(logits), exact.gradient, dtype, roundings, {factor}, "gradient");
+    }
+}
+
+/// Rows of `whole` (N × V) cut into `shards` pieces of `width` columns, the last padded with a value that would win.
+TEST(CrossEntropy, OfAVocabularyCutIntoShards) {
+  Bench bench(2);
+  struct Shape {
+    std::size_t rows, vocabulary, shards;
+  };
+  for (DType dtype : kFloating)
+    for (const auto& [rows, vocabulary, shards] :
+         {Shape{1, 1, 1}, Shape{3, 5, 2}, Shape{7, 64, 4}, Shape{5, 9, 8}, Shape{40, 1000, 3}}) {
+      const std::size_t width = (vocabulary + shards - 1) / shards;
+      const auto targets = bench.tokens(rows, vocabulary, -1);
+      Slice token = bench.integers(targets), whole = bench.normal(rows * vocabulary, dtype, 4);
+      const Values values = bench.read(whole);
+      const float factor = 1 / static_cast<float>(rows);
+      const auto exact = reference::cross_entropy(values, targets, factor);
+      Slice statistics = bench.poisoned(shards * rows * 2);
+      std::vector<Slice> logits;
+      std::vector<VocabularyShard> parts;
+      for (std::size_t r = 0; r < shards; ++r) {
+        const std::size_t first = std::min(vocabulary, r * width), count = std::min(vocabulary - first, width);
+        parts.push_back({first, count});
+        std::vector<float> piece(rows * width, 1e4f);
+        for (std::size_t n = 0; n < rows; ++n)
+          for (std::size_t i = 0; i < count; ++i)
+            piece[n * width + i] = static_cast<float>(values[n * vocabulary + first + i]);
+        logits.push_back(bench.of(piece, dtype));
+        cross_entropy_statistics(bench.me, statistics.cut(r * rows * 2, rows * 2), logits[r], token, parts[r]);
+      }
+      const double roundings = 4 * largest(values) + 16 + static_cast<double>(vocabulary) / 16;
+      for (std::size_t r = 0; r < shards; ++r) {
+        Slice loss = bench.of({1}), only = bench.of({1});
+        cross_entropy_shard(bench.me, only, {}, statistics, token, parts[r], factor);
+        cross_entropy_shard(bench.me, loss, logits[r], statistics, token, parts[r], factor);
+        expect_near(bench.read(loss), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss");
+        EXPECT_EQ(bench.read(only), bench.read(loss));
+        Values gradient(rows * width, 0);
+        for (std::size_t n = 0; n < rows; ++n)
+          for (std::size_t i = 0; i < parts[r].count; ++i)
+            gradient[n * width + i] = exact.gradient[n * vocabulary + parts[r].first + i];
+        expect_near(bench.read(logits[r]), gradient, dtype, roundings, {factor}, "gradient");
+      }
+    }
+}
+
+TEST(Embedding, TokensOfAnotherShardReadZerosAndGiveNoGradient) {
+  Bench bench;
+  Slice tokens = bench.integers({0, 5, 3, 4}), here = bench.integers({9, 9, 9, 9});
+  shard_tokens(bench.me, here, tokens, {3, 2});
+  Slice table = bench.of({1, 2, 3, 4}), y = bench.poisoned(8);
+  embedding(bench.me, y, here, table, {}, 2);
+  EXPECT_EQ(bench.read(y), (Values{0, 0, 0, 0, 1, 2, 3, 4}));
+  Slice dy = bench.of({1, 1, 1, 1, 5, 6, 7, 8});
+  embedding_backward(bench.me, table, {}, dy, here, 2);
+  EXPECT_EQ(bench.read(table), (Values{6, 8, 10, 12}));
+}
+
+// The gradient times a number on the device, before it is rounded: what fp16 alone flushes to zero survives.
+TEST(CrossEntropy, TheGradientIsScaledBeforeItIsRounded) {
+  Bench bench;
+  const float factor = 0x1p-26f;  // a mean over 64 Mi tokens: below fp16's smallest subnormal, 2⁻²⁴
+  const auto gradient = [&](Slice scale) {
+    Slice logits = bench.constant(4, 0, DType::f16), loss = bench.of({0});
+    cross_entropy(bench.me, loss, logits, bench.integers({1}), factor, scale);
+    EXPECT_NEAR(bench.read(loss)[0], factor * std::log(4), 1e-12) << "the loss is not scaled";
+    return bench.read(logits);
+  };
+  EXPECT_EQ(gradient({}), (Values{0, 0, 0, 0}));
+  EXPECT_EQ(gradient(bench.of({0x1p16f})), (Values{0x1p-12, -3 * 0x1p-12, 0x1p-12, 0x1p-12}));
+}
+
+TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
+  Bench bench;
+  Slice logits = bench.of({1000, -1000, 0, -5e4f, 5e4f, 1}), loss = bench.of({0});
+  cross_entropy(bench.me, loss, logits, bench.integers({1, 1}), 1);
+  EXPECT_EQ(bench.read(loss)[0], 2000);
+  EXPECT_EQ(bench.read(logits), (Values{1, -1, 0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,257 @@
+// The GPT: when gradients are final, microbatches, sharded optimizer, 16-bit storage, memory by formula.
+#include <gtest/gtest.h>
+
+#include "common/gpt/model/units.hpp"
+#include "common/gpt/tests/model_support.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace model_tests;
+
+// The hook, microbatches, optimizer ----------------------------------------------------------------------------------
+
+class Model : public testing::TestWithParam<bool> {
+ protected:
+  GptConfig config() const { return {2, 2, 16, 13, 8, GetParam()}; }
+};
+
+TEST_P(Model, ReadyOnceEachFromLastToFirstAndFinal) {
+  std::vector<std::size_t> order;
+  std::vector<std::vector<float>> when_ready(gpt_parameter_table(config()).size()), at_end;
+  run_one([&](Rank me) {
+    Gpt gpt(me, config(), 1);
+    Batch batch = formula_batch(me, 2, 8, config().vocabulary);
+    Activations saved = gpt.allocate_activations(me, 2, 8);
+    Slice loss = me.allocate(1, DType::f32, Category::buffer);
+    const std::vector<Batch> microbatches{batch, batch};
+    fill(me, loss, 0);
+    accumulate_gradients(me, gpt, microbatches, saved, loss, 1, [&](std::size_t i) {
+      order.push_back(i);
+      when_ready[i] = to_host(me, gpt.parameters().gradient(i));
+    });
+    for (std::size_t i = 0; i < gpt.parameters().list.size(); ++i)
+      at_end.push_back(to_host(me, gpt.parameters().gradient(i)));
+    return Values{};
+  });
+  ASSERT_EQ(order.size(), when_ready.size());
+  for (std::size_t k = 0; k < order.size(); ++k) EXPECT_EQ(order[k], order.size() - 1 - k);
+  EXPECT_EQ(when_ready, at_end);
+}
+
+TEST_P(Model, MicrobatchesOfUnequalSizeAddUpToTheBatch) {
+  const auto gradients = [&](const std::vector<std::size_t>& cuts) {
+    std::vector<float> result;
+    run_one([&](Rank me) {
+      Gpt gpt(me, config(), 3);
+      Batch whole = formula_batch(me, 5, 8, config().vocabulary, false);
+      Slice loss = me.allocate(1, DType::f32, Category::buffer);
+      fill(me, loss, 0);
+      std::size_t first = 0;
+      for (std::size_t sequences : cuts) {
+        Batch part{whole.tokens.cut(first * 8, sequences * 8), whole.targets.cut(first * 8, sequences * 8), sequences,
+                   8};
+        Activations saved = gpt.allocate_activations(me, sequences, 8);
+        accumulate_gradients(me, gpt, std::span(&part, 1), saved, loss, factor_of(5 * 8));
+        first += sequences;
+      }
+      result = to_host(me, gpt.parameters().gradients);
+      result.push_back(read(me, loss, 0));
+      return Values{};
+    });
+    return result;
+  };
+  const std::vector<float> whole = gradients({5}), parts = gradients({2, 1, 2});
+  const double scale = norm_of(whole);
+  std::vector<float> gap(whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) gap[i] = whole[i] - parts[i];
+  EXPECT_LT(norm_of(gap), 2e-6 * scale);
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, Model, testing::Bool(),
+                         [](const auto& info) { return info.param ? "tied" : "untied"; });
+
+TEST(Optimizer, ShardsTogetherDoWhatOneDoes) {
+  const GptConfig config{1, 2, 16, 13, 8};
+  const auto after_steps = [&](std::size_t shards) {
+    std::vector<float> values;
+    run_one([&](Rank me) {
+      Gpt gpt(me, config, 3);
+      std::vector<Optimizer> optimizers;
+      const std::size_t count = gpt.parameters().count();
+      for (std::size_t s = 0; s < shards; ++s)
+        optimizers.emplace_back(me, gpt.parameters(), AdamW{},
+                                Range{s * count / shards, (s + 1) * count / shards - s * count / shards});
+      for (int step = 0; step < 2; ++step) {
+        random_normal(me, gpt.parameters().gradients, {5, 0, static_cast<std::uint64_t>(step)}, 0, 1);
+        for (Optimizer& optimizer : optimizers) optimizer.step(me, 1e-2f);
+      }
+      values = to_host(me, gpt.parameters().values);
+      return Values{};
+    });
+    return values;
+  };
+  const std::vector<float> whole = after_steps(1);
+  EXPECT_EQ(after_steps(3), whole);
+  EXPECT_EQ(after_steps(7), whole);
+}
+
+TEST_P(Model, BringsItsTensorsAVisitAtATime) {
+  // Values and gradients of a model that owns nothing are lent to it before each visit and taken back after it.
+  const GptConfig config{2, 2, 16, 13, 8, GetParam()};
+  const auto visits = gpt_visits(config);
+  run_one([&](Rank me) {
+    const Batch batch = formula_batch(me, 3, 8, config.vocabulary);
+    Gpt whole(me, config, 3), lent(me, config, 3, Owns::nothing);
+    const Parameters& parameters = whole.parameters();
+    Activations saved = whole.allocate_activations(me, 3, 8);
+    Slice loss = me.allocate(1, DType::f32, Category::buffer);
+    Slice gradients = me.allocate(parameters.count(), DType::f32, Category::gradient);
+    accumulate_gradients(me, whole, std::span(&batch, 1), saved, loss, 1.0f / 24);
+    fill(me, gradients, 0);
+    std::vector<std::size_t> order;
+    const BeforeVisit before = [&](std::size_t visit) {
+      order.push_back(visit);
+      for (std::size_t i = 0; i < parameters.list.size(); ++i) lent.bind(i, {}, {});
+      for (std::size_t i : visits[visit])
+        lent.bind(i, parameters.value(i), gradients.cut(parameters.list[i].offset, parameters.list[i].size));
+    };
+    lent.forward(me, batch, saved, before);
+    cross_entropy(me, loss, saved.logits, batch.targets, 1.0f / 24);
+    lent.backward(me, batch, saved, {}, before);
+    EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 3, 3, 2, 1, 0}));
+    EXPECT_EQ(to_host(me, gradients), to_host(me, parameters.gradients));
+    return Values{};
+  });
+}
+
+TEST(Units, ShardsBeginAsTheWholeModelDoes) {
+  const GptConfig config{2, 2, 16, 13, 8};
+  const std::vector<Parameter> table = gpt_parameter_table(config);
+  run_one([&](Rank me) {
+    const std::vector<float> whole = to_host(me, Gpt(me, config, 3).parameters().values);
+    for (const Unit& unit : {make_unit(table, 0, 2), make_unit(table, 2, 12), make_unit(table, 14, table.size() - 14)})
+      for (int rank = 0; rank < 5; ++rank) {
+        const ChunkRange shard = unit.shard(rank, 5);
+        Slice values = me.allocate(shard.size, DType::f32, Category::parameter);
+        for (const TensorPart& part : tensor_parts(table, unit, shard))
+          initialise_part(me, config, table[part.tensor], part.tensor, part.first, values.cut(part.offset, part.size),
+                          3);
+        const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(unit.offset + shard.offset);
+        EXPECT_EQ(to_host(me, values), std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(shard.size)));
+      }
+    return Values{};
+  });
+}
+
+// 16 bits, memory, training -------------------------------------------------------------------------------------------
+
+class Storage : public testing::TestWithParam<DType> {};
+
+TEST_P(Storage, LearnsItsBatchByHeartAndHoldsWhatTheFormulaSays) {
+  GptConfig config{2, 2, 32, 29, 16};
+  config.storage = GetParam();
+  Memory memory;
+  const Values losses = run_one([&](Rank me) {
+    Gpt gpt(me, config, 7);
+    Batch batch = formula_batch(me, 4, 16, config.vocabulary, false);
+    Activations saved = gpt.allocate_activations(me, 4, 16);
+    Optimizer optimizer(me, gpt.parameters(), {});
+    StepScalars scalars = allocate_step_scalars(me);
+    Values seen;
+    for (int step = 0; step < 60; ++step) {
+      serial_step(me, gpt, optimizer, std::span(&batch, 1), saved, scalars, {.learning_rate = 1e-2f});
+      seen.push_back(read(me, scalars.loss, 0));
+    }
+    memory = ledger_of(me).memory;
+    return seen;
+  });
+  EXPECT_NEAR(losses.front(), std::log(29.0), 0.3);  // nothing known: ln V
+  EXPECT_LT(losses.back(), 0.5);
+  const std::size_t element = bytes_of(config.storage), count = config.parameters();
+  EXPECT_EQ(memory.live_of(Category::parameter), element * count);
+  EXPECT_EQ(memory.live_of(Category::gradient), element * count);
+  EXPECT_EQ(memory.live_of(Category::optimizer), (element == 4 ? 8 : 12) * count);  // 16 bytes a parameter either way
+  EXPECT_EQ(memory.live_of(Category::activation), activation_bytes(config, 4, 16));
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, Storage, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+// Two ways to compute one function: gradients differ by the rounding of probabilities, and memory by B·h·T·(T·e − 4).
+TEST(Attention, MaterialisedIsTheSameModel) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    GptConfig config{2, 2, 32, 29, 16};
+    config.storage = dtype;
+    std::vector<float> gradients[2];
+    for (AttentionKind kind : {AttentionKind::flash, AttentionKind::materialised}) {
+      config.attention = kind;
+      run_one([&](Rank me) {
+        Gpt gpt(me, config, 7);
+        Batch batch = formula_batch(me, 4, 16, config.vocabulary);
+        Activations saved = gpt.allocate_activations(me, 4, 16);
+        EXPECT_EQ(ledger_of(me).memory.live_of(Category::activation), activation_bytes(config, 4, 16));
+        Activations part = gpt.first_sequences(saved, 3);
+        Batch three{batch.tokens.cut(0, 48), batch.targets.cut(0, 48), 3, 16};
+        Slice loss = me.allocate(1, DType::f32, Category::buffer);
+        fill(me, loss, 0);
+        accumulate_gradients(me, gpt, std::span(&three, 1), part, loss, factor_of(47));
+        gradients[static_cast<int>(kind)] = to_host(me, gpt.parameters().gradients);
+        return Values{};
+      });
+    }
+    std::vector<float> gap = gradients[0];
+    for (std::size_t i = 0; i < gap.size(); ++i) gap[i] -= gradients[1][i];
+    EXPECT_GT(norm_of(gap), 0) << "nothing else was computed";
+    EXPECT_LT(norm_of(gap), (dtype == DType::f32 ? 1e-6 : 0.02) * norm_of(gradients[0])) << to_string(dtype);
+  }
+}
+
+TEST(Phantom, TrillionParameterShapesArePricedWithoutMemory) {
+  const GptConfig config = gpt_preset("gpt-1t");
+  EXPECT_NEAR(config.parameters(), 1e12, 0.02e12);
+  Memory memory;
+  double seconds = 0;
+  run_one(
+      [&](Rank me) {
+        Gpt gpt(me, config, 1);
+        Batch batch{me.allocate(2048, DType::i32, Category::buffer), me.allocate(2048, DType::i32, Category::buffer), 1,
+                    2048};
+        Activations saved = gpt.allocate_activations(me, 1, 2048);
+        Optimizer optimizer(me, gpt.parameters(), {});
+        StepScalars scalars = allocate_step_scalars(me);
+        const double begin = me.now();
+        serial_step(me, gpt, optimizer, std::span(&batch, 1), saved, scalars, {});
+        seconds = me.now() - begin;
+        EXPECT_EQ(read(me, scalars.loss, 42), 42);
+        memory = ledger_of(me).memory;
+        return Values{};
+      },
+      true);
+  EXPECT_GT(seconds, 0);
+  EXPECT_EQ(memory.live_of(Category::parameter), 4 * config.parameters());
+  EXPECT_EQ(memory.peak_of(Category::activation), activation_bytes(config, 1, 2048));
+}
+
+TEST(Config, CountsAndRefuses) {
+  EXPECT_EQ(gpt_preset("gpt2-124m").parameters(), 124439808u);  // as published
+  EXPECT_NEAR(gpt_preset("gpt3-175b").parameters(), 175e9, 1e9);
+  const auto refused = [](GptConfig config) {
+    try {
+      config.check();
+    } catch (const Error& error) {
+      return error.verdict() == Verdict::usage;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused({2, 3, 64, 256, 64}));  // heads do not divide d_model
+  EXPECT_TRUE(refused({0, 2, 64, 256, 64}));
+  EXPECT_TRUE(refused({2, 2, 64, 0, 64}));
+  EXPECT_TRUE(refused({std::size_t{1} << 40, 1, 1 << 20, 256, 64}));
+  for (const std::string& name : gpt_preset_names()) EXPECT_FALSE(refused(gpt_preset(name))) << name;
+  EXPECT_THROW(gpt_preset("gtp2"), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

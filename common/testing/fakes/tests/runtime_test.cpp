@@ -1,0 +1,315 @@
+// The pretend GPU as CUDA's runtime: what it promises, what it refuses, and what it finds.
+#include <algorithm>
+#include <cmath>
+
+#include "common/testing/fakes/tests/examples.hpp"
+#include "common/testing/fakes/tests/fixture.hpp"
+
+namespace lockstep {
+
+namespace {
+
+constexpr int kSeeds = 20;
+
+class Runtime : public PretendTest {};
+
+TEST_F(Runtime, NoDevice) {
+  start({.devices = 0});
+  int count = -1;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+  EXPECT_EQ(count, -1);
+  void* data = nullptr;
+  EXPECT_EQ(cudaMalloc(&data, 4), cudaErrorNoDevice);
+}
+
+TEST_F(Runtime, NoDriverAndAnOldDriver) {
+  for (const int driver : {0, 11040}) {
+    start({.driver_version = driver, .runtime_version = 12080});
+    int count = -1, version = -1;
+    EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
+    EXPECT_EQ(cudaDriverGetVersion(&version), cudaSuccess);
+    EXPECT_EQ(version, driver);
+    EXPECT_EQ(cudaRuntimeGetVersion(&version), cudaSuccess);
+    EXPECT_EQ(version, 12080);
+  }
+}
+
+TEST_F(Runtime, SeveralDevices) {
+  start({.devices = 3});
+  int count = 0, device = -1;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  EXPECT_EQ(count, 3);
+  EXPECT_EQ(cudaSetDevice(3), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaSetDevice(2), cudaSuccess);
+  EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+  EXPECT_EQ(device, 2);
+  const cudaStream_t there = stream();
+  int* const x = allocate<int>(1, there);
+  cudaPointerAttributes attributes{};
+  EXPECT_EQ(cudaPointerGetAttributes(&attributes, x), cudaSuccess);
+  EXPECT_EQ(attributes.device, 2);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
+  EXPECT_EQ(cudaFreeAsync(x, there), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(there), cudaSuccess);
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
+TEST_F(Runtime, OutOfMemoryUntilTheFreeHasRun) {
+  start({.seed = 5, .memory_bytes = 1000});
+  char* const x = allocate<char>(900);
+  void* more = nullptr;
+  EXPECT_EQ(cudaMallocAsync(&more, 101, nullptr), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  free(x);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  std::size_t free_bytes = 0, total_bytes = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
+  EXPECT_EQ(free_bytes, 1000u);
+  free(allocate<char>(1000));
+}
+
+TEST_F(Runtime, WhatIsAllocatedIsNotANumber) {
+  float* const x = allocate<float>(64);
+  for (const float value : download(x, 64)) EXPECT_TRUE(std::isnan(value));
+  free(x);
+}
+
+/// y = x + 1 on b, where x comes from a; b waits for it, or does not. Whether y is right.
+bool right(cudaStream_t a, cudaStream_t b, bool waits) {
+  constexpr int kCount = 10;
+  void *x = nullptr, *y = nullptr;
+  cudaMallocAsync(&x, kCount * sizeof(float), a);
+  cudaMallocAsync(&y, kCount * sizeof(float), b);
+  const std::vector<float> ones(kCount, 1.0f);
+  cudaMemcpyAsync(x, ones.data(), kCount * sizeof(float), cudaMemcpyHostToDevice, a);
+  cudaEvent_t event = nullptr;
+  cudaEventCreate(&event);
+  cudaEventRecord(event, a);
+  if (waits) cudaStreamWaitEvent(b, event, 0);
+  examples::add_one(static_cast<float*>(x), static_cast<float*>(y), kCount, 0, b);
+  std::vector<float> result(kCount);
+  cudaMemcpyAsync(result.data(), y, kCount * sizeof(float), cudaMemcpyDeviceToHost, b);
+  cudaEventDestroy(event);
+  cudaDeviceSynchronize();
+  cudaFreeAsync(x, b);
+  cudaFreeAsync(y, b);
+  return result == std::vector<float>(kCount, 2.0f);
+}
+
+TEST_F(Runtime, AForgottenWaitGivesWrongResultsWithManySeeds) {
+  int right_with = 0, right_without = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (const bool waits : {true, false}) {
+      start({.seed = seed});
+      const cudaStream_t a = stream(), b = stream();
+      (waits ? right_with : right_without) += right(a, b, waits);
+      cudaStreamDestroy(a);
+      cudaStreamDestroy(b);
+      EXPECT_EQ(pretend::finish(), Found{});
+    }
+  }
+  EXPECT_EQ(right_with, kSeeds);
+  EXPECT_LT(right_without, kSeeds / 2);
+  EXPECT_GT(right_without, 0);  // else the order would always be the same
+}
+
+TEST_F(Runtime, TheSameSeedGivesTheSameOrder) {
+  const auto order = [&](std::uint64_t seed) {
+    start({.seed = seed});
+    std::vector<int> ran;
+    std::vector<cudaStream_t> streams;
+    for (int i = 0; i < 8; ++i) {
+      streams.push_back(stream());
+      for (int turn = 0; turn < 3; ++turn) pretend::enqueue(streams[i], [&ran, i] { ran.push_back(i); });
+    }
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (const cudaStream_t one : streams) cudaStreamDestroy(one);
+    return ran;
+  };
+  int different = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    EXPECT_EQ(order(seed), order(seed));
+    EXPECT_EQ(order(seed).size(), 24u);
+    different += order(seed) != order(seed + 1);
+  }
+  EXPECT_GT(different, kSeeds / 2);
+}
+
+TEST_F(Runtime, TheDefaultStreamWaitsForThoseThatBlockAndTheyForIt) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    start({.seed = seed});
+    cudaStream_t blocking = nullptr;
+    EXPECT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+    std::vector<int> ran;
+    for (int i = 0; i < 6; ++i) pretend::enqueue(i % 2 == 0 ? blocking : nullptr, [&ran, i] { ran.push_back(i); });
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
+  }
+}
+
+TEST_F(Runtime, EventsTellHowFarAStreamIs) {
+  start({.seed = 4});
+  const cudaStream_t a = stream();
+  cudaEvent_t before = nullptr, behind = nullptr, untimed = nullptr;
+  EXPECT_EQ(cudaEventCreate(&before), cudaSuccess);
+  EXPECT_EQ(cudaEventCreate(&behind), cudaSuccess);
+  EXPECT_EQ(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(before), cudaSuccess);  // not recorded yet
+  EXPECT_EQ(cudaStreamWaitEvent(a, before, 0), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(before, a), cudaSuccess);
+  bool may_run = false;
+  pretend::enqueue_attempt(a, [&] { return may_run; });
+  EXPECT_EQ(cudaEventRecord(behind, a), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(untimed, a), cudaSuccess);
+  EXPECT_EQ(cudaEventSynchronize(before), cudaSuccess);
+  for (int turn = 0; turn < 20; ++turn) EXPECT_EQ(cudaEventQuery(behind), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamQuery(a), cudaErrorNotReady);
+  float milliseconds = -1;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, before, behind), cudaErrorNotReady);
+  may_run = true;
+  EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(behind), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(a), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, before, behind), cudaSuccess);
+  EXPECT_GE(milliseconds, 0);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, before, untimed), cudaErrorInvalidResourceHandle);
+  for (const cudaEvent_t event : {before, behind, untimed}) EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(a), cudaSuccess);
+}
+
+TEST_F(Runtime, AWaitIsForTheRecordingOfThatMoment) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    start({.seed = seed});
+    const cudaStream_t a = stream(), b = stream();
+    cudaEvent_t event = nullptr;
+    EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+    bool first = false, seen = false, may_run = false;
+    pretend::enqueue(a, [&] { first = true; });
+    EXPECT_EQ(cudaEventRecord(event, a), cudaSuccess);
+    EXPECT_EQ(cudaStreamWaitEvent(b, event, 0), cudaSuccess);
+    pretend::enqueue_attempt(a, [&] { return may_run; });
+    EXPECT_EQ(cudaEventRecord(event, a), cudaSuccess);  // later: b does not wait for it
+    pretend::enqueue(b, [&] { seen = first; });
+    EXPECT_EQ(cudaStreamSynchronize(b), cudaSuccess);
+    EXPECT_TRUE(seen);
+    may_run = true;
+    EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(a), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(b), cudaSuccess);
+  }
+}
+
+TEST_F(Runtime, PageableMemoryIsReadAtOnceAndPinnedMemoryInOrder) {
+  start({.seed = 5});
+  void* pinned = nullptr;
+  EXPECT_EQ(cudaMallocHost(&pinned, sizeof(int)), cudaSuccess);
+  int pageable = 1;
+  *static_cast<int*>(pinned) = 1;
+  int* const x = allocate<int>(2);
+  EXPECT_EQ(cudaMemcpyAsync(x, &pageable, sizeof(int), cudaMemcpyHostToDevice, nullptr), cudaSuccess);
+  pageable = 2;
+  EXPECT_EQ(download(x, 1), std::vector<int>{1});
+  bool may_run = false;
+  pretend::enqueue_attempt(nullptr, [&] { return may_run; });
+  EXPECT_EQ(cudaMemcpyAsync(x + 1, pinned, sizeof(int), cudaMemcpyHostToDevice, nullptr), cudaSuccess);
+  *static_cast<int*>(pinned) = 2;
+  may_run = true;
+  EXPECT_EQ(download(x + 1, 1), std::vector<int>{2});
+  free(x);
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
+TEST_F(Runtime, HostFunctionsMayNotCallCuda) {
+  cudaError_t status = cudaSuccess;
+  EXPECT_EQ(
+      cudaLaunchHostFunc(
+          nullptr, [](void* result) { *static_cast<cudaError_t*>(result) = cudaStreamSynchronize(nullptr); }, &status),
+      cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(status, cudaErrorNotPermitted);
+}
+
+TEST_F(Runtime, AFaultStaysUntilTheDeviceIsReset) {
+  pretend::break_device(cudaErrorIllegalAddress, "a test");
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(pretend::take_problems(), Found{"a test"});
+  start({});
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST_F(Runtime, MisuseOfMemoryIsFound) {
+  int *const x = allocate<int>(10), *const y = allocate<int>(10);
+  int host[11] = {};
+  EXPECT_EQ(cudaMemcpyAsync(x, host, sizeof host, cudaMemcpyHostToDevice, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(host, x + 5, 24, cudaMemcpyDeviceToHost, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(x, host, 4, cudaMemcpyDeviceToDevice, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemsetAsync(y + 9, 0, 5, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFreeAsync(host, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFreeAsync(x + 1, nullptr), cudaErrorInvalidValue);
+  free(x);
+  EXPECT_EQ(cudaFreeAsync(x, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(y, x, 4, cudaMemcpyDeviceToDevice, nullptr), cudaErrorInvalidValue);
+  const Found found = pretend::finish();
+  const Found expected = {"a copy writes 44 bytes at offset 0 of an allocation of 40",
+                          "a copy reads 24 bytes at offset 20 of an allocation of 40",
+                          "a copy goes between other kinds of memory than it says",
+                          "a fill writes 5 bytes at offset 36 of an allocation of 40",
+                          "memory was freed that was not allocated, or not in this way",
+                          "memory was freed that was not allocated, or not in this way",
+                          "40 bytes were freed twice",
+                          "a copy reads 40 bytes that were freed",
+                          "40 bytes of GPU memory were never freed"};
+  EXPECT_EQ(found, expected);
+  start({});
+}
+
+TEST_F(Runtime, WhatIsWrittenAfterTheFreeIsFound) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    start({.seed = seed});
+    const cudaStream_t a = stream(), b = stream();
+    float *const x = upload(std::vector<float>(100), a), *const y = allocate<float>(100, a);
+    EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
+    bool may_run = false;
+    pretend::enqueue_attempt(b, [&] { return may_run; });
+    examples::add_one(x, y, 100, 0, b);
+    EXPECT_EQ(cudaFreeAsync(y, a), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
+    may_run = true;
+    EXPECT_EQ(cudaFreeAsync(x, b), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(a), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(b), cudaSuccess);
+    EXPECT_EQ(pretend::finish(), Found{"something wrote to 400 bytes after they were freed"});
+  }
+}
+
+TEST_F(Runtime, StreamsAndEventsThatDoNotExistAreFound) {
+  const cudaStream_t gone = stream();
+  cudaEvent_t event = nullptr;
+  EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(gone), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(gone), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventRecord(event, nullptr), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaStreamWaitEvent(nullptr, event, 0), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(pretend::take_problems(),
+            (Found{"a stream was used that does not exist", "an event was recorded that does not exist",
+                   "a stream waits for an event that does not exist"}));
+}
+
+TEST_F(Runtime, WhatIsLeftIsFound) {
+  allocate<float>(3);
+  stream();
+  cudaEvent_t event = nullptr;
+  EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+  EXPECT_EQ(pretend::finish(), (Found{"12 bytes of GPU memory were never freed", "1 streams were never destroyed",
+                                      "1 events were never destroyed"}));
+  start({});
+}
+
+}  // namespace
+
+}  // namespace lockstep
