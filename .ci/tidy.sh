@@ -5,7 +5,7 @@ set -eu
 build=$1
 shift
 # shellcheck disable=SC2046  # one word a file
-[ $# -gt 0 ] || set -- $(git ls-files 'common/*.cpp' 'solutions/*.cpp' 'tools/*.cpp' 'labs/*_test.cpp' 'bench/*.cpp')
+[ $# -gt 0 ] || set -- $(git ls-files 'common/*.cpp' 'solutions/*.cpp' 'tools/*.cpp' 'labs/trainer/*.cpp' 'labs/*_test.cpp' 'bench/*.cpp')
 root=$(pwd)
 findings=$(mktemp)
 plain=$(mktemp -d)

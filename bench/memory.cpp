@@ -17,10 +17,10 @@
 #include <filesystem>
 
 #include "bench/support/numbers.hpp"
-#include "bench/support/repeatable.hpp"
 #include "common/error.hpp"
 #include "common/gpt/model/config.hpp"
 #include "common/runtime/machine/machine.hpp"
+#include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
 #include "common/support/text/run_program.hpp"
@@ -263,7 +263,7 @@ int main(int argc, char** argv) {
       fmt::print("{}", line.help());
       return 0;
     }
-    o.command_line = bench::repeatable("./lab memory", argc, argv);
+    o.command_line = repeatable("./lab memory", argc, argv);
     bench::calculate(o);
     return 0;
   });

@@ -14,8 +14,8 @@
 
 #include "bench/schedule_chart.hpp"
 #include "bench/support/numbers.hpp"
-#include "bench/support/repeatable.hpp"
 #include "common/runtime/run.hpp"
+#include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
 #include "common/support/text/files.hpp"
@@ -224,7 +224,7 @@ int main(int argc, char** argv) {
       fmt::print("{}", line.help());
       return 0;
     }
-    o.command_line = bench::repeatable("./lab pipeline", argc, argv);
+    o.command_line = repeatable("./lab pipeline", argc, argv);
     bench::show_pipelines(o);
     return 0;
   });

@@ -6,7 +6,7 @@
 
 #include "bench/support/measure.hpp"
 #include "common/support/json/results.hpp"
-#include "labs/week25_3d/engine.hpp"
+#include "labs/trainer/engine.hpp"
 
 namespace lockstep::bench {
 

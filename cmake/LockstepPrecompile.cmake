@@ -69,7 +69,7 @@ foreach(target IN LISTS targets)
     target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
   elseif(NOT options MATCHES "-O0|-O3")  # kernels: other options would need headers of their own, for five files
     get_target_property(folder ${target} SOURCE_DIR)
-    if(folder MATCHES "^${CMAKE_SOURCE_DIR}/(tools|bench|labs|common/(checkpoint|model|pipeline))" AND NOT options MATCHES "-O")
+    if(folder MATCHES "^${CMAKE_SOURCE_DIR}/(tools|bench|labs|common/gpt)" AND NOT options MATCHES "-O")
       target_compile_options(${target} PRIVATE -O1)  # what takes their time, and is measured, is in what they call
       set(options -O1)
     endif()

@@ -252,9 +252,10 @@ bool may_include(const Workshop& shop, const fs::path& file) {
     }
     return file.string().starts_with(fs::weakly_canonical(LOCKSTEP_LIBRARY_HEADERS).string() + "/");
   }
-  std::string top = inside.begin()->string(), next = std::next(inside.begin())->string();
-  bool header = file.extension() == ".hpp";
-  return header && (top == "labs" || (top == "common" && next != "testing" && next != "tests"));
+  std::string top = inside.begin()->string();
+  bool of_tests =
+      std::any_of(inside.begin(), inside.end(), [](const fs::path& p) { return p == "testing" || p == "tests"; });
+  return file.extension() == ".hpp" && (top == "labs" || (top == "common" && !of_tests));
 }
 
 }  // namespace lockstep::tools

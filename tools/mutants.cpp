@@ -66,7 +66,7 @@ bool tell(const Exercise& exercise, const std::string& name, const std::string& 
 
 /// One exercise's mutants; true if all were found.
 bool kill_mutants(const Workshop& shop, const Exercise& exercise) {
-  auto file = shop.source / "common" / "tests" / "mutants" / exercise.folder / (exercise.name + ".json");
+  auto file = shop.source / "tools" / "mutants" / exercise.folder / (exercise.name + ".json");
   auto mutants = read_mutants(file);
   if (mutants.empty()) return true;
   Built built = build_targets(shop, {"mutants." + exercise.id}, "mutants of " + exercise.id);

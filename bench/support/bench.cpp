@@ -16,9 +16,9 @@
 #include <string_view>
 
 #include "bench/support/calibration.hpp"
-#include "bench/support/repeatable.hpp"
 #include "bench/support/versions.hpp"
 #include "common/support/host/host.hpp"
+#include "common/support/json/repeatable.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 

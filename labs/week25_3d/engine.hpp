@@ -1,45 +1,15 @@
 // Given: the training state of one rank on the data-parallel axis, divided by a ZeRO stage: your 21.7, 22.2, 22.3 and
-// 22.4 behind one interface. Stage 0 is plain data parallelism. For 25.2, and for ./lab bench zero.
+// 22.4 behind one interface. Stage 0 is plain data parallelism. For 25.2; labs/trainer/engine.hpp makes one.
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "common/gpt/model/optimizer.hpp"
 #include "common/gpt/model/stage.hpp"
 #include "common/gpt/model/units.hpp"
-#include "labs/week21_data_parallel/ddp.hpp"
-#include "labs/week22_zero/fsdp.hpp"
 
 namespace lockstep::week25 {
-
-struct EngineOptions {
-  int stage = 0;
-  AdamW adamw;
-  std::size_t bucket_bytes = std::size_t{25} << 20;  ///< of gradients, stages 0 and 1
-  week22::Wrapping wrapping;                         ///< stages 2 and 3: what is reduced, or gathered, at once
-  bool overlap = true;                               ///< communicate on a second queue
-  int prefetch = 1;                                  ///< stage 3, with overlap: units gathered ahead
-  DType storage = DType::f32;                        ///< of values and gradients
-  DType reduce = DType::f32;                         ///< in which gradients are summed; stages 1 and 2: `storage`
-  week21::MakeAllReduce make_all_reduce;             ///< of stage 0; empty: a ring that sums in `reduce`
-};
-
-/// The buckets of stages 0 and 1: the first is smaller, so that communication starts early.
-week21::DdpOptions bucket_options(std::size_t bucket_bytes, bool overlap);
-
-/// What a model must have allocated for an engine of this stage; the rest is bound while it is needed.
-Owns owned_by_model(int stage);
-
-/// The tensors that an engine keeps, as a model has them.
-struct EngineModel {
-  Parameters parameters;  ///< the table, and what owned_by_model says
-  week22::Visits visits;  ///< stages 2 and 3
-  week22::LendTensor bind;
-  week22::BeginPart begin;
-};
 
 /// Neighbouring elements of a rank's gradients, or values, that are alike in what other ranks have of them.
 struct Piece {
@@ -62,7 +32,10 @@ class Engine {
   /// Ends a window; afterwards gradient_shares() are the sums over its passes of the averages over the ranks.
   virtual void finish() {}
   /// The same for passes one after the other: pass(i, hooks) for each microbatch i, and the end.
-  virtual void window(int microbatches, const std::function<void(int, const Hooks&)>& pass);
+  virtual void window(int microbatches, const std::function<void(int, const Hooks&)>& pass) {
+    const Hooks own = hooks();
+    for (int i = 0; i < microbatches; ++i) pass(i, own);
+  }
 
   /// This rank's part of the gradients; whole in stage 0.
   virtual std::vector<Slice> gradient_shares() const = 0;
@@ -88,11 +61,5 @@ class Engine {
   /// All of them, by tensor; valid in stages 0 to 2, and after hold_whole_values().
   virtual Slice whole_values() = 0;
 };
-
-/// "model", "block", "layer", or a least number of elements. Throws Error(usage) for anything else.
-week22::Wrapping wrapping_named(const std::string& name);
-
-/// Collective over `dp`, at set-up. Throws Error(usage) for an unknown stage.
-std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options);
 
 }  // namespace lockstep::week25

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "common/runtime/run.hpp"
+#include "labs/trainer/plan/simulate.hpp"
 #include "labs/week25_3d/planner_testing.hpp"
-#include "tools/plan/simulate.hpp"
 
 namespace lockstep::week25 {
 namespace {

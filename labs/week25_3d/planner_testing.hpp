@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "labs/trainer/plan/search.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week25_3d/planner.hpp"
-#include "tools/plan/search.hpp"
 
 namespace lockstep::week25 {
 

@@ -4,7 +4,7 @@
 // Narayanan et al. (arXiv 2104.04473), section 3; Rajbhandari et al. (arXiv 1910.02054), section 8 (ZeRO beside tensor
 // parallelism); Korthikanti et al. (arXiv 2205.05198), section 4.2.
 //
-//   Worker worker = make_worker(make_mesh(me, options.mesh), options);
+//   Worker worker = make_worker(make_mesh(me, options.mesh), options);  // labs/trainer/worker.hpp
 //   for (…) {
 //     upload worker.batches;
 //     accumulate_gradients(worker);

@@ -9,6 +9,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 
 namespace lockstep::week25 {

@@ -15,10 +15,10 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
-#include "labs/week25_3d/phantom_step.hpp"
+#include "labs/trainer/phantom_step.hpp"
+#include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/published.hpp"
 #include "tools/plan/report.hpp"
-#include "tools/plan/simulate.hpp"
 #include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::plan {

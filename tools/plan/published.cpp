@@ -4,9 +4,9 @@
 
 #include "common/error.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
+#include "labs/trainer/plan/search.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
-#include "tools/plan/search.hpp"
 
 namespace lockstep::plan {
 

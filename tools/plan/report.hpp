@@ -1,7 +1,7 @@
 // What ./lab plan prints.
 #pragma once
 
-#include "tools/plan/search.hpp"
+#include "labs/trainer/plan/search.hpp"
 
 namespace lockstep::plan {
 

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdio>
 
-#include "bench/support/repeatable.hpp"
+#include "common/support/json/repeatable.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/scale/diagnosis.hpp"
@@ -178,7 +178,7 @@ int run_study(int argc, char** argv, const Session& session) {
   std::vector<std::string> rest{argv[0]};
   Request request = read_own_options(argc, argv, rest);
   const std::string backend = virtual_time() ? "" : fmt::format(" --backend {}", backend_name());
-  request.command_line = bench::repeatable("./lab scale" + backend, argc, argv);
+  request.command_line = repeatable("./lab scale" + backend, argc, argv);
   if (request.help) {
     if (is_judge()) fmt::print("{}", kHelp);
     return 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 

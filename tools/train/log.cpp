@@ -11,8 +11,8 @@
 
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/units.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
-#include "labs/week25_3d/worker.hpp"
 
 namespace lockstep::train {
 

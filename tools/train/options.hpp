@@ -11,11 +11,11 @@
 #include "common/gpt/data/corpus.hpp"
 #include "common/gpt/model/config.hpp"
 #include "common/runtime/run.hpp"
+#include "labs/trainer/peak_memory.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
-#include "labs/week25_3d/peak_memory.hpp"
 
 namespace lockstep::train {
 

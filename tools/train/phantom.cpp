@@ -7,7 +7,7 @@
 
 #include "common/support/json/results.hpp"
 #include "common/support/text/units.hpp"
-#include "labs/week25_3d/phantom_step.hpp"
+#include "labs/trainer/phantom_step.hpp"
 #include "tools/train/checkpoint.hpp"
 
 namespace lockstep::train {

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "labs/week25_3d/peak_memory.hpp"
+#include "labs/trainer/peak_memory.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/sample.hpp"
 #include "tools/train/train_testing.hpp"

@@ -7,8 +7,9 @@
 #include <sstream>
 
 #include "common/runtime/run.hpp"
+#include "labs/trainer/phantom_step.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
-#include "labs/week25_3d/phantom_step.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 
 namespace lockstep::week25 {

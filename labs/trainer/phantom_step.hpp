@@ -12,7 +12,7 @@
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/runtime/trace/trace.hpp"
-#include "labs/week25_3d/options_3d.hpp"
+#include "labs/trainer/options_3d.hpp"
 
 namespace lockstep::week25 {
 

@@ -1,4 +1,4 @@
-#include "tools/plan/search.hpp"
+#include "labs/trainer/plan/search.hpp"
 
 #include <fmt/format.h>
 

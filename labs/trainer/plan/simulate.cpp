@@ -1,8 +1,9 @@
-#include "tools/plan/simulate.hpp"
+#include "labs/trainer/plan/simulate.hpp"
 
 #include <algorithm>
 
 #include "common/runtime/run.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 

@@ -1,4 +1,4 @@
-#include "labs/week25_3d/engine.hpp"
+#include "labs/trainer/engine.hpp"
 
 #include <algorithm>
 
@@ -224,11 +224,6 @@ week21::DdpOptions bucket_options(std::size_t bucket_bytes, bool overlap) {
 
 Owns owned_by_model(int stage) {
   return stage < 2 ? Owns::values_and_gradients : stage == 2 ? Owns::values : Owns::nothing;
-}
-
-void Engine::window(int microbatches, const std::function<void(int, const Hooks&)>& pass) {
-  const Hooks own = hooks();
-  for (int i = 0; i < microbatches; ++i) pass(i, own);
 }
 
 week22::Wrapping wrapping_named(const std::string& name) {

@@ -1,8 +1,8 @@
 // One step of a strategy in the simulator, phantom: what its prediction is checked against.
 #pragma once
 
-#include "labs/week25_3d/options_3d.hpp"
-#include "tools/plan/search.hpp"
+#include "labs/trainer/options_3d.hpp"
+#include "labs/trainer/plan/search.hpp"
 
 namespace lockstep::plan {
 

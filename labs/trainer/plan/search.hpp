@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/plan/cluster.hpp"
-#include "tools/plan/pieces.hpp"
+#include "labs/trainer/plan/cluster.hpp"
+#include "labs/trainer/plan/pieces.hpp"
 
 namespace lockstep::plan {
 

@@ -1,4 +1,4 @@
-#include "labs/week25_3d/peak_memory.hpp"
+#include "labs/trainer/peak_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +11,10 @@
 #include "common/gpt/model/block.hpp"
 #include "common/gpt/model/gpt.hpp"
 #include "common/gpt/model/units.hpp"
+#include "labs/trainer/engine.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week22_zero/visits.hpp"
-#include "labs/week25_3d/worker.hpp"
 
 namespace lockstep::week25 {
 

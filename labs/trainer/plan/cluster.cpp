@@ -1,4 +1,4 @@
-#include "tools/plan/cluster.hpp"
+#include "labs/trainer/plan/cluster.hpp"
 
 #include <fmt/format.h>
 

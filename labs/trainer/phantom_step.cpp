@@ -1,4 +1,4 @@
-#include "labs/week25_3d/phantom_step.hpp"
+#include "labs/trainer/phantom_step.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,9 @@
 #include <limits>
 #include <map>
 
-#include "common/runtime/run.hpp"
 #include "common/backends/sim/reflection.hpp"
+#include "common/runtime/run.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace lockstep::bench {
+namespace lockstep {
 
 /// An argument, of a file elsewhere only its name: places of this computer say nothing to others.
 inline std::string without_place(const std::string& argument) {
@@ -25,4 +25,4 @@ inline std::string repeatable(const std::string& command, int argc, char** argv)
   return text;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

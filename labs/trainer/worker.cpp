@@ -1,4 +1,4 @@
-#include "labs/week25_3d/worker.hpp"
+#include "labs/trainer/worker.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 
 #include "common/chunk.hpp"
 #include "common/support/text/nearest.hpp"
+#include "labs/trainer/engine.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
@@ -252,20 +253,6 @@ void add_value_squares(const Worker& worker, Slice sum) {
   for (const Rank& axis : {mesh.tp, mesh.pp}) week21::ring_all_reduce(axis, own);
   if (worker.values_sharded) week21::ring_all_reduce(mesh.dp, own);
   add(me, sum, own);
-}
-
-std::vector<Slice> Worker::gradient_shares() const {
-  std::vector<Slice> all;
-  for (const auto& engine : engines)
-    for (const Slice& share : engine->gradient_shares()) all.push_back(share);
-  return all;
-}
-
-std::vector<Optimizer*> Worker::optimizers() const {
-  std::vector<Optimizer*> all;
-  for (const auto& engine : engines)
-    for (Optimizer* optimizer : engine->optimizers()) all.push_back(optimizer);
-  return all;
 }
 
 Worker make_worker(const Mesh& mesh, const Options3d& o) {

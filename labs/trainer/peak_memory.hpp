@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/gpt/model/units.hpp"
-#include "labs/week25_3d/options_3d.hpp"
+#include "labs/trainer/options_3d.hpp"
 
 namespace lockstep::week25 {
 

@@ -1,4 +1,4 @@
-#include "tools/plan/pieces.hpp"
+#include "labs/trainer/plan/pieces.hpp"
 
 #include <algorithm>
 

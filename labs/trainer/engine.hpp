@@ -1,0 +1,46 @@
+// The engines of stages 0 to 3, made of 21.7, 22.2, 22.3 and 22.4. For the trainer, and for ./lab bench zero.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/gpt/model/stage.hpp"
+#include "labs/week21_data_parallel/ddp.hpp"
+#include "labs/week22_zero/fsdp.hpp"
+#include "labs/week25_3d/engine.hpp"
+
+namespace lockstep::week25 {
+
+struct EngineOptions {
+  int stage = 0;
+  AdamW adamw;
+  std::size_t bucket_bytes = std::size_t{25} << 20;  ///< of gradients, stages 0 and 1
+  week22::Wrapping wrapping;                         ///< stages 2 and 3: what is reduced, or gathered, at once
+  bool overlap = true;                               ///< communicate on a second queue
+  int prefetch = 1;                                  ///< stage 3, with overlap: units gathered ahead
+  DType storage = DType::f32;                        ///< of values and gradients
+  DType reduce = DType::f32;                         ///< in which gradients are summed; stages 1 and 2: `storage`
+  week21::MakeAllReduce make_all_reduce;             ///< of stage 0; empty: a ring that sums in `reduce`
+};
+
+/// The buckets of stages 0 and 1: the first is smaller, so that communication starts early.
+week21::DdpOptions bucket_options(std::size_t bucket_bytes, bool overlap);
+
+/// What a model must have allocated for an engine of this stage; the rest is bound while it is needed.
+Owns owned_by_model(int stage);
+
+/// The tensors that an engine keeps, as a model has them.
+struct EngineModel {
+  Parameters parameters;  ///< the table, and what owned_by_model says
+  week22::Visits visits;  ///< stages 2 and 3
+  week22::LendTensor bind;
+  week22::BeginPart begin;
+};
+
+/// "model", "block", "layer", or a least number of elements. Throws Error(usage) for anything else.
+week22::Wrapping wrapping_named(const std::string& name);
+
+/// Collective over `dp`, at set-up. Throws Error(usage) for an unknown stage.
+std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options);
+
+}  // namespace lockstep::week25
