@@ -90,9 +90,9 @@ SerialFraction fit_amdahl(const std::vector<Measurement>& measurements) {
   const std::vector<double> weights = relative_weights(measurements);
   todo("21.10",
        "T(p) = T(1)·(1/p) + s·T(1)·(1 − 1/p) is a sum of two known functions of p: least_squares (see "
-       "common/support/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the "
-       "fitted law 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still be "
-       "wrong by");
+       "common/support/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with "
+       "the fitted law 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still "
+       "be wrong by");
 }
 
 }  // namespace lockstep::week21

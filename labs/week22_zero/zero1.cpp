@@ -58,8 +58,8 @@ class BucketedZero1 final : public Zero1 {
   /// AdamW on some range of all parameters, with state for that range and no more.
   Optimizer optimizer_of(const week21::Bucket& bucket) const {
     todo("22.2a",
-         "return an Optimizer (common/gpt/model/optimizer.hpp) for the elements of the flat slices that are this rank's "
-         "chunk of the bucket: offset_of(bucket) says where the bucket begins, chunk_range which part is mine");
+         "return an Optimizer (common/gpt/model/optimizer.hpp) for the elements of the flat slices that are this "
+         "rank's chunk of the bucket: offset_of(bucket) says where the bucket begins, chunk_range which part is mine");
   }
 
   /// This rank's chunk of `values` is complete; afterwards all of it is.
