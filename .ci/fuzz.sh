@@ -29,13 +29,13 @@ sources_of() {
     machine) echo common/runtime/machine/read_machine.cpp ;;
     schedule) echo common/gpt/pipeline/schedule.cpp ;;
     strategy) echo tools/plan/strategy_file.cpp ;;
-    course) echo tools/course.cpp ;;
+    course) echo tools/course/course.cpp ;;
     config) echo common/support/text/command_line.cpp common/support/text/option_words.hpp ;;
     trace) echo common/analysis/read_trace.cpp common/analysis/graph.cpp common/analysis/replay.cpp common/analysis/diff.cpp ;;
     manifest) echo common/gpt/checkpoint/manifest.cpp ;;
     tokens) echo common/gpt/data/token_file.cpp common/gpt/data/corpus.cpp ;;
     verdicts) echo common/testing/verdict_file.cpp ;;
-    names | archive) echo tools/grade_submission.cpp ;;
+    names | archive) echo tools/grade/grade_submission.cpp ;;
     sizes) echo common/support/text/units.cpp ;;
   esac
 }

@@ -9,8 +9,8 @@
 
 #include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
 #include "common/arithmetic.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
@@ -212,8 +212,8 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
     line.add("--precision", o.precision, "fp32, bf16 or fp16");
-    line.add("--batch", o.batch, "sequences", bench::kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
+    line.add("--batch", o.batch, "sequences", kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
   };
   return bench::bench_main("activations",
                            "Activations by kind of attention and by what is recomputed: bytes, FLOP, time.", argc, argv,

@@ -11,7 +11,7 @@
 #include <cmath>
 
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "bench/ddp_step.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 
@@ -151,8 +151,8 @@ int main(int argc, char** argv) {
   bench::DdpProgramOptions o;
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
-    line.add("--batch", o.batch, "sequences of each rank", bench::kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
+    line.add("--batch", o.batch, "sequences of each rank", kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
     line.add("--bucket-bytes", o.buckets,
              "sizes of gradient buckets; default an eighth of the gradients, at most 25 MiB");
     line.add("--microbatches", o.microbatches, "gradient accumulation: backward passes for one averaging");

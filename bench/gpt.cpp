@@ -15,10 +15,10 @@
 
 #include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
 #include "bench/support/price.hpp"
 #include "common/arithmetic.hpp"
 #include "common/gpt/model/serial.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
 
 namespace lockstep::bench {
@@ -148,11 +148,10 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.models, "presets, as of ./lab train: tiny, small, gpt2-124m, …; several with commas");
     line.add("--dtype", o.dtype, "of storage: fp32, bf16 or fp16; AdamW keeps fp32");
-    line.add("--batch", o.batch, "sequences of a step", bench::kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
+    line.add("--batch", o.batch, "sequences of a step", kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
     line.add("--vocabulary", o.vocabulary,
-             "tokens it knows; 0: the model's. GPUs multiply rows of an odd length slowly: give GPT-2 50304",
-             bench::kTokens);
+             "tokens it knows; 0: the model's. GPUs multiply rows of an odd length slowly: give GPT-2 50304", kTokens);
     line.add("--matmul", o.matmul,
              "rows and columns of the matrices whose product is the yardstick; 0: 8192 on a GPU, else 1024",
              {0, 1 << 17});

@@ -12,12 +12,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/schedule_chart.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
+#include "tools/pipeline/schedule_chart.hpp"
 
 namespace lockstep::bench {
 namespace {

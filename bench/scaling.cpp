@@ -10,8 +10,8 @@
 
 #include "bench/ddp_step.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
 #include "common/support/host/host.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/scaling_laws.hpp"
@@ -138,8 +138,8 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
     line.add("--batch", o.batch, "sequences: of all ranks for strong scaling, of each rank for weak scaling",
-             bench::kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", bench::kTokens);
+             kSequences);
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
   };
   return bench::bench_main("scaling", "Strong and weak scaling of the data-parallel step.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_scaling(bench, o); });

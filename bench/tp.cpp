@@ -12,9 +12,9 @@
 #include <cmath>
 
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
 #include "bench/tp_step.hpp"
 #include "common/gpt/model/gpt.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
@@ -255,7 +255,7 @@ int main(int argc, char** argv) {
     line.add("--heads", o.heads, "of the model; the ranks divide them", Whole{1});
     line.add("--d-model", o.d_model, "channels; several with commas");
     line.add("--vocabulary", o.vocabulary, "tokens; padded where the ranks do not divide it", Whole{1, 1 << 24});
-    line.add("--batch", o.batch, "sequences, on all ranks the same", bench::kSequences);
+    line.add("--batch", o.batch, "sequences, on all ranks the same", kSequences);
     line.add("--sequence", o.sequence, "tokens of each", Whole{1, 1 << 24});
     line.add("--dtype", o.dtype, "fp32, bf16 or fp16");
     line.add("--published", o.published, "instead: Megatron's iteration times on 1, 2, 4 and 8 A100, fitted on 1");

@@ -11,10 +11,10 @@
 #include <cmath>
 
 #include "bench/support/bench.hpp"
-#include "bench/support/numbers.hpp"
 #include "bench/zero_step.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/stats/stats.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
@@ -233,10 +233,10 @@ int main(int argc, char** argv) {
     line.add("--params", o.params, "instead: a GPT of about so many parameters (100e6); several with commas");
     line.add("--stages", o.stages, "0 is plain data parallelism");
     line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
-    line.add("--batch", o.batch, "sequences of each rank and microbatch", bench::kSequences);
+    line.add("--batch", o.batch, "sequences of each rank and microbatch", kSequences);
     line.add("--sequence", o.sequence,
-             "tokens of each; 0: the model's context, or 16 where a large one is really allocated", bench::kTokens);
-    line.add("--microbatches", o.microbatches, "of each rank and step", bench::kMicrobatches);
+             "tokens of each; 0: the model's context, or 16 where a large one is really allocated", kTokens);
+    line.add("--microbatches", o.microbatches, "of each rank and step", kMicrobatches);
     line.add("--wrap", o.wrap, "units of stages 2 and 3: model, block, layer, or a least number of elements");
     line.add("--prefetch", o.prefetch, "stage 3: units gathered ahead", Whole{});
     line.add("--no-overlap", o.no_overlap, "communicate on the main queue");

@@ -168,7 +168,7 @@ finish() {
   end_job
   exit "$1"
 }
-# A second of the limit in thousandths, as tools/process.cpp counts it: less where others use the cores, at least 100.
+# A second of the limit in thousandths, as tools/course/process.cpp counts it: less where others use the cores, at least 100.
 cores=$(nproc 2>/dev/null || echo 1)
 [ "$cores" -ge $((ranks / nodes)) ] || cores=$((ranks / nodes))
 second() {

@@ -1,5 +1,5 @@
 // The command line of ./lab. The shell script of that name installs and builds, then hands over to this program. A new
-// command is one function in tools/commands.hpp and one paragraph here.
+// command is one function in tools/course/commands.hpp and one paragraph here.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 #include "common/error.hpp"
 #include "common/support/text/option_words.hpp"
 #include "common/support/text/run_program.hpp"
-#include "tools/commands.hpp"
+#include "tools/course/commands.hpp"
 
 namespace {
 

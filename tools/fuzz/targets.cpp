@@ -31,8 +31,8 @@
 #include "common/support/text/files.hpp"
 #include "common/support/text/units.hpp"
 #include "common/testing/verdict.hpp"
-#include "tools/course.hpp"
-#include "tools/grade_submission.hpp"
+#include "tools/course/course.hpp"
+#include "tools/grade/grade_submission.hpp"
 #include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::fuzz {

@@ -1,5 +1,5 @@
 // What ./lab grade takes from a submission, and what an answer's object may hold. Whole submissions: grade_test.sh.
-#include "tools/grade.hpp"
+#include "tools/grade/grade.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "common/error.hpp"
-#include "tools/commands.hpp"
-#include "tools/grade_object.hpp"
-#include "tools/grade_submission.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/grade/grade_object.hpp"
+#include "tools/grade/grade_submission.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -208,7 +208,7 @@ TEST(Grade, AnAnswerIncludesHeaders) {
   }
   EXPECT_TRUE(may_include(shop, "/usr/include/c++/12/vector"));
   for (const char* file : {"solutions/week21_data_parallel/ddp.cpp", "labs/week21_data_parallel/ddp.cpp",
-                           "tools/judge.hpp", "common/testing/verdict.hpp", "common/devices/tests/reference.hpp",
+                           "tools/course/judge.hpp", "common/testing/verdict.hpp", "common/devices/tests/reference.hpp",
                            "common/runtime/rank.cpp", "solutions/ddp.hpp"}) {
     EXPECT_FALSE(may_include(shop, shop.source / file)) << file;
   }

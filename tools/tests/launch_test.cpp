@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "common/error.hpp"
-#include "tools/process.hpp"
-#include "tools/workshop.hpp"
+#include "tools/course/process.hpp"
+#include "tools/course/workshop.hpp"
 
 namespace lockstep::tools {
 namespace {

@@ -1,9 +1,9 @@
 // Skeletons, stubs and the plain words for a compiler's error.
-#include "tools/skeleton.hpp"
+#include "tools/course/skeleton.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tools/compiler_error.hpp"
+#include "tools/course/compiler_error.hpp"
 
 namespace lockstep::tools {
 namespace {

@@ -12,10 +12,10 @@
 #include <thread>
 
 #include "common/support/text/nearest.hpp"
-#include "tools/course.hpp"
-#include "tools/judge.hpp"
-#include "tools/process.hpp"
-#include "tools/workshop.hpp"
+#include "tools/course/course.hpp"
+#include "tools/course/judge.hpp"
+#include "tools/course/process.hpp"
+#include "tools/course/workshop.hpp"
 
 namespace lockstep::tools {
 namespace {

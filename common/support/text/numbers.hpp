@@ -1,0 +1,53 @@
+// Numbers of a command line, read whole or refused in one sentence that names the option.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/support/text/command_line.hpp"
+
+namespace lockstep {
+
+/// What counts of a step may be: more is a slip of the finger.
+inline constexpr Whole kSequences{1, 1 << 20}, kTokens{0, 1 << 24}, kMicrobatches{1, 1 << 16};
+
+/// `text` as a number from `least` to `most`; Error(usage) otherwise.
+inline double number_in(const std::string& option, const std::string& text, double least, double most) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least) || !(value <= most))
+    throw Error(Verdict::usage, fmt::format("{} wants numbers from {:g} to {:g}, not '{}'", option, least, most, text));
+  return value;
+}
+
+/// `text` as a whole number from `least` to `most`.
+inline int whole_in(const std::string& option, const std::string& text, int least, int most) {
+  const double value = number_in(option, text, least, most);
+  if (value != std::floor(value)) throw Error(Verdict::usage, fmt::format("{} counts: not '{}'", option, text));
+  return static_cast<int>(value);
+}
+inline int count_in(const std::string& option, const std::string& text, int most) {
+  return whole_in(option, text, 1, most);
+}
+
+inline std::vector<int> counts_in(const std::string& option, const std::vector<std::string>& texts, int most) {
+  std::vector<int> counts;
+  for (const std::string& text : texts) counts.push_back(count_in(option, text, most));
+  return counts;
+}
+
+/// How many f32 elements so many bytes of --bytes are, at least one; Error(usage) otherwise.
+inline std::size_t f32_elements(std::uint64_t bytes) {
+  if (bytes == 0 || bytes % 4 != 0)
+    throw Error(Verdict::usage,
+                fmt::format("--bytes {}: a sum is of fp32 elements, of 4 bytes each and at least one", bytes));
+  return static_cast<std::size_t>(bytes / 4);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+// ./lab check, and the line on the student's answers that ends every ctest.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/error.hpp"
+#include "common/support/text/files.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/judge.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+/// What the test program is told, beside the filter.
+std::vector<std::string> arguments_of(const CheckOptions& options) {
+  std::vector<std::string> arguments;
+  if (options.ranks) arguments.insert(arguments.end(), {"--ranks", std::to_string(*options.ranks)});
+  if (options.size) arguments.insert(arguments.end(), {"--size", std::to_string(*options.size)});
+  if (options.perturb) arguments.insert(arguments.end(), {"--perturb", std::to_string(*options.perturb)});
+  if (options.trace) arguments.push_back("--trace");
+  return arguments;
+}
+
+std::string coloured(const std::string& verdict) {
+  Style s = style();
+  int severity = testing::severity(verdict);
+  const std::string& colour = severity == 0 ? s.good : severity == 4 ? s.bad : s.open;
+  return colour + verdict + s.off;
+}
+
+/// So that verdicts stand in one column.
+constexpr std::size_t kLabelColumns = 80;
+
+void print_row(const std::string& indent, const std::string& title, const Judgement& row) {
+  std::string label = padded(indent + padded(row.id, indent.empty() ? 7 : 8) + title, kLabelColumns);
+  std::string tests =
+      row.ok() ? fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds) : "";
+  if (row.ok() && row.skipped > 0) tests += fmt::format("; {} skipped: {}", row.skipped, row.left_out);
+  fmt::print("{} {}{}{}{}\n", label, coloured(row.verdict), style().faint, tests, style().off);
+}
+
+void print_table(const Judged& judged) {
+  print_row("", judged.exercise.title, judged.whole);
+  for (const Judgement& row : judged.parts) {
+    auto part = std::find_if(judged.exercise.parts.begin(), judged.exercise.parts.end(),
+                             [&](const Part& p) { return p.id == row.id; });
+    print_row("  ", part == judged.exercise.parts.end() ? "" : part->title, row);
+  }
+  for (const std::string& need : judged.borrowed) fmt::print("  borrowed from the reference: {}\n", need);
+  std::fflush(stdout);
+}
+
+/// False where the verdict is about the file and not about a test of it.
+bool about_a_test(const Judgement& row) {
+  return testing::severity(row.verdict) == 4 && row.verdict != to_string(Verdict::does_not_compile);
+}
+
+/// What is wrong, once for each part or, without parts, for the exercise.
+void print_explanation(const Judged& judged) {
+  std::vector<Judgement> rows = judged.parts;
+  rows.push_back(judged.whole);
+  std::vector<std::string> told;
+  for (const Judgement& row : rows) {
+    bool known = std::find(told.begin(), told.end(), row.message) != told.end();
+    if (testing::severity(row.verdict) < 3 || row.message.empty() || known) continue;
+    told.push_back(row.message);
+    fmt::print("\n{} {}{}\n{}", row.id, coloured(row.verdict), about_a_test(row) ? " in " + row.test : "",
+               indented(row.message, "  "));
+  }
+  auto wrong = std::find_if(rows.begin(), rows.end(), about_a_test);
+  if (wrong != rows.end()) fmt::print("  a hint: ./lab hint {}\n", wrong->id);
+}
+
+/// What the tests and the answer's own show(…) print, up to a screenful or two.
+class Printed {
+ public:
+  void add(std::string_view line) {
+    if (++lines_ <= kMost) text_.append(line).append("\n");
+  }
+  void print_and_forget() {
+    if (lines_ > 0) fmt::print("\n{}", indented(text_, "  "));
+    if (lines_ > kMost) fmt::print("  … and {} lines more; --ranks and --size ask for one case\n", lines_ - kMost);
+    if (lines_ > 0) fmt::print("\n");
+    text_.clear(), lines_ = 0;
+  }
+
+ private:
+  static constexpr int kMost = 80;
+  std::string text_;
+  int lines_ = 0;
+};
+
+int debug(const Workshop& shop, const CheckOptions& options, const Selection& selection) {
+  if (find_program("gdb").empty()) throw Error(Verdict::usage, "gdb is not installed: sudo apt-get install gdb");
+  if (options.backend != "sim" || selection.exercises.size() != 1) {
+    throw Error(Verdict::usage, "--debug wants one exercise on the simulator, where all ranks are in one process.");
+  }
+  const Exercise& exercise = selection.exercises[0];
+  std::string program =
+      options.solution ? fmt::format("reference.week{}_sim", exercise.week) : fmt::format("mine.{}_sim", exercise.id);
+  Built built = build_targets(shop, {program}, exercise.id);
+  if (!built.ok) throw Error(Verdict::usage, built.log);
+  std::string id = selection.part.empty() ? exercise.id + "*" : selection.part;
+  // It stops where an error is thrown: on the failing rank, with its stack above.
+  std::vector<std::string> command{"gdb", "-q", "-ex", "catch throw", "-ex", "run", "--args"};
+  command.push_back(shop.program(program).string());
+  command.push_back("--gtest_filter=" + testing::suite_of_id(id) + ".*");
+  for (const std::string& argument : arguments_of(options)) command.push_back(argument);
+  become(command);
+}
+
+}  // namespace
+
+int check(const Workshop& shop, const CheckOptions& options) {
+  check_backend(shop, options.backend);
+  Selection selection = shop.course.select(options.what);
+  if (options.debug) return debug(shop, options, selection);
+  if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
+
+  JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
+  judge_options.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
+  if (has_processes(options.backend))
+    check_processes({.backend = options.backend, .processes = judge_options.processes});
+  judge_options.timeout_seconds = options.timeout_seconds;
+  Printed printed;
+  judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
+  Judge judge(shop, judge_options, options.mine ? Needs::mine_only : Needs::borrow);
+  std::vector<Judged> all;
+  for (const Exercise& exercise : selection.exercises) {
+    if (!shop.has(exercise)) {
+      fmt::print("{} SKIPPED (not in the suite yet)\n", padded(padded(exercise.id, 7) + exercise.title, kLabelColumns));
+      continue;
+    }
+    all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
+    print_table(all.back());
+    printed.print_and_forget();
+  }
+  if (!selection.part.empty() && !options.solution)
+    fmt::print("A part alone is not recorded: ./lab check {} judges the whole, which ./lab list shows.\n",
+               selection.exercises.front().id);
+  std::vector<Judgement> rows;
+  for (const Judged& judged : all) {
+    print_explanation(judged);
+    rows.insert(rows.end(), judged.parts.begin(), judged.parts.end());
+    rows.push_back(judged.whole);
+  }
+  if (!options.json.empty()) testing::write_judgements(options.json, rows);
+  if (!rows.empty() &&
+      std::none_of(rows.begin(), rows.end(), [](const Judgement& j) { return j.passed + j.failed > 0; })) {
+    fmt::print("Nothing was tested.\n");
+    return 2;
+  }
+  bool passed =
+      std::all_of(rows.begin(), rows.end(), [](const Judgement& j) { return testing::severity(j.verdict) < 2; });
+  return passed ? 0 : 1;
+}
+
+int expect_not_implemented(const Workshop& shop, const std::string& program) {
+  std::vector<std::string> ids;
+  for (const Exercise& exercise : shop.course.select("").exercises) {
+    auto more = exercise.ids();
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  auto rows = run_tests(shop, program, ids, {.timeout_seconds = 30});
+  bool fine = !rows.empty();
+  for (const Judgement& row : rows) {
+    fmt::print("{} {}\n", padded(row.id, 8), row.verdict);
+    int severity = testing::severity(row.verdict);
+    if (severity != 2 && severity != 3) fine = false, fmt::print("{}\n", row.message);
+  }
+  return fine ? 0 : 1;
+}
+
+int mine_summary(const Workshop& shop) {
+  int passed = 0, count = 0;
+  std::string others;
+  for (const Exercise& exercise : shop.course.select("").exercises) {
+    if (!shop.has(exercise)) continue;
+    ++count;
+    auto record = last_record(shop, exercise);
+    bool ok = record && !record->stale && record->judgement.ok();
+    passed += ok;
+    std::string word = !record         ? "not checked"
+                       : record->stale ? "edited since the last check"
+                                       : record->judgement.verdict;
+    if (!ok) others += fmt::format("{} {} {}", others.empty() ? ":" : ",", exercise.id, word);
+  }
+  fmt::print("mine: {} of {} exercises pass{} (./lab check)\n", passed, count, others);
+  return 0;
+}
+
+}  // namespace lockstep::tools

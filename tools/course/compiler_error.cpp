@@ -1,0 +1,125 @@
+#include "tools/course/compiler_error.hpp"
+
+#include <cstdlib>
+#include <sstream>
+
+namespace lockstep::tools {
+namespace {
+
+std::string file_name(std::string_view path) {
+  auto slash = path.rfind('/');
+  return std::string(slash == path.npos ? path : path.substr(slash + 1));
+}
+
+/// The line number in "path:LINE:…" where `line` names `source`; 0 where it does not.
+int line_in(const std::string& line, std::string_view source) {
+  auto at = line.find(std::string(source) + ":");
+  return at == line.npos ? 0 : std::atoi(line.c_str() + at + source.size() + 1);
+}
+
+struct Phrase {
+  const char* part;   ///< of the compiler's message
+  const char* words;  ///< what it means
+};
+
+constexpr const char* kSemicolon = "A semicolon is missing, at the end of this line or of the one before.";
+constexpr const char* kUnclosed = "A brace '{' was opened and never closed.";
+constexpr const char* kBraceTooMany = "There is a brace '}' too many.";
+constexpr const char* kMember =
+    "That type has no member of this name: check the spelling, and the header that declares the type.";
+constexpr const char* kUnknownName =
+    "The compiler does not know this name here: check the spelling, or declare it first.";
+constexpr const char* kNoMatch =
+    "There is a function of that name, but none takes these arguments: compare their number, order and types with its "
+    "declaration.";
+constexpr const char* kNarrowing = "The value may not fit the type: convert it on purpose, with static_cast<…>(…).";
+constexpr const char* kWrongType = "A value of one type was given where another is wanted.";
+constexpr const char* kCapture = "A lambda uses a variable of the function around it: capture it, [name].";
+constexpr const char* kInclude = "The included file does not exist: paths start at the top of the repository.";
+
+// The first that fits wins: the particular ones of this suite stand before the general ones. GCC's words, then Clang's.
+constexpr Phrase kPhrases[] = {
+    {"missing definition of",
+     "The header promises this function and the file does not define it; name and arguments must be exactly those of "
+     "the header."},
+    {"multiple definition of",
+     "Two files define the same name: put your own helpers into an unnamed namespace, namespace { … }."},
+    {"operator[]",
+     "A Slice has no operator[]: lab code names, cuts, sends and adds memory but never touches an element, because the "
+     "memory may be on a GPU."},
+    {"lockstep::Slice' has no member", "A Slice has no member of that name; common/slice.hpp lists what it can do."},
+    {"lockstep::Rank' has no member", "A Rank has no member of that name; common/rank.hpp lists what it can do."},
+    {"has no member named", kMember},
+    {"no member named", kMember},
+    {"at end of input", kUnclosed},
+    {"expected '}'", kUnclosed},
+    {"expected ';'", kSemicolon},
+    {"expected ',' or ';'", kSemicolon},
+    {"expected ')'", "A parenthesis '(' was opened and not closed."},
+    {"expected declaration before '}'", kBraceTooMany},
+    {"extraneous closing brace", kBraceTooMany},
+    {"expected unqualified-id", "This stands outside of any function: look for a brace '}' too many above."},
+    {"missing terminating", "A quotation mark is missing."},
+    {"was not declared in this scope", kUnknownName},
+    {"undeclared identifier", kUnknownName},
+    {"is not a member of", kUnknownName},
+    {"does not name a type", kUnknownName},
+    {"too few arguments", "The function wants more arguments than it was given; its declaration says which."},
+    {"too many arguments", "The function was given more arguments than it takes; its declaration says which."},
+    {"no matching function", kNoMatch},
+    {"no matching member function", kNoMatch},
+    {"narrowing conversion", kNarrowing},
+    {"cannot be narrowed", kNarrowing},
+    {"invalid conversion", kWrongType},
+    {"could not convert", kWrongType},
+    {"cannot convert", kWrongType},
+    {"no viable conversion", kWrongType},
+    {"assignment of read-only", "This is const: it cannot be changed."},
+    {"discards qualifiers", "This is const: only its const member functions can be called."},
+    {"is not captured", kCapture},
+    {"cannot be implicitly captured", kCapture},
+    {"redefinition of", "This is defined twice."},
+    {"redeclaration of", "This name is declared twice in the same block."},
+    {"No such file or directory", kInclude},
+    {"file not found", kInclude},
+    {"return-statement with a value", "The function returns nothing, but a value is returned."},
+    {"return-statement with no value", "The function must return a value."},
+};
+
+}  // namespace
+
+CompilerError first_error(std::string_view log, std::string_view source) {
+  // Where an error is in a header, the line of `source` that led to it stands before the error (an include, the use of
+  // a template); some notes of it stand after.
+  std::istringstream in{std::string(log)};
+  std::string line, message;
+  int led_to_it = 0;
+  while (std::getline(in, line)) {
+    auto error = line.find("error: ");
+    int here = line_in(line, source);
+    if (error != line.npos && !message.empty()) break;
+    if (error != line.npos) message = line.substr(error + 7);
+    if (here > 0 && (error != line.npos || led_to_it == 0)) led_to_it = here;
+    if (!message.empty() && led_to_it > 0) break;
+  }
+  if (message.empty()) message = "the compiler failed without naming an error";
+  return {led_to_it, message};
+}
+
+std::string in_plain_words(std::string_view message) {
+  for (const Phrase& phrase : kPhrases) {
+    if (message.find(phrase.part) != message.npos) return phrase.words;
+  }
+  return "";
+}
+
+std::string explain(std::string_view log, std::string_view source) {
+  CompilerError error = first_error(log, source);
+  std::string text = file_name(source);
+  if (error.line > 0) text += ":" + std::to_string(error.line);
+  text += ": " + error.message;
+  std::string words = in_plain_words(error.message);
+  return words.empty() ? text : text + " — " + words;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,150 @@
+#include "tools/course/course.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/testing/verdict.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+Part read_part(const Json& j) {
+  return {j.at("id"), j.at("title"), j.value("points", 0), j.value("hints", std::vector<std::string>{})};
+}
+
+Exercise read_exercise(const Json& j, const Week& week) {
+  Exercise e{.id = j.at("id"), .name = j.at("name"), .title = j.at("title"), .week = week.number};
+  e.folder = week.folder;
+  e.core = j.value("core", true);
+  e.graded = j.value("graded", true);
+  e.minutes = j.at("minutes");
+  e.reference_lines = j.value("reference_lines", 0);
+  e.points = j.value("points", 0);
+  e.needs = j.value("needs", std::vector<std::string>{});
+  e.hints = j.value("hints", std::vector<std::string>{});
+  if (j.contains("parts"))
+    for (const Json& part : j.at("parts")) e.parts.push_back(read_part(part));
+  return e;
+}
+
+Week read_week(const Json& j) {
+  Week week{.number = j.at("number"), .folder = j.at("folder"), .title = j.at("title"), .exercises = {}};
+  for (const Json& exercise : j.at("exercises")) week.exercises.push_back(read_exercise(exercise, week));
+  return week;
+}
+
+}  // namespace
+
+std::vector<std::string> Exercise::ids() const {
+  std::vector<std::string> result{id};
+  for (const Part& part : parts) result.push_back(part.id);
+  return result;
+}
+
+Course Course::read(const std::filesystem::path& file) { return parse(read_file(file.string()), file.string()); }
+
+Course Course::parse(const std::string& text, const std::string& name) {
+  Course course;
+  try {
+    const Json document = Json::parse(text);
+    for (const Json& week : document.at("weeks")) course.weeks_.push_back(read_week(week));
+    course.check();
+  } catch (const JsonError& error) {
+    throw Error(Verdict::usage, fmt::format("{}: {}", name, error.what()));
+  }
+  return course;
+}
+
+void Course::check() const {
+  std::set<std::string> ids, ready;
+  std::vector<const Exercise*> waiting;
+  for (const Week& week : weeks_)
+    for (const Exercise& exercise : week.exercises) {
+      waiting.push_back(&exercise);
+      for (const std::string& id : exercise.ids())
+        if (!ids.insert(id).second) throw JsonError(fmt::format("{} is there twice", id));
+    }
+  const auto is_ready = [&](const Exercise* exercise) {
+    const std::vector<std::string>& needs = exercise->needs;
+    if (!std::all_of(needs.begin(), needs.end(), [&](const std::string& need) { return ready.contains(need); }))
+      return false;
+    ready.insert(exercise->id);
+    return true;
+  };
+  while (std::erase_if(waiting, is_ready) > 0) {
+  }
+  if (!waiting.empty())
+    throw JsonError(fmt::format("{} needs {}: none of these exercises, or a circle", waiting.front()->id,
+                                fmt::join(waiting.front()->needs, ", ")));
+}
+
+Selection Course::select(std::string_view what) const {
+  Selection selection;
+  std::vector<std::string> known;
+  std::vector<std::string_view> names;
+  for (std::string_view rest = what; !rest.empty() || names.empty();) {
+    names.push_back(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(names.back().size() + 1, rest.size()));
+  }
+  std::vector<bool> found(names.size());
+  for (const Week& week : weeks_) {
+    known.push_back(std::to_string(week.number));
+    for (const Exercise& exercise : week.exercises) {
+      const auto ids = exercise.ids();
+      known.insert(known.end(), ids.begin(), ids.end());
+      bool selected = false;
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        const bool named = std::find(ids.begin(), ids.end(), names[i]) != ids.end();
+        if (!named && !what.empty() && names[i] != std::to_string(week.number)) continue;
+        found[i] = selected = true;
+        if (named && names[i] != exercise.id) selection.part = names[i];
+      }
+      if (selected) selection.exercises.push_back(exercise);
+    }
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (found[i]) continue;
+    std::string best = nearest(names[i], known);
+    for (const std::string& id : known)  // 21.8 for 21.8a, which has no such part, before another exercise's part
+      if (names[i].starts_with(id) && (id.size() > best.size() || !names[i].starts_with(best))) best = id;
+    throw Error(Verdict::usage, fmt::format("unknown exercise '{}'{} ./lab list shows what there is.", names[i],
+                                            near(names[i], best) ? fmt::format(": did you mean '{}'?", best) : "."));
+  }
+  if (!selection.part.empty() && names.size() > 1)
+    throw Error(Verdict::usage,
+                fmt::format("{} is a part, which is named alone; in a list there are exercises ({}) and "
+                            "weeks.",
+                            selection.part, selection.part.substr(0, selection.part.size() - 1)));
+  return selection;
+}
+
+const Exercise& Course::exercise(std::string_view id) const {
+  for (const Week& week : weeks_) {
+    for (const Exercise& exercise : week.exercises) {
+      if (exercise.id == id) return exercise;
+    }
+  }
+  throw Error(Verdict::usage, fmt::format("labs/course.json has no exercise {}", id));
+}
+
+std::vector<Exercise> Course::all_needs(std::string_view id) const {
+  std::vector<Exercise> result;
+  auto add = [&result](const Exercise& e) {
+    bool there = std::any_of(result.begin(), result.end(), [&](const Exercise& other) { return other.id == e.id; });
+    if (!there) result.push_back(e);
+  };
+  for (const std::string& need : exercise(id).needs) {
+    for (const Exercise& deeper : all_needs(need)) add(deeper);
+    add(exercise(need));
+  }
+  return result;
+}
+
+}  // namespace lockstep::tools

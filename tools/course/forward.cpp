@@ -1,0 +1,194 @@
+// ./lab bench, train and profile: build the program for the backend, then become it, or what starts it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+#include "common/error.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/run_program.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+/// The value of "--flag VALUE" or "--flag=VALUE", or `otherwise`; erased from `arguments` if `take`.
+std::string option(std::vector<std::string>& arguments, const std::string& flag, const std::string& otherwise,
+                   bool take) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    bool joined = arguments[i].starts_with(flag + "=");
+    if (!joined && arguments[i] != flag) continue;
+    if (!joined && i + 1 == arguments.size()) throw Error(Verdict::usage, flag + " wants a value.");
+    std::string value = joined ? arguments[i].substr(flag.size() + 1) : arguments[i + 1];
+    auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+    if (take) arguments.erase(at, at + (joined ? 1 : 2));
+    return value;
+  }
+  return otherwise;
+}
+
+/// The largest of the numbers, which are separated by commas.
+int largest(const std::string& flag, const std::string& text) {
+  int most = 0;
+  const char* end = text.data() + text.size();
+  for (const char* at = text.data(); most >= 0;) {
+    int value = 0;
+    auto [next, error] = std::from_chars(at, end, value);
+    most = error == std::errc{} && value >= 1 ? std::max(most, value) : -1;
+    if (next == end) break;
+    if (*next != ',') most = -1;
+    at = next + 1;
+  }
+  if (most < 0) throw Error(Verdict::usage, fmt::format("{} wants whole numbers of at least 1, not '{}'.", flag, text));
+  return most;
+}
+
+/// What the command line says of processes; taken out of it, but for --ranks, which the program reads too.
+Launch launch_options(const std::string& backend, std::vector<std::string>& arguments,
+                      const std::vector<std::string>& around) {
+  Launch how{.backend = backend, .around = around};
+  const std::string launcher = option(arguments, "--launcher", "", true),
+                    nodes = option(arguments, "--nodes", "", true);
+  how.hostfile = option(arguments, "--hostfile", "", true);
+  if (!has_processes(backend)) {
+    if (launcher.empty() && nodes.empty() && how.hostfile.empty()) return how;
+    throw Error(Verdict::usage, fmt::format("--launcher, --nodes and --hostfile are for --backend mpi and nccl: {} is "
+                                            "one process.",
+                                            backend));
+  }
+  int mesh = 1;  // of ./lab train, where --ranks is left out
+  for (const char* axis : {"--dp", "--tp", "--pp"}) mesh *= largest(axis, option(arguments, axis, "1", false));
+  if (!nodes.empty()) how.nodes = largest("--nodes", nodes);
+  const int otherwise = mesh > 1 ? mesh : backend == "nccl" ? how.nodes * gpus_here() : 2;
+  how.processes = largest("--ranks", option(arguments, "--ranks", std::to_string(otherwise), false));
+  if (!launcher.empty()) how.launcher = launcher;
+  check_processes(how);  // before anything is built
+  return how;
+}
+
+/// Nsight Systems: on PATH, or where NVIDIA's installers put it. Empty: not there.
+std::string find_nsys() {
+  std::string nsys = find_program("nsys");
+  if (nsys.empty()) nsys = find_program("/usr/local/cuda/bin/nsys");
+  std::error_code none;
+  for (const auto& version : std::filesystem::directory_iterator("/opt/nvidia/nsight-systems", none))
+    if (nsys.empty()) nsys = find_program((version.path() / "bin" / "nsys").string());
+  return nsys;
+}
+
+/// Names of the benchmarks in this build, as CMake wrote them.
+std::vector<std::string> known_benchmarks(const Workshop& shop) {
+  std::ifstream in(shop.build / "benchmarks.txt");
+  std::vector<std::string> names;
+  for (std::string name; in >> name;) names.push_back(name);
+  return names;
+}
+
+void need_benchmarks(const std::vector<std::string>& known) {
+  if (known.empty())
+    throw Error(Verdict::usage,
+                "this build has no benchmarks, because Google Benchmark was not found: ./lab setup installs it.");
+}
+
+}  // namespace
+
+namespace {
+
+/// Builds TARGET_BACKEND; the command line that runs it.
+std::vector<std::string> built_command(const Workshop& shop, const std::string& target,
+                                       std::vector<std::string> arguments, const std::vector<std::string>& around) {
+  std::string backend = option(arguments, "--backend", "sim", true);
+  if (backend == "serial") {  // the serial program is the simulator's, on one rank
+    arguments.insert(arguments.end(), {"--backend", backend});
+    backend = "sim";
+  }
+  check_backend(shop, backend);
+  Launch how = launch_options(backend, arguments, around);
+  if (target == "train") how.grace_seconds = 600;
+  std::string program = target + "_" + backend;
+  Built built = build_targets(shop, {program}, program);
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
+  auto command = launch(shop, shop.program(program), how);
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+}  // namespace
+
+int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
+            const std::vector<std::string>& around) {
+  const std::vector<std::string> command = built_command(shop, target, std::move(arguments), around);
+  flush_output();
+  become(command);
+}
+
+int trace_tool(const Workshop& shop, const std::string& command, std::vector<std::string> arguments) {
+  if (command == "why" && !arguments.empty() && arguments[0] != "train" && near(arguments[0], "train") &&
+      !std::filesystem::exists(arguments[0]))
+    throw Error(Verdict::usage, fmt::format("lab why: there is no trace '{}': did you mean 'train'?", arguments[0]));
+  const Built built = build_targets(shop, {"why"}, command);
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("why cannot be built:\n{}", built.log));
+  if (command == "why" && !arguments.empty() && arguments[0] == "train") {
+    arguments.erase(arguments.begin());
+    const std::filesystem::path folder = shop.source / "outputs" / "why";
+    std::filesystem::create_directories(folder);
+    const std::string trace = option(arguments, "--trace", (folder / "trace.json").string(), true);
+    arguments.insert(arguments.end(), {"--trace", trace});
+    if (std::find(arguments.begin(), arguments.end(), "--phantom") != arguments.end())
+      arguments.emplace_back("--every-rank");  // a trace of one rank a stage does not say what the others wait for
+    const Ended ended = run_command({.arguments = built_command(shop, "train", arguments, {})});
+    if (!ended.ok()) return ended.exit_code;
+    fmt::print("\n");
+    arguments = {trace};
+  }
+  arguments.insert(arguments.begin(), {shop.program("why").string(), command});
+  flush_output();
+  become(arguments);
+}
+
+int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around) {
+  auto known = known_benchmarks(shop);
+  need_benchmarks(known);
+  if (arguments.empty() || arguments[0].starts_with("-")) {
+    fmt::print(
+        "usage: ./lab bench NAME [--backend sim|mpi|cuda|nccl] [--ranks P] …; ./lab bench NAME --help says the rest.\n"
+        "mpi and nccl: [--launcher auto|mpirun|srun|local] [--nodes N] [--hostfile FILE]\n");
+    for (const std::string& name : known) fmt::print("  {}\n", name);
+    return arguments.empty() ? 2 : 0;
+  }
+  std::string name = arguments[0];
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    throw Error(Verdict::usage, unknown_name("benchmark", name, known));
+  }
+  arguments.erase(arguments.begin());
+  return forward(shop, "bench_" + name, arguments, around);
+}
+
+int calibrate(const Workshop& shop, std::vector<std::string> arguments) {
+  need_benchmarks(known_benchmarks(shop));
+  if (option(arguments, "--backend", "", false).empty()) arguments.insert(arguments.end(), {"--backend", "mpi"});
+  return forward(shop, "bench_calibrate", arguments);
+}
+
+int profile(const Workshop& shop, std::vector<std::string> arguments) {
+  const std::vector<std::string> known{"bench", "train"};
+  if (arguments.empty() || std::find(known.begin(), known.end(), arguments[0]) == known.end())
+    throw Error(Verdict::usage, "./lab profile wants what to run: bench NAME … or train …");
+  const std::string nsys = find_nsys();
+  if (nsys.empty())
+    throw Error(Verdict::usage,
+                "Nsight Systems (nsys) is not installed: NVIDIA's package nsight-systems brings it; without it, "
+                "./lab train --trace draws a timeline.");
+  const std::string command = arguments[0];
+  arguments.erase(arguments.begin());
+  const std::filesystem::path folder = shop.source / "outputs" / "profile";
+  std::filesystem::create_directories(folder);
+  const std::string name = command == "bench" && !arguments.empty() ? arguments[0] : command;
+  const std::vector<std::string> around{"sh", (shop.source / "launch" / "profile_rank.sh").string(), nsys,
+                                        (folder / name).string()};
+  return command == "bench" ? bench(shop, arguments, around) : forward(shop, "train", arguments, around);
+}
+
+}  // namespace lockstep::tools

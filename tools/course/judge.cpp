@@ -1,0 +1,301 @@
+#include "tools/course/judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "common/error.hpp"
+#include "tools/course/compiler_error.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string filter_of(const std::vector<std::string>& ids) {
+  std::string filter = "--gtest_filter=";
+  for (const std::string& id : ids) filter += testing::suite_of_id(id) + ".*:";
+  return filter;
+}
+
+std::string last_lines(const std::string& text, int count) {
+  auto at = text.size();
+  while (count-- > 0 && at > 0) at = at < 2 ? 0 : text.rfind('\n', at - 2) + 1;
+  return text.substr(at);
+}
+
+/// What a program printed: what the runtime said of a hang, before it ended processes that did not end by themselves
+/// (the first word is the verdict, the indented lines are the ranks), and everything else.
+struct Output {
+  std::string hang;
+  std::string rest;
+};
+
+Output read_output(const std::string& text) {
+  constexpr std::string_view kEnd = "The run did not end by itself after that; the job ends.";
+  if (text.find(kEnd) == text.npos) return {.hang = "", .rest = text};
+  Output output;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const bool headline = line.starts_with("DEADLOCK: ") || line.starts_with("TIMEOUT: ");
+    if (headline) output.hang.clear();
+    if (headline || (!output.hang.empty() && line.starts_with("  rank ")))
+      output.hang += line + "\n";
+    else if (line != kEnd)
+      output.rest += line + "\n";
+  }
+  return output;
+}
+
+void each_line(const std::string& text, const std::function<void(std::string_view)>& f) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) f(line);
+}
+
+/// How a program ended that left no verdict on the test it was in, whose row says where it stands.
+Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options) {
+  const std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
+  bool too_long = ended.timed_out || ended.exit_code == 124;
+  int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;  // also what a launcher says of a rank
+  running.verdict = std::string(to_string(too_long ? Verdict::timeout : Verdict::crash));
+  running.failed = 1;
+  if (!output.hang.empty()) {
+    running.verdict = output.hang.substr(0, output.hang.find(':'));
+    running.message = fmt::format("{}:\n{}", test, output.hang);
+    return running;
+  }
+  if (too_long) {
+    running.message =
+        fmt::format("{} was still running after {:.0f} s: does a loop never end?", test, options.timeout_seconds);
+    if (has_processes(options.backend)) {
+      running.message +=
+          fmt::format(" Or do ranks wait for each other? On the simulator, ./lab check {} says which.", running.id);
+    }
+  } else if (signal) {
+    running.message = fmt::format("{} died of signal {} ({}); ./lab check {} --debug stops there in gdb", test, signal,
+                                  strsignal(signal), running.id);
+  } else {
+    running.message = fmt::format("{} ended the process with exit code {}", test, ended.exit_code);
+  }
+  std::string said = last_lines(output.rest, 12);
+  if (!said.empty()) running.message += "\nThe last lines it printed:\n" + indented(said, "  ");
+  return running;
+}
+
+/// FNV-1a, 64 bits, of a whole file; 0 where there is none.
+std::uint64_t fingerprint(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return 0;
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  std::uint64_t hash = 14695981039346656037u;
+  for (unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
+  return hash;
+}
+
+fs::path record_file(const Workshop& shop, const Exercise& exercise) {
+  return shop.mine() / "verdicts" / (exercise.id + ".json");
+}
+
+/// Which program the record is about: the fingerprint stands in the row's `test` field of a row of its own.
+constexpr const char* kProgramRow = "program";
+
+void write_record(const fs::path& file, const Judgement& whole, const fs::path& program) {
+  Judgement about{.id = kProgramRow, .verdict = fmt::format("{:016x}", fingerprint(program))};
+  testing::write_judgements(file, {whole, about});
+}
+
+void write_if_different(const fs::path& file, const std::string& text) {
+  std::ifstream in(file);
+  std::string there{std::istreambuf_iterator<char>(in), {}};
+  if (in && there == text) return;
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << text;
+}
+
+Judgement does_not_compile(const Workshop& shop, const Exercise& exercise, const std::string& log) {
+  // The student's file compiles, or has a stub; so this is the linker's complaint, or the suite's own trouble.
+  Judgement judgement{.id = exercise.id, .verdict = std::string(to_string(Verdict::does_not_compile)), .failed = 1};
+  auto duplicate = log.find("multiple definition of");
+  auto line_end = duplicate == log.npos ? log.npos : log.find('\n', duplicate);
+  if (duplicate != log.npos) {
+    judgement.message =
+        explain("error: " + log.substr(duplicate, line_end - duplicate), shop.answer(exercise).string());
+  } else {
+    judgement.message = "its tests cannot be built:\n" + indented(last_lines(log, 20), "  ");
+  }
+  return judgement;
+}
+
+/// The tests of the same id that ran before are counted in a row of their own, and the first that failed is explained.
+void add_to_its_row(std::vector<Judgement>& found, Judgement broken) {
+  if (!found.empty() && found.back().id == broken.id) {
+    Judgement before = std::move(found.back());
+    found.pop_back();
+    broken.passed = before.passed, broken.failed += before.failed;
+    if (testing::severity(before.verdict) >= testing::severity(broken.verdict))
+      broken.verdict = before.verdict, broken.message = before.message, broken.test = before.test;
+  }
+  found.push_back(std::move(broken));
+}
+
+/// The tests of a whole exercise call the part that did not end: they would take as long once more.
+void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pending) {
+  const std::string part = rows.back().id, whole = testing::exercise_of(part);
+  if (whole == part || std::erase(pending, whole) == 0) return;
+  rows.push_back({.id = whole, .verdict = fmt::format("SKIPPED ({} does not end)", part)});
+}
+
+}  // namespace
+
+std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, const std::vector<std::string>& ids,
+                                 const JudgeOptions& options) {
+  const RunFolder folder(shop);
+  const fs::path file = folder.path() / "verdicts.json";
+  std::vector<std::string> pending = ids;
+  std::vector<Judgement> rows;
+  while (!pending.empty()) {
+    fs::remove(file);
+    std::string output;
+    Command command{
+        .arguments = launch(
+            shop, program,
+            {.backend = options.backend, .processes = options.processes, .timeout_seconds = options.timeout_seconds}),
+        .folder = shop.source};
+    command.arguments.insert(command.arguments.end(), {filter_of(pending), "--verdict", file.string()});
+    command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
+    // The launcher of processes has the same limit and ends its processes itself; ours is for a launcher that hangs.
+    command.processes = has_processes(options.backend) ? options.processes : 1;
+    command.timeout_seconds = options.timeout_seconds + (has_processes(options.backend) ? 10 : 0);
+    command.on_line = [&](std::string_view line) { output.append(line).append("\n"); };
+    Ended ended = run_command(command);
+    const Output read = read_output(output);
+    if (options.on_line) each_line(read.rest, options.on_line);
+    if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));
+    if (!fs::exists(file)) {
+      throw Error(Verdict::usage,
+                  fmt::format("{} did not come as far as its first test:\n{}", program.filename().string(), output));
+    }
+    std::vector<Judgement> found = testing::read_judgements(file);
+    bool broke_off = !found.empty() && found.back().verdict == "RUNNING", hung = false;
+    if (broke_off) {
+      Judgement broken = broken_off(found.back(), ended, read, options);
+      hung = broken.verdict != to_string(Verdict::crash);
+      found.pop_back();
+      add_to_its_row(found, broken);
+    }
+    for (const Judgement& row : found) {
+      rows.push_back(row);
+      std::erase(pending, row.id);
+    }
+    if (!broke_off) break;
+    if (hung) leave_out_whole(rows, pending);
+  }
+  return rows;
+}
+
+bool Judge::records(const std::string& part) const {
+  return part.empty() && options_.backend == "sim" && options_.arguments.empty() && needs_ == Needs::borrow;
+}
+
+Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs::path& program) {
+  std::vector<std::string> ids = part.empty() ? exercise.ids() : std::vector<std::string>{part};
+  Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
+  for (const Judgement& row : testing::with_exercises(run_tests(shop_, program, ids, options_))) {
+    if (row.id == exercise.id) {
+      judged.whole = row;
+    } else {
+      judged.parts.push_back(row);
+    }
+  }
+  if (judged.whole.id.empty()) {
+    judged.whole = {.id = exercise.id, .verdict = "SKIPPED (no test of it ran)"};
+  }
+  return judged;
+}
+
+/// The verdict on what the student's file says now: the recorded one if it is about the same program, else a new one.
+Judgement Judge::current_verdict(const Exercise& exercise) {
+  const RunFolder folder(shop_);
+  const fs::path program = folder.path() / fmt::format("mine.{}_sim", exercise.id), file = record_file(shop_, exercise);
+  Judge plain(shop_, JudgeOptions{.timeout_seconds = options_.timeout_seconds}, Needs::borrow);
+  const Linked linked = plain.link(exercise, program);
+  if (linked.built.ok && fs::exists(file)) {
+    auto rows = testing::read_judgements(file);
+    if (rows.back().verdict == fmt::format("{:016x}", fingerprint(program))) return rows.front();
+  }
+  return plain.judge_linked(exercise, "", linked, program).whole;
+}
+
+/// Decides for each need whose answer is linked, and returns those that are borrowed.
+std::vector<std::string> Judge::link_needs(const Exercise& exercise) {
+  std::vector<std::string> borrowed;
+  for (const Exercise& need : shop_.course.all_needs(exercise.id)) {
+    if (!shop_.has(need)) continue;
+    std::string use = "mine";
+    if (needs_ == Needs::borrow) {
+      Judgement verdict = current_verdict(need);
+      if (!verdict.ok()) {
+        use = "reference";
+        borrowed.push_back(fmt::format("{} (yours: {})", need.id, verdict.verdict));
+      }
+    }
+    write_if_different(shop_.mine() / "use" / need.id, use + "\n");
+  }
+  return borrowed;
+}
+
+/// The student's program with what its needs have come to; `program` becomes a copy of its own. The caller holds the
+/// lock on these choices, which stand in the tree.
+Judge::Linked Judge::link(const Exercise& exercise, const fs::path& program) {
+  Linked linked;
+  const std::string target = program.filename().string();
+  linked.borrowed = link_needs(exercise);
+  linked.built = build_targets(shop_, {target}, exercise.id);
+  if (linked.built.ok) fs::copy_file(shop_.program(target), program);
+  return linked;
+}
+
+Judged Judge::judge_linked(const Exercise& exercise, const std::string& part, const Linked& linked,
+                           const fs::path& program) {
+  Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
+  if (linked.built.ok) {
+    judged = judge(exercise, part, program);
+  } else {
+    judged.whole = does_not_compile(shop_, exercise, linked.built.log);
+  }
+  judged.borrowed = linked.borrowed;
+  if (records(part)) write_record(record_file(shop_, exercise), judged.whole, program);
+  return judged;
+}
+
+Judged Judge::mine(const Exercise& exercise, const std::string& part) {
+  const RunFolder folder(shop_);
+  const fs::path program = folder.path() / fmt::format("mine.{}_{}", exercise.id, options_.backend);
+  const Linked linked = [&] {
+    FolderLock lock(shop_.mine() / "use", "linking " + exercise.id);
+    return link(exercise, program);
+  }();
+  return judge_linked(exercise, part, linked, program);
+}
+
+Judged Judge::reference(const Exercise& exercise, const std::string& part) {
+  std::string target = fmt::format("reference.week{}_{}", exercise.week, options_.backend);
+  Built built = build_targets(shop_, {target}, fmt::format("the reference of week {}", exercise.week));
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", target, last_lines(built.log, 30)));
+  return judge(exercise, part, shop_.program(target));
+}
+
+std::optional<Record> last_record(const Workshop& shop, const Exercise& exercise) {
+  fs::path file = record_file(shop, exercise), answer = shop.answer(exercise);
+  if (!fs::exists(file)) return std::nullopt;
+  bool stale = !fs::exists(answer) || fs::last_write_time(answer) > fs::last_write_time(file);
+  return Record{testing::read_judgements(file).front(), stale};
+}
+
+}  // namespace lockstep::tools

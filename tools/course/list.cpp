@@ -1,0 +1,57 @@
+// ./lab list and ./lab hint: what there is to do, and a little help with it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/error.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/judge.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+void print_hints(const std::string& id, const std::string& title, const std::vector<std::string>& hints, int level) {
+  if (hints.empty()) return;
+  fmt::print("{}  {}\n", id, title);
+  int last = std::min<int>(level, static_cast<int>(hints.size()));
+  for (int i = 0; i < last; ++i) fmt::print("  {}. {}\n", i + 1, hints[i]);
+  if (last < static_cast<int>(hints.size())) fmt::print("  (more: ./lab hint {} --level {})\n", id, last + 1);
+}
+
+}  // namespace
+
+int list(const Workshop& shop, const std::string& what) {
+  Selection selection = shop.course.select(what);
+  int week = -1;
+  for (const Exercise& exercise : selection.exercises) {
+    if (exercise.week != week) {
+      week = exercise.week;
+      auto found = std::find_if(shop.course.weeks().begin(), shop.course.weeks().end(),
+                                [&](const Week& w) { return w.number == week; });
+      fmt::print("Week {}: {} (labs/{}/README.md)\n", week, found->title, exercise.folder);
+    }
+    auto record = last_record(shop, exercise);
+    std::string verdict = !shop.has(exercise) ? "not in the suite yet" : !record ? "-" : record->judgement.verdict;
+    if (record && record->stale) verdict += " (edited since)";
+    fmt::print("  {}{}{:>4} min  {}  {}\n", padded(exercise.id, 7), padded(exercise.title, 72), exercise.minutes,
+               exercise.core ? "core " : "extra", verdict);
+  }
+  return 0;
+}
+
+int hint(const Workshop& shop, const std::string& what, int level) {
+  if (level < 1 || level > 3) throw Error(Verdict::usage, "hints have levels 1 to 3.");
+  Selection selection = shop.course.select(what);
+  if (selection.exercises.size() != 1) {
+    throw Error(Verdict::usage, "which exercise? For example: ./lab hint 21.2, or ./lab hint 21.2a --level 2");
+  }
+  const Exercise& exercise = selection.exercises[0];
+  if (selection.part.empty()) print_hints(exercise.id, exercise.title, exercise.hints, level);
+  for (const Part& part : exercise.parts) {
+    if (selection.part.empty() || part.id == selection.part) print_hints(part.id, part.title, part.hints, level);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,44 @@
+// ./lab skeletons: what students start from, generated from solutions/.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "common/error.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/skeleton.hpp"
+
+namespace lockstep::tools {
+
+int skeletons(const Workshop& shop, const std::string& what, bool overwrite, bool compare) {
+  bool drifted = false;
+  int same = 0;
+  for (const Exercise& exercise : shop.course.select(what).exercises) {
+    if (!std::filesystem::exists(shop.solution(exercise))) {
+      fmt::print("{} is not in the suite yet\n", exercise.id);
+      continue;
+    }
+    auto file = shop.answer(exercise);
+    std::string fresh = skeleton(read_text(shop.solution(exercise)), shop.solution(exercise).string());
+    bool there = std::filesystem::exists(file);
+    if (there && read_text(file) == fresh) {
+      ++same;
+      continue;
+    }
+    if (compare) {
+      fmt::print("{} is not the skeleton of {}: ./lab skeletons --overwrite {}\n", file.string(),
+                 shop.solution(exercise).string(), exercise.id);
+      drifted = true;
+    } else if (there && !overwrite) {
+      fmt::print("kept {}, which differs from the skeleton (--overwrite replaces it)\n", file.string());
+    } else {
+      write_text(file, fresh);
+      fmt::print("wrote {}\n", file.string());
+    }
+  }
+  if (same > 0)
+    fmt::print("{} file{} in {} {} the skeleton already\n", same, same == 1 ? "" : "s", shop.labs.string(),
+               same == 1 ? "is" : "are each");
+  return drifted ? 1 : 0;
+}
+
+}  // namespace lockstep::tools

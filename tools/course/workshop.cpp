@@ -1,0 +1,246 @@
+#include "tools/course/workshop.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+#include "common/error.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/nearest.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+/// How far a build is, from the lines that Ninja prints: on a terminal one line, overwritten by the next and removed at
+/// the end; elsewhere, and with NO_COLOR, a line now and then.
+class Progress {
+ public:
+  explicit Progress(std::string_view what)
+      : what_(what), overwrites_(isatty(STDERR_FILENO) && !std::getenv("NO_COLOR")) {}
+  ~Progress() {
+    if (shown_ && overwrites_) fmt::print(stderr, "\r\033[K");
+  }
+
+  void show(const std::string& line) {
+    int done = 0, all = 0;
+    if (std::sscanf(line.c_str(), "[%d/%d]", &done, &all) != 2 || done < 1) return;
+    if (!overwrites_ && seconds_since(last_) < kSecondsBetweenLines) return;
+    last_ = Clock::now();
+    const std::string text = fmt::format("building {} [{}/{}]{}", what_, done, all, time_left(done, all));
+    fmt::print(stderr, "{}{}{}", overwrites_ ? "\r\033[K" : "", text, overwrites_ ? "" : "\n");
+    std::fflush(stderr);
+    shown_ = true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr double kSecondsBetweenLines = 10;
+
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  std::string time_left(int done, int all) const {
+    const double seconds = seconds_since(begin_);
+    return seconds < 2 ? "" : fmt::format(", about {:.0f} s left", seconds / done * (all - done));
+  }
+
+  std::string what_;
+  bool overwrites_;
+  bool shown_ = false;
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
+};
+
+/// What the process that holds a lock has written into its file.
+std::string holder_of(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  return text.empty() ? "another process has it" : text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view doing, const Tell& tell) {
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path file = folder / "lock";
+  file_ = open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  if (file_ < 0) return;
+  bool held = false;
+  for (int tries = 0; tries < 50 && !held; ++tries) {  // half a second is not worth a word
+    held = flock(file_, LOCK_EX | LOCK_NB) == 0;
+    if (!held) usleep(10'000);
+  }
+  if (!held) {
+    tell(fmt::format("waiting: {} (it has locked {})", holder_of(file), file.string()));
+    flock(file_, LOCK_EX);
+  }
+  const std::string holder = fmt::format("process {} is {}\n", getpid(), doing);
+  if (ftruncate(file_, 0) != 0 || pwrite(file_, holder.data(), holder.size(), 0) < 0) return;  // only words are lost
+}
+FolderLock::~FolderLock() {
+  if (file_ >= 0) close(file_);
+}
+void FolderLock::say(std::string_view text) { fmt::print(stderr, "{}\n", text); }
+
+RunFolder::RunFolder(const Workshop& shop) {
+  const std::filesystem::path all = shop.mine() / "running";
+  std::filesystem::create_directories(all);
+  remove_old(all);
+  std::string name = (all / "XXXXXX").string();
+  if (!mkdtemp(name.data())) throw Error(Verdict::usage, "cannot make a folder in " + all.string());
+  path_ = name;
+}
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+/// What was killed a day ago and more has left its folder there.
+void RunFolder::remove_old(const std::filesystem::path& all) {
+  const auto yesterday = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
+  std::error_code gone;  // another process may be cleaning up as well
+  for (const auto& entry : std::filesystem::directory_iterator(all, gone))
+    if (std::filesystem::last_write_time(entry, gone) < yesterday && !gone)
+      std::filesystem::remove_all(entry.path(), gone);
+}
+
+bool Workshop::has(const Exercise& e) const {
+  return std::filesystem::exists(solution(e)) &&
+         std::filesystem::exists(source / "labs" / e.folder / (e.name + "_test.cpp"));
+}
+
+Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what) {
+  // Ninja does not expect two builds at a time in one tree.
+  FolderLock lock(shop.mine(), fmt::format("building {}", what));
+  Progress progress(what);
+  Built built;
+  Command command{.arguments = {"cmake", "--build", shop.build.string(), "--target"}, .folder = {}, .on_line = {}};
+  command.arguments.insert(command.arguments.end(), targets.begin(), targets.end());
+  command.on_line = [&](std::string_view line) {
+    built.log.append(line).append("\n");
+    progress.show(std::string(line));
+  };
+  built.ok = run_command(command).ok();
+  return built;
+}
+
+bool has_processes(std::string_view backend) { return backend == "mpi" || backend == "nccl"; }
+
+namespace {
+
+/// The script under launch/ that starts the processes.
+std::string choose_launcher(const Workshop& shop, const Launch& how) {
+  std::vector<std::string> known{"auto", "mpirun", "srun"};
+  if (how.backend == "nccl") known.push_back("local");  // which needs no MPI
+  if (std::find(known.begin(), known.end(), how.launcher) == known.end())
+    throw Error(Verdict::usage, unknown_name("launcher", how.launcher, known));
+  if (how.launcher != "auto") return how.launcher;
+  if (std::getenv("SLURM_JOB_ID") && !find_program("srun").empty()) return "srun";
+  if (how.backend != "nccl" || how.nodes > 1) return "mpirun";
+  const bool knows_mpi =
+      std::filesystem::exists(shop.build / "backends" / "mpi");  // else mpirun's ranks would not meet
+  return knows_mpi && !find_program("mpirun").empty() ? "mpirun" : "local";
+}
+
+}  // namespace
+
+void check_processes(const Launch& how) {
+  if (how.nodes < 1 || how.processes % how.nodes != 0)
+    throw Error(Verdict::usage,
+                fmt::format("--ranks {} cannot be spread evenly over --nodes {}.", how.processes, how.nodes));
+  const bool elsewhere = how.nodes > 1 || !how.hostfile.empty();  // on hosts larger than this one, maybe
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int most = elsewhere ? 4096 : std::max(256, 64 * cores);
+  if (how.processes / how.nodes > most)
+    throw Error(Verdict::usage,
+                fmt::format("--ranks {}: each is a process, and at most {} start on {}; the simulator "
+                            "(--backend sim) has room for more.",
+                            how.processes, most, elsewhere ? "a host" : fmt::format("a host with {} cores", cores)));
+}
+
+std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how) {
+  std::vector<std::string> command;
+  if (has_processes(how.backend)) {
+    check_processes(how);
+    const std::string launcher = choose_launcher(shop, how);
+    command = {"sh", (shop.source / "launch" / (launcher + ".sh")).string(), "-n", std::to_string(how.processes)};
+    if (how.nodes > 1) command.insert(command.end(), {"--nodes", std::to_string(how.nodes)});
+    if (!how.hostfile.empty()) command.insert(command.end(), {"--hostfile", how.hostfile});
+    if (how.timeout_seconds > 0) {
+      command.insert(command.end(), {"--timeout", std::to_string(static_cast<int>(std::ceil(how.timeout_seconds)))});
+    }
+    if (how.grace_seconds > 0 && launcher == "mpirun")  // srun hands signals on by itself
+      command.insert(command.end(), {"--grace", std::to_string(how.grace_seconds)});
+  }
+  command.insert(command.end(), how.around.begin(), how.around.end());
+  command.push_back(program.string());
+  return command;
+}
+
+void check_backend(const Workshop& shop, const std::string& backend) {
+  const std::vector<std::string> known{"sim", "mpi", "cuda", "nccl"};
+  if (std::find(known.begin(), known.end(), backend) == known.end()) {
+    throw Error(Verdict::usage, unknown_name("backend", backend, known));
+  }
+  if (std::filesystem::exists(shop.build / "backends" / backend)) return;
+  const std::string remedy = backend == "cuda"   ? "it needs the CUDA toolkit, and ./lab builds it in build/cuda"
+                             : backend == "nccl" ? "it needs the CUDA toolkit and NCCL (libnccl-dev)"
+                                                 : "./lab setup installs what it needs";
+  throw Error(Verdict::usage,
+              fmt::format("this build has no {} backend: {}; ./lab doctor says what was found.", backend, remedy));
+}
+
+int gpus_here() {
+  int count = 0;
+  std::error_code none;  // a container may have only some of them, under their numbers of the host
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", none)) {
+    const std::string name = entry.path().filename();
+    count += name.size() > 6 && name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == name.npos;
+  }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    const std::string list = visible;
+    const int shown = list.empty() ? 0 : 1 + static_cast<int>(std::count(list.begin(), list.end(), ','));
+    count = std::min(count, shown);
+  }
+  return std::max(1, count);
+}
+
+Style style() {
+  if (!isatty(STDOUT_FILENO) || std::getenv("NO_COLOR")) return {};
+  return {"\033[32m", "\033[31m", "\033[33m", "\033[2m", "\033[0m"};
+}
+
+std::string padded(std::string_view text, std::size_t columns) {
+  auto width =
+      static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return std::string(text) + std::string(width < columns ? columns - width : 0, ' ');
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  make_folders_of(file.string());
+  write_atomically(file.string(), text);
+}
+
+std::string indented(std::string_view text, std::string_view indent) {
+  std::istringstream lines{std::string(text)};
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += std::string(indent) + line + "\n";
+  return result;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,344 @@
+// ./lab grade: points for a submission. Nothing of it but its named lab files comes into the build, below grade/labs;
+// tests, headers and the answers it needs are this repository's. What it cannot prove to be right is worth 0 points.
+#include "tools/grade/grade.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "common/error.hpp"
+#include "common/testing/verdict.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/judge.hpp"
+#include "tools/course/process.hpp"
+#include "tools/grade/grade_object.hpp"
+#include "tools/grade/grade_run.hpp"
+#include "tools/grade/grade_submission.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Judgement;
+
+constexpr const char* kNoVerdict = "NO VERDICT";
+constexpr const char* kRefused = "REFUSED";
+
+/// A folder that is gone when we are.
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (fs::temp_directory_path() / "lockstep_grade_XXXXXX").string();
+    if (!mkdtemp(pattern.data())) throw Error(Verdict::usage, "cannot make a temporary folder");
+    path_ = pattern;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// How many tests each suite has: "Lab21_2a" → 3. From the reference's program, which holds no student's code.
+std::map<std::string, int> count_tests(const Workshop& shop, int week) {
+  std::map<std::string, int> tests;
+  std::string suite;
+  Command list{.arguments = {shop.program(fmt::format("reference.week{}_sim", week)).string(), "--gtest_list_tests"},
+               .folder = {},
+               .timeout_seconds = 60,
+               .on_line = {}};
+  list.on_line = [&](std::string_view line) {
+    if (line.ends_with('.')) suite = line.substr(0, line.size() - 1);
+    if (line.starts_with("  ")) ++tests[suite];
+  };
+  if (!run_command(list).ok()) throw Error(Verdict::usage, fmt::format("week {}'s tests cannot be listed", week));
+  return tests;
+}
+
+/// What of this repository differs from its commit, beside the answers in labs/: grades are then nobody else's.
+std::string uncommitted(const Workshop& shop) {
+  std::vector<std::string> answers;
+  for (const Exercise& e : shop.course.select("").exercises)
+    answers.push_back("labs/" + e.folder + "/" + e.name + ".cpp");
+  std::string changed;
+  if (find_program("git").empty() || !fs::exists(shop.source / ".git")) return "";
+  Command status{
+      .arguments = {"git", "status", "--porcelain", "--untracked-files=no"}, .folder = shop.source, .on_line = {}};
+  status.on_line = [&](std::string_view line) {
+    std::string file(line.substr(std::min<std::size_t>(3, line.size())));
+    if (std::find(answers.begin(), answers.end(), file) == answers.end())
+      changed += (changed.empty() ? "" : ", ") + file;
+  };
+  return run_command(status).ok() ? changed : "";  // git refuses another user's repository
+}
+
+/// One submission, from its files to its points.
+class Grader {
+ public:
+  Grader(const Workshop& shop, const GradeOptions& options, std::string submission)
+      : shop_(shop), options_(options), name_(std::move(submission)) {
+    const Selection selection = shop.course.select(options.what);
+    part_ = selection.part;
+    for (const Exercise& e : selection.exercises) {
+      if (e.graded && shop.has(e)) exercises_.push_back(e);
+    }
+    if (exercises_.empty()) throw Error(Verdict::usage, fmt::format("nothing of {} is graded", options.what));
+    check_backend(shop, options.backend);
+    if (elsewhere() && !options.look_at_objects)
+      throw Error(Verdict::usage,
+                  "--backend runs what was looked at, not confined: it does not go with --without-look");
+  }
+
+  /// Adds to `grading` row by row.
+  void run(Grading& grading) {
+    FolderLock lock(root(), "grading " + name_);
+    build_the_suite();
+    fs::create_directory(scratch_.path() / "unpacked");
+    submission_ = read_submission(name_, shop_.course.select("").exercises, scratch_.path() / "unpacked");
+    grading.remarks = remarks();
+    place();
+    build_the_answers();
+    for (const Exercise& exercise : exercises_) add_rows(exercise, grading);
+  }
+
+ private:
+  fs::path root() const { return shop_.build / "grade"; }
+  bool elsewhere() const { return options_.backend != "sim"; }
+  std::string program(const Exercise& e) const { return fmt::format("graded.{}_sim", e.id); }
+  fs::path object(const Exercise& e) const { return read_text(root() / "objects" / e.id); }
+
+  void build_the_suite() {
+    std::vector<std::string> targets{"lockstep_grade_seal", "skeleton"};
+    for (const Exercise& e : exercises_) {
+      std::string week = fmt::format("reference.week{}_sim", e.week);
+      if (std::find(targets.begin(), targets.end(), week) == targets.end()) targets.push_back(week);
+    }
+    Built built = build_targets(shop_, targets, "the suite");
+    if (!built.ok) throw Error(Verdict::usage, "the suite cannot be built:\n" + built.log);
+    for (const Exercise& e : exercises_) {
+      if (tests_.count(e.week) == 0) tests_[e.week] = count_tests(shop_, e.week);
+    }
+  }
+
+  /// The answers, into the build's own folder of labs. One that says what it said before is not touched, so that
+  /// nothing is compiled again.
+  void place() {
+    for (const Exercise& e : shop_.course.select("").exercises) {
+      fs::path file = root() / "labs" / e.folder / (e.name + ".cpp");
+      auto answer = submission_.answers.find(e.id);
+      fs::remove(shop_.program(program(e)));
+      if (answer == submission_.answers.end()) {
+        fs::remove(file);
+      } else if (!fs::exists(file) || read_text(file) != answer->second) {
+        write_text(file, answer->second);
+      }
+    }
+  }
+
+  /// Compilers get limits too: a template can be as endless as a loop.
+  ConfinedEnd build(const std::vector<std::string>& programs) {
+    FolderLock lock(shop_.mine(), "building the answers of " + name_);
+    Confined command{.arguments = {"cmake", "--build", shop_.build.string(), "--target"}, .folder = shop_.source};
+    command.arguments.insert(command.arguments.end(), programs.begin(), programs.end());
+    command.arguments.insert(command.arguments.end(), {"--", "-k", "0"});
+    command.holds_students_code = false;
+    command.limits.wall_seconds = 120.0 + 60.0 * static_cast<double>(programs.size());
+    command.limits.file_bytes = std::uint64_t{1} << 30;
+    return run_confined(command);
+  }
+  void build_the_answers() {
+    std::vector<std::string> programs;
+    for (const Exercise& e : exercises_) {
+      if (submission_.answers.count(e.id)) programs.push_back(program(e));
+    }
+    if (!programs.empty()) build(programs);  // which of them are there says how it went
+  }
+
+  std::string remarks() const {
+    std::string text;
+    if (submission_.empty()) text += submission_.found_instead(exercises_.front());
+    if (!submission_.archives.empty())
+      text += fmt::format("These archives in it were not looked into: {}.\n", fmt::join(submission_.archives, ", "));
+    if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
+      text += fmt::format("These files are no lab's and were ignored: {}.\n", fmt::join(submission_.ignored, ", "));
+    std::string changed = uncommitted(shop_);
+    if (!changed.empty()) text += fmt::format("The suite that graded differs from its commit: {}.\n", changed);
+    if (elsewhere())
+      text += fmt::format("What passed in the simulator ran on {} too, where it is not confined.\n", options_.backend);
+    std::string missing = missing_confinement();
+    if (!missing.empty()) text += fmt::format("On this computer, {}.\n", missing);
+    return text;
+  }
+
+  /// Why nothing of the exercise is run; the verdict is empty where it is.
+  GradedRow not_run(const Exercise& e) {
+    GradedRow row;
+    if (auto refused = submission_.refused.find(e.id); refused != submission_.refused.end()) {
+      row.verdict = kRefused, row.reason = refused->second;
+    } else if (!submission_.answers.count(e.id)) {
+      row.verdict = "NOT SUBMITTED", row.reason = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
+      if (auto found = submission_.misplaced.find(e.id); found != submission_.misplaced.end())
+        row.reason += fmt::format("; there is {}, which does not count: expected is {}", found->second, places_of(e));
+    } else if (!fs::exists(shop_.program(program(e)))) {
+      ConfinedEnd end = build({program(e)});
+      row.verdict = to_string(Verdict::does_not_compile);
+      row.reason = (end.timed_out ? "its compilation does not end\n" : "its tests cannot be linked:\n") + end.output;
+    } else if (options_.look_at_objects) {
+      row.reason = object_refused(shop_, e, object(e));
+      if (!row.reason.empty()) row.verdict = kRefused;
+    }
+    return row;
+  }
+
+  void add_rows(const Exercise& e, Grading& grading) {
+    GradedRow whole{.id = e.id, .title = e.title, .most = e.points};
+    std::vector<GradedRow> rows;
+    for (const Part& part : e.parts) {
+      rows.push_back({.id = part.id, .title = part.title, .most = part.points});
+      whole.most -= part.points;
+    }
+    // The tests of an exercise that has parts are about all of them together.
+    if (whole.most > 0 || tests_[e.week].count(testing::suite_of_id(e.id))) rows.push_back(whole);
+    if (!part_.empty()) std::erase_if(rows, [&](const GradedRow& row) { return row.id != part_; });
+    GradedRow refusal = failing_closed([&] { return not_run(e); });
+    for (GradedRow& row : rows) {
+      GradedRow found = refusal.verdict.empty() ? failing_closed([&] { return judge(e, row.id); }) : refusal;
+      if (elsewhere() && found.verdict == to_string(Verdict::pass))
+        found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
+      row.verdict = found.verdict, row.reason = found.reason, row.seconds = found.seconds;
+      row.points = row.verdict == to_string(Verdict::pass) ? row.most : 0;
+      fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
+      if (const std::string why = first_sentence(row); !why.empty()) fmt::print("       {}\n", why);
+      std::fflush(stdout);
+      grading.rows.push_back(row);
+    }
+  }
+
+  template <class Do>
+  GradedRow failing_closed(const Do& what) {
+    try {
+      return what();
+    } catch (const std::exception& error) {
+      return {.verdict = kNoVerdict, .reason = fmt::format("the judge failed: {}", error.what())};
+    }
+  }
+
+  /// The tests of one part, in a process and a folder of their own.
+  GradedRow judge(const Exercise& e, const std::string& id) {
+    Scratch folder;
+    fs::path words = folder.path() / "verdict.json";
+    Confined command{
+        .arguments = {shop_.program(program(e)).string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
+                      "--verdict", words.string()},
+        .folder = folder.path()};
+    command.limits.wall_seconds = options_.timeout_seconds;
+    command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(options_.timeout_seconds));
+    auto begin = std::chrono::steady_clock::now();
+    ConfinedEnd end = run_confined(command);
+    GradedRow row = verdict(e, id, end, words);
+    row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return row;
+  }
+
+  /// The same tests on another backend. Its processes and drivers cannot be confined; nothing of the answer's object
+  /// was refused, and the simulator's verdict stands under a seal.
+  GradedRow judge_elsewhere(const Exercise& e, const std::string& id, const GradedRow& in_simulator) {
+    const std::string name = fmt::format("graded.{}_{}", e.id, options_.backend);
+    const ConfinedEnd end = build({name});
+    if (end.exit_code != 0) throw Error(Verdict::usage, name + " cannot be built:\n" + end.output);
+    JudgeOptions options{.backend = options_.backend, .timeout_seconds = options_.timeout_seconds};
+    if (options_.backend == "nccl") options.processes = gpus_here();
+    GradedRow row = in_simulator;
+    const std::vector<Judgement> rows = run_tests(shop_, shop_.program(name), {id}, options);
+    if (rows.empty()) throw Error(Verdict::usage, fmt::format("no test of it ran on {}", options_.backend));
+    // What only the simulator can say is skipped elsewhere.
+    if (rows.front().ok() || rows.front().verdict.starts_with("SKIPPED")) return row;
+    row.verdict = rows.front().verdict;
+    row.reason = fmt::format("it passes in the simulator; on {}, {}: {}", options_.backend, rows.front().test,
+                             rows.front().message);
+    return row;
+  }
+
+  /// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
+  /// The words alone are worth nothing; a student's code could have written them.
+  GradedRow verdict(const Exercise& e, const std::string& id, const ConfinedEnd& end, const fs::path& words) {
+    GradedRow row;
+    std::string printed = end.output.empty() ? "" : "\nIt printed:\n" + indented(end.output, "  ");
+    auto no_verdict = [&](std::string why) {
+      row.verdict = kNoVerdict, row.reason = why + printed;
+      return row;
+    };
+    int signal = end.exit_code > 128 ? end.exit_code - 128 : 0;
+    if (end.timed_out || signal == SIGXCPU) {
+      row.verdict = to_string(Verdict::timeout);
+      row.reason = fmt::format("its tests were still running after {:.0f} s", options_.timeout_seconds) + printed;
+      return row;
+    }
+    if (end.printed_too_much) return no_verdict("it printed without end");
+    if (signal) {
+      row.verdict = to_string(Verdict::crash);
+      row.reason = fmt::format("its tests died of signal {} ({})", signal, strsignal(signal)) + printed;
+      return row;
+    }
+    if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));
+    Judgement said = spoken(id, words);
+    int expected = tests_[e.week][testing::suite_of_id(id)];
+    bool all =
+        expected > 0 && end.under_seal == fmt::format("passed {} failed 0 skipped 0", expected) && end.exit_code == 0;
+    if (said.ok() != all) {
+      return no_verdict(fmt::format("its words say {}, and the tests: {} (exit code {}; there are {} tests)",
+                                    said.verdict, end.under_seal, end.exit_code, expected));
+    }
+    row.verdict = said.verdict, row.reason = said.ok() ? "" : said.test + ": " + said.message + printed;
+    return row;
+  }
+
+  static Judgement spoken(const std::string& id, const fs::path& words) {
+    if (!fs::is_regular_file(fs::symlink_status(words)) || fs::file_size(words) > (std::uint64_t{4} << 20))
+      throw Error(Verdict::usage, "there is no file of verdicts");
+    for (const Judgement& row : testing::read_judgements(words)) {
+      if (row.id == id) return row;
+    }
+    throw Error(Verdict::usage, "the file of verdicts says nothing of " + id);
+  }
+
+  const Workshop& shop_;
+  const GradeOptions& options_;
+  std::string name_;  // of the submission
+  std::string part_;  // the only one; empty: all
+  Scratch scratch_;
+  std::vector<Exercise> exercises_;
+  Submission submission_;
+  std::map<int, std::map<std::string, int>> tests_;  // by week and suite
+};
+
+}  // namespace
+
+Grading grade_one(const Workshop& shop, const GradeOptions& options, const std::string& submission) {
+  auto begin = std::chrono::steady_clock::now();
+  Grading grading;
+  try {
+    Grader(shop, options, submission).run(grading);
+  } catch (const std::exception& error) {
+    grading = {.rows = {}, .remarks = fmt::format("nothing was graded: {}", error.what()), .graded = false};
+    std::fflush(stdout);  // where both go into one file, what was printed before comes before
+    fmt::print(stderr, "{}\n", grading.remarks);
+  }
+  grading.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return grading;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,261 @@
+#include "tools/grade/grade_object.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <sstream>
+#include <vector>
+
+#include "common/error.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What of the C library an answer may call, beside <math.h>: memory, strings, printing, and what compilers call.
+constexpr std::array kCFunctions{"memcpy",
+                                 "memmove",
+                                 "memset",
+                                 "memcmp",
+                                 "memchr",
+                                 "memrchr",
+                                 "bcmp",
+                                 "strlen",
+                                 "strnlen",
+                                 "strcmp",
+                                 "strncmp",
+                                 "strcpy",
+                                 "strncpy",
+                                 "stpcpy",
+                                 "strcat",
+                                 "strchr",
+                                 "strrchr",
+                                 "strstr",
+                                 "strtod",
+                                 "strtof",
+                                 "strtol",
+                                 "strtoll",
+                                 "strtoul",
+                                 "strtoull",
+                                 "malloc",
+                                 "calloc",
+                                 "realloc",
+                                 "free",
+                                 "aligned_alloc",
+                                 "posix_memalign",
+                                 "qsort",
+                                 "bsearch",
+                                 "printf",
+                                 "fprintf",
+                                 "snprintf",
+                                 "vsnprintf",
+                                 "puts",
+                                 "putchar",
+                                 "fputs",
+                                 "fputc",
+                                 "putc",
+                                 "fwrite",
+                                 "fflush",
+                                 "stdout",
+                                 "stderr",
+                                 "abort",
+                                 "rand",
+                                 "srand",
+                                 "time",
+                                 "clock",
+                                 "strerror",
+                                 "localeconv",
+                                 "isalnum",
+                                 "isalpha",
+                                 "isdigit",
+                                 "islower",
+                                 "isspace",
+                                 "isupper",
+                                 "tolower",
+                                 "toupper",
+                                 "__ctype_b_loc",
+                                 "__assert_fail",
+                                 "__errno_location",
+                                 "__libc_single_threaded",
+                                 "__pthread_key_create",
+                                 "pthread_once",
+                                 "pthread_self",
+                                 "pthread_mutex_lock",
+                                 "pthread_mutex_trylock",
+                                 "pthread_mutex_unlock",
+                                 "__memcpy_chk",
+                                 "__memmove_chk",
+                                 "__memset_chk",
+                                 "__printf_chk",
+                                 "__fprintf_chk",
+                                 "__snprintf_chk",
+                                 "__stack_chk_fail",
+                                 "_Unwind_Resume",
+                                 "__gxx_personality_v0",
+                                 "__dso_handle",
+                                 "__tls_get_addr",
+                                 "_GLOBAL_OFFSET_TABLE_"};
+
+/// "sin", "sinf", "sinl" and so on.
+constexpr std::array kMath{
+    "acos",  "acosh", "asin",   "asinh", "atan",   "atan2", "atanh",  "cbrt",      "ceil",      "copysign", "cos",
+    "cosh",  "erf",   "erfc",   "exp",   "exp2",   "expm1", "fabs",   "fdim",      "floor",     "fma",      "fmax",
+    "fmin",  "fmod",  "frexp",  "hypot", "ilogb",  "ldexp", "lgamma", "llrint",    "llround",   "log",      "log10",
+    "log1p", "log2",  "logb",   "lrint", "lround", "modf",  "nan",    "nearbyint", "nextafter", "pow",      "remainder",
+    "rint",  "round", "scalbn", "sin",   "sincos", "sinh",  "sqrt",   "tan",       "tanh",      "tgamma",   "trunc"};
+
+template <class Names>
+bool among(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_math(std::string_view name) {
+  bool suffix = name.ends_with('f') || name.ends_with('l');
+  return among(kMath, name) || (suffix && among(kMath, name.substr(0, name.size() - 1)));
+}
+
+/// "_ZNK8lockstep4Rank4sizeEv" → "8lockstep4Rank4sizeEv": past what the Itanium ABI puts before the outermost name.
+std::string_view outermost(std::string_view symbol) {
+  symbol.remove_prefix(2);
+  for (std::string_view special : {"TV", "TI", "TS", "TT", "GV", "GR", "TH", "TW"}) {
+    if (symbol.starts_with(special)) symbol.remove_prefix(2);
+  }
+  while (!symbol.empty() && (symbol[0] == 'Z' || symbol[0] == 'N')) symbol.remove_prefix(1);
+  while (!symbol.empty() && (symbol[0] == 'K' || symbol[0] == 'V' || symbol[0] == 'R' || symbol[0] == 'O'))
+    symbol.remove_prefix(1);
+  return symbol;
+}
+
+/// std::, with its abbreviations: St, Sa, Ss, Si, …
+bool in_std(std::string_view name) {
+  return name.starts_with('S') && name.size() > 1 && std::islower(static_cast<unsigned char>(name[1]));
+}
+
+/// Test frameworks and verdicts.
+bool concerns_the_judge(std::string_view symbol) {
+  return symbol.find("7testing") != symbol.npos || symbol.find("8lockstep5tools") != symbol.npos;
+}
+
+bool opens_files(std::string_view symbol) {
+  for (std::string_view word :
+       {"basic_filebuf", "basic_fstream", "basic_ifstream", "basic_ofstream", "10filesystem", "__basic_file"}) {
+    if (symbol.find(word) != symbol.npos) return true;
+  }
+  return false;
+}
+
+std::string output_of(std::vector<std::string> arguments, const fs::path& folder = {}) {
+  std::string text;
+  Command command{.arguments = std::move(arguments), .folder = folder, .timeout_seconds = 60, .on_line = {}};
+  command.on_line = [&](std::string_view line) { text.append(line).append("\n"); };
+  if (!run_command(command).ok())
+    throw Error(Verdict::usage, fmt::format("{} failed:\n{}", command.arguments[0], text));
+  return text;
+}
+
+std::string readable(const std::string& symbol) {
+  std::string name = output_of({"c++filt", symbol});
+  return name.substr(0, name.find('\n'));
+}
+
+std::string refused_symbol(const fs::path& object) {
+  std::istringstream lines(output_of({"nm", "--format=posix", object.string()}));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string symbol;
+    char type = ' ';
+    fields >> symbol >> type;
+    bool undefined = type == 'U' || type == 'w' || type == 'v';
+    if (undefined && !may_call(symbol)) return "it calls " + readable(symbol) + ", which no answer needs";
+    if (!undefined && !may_define(symbol, type))
+      return "it defines " + readable(symbol) + ", which is not its own to define (namespaces of your own are fine)";
+  }
+  return "";
+}
+
+std::string refused_code(const fs::path& object) {
+  std::istringstream lines(output_of({"objdump", "-d", "-h", "--no-show-raw-insn", object.string()}));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(".preinit_array") != line.npos) return "it holds code that would run before the program's own";
+    auto colon = line.find(":\t");
+    if (colon == line.npos) continue;
+    std::string instruction = line.substr(colon + 2);
+    for (std::string_view call : {"syscall", "sysenter", "int    $0x80", "svc\t"}) {
+      if (instruction.starts_with(call)) return "it calls the kernel (" + instruction + ")";
+    }
+  }
+  return "";
+}
+
+/// What the compiler read, as Ninja remembers it. Fails closed: an object without a list is refused.
+std::string refused_include(const Workshop& shop, const Exercise& exercise, const fs::path& object) {
+  std::string known = output_of({"ninja", "-t", "deps", fs::relative(object, shop.build).string()}, shop.build);
+  std::istringstream lines(known);
+  bool itself = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("    ")) continue;
+    fs::path file = fs::weakly_canonical(shop.build / line.substr(4));
+    bool own = file.filename() == exercise.name + ".cpp" && file.parent_path().filename() == exercise.folder &&
+               fs::relative(file, fs::weakly_canonical(shop.build / "grade")).native()[0] != '.';
+    itself = itself || own || file.string().ends_with(".stub.cpp");
+    if (!own && !file.string().ends_with(".stub.cpp") && !may_include(shop, file))
+      return "it includes " + line.substr(4) + ", which is no header for answers";
+  }
+  return itself ? "" : "nobody knows what it includes";
+}
+
+}  // namespace
+
+std::string object_refused(const Workshop& shop, const Exercise& exercise, const fs::path& object) {
+  std::string why = refused_include(shop, exercise, object);
+  if (why.empty()) why = refused_symbol(object);
+  if (why.empty()) why = refused_code(object);
+  return why;
+}
+
+bool may_call(std::string_view symbol) {
+  if (!symbol.starts_with("_Z")) return among(kCFunctions, symbol) || is_math(symbol) || symbol.starts_with("__cxa_");
+  if (concerns_the_judge(symbol) || opens_files(symbol)) return false;
+  if (symbol.starts_with("_ZTI") || symbol.starts_with("_ZTS")) return true;
+  for (std::string_view fine : {"_Znw", "_Zna", "_Zdl", "_Zda"}) {
+    if (symbol.starts_with(fine)) return true;
+  }
+  std::string_view name = outermost(symbol);
+  return in_std(name) || name.starts_with("8lockstep") || name.starts_with("9__gnu_cxx") ||
+         name.starts_with("10__cxxabiv1") || name.starts_with("3fmt");
+}
+
+bool may_define(std::string_view symbol, char type) {
+  if (std::islower(static_cast<unsigned char>(type)) && type != 'i' && type != 'u') return true;  // local
+  if (type == 'i' || concerns_the_judge(symbol)) return false;
+  bool weak = type == 'W' || type == 'V' || type == 'u';
+  if (symbol.starts_with("DW.ref.") || symbol == "__clang_call_terminate") return weak;
+  if (!symbol.starts_with("_Z")) return false;
+  std::string_view name = outermost(symbol);
+  bool library =
+      in_std(name) || name.starts_with("9__gnu_cxx") || name.starts_with("10__cxxabiv1") || name.starts_with("3fmt");
+  bool allocation =
+      name.starts_with("nw") || name.starts_with("na") || name.starts_with("dl") || name.starts_with("da");
+  return !allocation && (weak || !library);
+}
+
+bool may_include(const Workshop& shop, const fs::path& file) {
+  fs::path source = fs::weakly_canonical(shop.source);
+  fs::path inside = file.lexically_relative(source);
+  if (inside.empty() || *inside.begin() == "..") {
+    for (std::string_view system : {"/usr/", "/opt/", "/lib/", "/nix/"}) {
+      if (file.string().starts_with(system)) return true;
+    }
+    return file.string().starts_with(fs::weakly_canonical(LOCKSTEP_LIBRARY_HEADERS).string() + "/");
+  }
+  std::string top = inside.begin()->string();
+  bool of_tests =
+      std::any_of(inside.begin(), inside.end(), [](const fs::path& p) { return p == "testing" || p == "tests"; });
+  return file.extension() == ".hpp" && (top == "labs" || (top == "common" && !of_tests));
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,169 @@
+// results.json for Gradescope, and JUnit's XML for what else reads verdicts.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "common/support/json/document.hpp"
+#include "common/support/json/escape.hpp"
+#include "tools/course/workshop.hpp"
+#include "tools/grade/grade.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kSentence = 300;  // bytes
+
+int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
+  int total = 0;
+  for (const GradedRow& row : rows) total += row.*of;
+  return total;
+}
+
+bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
+
+/// In quotes, on one line; what a spreadsheet would take for a formula is text.
+std::string for_csv(const std::string& text) {
+  std::string result = "\"";
+  if (!text.empty() && std::string_view("=+-@").find(text[0]) != std::string_view::npos) result += "'";
+  for (char c : text.substr(0, text.find_last_not_of(" \n") + 1)) {
+    if (c == '"') result += '"';
+    result += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return result + "\"";
+}
+
+/// For text and attributes of XML 1.0, which has no control characters but tab and line ends.
+std::string for_xml(const std::string& text) {
+  std::string result;
+  for (char c : utf8(text)) {
+    bool control = static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\t';
+    switch (c) {
+      case '&': result += "&amp;"; break;
+      case '<': result += "&lt;"; break;
+      case '>': result += "&gt;"; break;
+      case '"': result += "&quot;"; break;
+      default: result += control ? '?' : c;
+    }
+  }
+  return result;
+}
+
+/// What no terminal takes for more than text.
+std::string without_controls(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = ' ';
+  return text;
+}
+
+/// "21.3a: with 2 ranks …; 21.4: …"
+std::string whys(const Grading& grading) {
+  std::string text;
+  for (const GradedRow& row : grading.rows)
+    if (const std::string why = first_sentence(row); !why.empty())
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", row.id, why);
+  return text;
+}
+
+}  // namespace
+
+std::string first_sentence(const GradedRow& row) {
+  if (passed(row) || row.verdict == "NOT SUBMITTED") return "";  // the verdict says it all
+  // A report opens with its test and its case, "Lab21_1.SumsAreExact: with 2 ranks and 1 element:"; the next line is
+  // it.
+  std::string_view rest = row.reason;
+  std::string text;
+  while (!rest.empty() && (text.empty() || text.ends_with(':'))) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (!line.empty()) text.append(text.empty() ? "" : " ").append(line);
+  }
+  if (const auto end = text.find(". "); end != text.npos) text.erase(end + 1);
+  if (text.size() > kSentence) {
+    std::size_t end = kSentence;  // not inside a character
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    text.erase(end), text += "…";
+  }
+  return without_controls(utf8(text));
+}
+
+int Grading::points() const { return sum(rows, &GradedRow::points); }
+int Grading::most() const { return sum(rows, &GradedRow::most); }
+
+void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility) {
+  std::vector<Json> tests;
+  for (const GradedRow& row : grading.rows)
+    tests.push_back(
+        Json::object({{"name", Json::of(fmt::format("{} {}", row.id, row.title))},
+                      {"number", Json::of(row.id)},
+                      {"score", Json::of(row.points)},
+                      {"max_score", Json::of(row.most)},
+                      {"status", Json::of(passed(row) ? "passed" : "failed")},
+                      {"output", Json::of(row.reason.empty() ? row.verdict : row.verdict + "\n" + row.reason)},
+                      {"output_format", Json::of("text")},
+                      {"visibility", Json::of(visibility)}}));
+  const Json results = Json::object({{"score", Json::of(grading.points())},
+                                     {"execution_time", Json::of(static_cast<int>(grading.seconds + 0.5))},
+                                     {"output", Json::of(grading.remarks)},
+                                     {"output_format", Json::of("text")},
+                                     {"visibility", Json::of(visibility)},
+                                     {"extra_data", Json::object({{"max_score", Json::of(grading.most())}})},
+                                     {"tests", Json::list(std::move(tests))}});
+  write_text(file, results.dump(2) + "\n");
+}
+
+void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
+                   const std::vector<Grading>& gradings) {
+  std::vector<std::string> ids;  // of those that were graded, which are all alike
+  for (const Grading& grading : gradings)
+    for (const GradedRow& row : grading.rows)
+      if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) ids.push_back(row.id);
+  std::string csv =
+      fmt::format("submission,points,most,seconds{}{},remarks,why\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
+  std::vector<Json> all;
+  for (std::size_t i = 0; i < gradings.size(); ++i) {
+    const Grading& grading = gradings[i];
+    std::map<std::string, std::string> verdicts;
+    std::vector<Json::Member> told;
+    for (const GradedRow& row : grading.rows) {
+      verdicts[row.id] = row.verdict;
+      told.push_back({row.id, Json::of(row.verdict)});
+    }
+    csv += fmt::format("{},{},{},{:.0f}", for_csv(names[i]), grading.points(), grading.most(), grading.seconds);
+    for (const std::string& id : ids) csv += "," + for_csv(verdicts[id]);
+    csv += "," + for_csv(grading.remarks) + "," + for_csv(whys(grading)) + "\n";
+    all.push_back(Json::object({{"submission", Json::of(names[i])},
+                                {"points", Json::of(grading.points())},
+                                {"most", Json::of(grading.most())},
+                                {"seconds", Json::of(grading.seconds)},
+                                {"graded", Json::of(grading.graded)},
+                                {"verdicts", Json::object(std::move(told))},
+                                {"remarks", Json::of(grading.remarks)}}));
+  }
+  write_text(folder / "summary.csv", utf8(csv));
+  write_text(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
+}
+
+void write_junit(const std::filesystem::path& file, const Grading& grading) {
+  std::string cases;
+  int failures = 0;
+  for (const GradedRow& row : grading.rows) {
+    cases += fmt::format("  <testcase classname=\"lockstep\" name=\"{} {}\" time=\"{:.3f}\"", row.id,
+                         for_xml(row.title), row.seconds);
+    if (passed(row)) {
+      cases += "/>\n";
+      continue;
+    }
+    ++failures;
+    cases += fmt::format(">\n    <failure message=\"{}\">{}</failure>\n  </testcase>\n", for_xml(row.verdict),
+                         for_xml(row.reason));
+  }
+  write_text(file,
+             fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                         "<testsuite name=\"lockstep\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{:.3f}\">\n{}"
+                         "</testsuite>\n",
+                         grading.rows.size(), failures, grading.seconds, cases));
+}
+
+}  // namespace lockstep::tools

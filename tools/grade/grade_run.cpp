@@ -1,0 +1,198 @@
+#include "tools/grade/grade_run.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <utility>
+
+#include "common/error.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kLongestSeal = 256;
+constexpr int kSecret = 3, kSeal = 4;  // the descriptors that tools/grade/grade_seal.cpp knows
+
+/// Both ends of a pipe; they close at exec.
+struct Channel {
+  int read = -1, write = -1;
+  Channel() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw Error(Verdict::usage, fmt::format("no pipe: {}", std::strerror(errno)));
+    // Above the numbers that the child gives them.
+    read = fcntl(ends[0], F_DUPFD_CLOEXEC, 10), write = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
+    close(ends[0]), close(ends[1]);
+  }
+  ~Channel() { close(read), close_write(); }
+  Channel(const Channel&) = delete;
+  void close_write() {
+    if (write >= 0) close(std::exchange(write, -1));
+  }
+};
+
+std::string new_secret() {
+  std::random_device random;
+  std::string secret;
+  while (secret.size() < 32) secret += fmt::format("{:08x}", random());
+  return secret;
+}
+
+struct Channels {
+  Channel output, secret, seal, failure;
+};
+
+/// Set for a sealed program; nothing of ours is told to a student's code.
+std::vector<std::string> small_environment(const std::filesystem::path& folder) {
+  return {"PATH=/usr/bin:/bin", "HOME=" + folder.string(), "OPENBLAS_NUM_THREADS=1", "LC_ALL=C.UTF-8"};
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (const std::string& word : words) result.push_back(const_cast<char*>(word.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+void prepare_child(const Confined& command, const Channels& channels) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setsid();  // a group of its own, without a terminal
+  if (!command.folder.empty() && chdir(command.folder.c_str()) != 0) throw std::runtime_error(std::strerror(errno));
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(channels.output.write, STDOUT_FILENO), dup2(channels.output.write, STDERR_FILENO);
+  limit(command.limits);
+  if (!command.holds_students_code) return;
+  dup2(channels.secret.read, kSecret), dup2(channels.seal.write, kSeal);
+  constexpr unsigned close_at_exec = 4;  // CLOSE_RANGE_CLOEXEC; whatever else is open stays here
+  if (syscall(SYS_close_range, kSeal + 1, ~0u, close_at_exec) != 0) throw std::runtime_error("close_range failed");
+  confine(command.folder);
+}
+
+/// In the child, between fork and exec.
+[[noreturn]] void start(const Confined& command, const Channels& channels) {
+  std::string why;
+  try {
+    prepare_child(command, channels);
+    auto arguments = pointers_to(command.arguments);
+    if (command.holds_students_code) {
+      auto environment = small_environment(command.folder);
+      execvpe(arguments[0], arguments.data(), pointers_to(environment).data());
+    } else {
+      execvp(arguments[0], arguments.data());
+    }
+    why = std::strerror(errno);
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  if (write(channels.failure.write, why.data(), why.size()) < 0) _exit(126);
+  _exit(127);
+}
+
+/// Appends what there is to read, up to `most` characters in all; false at the end of the stream.
+bool read_some(int from, std::string& into, std::size_t most, std::uint64_t* count = nullptr) {
+  std::array<char, 4096> buffer{};  // GCC 11 believes that read() reads it
+  ssize_t got = read(from, buffer.data(), buffer.size());
+  if (got <= 0) return got < 0 && (errno == EINTR || errno == EAGAIN);
+  if (count) *count += static_cast<std::uint64_t>(got);
+  into.append(buffer.data(), std::min(static_cast<std::size_t>(got), most - std::min(most, into.size())));
+  return true;
+}
+
+/// What comes out of the child until it has ended, or has had enough.
+class Watch {
+ public:
+  Watch(pid_t child, const Channels& channels, const Confined& command)
+      : child_(child), channels_(channels), limits_(command.limits), kept_(command.kept_bytes) {}
+
+  /// The status that waitpid says.
+  int follow(ConfinedEnd& end) {
+    WorkClock passed(1);
+    int status = 0;
+    while (waitpid(child_, &status, WNOHANG) != child_) {
+      end.timed_out = passed.seconds() > limits_.wall_seconds;
+      end.printed_too_much = printed_ > limits_.output_bytes;
+      if (end.timed_out || end.printed_too_much) {
+        kill(-child_, SIGKILL), kill(child_, SIGKILL);
+        waitpid(child_, &status, 0);
+        break;
+      }
+      read_what_is_there(end, 20);
+    }
+    kill(-child_, SIGKILL);  // its descendants
+    while (read_what_is_there(end, 0) && printed_ <= limits_.output_bytes) {
+    }
+    return status;
+  }
+  std::string seal;
+
+ private:
+  bool read_what_is_there(ConfinedEnd& end, int milliseconds) {
+    std::array<pollfd, 2> ready{pollfd{output_open_ ? channels_.output.read : -1, POLLIN, 0},
+                                pollfd{seal_open_ ? channels_.seal.read : -1, POLLIN, 0}};
+    if (poll(ready.data(), ready.size(), output_open_ || seal_open_ ? milliseconds : std::min(milliseconds, 2)) <= 0)
+      return false;
+    if (ready[0].revents) output_open_ = read_some(channels_.output.read, end.output, kept_, &printed_);
+    if (ready[1].revents) seal_open_ = read_some(channels_.seal.read, seal, kLongestSeal);
+    return true;
+  }
+
+  pid_t child_;
+  const Channels& channels_;
+  const Limits& limits_;
+  std::size_t kept_;
+  bool output_open_ = true, seal_open_ = true;
+  std::uint64_t printed_ = 0;
+};
+
+/// Fail closed: exactly one line, which begins with the secret.
+void break_seal(const std::string& seal, const std::string& secret, ConfinedEnd& end) {
+  if (seal.empty()) {
+    end.without_seal = "it ended before its tests were over";
+  } else if (!seal.starts_with(secret + " ") || seal.find('\n') != seal.size() - 1) {
+    end.without_seal = "the verdict it sent does not bear this run's secret: somebody else wrote it";
+  } else {
+    end.sealed = true;
+    end.under_seal = seal.substr(secret.size() + 1, seal.size() - secret.size() - 2);
+  }
+}
+
+}  // namespace
+
+ConfinedEnd run_confined(const Confined& command) {
+  Channels channels;
+  const std::string secret = new_secret();
+  if (write(channels.secret.write, secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()))
+    throw Error(Verdict::usage, "cannot hand over the secret");
+  channels.secret.close_write();
+  pid_t child = fork();
+  if (child < 0) throw Error(Verdict::usage, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child == 0) start(command, channels);
+  channels.output.close_write(), channels.seal.close_write(), channels.failure.close_write();
+
+  ConfinedEnd end;
+  Watch watch(child, channels, command);
+  int status = watch.follow(end);
+  std::string failure;
+  while (read_some(channels.failure.read, failure, 1000)) {
+  }
+  if (!failure.empty())
+    throw Error(Verdict::usage, fmt::format("cannot start {} confined: {}", command.arguments[0], failure));
+  end.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  break_seal(watch.seal, secret, end);
+  return end;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,36 @@
+// Runs a program that holds a student's code, apart: confined, limited, killed as a whole, its verdict sealed.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tools/grade/grade_confine.hpp"
+
+namespace lockstep::tools {
+
+struct Confined {
+  std::vector<std::string> arguments;  ///< the program first; looked up in PATH where it has no slash
+  std::filesystem::path folder;        ///< where it runs; empty: here
+  Limits limits;
+  /// Confined to `folder`, with an environment of four variables, and sealed. Otherwise (for the compiler) only
+  /// limited.
+  bool holds_students_code = true;
+  std::size_t kept_bytes = 16 * 1024;  ///< of what it prints
+};
+
+struct ConfinedEnd {
+  int exit_code = 0;  ///< 128 + signal where it was killed
+  bool timed_out = false, printed_too_much = false;
+  std::string output;        ///< what it printed, its beginning
+  bool sealed = false;       ///< it wrote one line, and the line began with this run's secret
+  std::string under_seal;    ///< the rest of that line
+  std::string without_seal;  ///< why it is not sealed, in words
+};
+
+/// Runs to the end, then kills what is left of its process group. A sealed program reads a secret of 32 characters from
+/// descriptor 3 before any other code of it runs, and writes "SECRET WORDS\n" to descriptor 4 when its tests are over
+/// (tools/grade/grade_seal.cpp). Throws Error(usage) where it cannot be started or confined.
+ConfinedEnd run_confined(const Confined& command);
+
+}  // namespace lockstep::tools

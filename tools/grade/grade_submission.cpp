@@ -1,0 +1,213 @@
+#include "tools/grade/grade_submission.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "common/error.hpp"
+#include "tools/course/process.hpp"
+#include "tools/grade/grade_run.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 100'000, kMostIgnored = 20,
+                      kLongestList = std::size_t{8} << 20;
+
+bool may_contain_a_submission(const std::string& folder) {
+  constexpr std::array elsewhere{"solutions", "build", "outputs", "__MACOSX", "..", "."};
+  return std::find(elsewhere.begin(), elsewhere.end(), folder) == elsewhere.end();
+}
+
+/// Text of a plain file; in `refusal` why not. Follows no link.
+std::string read_plain(const fs::path& file, std::string& refusal) {
+  int from = open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat about {};
+  std::string text;
+  if (from < 0 || fstat(from, &about) != 0 || !S_ISREG(about.st_mode)) {
+    refusal = "it is a symbolic link, or no plain file";
+  } else if (static_cast<std::uint64_t>(about.st_size) > kLargestFile) {
+    refusal = fmt::format("it has {} bytes; the limit is {}", about.st_size, kLargestFile);
+  } else {
+    text.resize(static_cast<std::size_t>(about.st_size));
+    ssize_t got = read(from, text.data(), text.size());
+    if (got != about.st_size) refusal = "it cannot be read";
+  }
+  if (from >= 0) close(from);
+  return text;
+}
+
+bool is_archive(const fs::path& file) {
+  constexpr std::array kinds{".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"};
+  return std::find(kinds.begin(), kinds.end(), file.extension()) != kinds.end();
+}
+
+/// For a person to see, where a name may have been misspelt, or a folder is in the wrong one.
+void note_ignored(Submission& result, const std::vector<Exercise>& course, const fs::path& inside) {
+  const bool answer = inside.extension() == ".cpp" && !inside.stem().string().ends_with("_test");
+  if (answer && result.ignored.size() < kMostIgnored) result.ignored.push_back(inside.string());
+  if (is_archive(inside) && result.archives.size() < kMostIgnored) result.archives.push_back(inside.string());
+  for (const Exercise& exercise : course)
+    if (inside.filename() == exercise.name + ".cpp") result.misplaced.try_emplace(exercise.id, inside.string());
+}
+
+void add_answer(Submission& result, const Exercise& exercise, const fs::path& folder, const fs::path& path) {
+  std::string refusal, text = read_plain(path, refusal);
+  if (result.answers.count(exercise.id) || result.refused.count(exercise.id)) refusal = "it is there more than once";
+  if (refusal.empty()) {
+    result.answers[exercise.id] = text;
+  } else {
+    result.answers.erase(exercise.id);
+    result.refused[exercise.id] = fmt::format("{}: {}", path.lexically_relative(folder).string(), refusal);
+  }
+}
+
+/// Files below `folder`; those at an exercise's own place go before others of the same name.
+Submission read_files(const std::vector<fs::path>& files, const std::vector<Exercise>& course, const fs::path& folder) {
+  Submission result;
+  result.files = files.size();
+  std::vector<fs::path> unsure;
+  for (const fs::path& file : files) {
+    const fs::path inside = file.lexically_relative(folder);
+    const Place place = place_of(course, inside);
+    if (!place.exercise)
+      note_ignored(result, course, inside);
+    else if (place.sure)
+      add_answer(result, *place.exercise, folder, file);
+    else
+      unsure.push_back(file);
+  }
+  const Submission sure = result;
+  for (const fs::path& file : unsure) {
+    const fs::path inside = file.lexically_relative(folder);
+    const Exercise& exercise = *place_of(course, inside).exercise;
+    if (sure.answers.count(exercise.id) || sure.refused.count(exercise.id))
+      note_ignored(result, course, inside);
+    else
+      add_answer(result, exercise, folder, file);
+  }
+  return result;
+}
+
+Submission read_folder(const fs::path& folder, const std::vector<Exercise>& course) {
+  std::vector<fs::path> files;
+  fs::recursive_directory_iterator all(folder, fs::directory_options::skip_permission_denied), end;
+  for (std::size_t count = 0; all != end && count < kMostEntries; ++all, ++count) {
+    if (!all->is_directory() || all->is_symlink()) files.push_back(all->path());
+    if (all.depth() > 4) all.disable_recursion_pending();
+  }
+  std::sort(files.begin(), files.end());
+  return read_files(files, course, folder);
+}
+
+/// `cmake -E tar` reads every kind of archive. It runs confined: whatever is in the archive, it writes below `scratch`.
+/// Where that fails it is `otherwise`, and not in CMake's words.
+std::string tar(const std::vector<std::string>& arguments, const fs::path& scratch, const std::string& otherwise) {
+  Limits limits{.wall_seconds = 60, .file_bytes = kLargestFile + 1};
+  Confined command{.arguments = {find_program("cmake"), "-E", "tar"},
+                   .folder = scratch,
+                   .limits = limits,
+                   .kept_bytes = kLongestList};
+  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+  ConfinedEnd end = run_confined(command);
+  if (end.exit_code != 0) throw Error(Verdict::usage, otherwise);
+  return end.output;
+}
+
+/// What of the archive counts, into `scratch`; returns the names of everything else.
+std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch) {
+  const std::string name = archive.filename().string();
+  const std::string list =
+      tar({"tf", archive.string()}, scratch,
+          fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
+  ArchiveList listed = read_list(list, course);
+  std::vector<std::string> arguments{"xf", archive.string(), "--"};
+  arguments.insert(arguments.end(), listed.answers.begin(), listed.answers.end());
+  if (!listed.answers.empty())
+    tar(arguments, scratch,
+        fmt::format("{} cannot be unpacked: it is damaged, or a lab file in it has more than {} bytes", name,
+                    kLargestFile));
+  return std::move(listed.others);
+}
+
+}  // namespace
+
+ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course) {
+  ArchiveList read;
+  for (std::size_t begin = 0, end; (end = list.find('\n', begin)) != list.npos; begin = end + 1) {
+    const std::string entry = list.substr(begin, end - begin);
+    if (!place_of(course, entry).exercise)
+      read.others.push_back(entry);
+    else if (std::find(read.answers.begin(), read.answers.end(), entry) == read.answers.end())
+      read.answers.push_back(entry);
+  }
+  return read;
+}
+
+std::string places_of(const Exercise& e) {
+  return fmt::format("{0}/{1}.cpp at the top, below labs/ or below one more folder, or {1}.cpp at the top", e.folder,
+                     e.name);
+}
+
+std::string Submission::found_instead(const Exercise& example) const {
+  std::string text = fmt::format("No file of this submission is where a lab's file counts. Found: {} file{}", files,
+                                 files == 1 ? "" : "s");
+  std::vector<std::string> names = ignored;
+  names.insert(names.end(), archives.begin(), archives.end());
+  if (!names.empty()) text += fmt::format(", among them {}", names.front());
+  text += fmt::format("; expected, for example, {}.\n", places_of(example));
+  if (unreadable_names > 0)
+    text +=
+        fmt::format("{} name{} in it cannot be read, being no UTF-8: rename files and folders, and pack them anew.\n",
+                    unreadable_names, unreadable_names == 1 ? "" : "s");
+  return text;
+}
+
+Place place_of(const std::vector<Exercise>& course, const fs::path& path) {
+  std::vector<std::string> folders;
+  for (const fs::path& step : path.lexically_normal().parent_path()) folders.push_back(step.string());
+  for (const fs::path& step : path) {
+    if (path.is_absolute() || step == "..") return {};
+  }
+  const auto is_a_weeks = [&](const std::string& folder) {
+    return std::any_of(course.begin(), course.end(), [&](const Exercise& e) { return e.folder == folder; });
+  };
+  for (const Exercise& exercise : course) {
+    if (path.filename() != exercise.name + ".cpp") continue;
+    if (folders.empty()) return {&exercise};
+    std::vector<std::string> before = folders;
+    if (before.back() != exercise.folder) {
+      const bool near = folders.size() == 1 && may_contain_a_submission(folders[0]) && !is_a_weeks(folders[0]);
+      return near ? Place{&exercise, false} : Place{};
+    }
+    before.pop_back();
+    if (!before.empty() && before.back() == "labs") before.pop_back();
+    if (before.empty() || (before.size() == 1 && may_contain_a_submission(before[0]))) return {&exercise};
+  }
+  return {};
+}
+
+Submission read_submission(const fs::path& submission, const std::vector<Exercise>& course, const fs::path& scratch) {
+  if (fs::is_directory(submission)) return read_folder(submission, course);
+  if (!fs::is_regular_file(submission))
+    throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.string()));
+  if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
+  std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch);
+  Submission result = read_folder(scratch, course);
+  for (const std::string& other : others) {
+    if (other.empty())
+      ++result.unreadable_names;
+    else if (!other.ends_with('/'))
+      ++result.files, note_ignored(result, course, other);
+  }
+  return result;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,53 @@
+// What counts of a submission: the named lab files, as text, and nothing else.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/course/course.hpp"
+
+namespace lockstep::tools {
+
+struct Submission {
+  std::map<std::string, std::string> answers;    ///< by exercise id: the file's text
+  std::map<std::string, std::string> refused;    ///< by exercise id: why its file does not count
+  std::vector<std::string> ignored;              ///< C++ files that are no lab's, for a person to see; at most 20
+  std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name where none counts
+  std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
+  std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
+
+  bool empty() const { return answers.empty() && refused.empty(); }
+  /// Where there is nothing to grade: what was found instead, and what is expected, with `example`'s file.
+  std::string found_instead(const Exercise& example) const;
+};
+
+/// Where a lab's file counts, in words.
+std::string places_of(const Exercise& exercise);
+
+/// Whose answer a file of a submission is, by its path.
+struct Place {
+  const Exercise* exercise = nullptr;  ///< null: of none
+  bool sure = true;                    ///< else it counts only where no file is at the exercise's own place
+};
+
+/// FOLDER/NAME.cpp, labs/FOLDER/NAME.cpp, either in one more folder, or NAME.cpp alone; and, not so sure, NAME.cpp in
+/// one folder of another name, as a zipped folder of bare files has it. Of no exercise for every other path, and for
+/// one that is absolute or has "..".
+Place place_of(const std::vector<Exercise>& course, const std::filesystem::path& path);
+
+/// What an archive lists, a name a line.
+struct ArchiveList {
+  std::vector<std::string> answers;  ///< names at places that count, each once
+  std::vector<std::string> others;
+};
+ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course);
+
+/// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. Symbolic links, files that are not plain, those
+/// above 256 KiB and answers that are there twice are refused; links to folders are not followed. Archives are unpacked
+/// confined, into `scratch`, and only what counts. Throws Error(usage) where there is nothing to read.
+Submission read_submission(const std::filesystem::path& submission, const std::vector<Exercise>& course,
+                           const std::filesystem::path& scratch);
+
+}  // namespace lockstep::tools

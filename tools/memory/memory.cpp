@@ -1,0 +1,270 @@
+// ./lab memory: what training a model needs of each GPU's memory, for every ZeRO stage and number of GPUs, by the
+// formulas of exercise 22.1. Nothing runs.
+//
+//   ./lab memory --params 7e9 --ranks 8
+//   ./lab memory --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024      Table 1 of the ZeRO paper
+//   ./lab memory --model gpt3-175b --batch 1 --zero 3 --plot memory.svg
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "common/error.hpp"
+#include "common/gpt/model/config.hpp"
+#include "common/runtime/machine/machine.hpp"
+#include "common/support/json/repeatable.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/command_line.hpp"
+#include "common/support/text/numbers.hpp"
+#include "common/support/text/run_program.hpp"
+#include "common/support/text/storage.hpp"
+#include "labs/week22_zero/memory_calculator.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+struct MemoryOptions {
+  std::vector<std::string> params;
+  std::string model;
+  std::vector<std::string> stages{"0", "1", "2", "3"};
+  std::vector<std::string> ranks{"1", "2", "4", "8", "16", "64", "256", "1024"};
+  std::string dtype = "bf16";
+  bool no_master = false;
+  int batch = 0;
+  int sequence = 0;
+  std::string json, csv, plot;
+  std::string command_line;  // that repeats it
+};
+
+bool has_units_for(const Machine& machine, DType type) {
+  const auto peak = [&](DType t) { return machine.peak_flop_per_second[static_cast<std::size_t>(t)]; };
+  return peak(type) > peak(DType::f32);
+}
+
+struct Gpu {
+  std::string name;
+  double bytes = 0;
+};
+
+/// The GPUs of the machine files, where the numbers have their sources; without units for the type there is none of it
+/// (bf16 on a V100), and its peak is fp32's.
+std::vector<Gpu> known_gpus(DType type) {
+  const std::string folder = LOCKSTEP_SOURCE_DIR "/bench/machines";
+  std::vector<Gpu> gpus;
+  for (const auto& [name, file] :
+       {std::pair{"V100", "dgx-1v"}, {"A100", "dgx-a100"}, {"H200", "dgx-h200"}, {"B200", "dgx-b200"}})
+    if (const Machine machine = find_machine(file, folder); type == DType::f32 || has_units_for(machine, type))
+      gpus.push_back({name, machine.memory_bytes});
+  return gpus;
+}
+
+/// A model, by name, with its activations on one GPU (0: not asked for).
+struct Subject {
+  std::string name;
+  double parameters = 0;
+  double activation_bytes = 0;
+};
+
+std::vector<Subject> subjects_of(const MemoryOptions& o) {
+  std::vector<Subject> subjects;
+  for (const std::string& text : o.params) subjects.push_back({text, number_in("--params", text, 1, 1e18)});
+  if (o.sequence > 0 && o.batch == 0)
+    throw Error(Verdict::usage, "--sequence is the length of --batch's sequences: give --batch too");
+  if (o.model.empty()) {
+    if (o.batch > 0)
+      throw Error(Verdict::usage,
+                  "--batch asks for activations, which follow from layers and heads: give --model, not --params");
+    if (subjects.empty()) throw Error(Verdict::usage, "give --params 7e9, or --model gpt3-175b");
+    return subjects;
+  }
+  const GptConfig model = gpt_preset(o.model);
+  const std::size_t length = o.sequence ? static_cast<std::size_t>(o.sequence) : model.context;
+  const week22::LayerShape layer{.positions = static_cast<double>(length),
+                                 .sequences = static_cast<double>(o.batch),
+                                 .channels = static_cast<double>(model.d_model),
+                                 .heads = static_cast<double>(model.heads),
+                                 .dropout = false,
+                                 .flash = true};
+  subjects.push_back({o.model, static_cast<double>(model.parameters()),
+                      static_cast<double>(model.layers) * week22::activation_bytes_per_layer(layer)});
+  return subjects;
+}
+
+/// "120", "52.5", "1.88": three digits, as the paper prints.
+std::string gigabytes(double bytes) {
+  const double value = bytes / 1e9;
+  if (value >= 100) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.{}f}", value, value >= 10 ? 1 : value >= 1 ? 2 : 3);
+}
+
+std::string holders(double bytes, const std::vector<Gpu>& gpus) {
+  for (const Gpu& gpu : gpus)
+    if (bytes <= gpu.bytes) return fmt::format("{} ({:.0f} GB)", gpu.name, gpu.bytes / 1e9);
+  return "none";
+}
+
+void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe recipe, bool activations) {
+  const auto field = [](const Row& row, const char* name) -> Row::Value {
+    for (const Row::Field& f : row.fields())
+      if (f.name == name) return f.value;
+    return 0.0;
+  };
+  const auto bytes = [&](const Row& row, const char* name) { return gigabytes(std::get<double>(field(row, name))); };
+  std::string model;
+  for (const Row& row : rows) {
+    if (const auto name = std::get<std::string>(field(row, "model")); name != model) {
+      model = name;
+      fmt::print("{}: {:.4g} parameters in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
+                 std::get<double>(field(row, "parameters")), o.dtype, "stage", "ranks", "parameters", "gradients",
+                 "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
+                 "smallest that holds it");
+    }
+    fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", std::get<std::int64_t>(field(row, "stage")),
+               std::get<std::int64_t>(field(row, "ranks")), bytes(row, "parameter_bytes"), bytes(row, "gradient_bytes"),
+               bytes(row, "optimizer_bytes"), activations ? fmt::format(" {:>12}", bytes(row, "activation_bytes")) : "",
+               bytes(row, "total_bytes"), std::get<std::string>(field(row, "fits")));
+  }
+  fmt::print("{:g} bytes a parameter: {:g} value + {:g} gradient + {:g} fp32 copy + {:g} m and v. ",
+             recipe.parameter + recipe.gradient + recipe.optimizer(), recipe.parameter, recipe.gradient, recipe.master,
+             recipe.moments);
+  if (recipe.master > 0)
+    fmt::print(
+        "Texts that say 12 leave out the fp32 copy (--no-master): then small updates of 16-bit weights are lost.\n");
+  else
+    fmt::print("{}\n", recipe.parameter < 4 ? "Without an fp32 copy small updates of 16-bit weights are lost."
+                                            : "In fp32 the weights are their own master.");
+  fmt::print(
+      "Beside it: one or two gathered units in stage 3, gradients being reduced in stages 2 and 3{}: ./lab bench zero "
+      "measures them.\n",
+      activations ? "" : ", activations");
+}
+
+bool is_figure(const std::string& path) {
+  return path.ends_with(".svg") || path.ends_with(".pdf") || path.ends_with(".png");
+}
+
+/// The last line that a command of the shell prints, and how it ended.
+struct LastWords {
+  std::string line;
+  int status = 0;
+};
+LastWords last_words_of(const char* command) {
+  std::FILE* output = popen(command, "r");
+  if (!output) throw Error(Verdict::usage, "no shell can be started");
+  LastWords last;
+  std::array<char, 1024> part{};
+  for (bool new_line = true; std::fgets(part.data(), part.size(), output);) {
+    const std::string read = part.data();
+    last.line = new_line ? read : last.line + read;
+    new_line = read.ends_with('\n');
+  }
+  last.status = pclose(output);
+  if (last.line.ends_with('\n')) last.line.pop_back();
+  return last;
+}
+
+/// Draws with matplotlib, where some python3 has it.
+void draw(const MemoryOptions& o, const std::string& json) {
+  setenv("LOCKSTEP_PLOT_FROM", json.c_str(), 1);
+  setenv("LOCKSTEP_PLOT_TO", o.plot.c_str(), 1);
+  setenv("LOCKSTEP_PLOT_WITH", LOCKSTEP_SOURCE_DIR "/bench/plots/memory.py", 1);
+  flush_output();
+  const LastWords drawn = last_words_of(
+      "for python in \"${LOCKSTEP_PYTHON:-/usr/bin/python3}\" python3; do "
+      "\"$python\" -c 'import matplotlib' 2>/dev/null || continue; "
+      "exec \"$python\" -B \"$LOCKSTEP_PLOT_WITH\" \"$LOCKSTEP_PLOT_FROM\" \"$LOCKSTEP_PLOT_TO\" 2>&1; done; exit 9");
+  if (WIFEXITED(drawn.status) && WEXITSTATUS(drawn.status) == 9)
+    throw Error(Verdict::usage, "--plot needs a python3 with matplotlib (./lab setup); the table and --json do not");
+  if (drawn.status != 0) throw Error(Verdict::fail, fmt::format("cannot draw {}: {}", o.plot, drawn.line));
+}
+
+/// Removed when it dies.
+struct TemporaryFile {
+  TemporaryFile() {
+    const int file = mkstemp(name.data());
+    if (file < 0) throw Error(Verdict::usage, fmt::format("cannot write {}: {}", name, std::strerror(errno)));
+    close(file);
+  }
+  ~TemporaryFile() { std::remove(name.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  std::string name = (std::filesystem::temp_directory_path() / "lockstep_plot_XXXXXX").string();
+};
+
+void calculate(const MemoryOptions& o) {
+  const std::vector<Subject> subjects = subjects_of(o);
+  const week22::Recipe recipe = week22::recipe_of(storage_named(o.dtype), !o.no_master);
+  const std::vector<Gpu> gpus = known_gpus(storage_named(o.dtype));
+  if (!o.plot.empty() && !is_figure(o.plot))
+    throw Error(Verdict::usage, fmt::format("--plot {}: a figure's name ends in .svg, .pdf or .png", o.plot));
+  for (const std::string* path : {&o.json, &o.csv, &o.plot})
+    if (!path->empty()) check_writable(*path);
+  std::vector<Row> rows;
+  for (const Subject& subject : subjects)
+    for (const std::string& stage_text : o.stages)
+      for (const std::string& ranks_text : o.ranks) {
+        const int ranks = count_in("--ranks", ranks_text, 1'000'000'000);
+        const int stage = whole_in("--zero", stage_text, 0, 3);
+        const week22::ModelState state = week22::model_state(subject.parameters, stage, ranks, recipe);
+        const double total = state.total_bytes() + subject.activation_bytes;
+        Row& row = rows.emplace_back();
+        row.set("model", subject.name).set("parameters", subject.parameters).set("stage", stage).set("ranks", ranks);
+        row.set("parameter_bytes", state.parameter_bytes).set("gradient_bytes", state.gradient_bytes);
+        row.set("optimizer_bytes", state.optimizer_bytes).set("activation_bytes", subject.activation_bytes);
+        row.set("total_bytes", total);
+        row.set("bytes_sent_per_rank", week22::bytes_sent(subject.parameters, stage, ranks, 1, recipe));
+        row.set("fits", holders(total, gpus));
+      }
+  print(rows, o, recipe, o.batch > 0);
+  Context context = Context::here();
+  context.more.set("command", "memory")
+      .set("command_line", o.command_line)
+      .set("dtype", o.dtype)
+      .set("master", recipe.master > 0);
+  std::string known;
+  for (const Gpu& gpu : gpus) known += fmt::format("{}{} {:g}", known.empty() ? "" : ", ", gpu.name, gpu.bytes);
+  context.more.set("gpu_memory_bytes", known);
+  if (!o.json.empty()) write_results(o.json, context, rows);
+  if (!o.csv.empty()) write_csv(o.csv, rows);
+  if (o.plot.empty()) return;
+  const TemporaryFile data;
+  write_results(data.name, context, rows);
+  draw(o, data.name);
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::MemoryOptions o;
+  return run_program("lab memory: ", [&] {
+    CommandLine line("./lab memory", "GPU memory for training, by ZeRO stage and number of GPUs.");
+    line.add("--params", o.params, "parameters of the model (7e9); several with commas");
+    line.add("--model", o.model, "instead: a preset, as of ./lab train; its activations too, with --batch");
+    line.add("--zero", o.stages, "stages; 0 is plain data parallelism");
+    line.add("--ranks", o.ranks, "numbers of GPUs");
+    line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16");
+    line.add("--no-master", o.no_master, "no fp32 copy of 16-bit weights");
+    line.add("--batch", o.batch,
+             "sequences on a GPU, for activations (flash attention, no dropout, nothing recomputed)", Whole{});
+    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", Whole{});
+    line.add("--json", o.json, "rows with their context");
+    line.add("--csv", o.csv, "rows");
+    line.add("--plot", o.plot, "a figure: .svg, .pdf or .png");
+    line.exclude("--model", {"--params"});
+    if (!line.parse(argc, argv)) {
+      fmt::print("{}", line.help());
+      return 0;
+    }
+    o.command_line = repeatable("./lab memory", argc, argv);
+    bench::calculate(o);
+    return 0;
+  });
+}

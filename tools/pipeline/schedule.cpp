@@ -1,0 +1,231 @@
+// ./lab pipeline: a pipeline's schedule checked, run on stages that take the given times, drawn and counted.
+//
+//   ./lab pipeline --stages 4 --microbatches 8 --schedule 1f1b
+//   ./lab pipeline --stages 4 --microbatches 8 --schedule interleaved --chunks 2 --comm-ms 0.1
+//   ./lab pipeline --stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2 --forward-ms 18.522 --backward-ms 18.086
+//   --weight-ms 9.337 --comm-ms 0.601
+//   ./lab pipeline --schedule-file mine.txt --svg mine.svg       a line of words a stage: F0 F1 B0 B1
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "common/runtime/run.hpp"
+#include "common/support/json/repeatable.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/command_line.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/numbers.hpp"
+#include "common/support/text/run_program.hpp"
+#include "common/support/text/units.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
+#include "tools/pipeline/schedule_chart.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int kMostColumns = 10'000;  // of a chart
+
+struct PipelineOptions {
+  std::string stages;  // "": 4, or the lines of the file
+  int microbatches = 8, chunks = 0;
+  std::vector<std::string> schedules{"1f1b"};
+  std::string file;
+  double forward_ms = 1, backward_ms = 1, weight_ms = 1, comm_ms = 0;
+  int columns = 0;
+  bool no_chart = false;
+  std::string json, csv, svg, trace;
+  std::string command_line;  // that repeats it
+};
+
+struct Pipe {
+  std::string name;
+  PipelineShape shape;
+  Schedule schedule;
+};
+
+std::vector<Pipe> pipes_of(const PipelineOptions& o) {
+  std::vector<Pipe> pipes;
+  if (!o.file.empty()) {
+    ShapedSchedule read = parse_schedule(read_file(o.file), o.file);
+    const PipelineShape shape = read.shape;
+    pipes.push_back({o.file, shape, std::move(read.schedule)});
+    if (!o.stages.empty() && count_in("--stages", o.stages, 1024) != shape.stages)
+      throw Error(Verdict::usage,
+                  fmt::format("{} has lines for {} stages, --stages says {}", o.file, shape.stages, o.stages));
+    return pipes;
+  }
+  const auto size = [](const char* option, int value, int most) {
+    if (value < 1 || value > most)
+      throw Error(Verdict::usage, fmt::format("{} {}: whole numbers from 1 to {}", option, value, most));
+    return value;
+  };
+  PipelineShape shape{o.stages.empty() ? 4 : count_in("--stages", o.stages, 1024),
+                      size("--microbatches", o.microbatches, 65536), 1};
+  for (const std::string& name : o.schedules) {
+    const bool interleaves = name == "interleaved";
+    shape.chunks = o.chunks == 0 ? (interleaves && shape.stages > 1 ? 2 : 1) : size("--chunks", o.chunks, 64);
+    if (shape.stages == 1 && shape.chunks > 1)
+      throw Error(Verdict::usage, "--chunks: they go round the stages, and one stage has nowhere to go");
+    pipes.push_back({name, shape, week24::make_schedule(name, shape)});
+  }
+  return pipes;
+}
+
+StepTimes times_of(const PipelineOptions& o) {
+  for (const auto& [name, value] : {std::pair{"--forward-ms", o.forward_ms},
+                                    {"--backward-ms", o.backward_ms},
+                                    {"--weight-ms", o.weight_ms},
+                                    {"--comm-ms", o.comm_ms}})
+    if (!(value >= 0) || value > 1e6)
+      throw Error(Verdict::usage, fmt::format("{} {}: milliseconds from 0 to 1000000", name, value));
+  if (o.forward_ms + o.backward_ms + o.weight_ms < 1e-6)
+    throw Error(Verdict::usage, "--forward-ms, --backward-ms and --weight-ms: a step takes no time at all");
+  return {o.forward_ms / 1e3, o.backward_ms / 1e3, o.weight_ms / 1e3, o.comm_ms / 1e3};
+}
+
+struct Numbers {
+  week24::Bubble bubble;
+  int in_flight = 0;
+  double waiting = 0;  // of the stage that waits most
+  double wire = -1;    // of the stage whose messages are under way longest; −1: not traced
+};
+
+Numbers numbers_of(const Pipe& pipe, const week24::TimedRun& run) {
+  Numbers numbers{.bubble = week24::measured_bubble(run.stages)};
+  for (const StageSchedule& stage : pipe.schedule)
+    numbers.in_flight = std::max(numbers.in_flight, peak_in_flight(stage));
+  for (const week24::StageUse& use : run.stages) {
+    numbers.waiting = std::max(numbers.waiting, use.waiting);
+  }
+  return numbers;
+}
+
+/// Whether formulas speak of it: those of equal stages without hops, of schedules that keep a backward whole.
+bool has_formula(const Pipe& pipe) { return pipe.name == "gpipe" || pipe.name == "1f1b" || pipe.name == "interleaved"; }
+
+Row row_of(const Pipe& pipe, const StepTimes& times, const week24::TimedRun& run, const Numbers& n) {
+  Row row;
+  row.set("schedule", pipe.name).set("stages", pipe.shape.stages).set("microbatches", pipe.shape.microbatches);
+  row.set("chunks", pipe.shape.chunks).set("backend", backend_name());
+  row.set("makespan_seconds", n.bubble.makespan).set("longest_span_seconds", n.bubble.longest_span);
+  row.set("bubble_of_ideal", n.bubble.of_ideal).set("bubble_of_total", n.bubble.of_total);
+  row.set("bubble_of_span", n.bubble.of_span).set("peak_in_flight", n.in_flight);
+  const double none = std::nan("");
+  row.set("predicted_bubble_of_ideal", has_formula(pipe) ? week24::bubble_of_ideal(pipe.shape) : none);
+  row.set("predicted_bubble_of_total", has_formula(pipe) ? week24::bubble_of_total(pipe.shape) : none);
+  row.set("forward_seconds", times.forward).set("input_gradient_seconds", times.input_gradient);
+  row.set("weight_gradient_seconds", times.weight_gradient).set("transfer_seconds", times.transfer);
+  row.set("messages", run.outcome.messages).set("wall_seconds", run.outcome.wall_seconds);
+  return row;
+}
+
+void print(const Pipe& pipe, const week24::TimedRun& run, const Numbers& n) {
+  const PipelineShape& shape = pipe.shape;
+  const auto line = [](const std::string& name, double value, const std::string& formula) {
+    fmt::print("  {:<22} {:>8.2f} %{}\n", name, 100 * value, formula);
+  };
+  const auto beside = [&](const char* text, double value) {
+    return has_formula(pipe) ? fmt::format("   {} = {:.2f} % without hops", text, 100 * value) : std::string();
+  };
+  fmt::print("  {:<22} {:>10}\n  {:<22} {:>10}   of a stage, from its own first step to its own last\n", "makespan",
+             format_seconds(n.bubble.makespan), "longest span", format_seconds(n.bubble.longest_span));
+  line("bubble of the ideal", n.bubble.of_ideal, beside("(p − 1)/(v·m)", week24::bubble_of_ideal(shape)));
+  line("bubble of the total", n.bubble.of_total, beside("(p − 1)/(v·m + p − 1)", week24::bubble_of_total(shape)));
+  line("bubble of the span", n.bubble.of_span, "");
+  fmt::print("  {:<22} {:>10}   {}\n", "in flight, at most", n.in_flight,
+             shape.chunks > 1 ? "microbatches × chunks on a stage" : "microbatches on a stage");
+  fmt::print("  {:<22} {:>10}   between its steps, the stage that waits most\n", "waiting", format_seconds(n.waiting));
+  if (n.wire >= 0)
+    fmt::print("  {:<22} {:>10}   beside the work or not, the stage that sends longest\n", "on the wire",
+               format_seconds(n.wire));
+  fmt::print("  {:<22} {:>10}\n", "messages", run.outcome.messages);
+}
+
+int chart_columns(const PipelineOptions& o) {
+  if (o.columns > 0) return o.columns;
+  const char* terminal = std::getenv("COLUMNS");
+  const int columns = terminal ? std::atoi(terminal) : 0;
+  return columns >= 60 && columns <= kMostColumns ? columns : 120;
+}
+
+void write_files(const PipelineOptions& o, const Trace& named, const std::string& title) {
+  if (!o.svg.empty()) write_atomically(o.svg, chart_svg(named, title));
+  if (o.trace.empty()) return;
+  std::ostringstream text;
+  write_chrome_trace(named, text);
+  write_atomically(o.trace, text.str());
+}
+
+void show_pipelines(const PipelineOptions& o) {
+  const StepTimes times = times_of(o);
+  const std::vector<Pipe> pipes = pipes_of(o);
+  if (pipes.size() > 1 && !(o.svg.empty() && o.trace.empty()))
+    throw Error(Verdict::usage, "--svg and --trace draw one schedule: give one");
+  for (const std::string* path : {&o.json, &o.csv, &o.svg, &o.trace})
+    if (!path->empty()) check_writable(*path);
+  std::vector<Row> rows;
+  for (const Pipe& pipe : pipes) {
+    const PipelineShape& shape = pipe.shape;
+    if (const std::string wrong = check_schedule(pipe.schedule, shape); !wrong.empty())
+      throw Error(Verdict::usage, fmt::format("{}: {}", pipe.name, wrong));
+    const bool chart = !o.no_chart && shape.stages <= 32, trace = chart || !o.svg.empty() || !o.trace.empty();
+    const week24::TimedRun run = week24::run_timed(pipe.schedule, shape, times, {.trace = trace});
+    Numbers numbers = numbers_of(pipe, run);
+    rows.push_back(row_of(pipe, times, run, numbers));
+    const std::string title =
+        fmt::format("{}: {} stages, {} microbatches{}", pipe.name, shape.stages, shape.microbatches,
+                    shape.chunks > 1 ? fmt::format(", {} chunks", shape.chunks) : "");
+    fmt::print("{}\n", title);
+    if (trace) {
+      const Trace named = named_trace(run, shape);
+      for (int stage = 0; stage < shape.stages; ++stage)
+        numbers.wire = std::max(numbers.wire, wire_seconds(named, stage));
+      if (chart) fmt::print("{}", chart_text(named, chart_columns(o), times.transfer > 0));
+      write_files(o, named, title);
+    }
+    print(pipe, run, numbers);
+  }
+  Context context = Context::here();
+  context.more.set("command", "pipeline").set("command_line", o.command_line);
+  if (!o.json.empty()) write_results(o.json, context, rows);
+  if (!o.csv.empty()) write_csv(o.csv, rows);
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::PipelineOptions o;
+  return run_program("lab pipeline: ", [&] {
+    Session session(argc, argv);
+    CommandLine line("./lab pipeline", "A pipeline's schedule: checked, run in virtual time, drawn and counted.");
+    line.add("--stages", o.stages, "p (default: 4, or the lines of --schedule-file)");
+    line.add("--microbatches", o.microbatches, "m of a step");
+    line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved, zb-h1 or zb-h2; several with commas");
+    line.add("--chunks", o.chunks, "v of a stage, of interleaved; 0: 2");
+    line.add("--schedule-file", o.file, "instead: a line of words a stage, F0 F1 B0 B1; I0 and W0 are B0's halves");
+    line.add("--forward-ms", o.forward_ms, "a stage's forward of a microbatch, all its chunks");
+    line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");
+    line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights");
+    line.add("--comm-ms", o.comm_ms, "a hop from stage to stage");
+    line.add("--columns", o.columns, "of the chart; 0: the terminal's", {0, bench::kMostColumns});
+    line.add("--no-chart", o.no_chart, "only the numbers");
+    line.add("--svg", o.svg, "the chart as a file");
+    line.add("--trace", o.trace, "the timeline for ui.perfetto.dev");
+    line.add("--json", o.json, "rows with their context");
+    line.add("--csv", o.csv, "rows");
+    line.exclude("--schedule-file", {"--schedule", "--microbatches", "--chunks"});
+    line.exclude("--no-chart", {"--columns"});
+    if (!line.parse(argc, argv)) {
+      fmt::print("{}", line.help());
+      return 0;
+    }
+    o.command_line = repeatable("./lab pipeline", argc, argv);
+    bench::show_pipelines(o);
+    return 0;
+  });
+}
