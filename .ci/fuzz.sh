@@ -1,6 +1,6 @@
 #!/bin/sh
 # .ci/fuzz.sh [TARGET…]: fuzzes what reads files (tools/fuzz/targets.cpp), each target from the inputs in
-# tools/fuzz/corpus, until FUZZ_RUNS inputs (100000) or FUZZ_SECONDS (300). Says how many lines of each parser were
+# tools/fuzz/corpus (files, and words that are typed), until FUZZ_RUNS inputs (100000) or FUZZ_SECONDS (300). Says how many lines of each parser were
 # reached, and fails where an input ends in anything but a result or a sentence; that input is kept in FUZZ_OUT
 # (build/fuzz/out), beside this report, to be fixed and added to the corpus. Wants Clang 16 or newer with its runtime
 # and llvm-cov: apt-get install clang-16 libclang-rt-16-dev llvm-16.
@@ -59,7 +59,7 @@ for target; do
   status=0 begin=$(date +%s)
   LOCKSTEP_FUZZ_TARGET=$target LLVM_PROFILE_FILE=$raw "$fuzz" -runs="$runs" -max_total_time="$seconds" -timeout=20 \
     -rss_limit_mb=2048 -print_final_stats=1 -use_value_profile=1 -artifact_prefix="$out/$target-" \
-    "$inputs" "tools/fuzz/corpus/$target" > "$log" 2>&1 || status=$?
+    "$inputs" tools/fuzz/corpus/*/"$target" > "$log" 2>&1 || status=$?
   count=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   if [ $status -ne 0 ]; then
     failed=1

@@ -40,7 +40,7 @@ class Drawing(unittest.TestCase):
         for name, text in files.items():
             (home / "from" / name).write_text(text)
         out = home / "out"
-        done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(home / "from"), "--output", str(out), *arguments], capture_output=True, text=True)
+        done = subprocess.run(["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(home / "from"), "--output", str(out), *arguments], capture_output=True, text=True)
         return done, out
 
     def test_a_folder_of_results_becomes_a_page_and_figures_for_print_and_slides(self):
@@ -168,12 +168,12 @@ class Drawing(unittest.TestCase):
             done, _ = self.report(files, *arguments)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(words, done.stderr)
-        done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(HERE), "--output", str(HERE.parent)], capture_output=True, text=True)
+        done = subprocess.run(["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(HERE), "--output", str(HERE.parent)], capture_output=True, text=True)
         self.assertIn("lies in the report's own directory", done.stderr)
         with tempfile.TemporaryDirectory() as out:
             (pathlib.Path(out) / "data").mkdir()
             (pathlib.Path(out) / "data" / "dear.txt").write_text("mine")
-            done = subprocess.run(["sh", str(ROOT / "bench" / "report.sh"), "--from", str(HERE), "--output", out], capture_output=True, text=True)
+            done = subprocess.run(["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(HERE), "--output", out], capture_output=True, text=True)
             self.assertIn("which would be emptied", done.stderr)
             self.assertTrue((pathlib.Path(out) / "data" / "dear.txt").exists())
         self.assertTrue((HERE / "page.py").exists())

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by bench/report.sh: the steps of week 21, data parallelism.
+# Sourced by bench/report/report.sh: the steps of week 21, data parallelism.
 
 all_reduce=$programs/bench_all_reduce
 for machine in pcie-box:4 dgx-a100:8 dgx-h100:8 dgx-a100-hdr:16; do

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by bench/report.sh: the steps of week 22, ZeRO, mixed precision and activations.
+# Sourced by bench/report/report.sh: the steps of week 22, ZeRO, mixed precision and activations.
 
 step memory "memory by ZeRO stage, calculated" "$programs/bench_memory_sim" --params 7e9,13e9,175e9 \
   --ranks 1,2,4,8,16,32,64,128,256,512,1024 --json "$data/memory.json" --csv "$data/memory.csv"

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by bench/report.sh: the steps of week 23, tensor parallelism: the course's model on two ranks of each machine, then
+# Sourced by bench/report/report.sh: the steps of week 23, tensor parallelism: the course's model on two ranks of each machine, then
 # d_model and p, machines, and nodes.
 
 tp=$programs/bench_tp

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by bench/report.sh: the steps of week 24, pipelines: every bubble; where stages are unequal or hops take time; two and four
+# Sourced by bench/report/report.sh: the steps of week 24, pipelines: every bubble; where stages are unequal or hops take time; two and four
 # real processes; published rates; charts.
 
 pipeline=$programs/bench_pipeline

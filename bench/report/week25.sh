@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by bench/report.sh: the steps of week 25: the planner against the simulator and published times, steps of models that no
+# Sourced by bench/report/report.sh: the steps of week 25: the planner against the simulator and published times, steps of models that no
 # computer here could hold, every small mesh against the serial program, what limits planted runs, and scaling.
 
 if has plan_sim; then

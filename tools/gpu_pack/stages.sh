@@ -159,7 +159,7 @@ measure() {
 pytorch_step() { # pytorch_step MODEL: eager and compiled
   [ -n "${torch:-}" ] || torch=$(timeout 60 python3 -c 'import torch; print(torch.cuda.is_available())' 2> /dev/null)
   [ "$torch" = True ] || { skip "pytorch_$1" 'no PyTorch that sees the GPU'; return 1; }
-  act "pytorch_$1" 150 python3 "$source/bench/pytorch_step.py" --model "$1" --device cuda --dtype bf16 --batch $batch \
+  act "pytorch_$1" 150 python3 "$source/bench/programs/pytorch_step.py" --model "$1" --device cuda --dtype bf16 --batch $batch \
     --sequence 1024 --vocabulary $vocabulary --steps 20 --compile both --json "$results/pytorch_$1.json"
 }
 on_a_gpu() { # on_a_gpu STAGE

@@ -153,7 +153,7 @@ case $folder in nvidia-h200-20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]) ;; *) fail "the 
 cmp -s "$table" "$work/there/$folder/table.txt" || fail 'the archive has another table'
 
 # And ./lab report draws it.
-if sh "$root/bench/report.sh" --from "$work/there/$folder" --output "$work/report" > "$work/report.log" 2>&1; then
+if sh "$root/bench/report/report.sh" --from "$work/there/$folder" --output "$work/report" > "$work/report.log" 2>&1; then
   says "$work/report/index.html" 'gpt_gpt2-124m.json' 'all_reduce_4.json' 'check.json' 'racecheck_arithmetic'
   says_not "$work/report.log" '[.]json: '
 else

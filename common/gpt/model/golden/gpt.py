@@ -1,6 +1,6 @@
 """The GPT of common/gpt/model in PyTorch: the same layers, names, shapes and initial values by formula.
 
-Used by make_golden.py (golden values for the tests) and bench/pytorch_step.py (speed).
+Used by make_golden.py (golden values for the tests) and bench/programs/pytorch_step.py (speed).
 """
 
 import math

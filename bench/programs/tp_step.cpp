@@ -1,4 +1,4 @@
-#include "bench/tp_step.hpp"
+#include "bench/programs/tp_step.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "bench/library_all_reduce.hpp"
+#include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
 #include "common/backends/nccl/backend.hpp"
 #include "common/backends/nccl/session.hpp"

@@ -1,5 +1,5 @@
 // Benchmark programs of the cuda backend, with the pretend GPU: the same rows, and what only one GPU has.
-#include "bench/bench_program.hpp"
+#include "bench/programs/bench_program.hpp"
 
 namespace lockstep::bench {
 namespace {

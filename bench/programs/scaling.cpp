@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-#include "bench/ddp_step.hpp"
+#include "bench/programs/ddp_step.hpp"
 #include "bench/support/bench.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/text/numbers.hpp"

@@ -1,4 +1,4 @@
-#include "bench/pipelined_all_reduce.hpp"
+#include "bench/programs/pipelined_all_reduce.hpp"
 
 #include <algorithm>
 #include <vector>

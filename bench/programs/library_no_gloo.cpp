@@ -1,5 +1,5 @@
 // Where Gloo is not installed: no library stands beside MPI's own all-reduce.
-#include "bench/library_all_reduce.hpp"
+#include "bench/programs/library_all_reduce.hpp"
 
 namespace lockstep::bench {
 

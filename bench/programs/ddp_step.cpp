@@ -1,4 +1,4 @@
-#include "bench/ddp_step.hpp"
+#include "bench/programs/ddp_step.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <set>
 
-#include "bench/bench_program.hpp"
-#include "bench/pipelined_all_reduce.hpp"
+#include "bench/programs/bench_program.hpp"
+#include "bench/programs/pipelined_all_reduce.hpp"
 #include "bench/support/calibration.hpp"
 #include "common/runtime/run.hpp"
 

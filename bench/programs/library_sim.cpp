@@ -1,5 +1,5 @@
 // The simulator has no library of its own to compare with.
-#include "bench/library_all_reduce.hpp"
+#include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
 #include "common/devices/cpu/cpu_device.hpp"
 

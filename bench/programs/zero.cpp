@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/programs/zero_step.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/zero_step.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/numbers.hpp"

@@ -1,4 +1,4 @@
-#include "bench/zero_step.hpp"
+#include "bench/programs/zero_step.hpp"
 
 #include <fmt/format.h>
 

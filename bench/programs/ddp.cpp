@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/ddp_step.hpp"
+#include "bench/programs/ddp_step.hpp"
 #include "bench/support/bench.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"

@@ -11,7 +11,7 @@
 # wrote anywhere with --json. By default into outputs/report_from_NAME. --style (may be given twice): paper, figures as PDF of 3.3
 # and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/report.md says more.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
 out='' from='' styles=''
 usage() { echo "report: $*" >&2; exit 2; }

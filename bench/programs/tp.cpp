@@ -11,8 +11,8 @@
 #include <array>
 #include <cmath>
 
+#include "bench/programs/tp_step.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/tp_step.hpp"
 #include "common/gpt/model/gpt.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"

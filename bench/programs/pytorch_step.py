@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The training step of ./lab train and ./lab bench gpt in PyTorch, for comparison: same model, shapes and optimizer.
 
-  python3 bench/pytorch_step.py --model small --batch 64 --sequence 64 --steps 50 --data data/austen.txt
-  python3 bench/pytorch_step.py --model gpt2-124m --device cuda --dtype bf16 --batch 16 --sequence 1024 --compile both
+  python3 bench/programs/pytorch_step.py --model small --batch 64 --sequence 64 --steps 50 --data data/austen.txt
+  python3 bench/programs/pytorch_step.py --model gpt2-124m --device cuda --dtype bf16 --batch 16 --sequence 1024 --compile both
 
 Eager, and with --compile also through torch.compile. bf16 is PyTorch's own mixed precision: fp32 parameters, autocast
 around forward and loss. Without --data the tokens are random and each step has the same ones. Prints tokens a second
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "common", "model", "golden"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common", "gpt", "model", "golden"))
 
 import torch  # noqa: E402
 
@@ -130,7 +130,7 @@ def train(o, compiled):
 
 def commit():
     """Of this file's repository, or of the pack for a rented GPU."""
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     try:
         with open(os.path.join(root, "commit.txt")) as file:
             return file.read().strip()

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "bench/library_all_reduce.hpp"
+#include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
 #include "common/devices/cuda/gpu.hpp"
 

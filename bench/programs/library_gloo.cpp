@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include "bench/library_all_reduce.hpp"
+#include "bench/programs/library_all_reduce.hpp"
 #include "common/backends/mpi/backend.hpp"
 #include "common/backends/mpi/status.hpp"
 

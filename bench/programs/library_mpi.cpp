@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "bench/library_all_reduce.hpp"
+#include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
 #include "common/backends/mpi/backend.hpp"
 #include "common/backends/mpi/status.hpp"

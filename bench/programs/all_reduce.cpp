@@ -22,10 +22,10 @@
 #include <memory>
 #include <string_view>
 
-#include "bench/all_reduce_choice.hpp"
-#include "bench/beside_library.hpp"
-#include "bench/library_all_reduce.hpp"
-#include "bench/pipelined_all_reduce.hpp"
+#include "bench/programs/all_reduce_choice.hpp"
+#include "bench/programs/beside_library.hpp"
+#include "bench/programs/library_all_reduce.hpp"
+#include "bench/programs/pipelined_all_reduce.hpp"
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
 #include "common/support/text/nearest.hpp"

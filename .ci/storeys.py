@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""The plan of the house, kept: who may include whom.
+
+A file includes files of its own storey and of those below it, never of one above; and no folders include each other
+in a circle. Tests in common may also include common/testing, those of the labs the trainer. Says every include that goes up, and one circle of folders if there
+is one, and ends with 1. docs/architecture.md has the storeys' map.
+
+    python3 .ci/storeys.py [ROOT]
+"""
+import os
+import re
+import subprocess
+import sys
+
+# From top to bottom. A folder belongs to the storey with its longest prefix; files right in common/ are the ground floor.
+STOREYS = [
+    "bench",
+    "tools",
+    "labs/trainer",
+    "labs",
+    "common/testing",
+    "common/gpt",
+    "common/backends",
+    "common/devices",
+    "common/analysis",
+    "common/runtime",
+    "common/support",
+    "common",
+]
+SAME_STOREY = {"solutions": "labs"}  # the answers, beside the exercises
+# What tests may include above them, in common and in labs: week 25's answers are tested in the trainer.
+TESTS_MAY = {False: ["common/testing"], True: ["labs/trainer"]}
+MOST_SUBFOLDERS = 12
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")
+
+
+def storey_of(path):
+    top = path.split("/")[0]
+    path = SAME_STOREY.get(top, top) + path[len(top):]
+    fits = [name for name in STOREYS if path.startswith(name + "/")]
+    return STOREYS.index(max(fits, key=len)) if fits else None
+
+
+def is_test(path):
+    return "/tests/" in path or re.search(r"_(test|testing)\.(cpp|hpp)$", path)
+
+
+def includes(root):
+    """Pairs (file, file it includes), of files that git knows."""
+    known = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True)
+    known = set(known.stdout.split("\0"))
+    for path in sorted(known):
+        if not SOURCE.search(path) or not os.path.isfile(os.path.join(root, path)):
+            continue
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            for name in INCLUDE.findall(file.read()):
+                beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
+                target = name if name in known else beside
+                if target in known:
+                    yield path, target
+
+
+def goes_up(path, target):
+    here, there = storey_of(path), storey_of(target)
+    if here is None or there is None:
+        return False
+    if is_test(path) and STOREYS[there] in TESTS_MAY[path.split("/")[0] == "labs"]:
+        return False
+    return there < here
+
+
+def circle(graph):
+    """Folders that include each other in a circle, the first one twice; or nothing."""
+    done, trail = set(), []
+
+    def visit(folder):
+        if folder in trail:
+            return trail[trail.index(folder):] + [folder]
+        if folder in done:
+            return None
+        trail.append(folder)
+        for other in sorted(graph.get(folder, ())):
+            found = visit(other)
+            if found:
+                return found
+        trail.pop()
+        done.add(folder)
+        return None
+
+    for folder in sorted(graph):
+        found = visit(folder)
+        if found:
+            return found
+    return None
+
+
+def crowded(root):
+    """Folders with too many sub-folders."""
+    known = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")
+    children = {}
+    for path in known:
+        parts = path.split("/")[:-1]
+        for i in range(1, len(parts)):
+            children.setdefault("/".join(parts[:i]), set()).add(parts[i])
+    return {folder: len(found) for folder, found in children.items() if len(found) > MOST_SUBFOLDERS}
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else "."
+    wrong, graph, count = 0, {}, 0
+    for path, target in includes(root):
+        count += 1
+        if goes_up(path, target):
+            print(f"{path} includes {target}, of a storey above it")
+            wrong += 1
+        if not is_test(path) and os.path.dirname(path) != os.path.dirname(target):
+            graph.setdefault(os.path.dirname(path), set()).add(os.path.dirname(target))
+    found = circle(graph)
+    if found:
+        print("a circle of folders: " + " -> ".join(found))
+        wrong += 1
+    for folder, many in crowded(root).items():
+        print(f"{folder} has {many} sub-folders, more than {MOST_SUBFOLDERS}")
+        wrong += 1
+    if count == 0:
+        print("no includes found: is this the root of the project?")
+        wrong += 1
+    print(f"{count} includes, {wrong} against the plan")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
