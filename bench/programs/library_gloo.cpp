@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "bench/programs/library_all_reduce.hpp"
-#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"
 
 namespace lockstep::bench {
@@ -85,7 +85,7 @@ void connect_full_mesh(Context& context, std::shared_ptr<MpiStore> store, Device
 
 std::shared_ptr<gloo::Context> connected(Rank me) {
   auto context = std::make_shared<gloo::rendezvous::Context>(me.rank(), me.size());
-  static_cast<mpi::MpiBackend&>(me.backend()).with_world([&](MPI_Comm world) {
+  static_cast<mpi::MpiRank&>(me.backend()).with_world([&](MPI_Comm world) {
     try {
       auto device = gloo::transport::tcp::CreateDevice(address(world));
       connect_full_mesh(*context, std::make_shared<MpiStore>(world), device);

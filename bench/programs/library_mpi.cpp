@@ -6,7 +6,7 @@
 
 #include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"
 #include "common/devices/cpu/cpu_device.hpp"
 
@@ -14,7 +14,7 @@ namespace lockstep::bench {
 
 std::function<void(Rank, Slice)> library_all_reduce() {
   return [](Rank me, Slice data) {
-    static_cast<mpi::MpiBackend&>(me.backend()).with_world([&](MPI_Comm world) {
+    static_cast<mpi::MpiRank&>(me.backend()).with_world([&](MPI_Comm world) {
       mpi::check(MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, world));
     });
   };

@@ -11,7 +11,7 @@
 
 #include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 #include "common/backends/nccl/session.hpp"
 #include "common/backends/nccl/status.hpp"
 #include "common/devices/cuda/gpu.hpp"
@@ -64,7 +64,7 @@ std::string peers() {
 
 std::function<void(Rank, Slice)> library_all_reduce() {
   return [](Rank me, Slice data) {
-    static_cast<nccl::NcclBackend&>(me.backend()).with_world([&](ncclComm_t world, cudaStream_t stream) {
+    static_cast<nccl::NcclRank&>(me.backend()).with_world([&](ncclComm_t world, cudaStream_t stream) {
       nccl::check(ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat, ncclSum, world, stream),
                   "ncclAllReduce");
     });

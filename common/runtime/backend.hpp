@@ -30,7 +30,7 @@ class Kernel {
 };
 
 /// A communicator and an ordered queue: where a verb is called.
-struct Channel {
+struct CommunicatorKey {
   int group = 0;  // index of a group this rank belongs to; 0 is the world
   int queue = 0;  // index of a queue of this rank; 0 is main
 };
@@ -39,27 +39,27 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual Ticket start(Channel channel, std::span<const Transfer> batch, Location where) = 0;
-  virtual void wait(Channel channel, Ticket ticket, Location where) = 0;
-  virtual Rank split(Channel channel, int color, int key, Location where) = 0;
-  virtual Rank stream(Channel channel, std::string_view name, Location where) = 0;
-  virtual Ticket run(Channel main, Rank queue, std::function<void(Rank)> f, Location where) = 0;
-  virtual Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) = 0;
+  virtual Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) = 0;
+  virtual void wait(CommunicatorKey at, Ticket ticket, Location where) = 0;
+  virtual Rank split(CommunicatorKey at, int color, int key, Location where) = 0;
+  virtual Rank stream(CommunicatorKey at, std::string_view name, Location where) = 0;
+  virtual Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location where) = 0;
+  virtual Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) = 0;
 
-  /// Arithmetic, in order on the channel's queue: check access, price, and unless phantom call `kernel` with the
+  /// Arithmetic, in order on the key's queue: check access, price, and unless phantom call `kernel` with the
   /// device that does it.
-  virtual void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) = 0;
+  virtual void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) = 0;
   /// Whether a product and its GELU take less time as one operation.
   virtual bool fuses_gelu() const = 0;
 
-  virtual void open_region(Channel channel, const char* name, std::size_t bytes, Location where) = 0;
+  virtual void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) = 0;
   virtual void close_region(int queue) = 0;
 
-  virtual void upload(Channel channel, const Slice& slice, const void* values, Location where) = 0;
+  virtual void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) = 0;
   /// Copies the slice's bytes to `bytes`, after this queue's work; false (untouched) when phantom.
-  virtual bool download(Channel channel, const Slice& slice, void* bytes, Location where) = 0;
+  virtual bool download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) = 0;
   /// As `download`, but outside ledgers and virtual time, for `show`.
-  virtual bool peek(Channel channel, const Slice& slice, void* bytes) = 0;
+  virtual bool peek(CommunicatorKey at, const Slice& slice, void* bytes) = 0;
 
   /// This rank's ledger so far. Called on main while no closure runs.
   virtual RankLedger ledger() const = 0;

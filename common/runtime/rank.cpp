@@ -10,7 +10,7 @@
 namespace lockstep {
 
 namespace {
-Channel channel_of(const Rank& rank) { return {rank.group(), rank.queue()}; }
+CommunicatorKey key_of(const Rank& rank) { return {rank.group(), rank.queue()}; }
 }  // namespace
 
 Scope::~Scope() {
@@ -27,35 +27,31 @@ Ticket Rank::start(std::span<const Transfer> batch, Location where) {
       usage_error(fmt::format("{} rank {} of a slice that was never allocated", verb, transfer.peer), where);
   }
   if (batch.empty()) return {};
-  return backend_->start(channel_of(*this), batch, where);
+  return backend_->start(key_of(*this), batch, where);
 }
 
 void Rank::wait(Ticket ticket, Location where) {
   if (ticket.kind == Ticket::Kind::none) return;
-  backend_->wait(channel_of(*this), ticket, where);
+  backend_->wait(key_of(*this), ticket, where);
 }
 
-Rank Rank::split(int color, int key, Location where) const {
-  return backend_->split(channel_of(*this), color, key, where);
-}
+Rank Rank::split(int color, int key, Location where) const { return backend_->split(key_of(*this), color, key, where); }
 
-Rank Rank::stream(std::string_view name, Location where) const {
-  return backend_->stream(channel_of(*this), name, where);
-}
+Rank Rank::stream(std::string_view name, Location where) const { return backend_->stream(key_of(*this), name, where); }
 
 Ticket Rank::run(Rank queue, std::function<void(Rank)> f, Location where) {
   if (queue_ != 0) usage_error("run is for main only: a closure cannot run another", where);
   if (queue.backend_ != backend_) usage_error("run on a queue of another rank", where);
   if (queue.queue_ == 0) usage_error("run needs a queue made by stream(name): this one is main", where);
-  return backend_->run(channel_of(*this), queue, std::move(f), where);
+  return backend_->run(key_of(*this), queue, std::move(f), where);
 }
 
 Slice Rank::allocate(std::size_t count, DType dtype, Category category, Location where) {
-  return backend_->allocate(channel_of(*this), count, dtype, category, where);
+  return backend_->allocate(key_of(*this), count, dtype, category, where);
 }
 
 Scope Rank::region(const char* name, std::size_t bytes, Location where) {
-  backend_->open_region(channel_of(*this), name, bytes, where);
+  backend_->open_region(key_of(*this), name, bytes, where);
   return Scope(backend_, queue_);
 }
 
@@ -70,11 +66,11 @@ void upload(Rank me, Slice slice, std::span<const float> values, Location where)
   if (slice.dtype() == DType::i32 || slice.dtype() == DType::i8)
     usage_error(fmt::format("upload of floats into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;
-  if (slice.dtype() == DType::f32) return me.backend().upload(channel_of(me), slice, values.data(), where);
+  if (slice.dtype() == DType::f32) return me.backend().upload(key_of(me), slice, values.data(), where);
   std::vector<std::uint16_t> halves(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     halves[i] = slice.dtype() == DType::bf16 ? to_bf16(values[i]) : to_f16(values[i]);
-  me.backend().upload(channel_of(me), slice, halves.data(), where);
+  me.backend().upload(key_of(me), slice, halves.data(), where);
 }
 
 void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location where) {
@@ -83,7 +79,7 @@ void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location
   if (slice.dtype() != DType::i32)
     usage_error(fmt::format("upload of integers into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;
-  me.backend().upload(channel_of(me), slice, values.data(), where);
+  me.backend().upload(key_of(me), slice, values.data(), where);
 }
 
 float read(Rank me, Slice scalar, float if_phantom, Location where) {
@@ -91,7 +87,7 @@ float read(Rank me, Slice scalar, float if_phantom, Location where) {
     usage_error(fmt::format("read takes one fp32 element, not {} of {}", scalar.size(), to_string(scalar.dtype())),
                 where);
   float value = if_phantom;
-  me.backend().download(channel_of(me), scalar, &value, where);
+  me.backend().download(key_of(me), scalar, &value, where);
   return value;
 }
 
@@ -105,7 +101,7 @@ std::vector<float> widen(const std::vector<char>& bytes, DType dtype) {
 
 std::vector<float> to_host(Rank me, Slice slice, Location where) {
   std::vector<char> bytes(slice.bytes());
-  if (!slice.empty()) me.backend().download(channel_of(me), slice, bytes.data(), where);
+  if (!slice.empty()) me.backend().download(key_of(me), slice, bytes.data(), where);
   return widen(bytes, slice.dtype());
 }
 
@@ -113,7 +109,7 @@ void show(Rank me, Slice slice, std::string_view label, Location where) {
   std::vector<char> bytes(slice.bytes());
   std::string text = fmt::format("[rank {}, {}] {} ({} × {}):", me.world_rank(), describe(where), label, slice.size(),
                                  to_string(slice.dtype()));
-  if (slice.empty() || !me.backend().peek(channel_of(me), slice, bytes.data())) {
+  if (slice.empty() || !me.backend().peek(key_of(me), slice, bytes.data())) {
     text += slice.empty() ? " empty" : " phantom";
   } else {
     std::vector<float> values = widen(bytes, slice.dtype());

@@ -26,12 +26,12 @@ struct RunOptions {
   bool poison = true;                                     // new memory is filled with NaN patterns
   std::optional<std::uint64_t> perturb;                   // simulator: run queued work early or late, by this seed
   bool trace = false;
-  int threads = 0;           // of the CPU's arithmetic, each rank; 0: as many as there are usable cores for it
-  bool emulate = false;      // MPI: sleep until the machine's modelled time of each operation and message has passed
-  double emulate_scale = 1;  // modelled seconds × scale = wall-clock seconds
-  bool tf32 = false;         // GPUs: products of fp32 round their operands to 10 bits, for tensor cores
-  double patience_seconds = 20;  // MPI, GPUs: without progress for so long, the run ends and tells what each rank does;
-                                 // on MPI, for what is no deadlock, which is known within 2 s
+  int threads = 0;              // of the CPU's arithmetic, each rank; 0: as many as there are usable cores for it
+  bool emulate = false;         // MPI: sleep until the machine's modelled time of each operation and message has passed
+  double emulate_scale = 1;     // modelled seconds × scale = wall-clock seconds
+  bool tf32 = false;            // GPUs: products of fp32 round their operands to 10 bits, for tensor cores
+  double timeout_seconds = 20;  // MPI, GPUs: without progress for so long, the run ends and tells what each rank does;
+                                // on MPI, for what is no deadlock, which is known within 2 s
   std::size_t stack_bytes = 256 * 1024;  // simulator: of each fiber
 };
 
@@ -59,7 +59,7 @@ struct Outcome {
 /// Runs `program` on ranks 0 … options.ranks − 1 and waits for all. A failing program is an Outcome, not an exception;
 /// bad options (ranks < 1, more ranks than MPI processes) throw Error(usage).
 /// On MPI every process calls it, with the same options; those beyond options.ranks wait without using a core. A failed
-/// run is followed by others as usual. Only a rank that does not end within patience_seconds after another has failed
+/// run is followed by others as usual. Only a rank that does not end within timeout_seconds after another has failed
 /// (after a TIMEOUT: within 2 s), or a process that dies, ends the whole job, with an exit code that is not 0.
 Outcome run(const RunOptions& options, const Program& program);
 

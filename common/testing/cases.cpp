@@ -29,7 +29,7 @@ RunOptions options_for(const Case& the_case, const CasePlan& plan, std::optional
   options.ranks = the_case.ranks;
   options.threads = 1;  // the arrays are small
   options.machine.eager_bytes = 0;
-  options.patience_seconds = 10;  // likewise
+  options.timeout_seconds = 10;  // likewise
   options.trace = test_options().trace;
   options.perturb = perturb;
   if (plan.adjust) plan.adjust(the_case, options);

@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "common/backends/sim/reflection.hpp"
+#include "common/backends/sim/symmetry.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"

@@ -183,7 +183,7 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
   run.threads = o.threads;
   run.emulate = !o.emulate.empty();
   // Rank 0 samples alone; ranks read checkpoints at their own pace, and a save waits for the one before.
-  run.patience_seconds = o.checkpoint.empty() && o.resume.empty() ? 60 : 600;
+  run.timeout_seconds = o.checkpoint.empty() && o.resume.empty() ? 60 : 600;
   return run;
 }
 

@@ -10,11 +10,11 @@
 namespace lockstep::cuda {
 
 StuckBatch World::stuck_batch(const Queue& queue) {
-  Lane& lane = queue.owner->end(queue.blocked.which, queue.index);
-  const Batch& batch = *lane.batch(lane.issued + 1);
+  Endpoint& endpoint = queue.owner->endpoint_at(queue.blocked.which, queue.index);
+  const Batch& batch = *endpoint.batch(endpoint.issued + 1);
   const auto missing = std::find(batch.issued.begin(), batch.issued.end(), false) - batch.issued.begin();
   return {.number = batch.number,
-          .group = lane.group,
+          .group = endpoint.group,
           .collective = batch.collective,
           .started = batch.where,
           .missing = &batch.transfers[missing]};
@@ -38,15 +38,15 @@ std::string World::hang() const {
     if (row.words.empty()) row.words = "has nothing on the GPU";
     rows.push_back(row);
   }
-  return processes::wait_table(fmt::format("TIMEOUT: the GPU has done nothing for {:g} s", options_.patience_seconds),
+  return processes::wait_table(fmt::format("TIMEOUT: the GPU has done nothing for {:g} s", options_.timeout_seconds),
                                rows);
 }
 
 std::vector<UnreadMessage> World::unread() const {
   std::vector<UnreadMessage> all;
   for (const auto& rank : ranks_)
-    rank->each_end([&](const Lane& lane) {
-      for (const Peer& peer : lane.peers)
+    rank->each_endpoint([&](const Endpoint& endpoint) {
+      for (const Peer& peer : endpoint.peers)
         for (const Posted& send : peer.sends)
           all.push_back({send.half.rank, rank->world_rank(), send.bytes, send.half.where});
     });

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/backends/cuda/patience.hpp"
+#include "common/backends/cuda/timeout.hpp"
 #include "common/devices/cuda/status.hpp"
 
 namespace lockstep::cuda {
@@ -69,9 +69,9 @@ bool World::open_doors() {
 
 template <class Passed>
 bool World::await(Passed passed, const std::string& what) {
-  Patience patience(options_.patience_seconds);
+  ProgressTimeout timeout(options_.timeout_seconds);
   while (!lost_ && !passed()) {
-    if (patience.rest([this] { return done_so_far(); })) continue;
+    if (timeout.rest([this] { return done_so_far(); })) continue;
     lost_ = true;
     fail(Verdict::timeout, hang() + what);
   }
@@ -94,7 +94,7 @@ bool World::idle() const {
   bool idle = true;
   for (const auto& rank : ranks_) {
     for (const auto& queue : rank->queues()) idle = idle && queue->stream.idle();
-    rank->each_end([&](const Lane& lane) { idle = idle && lane.stream.idle(); });
+    rank->each_endpoint([&](const Endpoint& endpoint) { idle = idle && endpoint.stream.idle(); });
   }
   return idle;
 }
@@ -143,7 +143,7 @@ void World::settle() {
     if (lost_) return;
     try {
       for (auto& queue : rank->queues()) finish(queue->stream);
-      rank->each_end([&](Lane& lane) { finish(lane.stream); });
+      rank->each_endpoint([&](Endpoint& endpoint) { finish(endpoint.stream); });
       rank->timeline().tell(*clock_);
       rank->note_end();
       for (auto& queue : rank->queues())
@@ -155,7 +155,7 @@ void World::settle() {
 }
 
 void World::let_go() {
-  for (auto& rank : ranks_) rank->each_end([](Lane& lane) { lane.batches.clear(); });
+  for (auto& rank : ranks_) rank->each_endpoint([](Endpoint& endpoint) { endpoint.batches.clear(); });
   drop_messages();
 }
 

@@ -25,19 +25,19 @@
 namespace lockstep::cuda {
 
 class World;
-class RankState;
-struct Lane;
+class CudaRank;
+struct Endpoint;
 struct Queue;
 
 /// Transfers that were started together.
 struct Batch {
-  Lane* lane = nullptr;
+  Endpoint* endpoint = nullptr;
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
   std::vector<bool> issued;   // by transfer: it is with the GPU
   std::size_t pending = 0;    // of those that are not
   Event posted;               // where its queue was at the start
-  bool follows_wait = false;  // …and there it had waited for all batches before it on this lane
+  bool follows_wait = false;  // …and there it had waited for all batches before it on this endpoint
   Event begin;                // when its memory may be touched; empty until all batches before it are with the GPU
   Event received;             // its last receive is done
   std::vector<Event> sent;    // each send is done
@@ -55,7 +55,7 @@ struct Posted {
   Event begin;            // when the data may be read
 };
 
-/// What a lane knows of one peer.
+/// What a endpoint knows of one peer.
 struct Peer {
   int world = -1;               // its rank there; −1: never met
   std::deque<Posted> sends;     // by it to me, not received yet
@@ -64,8 +64,8 @@ struct Peer {
 };
 
 /// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
-struct Lane {
-  RankState* owner = nullptr;
+struct Endpoint {
+  CudaRank* owner = nullptr;
   int group = 0;
   int queue = 0;
   int rank = 0;  // of the owner, in the group
@@ -100,10 +100,10 @@ struct Closure : ClosureBase {
 /// What the parts that all one-process backends share need to know of this one.
 struct Types {
   using World = cuda::World;
-  using RankState = cuda::RankState;
+  using BackendRank = cuda::CudaRank;
   using Queue = cuda::Queue;
   using Closure = cuda::Closure;
-  using End = Lane;
+  using Endpoint = cuda::Endpoint;
 };
 
 /// One ordered queue of one rank; queue 0 is main.
@@ -131,20 +131,20 @@ struct GpuBlock : Block {
 };
 
 /// The backend's side of one rank.
-class RankState final : public RankBase<Types> {
+class CudaRank final : public RankBase<Types> {
  public:
-  RankState(World& world, int rank) : RankBase(world, rank, nullptr) {}
-  ~RankState() override = default;
+  CudaRank(World& world, int rank) : RankBase(world, rank, nullptr) {}
+  ~CudaRank() override = default;
 
-  Ticket start(Channel channel, std::span<const Transfer> batch, Location where) override;
-  Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
-  void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) override;
+  Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
+  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
+  void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return cuda_fuses_gelu(); }
-  void open_region(Channel channel, const char* name, std::size_t bytes, Location where) override;
+  void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
-  void upload(Channel channel, const Slice& slice, const void* values, Location where) override;
-  bool download(Channel channel, const Slice& slice, void* bytes, Location where) override;
-  bool peek(Channel channel, const Slice& slice, void* bytes) override;
+  void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;
+  bool download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) override;
+  bool peek(CommunicatorKey at, const Slice& slice, void* bytes) override;
   double now(int queue) const override;
   void release(Block& block) override;
 
@@ -156,7 +156,7 @@ class RankState final : public RankBase<Types> {
  private:
   friend class RankBase<Types>;
   void made(Queue&) {}
-  void made(Lane&) {}
+  void made(Endpoint&) {}
   void wait_batch(Queue& queue, const Ticket& ticket, Location where);
   void issued(Queue& main, Closure& closure);
   void begins(Queue& queue, Closure& closure);
@@ -199,8 +199,8 @@ class World final : public WorldBase<Types> {
   void wake_after(Queue& main, const Closure&) { wake(main); }
   /// A door: suspends the running fiber until the GPU has passed it.
   void pass(const Event& event, Location where);
-  void post(Batch* batch);  // begins now, or after the one before it on its lane
-  Peer& peer(Lane& lane, int rank);
+  void post(Batch* batch);  // begins now, or after the one before it on its endpoint
+  Peer& peer(Endpoint& endpoint, int rank);
   StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
 
  private:
@@ -217,10 +217,10 @@ class World final : public WorldBase<Types> {
   std::vector<UnreadMessage> unread() const;  // explain.cpp
 
   template <class F>
-  void each_peer(F f) {  // f(lane, peer)
+  void each_peer(F f) {  // f(endpoint, peer)
     for (auto& rank : ranks_)
-      rank->each_end([&](Lane& lane) {
-        for (Peer& peer : lane.peers) f(lane, peer);
+      rank->each_endpoint([&](Endpoint& endpoint) {
+        for (Peer& peer : endpoint.peers) f(endpoint, peer);
       });
   }
   bool open_doors();
@@ -236,7 +236,7 @@ class World final : public WorldBase<Types> {
   std::string hang() const;     // explain.cpp
   void begin_all();
   void begin(Batch& batch);
-  void meet(Posted send, Posted receive, Lane& receiver);
+  void meet(Posted send, Posted receive, Endpoint& receiver);
   void issued(Batch& batch, std::size_t index);
   bool set_sends_aside();  // those that need no receive to be over; false: there was none
   void set_aside(Posted& send);

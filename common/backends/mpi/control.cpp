@@ -26,7 +26,7 @@ Control::~Control() {
   for (Sent& sent : sent_) MPI_Wait(&sent.request, MPI_STATUS_IGNORE);
 }
 
-/// Whether incoming_ holds the next letter. It is received from its sender, once there is one: a receive from anybody
+/// Whether incoming_ holds the next message. It is received from its sender, once there is one: a receive from anybody
 /// (MPI_ANY_SOURCE) never sees some letters that have come, in MPICH 4.3 and 5.0 with UCX between hosts.
 bool Control::has_arrived() {
   int found = request_ != MPI_REQUEST_NULL;
@@ -43,8 +43,8 @@ bool Control::has_arrived() {
   return arrived != 0;
 }
 
-void Control::post(int to, const processes::Letter& letter) {
-  processes::Letter fits = letter;
+void Control::post(int to, const processes::ControlMessage& message) {
+  processes::ControlMessage fits = message;
   fits.text.resize(std::min(fits.text.size(), kMostText));
   sent_.push_back({fits.bytes(), MPI_REQUEST_NULL});
   Sent& sent = sent_.back();
@@ -53,7 +53,7 @@ void Control::post(int to, const processes::Letter& letter) {
 
 void Control::poll() {
   tell_failure();
-  while (has_arrived()) receive(processes::Letter::parse(incoming_));
+  while (has_arrived()) receive(processes::ControlMessage::parse(incoming_));
   for (auto sent = sent_.begin(); sent != sent_.end();) {
     int done = 0;
     MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE);

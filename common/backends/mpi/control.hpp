@@ -31,12 +31,12 @@ class Control final : public processes::Watch<Job> {
     std::string bytes;
     MPI_Request request;
   };
-  void post(int to, const processes::Letter& letter) override;
+  void post(int to, const processes::ControlMessage& message) override;
   bool counts_transfers() const override { return true; }
   bool has_arrived();
 
   MPI_Comm comm_;
-  std::string incoming_;  // the letter that is being received
+  std::string incoming_;  // the message that is being received
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::list<Sent> sent_;
 };

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "common/backends/mpi/pace.hpp"
+#include "common/backends/mpi/clock.hpp"
 #include "common/backends/mpi/ports.hpp"
 #include "common/runtime/ledger/recorder.hpp"
 #include "common/runtime/processes/failure.hpp"
@@ -31,7 +31,7 @@ struct Job : processes::FirstFailure {
   Clock clock;
   std::unique_ptr<Ports> ports;  // while emulating
 
-  Gate gate;                                       // before any call of MPI, and around lanes and control
+  Gate gate;                                       // before any call of MPI, and around endpoints and control
   std::atomic<int> outstanding{0};                 // batches started and not complete
   std::atomic<int> computing{0};                   // threads in arithmetic
   std::atomic<int> polling{0};                     // threads that look after progress themselves
@@ -45,9 +45,9 @@ struct Job : processes::FirstFailure {
   bool checked() const { return options.check_races || options.emulate; }  // messages carry headers
   bool emulate() const { return options.emulate; }
   /// What a thread that waits may take of the cores.
-  Manners manners() const {
-    if (computing.load(std::memory_order_relaxed) > 0) return Manners::sleep;
-    return cores_per_rank == 0 ? Manners::yield : Manners::spin;
+  SpinPolicy spin_policy() const {
+    if (computing.load(std::memory_order_relaxed) > 0) return SpinPolicy::sleep;
+    return cores_per_rank == 0 ? SpinPolicy::yield : SpinPolicy::spin;
   }
   void note_activity() { note_activity(monotonic_ns()); }
   void note_activity(std::uint64_t ns) {

@@ -3,12 +3,12 @@
 
 #include <cstring>
 
-#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"
 
 namespace lockstep::mpi {
 
-Values MpiBackend::play(const Program& program) {
+Values MpiRank::play(const Program& program) {
   Values values;
   queues_[0]->set_doing({.kind = Doing::Kind::own_code});
   try {
@@ -26,21 +26,21 @@ Values MpiBackend::play(const Program& program) {
   return values;
 }
 
-void MpiBackend::check_all_waited() {
+void MpiRank::check_all_waited() {
   if (job_.failed) throw Unwind{};
   for (int queue = 1; queue < queue_count_; ++queue)
     if (const Closure* closure = queues_[queue]->unwaited())
       usage_error(closure_not_waited_for(queues_[queue]->name), closure->where);
   std::lock_guard gate(job_.gate);
-  for (Lane* each : all_lanes_)
+  for (Endpoint* each : all_endpoints_)
     if (const Batch* batch = each->unwaited()) usage_error(kTransfersNotWaitedFor, batch->where);
 }
 
 /// A barrier that lets other things happen: `before` must hold to enter it, `meanwhile` is done until it is left.
-void MpiBackend::barrier(const std::function<bool()>& before, const std::function<void()>& meanwhile) {
+void MpiRank::barrier(const std::function<bool()>& before, const std::function<void()>& meanwhile) {
   MPI_Request request = MPI_REQUEST_NULL;
   bool entered = false;
-  Pace pace;
+  Backoff backoff;
   while (true) {
     {
       std::lock_guard gate(job_.gate);
@@ -53,11 +53,11 @@ void MpiBackend::barrier(const std::function<bool()>& before, const std::functio
       if (entered) check(MPI_Test(&request, &left, MPI_STATUS_IGNORE));
       if (left) return;
     }
-    pace.rest(job_.manners());
+    backoff.rest(job_.spin_policy());
   }
 }
 
-void MpiBackend::finish() {
+void MpiRank::finish() {
   // Until the last rank has played, any may still fail, or be found to wait for ever.
   barrier([] { return true; }, [] {});
   over_ = true;
@@ -70,7 +70,7 @@ void MpiBackend::finish() {
 }
 
 /// The earliest failure, on every rank.
-void MpiBackend::agree_on_failure() {
+void MpiRank::agree_on_failure() {
   struct Entry {
     double when = 0;
     int verdict = 0;
@@ -94,10 +94,10 @@ void MpiBackend::agree_on_failure() {
 }
 
 /// Messages sent to this rank that it never received.
-void MpiBackend::find_unread() {
+void MpiRank::find_unread() {
   std::lock_guard gate(job_.gate);
   std::vector<std::uint64_t> sent(job_.ranks, 0), received(job_.ranks, 0), expected(job_.ranks, 0);
-  for (const Lane* each : all_lanes_)
+  for (const Endpoint* each : all_endpoints_)
     for (std::size_t member = 0; member < each->members().size(); ++member) {
       sent[each->members()[member]] += each->traffic()[member].messages_sent;
       received[each->members()[member]] += each->traffic()[member].messages_received;
@@ -108,7 +108,7 @@ void MpiBackend::find_unread() {
   if (unread == 0) return;
   std::string first;
   while (first.empty())  // it has been sent, so it comes
-    for (Lane* each : all_lanes_)
+    for (Endpoint* each : all_endpoints_)
       if (first.empty()) first = each->take_unread();
   job_.fail(Verdict::unread,
             fmt::format("UNREAD: {}, to rank {}, which ended without receiving it{}.", first, job_.rank,
@@ -116,17 +116,17 @@ void MpiBackend::find_unread() {
 }
 
 /// Nothing of this run is left in MPI's hands afterwards, so that another may follow.
-void MpiBackend::clean_up() {
+void MpiRank::clean_up() {
   const bool failed = job_.failed;
   if (failed) {
     std::lock_guard gate(job_.gate);
-    for (Lane* each : all_lanes_) each->withdraw();
+    for (Endpoint* each : all_endpoints_) each->withdraw();
     withdraw_set_up();
   }
   auto clean = [&] {
     bool all = control_->quiet();
     if (!failed) return all;
-    for (Lane* each : all_lanes_) all = each->abandoned() && all;
+    for (Endpoint* each : all_endpoints_) all = each->abandoned() && all;
     return set_up_abandoned() && all;
   };
   barrier(clean, [&] {

@@ -1,7 +1,7 @@
 // The progress thread: moves batches on while everybody computes, answers the other ranks, watches for hangs.
 #include <fmt/format.h>
 
-#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/rank.hpp"
 
 namespace lockstep::mpi {
 
@@ -9,14 +9,14 @@ namespace {
 constexpr std::chrono::milliseconds kHeartbeat{5};  // of failures and wait tables
 }  // namespace
 
-void MpiBackend::wake_progress() {
+void MpiRank::wake_progress() {
   if (job_.outstanding.load(std::memory_order_relaxed) == 0) return;
   if (!progress_dormant_.exchange(false, std::memory_order_relaxed)) return;
   std::lock_guard lock(progress_mutex_);
   progress_wake_.notify_one();
 }
 
-void MpiBackend::make_progress() {
+void MpiRank::make_progress() {
   ask_for_exact_sleeps();
   auto nap = kFirstNap;
   std::uint64_t activity = 0;
@@ -31,7 +31,7 @@ void MpiBackend::make_progress() {
     try {
       if (needed) {
         std::lock_guard gate(job_.gate);
-        advance_lanes();
+        advance_endpoints();
       }
       const auto now = std::chrono::steady_clock::now();
       if (!over_ && now - last_heartbeat >= kHeartbeat) {
@@ -55,7 +55,7 @@ std::string at(const char* verb, Location where) { return fmt::format("{} at {}"
 }  // namespace
 
 /// Of one queue; gate held.
-Row MpiBackend::describe_queue(Queue& queue) {
+Row MpiRank::describe_queue(Queue& queue) {
   const Doing doing = queue.doing();
   const Location called = queue.last_call.load(std::memory_order_relaxed);
   Row row;
@@ -81,14 +81,14 @@ Row MpiBackend::describe_queue(Queue& queue) {
           at("waits", doing.where) + fmt::format(": for its closure on queue \"{}\"", queues_[doing.queue]->name);
       break;
     case Doing::Kind::waits_for_batch: {
-      if (doing.lane->completed() < doing.number) row.state = Row::State::waiting;
+      if (doing.endpoint->completed() < doing.number) row.state = Row::State::waiting;
       row.words = at("waits", doing.where);
       if (queue.index != 0)
         row.words += fmt::format(" on queue \"{}\", in the closure run at {}", queue.name, describe(queue.running()));
-      Lane* on = const_cast<Lane*>(doing.lane);
+      Endpoint* on = const_cast<Endpoint*>(doing.endpoint);
       row.words += fmt::format(", batch {}", on->completed() + 1);
       if (on->group() != 0) row.words += fmt::format(" of a group of {}", on->members().size());
-      const Lane::Outstanding outstanding = on->outstanding();
+      const Endpoint::Outstanding outstanding = on->outstanding();
       if (outstanding.region) row.words += fmt::format(" in region \"{}\"", outstanding.region);
       row.words += ": " + (outstanding.words.empty() ? "nothing is outstanding" : outstanding.words);
       row.peer = outstanding.peer;
@@ -98,8 +98,8 @@ Row MpiBackend::describe_queue(Queue& queue) {
   return row;
 }
 
-/// All queues of this rank; gate held. It waits if all of them do, and no lane goes on without the other ranks.
-Row MpiBackend::describe_me() {
+/// All queues of this rank; gate held. It waits if all of them do, and no endpoint goes on without the other ranks.
+Row MpiRank::describe_me() {
   const Doing doing = queues_[0]->doing();
   Row row = describe_queue(*queues_[0]);
   for (int queue = 1; queue < queue_count_; ++queue) {
@@ -112,7 +112,7 @@ Row MpiBackend::describe_me() {
   row.counted = true;
   const bool sets_up = count_set_ups(row);
   if (doing.kind == Doing::Kind::sets_up && !sets_up) row.state = Row::State::working;
-  for (Lane* each : all_lanes_)
+  for (Endpoint* each : all_endpoints_)
     if (!each->count_transfers(row)) row.state = Row::State::working;
   row.activity = job_.activity.load();
   row.idle_seconds = job_.idle_seconds();

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/backends/mpi/endpoint.hpp"
 #include "common/backends/mpi/job.hpp"
-#include "common/backends/mpi/lane.hpp"
 #include "common/runtime/processes/closure_queue.hpp"
 
 namespace lockstep::mpi {
@@ -19,9 +19,9 @@ struct Doing {
   Kind kind = Kind::nothing;
   const char* operation = "";
   Location where{};
-  const Lane* lane = nullptr;  // waits_for_batch
-  std::uint64_t number = 0;    // of the batch or closure
-  int queue = 0;               // waits_for_closure: whose
+  const Endpoint* endpoint = nullptr;  // waits_for_batch
+  std::uint64_t number = 0;            // of the batch or closure
+  int queue = 0;                       // waits_for_closure: whose
   const char* region = nullptr;
 };
 

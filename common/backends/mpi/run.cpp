@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "common/backends/mpi/backend.hpp"
 #include "common/backends/mpi/cores.hpp"
+#include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/start_up.hpp"
 #include "common/backends/mpi/status.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
@@ -100,9 +100,9 @@ std::string host_name() {
 }
 
 /// By rank of MPI_COMM_WORLD; the Session's.
-std::vector<mpi::Seat>& the_seats() {
-  static std::vector<mpi::Seat> seats;
-  return seats;
+std::vector<mpi::Place>& the_seats() {
+  static std::vector<mpi::Place> places;
+  return places;
 }
 
 constexpr double kLongestScale = 1e9;  // of modelled seconds; a clock of nanoseconds ends after 290 years
@@ -134,7 +134,7 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   job.host = host_name();
   job.cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
   if (options.emulate) job.ports = std::make_unique<mpi::Ports>(options.machine, comm);
-  auto backend = std::make_unique<mpi::MpiBackend>(job);
+  auto backend = std::make_unique<mpi::MpiRank>(job);
   start_clock(job);
   const Values values = backend->play(program);
   backend->finish();
@@ -175,8 +175,8 @@ Outcome run(const RunOptions& options, const Program& program) {
   if (options.ranks > world)
     throw Error(Verdict::usage, fmt::format("{} ranks on {} MPI process{}: start more with mpirun -n {}", options.ranks,
                                             world, world == 1 ? "" : "es", options.ranks));
-  if (!(options.patience_seconds > 0))
-    throw Error(Verdict::usage, fmt::format("a patience of {} s: it must be above 0", options.patience_seconds));
+  if (!(options.timeout_seconds > 0))
+    throw Error(Verdict::usage, fmt::format("a patience of {} s: it must be above 0", options.timeout_seconds));
   if (options.emulate && !(options.emulate_scale > 0 && options.emulate_scale <= kLongestScale))
     throw Error(Verdict::usage, fmt::format("modelled times {} times as long: above 0 and at most {}",
                                             options.emulate_scale, kLongestScale));

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"
 #include "common/devices/cpu/cpu_device.hpp"
 
 namespace lockstep::mpi {
 
-struct MpiBackend::PendingSetUp {
+struct MpiRank::PendingSetUp {
   SetUp mine;
   std::vector<SetUp> all;
   std::vector<MPI_Request> sends, receives;  // by peer, without this rank
@@ -21,29 +21,29 @@ constexpr int kSetUpTag = 4;
 constexpr const char* kSetUpLane = "\nset-up";  // no queue's name
 }  // namespace
 
-Rank MpiBackend::stream(Channel at, std::string_view name, Location where) {
+Rank MpiRank::stream(CommunicatorKey at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
   if (at.queue != 0) usage_error(not_on_main("stream"), where);
   Group& of = group(at.group, where);
   agree(of, processes::stream_call(name, where), where);
   const int queue = queue_named(name);
-  open_lane(at.group, queue);
+  open_endpoint(at.group, queue);
   return handle(at.group, queue);
 }
 
-Rank MpiBackend::split(Channel at, int color, int key, Location where) {
+Rank MpiRank::split(CommunicatorKey at, int color, int key, Location where) {
   if (!enter(at.queue, where)) return {};
   if (at.queue != 0) usage_error(not_on_main("split"), where);
   Group& of = group(at.group, where);
   const int made = split_groups(of, agree(of, {.is_split = true, .color = color, .key = key}, where));
   if (made < 0) return Rank(*this, -1, 0, -1, 0);
-  open_lane(made, 0);
+  open_endpoint(made, 0);
   return handle(made, 0);
 }
 
 /// Tells the group what this rank calls, and hears what the others do. Point to point, because a collective of MPI
 /// cannot be withdrawn when a rank fails.
-std::vector<SetUp> MpiBackend::agree(Group& of, const SetUp& call, Location where) {
+std::vector<SetUp> MpiRank::agree(Group& of, const SetUp& call, Location where) {
   const int size = static_cast<int>(of.members.size());
   auto fresh = std::make_unique<PendingSetUp>();
   PendingSetUp& pending = *fresh;
@@ -78,7 +78,7 @@ std::vector<SetUp> MpiBackend::agree(Group& of, const SetUp& call, Location wher
 }
 
 /// Makes the groups that these split calls define; returns this rank's, or −1.
-int MpiBackend::split_groups(Group& parent, const std::vector<SetUp>& calls) {
+int MpiRank::split_groups(Group& parent, const std::vector<SetUp>& calls) {
   const SetUp& mine = calls[parent.rank];
   std::lock_guard gate(job_.gate);
   MPI_Comm comm = MPI_COMM_NULL;
@@ -100,7 +100,7 @@ int MpiBackend::split_groups(Group& parent, const std::vector<SetUp>& calls) {
   return made;
 }
 
-int MpiBackend::make_group(const std::vector<int>& members) {
+int MpiRank::make_group(const std::vector<int>& members) {
   auto [known, fresh] = group_of_members_.try_emplace(members, static_cast<int>(groups_.size()));
   if (fresh) {
     groups_.push_back(std::make_unique<Group>());
@@ -109,7 +109,7 @@ int MpiBackend::make_group(const std::vector<int>& members) {
   return known->second;
 }
 
-int MpiBackend::queue_named(std::string_view name) {
+int MpiRank::queue_named(std::string_view name) {
   for (int queue = 0; queue < queue_count_; ++queue)
     if (queues_[queue]->name == name) return queue;
   if (queue_count_ == kQueues) usage_error(fmt::format("a rank has at most {} queues", kQueues));
@@ -123,28 +123,28 @@ int MpiBackend::queue_named(std::string_view name) {
   return queue_count_++;
 }
 
-void MpiBackend::open_lane(int of, int queue) {
+void MpiRank::open_endpoint(int of, int queue) {
   std::lock_guard gate(job_.gate);
-  auto& lanes = lanes_[queue];
-  if (static_cast<std::size_t>(of) >= lanes.size()) lanes.resize(of + 1);
-  if (lanes[of]) return;
+  auto& endpoints = endpoints_[queue];
+  if (static_cast<std::size_t>(of) >= endpoints.size()) endpoints.resize(of + 1);
+  if (endpoints[of]) return;
   MPI_Comm comm = groups_[of]->comm;
   if (queue != 0) check(MPI_Comm_dup(groups_[of]->comm, &comm));
-  lanes[of] = std::make_unique<Lane>(job_, comm, of, queue, queues_[queue]->name, groups_[of]->members);
-  all_lanes_.push_back(lanes[of].get());
+  endpoints[of] = std::make_unique<Endpoint>(job_, comm, of, queue, queues_[queue]->name, groups_[of]->members);
+  all_endpoints_.push_back(endpoints[of].get());
 }
 
-void MpiBackend::withdraw_set_up() {
+void MpiRank::withdraw_set_up() {
   if (!set_up_) return;
   for (MPI_Request& request : set_up_->receives)
     if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
 }
 
-bool MpiBackend::count_set_ups(Row& row) {
+bool MpiRank::count_set_ups(Row& row) {
   for (const auto& each : groups_) {
     if (each->set_ups == 0) continue;
     const auto calls = static_cast<std::uint64_t>(each->set_ups);
-    row.begun.push_back({processes::lane_id(each->members, kSetUpLane), -1, calls, calls});
+    row.begun.push_back({processes::endpoint_id(each->members, kSetUpLane), -1, calls, calls});
   }
   if (!set_up_) return false;
   const Group& group = *set_up_->group;
@@ -154,13 +154,13 @@ bool MpiBackend::count_set_ups(Row& row) {
     int done = 0;
     MPI_Request_get_status(set_up_->receives[i++], &done, MPI_STATUS_IGNORE);
     if (done) continue;
-    row.unfinished.push_back({processes::lane_id(group.members, kSetUpLane), group.members[peer],
+    row.unfinished.push_back({processes::endpoint_id(group.members, kSetUpLane), group.members[peer],
                               processes::Unfinished::Kind::set_up, static_cast<std::uint64_t>(group.set_ups)});
   }
   return row.unfinished.size() > before;
 }
 
-bool MpiBackend::set_up_abandoned() {
+bool MpiRank::set_up_abandoned() {
   if (!set_up_) return true;
   bool all = true;
   for (auto* requests : {&set_up_->receives, &set_up_->sends}) {
@@ -171,7 +171,7 @@ bool MpiBackend::set_up_abandoned() {
   return all;
 }
 
-MpiBackend::MpiBackend(Job& job) : job_(job) {
+MpiRank::MpiRank(Job& job) : job_(job) {
   device_ = make_cpu_device(job.options.threads > 0 ? job.options.threads : std::max(1, job.cores_per_rank));
   queue_named("main");
   std::vector<int> everyone(job.ranks);
@@ -180,14 +180,14 @@ MpiBackend::MpiBackend(Job& job) : job_(job) {
   world.rank = job.rank;
   check(MPI_Comm_dup(job.comm, &world.comm));
   check(MPI_Comm_dup(job.comm, &control_comm_));
-  open_lane(0, 0);
+  open_endpoint(0, 0);
   control_ = std::make_unique<Control>(job, control_comm_, [this] { return describe_me(); });
   job_.working = 1;
   job_.note_activity();
   progress_ = std::thread([this] { make_progress(); });
 }
 
-MpiBackend::~MpiBackend() {
+MpiRank::~MpiRank() {
   {
     std::lock_guard lock(progress_mutex_);
     progress_stop_ = true;
@@ -198,7 +198,7 @@ MpiBackend::~MpiBackend() {
   for (int queue = 0; queue < queue_count_; ++queue) queues_[queue]->clear();
   control_.reset();
   MPI_Comm_free(&control_comm_);
-  for (Lane* each : all_lanes_) {
+  for (Endpoint* each : all_endpoints_) {
     each->release(each->started());
     MPI_Comm comm = each->comm();
     if (each->queue() != 0) MPI_Comm_free(&comm);

@@ -4,7 +4,7 @@
 #include <mpi.h>
 
 #include "common/error.hpp"
-#include "common/runtime/misuse.hpp"
+#include "common/runtime/errors.hpp"
 
 namespace lockstep::mpi {
 

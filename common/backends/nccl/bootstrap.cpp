@@ -29,10 +29,9 @@ class StoreBootstrap final : public Bootstrap {
     store_->set(fmt::format("{}.{}", round, rank()), mine);
     std::vector<std::string> all(size());
     for (int from = 0; from < size(); ++from)
-      if (!store_->get(fmt::format("{}.{}", round, from), all[from], environment_.patience_seconds))
-        throw Error(Verdict::fail,
-                    fmt::format("rank {} waited {:g} s at {} for rank {} of {}, which has not come", rank(),
-                                environment_.patience_seconds, environment_.store, from, size()));
+      if (!store_->get(fmt::format("{}.{}", round, from), all[from], environment_.timeout_seconds))
+        throw Error(Verdict::fail, fmt::format("rank {} waited {:g} s at {} for rank {} of {}, which has not come",
+                                               rank(), environment_.timeout_seconds, environment_.store, from, size()));
     return all;
   }
 
@@ -69,7 +68,7 @@ std::unique_ptr<Bootstrap> make_store_bootstrap(const Environment& e) {
   std::unique_ptr<Store> store;
   if (e.store.starts_with(tcp)) {
     const Address address = parse_address(e.store, e.store.substr(tcp.size()));
-    store = make_tcp_store(address.host, address.port, e.rank, e.ranks, e.patience_seconds);
+    store = make_tcp_store(address.host, address.port, e.rank, e.ranks, e.timeout_seconds);
   } else if (e.store.starts_with(file) && e.store.size() > file.size() + 1 && e.store[file.size()] == '/') {
     store = make_file_store(e.store.substr(file.size()), e.rank, e.ranks);
   } else {

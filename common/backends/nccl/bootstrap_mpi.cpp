@@ -1,4 +1,4 @@
-// MPI as the first meeting place. Afterwards it is idle: data moves by NCCL, the runtime's own letters by TCP.
+// MPI as the first meeting place. Afterwards it is idle: data moves by NCCL, the runtime's own control messages by TCP.
 #include <fmt/format.h>
 #include <mpi.h>
 

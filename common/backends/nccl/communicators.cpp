@@ -79,17 +79,17 @@ std::shared_ptr<Communicator> Communicators::world(std::uint64_t run, int ranks,
   if (auto known = find(name)) return known;
   if (ranks == 1) return keep(name, nullptr);
   ncclUniqueId id{};
-  if (mail_.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  const std::string mine(id.internal, mail_.rank() == 0 ? sizeof id.internal : 0);
-  const auto all = all_gather(mail_, {.run = run, .key = key_of(members, "unique id")}, members, mine, limit.stop);
+  if (control_.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  const std::string mine(id.internal, control_.rank() == 0 ? sizeof id.internal : 0);
+  const auto all = all_gather(control_, {.run = run, .key = key_of(members, "unique id")}, members, mine, limit.stop);
   if (all.empty()) throw Unwind{};
   std::memcpy(id.internal, all.front().data(), sizeof id.internal);
   ncclConfig_t config = configuration();
   const Place place = new_place();
-  check(ncclCommInitRankConfig(place.get(), ranks, id, mail_.rank(), &config), "ncclCommInitRankConfig");
+  check(ncclCommInitRankConfig(place.get(), ranks, id, control_.rank(), &config), "ncclCommInitRankConfig");
   settle(*place, "ncclCommInitRankConfig", limit);
   const auto fresh = keep(name, place);
-  connect_all(*fresh, mail_.rank(), limit);
+  connect_all(*fresh, control_.rank(), limit);
   return fresh;
 }
 
@@ -100,7 +100,7 @@ std::shared_ptr<Communicator> Communicators::split(Communicator& parent, Label l
   std::shared_ptr<Communicator> known = color < 0 ? nullptr : find(name);
   if (!known && members.size() == 1) known = keep(name, nullptr);
   // Members of one group know alike whether they have it; the others learn whether to take part.
-  const auto all = all_gather(mail_, label, parent.members, color >= 0 && !known ? "new" : "", limit.stop);
+  const auto all = all_gather(control_, label, parent.members, color >= 0 && !known ? "new" : "", limit.stop);
   if (all.empty()) throw Unwind{};
   if (std::none_of(all.begin(), all.end(), [](const std::string& word) { return word == "new"; })) return known;
   ncclConfig_t config = configuration();
@@ -114,7 +114,7 @@ std::shared_ptr<Communicator> Communicators::split(Communicator& parent, Label l
   }
   settle(*place, "ncclCommSplit", limit);
   const auto fresh = keep(name, place);
-  const auto me = std::find(members.begin(), members.end(), mail_.rank());
+  const auto me = std::find(members.begin(), members.end(), control_.rank());
   connect_all(*fresh, static_cast<int>(me - members.begin()), limit);
   return fresh;
 }

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/backends/nccl/mail.hpp"
+#include "common/backends/nccl/control.hpp"
 #include "common/backends/nccl/status.hpp"
 #include "common/devices/cuda/event.hpp"
 #include "common/devices/cuda/stream.hpp"
@@ -32,7 +32,7 @@ struct Communicator {
 
 class Communicators {
  public:
-  explicit Communicators(Mail& mail, cuda::EventPool& events) : mail_(mail), events_(events) {}
+  explicit Communicators(Control& control, cuda::EventPool& events) : control_(control), events_(events) {}
   Communicators(const Communicators&) = delete;
   ~Communicators();
 
@@ -59,7 +59,7 @@ class Communicators {
   std::shared_ptr<Communicator> keep(Name name, const Place& place);
   void connect_all(Communicator& communicator, int rank, const Limit& limit);
 
-  Mail& mail_;
+  Control& control_;
   cuda::EventPool& events_;
   std::map<Name, std::shared_ptr<Communicator>> known_;
   std::vector<Place> unfinished_;  // not yet known: being made

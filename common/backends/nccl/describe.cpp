@@ -1,20 +1,20 @@
 // The watching thread: gives NCCL what may go while nobody waits, answers the other ranks, and says what hangs.
 #include <fmt/format.h>
 
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 
 namespace lockstep::nccl {
 
-void NcclBackend::keep_watch() {
+void NcclRank::keep_watch() {
   using namespace std::chrono_literals;
   (void)cudaSetDevice(job_->gpu);  // each thread has its own
   while (!stop_watching_) {
-    const std::uint64_t seen = job_->mail.news();
+    const std::uint64_t seen = job_->control.news();
     try {
       if (!job_->failed && !over_) {
         std::lock_guard gate(job_->gate);
-        advance_lanes();
-        for (Lane* each : all_lanes_) {
+        advance_endpoints();
+        for (Endpoint* each : all_endpoints_) {
           (void)each->completed();
           each->look_for_errors();
         }
@@ -28,26 +28,26 @@ void NcclBackend::keep_watch() {
       watch_.tell_failure();
     else
       watch_.look();
-    job_->mail.wait_for_news(seen, 1ms);
+    job_->control.wait_for_news(seen, 1ms);
   }
 }
 
 namespace {
 std::string at(const char* verb, Location where) { return fmt::format("{} at {}", verb, describe(where)); }
 
-std::string in_words(const Lane& lane, const Lane::Outstanding& outstanding) {
+std::string in_words(const Endpoint& endpoint, const Endpoint::Outstanding& outstanding) {
   std::string text = fmt::format(", batch {}", outstanding.number);
-  if (lane.group() != 0) text += fmt::format(" of a group of {}", lane.members().size());
+  if (endpoint.group() != 0) text += fmt::format(" of a group of {}", endpoint.members().size());
   if (outstanding.region) text += fmt::format(" in region \"{}\"", outstanding.region);
   return text + ": " + (outstanding.words.empty() ? "nothing is outstanding" : outstanding.words);
 }
 }  // namespace
 
 /// Which transfers the GPU is stuck in, if it is; gate held.
-void NcclBackend::describe_gpu(Row& row) {
+void NcclRank::describe_gpu(Row& row) {
   row.state = Row::State::working;
-  for (Lane* each : all_lanes_) {
-    const Lane::Outstanding outstanding = each->outstanding();
+  for (Endpoint* each : all_endpoints_) {
+    const Endpoint::Outstanding outstanding = each->outstanding();
     if (outstanding.number == 0 || outstanding.computing) continue;
     row.words +=
         fmt::format("{}queue \"{}\" {}{}", row.state == Row::State::waiting ? "; " : ": ", queues_[each->queue()]->name,
@@ -59,7 +59,7 @@ void NcclBackend::describe_gpu(Row& row) {
 }
 
 /// What of this rank's operations the GPU has not done, as the end of "waits for the GPU".
-std::string NcclBackend::unfinished_arithmetic() {
+std::string NcclRank::unfinished_arithmetic() {
   std::string text;
   for (int index = 0; index < queue_count_; ++index) {
     Queue& queue = *queues_[index];
@@ -73,7 +73,7 @@ std::string NcclBackend::unfinished_arithmetic() {
 }
 
 /// Of one queue; gate held.
-Row NcclBackend::describe_queue(Queue& queue) {
+Row NcclRank::describe_queue(Queue& queue) {
   const Doing doing = queue.doing();
   Row row;
   row.state = Row::State::working;
@@ -112,8 +112,8 @@ Row NcclBackend::describe_queue(Queue& queue) {
       row.words = at("waits", doing.where);
       if (queue.index != 0)
         row.words += fmt::format(" on queue \"{}\", in the closure run at {}", queue.name, describe(queue.running()));
-      const Lane::Outstanding outstanding = doing.lane->outstanding();
-      row.words += in_words(*doing.lane, outstanding);
+      const Endpoint::Outstanding outstanding = doing.endpoint->outstanding();
+      row.words += in_words(*doing.endpoint, outstanding);
       row.peer = outstanding.peer;
       break;
     }
@@ -122,7 +122,7 @@ Row NcclBackend::describe_queue(Queue& queue) {
 }
 
 /// All queues of this rank.
-Row NcclBackend::describe_me() {
+Row NcclRank::describe_me() {
   std::lock_guard gate(job_->gate);
   Row row = describe_queue(*queues_[0]);
   const Doing doing = queues_[0]->doing();

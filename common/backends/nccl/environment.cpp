@@ -50,7 +50,7 @@ Environment read_environment(const Variables& variables) {
     throw Error(Verdict::usage, fmt::format("{}={} is no rank of {}", found.launcher, found.rank, found.ranks));
   if (const char* store = variables("LOCKSTEP_STORE")) found.store = store;
   if (const char* seconds = variables("LOCKSTEP_STORE_TIMEOUT"))
-    found.patience_seconds = whole_number("LOCKSTEP_STORE_TIMEOUT", seconds);
+    found.timeout_seconds = whole_number("LOCKSTEP_STORE_TIMEOUT", seconds);
   return found;
 }
 

@@ -9,10 +9,10 @@ namespace lockstep::nccl {
 struct Environment {
   int rank = 0;
   int ranks = 1;
-  std::string launcher;          // the variable that said so, "LOCKSTEP_RANK"; empty: nobody did, one process alone
-  bool mpi = false;              // an MPI launcher started this process
-  std::string store;             // LOCKSTEP_STORE: where the processes meet without MPI; empty: nowhere
-  double patience_seconds = 60;  // LOCKSTEP_STORE_TIMEOUT: how long to wait there for the others
+  std::string launcher;         // the variable that said so, "LOCKSTEP_RANK"; empty: nobody did, one process alone
+  bool mpi = false;             // an MPI launcher started this process
+  std::string store;            // LOCKSTEP_STORE: where the processes meet without MPI; empty: nowhere
+  double timeout_seconds = 60;  // LOCKSTEP_STORE_TIMEOUT: how long to wait there for the others
 };
 
 /// A variable's value, or null: std::getenv, or a test's own.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/backends/nccl/mail.hpp"
+#include "common/backends/nccl/control.hpp"
 #include "common/backends/nccl/status.hpp"
 #include "common/devices/cuda/event.hpp"
 #include "common/devices/cuda/timeline.hpp"
@@ -26,27 +26,27 @@ inline double seconds_since(std::chrono::steady_clock::time_point then) {
 }
 
 struct Job : processes::FirstFailure {
-  Job(const RunOptions& o, Mail& mail, cuda::EventPool& events, std::uint64_t run, int gpu)
+  Job(const RunOptions& o, Control& control, cuda::EventPool& events, std::uint64_t run, int gpu)
       : options(o),
-        mail(mail),
+        control(control),
         events(events),
         run(run),
         gpu(gpu),
-        recorder(mail.rank(), o.trace, nullptr),
+        recorder(control.rank(), o.trace, nullptr),
         everyone(o.ranks) {
     std::iota(everyone.begin(), everyone.end(), 0);
   }
 
   const RunOptions& options;
-  Mail& mail;
+  Control& control;
   cuda::EventPool& events;
   const std::uint64_t run;  // counts the calls of run()
   const int gpu;
-  const int rank = mail.rank();
+  const int rank = control.rank();
   const int ranks = options.ranks;
   std::chrono::steady_clock::time_point epoch = std::chrono::steady_clock::now();
 
-  std::mutex gate;                             // around lanes
+  std::mutex gate;                             // around endpoints
   std::atomic<int> working{0};                 // threads with something to do that is not waiting
   std::atomic<std::uint64_t> activity{0};      // counts operations and completions
   std::atomic<std::int64_t> last_activity{0};  // the last time anything was issued or completed, steady_clock's ticks
@@ -58,12 +58,12 @@ struct Job : processes::FirstFailure {
   std::unique_ptr<cuda::EventClock> clock;  // once all ranks have begun
   std::vector<int> everyone;                // the ranks of this run
 
-  /// Messages are announced by letters, so that both ends are compared before NCCL sees them.
+  /// Messages are announced by control messages, so that both ends are compared before NCCL sees them.
   bool checked() const { return options.check_races; }
   /// Nothing of NCCL's that the host waits for takes long, once a rank has nothing else to do: five times as long as a
   /// run may stand still leaves time for the connections of many hosts.
   Limit limit() const {
-    return {.stop = [this] { return failed.load(); }, .seconds = 5 * options.patience_seconds};
+    return {.stop = [this] { return failed.load(); }, .seconds = 5 * options.timeout_seconds};
   }
   double now() const { return seconds_since(epoch); }
   void note_activity() {

@@ -5,18 +5,18 @@
 #include <map>
 #include <sstream>
 
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 #include "common/devices/cuda/status.hpp"
 
 namespace lockstep::nccl {
 
-Values NcclBackend::play(const Program& program) {
+Values NcclRank::play(const Program& program) {
   Values values;
   auto stop = [this] { return job_->failed.load(); };
   try {
     open_world();
     // The clocks of all ranks begin together.
-    if (all_gather(job_->mail, {.run = job_->run, .key = key_of({}, "begin")}, job_->everyone, "", stop).empty())
+    if (all_gather(job_->control, {.run = job_->run, .key = key_of({}, "begin")}, job_->everyone, "", stop).empty())
       throw Unwind{};
     job_->epoch = std::chrono::steady_clock::now();
     job_->clock = std::make_unique<cuda::EventClock>(job_->events.record(queues_[0]->stream.get()));
@@ -32,7 +32,7 @@ Values NcclBackend::play(const Program& program) {
   return values;
 }
 
-void NcclBackend::end_program() {
+void NcclRank::end_program() {
   try {
     if (!job_->failed) {
       end_stretch(*queues_[0]);
@@ -46,17 +46,17 @@ void NcclBackend::end_program() {
   for (int queue = 1; queue < queue_count_; ++queue) queues_[queue]->stop();
 }
 
-void NcclBackend::check_all_waited() {
+void NcclRank::check_all_waited() {
   if (job_->failed) throw Unwind{};
   for (int queue = 1; queue < queue_count_; ++queue)
     if (const Closure* closure = queues_[queue]->unwaited())
       usage_error(closure_not_waited_for(queues_[queue]->name), closure->where);
   std::lock_guard gate(job_->gate);
-  for (Lane* each : all_lanes_)
+  for (Endpoint* each : all_endpoints_)
     if (const Batch* batch = each->unwaited()) usage_error(kTransfersNotWaitedFor, batch->where);
 }
 
-void NcclBackend::finish() {
+void NcclRank::finish() {
   // Until the last rank has played, any may still fail, or be found to wait for ever.
   agree_on_failure("played");
   if (!job_->failed) {
@@ -72,12 +72,12 @@ void NcclBackend::finish() {
 }
 
 /// The earliest failure, on every rank.
-void NcclBackend::agree_on_failure(const char* when) {
+void NcclRank::agree_on_failure(const char* when) {
   const Failure mine = job_->failure();
   std::string text;
   if (mine.origin == job_->rank)
     text = fmt::format("{} {} {:.9f} {}", static_cast<int>(mine.verdict), mine.rank, mine.when, mine.message);
-  const auto all = all_gather(job_->mail, {.run = job_->run, .key = key_of({}, when)}, job_->everyone, text);
+  const auto all = all_gather(job_->control, {.run = job_->run, .key = key_of({}, when)}, job_->everyone, text);
   Failure first;
   for (int rank = 0; rank < job_->ranks; ++rank) {
     if (all[rank].empty()) continue;
@@ -95,19 +95,19 @@ void NcclBackend::agree_on_failure(const char* when) {
 
 /// Messages sent to this rank that it never received, and messages it receives that nobody sent. The GPU would wait for
 /// them for ever.
-void NcclBackend::find_unread() {
-  std::string counts;  // "lane peer sent": of each (group, queue) to each member
+void NcclRank::find_unread() {
+  std::string counts;  // "endpoint peer sent": of each (group, queue) to each member
   {
     std::lock_guard gate(job_->gate);
-    for (const Lane* each : all_lanes_)
+    for (const Endpoint* each : all_endpoints_)
       for (std::size_t member = 0; member < each->members().size(); ++member)
         counts +=
             fmt::format("{} {} {}\n", each->key(), each->members()[member], each->traffic()[member].messages_sent);
   }
-  const auto all = all_gather(job_->mail, {.run = job_->run, .key = key_of({}, "counts")}, job_->everyone, counts,
+  const auto all = all_gather(job_->control, {.run = job_->run, .key = key_of({}, "counts")}, job_->everyone, counts,
                               [this] { return job_->failed.load(); });
   if (all.empty()) return;
-  std::vector<std::map<std::uint64_t, std::uint64_t>> sent(job_->ranks);  // to me, by sender and lane
+  std::vector<std::map<std::uint64_t, std::uint64_t>> sent(job_->ranks);  // to me, by sender and endpoint
   for (int rank = 0; rank < job_->ranks; ++rank) {
     std::istringstream in(all[rank]);
     std::uint64_t key = 0, messages = 0;
@@ -117,7 +117,7 @@ void NcclBackend::find_unread() {
   std::uint64_t unread = 0;
   std::string first;
   std::lock_guard gate(job_->gate);
-  for (Lane* each : all_lanes_)
+  for (Endpoint* each : all_endpoints_)
     for (std::size_t member = 0; member < each->members().size(); ++member) {
       const int peer = each->members()[member];
       const std::uint64_t received = each->traffic()[member].messages_received, expected = sent[peer][each->key()];
@@ -139,13 +139,13 @@ void NcclBackend::find_unread() {
 }
 
 /// The GPU comes to its end. What is matched, but in an order that cannot be, never does: then the table says so.
-void NcclBackend::drain() {
+void NcclRank::drain() {
   try {
     const Doing doing{.kind = Doing::Kind::waits_for_gpu, .operation = "the end of the program"};
     job_->working.fetch_add(1);
     wait_until(*queues_[0], doing, [&] {
       std::lock_guard gate(job_->gate);
-      for (Lane* each : all_lanes_)
+      for (Endpoint* each : all_endpoints_)
         if (!each->idle()) return false;
       return ended_.done();
     });
@@ -161,9 +161,9 @@ void NcclBackend::drain() {
 }
 
 /// False: it hangs. Its errors were said by whoever saw them first.
-bool NcclBackend::gpu_comes_to_an_end() {
+bool NcclRank::gpu_comes_to_an_end() {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(job_->options.patience_seconds + 10);
+  const auto end = Clock::now() + std::chrono::duration<double>(job_->options.timeout_seconds + 10);
   try {
     while (!gpu_is_idle()) {
       if (Clock::now() > end) return false;
@@ -175,12 +175,12 @@ bool NcclBackend::gpu_comes_to_an_end() {
 }
 
 /// After a failure nothing of this run is left in NCCL's hands, so that another may follow.
-void NcclBackend::clean_up() {
+void NcclRank::clean_up() {
   for (int queue = 0; queue < queue_count_; ++queue) queues_[queue]->clear();
   if (!job_->failed) return;
   std::unique_lock gate(job_->gate);
-  for (Lane* each : all_lanes_) each->drop();
-  if (!communicators_.abort(job_->ranks, job_->options.patience_seconds + 10))
+  for (Endpoint* each : all_endpoints_) each->drop();
+  if (!communicators_.abort(job_->ranks, job_->options.timeout_seconds + 10))
     end_job_(job_->failure().message + "\nNCCL does not come back from ncclCommAbort; the job ends.");
   gate.unlock();
   if (!gpu_comes_to_an_end())

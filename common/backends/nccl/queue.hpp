@@ -20,7 +20,7 @@
 
 namespace lockstep::nccl {
 
-class Lane;
+class Endpoint;
 
 /// What a queue's host code is at, for the wait table.
 struct Doing {
@@ -37,9 +37,9 @@ struct Doing {
   Kind kind = Kind::nothing;
   const char* operation = "";
   Location where{};
-  Lane* lane = nullptr;   // waits_for_batch
-  int queue = 0;          // waits_for_closure: whose
-  std::size_t bytes = 0;  // waits_for_memory
+  Endpoint* endpoint = nullptr;  // waits_for_batch
+  int queue = 0;                 // waits_for_closure: whose
+  std::size_t bytes = 0;         // waits_for_memory
   Category category = Category::buffer;
 };
 

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 #include "common/backends/nccl/session.hpp"
 #include "common/devices/cuda/status.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
@@ -59,21 +59,21 @@ void refuse_bad_options(const RunOptions& options, int processes) {
 }
 
 /// Slices that outlive their run will ask their rank to take them back, whenever that is: it stays for good.
-void keep_for_good(std::unique_ptr<nccl::NcclBackend> backend) {
-  static auto* const kept = new std::vector<std::unique_ptr<nccl::NcclBackend>>;
+void keep_for_good(std::unique_ptr<nccl::NcclRank> backend) {
+  static auto* const kept = new std::vector<std::unique_ptr<nccl::NcclRank>>;
   kept->push_back(std::move(backend));
 }
 
 std::vector<std::string> gather(nccl::Job& job, const char* what, const std::string& mine) {
-  return nccl::all_gather(job.mail, {.run = job.run, .key = nccl::key_of({}, what)}, job.everyone, mine);
+  return nccl::all_gather(job.control, {.run = job.run, .key = nccl::key_of({}, what)}, job.everyone, mine);
 }
 
 /// This process's part of a run.
 Outcome take_part(const RunOptions& options, const Program& program, nccl::Processes& all, std::uint64_t run) {
   cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have looked at another one
-  auto backend = std::make_unique<nccl::NcclBackend>(
-      std::make_unique<nccl::Job>(options, all.mail(), all.events(), run, all.gpu()), all.communicators(), all.memory(),
-      all.staging(), [&all](const std::string& message) { all.end_job(message); });
+  auto backend = std::make_unique<nccl::NcclRank>(
+      std::make_unique<nccl::Job>(options, all.control(), all.events(), run, all.gpu()), all.communicators(),
+      all.memory(), all.staging(), [&all](const std::string& message) { all.end_job(message); });
   const Values values = backend->play(program);
   backend->finish();
 
@@ -102,26 +102,26 @@ Outcome take_part(const RunOptions& options, const Program& program, nccl::Proce
 Outcome run(const RunOptions& options, const Program& program) {
   nccl::Processes* all = the_processes();
   if (!all) throw Error(Verdict::usage, "run needs a Session: make one at the beginning of main");
-  nccl::Mail& mail = all->mail();
-  refuse_bad_options(options, mail.size());
+  nccl::Control& control = all->control();
+  refuse_bad_options(options, control.size());
   const std::uint64_t run = all->next_run();
-  mail.forget_before(run);
+  control.forget_before(run);
   Outcome outcome;
-  if (mail.rank() < options.ranks) outcome = take_part(options, program, *all, run);
-  if (options.ranks == mail.size()) return outcome;
+  if (control.rank() < options.ranks) outcome = take_part(options, program, *all, run);
+  if (options.ranks == control.size()) return outcome;
   // Processes that a run does not use hear how it ended.
   const Label label{.run = run, .key = nccl::key_of({}, "outcome")};
   std::vector<int> everybody;
-  for (int rank = 0; rank < mail.size(); ++rank) everybody.push_back(rank);
+  for (int rank = 0; rank < control.size(); ++rank) everybody.push_back(rank);
   Trace trace = std::move(outcome.trace);
-  const auto letters = nccl::all_gather(mail, label, everybody, mail.rank() == 0 ? processes::pack(outcome) : "");
-  outcome = processes::unpack_outcome(letters.front());
+  const auto texts = nccl::all_gather(control, label, everybody, control.rank() == 0 ? processes::pack(outcome) : "");
+  outcome = processes::unpack_outcome(texts.front());
   outcome.trace = std::move(trace);
   return outcome;
 }
 
 std::string nccl::binding_of_this_job() {
-  std::string text = nccl::binding_in_words(the_processes()->seats());
+  std::string text = nccl::binding_in_words(the_processes()->places());
   text.pop_back();
   for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos;) text.replace(at, 1, "; ");
   return text;
@@ -130,7 +130,7 @@ std::string nccl::binding_of_this_job() {
 const char* backend_name() { return "nccl"; }
 
 bool is_judge() {
-  if (the_processes()) return the_processes()->mail().rank() == 0;
+  if (the_processes()) return the_processes()->control().rank() == 0;
   try {
     return environment().rank == 0;
   } catch (const Error&) {
@@ -139,7 +139,7 @@ bool is_judge() {
 }
 
 /// Each rank has a GPU; what feeds it is a core of its host's, bound or not.
-bool has_core_each(int ranks) { return has_core_each(the_processes()->seats(), ranks); }
+bool has_core_each(int ranks) { return has_core_each(the_processes()->places(), ranks); }
 
 Session::Session(int&, char**&) {
   const nccl::Environment found = environment();
@@ -157,6 +157,6 @@ Session::Session(int&, char**&) {
 
 Session::~Session() { delete std::exchange(the_processes(), nullptr); }
 
-int Session::available_ranks() const { return the_processes()->mail().size(); }
+int Session::available_ranks() const { return the_processes()->control().size(); }
 
 }  // namespace lockstep

@@ -20,14 +20,14 @@ bool is_set(const char* name, const char* value) {
 }
 
 /// The processes' GPUs, after all have agreed that the job can run on them.
-std::vector<Seat> checked_seats(Bootstrap& bootstrap) {
-  std::vector<Seat> seats = take_seats(bootstrap);
-  const Objection no = objection(seats, library_version(), is_set("NCCL_MULTI_RANK_GPU_ENABLE", "1"));
+std::vector<Place> checked_seats(Bootstrap& bootstrap) {
+  std::vector<Place> places = take_seats(bootstrap);
+  const Objection no = objection(places, library_version(), is_set("NCCL_MULTI_RANK_GPU_ENABLE", "1"));
   if (no.no_device) throw NoDevice(no.text);
   if (!no.text.empty()) throw Error(Verdict::usage, no.text);
   if (bootstrap.rank() == 0 && (is_set("LOCKSTEP_BINDING", "1") || is_set("NCCL_DEBUG", "INFO")))
-    std::fputs(binding_in_words(seats).c_str(), stderr);
-  return seats;
+    std::fputs(binding_in_words(places).c_str(), stderr);
+  return places;
 }
 
 /// Says it whole: several processes share the terminal.
@@ -37,28 +37,29 @@ void say(const std::string& text) { (void)!write(STDERR_FILENO, text.data(), tex
 
 Processes::Processes(const Environment& environment)
     : bootstrap_(make_bootstrap(environment)),
-      seats_(checked_seats(*bootstrap_)),
-      mail_(*bootstrap_, environment.patience_seconds,
-            {.lost = [this](int rank) { lost(rank); }, .ended = [](const std::string&) { std::_Exit(1); }}),
+      places_(checked_seats(*bootstrap_)),
+      control_(*bootstrap_, environment.timeout_seconds,
+               {.lost = [this](int rank) { lost(rank); }, .ended = [](const std::string&) { std::_Exit(1); }}),
       memory_(gpu()),
       staging_(events_),
-      communicators_(mail_, events_) {}
+      communicators_(control_, events_) {}
 
 void Processes::end_job(const std::string& message) {
   std::fflush(stdout);
   say(message + "\n");
-  mail_.end_job(message);
+  control_.end_job(message);
   std::_Exit(1);
 }
 
 /// A process has died. The lowest rank that lives says so; whoever else sees it waits a moment for that, and goes too.
 void Processes::lost(int rank) {
   int lowest = 0;
-  while (lowest == rank || mail_.has_left(lowest)) ++lowest;
-  if (mail_.rank() != lowest) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  end_job(fmt::format("CRASH: rank {} on {} died; the job ends ({} on {} says so)", rank, seats_[rank].host,
-                      mail_.rank() == lowest ? fmt::format("rank {}", lowest) : fmt::format("rank {}", mail_.rank()),
-                      host_name()));
+  while (lowest == rank || control_.has_left(lowest)) ++lowest;
+  if (control_.rank() != lowest) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  end_job(
+      fmt::format("CRASH: rank {} on {} died; the job ends ({} on {} says so)", rank, places_[rank].host,
+                  control_.rank() == lowest ? fmt::format("rank {}", lowest) : fmt::format("rank {}", control_.rank()),
+                  host_name()));
 }
 
 }  // namespace lockstep::nccl

@@ -6,8 +6,8 @@
 
 #include "common/backends/nccl/bootstrap.hpp"
 #include "common/backends/nccl/communicators.hpp"
-#include "common/backends/nccl/mail.hpp"
-#include "common/backends/nccl/seats.hpp"
+#include "common/backends/nccl/control.hpp"
+#include "common/backends/nccl/placement.hpp"
 #include "common/devices/cuda/memory.hpp"
 
 namespace lockstep::nccl {
@@ -17,9 +17,9 @@ class Processes {
   /// Collective. Throws NoDevice or Error(usage), with the same words on every process, where the job cannot run.
   explicit Processes(const Environment& environment);
 
-  Mail& mail() { return mail_; }
-  const std::vector<Seat>& seats() const { return seats_; }
-  int gpu() const { return seats_[bootstrap_->rank()].gpu; }
+  Control& control() { return control_; }
+  const std::vector<Place>& places() const { return places_; }
+  int gpu() const { return places_[bootstrap_->rank()].gpu; }
   cuda::EventPool& events() { return events_; }
   cuda::DeviceMemory& memory() { return memory_; }
   cuda::Staging& staging() { return staging_; }
@@ -33,8 +33,8 @@ class Processes {
   void lost(int rank);
 
   std::unique_ptr<Bootstrap> bootstrap_;
-  std::vector<Seat> seats_;
-  Mail mail_;
+  std::vector<Place> places_;
+  Control control_;
   cuda::EventPool events_;
   cuda::DeviceMemory memory_;
   cuda::Staging staging_;

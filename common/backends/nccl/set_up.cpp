@@ -4,67 +4,67 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 
 namespace lockstep::nccl {
 
 namespace {
-/// While main splits a lane's communicator, the watching thread leaves it alone.
+/// While main splits a endpoint's communicator, the watching thread leaves it alone.
 class Splitting {
  public:
-  Splitting(Job& job, Lane& lane) : job_(job), lane_(lane) { set(true); }
+  Splitting(Job& job, Endpoint& endpoint) : job_(job), endpoint_(endpoint) { set(true); }
   Splitting(const Splitting&) = delete;
   ~Splitting() { set(false); }
 
  private:
   void set(bool splitting) {
     std::lock_guard gate(job_.gate);
-    lane_.set_splitting(splitting);
+    endpoint_.set_splitting(splitting);
   }
   Job& job_;
-  Lane& lane_;
+  Endpoint& endpoint_;
 };
 }  // namespace
 
-Rank NcclBackend::stream(Channel at, std::string_view name, Location where) {
+Rank NcclRank::stream(CommunicatorKey at, std::string_view name, Location where) {
   if (!enter(at.queue, where)) return {};
   if (at.queue != 0) usage_error(not_on_main("stream"), where);
   Group& of = group(at.group, where);
   agree(of, processes::stream_call(name, where), where);
   const int queue = queue_named(name);
   if (queue != 0) {
-    wait_for_lane(*of.main, "stream", where);
+    wait_for_endpoint(*of.main, "stream", where);
     const Label label{.run = job_->run, .key = key_of(of.members, "stream", of.set_ups)};
     const Splitting here(*job_, *of.main);
-    open_lane(at.group, queue,
-              communicators_.split(*of.main->communicator(), label, 0, of.rank, of.members, std::string(name),
-                                   job_->limit()));
+    open_endpoint(at.group, queue,
+                  communicators_.split(*of.main->communicator(), label, 0, of.rank, of.members, std::string(name),
+                                       job_->limit()));
   }
   return handle(at.group, queue);
 }
 
-Rank NcclBackend::split(Channel at, int color, int key, Location where) {
+Rank NcclRank::split(CommunicatorKey at, int color, int key, Location where) {
   if (!enter(at.queue, where)) return {};
   if (at.queue != 0) usage_error(not_on_main("split"), where);
   Group& of = group(at.group, where);
   const std::vector<SetUp> calls = agree(of, {.is_split = true, .color = color, .key = key}, where);
-  wait_for_lane(*of.main, "split", where);
+  wait_for_endpoint(*of.main, "split", where);
   const int made = split_groups(of, calls, {.run = job_->run, .key = key_of(of.members, "split", of.set_ups)});
   if (made < 0) return Rank(*this, -1, 0, -1, 0);
   return handle(made, 0);
 }
 
 /// NCCL wants nothing of a communicator to be on its way while it is split.
-void NcclBackend::wait_for_lane(Lane& of, const char* verb, Location where) {
+void NcclRank::wait_for_endpoint(Endpoint& of, const char* verb, Location where) {
   wait_until(*queues_[0], {.kind = Doing::Kind::sets_up, .operation = verb, .where = where}, [&] {
     std::lock_guard gate(job_->gate);
-    advance_lanes();
+    advance_endpoints();
     return of.idle();
   });
 }
 
 /// Tells the group what this rank calls, and hears what the others do.
-std::vector<SetUp> NcclBackend::agree(Group& of, const SetUp& call, Location where) {
+std::vector<SetUp> NcclRank::agree(Group& of, const SetUp& call, Location where) {
   SetUp mine = call;
   mine.call = ++of.set_ups;
   processes::copy_text(mine.where, sizeof mine.where, describe(where));
@@ -72,21 +72,21 @@ std::vector<SetUp> NcclBackend::agree(Group& of, const SetUp& call, Location whe
   Queue& main = *queues_[0];
   main.set_doing({.kind = Doing::Kind::sets_up, .operation = call.is_split ? "split" : "stream", .where = where});
   job_->working.fetch_sub(1);
-  const auto letters =
-      all_gather(job_->mail, label, of.members, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
+  const auto texts =
+      all_gather(job_->control, label, of.members, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
                  [this] { return job_->failed.load(); });
   job_->working.fetch_add(1);
   main.set_doing({.kind = Doing::Kind::own_code, .where = where});
-  if (letters.empty()) throw Unwind{};
-  std::vector<SetUp> all(letters.size());
+  if (texts.empty()) throw Unwind{};
+  std::vector<SetUp> all(texts.size());
   for (std::size_t member = 0; member < all.size(); ++member)
-    std::memcpy(static_cast<void*>(&all[member]), letters[member].data(), sizeof(SetUp));
+    std::memcpy(static_cast<void*>(&all[member]), texts[member].data(), sizeof(SetUp));
   processes::compare(all, of.members);
   return all;
 }
 
 /// Makes the groups that these split calls define; returns this rank's, or −1.
-int NcclBackend::split_groups(Group& parent, const std::vector<SetUp>& calls, Label label) {
+int NcclRank::split_groups(Group& parent, const std::vector<SetUp>& calls, Label label) {
   const int color = calls[parent.rank].color;
   int made = -1, place = 0;
   for (const auto& [each, ranks] : processes::by_color(calls)) {
@@ -103,11 +103,11 @@ int NcclBackend::split_groups(Group& parent, const std::vector<SetUp>& calls, La
       communicators_.split(*parent.main->communicator(), label, color, place, members, "main", job_->limit());
   if (made < 0) return made;
   groups_[made]->rank = place;
-  open_lane(made, 0, communicator);
+  open_endpoint(made, 0, communicator);
   return made;
 }
 
-int NcclBackend::make_group(const std::vector<int>& members) {
+int NcclRank::make_group(const std::vector<int>& members) {
   auto [known, fresh] = group_of_members_.try_emplace(members, static_cast<int>(groups_.size()));
   if (fresh) {
     groups_.push_back(std::make_unique<Group>());
@@ -116,7 +116,7 @@ int NcclBackend::make_group(const std::vector<int>& members) {
   return known->second;
 }
 
-int NcclBackend::queue_named(std::string_view name) {
+int NcclRank::queue_named(std::string_view name) {
   const int count = queue_count_;
   for (int queue = 0; queue < count; ++queue)
     if (queues_[queue]->name == name) return queue;
@@ -136,24 +136,24 @@ int NcclBackend::queue_named(std::string_view name) {
   return count;
 }
 
-void NcclBackend::open_lane(int of, int queue, std::shared_ptr<Communicator> communicator) {
+void NcclRank::open_endpoint(int of, int queue, std::shared_ptr<Communicator> communicator) {
   std::lock_guard gate(job_->gate);
-  auto& lanes = lanes_[queue];
-  if (static_cast<std::size_t>(of) >= lanes.size()) lanes.resize(of + 1);
-  if (lanes[of]) return;
-  lanes[of] = std::make_unique<Lane>(*job_, std::move(communicator), of, queue);
-  all_lanes_.push_back(lanes[of].get());
-  if (queue == 0) groups_[of]->main = lanes[of].get();
+  auto& endpoints = endpoints_[queue];
+  if (static_cast<std::size_t>(of) >= endpoints.size()) endpoints.resize(of + 1);
+  if (endpoints[of]) return;
+  endpoints[of] = std::make_unique<Endpoint>(*job_, std::move(communicator), of, queue);
+  all_endpoints_.push_back(endpoints[of].get());
+  if (queue == 0) groups_[of]->main = endpoints[of].get();
 }
 
-void NcclBackend::open_world() {
+void NcclRank::open_world() {
   const int world = make_group(job_->everyone);
   groups_[world]->rank = job_->rank;
-  open_lane(world, 0, communicators_.world(job_->run, job_->ranks, job_->limit()));
+  open_endpoint(world, 0, communicators_.world(job_->run, job_->ranks, job_->limit()));
 }
 
-NcclBackend::NcclBackend(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory,
-                         cuda::Staging& staging, std::function<void(const std::string&)> end_job)
+NcclRank::NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory,
+                   cuda::Staging& staging, std::function<void(const std::string&)> end_job)
     : job_(std::move(job)),
       communicators_(communicators),
       memory_(memory),
@@ -167,7 +167,7 @@ NcclBackend::NcclBackend(std::unique_ptr<Job> job, Communicators& communicators,
   watcher_ = std::thread([this] { keep_watch(); });
 }
 
-NcclBackend::~NcclBackend() {
+NcclRank::~NcclRank() {
   stop_watching_ = true;
   watcher_.join();
   for (int queue = 0; queue < queue_count_; ++queue) queues_[queue]->stop();

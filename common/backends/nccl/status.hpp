@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/error.hpp"
-#include "common/runtime/misuse.hpp"
+#include "common/runtime/errors.hpp"
 
 namespace lockstep::nccl {
 

@@ -1,4 +1,4 @@
-// The letters of the runtime to itself (common/runtime/processes/watch.hpp) among the job's other mail.
+// The control messages of the runtime to itself (common/runtime/processes/watch.hpp) among the job's other control.
 #pragma once
 
 #include "common/backends/nccl/job.hpp"
@@ -15,13 +15,15 @@ class Watch final : public processes::Watch<Job> {
   void look() {
     tell_failure();
     for (int from = 0; from < job_.ranks; ++from)
-      while (const auto bytes = job_.mail.take(from, label())) receive(processes::Letter::parse(*bytes));
+      while (const auto bytes = job_.control.take(from, label())) receive(processes::ControlMessage::parse(*bytes));
     look_at_clock();
   }
 
  private:
   Label label() const { return {Label::Kind::control, job_.run}; }
-  void post(int to, const processes::Letter& letter) override { job_.mail.send(to, label(), letter.bytes()); }
+  void post(int to, const processes::ControlMessage& message) override {
+    job_.control.send(to, label(), message.bytes());
+  }
 };
 
 }  // namespace lockstep::nccl

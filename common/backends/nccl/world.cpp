@@ -1,13 +1,13 @@
 // NCCL itself, for what stands beside the contract: a library's own collective, as a reference to beat.
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 
 namespace lockstep::nccl {
 
-void NcclBackend::with_world(const std::function<void(ncclComm_t, cudaStream_t)>& f, Location where) {
+void NcclRank::with_world(const std::function<void(ncclComm_t, cudaStream_t)>& f, Location where) {
   Queue* main = enter(0, where);
   if (!main) return;
   std::lock_guard gate(job_->gate);
-  Communicator& world = *lane(0, 0).communicator();
+  Communicator& world = *endpoint(0, 0).communicator();
   if (!world.handle) return;
   world.stream.wait(job_->events.record(main->stream.get()));
   f(world.handle, world.stream.get());

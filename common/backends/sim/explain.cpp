@@ -4,22 +4,22 @@
 
 namespace lockstep::sim {
 
-/// While this queue's fiber waits for a batch, the channel it used last is the batch's.
+/// While this queue's fiber waits for a batch, the endpoint it used last is the batch's.
 StuckBatch World::stuck_batch(const Queue& queue) {
-  Channel& channel = *queue.recent;
-  const Batch& batch = *channel.incomplete;
+  Endpoint& endpoint = *queue.recent;
+  const Batch& batch = *endpoint.incomplete;
   const auto missing = std::find_if(batch.transfers.begin(), batch.transfers.end(),
-                                    [&](const Transfer& transfer) { return unmatched(channel, transfer); });
+                                    [&](const Transfer& transfer) { return unmatched(endpoint, transfer); });
   return {.number = batch.number,
-          .group = channel.group,
+          .group = endpoint.group,
           .collective = batch.collective,
           .started = batch.where,
           .missing = missing == batch.transfers.end() ? nullptr : &*missing};
 }
 
 /// True while the other side of this transfer has not been posted.
-bool World::unmatched(Channel& channel, const Transfer& transfer) {
-  const Peer& peer = this->peer(channel, transfer.peer);
+bool World::unmatched(Endpoint& endpoint, const Transfer& transfer) {
+  const Peer& peer = this->peer(endpoint, transfer.peer);
   const Pair* pair = transfer.kind == Transfer::Kind::send ? peer.out : &peer.in;
   for (const Message* message = pair->first; message; message = message->next)
     if (message->out == &transfer || message->in == &transfer) return true;
@@ -29,8 +29,8 @@ bool World::unmatched(Channel& channel, const Transfer& transfer) {
 std::vector<UnreadMessage> World::unread() const {
   std::vector<UnreadMessage> all;
   for (const auto& rank : ranks_)
-    rank->each_end([&](const Channel& channel) {
-      for (const auto& peer : channel.peers) {
+    rank->each_endpoint([&](const Endpoint& endpoint) {
+      for (const auto& peer : endpoint.peers) {
         if (!peer) continue;
         for (const Message* message = peer->out->first; message; message = message->next)
           if (message->sender)

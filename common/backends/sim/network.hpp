@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/rank.hpp"
-#include "common/runtime/fibers/complaints.hpp"
+#include "common/runtime/fibers/errors.hpp"
 #include "common/runtime/machine/machine.hpp"
 
 namespace lockstep::sim {

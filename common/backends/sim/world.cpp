@@ -95,7 +95,7 @@ void World::handle(Event event) {
       try {
         begin(batch);
       } catch (...) {
-        record_failure(batch->channel->owner->queue(batch->channel->queue));
+        record_failure(batch->endpoint->owner->queue(batch->endpoint->queue));
       }
       break;
     }

@@ -19,19 +19,19 @@
 namespace lockstep::sim {
 
 class World;
-class RankState;
-struct Channel;
+class SimRank;
+struct Endpoint;
 struct Queue;
 
 /// Transfers that were started together.
 struct alignas(64) Batch {
-  Channel* channel = nullptr;
+  Endpoint* endpoint = nullptr;
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
   double begin = 0;
   double completion = 0;  // known when pending is 0
   int pending = 0;        // transfers whose completion is not known yet
-  Batch* next = nullptr;  // in its channel
+  Batch* next = nullptr;  // in its endpoint
   double posted = 0;
   Location where{};
   const char* collective = nullptr;
@@ -44,7 +44,7 @@ struct Pair {
   Message* last = nullptr;
 };
 
-/// What a channel knows of one peer. What every message needs comes first, within one line of the cache.
+/// What a endpoint knows of one peer. What every message needs comes first, within one line of the cache.
 struct alignas(64) Peer {
   int rank = 0;  // in the group
   int world = 0;
@@ -55,7 +55,7 @@ struct alignas(64) Peer {
 };
 
 /// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
-struct alignas(64) Channel {
+struct alignas(64) Endpoint {
   Batch* first = nullptr;       // not yet waited for, in the order started
   Batch* incomplete = nullptr;  // the first whose completion is not known
   Batch* last = nullptr;
@@ -67,7 +67,7 @@ struct alignas(64) Channel {
   std::uint64_t waiter_number = 0;
   Peer* recent_out = nullptr;  // the last sent to, and received from
   Peer* recent_in = nullptr;
-  RankState* owner = nullptr;
+  SimRank* owner = nullptr;
   int group = 0;
   int queue = 0;
   int rank = 0;        // of the owner, in the group
@@ -99,16 +99,16 @@ struct Closure : ClosureBase {
 /// What the parts that all one-process backends share need to know of this one.
 struct Types {
   using World = sim::World;
-  using RankState = sim::RankState;
+  using BackendRank = sim::SimRank;
   using Queue = sim::Queue;
   using Closure = sim::Closure;
-  using End = Channel;
+  using Endpoint = sim::Endpoint;
 };
 
 /// One ordered queue of one rank; queue 0 is main. What every message needs is in one line of the cache.
 struct alignas(64) Queue : QueueBase<Types> {
   double clock = 0;
-  Channel* recent = nullptr;  // the channel last used
+  Endpoint* recent = nullptr;  // the endpoint last used
   Closures<Closure> closures;
   bool in_operation = false;  // main: arithmetic until operation_end
   double operation_end = 0;
@@ -116,21 +116,21 @@ struct alignas(64) Queue : QueueBase<Types> {
 };
 
 /// The simulator's side of one rank.
-class RankState final : public RankBase<Types> {
+class SimRank final : public RankBase<Types> {
  public:
-  RankState(World& world, int rank);
-  ~RankState() override;
-  Rank reflect(int size, int level);  ///< reflection.hpp
+  SimRank(World& world, int rank);
+  ~SimRank() override;
+  Rank reflect(int size, int level);  ///< symmetry.hpp
 
-  Ticket start(lockstep::Channel channel, std::span<const Transfer> batch, Location where) override;
-  Slice allocate(lockstep::Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
-  void compute(lockstep::Channel channel, const Operation& operation, Kernel kernel, Location where) override;
+  Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
+  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
+  void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return false; }  // prices and timelines are those of operations by themselves
-  void open_region(lockstep::Channel channel, const char* name, std::size_t bytes, Location where) override;
+  void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
-  void upload(lockstep::Channel channel, const Slice& slice, const void* values, Location where) override;
-  bool download(lockstep::Channel channel, const Slice& slice, void* bytes, Location where) override;
-  bool peek(lockstep::Channel channel, const Slice& slice, void* bytes) override;
+  void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;
+  bool download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) override;
+  bool peek(CommunicatorKey at, const Slice& slice, void* bytes) override;
   double now(int queue) const override { return queues_[queue]->clock; }
   void release(Block& block) override;
 
@@ -141,7 +141,7 @@ class RankState final : public RankBase<Types> {
  private:
   friend class RankBase<Types>;
   void made(Queue& queue);
-  void made(Channel& channel);
+  void made(Endpoint& endpoint);
   void wait_batch(Queue& queue, const Ticket& ticket, Location where);
   void issued(Queue& main, Closure& closure);
   void begins(Queue& queue, Closure& closure);
@@ -151,8 +151,8 @@ class RankState final : public RankBase<Types> {
   double seconds(const RankLedger&) const { return queues_[0]->clock; }
 
   void sync(Queue& queue);  // lets the world catch up, where others can see what this queue does
-  Channel& channel(Queue& queue, int group) {
-    if (!queue.recent || queue.recent->group != group) queue.recent = &end(group, queue.index);
+  Endpoint& endpoint(Queue& queue, int group) {
+    if (!queue.recent || queue.recent->group != group) queue.recent = &endpoint_at(group, queue.index);
     return *queue.recent;
   }
 
@@ -211,15 +211,15 @@ class World final : public WorldBase<Types> {
   void deliver(Message* message, double arrival);
   void half_done(Batch* batch, double time);
   void completed(Batch* batch);
-  bool unmatched(Channel& channel, const Transfer& transfer);  // explain.cpp
-  Peer& peer(Channel& channel, int rank);
-  Peer& peer_to(Channel& channel, int rank) {
-    return channel.recent_out && channel.recent_out->rank == rank ? *channel.recent_out
-                                                                  : *(channel.recent_out = &peer(channel, rank));
+  bool unmatched(Endpoint& endpoint, const Transfer& transfer);  // explain.cpp
+  Peer& peer(Endpoint& endpoint, int rank);
+  Peer& peer_to(Endpoint& endpoint, int rank) {
+    return endpoint.recent_out && endpoint.recent_out->rank == rank ? *endpoint.recent_out
+                                                                    : *(endpoint.recent_out = &peer(endpoint, rank));
   }
-  Peer& peer_from(Channel& channel, int rank) {
-    return channel.recent_in && channel.recent_in->rank == rank ? *channel.recent_in
-                                                                : *(channel.recent_in = &peer(channel, rank));
+  Peer& peer_from(Endpoint& endpoint, int rank) {
+    return endpoint.recent_in && endpoint.recent_in->rank == rank ? *endpoint.recent_in
+                                                                  : *(endpoint.recent_in = &peer(endpoint, rank));
   }
   Message* new_message();
   void recycle(Message* message);

@@ -142,7 +142,7 @@ TEST(Failure, OptionsThatNoRunCanHave) {
   if (std::string_view(backend_name()) != "mpi") GTEST_SKIP() << "these are MPI's";
   const auto refused = [](double patience, bool emulate, double scale) {
     RunOptions options = options_for(1);
-    options.patience_seconds = patience;
+    options.timeout_seconds = patience;
     options.emulate = emulate;
     options.emulate_scale = scale;
     EXPECT_THROW((void)run(options, [](Rank) {}), Error) << patience << " " << scale;

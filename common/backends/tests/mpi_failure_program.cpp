@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   RunOptions options;
   options.ranks = session.available_ranks();
   const bool soon = way == "deadlock" && std::string_view(backend_name()) == "mpi";  // is found without patience
-  options.patience_seconds = soon || way == "slow" || way == "emulated" ? 20 : 1;
+  options.timeout_seconds = soon || way == "slow" || way == "emulated" ? 20 : 1;
   options.emulate = way == "emulated";
   if (options.emulate) options.machine = Machine::uniform(1.5, 1e-9, 1e-10);  // a message takes 1.5 s
   const Outcome outcome = run(options, [way, count](Rank me) { fail(me, way, count); });

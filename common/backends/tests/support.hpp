@@ -20,7 +20,7 @@ inline RunOptions options_for(int ranks) {
   RunOptions options;
   options.ranks = ranks;
   options.threads = 1;
-  options.patience_seconds = 1;
+  options.timeout_seconds = 1;
   options.machine.eager_bytes = 0;
   return options;
 }

@@ -28,7 +28,7 @@ class SerialBackend final : public Backend, private BlockOwner {
   const std::optional<Operation>& last() const { return last_; }
   void forget() { last_.reset(); }
 
-  Slice allocate(Channel, std::size_t count, DType dtype, Category category, Location where) override {
+  Slice allocate(CommunicatorKey, std::size_t count, DType dtype, Category category, Location where) override {
     auto* block = new Block;
     block->dtype = dtype;
     block->category = category;
@@ -40,31 +40,31 @@ class SerialBackend final : public Backend, private BlockOwner {
     block->where = where;
     return Slice(*block);
   }
-  void compute(Channel, const Operation& operation, Kernel kernel, Location) override {
+  void compute(CommunicatorKey, const Operation& operation, Kernel kernel, Location) override {
     last_ = operation;
     kernel(workplace_.device());
   }
   bool fuses_gelu() const override { return false; }
-  void upload(Channel, const Slice& slice, const void* values, Location) override {
+  void upload(CommunicatorKey, const Slice& slice, const void* values, Location) override {
     if (!slice.empty()) workplace_.upload(slice.data(), values, slice.bytes());
   }
-  bool download(Channel, const Slice& slice, void* bytes, Location where) override {
+  bool download(CommunicatorKey, const Slice& slice, void* bytes, Location where) override {
     if (!slice.empty()) workplace_.download(bytes, slice.data(), slice.bytes());
     workplace_.check_work(where);
     return true;
   }
-  bool peek(Channel channel, const Slice& slice, void* bytes) override { return download(channel, slice, bytes, {}); }
+  bool peek(CommunicatorKey at, const Slice& slice, void* bytes) override { return download(at, slice, bytes, {}); }
   RankLedger ledger() const override { return {}; }
   double now(int) const override { return 0; }
   int world_rank() const override { return 0; }
-  void open_region(Channel, const char*, std::size_t, Location) override {}
+  void open_region(CommunicatorKey, const char*, std::size_t, Location) override {}
   void close_region(int) override {}
 
-  Ticket start(Channel, std::span<const Transfer>, Location) override { throw alone(); }
-  void wait(Channel, Ticket, Location) override { throw alone(); }
-  Rank split(Channel, int, int, Location) override { throw alone(); }
-  Rank stream(Channel, std::string_view, Location) override { throw alone(); }
-  Ticket run(Channel, Rank, std::function<void(Rank)>, Location) override { throw alone(); }
+  Ticket start(CommunicatorKey, std::span<const Transfer>, Location) override { throw alone(); }
+  void wait(CommunicatorKey, Ticket, Location) override { throw alone(); }
+  Rank split(CommunicatorKey, int, int, Location) override { throw alone(); }
+  Rank stream(CommunicatorKey, std::string_view, Location) override { throw alone(); }
+  Ticket run(CommunicatorKey, Rank, std::function<void(Rank)>, Location) override { throw alone(); }
 
  private:
   static std::logic_error alone() { return std::logic_error("the serial backend of the tests has no peers"); }

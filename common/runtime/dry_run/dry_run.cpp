@@ -18,7 +18,7 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
   std::size_t peak() const { return peak_; }
   void forget_peak() { peak_ = live_; }
 
-  void compute(Channel at, const Operation& operation, Kernel, Location) override {
+  void compute(CommunicatorKey at, const Operation& operation, Kernel, Location) override {
     const double seconds = machine_.seconds(operation);
     Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
     const double begin = queue.clock;
@@ -34,7 +34,7 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
   bool fuses_gelu() const override { return false; }  // as the simulator
 
   /// Each port serves one message at a time; what is sent and what is received go at once.
-  Ticket start(Channel at, std::span<const Transfer> batch, Location) override {
+  Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location) override {
     double sent = 0, received = 0;
     for (const Transfer& transfer : batch)
       (transfer.kind == Transfer::Kind::send ? sent : received) += static_cast<double>(transfer.slice.bytes());
@@ -44,20 +44,20 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
     queue.ends.push_back(queue.last_batch);
     return {Ticket::Kind::batch, at.group, at.queue, queue.ends.size()};
   }
-  void wait(Channel at, Ticket ticket, Location) override {
+  void wait(CommunicatorKey at, Ticket ticket, Location) override {
     Queue& waits = queues_[static_cast<std::size_t>(at.queue)];
     const Queue& works = queues_[static_cast<std::size_t>(ticket.queue)];
     const std::vector<double>& ends = ticket.kind == Ticket::Kind::batch ? works.ends : works.closures;
     waits.clock = std::max(waits.clock, ends[ticket.number - 1]);
   }
-  Ticket run(Channel main, Rank queue, std::function<void(Rank)> f, Location) override {
+  Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location) override {
     const auto index = static_cast<std::size_t>(queue.queue());
     queues_[index].clock = std::max(queues_[index].clock, queues_[0].clock);
     f(queue);
     queues_[index].closures.push_back(queues_[index].clock);
     return {Ticket::Kind::closure, main.group, queue.queue(), queues_[index].closures.size()};
   }
-  Rank stream(Channel at, std::string_view name, Location) override {
+  Rank stream(CommunicatorKey at, std::string_view name, Location) override {
     const auto known = std::find(names_.begin(), names_.end(), name);
     const auto index = static_cast<int>(known - names_.begin());
     if (known == names_.end()) {
@@ -66,12 +66,12 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
     }
     return Rank(*this, at.group, index + 1, 0, group_.ranks);
   }
-  Rank split(Channel, int color, int, Location where) override {
+  Rank split(CommunicatorKey, int color, int, Location where) override {
     if (color >= 0) usage_error("a rank that rehearses alone has no sub-groups", where);
     return Rank(*this, -1, 0, -1, 0);
   }
 
-  Slice allocate(Channel at, std::size_t count, DType dtype, Category category, Location) override {
+  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location) override {
     auto* block = new Block;
     block->dtype = dtype;
     block->category = category;
@@ -82,10 +82,10 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
     peak_ = std::max(peak_, live_);
     return Slice(*block);
   }
-  void upload(Channel, const Slice&, const void*, Location) override {}
-  bool download(Channel, const Slice&, void*, Location) override { return false; }
-  bool peek(Channel, const Slice&, void*) override { return false; }
-  void open_region(Channel, const char*, std::size_t, Location) override {}
+  void upload(CommunicatorKey, const Slice&, const void*, Location) override {}
+  bool download(CommunicatorKey, const Slice&, void*, Location) override { return false; }
+  bool peek(CommunicatorKey, const Slice&, void*) override { return false; }
+  void open_region(CommunicatorKey, const char*, std::size_t, Location) override {}
   void close_region(int) override {}
   RankLedger ledger() const override { return {}; }
   double now(int queue) const override { return queues_[static_cast<std::size_t>(queue)].clock; }

@@ -40,7 +40,7 @@ class Groups {
   /// Of a complete call: the group that `member` is in now, or −1 where its split gave no colour.
   int result(int group, std::uint64_t number, int member) const;
 
-  /// A group of `size` ranks of which the run has only this one, as rank 0: see sim/reflection.hpp. New at every call.
+  /// A group of `size` ranks of which the run has only this one, as rank 0: see sim/symmetry.hpp. New at every call.
   int reflect(int world_rank, int size, int level);
   bool is_reflection(int group) const { return groups_[group]->level >= 0; }
   int reflection_level(int group) const { return groups_[group]->level; }

@@ -41,10 +41,10 @@ struct Closures {
   bool has_ended(std::uint64_t number) const { return number <= waited + ended; }
 };
 
-/// `Types` names the backend's own World, RankState, Queue, Closure and End. What every step needs comes first.
+/// `Types` names the backend's own World, BackendRank, Queue, Closure and Endpoint. What every step needs comes first.
 template <class Types>
 struct QueueBase {
-  typename Types::RankState* owner = nullptr;
+  typename Types::BackendRank* owner = nullptr;
   int index = 0;  // 0: main
   bool ended = false;
   Blocked blocked;

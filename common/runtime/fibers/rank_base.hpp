@@ -1,14 +1,14 @@
 // One rank's side of a backend whose ranks share a process: groups, queues, set-up and closures. They are the same
 // whether queues have virtual clocks or streams of a GPU; what differs is supplied by the backend.
 //
-// `Types` names its World, RankState (derived from RankBase<Types>), Queue (from QueueBase, with `closures`), Closure
-// (from ClosureBase) and End: a rank's end of one communicator, that is a (group, queue), with
+// `Types` names its World, BackendRank (derived from RankBase<Types>), Queue (from QueueBase, with `closures`), Closure
+// (from ClosureBase) and Endpoint: a rank's end of one communicator, that is a (group, queue), with
 //
 //   owner, group, queue, rank   set here; rank is the owner's in the group
 //   oldest()                    its first batch that was not waited for, or null
 //   each_peer(f)                f(world rank, traffic) for everyone it has met
 //
-// RankState supplies, beside the verbs that are pure here:
+// BackendRank supplies, beside the verbs that are pure here:
 //
 //   wait_batch(queue, ticket, where)
 //   made(queue), made(end)               new ones
@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "common/runtime/backend.hpp"
-#include "common/runtime/fibers/complaints.hpp"
+#include "common/runtime/fibers/errors.hpp"
 #include "common/runtime/fibers/groups.hpp"
 #include "common/runtime/fibers/queue.hpp"
 #include "common/runtime/ledger/recorder.hpp"
@@ -38,9 +38,9 @@ class RankBase : public Backend, public BlockOwner {
   using World = typename Types::World;
   using Queue = typename Types::Queue;
   using Closure = typename Types::Closure;
-  using End = typename Types::End;
+  using Endpoint = typename Types::Endpoint;
 
-  void wait(Channel at, Ticket ticket, Location where) final {
+  void wait(CommunicatorKey at, Ticket ticket, Location where) final {
     if (world_.stopped()) return;
     Queue& queue = calling(at.queue, where);
     if (ticket.kind == Ticket::Kind::batch)
@@ -48,20 +48,20 @@ class RankBase : public Backend, public BlockOwner {
     else
       wait_closure(queue, ticket, where);
   }
-  Rank split(Channel at, int color, int key, Location where) final {
+  Rank split(CommunicatorKey at, int color, int key, Location where) final {
     if (world_.stopped()) return {};
     const Groups::Call call{.is_split = true, .color = color, .key = key, .where = where};
     const int made = set_up("split", at, call);
     return made < 0 ? Rank(*this, -1, 0, -1, 0) : handle(made, 0);
   }
-  Rank stream(Channel at, std::string_view name, Location where) final {
+  Rank stream(CommunicatorKey at, std::string_view name, Location where) final {
     if (world_.stopped()) return {};
     const int id = world_.queue_id(name);
     add_queues_up_to(id);
     set_up("stream", at, {.name = std::string(name), .where = where});
     return handle(at.group, id);
   }
-  Ticket run(Channel, Rank as, std::function<void(Rank)> f, Location where) final;
+  Ticket run(CommunicatorKey, Rank as, std::function<void(Rank)> f, Location where) final;
   RankLedger ledger() const final;
   int world_rank() const final { return rank_; }
 
@@ -72,9 +72,9 @@ class RankBase : public Backend, public BlockOwner {
 
   void join_group(int group, int rank) { members_.push_back({group, rank, {}}); }
   void add_queues_up_to(int index);
-  End& end(int group, int queue);  ///< made when first asked for
+  Endpoint& endpoint_at(int group, int queue);  ///< made when first asked for
   template <class F>
-  void each_end(F f) const {
+  void each_endpoint(F f) const {
     for (const Member& member : members_)
       for (const auto& end : member.ends)
         if (end) f(*end);
@@ -85,7 +85,7 @@ class RankBase : public Backend, public BlockOwner {
   struct Member {
     int group;
     int rank;
-    std::vector<std::unique_ptr<End>> ends;  // by queue
+    std::vector<std::unique_ptr<Endpoint>> ends;  // by queue
   };
 
   /// `machine`: whose times are modelled; null where they are measured.
@@ -119,9 +119,9 @@ class RankBase : public Backend, public BlockOwner {
   std::uint64_t live_blocks_ = 0;
 
  private:
-  auto& self() { return static_cast<typename Types::RankState&>(*this); }
-  auto& self() const { return static_cast<const typename Types::RankState&>(*this); }
-  int set_up(const char* verb, Channel at, const Groups::Call& call);
+  auto& self() { return static_cast<typename Types::BackendRank&>(*this); }
+  auto& self() const { return static_cast<const typename Types::BackendRank&>(*this); }
+  int set_up(const char* verb, CommunicatorKey at, const Groups::Call& call);
   void serve(Queue& queue);
   void wait_closure(Queue& main, const Ticket& ticket, Location where);
   void check_finished() const;
@@ -142,12 +142,12 @@ void RankBase<Types>::add_queues_up_to(int index) {
 }
 
 template <class Types>
-auto RankBase<Types>::end(int group, int queue) -> End& {
+auto RankBase<Types>::endpoint_at(int group, int queue) -> Endpoint& {
   Member& me = member(group);
   if (static_cast<std::size_t>(queue) >= me.ends.size()) me.ends.resize(queue + 1);
   auto& end = me.ends[queue];
   if (end) return *end;
-  end = std::make_unique<End>();
+  end = std::make_unique<Endpoint>();
   end->owner = &self();
   end->group = group;
   end->queue = queue;
@@ -158,7 +158,7 @@ auto RankBase<Types>::end(int group, int queue) -> End& {
 
 /// The group that this rank is in after the call, once all members have made it; −1: none.
 template <class Types>
-int RankBase<Types>::set_up(const char* verb, Channel at, const Groups::Call& call) {
+int RankBase<Types>::set_up(const char* verb, CommunicatorKey at, const Groups::Call& call) {
   Queue& queue = calling(at.queue, call.where);
   if (queue.index != 0) usage_error(not_on_main(verb), call.where);
   const int me = member(at.group).rank;  // first: it refuses who is not a member
@@ -175,7 +175,7 @@ int RankBase<Types>::set_up(const char* verb, Channel at, const Groups::Call& ca
 // Closures ------------------------------------------------------------------------------------------------------------
 
 template <class Types>
-Ticket RankBase<Types>::run(Channel, Rank as, std::function<void(Rank)> f, Location where) {
+Ticket RankBase<Types>::run(CommunicatorKey, Rank as, std::function<void(Rank)> f, Location where) {
   if (world_.stopped()) return {};
   Queue& main = calling(0, where);
   Queue& queue = *queues_[as.queue()];
@@ -253,7 +253,7 @@ void RankBase<Types>::check_finished() const {
   for (const auto& queue : queues_)
     if (queue->closures.waited < queue->closures.issued)
       usage_error(closure_not_waited_for(world_.queue_name(queue->index)), queue->closures.list.front()->where);
-  each_end([](const End& end) {
+  each_endpoint([](const Endpoint& end) {
     if (const auto* batch = end.oldest()) usage_error(kTransfersNotWaitedFor, batch->where);
   });
 }
@@ -261,7 +261,7 @@ void RankBase<Types>::check_finished() const {
 template <class Types>
 RankLedger RankBase<Types>::ledger() const {
   RankLedger ledger = recorder_.ledger();
-  each_end([&](const End& end) {
+  each_endpoint([&](const Endpoint& end) {
     end.each_peer([&](int world_rank, const Traffic& t) {
       if (t.messages_sent + t.messages_received == 0) return;
       ledger.traffic.messages_sent += t.messages_sent;

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/runtime/fibers/complaints.hpp"
+#include "common/runtime/fibers/errors.hpp"
 #include "common/runtime/fibers/groups.hpp"
 #include "common/runtime/fibers/queue.hpp"
 #include "common/runtime/fibers/survey.hpp"
@@ -33,7 +33,7 @@ namespace lockstep {
 template <class Types>
 class WorldBase {
  public:
-  using RankState = typename Types::RankState;
+  using BackendRank = typename Types::BackendRank;
   using Queue = typename Types::Queue;
 
   WorldBase(const WorldBase&) = delete;
@@ -49,7 +49,7 @@ class WorldBase {
   Queue* running() const { return running_; }
   bool failing() const { return failing_; }
   Groups& groups() { return groups_; }
-  RankState& rank(int index) { return *ranks_[index]; }
+  BackendRank& rank(int index) { return *ranks_[index]; }
   int queue_id(std::string_view name);
   const std::string& queue_name(int index) const { return queue_names_[index]; }
   void join_new_groups();  ///< after a set-up call, which may have made some
@@ -82,7 +82,7 @@ class WorldBase {
 
   /// Ranks need a world that is complete but for them: called at the end of its constructor.
   void make_ranks() {
-    for (int r = 0; r < options_.ranks; ++r) ranks_.push_back(std::make_unique<RankState>(self(), r));
+    for (int r = 0; r < options_.ranks; ++r) ranks_.push_back(std::make_unique<BackendRank>(self(), r));
     join_new_groups();
     for (auto& rank : ranks_) rank->add_queues_up_to(0);
   }
@@ -111,7 +111,7 @@ class WorldBase {
   std::uint64_t messages_ = 0;
   const Program& program_;
   Groups groups_;
-  std::vector<std::unique_ptr<RankState>> ranks_;
+  std::vector<std::unique_ptr<BackendRank>> ranks_;
 
  private:
   auto& self() { return static_cast<typename Types::World&>(*this); }

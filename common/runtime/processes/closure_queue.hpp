@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "common/rank.hpp"
-#include "common/runtime/misuse.hpp"
+#include "common/runtime/errors.hpp"
 
 namespace lockstep::processes {
 

@@ -16,13 +16,13 @@ class Halves {
  public:
   explicit Halves(std::span<const Row> rows) : begun_(rows.size()) {
     for (std::size_t rank = 0; rank < rows.size(); ++rank)
-      for (const Begun& begun : rows[rank].begun) begun_[rank][{begun.lane, begun.peer}] = &begun;
+      for (const Begun& begun : rows[rank].begun) begun_[rank][{begun.endpoint, begun.peer}] = &begun;
   }
   /// The peer of `transfer`, which is `rank`'s, has not begun its half.
   bool lacks_partner(int rank, const Unfinished& transfer) const {
     const auto& of_peer = begun_[transfer.peer];
-    auto at = of_peer.find({transfer.lane, rank});
-    if (at == of_peer.end()) at = of_peer.find({transfer.lane, -1});
+    auto at = of_peer.find({transfer.endpoint, rank});
+    if (at == of_peer.end()) at = of_peer.find({transfer.endpoint, -1});
     if (at == of_peer.end()) return true;
     const bool sends = transfer.kind == Unfinished::Kind::send;
     return (sends ? at->second->receives : at->second->sends) < transfer.number;
@@ -32,12 +32,13 @@ class Halves {
   std::vector<std::map<std::pair<std::uint64_t, int>, const Begun*>> begun_;
 };
 
-/// Whether each of the rank's lanes waits for a half that one of `still` would have to begin.
+/// Whether each of the rank's endpoints waits for a half that one of `still` would have to begin.
 bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<bool>& still) {
-  std::map<std::uint64_t, bool> lanes;
+  std::map<std::uint64_t, bool> endpoints;
   for (const Unfinished& transfer : row.unfinished)
-    lanes[transfer.lane] |= still[transfer.peer] && halves.lacks_partner(rank, transfer);
-  return !lanes.empty() && std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane.second; });
+    endpoints[transfer.endpoint] |= still[transfer.peer] && halves.lacks_partner(rank, transfer);
+  return !endpoints.empty() &&
+         std::all_of(endpoints.begin(), endpoints.end(), [](const auto& endpoint) { return endpoint.second; });
 }
 
 /// The ranks that wait for each other in a cycle, starting with the lowest; empty when there is none.
@@ -60,7 +61,7 @@ constexpr std::size_t kMostNamed = 16;  // ranks of a cycle
 
 }  // namespace
 
-std::uint64_t lane_id(std::span<const int> members, const std::string& queue) {
+std::uint64_t endpoint_id(std::span<const int> members, const std::string& queue) {
   return std::hash<std::string>{}(std::string(reinterpret_cast<const char*>(members.data()), members.size_bytes()) +
                                   queue);
 }
@@ -136,7 +137,7 @@ std::string wait_table(const std::string& headline, std::span<const Row> rows) {
   return text;
 }
 
-Finding judge(std::span<const Row> rows, std::span<const std::uint64_t> last_activity, double patience_seconds) {
+Finding judge(std::span<const Row> rows, std::span<const std::uint64_t> last_activity, double timeout_seconds) {
   bool still = true, waiting = false, busy = false, same = true, counted = false;
   Finding finding;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -148,7 +149,7 @@ Finding judge(std::span<const Row> rows, std::span<const std::uint64_t> last_act
       same = same && row.activity == last_activity[rank];
     }
     counted = counted || row.counted;
-    still = still && row.idle_seconds >= patience_seconds / 2;
+    still = still && row.idle_seconds >= timeout_seconds / 2;
   }
   if (still && (busy || waiting) && (!busy || same))
     finding.verdict = busy || counted ? Verdict::timeout : Verdict::deadlock;

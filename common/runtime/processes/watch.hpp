@@ -6,7 +6,7 @@
 //   (wait_table.hpp), rank 0 asks once more, half a second later. Those whose rows are the same as before were in that
 //   state at one moment, between the two rounds: if they are stuck still, DEADLOCK. Ranks that compute, and messages on
 //   their way, may take as long as they like.
-// - When a process's options.patience_seconds are over. If every rank waits or has finished and transfers are not
+// - When a process's options.timeout_seconds are over. If every rank waits or has finished and transfers are not
 //   counted: DEADLOCK. If a rank has been busy with one thing since it was last asked, or all wait for messages that do
 //   not arrive: TIMEOUT. Else all is well, and everyone's patience begins anew.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace lockstep::processes {
 
-struct Letter {
+struct ControlMessage {
   enum class Kind : int { failure, suspicion, question, answer, all_is_well };
   Kind kind = Kind::failure;
   int from = 0;
@@ -45,7 +45,7 @@ struct Letter {
   std::vector<Unfinished> unfinished;
 
   std::string bytes() const;  // for the other processes of the job, which are one program
-  static Letter parse(const std::string& bytes);
+  static ControlMessage parse(const std::string& bytes);
 };
 
 /// One process's part. `Job` has rank, ranks, options, failed, failure(), learn(), working, activity, idle_seconds()
@@ -58,7 +58,7 @@ class Watch {
       : job_(job),
         describe_me_(std::move(describe_me)),
         end_job_(std::move(end_job)),
-        soon_(std::min(kSoon, job.options.patience_seconds / 2)),
+        soon_(std::min(kSoon, job.options.timeout_seconds / 2)),
         last_activity_(job.ranks, 0) {}
   Watch(const Watch&) = delete;
   virtual ~Watch() = default;
@@ -70,7 +70,7 @@ class Watch {
     failed_since_ = Clock::now();
     const Failure failure = job_.failure();
     if (failure.origin != job_.rank) return;
-    send_all({.kind = Letter::Kind::failure,
+    send_all({.kind = ControlMessage::Kind::failure,
               .from = job_.rank,
               .verdict = failure.verdict,
               .rank = failure.rank,
@@ -79,7 +79,7 @@ class Watch {
   }
   /// Looks at the clock: has nothing moved for too long?
   void look_at_clock() {
-    const double patience = job_.options.patience_seconds;
+    const double patience = job_.options.timeout_seconds;
     if (job_.failed) {
       // One says it for all: rank 0, if it can. Who is in an endless loop has had its time.
       const double more = job_.failure().verdict == Verdict::timeout ? 0 : patience;
@@ -96,28 +96,28 @@ class Watch {
   }
 
  protected:
-  virtual void post(int to, const Letter& letter) = 0;  ///< to another rank
+  virtual void post(int to, const ControlMessage& message) = 0;  ///< to another rank
   /// describe_me() does, so that a deadlock is known soon.
   virtual bool counts_transfers() const { return false; }
-  /// Rank 0 has every answer it asked for: no letter comes that asks for another, once nobody looks at the clock.
+  /// Rank 0 has every answer it asked for: no message comes that asks for another, once nobody looks at the clock.
   bool answered() const { return unanswered_ == 0; }
-  void receive(const Letter& letter) {
-    switch (letter.kind) {
-      case Letter::Kind::failure:
-        job_.learn({letter.verdict, letter.rank, letter.from, letter.when, letter.text});
+  void receive(const ControlMessage& message) {
+    switch (message.kind) {
+      case ControlMessage::Kind::failure:
+        job_.learn({message.verdict, message.rank, message.from, message.when, message.text});
         break;
-      case Letter::Kind::suspicion:
+      case ControlMessage::Kind::suspicion:
         suspected_ = true;
-        out_of_patience_ = out_of_patience_ || letter.out_of_patience;
+        out_of_patience_ = out_of_patience_ || message.out_of_patience;
         break;
-      case Letter::Kind::question: answer(letter.round); break;
-      case Letter::Kind::answer:
+      case ControlMessage::Kind::question: answer(message.round); break;
+      case ControlMessage::Kind::answer:
         --unanswered_;
-        if (letter.round == rounds_)
-          rows_[letter.from] = {letter.state,   letter.peer,  letter.idle_seconds, letter.activity,
-                                letter.counted, letter.begun, letter.unfinished,   letter.text};
+        if (message.round == rounds_)
+          rows_[message.from] = {message.state,   message.peer,  message.idle_seconds, message.activity,
+                                 message.counted, message.begun, message.unfinished,   message.text};
         break;
-      case Letter::Kind::all_is_well: calm_since_ = Clock::now(); break;
+      case ControlMessage::Kind::all_is_well: calm_since_ = Clock::now(); break;
     }
   }
 
@@ -126,16 +126,16 @@ class Watch {
  private:
   using Clock = std::chrono::steady_clock;
   static double since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
-  void send(int to, const Letter& letter) {
+  void send(int to, const ControlMessage& message) {
     if (to == job_.rank)
-      receive(letter);
+      receive(message);
     else
-      post(to, letter);
+      post(to, message);
   }
-  void send_all(const Letter& letter) {
+  void send_all(const ControlMessage& message) {
     for (int to = 0; to < job_.ranks; ++to)
-      if (to != job_.rank) post(to, letter);
-    if (letter.kind != Letter::Kind::failure) receive(letter);
+      if (to != job_.rank) post(to, message);
+    if (message.kind != ControlMessage::Kind::failure) receive(message);
   }
   /// Since the last of its own activity, or twice as long as the time before.
   bool waits_for_long() {
@@ -149,11 +149,11 @@ class Watch {
   void suspect(bool out_of_patience) {
     last_suspicion_ = Clock::now();
     if (out_of_patience) calm_since_ = last_suspicion_;
-    send(0, {.kind = Letter::Kind::suspicion, .from = job_.rank, .out_of_patience = out_of_patience});
+    send(0, {.kind = ControlMessage::Kind::suspicion, .from = job_.rank, .out_of_patience = out_of_patience});
   }
   void answer(std::uint64_t round) {
     const Row row = describe_me_();
-    send(0, {.kind = Letter::Kind::answer,
+    send(0, {.kind = ControlMessage::Kind::answer,
              .from = job_.rank,
              .state = row.state,
              .peer = row.peer,
@@ -190,7 +190,7 @@ class Watch {
     asked_ = Clock::now();
     rows_.assign(job_.ranks, Row{});
     unanswered_ += job_.ranks;
-    send_all({.kind = Letter::Kind::question, .from = job_.rank, .round = ++rounds_});
+    send_all({.kind = ControlMessage::Kind::question, .from = job_.rank, .round = ++rounds_});
   }
   void judge() {
     std::vector<Row> rows = rows_;
@@ -212,13 +212,14 @@ class Watch {
     if (std::exchange(out_of_patience_, false)) judge_without_patience();
   }
   void judge_without_patience() {
-    const double patience = job_.options.patience_seconds;
+    const double patience = job_.options.timeout_seconds;
     if (since(judged_) < patience / 2) return;  // several ranks were out of patience
     judged_ = Clock::now();
     const Finding finding = processes::judge(rows_, last_activity_, patience);
     for (int rank = 0; rank < job_.ranks; ++rank) last_activity_[rank] = rows_[rank].activity;
     if (finding.silent) end_job_(wait_table("TIMEOUT: a rank does not answer", rows_));
-    if (finding.verdict == Verdict::pass) return send_all({.kind = Letter::Kind::all_is_well, .from = job_.rank});
+    if (finding.verdict == Verdict::pass)
+      return send_all({.kind = ControlMessage::Kind::all_is_well, .from = job_.rank});
     const char* what = finding.verdict == Verdict::timeout ? "no progress" : "no rank has moved";
     end(finding.verdict, fmt::format("{} for {} s", what, patience), rows_);
   }

@@ -352,8 +352,8 @@ constexpr std::uint64_t kLane = 1, kOther = 2;
 Row waits(std::vector<Unfinished> unfinished, std::vector<processes::Begun> begun) {
   return {.state = Row::State::waiting, .counted = true, .begun = begun, .unfinished = unfinished};
 }
-Unfinished receives(int peer, std::uint64_t number = 1, std::uint64_t lane = kLane) {
-  return {lane, peer, Unfinished::Kind::receive, number};
+Unfinished receives(int peer, std::uint64_t number = 1, std::uint64_t endpoint = kLane) {
+  return {endpoint, peer, Unfinished::Kind::receive, number};
 }
 /// Has begun one receive from `peer`, and waits for it.
 Row receives_first(int peer) { return waits({receives(peer)}, {{kLane, peer, 0, 1}}); }
@@ -403,7 +403,8 @@ TEST(WaitTable, ARankThatHasFinishedSendsNoMore) {
 }
 
 TEST(WaitTable, ALaneThatMovesMayFreeItsRank) {
-  // Rank 0 waits on one lane; on the other its transfer has met its half, and the next batch may be what rank 1 needs.
+  // Rank 0 waits on one endpoint; on the other its transfer has met its half, and the next batch may be what rank 1
+  // needs.
   Row two_lanes = waits({receives(1), receives(2, 1, kOther)}, {{kLane, 1, 0, 1}, {kOther, 2, 0, 1}});
   Row sender = in_state(Row::State::working);
   sender.begun = {{kOther, 0, 1, 0}};
@@ -417,7 +418,7 @@ TEST(WaitTable, ASetUpCallThatARankNeverMakes) {
   const Unfinished call{kLane, 1, Unfinished::Kind::set_up, 2};
   Row calls = waits({call}, {{kLane, -1, 2, 2}}), other = receives_first(0);
   other.begun.push_back({kLane, -1, 1, 1});
-  other.begun[0].lane = other.unfinished[0].lane = kOther;
+  other.begun[0].endpoint = other.unfinished[0].endpoint = kOther;
   EXPECT_EQ(processes::deadlocked(std::vector{calls, other}), (Ranks{0, 1}));
   other.begun[1] = {kLane, -1, 2, 2};
   EXPECT_EQ(processes::deadlocked(std::vector{calls, other}), Ranks{});

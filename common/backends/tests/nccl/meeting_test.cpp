@@ -7,8 +7,8 @@
 #include <map>
 #include <thread>
 
-#include "common/backends/nccl/mail.hpp"
-#include "common/backends/nccl/seats.hpp"
+#include "common/backends/nccl/control.hpp"
+#include "common/backends/nccl/placement.hpp"
 #include "common/error.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
 
@@ -114,7 +114,7 @@ TEST(Bootstrap, GathersBroadcastsAndWaits) {
   for (int ranks : {1, 2, 5})
     with_each_store([&](const std::string& store) {
       on_ranks(ranks, [&](int rank) {
-        const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .patience_seconds = 20});
+        const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .timeout_seconds = 20});
         for (int round = 0; round < 3; ++round) {
           std::vector<std::string> expected;
           for (int r = 0; r < ranks; ++r) expected.push_back(std::string(r * 1000 + round, static_cast<char>('a' + r)));
@@ -130,19 +130,19 @@ TEST(Bootstrap, NamesWhoDoesNotCome) {
   with_each_store([](const std::string& store) {
     on_ranks(2, [&](int rank) {
       const std::string text = complaint(
-          [&] { make_bootstrap({.rank = rank, .ranks = 3, .store = store, .patience_seconds = 0.3})->barrier(); });
+          [&] { make_bootstrap({.rank = rank, .ranks = 3, .store = store, .timeout_seconds = 0.3})->barrier(); });
       if (rank == 0) expect_words(text, {"rank 0 waited 0.3 s", "rank 2 of 3, which has not come"});
     });
   });
   expect_words(
-      complaint([] { make_bootstrap({.rank = 1, .ranks = 2, .store = "tcp://127.0.0.1:1", .patience_seconds = 0.1}); }),
+      complaint([] { make_bootstrap({.rank = 1, .ranks = 2, .store = "tcp://127.0.0.1:1", .timeout_seconds = 0.1}); }),
       {"nobody answers at tcp://127.0.0.1:1", "rank 0"});
 }
 
 TEST(Bootstrap, AFolderIsUsedOnce) {
   const Folder folder;
   auto meet = [&](int rank) {
-    make_bootstrap({.rank = rank, .ranks = 2, .store = folder.store(), .patience_seconds = 20})->barrier();
+    make_bootstrap({.rank = rank, .ranks = 2, .store = folder.store(), .timeout_seconds = 20})->barrier();
   };
   on_ranks(2, meet);
   EXPECT_FALSE(std::filesystem::exists(folder.meeting()));
@@ -160,111 +160,114 @@ TEST(Bootstrap, AFolderStaysForOneThatNeverLeft) {
   EXPECT_TRUE(std::filesystem::exists(folder.meeting()));
 }
 
-TEST(Mail, NetworksAreNamedAsNcclDoes) {
+TEST(Control, NetworksAreNamedAsNcclDoes) {
   for (const char* list : {"ib0", "ib", "eth,ib", "=ib0", "=eth0,ib0", "^docker,lo", "^=ib", "^=ib00"})
     EXPECT_TRUE(is_named("ib0", list)) << list;
   for (const char* list : {"", "ib1", "=ib", "^ib", "^lo,ib0", "^=ib0", ","})
     EXPECT_FALSE(is_named("ib0", list)) << list;
 }
 
-/// A mesh of `ranks`; f(mail) on each.
-void with_mail(int ranks, const std::function<void(Mail&)>& f, const std::function<void(int me, int lost)>& lost = {}) {
+/// A mesh of `ranks`; f(control) on each.
+void with_control(int ranks, const std::function<void(Control&)>& f,
+                  const std::function<void(int me, int lost)>& lost = {}) {
   const Folder folder;
   on_ranks(ranks, [&](int rank) {
     const auto bootstrap =
-        make_bootstrap({.rank = rank, .ranks = ranks, .store = folder.store(), .patience_seconds = 20});
-    Mail mail(*bootstrap, 20, {.lost = [&, rank](int who) { lost(rank, who); }, .ended = {}});
-    f(mail);
+        make_bootstrap({.rank = rank, .ranks = ranks, .store = folder.store(), .timeout_seconds = 20});
+    Control control(*bootstrap, 20, {.lost = [&, rank](int who) { lost(rank, who); }, .ended = {}});
+    f(control);
   });
 }
 
-TEST(Mail, LettersOfALabelArriveInOrder) {
-  with_mail(3, [](Mail& mail) {
-    const int me = mail.rank(), to = (me + 1) % 3, from = (me + 2) % 3;
+TEST(Control, MessagesOfALabelArriveInOrder) {
+  with_control(3, [](Control& control) {
+    const int me = control.rank(), to = (me + 1) % 3, from = (me + 2) % 3;
     for (int i = 0; i < 100; ++i) {
-      mail.send(to, {Label::Kind::header, 1, 7}, std::to_string(i) + std::string(i, '.'));
-      mail.send(to, {Label::Kind::header, 1, 8}, "other");
+      control.send(to, {Label::Kind::header, 1, 7}, std::to_string(i) + std::string(i, '.'));
+      control.send(to, {Label::Kind::header, 1, 8}, "other");
     }
     for (int i = 0; i < 100;) {
-      const std::uint64_t seen = mail.news();
-      const auto text = mail.take(from, {Label::Kind::header, 1, 7});
+      const std::uint64_t seen = control.news();
+      const auto text = control.take(from, {Label::Kind::header, 1, 7});
       if (text) {
         ASSERT_EQ(*text, std::to_string(i) + std::string(i, '.'));
         ++i;
       } else {
-        mail.wait_for_news(seen, std::chrono::seconds(1));
+        control.wait_for_news(seen, std::chrono::seconds(1));
       }
     }
   });
 }
 
-TEST(Mail, GathersAmongSomeOrAll) {
-  with_mail(5, [](Mail& mail) {
-    const std::string me = std::to_string(mail.rank());
-    EXPECT_EQ(all_gather(mail, {.run = 1}, {0, 1, 2, 3, 4}, me), (std::vector<std::string>{"0", "1", "2", "3", "4"}));
-    if (mail.rank() % 2 != 0) return;
-    EXPECT_EQ(all_gather(mail, {.run = 1, .key = 5}, {4, 0, 2}, me), (std::vector<std::string>{"4", "0", "2"}));
+TEST(Control, GathersAmongSomeOrAll) {
+  with_control(5, [](Control& control) {
+    const std::string me = std::to_string(control.rank());
+    EXPECT_EQ(all_gather(control, {.run = 1}, {0, 1, 2, 3, 4}, me),
+              (std::vector<std::string>{"0", "1", "2", "3", "4"}));
+    if (control.rank() % 2 != 0) return;
+    EXPECT_EQ(all_gather(control, {.run = 1, .key = 5}, {4, 0, 2}, me), (std::vector<std::string>{"4", "0", "2"}));
   });
 }
 
-TEST(Mail, WaitingForOneThatHasLeftIsAnError) {
-  with_mail(2, [](Mail& mail) {
-    if (mail.rank() == 1) return;
-    expect_words(complaint([&] { all_gather(mail, {.run = 1}, {0, 1}, ""); }), {"rank 0 waits for rank 1", "left"});
+TEST(Control, WaitingForOneThatHasLeftIsAnError) {
+  with_control(2, [](Control& control) {
+    if (control.rank() == 1) return;
+    expect_words(complaint([&] { all_gather(control, {.run = 1}, {0, 1}, ""); }), {"rank 0 waits for rank 1", "left"});
   });
 }
 
-TEST(Mail, ForgetsEarlierRuns) {
-  with_mail(1, [](Mail& mail) {
-    mail.send(0, {.run = 1}, "old");
-    mail.send(0, {.run = 2}, "new");
-    mail.forget_before(2);
-    mail.send(0, {.run = 1}, "late");
-    EXPECT_FALSE(mail.take(0, {.run = 1}));
-    EXPECT_EQ(mail.take(0, {.run = 2}), "new");
+TEST(Control, ForgetsEarlierRuns) {
+  with_control(1, [](Control& control) {
+    control.send(0, {.run = 1}, "old");
+    control.send(0, {.run = 2}, "new");
+    control.forget_before(2);
+    control.send(0, {.run = 1}, "late");
+    EXPECT_FALSE(control.take(0, {.run = 1}));
+    EXPECT_EQ(control.take(0, {.run = 2}), "new");
   });
 }
 
-// Seats ---------------------------------------------------------------------------------------------------------------
+// Placement
+// ---------------------------------------------------------------------------------------------------------------
 
-Seat seat(const std::string& host, int local_rank, int gpus, const std::string& id) {
+Place place(const std::string& host, int local_rank, int gpus, const std::string& id) {
   return {
       .host = host, .local_rank = local_rank, .gpus = gpus, .gpu = local_rank % gpus, .gpu_name = "GPU", .gpu_id = id};
 }
 
-TEST(Seats, OneGpuEachIsFine) {
-  const std::vector<Seat> seats{seat("a", 0, 2, "x"), seat("a", 1, 2, "y"), seat("b", 0, 1, "x")};
-  EXPECT_EQ(objection(seats, 22809, false).text, "");
+TEST(Placement, OneGpuEachIsFine) {
+  const std::vector<Place> places{place("a", 0, 2, "x"), place("a", 1, 2, "y"), place("b", 0, 1, "x")};
+  EXPECT_EQ(objection(places, 22809, false).text, "");
   // Slurm may show each process its own GPU alone.
-  EXPECT_EQ(objection({seat("a", 0, 1, "x"), seat("a", 1, 1, "y")}, 22809, false).text, "");
+  EXPECT_EQ(objection({place("a", 0, 1, "x"), place("a", 1, 1, "y")}, 22809, false).text, "");
 }
 
-TEST(Seats, EveryHostNeedsACoreForEachOfItsRanks) {
-  std::vector<Seat> seats{seat("a", 0, 2, "x"), seat("b", 0, 2, "x"), seat("b", 1, 2, "y")};
-  seats[0].cores = 8;
-  seats[1].cores = seats[2].cores = 1;
-  EXPECT_TRUE(has_core_each(seats, 2));
-  EXPECT_FALSE(has_core_each(seats, 3)) << "host a has cores for its ranks, host b has not";
-  EXPECT_EQ(cores_per_rank(seats, 0, 3), 8);
-  EXPECT_EQ(cores_per_rank(seats, 2, 3), 0);
+TEST(Placement, EveryHostNeedsACoreForEachOfItsRanks) {
+  std::vector<Place> places{place("a", 0, 2, "x"), place("b", 0, 2, "x"), place("b", 1, 2, "y")};
+  places[0].cores = 8;
+  places[1].cores = places[2].cores = 1;
+  EXPECT_TRUE(has_core_each(places, 2));
+  EXPECT_FALSE(has_core_each(places, 3)) << "host a has cores for its ranks, host b has not";
+  EXPECT_EQ(cores_per_rank(places, 0, 3), 8);
+  EXPECT_EQ(cores_per_rank(places, 2, 3), 0);
 }
 
-TEST(Seats, SharingAGpuNeedsALaterNccl) {
-  const std::vector<Seat> seats{seat("a", 0, 1, "x"), seat("a", 1, 1, "x"), seat("a", 2, 1, "x")};
-  expect_words(objection(seats, 22809, true).text,
+TEST(Placement, SharingAGpuNeedsALaterNccl) {
+  const std::vector<Place> places{place("a", 0, 1, "x"), place("a", 1, 1, "x"), place("a", 2, 1, "x")};
+  expect_words(objection(places, 22809, true).text,
                {"ranks 0 and 1 would share GPU 0 of a", "3 ranks there, 1 GPU)", "NCCL 2.28.9", "at most 1 rank on",
                 "--backend cuda", "2.30.0 and later"});
-  expect_words(objection(seats, 23001, false).text, {"NCCL_MULTI_RANK_GPU_ENABLE=1"});
-  EXPECT_EQ(objection(seats, 23001, true).text, "");
+  expect_words(objection(places, 23001, false).text, {"NCCL_MULTI_RANK_GPU_ENABLE=1"});
+  EXPECT_EQ(objection(places, 23001, true).text, "");
 }
 
-TEST(Seats, TroubleIsSaidOfTheFirst) {
-  std::vector<Seat> seats{seat("a", 0, 1, "x"), seat("b", 0, 1, "x")};
-  seats[1].trouble = "no CUDA device (why)";
-  seats[1].no_device = true;
-  EXPECT_EQ(objection(seats, 22809, false).text, "rank 1: no CUDA device (why)");
-  EXPECT_TRUE(objection(seats, 22809, false).no_device);
-  expect_words(objection({seat("a", 0, 1, "x")}, 21602, false).text, {"NCCL 2.16.2 is too old", "2.18.3"});
+TEST(Placement, TroubleIsSaidOfTheFirst) {
+  std::vector<Place> places{place("a", 0, 1, "x"), place("b", 0, 1, "x")};
+  places[1].trouble = "no CUDA device (why)";
+  places[1].no_device = true;
+  EXPECT_EQ(objection(places, 22809, false).text, "rank 1: no CUDA device (why)");
+  EXPECT_TRUE(objection(places, 22809, false).no_device);
+  expect_words(objection({place("a", 0, 1, "x")}, 21602, false).text, {"NCCL 2.16.2 is too old", "2.18.3"});
 }
 
 }  // namespace

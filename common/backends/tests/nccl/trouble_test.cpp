@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 #include "common/backends/tests/support.hpp"
 #include "common/testing/fakes/tests/spin.hpp"
 
@@ -17,7 +17,7 @@ using namespace backend_tests;
 class Spins {
  public:
   explicit Spins(Rank me) {
-    static_cast<nccl::NcclBackend&>(me.backend()).with_world([this](ncclComm_t, cudaStream_t stream) {
+    static_cast<nccl::NcclRank&>(me.backend()).with_world([this](ncclComm_t, cudaStream_t stream) {
       spin_.on(stream);
     });
   }
@@ -29,7 +29,7 @@ class Spins {
 
 RunOptions impatient() {
   RunOptions options = options_for(2);
-  options.patience_seconds = 0.3;
+  options.timeout_seconds = 0.3;
   return options;
 }
 
@@ -86,7 +86,7 @@ TEST(NcclTrouble, ASetUpThatNeverEndsIsSaid) {
   NEED_RANKS(3);
   if (std::getenv("NCCL_COMM_BLOCKING")) GTEST_SKIP() << "nobody asks a call that blocks";
   RunOptions options = options_for(3);
-  options.patience_seconds = 0.2;
+  options.timeout_seconds = 0.2;
   const Pretend deaf("LOCKSTEP_PRETEND_NCCL_DEAF", "1");
   const Outcome outcome = run(options, [](Rank me) { (void)me.stream("never made"); });
   expect_failure(outcome, Verdict::timeout, {"TIMEOUT: ncclComm", "in progress for 1 s", "NCCL_DEBUG=INFO"});

@@ -1,4 +1,4 @@
-// NCCL without announcements, as in speed runs: closures run at once on main's thread, nothing waits but the GPU, and
+// NCCL without envelopes, as in speed runs: closures run at once on main's thread, nothing waits but the GPU, and
 // what never matches is found at the end.
 #include "common/backends/tests/support.hpp"
 
@@ -12,7 +12,7 @@ RunOptions speed_options(int ranks) {
   options.ranks = ranks;
   options.check_races = false;
   options.poison = false;
-  options.patience_seconds = 1;
+  options.timeout_seconds = 1;
   return options;
 }
 

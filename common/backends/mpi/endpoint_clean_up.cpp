@@ -1,15 +1,15 @@
-// How a lane ends: what nobody received, and after a failure how its messages are got out of MPI.
+// How a endpoint ends: what nobody received, and after a failure how its messages are got out of MPI.
 #include <fmt/format.h>
 
 #include <cstring>
 
-#include "common/backends/mpi/lane.hpp"
+#include "common/backends/mpi/endpoint.hpp"
 #include "common/backends/mpi/status.hpp"
 
 namespace lockstep::mpi {
 
 template <class F>
-void Lane::each_request(Batch& batch, F f) {
+void Endpoint::each_request(Batch& batch, F f) {
   std::size_t receives = 0;
   for (const Transfer& transfer : batch.transfers)
     if (transfer.kind == Transfer::Kind::receive) receives += parts_of(transfer.slice.bytes());
@@ -23,14 +23,14 @@ void Lane::each_request(Batch& batch, F f) {
   }
 }
 
-void Lane::withdraw() {
+void Endpoint::withdraw() {
   if (posted_ == completed_) return;
   each_request(*batches_[completed_ - released_], [](MPI_Request& request, bool receives) {
     if (receives && request != MPI_REQUEST_NULL) MPI_Cancel(&request);
   });
 }
 
-bool Lane::abandoned() {
+bool Endpoint::abandoned() {
   while (!take_unread().empty()) {
   }
   if (posted_ == completed_) return true;
@@ -43,7 +43,7 @@ bool Lane::abandoned() {
   return all;
 }
 
-std::string Lane::take_unread() {
+std::string Endpoint::take_unread() {
   int found = 0;
   MPI_Status status;
   check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &found, &status));

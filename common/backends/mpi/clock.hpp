@@ -1,4 +1,4 @@
-// How threads of one process share MPI and the cores: the gate, and the pace of a thread that waits.
+// How threads of one process share MPI and the cores: the gate, and the backoff of a thread that waits.
 #pragma once
 
 #include <atomic>
@@ -28,13 +28,13 @@ class Gate {
 
 /// What a thread that waits may do with its core. Yielding is enough for other processes that wait; beside this
 /// process's own arithmetic it would still take every second slice.
-enum class Manners { spin, yield, sleep };
+enum class SpinPolicy { spin, yield, sleep };
 
 /// Between two looks at something that has not happened yet: spin, then yield, then sleep a little, ever longer.
-class Pace {
+class Backoff {
  public:
   /// True once the thread has begun to sleep: it has waited a while.
-  bool rest(Manners manners);
+  bool rest(SpinPolicy spin_policy);
 
  private:
   int looks_ = 0;

@@ -1,5 +1,5 @@
-// Letters between all processes of a job, over TCP: what the runtime tells itself beside the data, which NCCL moves. A
-// process that dies closes its connections, so everybody learns of it at once.
+// Control messages between all processes of a job, over TCP: what the runtime tells itself beside the data, which NCCL
+// moves. A process that dies closes its connections, so everybody learns of it at once.
 #pragma once
 
 #include <atomic>
@@ -22,43 +22,43 @@
 
 namespace lockstep::nccl {
 
-/// What a letter is about. Letters of one label from one rank arrive in the order sent.
+/// What a message is about. Control messages of one label from one rank arrive in the order sent.
 struct Label {
   enum class Kind : std::uint32_t { gather, header, control };
   Kind kind = Kind::gather;
   std::uint64_t run = 0;                           // counts the calls of run()
-  std::uint64_t key = 0;                           // which collective, or which lane
+  std::uint64_t key = 0;                           // which collective, or which endpoint
   auto operator<=>(const Label&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
 };
 
-class Mail {
+class Control {
  public:
-  /// What happens to the job as a whole; called on a thread of the mail's, once.
+  /// What happens to the job as a whole; called on a thread of the control's, once.
   struct Alarms {
     std::function<void(int rank)> lost;                  // without a goodbye: its process died
     std::function<void(const std::string& text)> ended;  // somebody ended the job, and said why
   };
 
   /// Collective: connects every process with every other. Throws Error(fail) naming whom it cannot reach.
-  Mail(Bootstrap& bootstrap, double patience_seconds, Alarms alarms);
+  Control(Bootstrap& bootstrap, double timeout_seconds, Alarms alarms);
   /// Says goodbye, and waits until all others have: processes of a job end together.
-  ~Mail();
-  Mail(const Mail&) = delete;
+  ~Control();
+  Control(const Control&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
 
-  /// A letter to oneself is one, too. Letters to those that have left go nowhere.
+  /// A message to oneself is one, too. Control messages to those that have left go nowhere.
   void send(int to, Label label, const std::string& text);
   std::optional<std::string> take(int from, Label label);
   /// Tells all that the job is over.
   void end_job(const std::string& text);
 
-  /// Counts letters and departures. wait_for_news returns once it is above `seen`, or after `at_most`.
+  /// Counts control messages and departures. wait_for_news returns once it is above `seen`, or after `at_most`.
   std::uint64_t news() const;
   void wait_for_news(std::uint64_t seen, std::chrono::microseconds at_most);
   bool has_left(int rank) const;
-  /// Throws away letters of runs before `run`.
+  /// Throws away control messages of runs before `run`.
   void forget_before(std::uint64_t run);
 
  private:
@@ -69,8 +69,8 @@ class Mail {
     std::thread reader;
     std::atomic<bool> left{false};
   };
-  void connect_all(Bootstrap& bootstrap, double patience_seconds);
-  Socket reach(int rank, const std::string& card, double patience_seconds);
+  void connect_all(Bootstrap& bootstrap, double timeout_seconds);
+  Socket reach(int rank, const std::string& card, double timeout_seconds);
   void send_frame(int to, const Frame& frame, const std::string& text);
   void read_from(int rank);
   void deliver(int from, Label label, std::string text);
@@ -90,10 +90,10 @@ class Mail {
 /// Everyone's bytes, by place in `members`, which holds the caller. `label` names this collective alone. Ends early,
 /// with an empty vector, once stop() holds; throws Error(fail) where a member has left for good.
 std::vector<std::string> all_gather(
-    Mail& mail, Label label, const std::vector<int>& members, const std::string& mine,
+    Control& control, Label label, const std::vector<int>& members, const std::string& mine,
     const std::function<bool()>& stop = [] { return false; });
 
-/// A number for a collective or a lane that all its members compute alike.
+/// A number for a collective or a endpoint that all its members compute alike.
 std::uint64_t key_of(const std::vector<int>& members, const std::string& name, std::uint64_t number = 0);
 
 }  // namespace lockstep::nccl

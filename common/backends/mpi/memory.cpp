@@ -1,4 +1,4 @@
-#include "common/backends/mpi/heap.hpp"
+#include "common/backends/mpi/memory.hpp"
 
 #include <cstdlib>
 #include <new>

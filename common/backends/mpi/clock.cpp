@@ -1,4 +1,4 @@
-#include "common/backends/mpi/pace.hpp"
+#include "common/backends/mpi/clock.hpp"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -36,11 +36,11 @@ void sleep_until_ns(std::uint64_t when) {
 
 void ask_for_exact_sleeps() { prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL); }
 
-bool Pace::rest(Manners manners) {
-  if (manners == Manners::spin && ++looks_ <= kSpins) return false;
+bool Backoff::rest(SpinPolicy spin_policy) {
+  if (spin_policy == SpinPolicy::spin && ++looks_ <= kSpins) return false;
   const std::uint64_t now = monotonic_ns();
   if (first_ns_ == 0) first_ns_ = now;
-  if (now - first_ns_ < (manners == Manners::sleep ? kShortYield : kLongYield)) {
+  if (now - first_ns_ < (spin_policy == SpinPolicy::sleep ? kShortYield : kLongYield)) {
     sched_yield();
     return false;
   }

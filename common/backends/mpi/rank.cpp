@@ -1,5 +1,5 @@
 // The verbs.
-#include "common/backends/mpi/backend.hpp"
+#include "common/backends/mpi/rank.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ namespace lockstep::mpi {
 
 // Who calls ---------------------------------------------------------------------------------------------------------
 
-Queue* MpiBackend::enter(int index, Location where) {
+Queue* MpiRank::enter(int index, Location where) {
   // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
   if (std::uncaught_exceptions() > 0) return nullptr;
   if (job_.failed.load(std::memory_order_acquire)) throw Unwind{};
@@ -26,21 +26,21 @@ Queue* MpiBackend::enter(int index, Location where) {
   usage_error("a Rank was used by a thread that is none of its queues", where);
 }
 
-Group& MpiBackend::group(int index, Location where) {
+Group& MpiRank::group(int index, Location where) {
   if (index < 0 || groups_[index]->rank < 0) usage_error(not_in_group(job_.rank), where);
   return *groups_[index];
 }
 
-Rank MpiBackend::handle(int index, int queue) {
+Rank MpiRank::handle(int index, int queue) {
   const Group& of = group(index);
   return Rank(*this, index, queue, of.rank, static_cast<int>(of.members.size()));
 }
 
-Lane& MpiBackend::lane(int group, int queue) { return *lanes_[queue][group]; }
+Endpoint& MpiRank::endpoint(int group, int queue) { return *endpoints_[queue][group]; }
 
 // Messages ----------------------------------------------------------------------------------------------------------
 
-Ticket MpiBackend::start(Channel at, std::span<const Transfer> transfers, Location where) {
+Ticket MpiRank::start(CommunicatorKey at, std::span<const Transfer> transfers, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return {};
   const double now = time_of(*queue);
@@ -48,11 +48,11 @@ Ticket MpiBackend::start(Channel at, std::span<const Transfer> transfers, Locati
   const char* region =
       job_.record([&](Recorder& recorder) { return recorder.batch_started(at.queue, at.group, members, transfers); });
   std::lock_guard gate(job_.gate);
-  const std::uint64_t number = lane(at.group, at.queue).start(transfers, where, region, now);
+  const std::uint64_t number = endpoint(at.group, at.queue).start(transfers, where, region, now);
   return {Ticket::Kind::batch, at.group, at.queue, number};
 }
 
-void MpiBackend::wait(Channel at, Ticket ticket, Location where) {
+void MpiRank::wait(CommunicatorKey at, Ticket ticket, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
   if (ticket.kind == Ticket::Kind::batch)
@@ -61,18 +61,18 @@ void MpiBackend::wait(Channel at, Ticket ticket, Location where) {
     wait_for_closure(*queue, ticket, where);
 }
 
-void MpiBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
+void MpiRank::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
   if (ticket.queue != queue.index) usage_error(waited_on_wrong_queue(queues_[ticket.queue]->name, queue.name), where);
-  Lane* waited = nullptr;
+  Endpoint* waited = nullptr;
   {
     std::lock_guard gate(job_.gate);
-    waited = &lane(ticket.group, ticket.queue);
+    waited = &endpoint(ticket.group, ticket.queue);
   }
   if (ticket.number > waited->started()) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= waited->released()) return;
   const double before = begin_of(queue);
   double end = 0;
-  const Doing doing{.kind = Doing::Kind::waits_for_batch, .where = where, .lane = waited, .number = ticket.number};
+  const Doing doing{.kind = Doing::Kind::waits_for_batch, .where = where, .endpoint = waited, .number = ticket.number};
   auto complete = [&] {
     if (waited->completed() < ticket.number) return false;
     end = waited->end_of(ticket.number);
@@ -88,12 +88,12 @@ void MpiBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
   waited->release(ticket.number);
 }
 
-void MpiBackend::advance_lanes() {
-  for (Lane* each : all_lanes_)
+void MpiRank::advance_endpoints() {
+  for (Endpoint* each : all_endpoints_)
     if (!each->idle()) each->advance();
 }
 
-bool MpiBackend::sleep_for_link(double until) {
+bool MpiRank::sleep_for_link(double until) {
   constexpr std::uint64_t kLongest = 2'000'000;  // ns; then failures are looked for
   job_.polling.fetch_sub(1, std::memory_order_relaxed);
   sleep_until_ns(std::min(job_.clock.ns_of(until), monotonic_ns() + kLongest));
@@ -103,7 +103,7 @@ bool MpiBackend::sleep_for_link(double until) {
 
 // Closures ----------------------------------------------------------------------------------------------------------
 
-Ticket MpiBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location where) {
+Ticket MpiRank::run(CommunicatorKey, Rank as, std::function<void(Rank)> f, Location where) {
   Queue* main = enter(0, where);
   if (!main) return {};
   job_.record([&](Recorder& recorder) { recorder.closure_issued(as.queue(), job_.clock.now()); });
@@ -111,7 +111,7 @@ Ticket MpiBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location w
   return {Ticket::Kind::closure, as.group(), as.queue(), number};
 }
 
-void MpiBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
+void MpiRank::wait_for_closure(Queue& main, Ticket ticket, Location where) {
   if (main.index != 0) usage_error(kClosureTicketOnMain, where);
   if (ticket.queue >= queue_count_) usage_error(kTicketOfAnotherRank, where);
   Queue& queue = *queues_[ticket.queue];
@@ -135,7 +135,7 @@ void MpiBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
 
 // Arithmetic --------------------------------------------------------------------------------------------------------
 
-void MpiBackend::compute(Channel at, const Operation& operation, Kernel kernel, Location where) {
+void MpiRank::compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
   keep_messages_moving(operation);
@@ -156,7 +156,7 @@ void MpiBackend::compute(Channel at, const Operation& operation, Kernel kernel, 
   });
 }
 
-void MpiBackend::keep_messages_moving(const Operation& operation) {
+void MpiRank::keep_messages_moving(const Operation& operation) {
   // To wake a thread costs more than a short operation takes, and it would come too late: the caller looks itself.
   constexpr double kFlopPerSecond = 5e10, kBytesPerSecond = 3e10;  // of one core, about
   if (job_.outstanding.load(std::memory_order_relaxed) == 0) return;
@@ -164,10 +164,10 @@ void MpiBackend::keep_messages_moving(const Operation& operation) {
   if (job_.emulate() || seconds > std::chrono::duration<double>(kLongestNap).count()) return wake_progress();
   if (!job_.gate.try_lock()) return;  // somebody does
   std::lock_guard gate(job_.gate, std::adopt_lock);
-  advance_lanes();
+  advance_endpoints();
 }
 
-void MpiBackend::pass_modelled_time(Queue& queue, double seconds) {
+void MpiRank::pass_modelled_time(Queue& queue, double seconds) {
   const double begin = queue.clock;
   std::unique_lock lock(operation_mutex_);
   if (queue.index != 0) {
@@ -192,7 +192,7 @@ void MpiBackend::pass_modelled_time(Queue& queue, double seconds) {
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
-Slice MpiBackend::allocate(Channel at, std::size_t count, DType dtype, Category category, Location where) {
+Slice MpiRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) {
   (void)enter(at.queue, where);
   const std::size_t bytes = count * bytes_of(dtype);
   std::unique_lock lock(memory_mutex_);
@@ -221,7 +221,7 @@ Slice MpiBackend::allocate(Channel at, std::size_t count, DType dtype, Category 
   return Slice(*block.release());
 }
 
-void MpiBackend::release(Block& block) {
+void MpiRank::release(Block& block) {
   job_.record([&](Recorder& recorder) { recorder.released(block.queue, block.category, block.bytes); });
   std::lock_guard lock(memory_mutex_);
   --live_blocks_;
@@ -231,38 +231,38 @@ void MpiBackend::release(Block& block) {
 
 // Regions, doors, clocks --------------------------------------------------------------------------------------------
 
-void MpiBackend::open_region(Channel at, const char* name, std::size_t bytes, Location where) {
+void MpiRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   (void)enter(at.queue, where);
   job_.record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, job_.clock.now()); });
 }
 
-void MpiBackend::close_region(int queue) {
+void MpiRank::close_region(int queue) {
   job_.record([&](Recorder& recorder) { recorder.close_region(queue, job_.clock.now()); });
 }
 
-void MpiBackend::upload(Channel at, const Slice& slice, const void* values, Location where) {
+void MpiRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   if (!enter(at.queue, where)) return;
   std::memcpy(slice.data(), values, slice.bytes());
 }
 
-bool MpiBackend::download(Channel at, const Slice& slice, void* bytes, Location where) {
+bool MpiRank::download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) {
   if (!enter(at.queue, where)) return false;
   job_.record([](Recorder& recorder) { recorder.read(); });
   std::memcpy(bytes, slice.data(), slice.bytes());
   return true;
 }
 
-bool MpiBackend::peek(Channel, const Slice& slice, void* bytes) {
+bool MpiRank::peek(CommunicatorKey, const Slice& slice, void* bytes) {
   std::memcpy(bytes, slice.data(), slice.bytes());
   return true;
 }
 
-double MpiBackend::now(int) const { return job_.clock.now(); }
+double MpiRank::now(int) const { return job_.clock.now(); }
 
-RankLedger MpiBackend::ledger() const {
+RankLedger MpiRank::ledger() const {
   RankLedger ledger = job_.record([](Recorder& recorder) { return recorder.ledger(); });
   std::lock_guard gate(job_.gate);
-  for (const Lane* each : all_lanes_)
+  for (const Endpoint* each : all_endpoints_)
     for (std::size_t member = 0; member < each->members().size(); ++member) {
       const Traffic& traffic = each->traffic()[member];
       if (traffic.messages_sent + traffic.messages_received == 0) continue;
@@ -276,7 +276,7 @@ RankLedger MpiBackend::ledger() const {
   return ledger;
 }
 
-std::vector<std::string> MpiBackend::queue_names() const {
+std::vector<std::string> MpiRank::queue_names() const {
   std::vector<std::string> names;
   for (int queue = 0; queue < queue_count_; ++queue) names.push_back(queues_[queue]->name);
   return names;

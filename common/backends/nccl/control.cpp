@@ -1,4 +1,4 @@
-#include "common/backends/nccl/mail.hpp"
+#include "common/backends/nccl/control.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,22 +48,22 @@ struct Greeting {
 
 }  // namespace
 
-struct Mail::Frame {
-  enum class Kind : std::uint32_t { letter, goodbye, end };
-  Kind kind = Kind::letter;
+struct Control::Frame {
+  enum class Kind : std::uint32_t { message, goodbye, end };
+  Kind kind = Kind::message;
   Label label;
   std::uint64_t bytes = 0;
 };
 
-Mail::Mail(Bootstrap& bootstrap, double patience_seconds, Alarms alarms)
+Control::Control(Bootstrap& bootstrap, double timeout_seconds, Alarms alarms)
     : rank_(bootstrap.rank()), alarms_(std::move(alarms)) {
   for (int rank = 0; rank < bootstrap.size(); ++rank) peers_.push_back(std::make_unique<Peer>());
-  if (size() > 1) connect_all(bootstrap, patience_seconds);
+  if (size() > 1) connect_all(bootstrap, timeout_seconds);
   for (int rank = 0; rank < size(); ++rank)
     if (rank != rank_) peers_[rank]->reader = std::thread([this, rank] { read_from(rank); });
 }
 
-void Mail::connect_all(Bootstrap& bootstrap, double patience_seconds) {
+void Control::connect_all(Bootstrap& bootstrap, double timeout_seconds) {
   const Socket listening = listen_at(0);
   std::random_device dice;
   const Card mine{.host = host_name(),
@@ -71,8 +71,8 @@ void Mail::connect_all(Bootstrap& bootstrap, double patience_seconds) {
                   .port = port_of(listening),
                   .addresses = addresses_of_this_host()};
   const std::vector<std::string> cards = bootstrap.all_gather(write(mine));
-  for (int rank = 0; rank < rank_; ++rank) peers_[rank]->socket = reach(rank, cards[rank], patience_seconds);
-  const auto until = Clock::now() + std::chrono::duration<double>(patience_seconds);
+  for (int rank = 0; rank < rank_; ++rank) peers_[rank]->socket = reach(rank, cards[rank], timeout_seconds);
+  const auto until = Clock::now() + std::chrono::duration<double>(timeout_seconds);
   for (int missing = size() - 1 - rank_; missing > 0;) {
     Socket caller = accept_from(listening, 1);
     caller.wait_at_most(2);  // one that says nothing is none of us
@@ -81,7 +81,7 @@ void Mail::connect_all(Bootstrap& bootstrap, double patience_seconds) {
       throw Error(Verdict::fail,
                   fmt::format("rank {} on {}: {} ranks cannot reach it within {:g} s (port {} of {}); "
                               "NCCL_SOCKET_IFNAME names the network to use",
-                              rank_, mine.host, missing, patience_seconds, mine.port, fmt::join(mine.addresses, ", ")));
+                              rank_, mine.host, missing, timeout_seconds, mine.port, fmt::join(mine.addresses, ", ")));
     if (!caller || !caller.receive(&greeting, sizeof greeting)) continue;
     if (greeting.token != mine.token || greeting.rank <= rank_ || greeting.rank >= size()) continue;
     caller.wait_at_most(0);
@@ -91,11 +91,11 @@ void Mail::connect_all(Bootstrap& bootstrap, double patience_seconds) {
   bootstrap.barrier();  // nobody hangs up before all are connected
 }
 
-Socket Mail::reach(int rank, const std::string& text, double patience_seconds) {
+Socket Control::reach(int rank, const std::string& text, double timeout_seconds) {
   const Card card = parse(text);
   std::vector<std::string> addresses = card.addresses;
   if (card.host == host_name()) addresses.insert(addresses.begin(), "127.0.0.1");
-  const auto until = Clock::now() + std::chrono::duration<double>(patience_seconds);
+  const auto until = Clock::now() + std::chrono::duration<double>(timeout_seconds);
   do {
     for (const std::string& address : addresses) {
       Socket socket = connect_to(address, card.port, 2);
@@ -110,40 +110,40 @@ Socket Mail::reach(int rank, const std::string& text, double patience_seconds) {
                           rank_, host_name(), rank, card.host, card.port, fmt::join(card.addresses, ", ")));
 }
 
-Mail::~Mail() {
+Control::~Control() {
   leaving_ = true;
   for (int rank = 0; rank < size(); ++rank)
     if (rank != rank_) send_frame(rank, {.kind = Frame::Kind::goodbye}, "");
   for (int rank = 0; rank < size(); ++rank)
     if (rank != rank_) peers_[rank]->socket.shut_down_sending();
-  // A connection that is closed with letters unread takes our goodbye with it: everybody reads to the end.
+  // A connection that is closed with control messages unread takes our goodbye with it: everybody reads to the end.
   for (int rank = 0; rank < size(); ++rank)
     if (rank != rank_) peers_[rank]->reader.join();
 }
 
-void Mail::send_frame(int to, const Frame& frame, const std::string& text) {
+void Control::send_frame(int to, const Frame& frame, const std::string& text) {
   Peer& peer = *peers_[to];
   std::lock_guard lock(peer.sending);
   if (peer.socket.send(&frame, sizeof frame)) (void)peer.socket.send(text.data(), text.size());
 }
 
-void Mail::send(int to, Label label, const std::string& text) {
+void Control::send(int to, Label label, const std::string& text) {
   if (to == rank_) return deliver(rank_, label, text);
   send_frame(to, {.label = label, .bytes = text.size()}, text);
 }
 
-void Mail::end_job(const std::string& text) {
+void Control::end_job(const std::string& text) {
   for (int rank = 0; rank < size(); ++rank)
     if (rank != rank_) send_frame(rank, {.kind = Frame::Kind::end, .bytes = text.size()}, text);
 }
 
-void Mail::read_from(int rank) {
+void Control::read_from(int rank) {
   const Socket& socket = peers_[rank]->socket;
   Frame frame;
   while (socket.receive(&frame, sizeof frame)) {
     std::string text(frame.bytes, '\0');
     if (!socket.receive(text.data(), text.size())) break;
-    if (frame.kind == Frame::Kind::letter) {
+    if (frame.kind == Frame::Kind::message) {
       deliver(rank, frame.label, std::move(text));
     } else if (frame.kind == Frame::Kind::goodbye) {
       note_departure(rank);
@@ -156,7 +156,7 @@ void Mail::read_from(int rank) {
   if (!said_goodbye && alarms_.lost && !leaving_) alarms_.lost(rank);
 }
 
-void Mail::deliver(int from, Label label, std::string text) {
+void Control::deliver(int from, Label label, std::string text) {
   std::lock_guard lock(mutex_);
   if (label.run < oldest_run_) return;
   boxes_[{label, from}].push_back(std::move(text));
@@ -164,14 +164,14 @@ void Mail::deliver(int from, Label label, std::string text) {
   arrived_.notify_all();
 }
 
-void Mail::note_departure(int rank) {
+void Control::note_departure(int rank) {
   std::lock_guard lock(mutex_);
   peers_[rank]->left = true;
   ++news_;
   arrived_.notify_all();
 }
 
-std::optional<std::string> Mail::take(int from, Label label) {
+std::optional<std::string> Control::take(int from, Label label) {
   std::lock_guard lock(mutex_);
   const auto box = boxes_.find({label, from});
   if (box == boxes_.end()) return std::nullopt;
@@ -181,41 +181,41 @@ std::optional<std::string> Mail::take(int from, Label label) {
   return text;
 }
 
-std::uint64_t Mail::news() const {
+std::uint64_t Control::news() const {
   std::lock_guard lock(mutex_);
   return news_;
 }
 
-void Mail::wait_for_news(std::uint64_t seen, std::chrono::microseconds at_most) {
+void Control::wait_for_news(std::uint64_t seen, std::chrono::microseconds at_most) {
   std::unique_lock lock(mutex_);
   arrived_.wait_for(lock, at_most, [&] { return news_ > seen; });
 }
 
-bool Mail::has_left(int rank) const { return peers_[rank]->left; }
+bool Control::has_left(int rank) const { return peers_[rank]->left; }
 
-void Mail::forget_before(std::uint64_t run) {
+void Control::forget_before(std::uint64_t run) {
   std::lock_guard lock(mutex_);
   oldest_run_ = run;
   std::erase_if(boxes_, [&](const auto& box) { return std::get<0>(box.first).run < run; });
 }
 
-std::vector<std::string> all_gather(Mail& mail, Label label, const std::vector<int>& members, const std::string& mine,
-                                    const std::function<bool()>& stop) {
-  for (int member : members) mail.send(member, label, mine);
+std::vector<std::string> all_gather(Control& control, Label label, const std::vector<int>& members,
+                                    const std::string& mine, const std::function<bool()>& stop) {
+  for (int member : members) control.send(member, label, mine);
   std::vector<std::string> all(members.size());
   for (std::size_t i = 0; i < members.size(); ++i) {
     while (true) {
-      const std::uint64_t seen = mail.news();
-      const bool left = mail.has_left(members[i]);  // asked first: what it sent before leaving still counts
-      if (std::optional<std::string> text = mail.take(members[i], label)) {
+      const std::uint64_t seen = control.news();
+      const bool left = control.has_left(members[i]);  // asked first: what it sent before leaving still counts
+      if (std::optional<std::string> text = control.take(members[i], label)) {
         all[i] = std::move(*text);
         break;
       }
       if (stop()) return {};
       if (left)
         throw Error(Verdict::fail,
-                    fmt::format("rank {} waits for rank {}, which has left the job", mail.rank(), members[i]));
-      mail.wait_for_news(seen, std::chrono::milliseconds(5));
+                    fmt::format("rank {} waits for rank {}, which has left the job", control.rank(), members[i]));
+      control.wait_for_news(seen, std::chrono::milliseconds(5));
     }
   }
   return all;
@@ -227,7 +227,7 @@ std::uint64_t key_of(const std::vector<int>& members, const std::string& name, s
     for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (value >> (8 * byte) & 0xff)) * 0x100000001b3u;
   };
   for (int member : members) mix(static_cast<std::uint64_t>(member));
-  for (char letter : name) mix(static_cast<unsigned char>(letter));
+  for (char message : name) mix(static_cast<unsigned char>(message));
   mix(number);
   return hash;
 }

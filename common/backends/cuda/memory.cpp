@@ -8,12 +8,12 @@ namespace lockstep::cuda {
 
 // Time ----------------------------------------------------------------------------------------------------------------
 
-Event RankState::here(Queue& queue) const {
+Event CudaRank::here(Queue& queue) const {
   if (!queue.last) queue.last = world_.events().record(queue.stream.get());
   return queue.last;
 }
 
-void RankState::span(Event begin, std::vector<Event> ends, Timeline::Tell tell) {
+void CudaRank::span(Event begin, std::vector<Event> ends, Timeline::Tell tell) {
   constexpr std::size_t kMostSpans = 1 << 12;
   timeline_.add(std::move(begin), std::move(ends), std::move(tell));
   if (timeline_.size() > kMostSpans) timeline_.tell(world_.clock());
@@ -21,7 +21,7 @@ void RankState::span(Event begin, std::vector<Event> ends, Timeline::Tell tell) 
 
 /// Arithmetic between two waits counts as one: two events for each operation would take longer than a short one does.
 /// With a trace, every operation is timed by itself.
-void RankState::end_stretch(Queue& queue, const Event& end) {
+void CudaRank::end_stretch(Queue& queue, const Event& end) {
   if (queue.worked)
     span(queue.stretch, {end}, [this, index = queue.index](double from, double to) {
       recorder_.busy(index, from, to, "arithmetic", 0, Location{}, 0);
@@ -31,7 +31,7 @@ void RankState::end_stretch(Queue& queue, const Event& end) {
   queue.backlog.close(end);
 }
 
-void RankState::waited(Queue& queue, const Event& before, Location where, std::uint64_t position) {
+void CudaRank::waited(Queue& queue, const Event& before, Location where, std::uint64_t position) {
   queue.last = {};
   queue.stretch = here(queue);
   span(before, {queue.stretch}, [this, index = queue.index, where, position](double from, double to) {
@@ -41,7 +41,7 @@ void RankState::waited(Queue& queue, const Event& before, Location where, std::u
 
 // Arithmetic ----------------------------------------------------------------------------------------------------------
 
-void RankState::compute(Channel at, const Operation& operation, Kernel kernel, Location where) {
+void CudaRank::compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) {
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
   for (const Slice* slice : operation.reads)
@@ -70,7 +70,7 @@ void RankState::compute(Channel at, const Operation& operation, Kernel kernel, L
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
-Slice RankState::allocate(Channel at, std::size_t count, DType dtype, Category category, Location where) {
+Slice CudaRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) {
   Queue& queue = calling(at.queue, where);
   auto block = std::make_unique<GpuBlock>();
   block->category = category;
@@ -91,7 +91,7 @@ Slice RankState::allocate(Channel at, std::size_t count, DType dtype, Category c
   return Slice(*block.release());
 }
 
-void RankState::use(Queue& queue, const Slice& slice) {
+void CudaRank::use(Queue& queue, const Slice& slice) {
   if (!slice.block()) return;
   auto& block = static_cast<GpuBlock&>(*slice.block());
   if (block.queue == queue.index) return;  // released in the order of that stream
@@ -105,7 +105,7 @@ void RankState::use(Queue& queue, const Slice& slice) {
   block.elsewhere.push_back({queue.index, position});
 }
 
-void RankState::release(Block& released) {
+void CudaRank::release(Block& released) {
   auto& block = static_cast<GpuBlock&>(released);
   recorder_.released(block.queue, block.category, block.bytes);
   --live_blocks_;
@@ -118,7 +118,7 @@ void RankState::release(Block& released) {
 }
 
 /// After every queue that used it: usually its own stream has waited for them already.
-void RankState::free(GpuBlock& block) {
+void CudaRank::free(GpuBlock& block) {
   Queue& queue = *queues_[block.queue];
   for (const GpuBlock::Use& use : block.elsewhere) {
     if (world_.failing()) break;  // the GPU has nothing left to do
@@ -133,13 +133,13 @@ void RankState::free(GpuBlock& block) {
 
 // Regions, doors, clocks ----------------------------------------------------------------------------------------------
 
-void RankState::open_region(Channel at, const char* name, std::size_t bytes, Location where) {
+void CudaRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   Queue& queue = calling(at.queue, where);
   recorder_.open_region(at.queue, name, bytes, 0);
   queue.regions.push_back({here(queue), Range(name, rank_, bytes)});
 }
 
-void RankState::close_region(int index) {
+void CudaRank::close_region(int index) {
   Queue& queue = *queues_[index];
   const int region = recorder_.leave_region(index);
   const OpenRegion open = std::move(queue.regions.back());
@@ -153,7 +153,7 @@ void RankState::close_region(int index) {
   }
 }
 
-void RankState::upload(Channel at, const Slice& slice, const void* values, Location where) {
+void CudaRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
   use(queue, slice);
@@ -161,7 +161,7 @@ void RankState::upload(Channel at, const Slice& slice, const void* values, Locat
   world_.staging().upload(slice.data(), values, slice.bytes(), queue.stream.get());
 }
 
-bool RankState::download(Channel at, const Slice& slice, void* bytes, Location where) {
+bool CudaRank::download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) {
   if (world_.stopped()) return false;
   Queue& queue = calling(at.queue, where);
   recorder_.read();
@@ -169,13 +169,13 @@ bool RankState::download(Channel at, const Slice& slice, void* bytes, Location w
   return true;
 }
 
-bool RankState::peek(Channel at, const Slice& slice, void* bytes) {
+bool CudaRank::peek(CommunicatorKey at, const Slice& slice, void* bytes) {
   if (world_.stopped()) return false;
   copy_out(*queues_[at.queue], slice, bytes, Location::current());
   return true;
 }
 
-void RankState::copy_out(Queue& queue, const Slice& slice, void* bytes, Location where) {
+void CudaRank::copy_out(Queue& queue, const Slice& slice, void* bytes, Location where) {
   end_stretch(queue, here(queue));
   use(queue, slice);
   queue.last = {};
@@ -184,16 +184,16 @@ void RankState::copy_out(Queue& queue, const Slice& slice, void* bytes, Location
   if (queue.device) queue.device->check_indices(where);
 }
 
-double RankState::now(int index) const {
+double CudaRank::now(int index) const {
   const Event event = here(*queues_[index]);
   world_.pass(event, Location::current());
   return world_.clock().seconds(event);
 }
 
-void RankState::note_end() {
+void CudaRank::note_end() {
   if (ended_) end_seconds_ = world_.clock().seconds(ended_);
 }
 
-double RankState::seconds(const RankLedger& ledger) const { return std::max(end_seconds_, ledger.queues[0].end); }
+double CudaRank::seconds(const RankLedger& ledger) const { return std::max(end_seconds_, ledger.queues[0].end); }
 
 }  // namespace lockstep::cuda

@@ -34,41 +34,41 @@ void World::recycle(Message* message) {
   free_messages_.push_back(message);
 }
 
-Peer& World::peer(Channel& channel, int rank) {
+Peer& World::peer(Endpoint& endpoint, int rank) {
   constexpr std::size_t kFew = 8;
-  if (channel.reflected) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
-  if (channel.dense) {
-    if (auto& slot = channel.peers[rank]) return *slot;
+  if (endpoint.reflected) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
+  if (endpoint.dense) {
+    if (auto& slot = endpoint.peers[rank]) return *slot;
   } else {
-    for (auto& known : channel.peers)
+    for (auto& known : endpoint.peers)
       if (known->rank == rank) return *known;
   }
-  const std::vector<int>& members = groups_.members(channel.group);
+  const std::vector<int>& members = groups_.members(endpoint.group);
   auto fresh = std::make_unique<Peer>();
   fresh->rank = rank;
   fresh->world = members[rank];
-  fresh->path = channel.reflected ? network_.path(fresh->world, fresh->world, groups_.reflection_level(channel.group))
-                                  : network_.path(channel.owner->world_rank(), fresh->world);
+  fresh->path = endpoint.reflected ? network_.path(fresh->world, fresh->world, groups_.reflection_level(endpoint.group))
+                                   : network_.path(endpoint.owner->world_rank(), fresh->world);
   Peer* made = fresh.get();
-  if (!channel.dense && channel.peers.size() == kFew) {
+  if (!endpoint.dense && endpoint.peers.size() == kFew) {
     std::vector<std::unique_ptr<Peer>> by_rank(members.size());
-    for (auto& known : channel.peers) by_rank[known->rank] = std::move(known);
-    channel.peers = std::move(by_rank);
-    channel.dense = true;
+    for (auto& known : endpoint.peers) by_rank[known->rank] = std::move(known);
+    endpoint.peers = std::move(by_rank);
+    endpoint.dense = true;
   }
-  if (channel.dense)
-    channel.peers[rank] = std::move(fresh);
+  if (endpoint.dense)
+    endpoint.peers[rank] = std::move(fresh);
   else
-    channel.peers.push_back(std::move(fresh));
+    endpoint.peers.push_back(std::move(fresh));
   // What one end sends, the other receives.
-  made->out = &peer(ranks_[made->world]->end(channel.group, channel.queue), channel.rank).in;
+  made->out = &peer(ranks_[made->world]->endpoint_at(endpoint.group, endpoint.queue), endpoint.rank).in;
   return *made;
 }
 
 void World::post(Batch* batch) {
-  const Channel& channel = *batch->channel;
-  if (channel.completed + 1 < batch->number) return;  // the one before it will post it
-  const double time = std::max(batch->posted, channel.free_at);
+  const Endpoint& endpoint = *batch->endpoint;
+  if (endpoint.completed + 1 < batch->number) return;  // the one before it will post it
+  const double time = std::max(batch->posted, endpoint.free_at);
   if (time <= time_)
     begin(batch);
   else
@@ -80,7 +80,7 @@ void World::begin_at(double time, Batch* batch) { events_.put(time, {EventKind::
 void World::begin(Batch* batch) {
   batch->begin = time_;
   batch->completion = time_;
-  if (batch->channel->reflected) return begin_reflected(batch);
+  if (batch->endpoint->reflected) return begin_reflected(batch);
   const std::size_t count = batch->transfers.size();
   for (std::size_t i = 0; i < count; ++i) {
     Transfer& transfer = batch->transfers[i];
@@ -119,7 +119,7 @@ Message* pop(Pair& pair) {
 }  // namespace
 
 void World::post_send(Batch* batch, Transfer& transfer) {
-  Peer& peer = peer_to(*batch->channel, transfer.peer);
+  Peer& peer = peer_to(*batch->endpoint, transfer.peer);
   const std::uint64_t bytes = transfer.slice.bytes();
   ++peer.traffic.messages_sent;
   peer.traffic.bytes_sent += bytes;
@@ -142,7 +142,7 @@ void World::post_send(Batch* batch, Transfer& transfer) {
 }
 
 void World::post_receive(Batch* batch, Transfer& transfer) {
-  Peer& peer = peer_from(*batch->channel, transfer.peer);
+  Peer& peer = peer_from(*batch->endpoint, transfer.peer);
   ++peer.traffic.messages_received;
   peer.traffic.bytes_received += transfer.slice.bytes();
   const bool met = peer.in.first && peer.in.first->sender;
@@ -163,7 +163,7 @@ void World::post_receive(Batch* batch, Transfer& transfer) {
 }
 
 Half World::half_of(const Batch& batch, const Slice& slice) {
-  return {batch.channel->owner->world_rank(), slice.size(), slice.dtype(), batch.where, batch.collective};
+  return {batch.endpoint->owner->world_rank(), slice.size(), slice.dtype(), batch.where, batch.collective};
 }
 
 void World::check_match(const Message& message) {
@@ -171,14 +171,14 @@ void World::check_match(const Message& message) {
   const Half received = half_of(*message.receiver, message.in->slice);
   if (sent.elements != received.elements || sent.dtype != received.dtype ||
       !regions_agree(sent.region, received.region))
-    if (!message.receiver->channel->reflected) mismatch(sent, received);
+    if (!message.receiver->endpoint->reflected) mismatch(sent, received);
 }
 
 void World::granted(Message* message) {
   const Path& path = *message->path;
   const double busy = static_cast<double>(message->bytes) * path.beta;
   Batch* sender = message->sender;
-  const double arrival = time_ + path.alpha + busy + sender->channel->owner->jitter();
+  const double arrival = time_ + path.alpha + busy + sender->endpoint->owner->jitter();
   if (message->receiver)
     deliver(message, arrival);
   else
@@ -212,19 +212,19 @@ void World::half_done(Batch* batch, double time) {
 }
 
 void World::completed(Batch* batch) {
-  Channel& channel = *batch->channel;
-  RankState& rank = *channel.owner;
-  channel.completed = batch->number;
-  channel.free_at = batch->completion;
-  channel.incomplete = batch->next;
-  rank.recorder().transferred(channel.queue, channel.group, batch->begin, batch->completion, batch->transfers,
+  Endpoint& endpoint = *batch->endpoint;
+  SimRank& rank = *endpoint.owner;
+  endpoint.completed = batch->number;
+  endpoint.free_at = batch->completion;
+  endpoint.incomplete = batch->next;
+  rank.recorder().transferred(endpoint.queue, endpoint.group, batch->begin, batch->completion, batch->transfers,
                               batch->where, batch->collective);
   // By an event even at this instant: beginning may fail, and the network may be in the middle of its grants.
-  if (Batch* next = channel.incomplete) begin_at(std::max({next->posted, channel.free_at, time_}), next);
-  if (channel.waiter && channel.completed >= channel.waiter_number) {
-    Queue* waiter = channel.waiter;
-    channel.waiter = nullptr;
-    wake(*waiter, channel.batch(channel.waiter_number)->completion);
+  if (Batch* next = endpoint.incomplete) begin_at(std::max({next->posted, endpoint.free_at, time_}), next);
+  if (endpoint.waiter && endpoint.completed >= endpoint.waiter_number) {
+    Queue* waiter = endpoint.waiter;
+    endpoint.waiter = nullptr;
+    wake(*waiter, endpoint.batch(endpoint.waiter_number)->completion);
   }
 }
 

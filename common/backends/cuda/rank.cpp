@@ -7,48 +7,48 @@ namespace lockstep::cuda {
 
 // Messages ------------------------------------------------------------------------------------------------------------
 
-Ticket RankState::start(Channel at, std::span<const Transfer> transfers, Location where) {
+Ticket CudaRank::start(CommunicatorKey at, std::span<const Transfer> transfers, Location where) {
   if (world_.stopped()) return {};
   Queue& queue = calling(at.queue, where);
-  Lane& lane = end(at.group, at.queue);
+  Endpoint& endpoint = endpoint_at(at.group, at.queue);
   auto batch = std::make_unique<Batch>();
-  batch->lane = &lane;
-  batch->number = ++lane.started;
+  batch->endpoint = &endpoint;
+  batch->number = ++endpoint.started;
   batch->transfers.assign(transfers.begin(), transfers.end());
   batch->issued.resize(transfers.size());
   batch->pending = transfers.size();
   batch->posted = here(queue);
-  batch->follows_wait = lane.waited + 1 == batch->number;
+  batch->follows_wait = endpoint.waited + 1 == batch->number;
   batch->where = where;
   batch->collective = recorder_.batch_started(at.queue, at.group, world_.groups().members(at.group), transfers);
-  lane.batches.push_back(std::move(batch));
-  const Ticket ticket{Ticket::Kind::batch, at.group, at.queue, lane.started};
-  world_.post(lane.batches.back().get());
+  endpoint.batches.push_back(std::move(batch));
+  const Ticket ticket{Ticket::Kind::batch, at.group, at.queue, endpoint.started};
+  world_.post(endpoint.batches.back().get());
   return ticket;
 }
 
 /// The host waits until the batch is with the GPU, the stream until the GPU has done it.
-void RankState::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
+void CudaRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
   if (ticket.queue != queue.index)
     usage_error(waited_on_wrong_queue(world_.queue_name(ticket.queue), world_.queue_name(queue.index)), where);
-  Lane& lane = end(ticket.group, queue.index);
-  if (ticket.number > lane.started) usage_error(kTicketOfAnotherRank, where);
-  if (ticket.number <= lane.waited) return;
-  if (lane.issued < ticket.number) {
-    lane.waiter = &queue;
-    lane.waiter_number = ticket.number;
+  Endpoint& endpoint = endpoint_at(ticket.group, queue.index);
+  if (ticket.number > endpoint.started) usage_error(kTicketOfAnotherRank, where);
+  if (ticket.number <= endpoint.waited) return;
+  if (endpoint.issued < ticket.number) {
+    endpoint.waiter = &queue;
+    endpoint.waiter_number = ticket.number;
     world_.block(queue, {Blocked::On::batch, ticket.group, ticket.number, where});
   }
   const Event before = here(queue);
   end_stretch(queue, before);
-  const Batch& last = *lane.batch(ticket.number);  // over after all before it
+  const Batch& last = *endpoint.batch(ticket.number);  // over after all before it
   if (last.received) queue.stream.wait(last.received);
   for (const Event& sent : last.sent) queue.stream.wait(sent);
   waited(queue, before, where, recorder_.waits_for(queue.index, ticket));
-  for (; lane.waited < ticket.number; ++lane.waited) {
-    for (const Transfer& transfer : lane.batches.front()->transfers) use(queue, transfer.slice);
-    const auto done = std::move(lane.batches.front());  // its slices may be released when the lane is in order
-    lane.batches.pop_front();
+  for (; endpoint.waited < ticket.number; ++endpoint.waited) {
+    for (const Transfer& transfer : endpoint.batches.front()->transfers) use(queue, transfer.slice);
+    const auto done = std::move(endpoint.batches.front());  // its slices may be released when the endpoint is in order
+    endpoint.batches.pop_front();
   }
 }
 
@@ -61,24 +61,24 @@ void join(Progress& known, const Progress& other) {
 }
 }  // namespace
 
-void RankState::issued(Queue& main, Closure& closure) {
+void CudaRank::issued(Queue& main, Closure& closure) {
   closure.issued = here(main);
   closure.at_issue = main.known;
 }
 
-void RankState::begins(Queue& queue, Closure& closure) {
+void CudaRank::begins(Queue& queue, Closure& closure) {
   queue.stream.wait(closure.issued);
   queue.last = {};
   join(queue.known, closure.at_issue);
 }
 
-void RankState::ends(Queue& queue, Closure& closure) {
+void CudaRank::ends(Queue& queue, Closure& closure) {
   closure.finished = here(queue);
   closure.at_finish = queue.known;
   end_stretch(queue, closure.finished);
 }
 
-void RankState::waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position) {
+void CudaRank::waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position) {
   const Event before = here(main);
   end_stretch(main, before);
   main.stream.wait(closure.finished);
@@ -86,7 +86,7 @@ void RankState::waited_for(Queue& main, Closure& closure, Location where, std::u
   waited(main, before, where, position);
 }
 
-void RankState::program_ended(Queue& main) {
+void CudaRank::program_ended(Queue& main) {
   ended_ = here(main);
   end_stretch(main, ended_);
 }

@@ -1,8 +1,8 @@
 // One rank on one GPU: the verbs of common/runtime/backend.hpp for one process.
 //
 // Host code gives work to the GPU and goes on; it waits at the doors (read, to_host, now), and, while checks are on,
-// for the letters that announce what a batch receives. Every queue is a stream, and every (group, queue) a communicator
-// with a stream of its own (lane.hpp). Failures and wait tables travel beside them (watch.hpp).
+// for the control messages that announce what a batch receives. Every queue is a stream, and every (group, queue) a
+// communicator with a stream of its own (endpoint.hpp). Failures and wait tables travel beside them (watch.hpp).
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "common/backends/nccl/communicators.hpp"
+#include "common/backends/nccl/endpoint.hpp"
 #include "common/backends/nccl/job.hpp"
-#include "common/backends/nccl/lane.hpp"
 #include "common/backends/nccl/queue.hpp"
 #include "common/backends/nccl/watch.hpp"
 #include "common/devices/cuda/memory.hpp"
@@ -29,28 +29,28 @@ struct Group {
   std::vector<int> members;   // world ranks
   int rank = -1;              // mine; −1: this rank is no member
   std::uint64_t set_ups = 0;  // calls so far
-  Lane* main = nullptr;
+  Endpoint* main = nullptr;
 };
 
-class NcclBackend final : public Backend, public BlockOwner {
+class NcclRank final : public Backend, public BlockOwner {
  public:
-  NcclBackend(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory,
-              cuda::Staging& staging, std::function<void(const std::string&)> end_job);
-  ~NcclBackend() override;
+  NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory, cuda::Staging& staging,
+           std::function<void(const std::string&)> end_job);
+  ~NcclRank() override;
 
-  Ticket start(Channel channel, std::span<const Transfer> batch, Location where) override;
-  void wait(Channel channel, Ticket ticket, Location where) override;
-  Rank split(Channel channel, int color, int key, Location where) override;
-  Rank stream(Channel channel, std::string_view name, Location where) override;
-  Ticket run(Channel main, Rank queue, std::function<void(Rank)> f, Location where) override;
-  Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
-  void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) override;
+  Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
+  void wait(CommunicatorKey at, Ticket ticket, Location where) override;
+  Rank split(CommunicatorKey at, int color, int key, Location where) override;
+  Rank stream(CommunicatorKey at, std::string_view name, Location where) override;
+  Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location where) override;
+  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
+  void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return cuda_fuses_gelu(); }
-  void open_region(Channel channel, const char* name, std::size_t bytes, Location where) override;
+  void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
-  void upload(Channel channel, const Slice& slice, const void* values, Location where) override;
-  bool download(Channel channel, const Slice& slice, void* bytes, Location where) override;
-  bool peek(Channel channel, const Slice& slice, void* bytes) override;
+  void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;
+  bool download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) override;
+  bool peek(CommunicatorKey at, const Slice& slice, void* bytes) override;
   RankLedger ledger() const override;
   double now(int queue) const override;
   int world_rank() const override { return job_->rank; }
@@ -73,8 +73,8 @@ class NcclBackend final : public Backend, public BlockOwner {
   /// The queue a verb is called on, or null while an exception unwinds its thread. Throws Unwind when the run has
   /// failed, and Error(usage) when the calling thread does not run that queue's work.
   Queue* enter(int queue, Location where) const;
-  int running_queue() const;         // whose work the calling thread does; −1: no queue's
-  Lane& lane(int group, int queue);  // gate held
+  int running_queue() const;                 // whose work the calling thread does; −1: no queue's
+  Endpoint& endpoint(int group, int queue);  // gate held
   Group& group(int index, Location where = Location::current());
   Rank handle(int group, int queue);
 
@@ -83,7 +83,7 @@ class NcclBackend final : public Backend, public BlockOwner {
   /// Until done(), asked again and again; false when the run has failed and the caller unwinds already.
   bool wait_until(Queue& queue, const Doing& doing, const std::function<bool()>& done) const;
   bool wait_for_gpu(Queue& queue, const cuda::Event& event, Location where) const;
-  void advance_lanes();
+  void advance_endpoints();
   void end_stretch(Queue& queue) const;
   template <class F>
   void waits(Queue& queue, const Ticket& ticket, Location where,
@@ -99,8 +99,8 @@ class NcclBackend final : public Backend, public BlockOwner {
   int split_groups(Group& parent, const std::vector<SetUp>& calls, Label label);
   int make_group(const std::vector<int>& members);
   int queue_named(std::string_view name);
-  void open_lane(int group, int queue, std::shared_ptr<Communicator> communicator);
-  void wait_for_lane(Lane& lane, const char* verb, Location where);
+  void open_endpoint(int group, int queue, std::shared_ptr<Communicator> communicator);
+  void wait_for_endpoint(Endpoint& endpoint, const char* verb, Location where);
 
   // The end.
   void check_all_waited();
@@ -130,8 +130,8 @@ class NcclBackend final : public Backend, public BlockOwner {
   std::atomic<int> queue_count_{0};
   std::vector<std::unique_ptr<Group>> groups_;
   std::map<std::vector<int>, int> group_of_members_;
-  std::array<std::vector<std::unique_ptr<Lane>>, kQueues> lanes_;  // [queue][group]; under the gate
-  std::vector<Lane*> all_lanes_;                                   // in order of creation; under the gate
+  std::array<std::vector<std::unique_ptr<Endpoint>>, kQueues> endpoints_;  // [queue][group]; under the gate
+  std::vector<Endpoint*> all_endpoints_;                                   // in order of creation; under the gate
 
   std::mutex memory_mutex_;
   std::vector<Block*> parked_;  // released after the run failed: work that was given up may still touch them

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "common/backends/mpi/lane.hpp"
+#include "common/backends/mpi/endpoint.hpp"
 #include "common/backends/mpi/status.hpp"
 #include "common/runtime/processes/set_up.hpp"
 
@@ -22,7 +22,7 @@ bool settled(MPI_Request& request) {
 }
 }  // namespace
 
-Header Lane::header_of(const Batch& batch, const Transfer& transfer) const {
+Header Endpoint::header_of(const Batch& batch, const Transfer& transfer) const {
   Header header;
   header.bytes = transfer.slice.bytes();
   header.dtype = transfer.slice.dtype();
@@ -32,13 +32,13 @@ Header Lane::header_of(const Batch& batch, const Transfer& transfer) const {
   return header;
 }
 
-Path Lane::path_of(const Transfer& transfer) const {
+Path Endpoint::path_of(const Transfer& transfer) const {
   const int peer = members_[transfer.peer];
   const bool sends = transfer.kind == Transfer::Kind::send;
   return job_.ports->path(sends ? job_.rank : peer, sends ? peer : job_.rank);
 }
 
-void Lane::post_checked(Batch& batch) {
+void Endpoint::post_checked(Batch& batch) {
   if (batch.messages.size() < batch.transfers.size()) batch.messages.resize(batch.transfers.size());
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     const Transfer& transfer = batch.transfers[i];
@@ -58,7 +58,7 @@ void Lane::post_checked(Batch& batch) {
   batch.messages.resize(batch.transfers.size());
 }
 
-void Lane::send_now(const Transfer& transfer, Message& message) {
+void Endpoint::send_now(const Transfer& transfer, Message& message) {
   message.state = Message::State::moves;
   check(MPI_Isend(&message.header, sizeof(Header), MPI_BYTE, transfer.peer, kHead, comm_, &message.head));
   if (!transfer.slice.empty())
@@ -68,7 +68,7 @@ void Lane::send_now(const Transfer& transfer, Message& message) {
                     &message.acknowledge));
 }
 
-bool Lane::finished_checked(Batch& batch) {
+bool Endpoint::finished_checked(Batch& batch) {
   bool all = true;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     Message& message = batch.messages[i];
@@ -89,7 +89,7 @@ bool Lane::finished_checked(Batch& batch) {
 
 /// Between two ranks messages keep their order, bodies as well as headers: while an earlier one to or from the same
 /// peer has not begun to move, this one may not.
-bool Lane::overtakes(const Batch& batch, std::size_t index) const {
+bool Endpoint::overtakes(const Batch& batch, std::size_t index) const {
   auto waits = [&](std::size_t i) {
     const Message::State state = batch.messages[i].state;
     return state == Message::State::waits_for_port || state == Message::State::waits_for_header;
@@ -101,7 +101,7 @@ bool Lane::overtakes(const Batch& batch, std::size_t index) const {
   return false;
 }
 
-void Lane::step(Batch& batch, const Transfer& transfer, Message& message) {
+void Endpoint::step(Batch& batch, const Transfer& transfer, Message& message) {
   switch (message.state) {
     case Message::State::waits_for_port: ask_for_port(batch, transfer, message); break;
     case Message::State::waits_for_header:
@@ -117,7 +117,7 @@ void Lane::step(Batch& batch, const Transfer& transfer, Message& message) {
   }
 }
 
-void Lane::header_arrived(Batch& batch, const Transfer& transfer, Message& message) {
+void Endpoint::header_arrived(Batch& batch, const Transfer& transfer, Message& message) {
   if (!header_matches(batch, transfer, message)) return;
   if (!transfer.slice.empty())
     post_receive(message.body, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
@@ -132,7 +132,7 @@ void Lane::header_arrived(Batch& batch, const Transfer& transfer, Message& messa
   message.complete_at = message.header.granted + path.beta * static_cast<double>(message.header.bytes) + path.alpha;
 }
 
-void Lane::ask_for_port(Batch& batch, const Transfer& transfer, Message& message) {
+void Endpoint::ask_for_port(Batch& batch, const Transfer& transfer, Message& message) {
   if (transfer.kind == Transfer::Kind::send && message.rendezvous) return send_now(transfer, message);
   const Path path = path_of(transfer);
   const auto bytes = static_cast<double>(transfer.slice.bytes());
@@ -152,7 +152,7 @@ void Lane::ask_for_port(Batch& batch, const Transfer& transfer, Message& message
   message.state = Message::State::moves;
 }
 
-bool Lane::moved(const Transfer& transfer, Message& message) {
+bool Endpoint::moved(const Transfer& transfer, Message& message) {
   bool all = settled(message.head);
   for (MPI_Request& request : message.body) all = settled(request) && all;
   if (!message.rendezvous) return all;
@@ -163,7 +163,7 @@ bool Lane::moved(const Transfer& transfer, Message& message) {
   return all;
 }
 
-bool Lane::header_matches(const Batch& batch, const Transfer& transfer, const Message& message) {
+bool Endpoint::header_matches(const Batch& batch, const Transfer& transfer, const Message& message) {
   const Header ours = header_of(batch, transfer);
   const Header& theirs = message.header;
   // A message between a collective and plain code is fine; between two collectives it is lost.
@@ -177,7 +177,7 @@ bool Lane::header_matches(const Batch& batch, const Transfer& transfer, const Me
   return false;
 }
 
-void Lane::mismatch(const Header& ours, int their_rank, const Header& theirs, const char* what) {
+void Endpoint::mismatch(const Header& ours, int their_rank, const Header& theirs, const char* what) {
   job_.fail(Verdict::mismatch,
             fmt::format("MISMATCH in {} of a message: {}; {}.", what, side_in_words(their_rank, "sends", theirs),
                         side_in_words(job_.rank, "receives", ours)));

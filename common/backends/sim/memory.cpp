@@ -10,7 +10,7 @@ namespace lockstep::sim {
 
 // Arithmetic ----------------------------------------------------------------------------------------------------------
 
-void RankState::compute(lockstep::Channel at, const Operation& operation, Kernel kernel, Location where) {
+void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) {
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
   if (races_) {
@@ -43,7 +43,7 @@ void RankState::compute(lockstep::Channel at, const Operation& operation, Kernel
                  recorder_.position(queue.index), {seconds, launch});
 }
 
-double RankState::jitter() {
+double SimRank::jitter() {
   if (!world_.options().perturb) return 0;
   // Half of the work goes at once, the other half up to ten seconds late, which outlasts what runs beside it.
   // splitmix64 of (seed, rank, draw).
@@ -58,7 +58,7 @@ double RankState::jitter() {
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
-Slice RankState::allocate(lockstep::Channel at, std::size_t count, DType dtype, Category category, Location where) {
+Slice SimRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) {
   calling(at.queue, where);
   auto* block = new Block;
   block->category = category;
@@ -82,7 +82,7 @@ Slice RankState::allocate(lockstep::Channel at, std::size_t count, DType dtype, 
   return Slice(*block);
 }
 
-void RankState::release(Block& block) {
+void SimRank::release(Block& block) {
   recorder_.released(block.queue, block.category, block.bytes);
   --live_blocks_;
   if (block.history) RaceDetector::forget(block);
@@ -92,13 +92,13 @@ void RankState::release(Block& block) {
 
 // Regions, doors, clocks ----------------------------------------------------------------------------------------------
 
-void RankState::open_region(lockstep::Channel at, const char* name, std::size_t bytes, Location where) {
+void SimRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   recorder_.open_region(at.queue, name, bytes, calling(at.queue, where).clock);
 }
 
-void RankState::close_region(int queue) { recorder_.close_region(queue, queues_[queue]->clock); }
+void SimRank::close_region(int queue) { recorder_.close_region(queue, queues_[queue]->clock); }
 
-void RankState::upload(lockstep::Channel at, const Slice& slice, const void* values, Location where) {
+void SimRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
   if (races_) races_->access(queue.component, slice, true, where, "upload");
@@ -106,7 +106,7 @@ void RankState::upload(lockstep::Channel at, const Slice& slice, const void* val
   if (slice.data()) std::memcpy(slice.data(), values, slice.bytes());
 }
 
-bool RankState::download(lockstep::Channel at, const Slice& slice, void* bytes, Location where) {
+bool SimRank::download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) {
   if (world_.stopped()) return false;
   Queue& queue = calling(at.queue, where);
   if (races_) races_->access(queue.component, slice, false, where, "read");
@@ -117,7 +117,7 @@ bool RankState::download(lockstep::Channel at, const Slice& slice, void* bytes, 
   return true;
 }
 
-bool RankState::peek(lockstep::Channel, const Slice& slice, void* bytes) {
+bool SimRank::peek(CommunicatorKey, const Slice& slice, void* bytes) {
   if (!slice.data()) return false;
   std::memcpy(bytes, slice.data(), slice.bytes());
   return true;

@@ -1,4 +1,4 @@
-#include "common/runtime/fibers/complaints.hpp"
+#include "common/runtime/fibers/errors.hpp"
 
 #include <fmt/format.h>
 

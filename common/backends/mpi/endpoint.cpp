@@ -1,4 +1,4 @@
-#include "common/backends/mpi/lane.hpp"
+#include "common/backends/mpi/endpoint.hpp"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,13 @@
 
 namespace lockstep::mpi {
 
-Lane::Lane(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members)
+Endpoint::Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name,
+                   std::vector<int> members)
     : job_(job),
       comm_(comm),
       group_(group),
       queue_(queue),
-      id_(processes::lane_id(members, queue_name)),
+      id_(processes::endpoint_id(members, queue_name)),
       members_(std::move(members)),
       traffic_(members_.size()) {}
 
@@ -25,7 +26,7 @@ void count(Traffic& traffic, const Transfer& transfer) {
 }
 }  // namespace
 
-std::uint64_t Lane::start(std::span<const Transfer> transfers, Location where, const char* region, double now) {
+std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region, double now) {
   std::unique_ptr<Batch> batch;
   if (spare_.empty()) {
     batch = std::make_unique<Batch>();
@@ -45,7 +46,7 @@ std::uint64_t Lane::start(std::span<const Transfer> transfers, Location where, c
   return started_;
 }
 
-bool Lane::advance() {
+bool Endpoint::advance() {
   while (completed_ < started_) {
     Batch& batch = *batches_[completed_ - released_];
     if (posted_ == completed_) post(batch, true);
@@ -55,7 +56,7 @@ bool Lane::advance() {
   return true;
 }
 
-void Lane::post(Batch& batch, bool waited_for_its_turn) {
+void Endpoint::post(Batch& batch, bool waited_for_its_turn) {
   posted_ = batch.number;
   batch.begin = std::max(batch.issued, job_.emulate() ? last_end_ : 0);
   if (!job_.emulate() && waited_for_its_turn) batch.begin = job_.clock.now();
@@ -65,7 +66,7 @@ void Lane::post(Batch& batch, bool waited_for_its_turn) {
     post_plain(batch);
 }
 
-void Lane::complete(Batch& batch) {
+void Endpoint::complete(Batch& batch) {
   const std::uint64_t now = monotonic_ns();
   if (!job_.emulate()) batch.end = job_.clock.at(now);
   completed_ = batch.number;
@@ -77,9 +78,9 @@ void Lane::complete(Batch& batch) {
   });
 }
 
-bool Lane::finished(Batch& batch) { return job_.checked() ? finished_checked(batch) : finished_plain(batch); }
+bool Endpoint::finished(Batch& batch) { return job_.checked() ? finished_checked(batch) : finished_plain(batch); }
 
-void Lane::post_plain(Batch& batch) {
+void Endpoint::post_plain(Batch& batch) {
   batch.requests.clear();
   for (const Transfer& transfer : batch.transfers)
     if (transfer.kind == Transfer::Kind::receive)
@@ -89,7 +90,7 @@ void Lane::post_plain(Batch& batch) {
       post_send(batch.requests, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
 }
 
-bool Lane::finished_plain(Batch& batch) {
+bool Endpoint::finished_plain(Batch& batch) {
   statuses_.resize(std::max(statuses_.size(), batch.requests.size()));
   int done = 0;
   const int status =
@@ -117,7 +118,7 @@ bool Lane::finished_plain(Batch& batch) {
   return true;
 }
 
-void Lane::release(std::uint64_t number) {
+void Endpoint::release(std::uint64_t number) {
   while (released_ < number && !batches_.empty()) {
     std::unique_ptr<Batch> batch = std::move(batches_.front());
     batches_.pop_front();
@@ -127,7 +128,7 @@ void Lane::release(std::uint64_t number) {
   }
 }
 
-double Lane::earliest_end() const {
+double Endpoint::earliest_end() const {
   if (!job_.emulate() || idle()) return 0;
   double end = 0;
   for (const Message& message : batches_[completed_ - released_]->messages)
@@ -136,7 +137,7 @@ double Lane::earliest_end() const {
   return end;
 }
 
-bool Lane::transfer_done(Batch& batch, std::size_t index) {
+bool Endpoint::transfer_done(Batch& batch, std::size_t index) {
   if (job_.checked()) return batch.messages[index].state == Message::State::done;
   std::size_t request = 0;  // receives come first
   const bool sends = batch.transfers[index].kind == Transfer::Kind::send;
@@ -152,7 +153,7 @@ bool Lane::transfer_done(Batch& batch, std::size_t index) {
   return true;
 }
 
-Lane::Outstanding Lane::outstanding() {
+Endpoint::Outstanding Endpoint::outstanding() {
   Outstanding result;
   if (idle() || posted_ == completed_) return result;
   Batch& batch = *batches_[completed_ - released_];
@@ -172,13 +173,13 @@ Lane::Outstanding Lane::outstanding() {
 }
 
 /// The modelled time passes, whatever others do.
-bool Lane::ends_by_itself(const Batch& batch, std::size_t index) const {
+bool Endpoint::ends_by_itself(const Batch& batch, std::size_t index) const {
   if (!job_.emulate()) return false;
   const Message::State state = batch.messages[index].state;
   return state == Message::State::waits_for_port || state == Message::State::timed;
 }
 
-bool Lane::count_transfers(processes::Row& row) {
+bool Endpoint::count_transfers(processes::Row& row) {
   using Kind = processes::Unfinished::Kind;
   std::vector<processes::Begun> begun(members_.size());
   for (std::size_t member = 0; member < members_.size(); ++member)

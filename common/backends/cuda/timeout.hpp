@@ -9,11 +9,11 @@ namespace lockstep::cuda {
 
 /// Between two questions whether the GPU is there: at once again at first, which is how CUDA waits, and later with some
 /// sleep. Now and then it is seen whether the GPU has moved.
-class Patience {
+class ProgressTimeout {
  public:
-  explicit Patience(double seconds) : seconds_(seconds) {}
+  explicit ProgressTimeout(double seconds) : seconds_(seconds) {}
 
-  /// `progress()` counts what the GPU has done. False: it has been the same for as long as there is patience.
+  /// `progress()` counts what the GPU has done. False: it has been the same for as long as there is timeout.
   template <class Progress>
   bool rest(Progress progress) {
     constexpr int kSpins = 20'000, kBetweenLooks = 1'000;

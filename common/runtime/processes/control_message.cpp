@@ -23,22 +23,22 @@ void take(const char*& at, List& list) {
 }
 }  // namespace
 
-std::string Letter::bytes() const {
-  std::string bytes(reinterpret_cast<const char*>(this), offsetof(Letter, text));
+std::string ControlMessage::bytes() const {
+  std::string bytes(reinterpret_cast<const char*>(this), offsetof(ControlMessage, text));
   append(bytes, text);
   append(bytes, begun);
   append(bytes, unfinished);
   return bytes;
 }
 
-Letter Letter::parse(const std::string& bytes) {
-  Letter letter;
-  std::memcpy(static_cast<void*>(&letter), bytes.data(), offsetof(Letter, text));
-  const char* at = bytes.data() + offsetof(Letter, text);
-  take(at, letter.text);
-  take(at, letter.begun);
-  take(at, letter.unfinished);
-  return letter;
+ControlMessage ControlMessage::parse(const std::string& bytes) {
+  ControlMessage message;
+  std::memcpy(static_cast<void*>(&message), bytes.data(), offsetof(ControlMessage, text));
+  const char* at = bytes.data() + offsetof(ControlMessage, text);
+  take(at, message.text);
+  take(at, message.begun);
+  take(at, message.unfinished);
+  return message;
 }
 
 }  // namespace lockstep::processes

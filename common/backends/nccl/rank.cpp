@@ -1,5 +1,5 @@
 // The verbs.
-#include "common/backends/nccl/backend.hpp"
+#include "common/backends/nccl/rank.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ namespace lockstep::nccl {
 
 // Who calls ---------------------------------------------------------------------------------------------------------
 
-int NcclBackend::running_queue() const {
+int NcclRank::running_queue() const {
   const std::thread::id thread = std::this_thread::get_id();
   if (thread == main_thread_) return inline_queue_;
   for (int queue = 1; queue < queue_count_; ++queue)
@@ -19,7 +19,7 @@ int NcclBackend::running_queue() const {
   return -1;
 }
 
-Queue* NcclBackend::enter(int index, Location where) const {
+Queue* NcclRank::enter(int index, Location where) const {
   // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
   if (std::uncaught_exceptions() > 0) return nullptr;
   if (job_->failed.load(std::memory_order_acquire)) throw Unwind{};
@@ -33,21 +33,21 @@ Queue* NcclBackend::enter(int index, Location where) const {
   usage_error("a Rank was used by a thread that is none of its queues", where);
 }
 
-Group& NcclBackend::group(int index, Location where) {
+Group& NcclRank::group(int index, Location where) {
   if (index < 0 || groups_[index]->rank < 0) usage_error(not_in_group(job_->rank), where);
   return *groups_[index];
 }
 
-Rank NcclBackend::handle(int index, int queue) {
+Rank NcclRank::handle(int index, int queue) {
   const Group& of = group(index);
   return Rank(*this, index, queue, of.rank, static_cast<int>(of.members.size()));
 }
 
-Lane& NcclBackend::lane(int group, int queue) { return *lanes_[queue][group]; }
+Endpoint& NcclRank::endpoint(int group, int queue) { return *endpoints_[queue][group]; }
 
 // Waiting -----------------------------------------------------------------------------------------------------------
 
-bool NcclBackend::wait_until(Queue& queue, const Doing& doing, const std::function<bool()>& done) const {
+bool NcclRank::wait_until(Queue& queue, const Doing& doing, const std::function<bool()>& done) const {
   using namespace std::chrono_literals;
   constexpr int kSpins = 200;
   bool found = done();
@@ -55,13 +55,13 @@ bool NcclBackend::wait_until(Queue& queue, const Doing& doing, const std::functi
   queue.set_doing(doing);
   job_->working.fetch_sub(1);
   for (int looks = 0; !found && !job_->failed.load(std::memory_order_relaxed); ++looks) {
-    const std::uint64_t seen = job_->mail.news();
+    const std::uint64_t seen = job_->control.news();
     found = done();
     if (found) break;
     if (looks < kSpins)
       std::this_thread::yield();
     else
-      job_->mail.wait_for_news(seen, 100us);
+      job_->control.wait_for_news(seen, 100us);
   }
   job_->working.fetch_add(1);
   queue.set_doing({.kind = Doing::Kind::own_code, .where = doing.where});
@@ -69,17 +69,17 @@ bool NcclBackend::wait_until(Queue& queue, const Doing& doing, const std::functi
   return found;
 }
 
-bool NcclBackend::wait_for_gpu(Queue& queue, const cuda::Event& event, Location where) const {
+bool NcclRank::wait_for_gpu(Queue& queue, const cuda::Event& event, Location where) const {
   return wait_until(queue, {.kind = Doing::Kind::waits_for_gpu, .where = where}, [&] { return event.done(); });
 }
 
-void NcclBackend::advance_lanes() {
-  for (Lane* each : all_lanes_) each->advance();
+void NcclRank::advance_endpoints() {
+  for (Endpoint* each : all_endpoints_) each->advance();
 }
 
 // Times: spans between events, told to the ledgers when the GPU has passed them ---------------------------------------
 
-void NcclBackend::end_stretch(Queue& queue) const {
+void NcclRank::end_stretch(Queue& queue) const {
   if (!queue.stretch) return;
   const cuda::Event end = job_->events.record(queue.stream.get());
   job_->add_span(queue.stretch, end,
@@ -95,7 +95,7 @@ void NcclBackend::end_stretch(Queue& queue) const {
 }
 
 template <class F>
-void NcclBackend::waits(Queue& queue, const Ticket& ticket, Location where, F enqueue) {
+void NcclRank::waits(Queue& queue, const Ticket& ticket, Location where, F enqueue) {
   end_stretch(queue);
   const std::uint64_t position =
       job_->record([&](Recorder& recorder) { return recorder.waits_for(queue.index, ticket); });
@@ -109,18 +109,18 @@ void NcclBackend::waits(Queue& queue, const Ticket& ticket, Location where, F en
 
 // Messages ----------------------------------------------------------------------------------------------------------
 
-Ticket NcclBackend::start(Channel at, std::span<const Transfer> transfers, Location where) {
+Ticket NcclRank::start(CommunicatorKey at, std::span<const Transfer> transfers, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return {};
   const std::vector<int>& members = groups_[at.group]->members;
   const char* region =
       job_->record([&](Recorder& recorder) { return recorder.batch_started(at.queue, at.group, members, transfers); });
   std::lock_guard gate(job_->gate);
-  const std::uint64_t number = lane(at.group, at.queue).start(transfers, where, region, queue->stream.get());
+  const std::uint64_t number = endpoint(at.group, at.queue).start(transfers, where, region, queue->stream.get());
   return {Ticket::Kind::batch, at.group, at.queue, number};
 }
 
-void NcclBackend::wait(Channel at, Ticket ticket, Location where) {
+void NcclRank::wait(CommunicatorKey at, Ticket ticket, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
   if (ticket.kind == Ticket::Kind::batch)
@@ -129,21 +129,21 @@ void NcclBackend::wait(Channel at, Ticket ticket, Location where) {
     wait_for_closure(*queue, ticket, where);
 }
 
-void NcclBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
+void NcclRank::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
   if (ticket.queue != queue.index) usage_error(waited_on_wrong_queue(queues_[ticket.queue]->name, queue.name), where);
-  Lane* waited = nullptr;
+  Endpoint* waited = nullptr;
   {
     std::lock_guard gate(job_->gate);
-    waited = &lane(ticket.group, ticket.queue);
+    waited = &endpoint(ticket.group, ticket.queue);
   }
   if (ticket.number > waited->started()) usage_error(kTicketOfAnotherRank, where);
   if (ticket.number <= waited->waited()) return;
   auto launched = [&] {
     std::lock_guard gate(job_->gate);
-    advance_lanes();
+    advance_endpoints();
     return waited->launched() >= ticket.number;
   };
-  if (!wait_until(queue, {.kind = Doing::Kind::waits_for_batch, .where = where, .lane = waited}, launched)) return;
+  if (!wait_until(queue, {.kind = Doing::Kind::waits_for_batch, .where = where, .endpoint = waited}, launched)) return;
   waits(queue, ticket, where, [&] {
     std::lock_guard gate(job_->gate);
     waited->wait(ticket.number, queue.stream);
@@ -152,7 +152,7 @@ void NcclBackend::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
 
 // Closures ----------------------------------------------------------------------------------------------------------
 
-Ticket NcclBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location where) {
+Ticket NcclRank::run(CommunicatorKey, Rank as, std::function<void(Rank)> f, Location where) {
   Queue* main = enter(0, where);
   if (!main) return {};
   const cuda::Event issued = job_->events.record(main->stream.get());
@@ -161,7 +161,7 @@ Ticket NcclBackend::run(Channel, Rank as, std::function<void(Rank)> f, Location 
   return {Ticket::Kind::closure, as.group(), as.queue(), number};
 }
 
-void NcclBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
+void NcclRank::wait_for_closure(Queue& main, Ticket ticket, Location where) {
   if (main.index != 0) usage_error(kClosureTicketOnMain, where);
   if (ticket.queue >= queue_count_) usage_error(kTicketOfAnotherRank, where);
   Queue& queue = *queues_[ticket.queue];
@@ -182,7 +182,7 @@ void NcclBackend::wait_for_closure(Queue& main, Ticket ticket, Location where) {
 
 // Arithmetic --------------------------------------------------------------------------------------------------------
 
-void NcclBackend::compute(Channel at, const Operation& operation, Kernel kernel, Location where) {
+void NcclRank::compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
   if (!queue->device) queue->device = make_cuda_device(queue->stream.get(), job_->options.tf32);
@@ -207,22 +207,22 @@ void NcclBackend::compute(Channel at, const Operation& operation, Kernel kernel,
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
-bool NcclBackend::gpu_is_idle() {
+bool NcclRank::gpu_is_idle() {
   for (int queue = 0; queue < queue_count_; ++queue)
     if (!queues_[queue]->stream.idle()) return false;
   std::lock_guard gate(job_->gate);
-  return std::all_of(all_lanes_.begin(), all_lanes_.end(),
-                     [](const Lane* each) { return each->communicator()->stream.idle(); });
+  return std::all_of(all_endpoints_.begin(), all_endpoints_.end(),
+                     [](const Endpoint* each) { return each->communicator()->stream.idle(); });
 }
 
-void* NcclBackend::memory_for(Queue& queue, std::size_t bytes, Category category, Location where) {
+void* NcclRank::memory_for(Queue& queue, std::size_t bytes, Category category, Location where) {
   return memory_.allocate(bytes, category, queue.stream.get(), [&](const std::function<bool()>& done) {
     const Doing waits{.kind = Doing::Kind::waits_for_memory, .where = where, .bytes = bytes, .category = category};
     (void)wait_until(queue, waits, [&] { return done() || gpu_is_idle(); });
   });
 }
 
-Slice NcclBackend::allocate(Channel at, std::size_t count, DType dtype, Category category, Location where) {
+Slice NcclRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) {
   (void)enter(at.queue, where);
   const std::size_t bytes = count * bytes_of(dtype);
   const cudaStream_t stream = queues_[at.queue]->stream.get();
@@ -247,7 +247,7 @@ Slice NcclBackend::allocate(Channel at, std::size_t count, DType dtype, Category
 }
 
 /// By the contract, what other queues did with it is done before its own queue goes on: its stream's order is enough.
-void NcclBackend::release(Block& block) {
+void NcclRank::release(Block& block) {
   job_->record([&](Recorder& recorder) { recorder.released(block.queue, block.category, block.bytes); });
   --live_blocks_;
   if (job_->failed) {
@@ -261,14 +261,14 @@ void NcclBackend::release(Block& block) {
 
 // Regions, doors, clocks --------------------------------------------------------------------------------------------
 
-void NcclBackend::open_region(Channel at, const char* name, std::size_t bytes, Location where) {
+void NcclRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   (void)enter(at.queue, where);
   Queue& queue = *queues_[at.queue];
   queue.regions.push_back({job_->events.record(queue.stream.get()), cuda::Range(name, job_->rank, bytes)});
   job_->record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, 0); });
 }
 
-void NcclBackend::close_region(int index) {  // in a destructor: it does not throw
+void NcclRank::close_region(int index) {  // in a destructor: it does not throw
   Queue& queue = *queues_[index];
   const int region = job_->record([&](Recorder& recorder) { return recorder.leave_region(index); });
   const cuda::OpenRegion open = std::move(queue.regions.back());
@@ -282,18 +282,18 @@ void NcclBackend::close_region(int index) {  // in a destructor: it does not thr
   }
 }
 
-void NcclBackend::upload(Channel at, const Slice& slice, const void* values, Location where) {
+void NcclRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   Queue* queue = enter(at.queue, where);
   if (queue) staging_.upload(slice.data(), values, slice.bytes(), queue->stream.get());
 }
 
-void NcclBackend::copy_out(Queue& queue, const Slice& slice, void* bytes, Location where) {
+void NcclRank::copy_out(Queue& queue, const Slice& slice, void* bytes, Location where) {
   staging_.download(bytes, slice.data(), slice.bytes(), queue.stream.get(),
                     [&](const cuda::Event& copied) { wait_for_gpu(queue, copied, where); });
   if (queue.device && !job_->failed) queue.device->check_indices(where);
 }
 
-bool NcclBackend::download(Channel at, const Slice& slice, void* bytes, Location where) {
+bool NcclRank::download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return false;
   job_->record([](Recorder& recorder) { recorder.read(); });
@@ -302,13 +302,13 @@ bool NcclBackend::download(Channel at, const Slice& slice, void* bytes, Location
   return true;
 }
 
-bool NcclBackend::peek(Channel at, const Slice& slice, void* bytes) {
+bool NcclRank::peek(CommunicatorKey at, const Slice& slice, void* bytes) {
   if (Queue* queue = enter(at.queue, Location::current())) copy_out(*queue, slice, bytes, slice.block()->where);
   return true;
 }
 
 /// When this queue's work so far is done: a door, since the host's own clock would only say when it was given.
-double NcclBackend::now(int index) const {
+double NcclRank::now(int index) const {
   Queue* queue = enter(index, Location::current());
   if (!queue) return job_->now();
   end_stretch(*queue);
@@ -318,7 +318,7 @@ double NcclBackend::now(int index) const {
   return job_->clock->seconds(here);
 }
 
-RankLedger NcclBackend::ledger() const {
+RankLedger NcclRank::ledger() const {
   Queue& main = *queues_[0];
   if (!job_->failed) {
     end_stretch(main);
@@ -328,7 +328,7 @@ RankLedger NcclBackend::ledger() const {
   }
   RankLedger ledger = job_->record([](Recorder& recorder) { return recorder.ledger(); });
   std::lock_guard gate(job_->gate);
-  for (const Lane* each : all_lanes_)
+  for (const Endpoint* each : all_endpoints_)
     for (std::size_t member = 0; member < each->members().size(); ++member) {
       const Traffic& traffic = each->traffic()[member];
       if (traffic.messages_sent + traffic.messages_received == 0) continue;
@@ -346,7 +346,7 @@ RankLedger NcclBackend::ledger() const {
   return ledger;
 }
 
-std::vector<std::string> NcclBackend::queue_names() const {
+std::vector<std::string> NcclRank::queue_names() const {
   std::vector<std::string> names;
   for (int queue = 0; queue < queue_count_; ++queue) names.push_back(queues_[queue]->name);
   return names;

@@ -1,4 +1,4 @@
-#include "common/backends/nccl/announcement.hpp"
+#include "common/backends/nccl/envelope.hpp"
 
 #include <fmt/format.h>
 
@@ -17,14 +17,14 @@ std::string next_field(const std::string& text, std::size_t& at) {
 }
 }  // namespace
 
-std::string write(const Announcement& a) {
+std::string write(const Envelope& a) {
   return fmt::format("{}{}{}{}{}{}{}", a.elements, kBetween, static_cast<int>(a.dtype), kBetween, a.region, kBetween,
                      a.where);
 }
 
-Announcement parse_announcement(const std::string& text) {
+Envelope parse_announcement(const std::string& text) {
   std::size_t at = 0;
-  Announcement a;
+  Envelope a;
   a.elements = std::strtoull(next_field(text, at).c_str(), nullptr, 10);
   a.dtype = static_cast<DType>(std::atoi(next_field(text, at).c_str()));
   a.region = next_field(text, at);
@@ -32,12 +32,12 @@ Announcement parse_announcement(const std::string& text) {
   return a;
 }
 
-std::string side_in_words(int rank, const char* verb, const Announcement& side) {
+std::string side_in_words(int rank, const char* verb, const Envelope& side) {
   return fmt::format("rank {} {} {} {} at {}{}", rank, verb, side.elements, to_string(side.dtype), side.where,
                      side.region.empty() ? "" : fmt::format(" in region \"{}\"", side.region));
 }
 
-const char* difference(const Announcement& send, const Announcement& receive) {
+const char* difference(const Envelope& send, const Envelope& receive) {
   if (send.elements * bytes_of(send.dtype) != receive.elements * bytes_of(receive.dtype)) return "the size";
   if (send.dtype != receive.dtype) return "the element type";
   // A message between a collective and plain code is fine; between two collectives it is lost.

@@ -10,7 +10,7 @@
 namespace lockstep::nccl {
 
 /// Where one process sits.
-struct Seat {
+struct Place {
   std::string host;
   int cores = 1;       // usable ones of that host, in all
   int local_rank = 0;  // among the processes of its host
@@ -23,17 +23,17 @@ struct Seat {
 };
 
 /// Collective: GPU = local rank, counted anew on each host. By rank.
-std::vector<Seat> take_seats(Bootstrap& bootstrap);
+std::vector<Place> take_seats(Bootstrap& bootstrap);
 
 /// Why this job cannot run, in one sentence; empty when it can. Throws nothing: all processes come to the same words.
 struct Objection {
   std::string text;
   bool no_device = false;
 };
-Objection objection(const std::vector<Seat>& seats, int nccl_version, bool may_share_gpus);
+Objection objection(const std::vector<Place>& places, int nccl_version, bool may_share_gpus);
 
 /// "rank 0: HOST, GPU 0 (NVIDIA H100 80GB HBM3)", a line a rank.
-std::string binding_in_words(const std::vector<Seat>& seats);
+std::string binding_in_words(const std::vector<Place>& places);
 
 /// The oldest NCCL that splits communicators and shares their resources.
 inline constexpr int kOldestNccl = 21803;

@@ -1,4 +1,4 @@
-// A lane: the ordered batches of one (group, queue), on a communicator of their own.
+// A endpoint: the ordered batches of one (group, queue), on a communicator of their own.
 //
 // Batches begin and complete in the order started, one at a time. Everything here is called with the job's gate held;
 // whoever waits, or else the progress thread, calls advance().
@@ -41,15 +41,15 @@ struct Batch {
   std::vector<Message> messages;      // with headers: one a transfer
 };
 
-class Lane {
+class Endpoint {
  public:
   /// `queue_name` is the queue's, the same on every member.
-  Lane(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members);
-  Lane(const Lane&) = delete;
+  Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members);
+  Endpoint(const Endpoint&) = delete;
 
-  /// Adds a batch; it is posted at once if the lane is idle. Returns its number.
+  /// Adds a batch; it is posted at once if the endpoint is idle. Returns its number.
   std::uint64_t start(std::span<const Transfer> transfers, Location where, const char* region, double now);
-  /// Moves on what can; true if the lane is empty.
+  /// Moves on what can; true if the endpoint is empty.
   bool advance();
   std::uint64_t started() const { return started_; }
   std::uint64_t completed() const { return completed_; }
@@ -79,7 +79,7 @@ class Lane {
   };
   Outstanding outstanding();
   /// Adds what has begun, and of the running batch what has not ended and waits for another rank. False where that is
-  /// nothing: the lane goes on by itself.
+  /// nothing: the endpoint goes on by itself.
   bool count_transfers(processes::Row& row);
 
   int group() const { return group_; }

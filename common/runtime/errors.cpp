@@ -1,4 +1,4 @@
-#include "common/runtime/misuse.hpp"
+#include "common/runtime/errors.hpp"
 
 #include <fmt/format.h>
 

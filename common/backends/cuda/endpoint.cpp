@@ -1,4 +1,4 @@
-// How messages meet: batches begin, their transfers find the other half, and each is a copy on the receiver's lane.
+// How messages meet: batches begin, their transfers find the other half, and each is a copy on the receiver's endpoint.
 #include <algorithm>
 
 #include "common/backends/cuda/world.hpp"
@@ -6,16 +6,16 @@
 
 namespace lockstep::cuda {
 
-Peer& World::peer(Lane& lane, int rank) {
-  const std::vector<int>& members = groups_.members(lane.group);
-  if (lane.peers.empty()) lane.peers.resize(members.size());
-  Peer& peer = lane.peers[rank];
+Peer& World::peer(Endpoint& endpoint, int rank) {
+  const std::vector<int>& members = groups_.members(endpoint.group);
+  if (endpoint.peers.empty()) endpoint.peers.resize(members.size());
+  Peer& peer = endpoint.peers[rank];
   peer.world = members[rank];
   return peer;
 }
 
 void World::post(Batch* batch) {
-  if (batch->lane->issued + 1 == batch->number) beginning_.push_back(batch);
+  if (batch->endpoint->issued + 1 == batch->number) beginning_.push_back(batch);
   begin_all();
   if (failing_) throw Unwind{};
 }
@@ -29,28 +29,28 @@ void World::begin_all() {
     try {
       begin(*next);
     } catch (...) {
-      record_failure(next->lane->owner->queue(next->lane->queue));
+      record_failure(next->endpoint->owner->queue(next->endpoint->queue));
     }
   }
 }
 
 void World::begin(Batch& batch) {
-  Lane& lane = *batch.lane;
+  Endpoint& endpoint = *batch.endpoint;
   const bool receives = std::any_of(batch.transfers.begin(), batch.transfers.end(),
                                     [](const Transfer& t) { return t.kind == Transfer::Kind::receive; });
-  if (receives || !batch.follows_wait) lane.stream.wait(batch.posted);
+  if (receives || !batch.follows_wait) endpoint.stream.wait(batch.posted);
   if (batch.follows_wait) {
     batch.begin = batch.posted;
   } else {
-    // What the batch before received is done by the order of the lane's stream; what it sent, others copy.
-    if (const Batch* before = lane.batch(batch.number - 1))
-      for (const Event& sent : before->sent) lane.stream.wait(sent);
-    batch.begin = events_.record(lane.stream.get());
+    // What the batch before received is done by the order of the endpoint's stream; what it sent, others copy.
+    if (const Batch* before = endpoint.batch(batch.number - 1))
+      for (const Event& sent : before->sent) endpoint.stream.wait(sent);
+    batch.begin = events_.record(endpoint.stream.get());
   }
-  const int me = lane.owner->world_rank();
+  const int me = endpoint.owner->world_rank();
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     const Transfer& transfer = batch.transfers[i];
-    Peer& peer = this->peer(lane, transfer.peer);
+    Peer& peer = this->peer(endpoint, transfer.peer);
     const std::size_t bytes = transfer.slice.bytes();
     Posted mine{.batch = &batch,
                 .index = i,
@@ -61,8 +61,8 @@ void World::begin(Batch& batch) {
       ++messages_;
       ++peer.traffic.messages_sent;
       peer.traffic.bytes_sent += bytes;
-      Lane& other = ranks_[peer.world]->end(lane.group, lane.queue);
-      Peer& self = this->peer(other, lane.rank);
+      Endpoint& other = ranks_[peer.world]->endpoint_at(endpoint.group, endpoint.queue);
+      Peer& self = this->peer(other, endpoint.rank);
       if (self.receives.empty()) {
         self.sends.push_back(std::move(mine));
       } else {
@@ -78,14 +78,14 @@ void World::begin(Batch& batch) {
       } else {
         Posted send = std::move(peer.sends.front());
         peer.sends.pop_front();
-        meet(std::move(send), std::move(mine), lane);
+        meet(std::move(send), std::move(mine), endpoint);
       }
     }
   }
 }
 
 /// Gives the copy to the GPU: after what the sender's and the receiver's queue had done when they started it.
-void World::meet(Posted send, Posted receive, Lane& receiver) {
+void World::meet(Posted send, Posted receive, Endpoint& receiver) {
   if (send.half.elements != receive.half.elements || send.half.dtype != receive.half.dtype ||
       !regions_agree(send.half.region, receive.half.region)) {
     if (send.aside) memory_.free(send.aside, receiver.stream.get());
@@ -109,20 +109,20 @@ void World::meet(Posted send, Posted receive, Lane& receiver) {
 void World::issued(Batch& batch, std::size_t index) {
   batch.issued[index] = true;
   if (--batch.pending > 0) return;
-  Lane& lane = *batch.lane;
-  lane.issued = batch.number;
+  Endpoint& endpoint = *batch.endpoint;
+  endpoint.issued = batch.number;
   std::vector<Event> ends = batch.sent;
   if (batch.received) ends.push_back(batch.received);
   std::size_t bytes = 0;
   for (const Transfer& transfer : batch.transfers) bytes += transfer.slice.bytes();
-  RankState& rank = *lane.owner;
+  CudaRank& rank = *endpoint.owner;
   rank.span(batch.begin, std::move(ends),
-            [&rank, queue = lane.queue, group = lane.group, count = batch.transfers.size(), bytes, where = batch.where,
-             region = batch.collective](double begin, double end) {
+            [&rank, queue = endpoint.queue, group = endpoint.group, count = batch.transfers.size(), bytes,
+             where = batch.where, region = batch.collective](double begin, double end) {
               rank.recorder().transferred(queue, group, begin, end, count, bytes, where, region);
             });
-  if (Batch* next = lane.batch(batch.number + 1)) beginning_.push_back(next);
-  if (lane.waiter && lane.issued >= lane.waiter_number) wake(*std::exchange(lane.waiter, nullptr));
+  if (Batch* next = endpoint.batch(batch.number + 1)) beginning_.push_back(next);
+  if (endpoint.waiter && endpoint.issued >= endpoint.waiter_number) wake(*std::exchange(endpoint.waiter, nullptr));
 }
 
 // Sends that are over before they are received ------------------------------------------------------------------------
@@ -131,12 +131,12 @@ void World::issued(Batch& batch, std::size_t index) {
 /// runtime's own. Only then, since a copy in between costs time.
 bool World::set_sends_aside() {
   std::vector<Posted*> sends;
-  each_peer([&](Lane&, Peer& peer) {
+  each_peer([&](Endpoint&, Peer& peer) {
     for (Posted& send : peer.sends)
       if (send.batch && send.bytes <= options_.machine.eager_bytes) sends.push_back(&send);
   });
   for (Posted* send : sends) {
-    Queue& queue = send->batch->lane->owner->queue(send->batch->lane->queue);
+    Queue& queue = send->batch->endpoint->owner->queue(send->batch->endpoint->queue);
     try {
       set_aside(*send);
     } catch (...) {
@@ -150,23 +150,23 @@ bool World::set_sends_aside() {
 
 void World::set_aside(Posted& send) {
   Batch& batch = *send.batch;
-  Lane& lane = *batch.lane;
+  Endpoint& endpoint = *batch.endpoint;
   const Slice& slice = batch.transfers[send.index].slice;
-  lane.stream.wait(send.begin);
+  endpoint.stream.wait(send.begin);
   if (send.bytes > 0) {
-    send.aside = allocate(send.bytes, slice.category(), lane.stream.get(), batch.where);
-    check(cudaMemcpyAsync(send.aside, slice.data(), send.bytes, cudaMemcpyDeviceToDevice, lane.stream.get()),
+    send.aside = allocate(send.bytes, slice.category(), endpoint.stream.get(), batch.where);
+    check(cudaMemcpyAsync(send.aside, slice.data(), send.bytes, cudaMemcpyDeviceToDevice, endpoint.stream.get()),
           "cudaMemcpyAsync of a send");
   }
   send.batch = nullptr;
-  send.begin = events_.record(lane.stream.get());
+  send.begin = events_.record(endpoint.stream.get());
   batch.sent.push_back(send.begin);
   issued(batch, send.index);
 }
 
 void World::drop_messages() {
-  each_peer([this](Lane& lane, Peer& peer) {
-    for (Posted& send : peer.sends) memory_.free(std::exchange(send.aside, nullptr), lane.stream.get());
+  each_peer([this](Endpoint& endpoint, Peer& peer) {
+    for (Posted& send : peer.sends) memory_.free(std::exchange(send.aside, nullptr), endpoint.stream.get());
     peer.sends.clear();
     peer.receives.clear();
   });

@@ -1,7 +1,7 @@
-// A lane: the ordered batches of one (group, queue), on a communicator and a stream of their own.
+// A endpoint: the ordered batches of one (group, queue), on a communicator and a stream of their own.
 //
 // Batches begin and complete in the order started, one at a time, because the stream keeps it. While checks are on,
-// each message is announced to its receiver by a letter, and a batch is given to NCCL once all it receives has been
+// each message is announced to its receiver by a message, and a batch is given to NCCL once all it receives has been
 // announced and fits: NCCL itself would hang, or write where it should not. Everything here is called with the job's
 // gate held.
 #pragma once
@@ -20,16 +20,16 @@ struct Batch {
   std::uint64_t number = 0;
   Location where{};
   std::vector<Transfer> transfers;  // hold their memory until the queue waits
-  std::vector<bool> announced;      // by transfer: a receive whose letter has come, and fits
+  std::vector<bool> announced;      // by transfer: a receive whose message has come, and fits
   const char* region = nullptr;     // the collective it is part of
   cuda::Event ready;                // what its queue did before
   cuda::Event done;                 // empty until NCCL has it
 };
 
-class Lane {
+class Endpoint {
  public:
-  Lane(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue);
-  Lane(const Lane&) = delete;
+  Endpoint(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue);
+  Endpoint(const Endpoint&) = delete;
 
   /// Adds a batch, after what `queue_stream` has been given so far. Returns its number.
   std::uint64_t start(std::span<const Transfer> transfers, Location where, const char* region,
@@ -66,7 +66,7 @@ class Lane {
   };
   Outstanding outstanding();
 
-  /// The letter of a message that nobody received: its sender's side in words; empty when there is none, or checks are
+  /// The message of a message that nobody received: its sender's side in words; empty when there is none, or checks are
   /// off.
   std::string take_unread(int member);
 
@@ -93,7 +93,7 @@ class Lane {
   };
   void announce(const Batch& batch);
   bool all_announced(Batch& batch);
-  void compare(const Batch& batch, const Transfer& transfer, const std::string& letter);
+  void compare(const Batch& batch, const Transfer& transfer, const std::string& message);
   void launch(Batch& batch);
   void hand_over(const Batch& batch);
 

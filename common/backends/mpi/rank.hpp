@@ -1,7 +1,7 @@
 // One rank over MPI: the verbs of common/runtime/backend.hpp for one process.
 //
 // Main is the thread that called run(); each other queue has a thread; one more makes progress while all of them
-// compute. Batches move on lanes (lane.hpp), failures and wait tables travel beside them (control.hpp).
+// compute. Batches move on endpoints (endpoint.hpp), failures and wait tables travel beside them (control.hpp).
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "common/backends/mpi/control.hpp"
-#include "common/backends/mpi/heap.hpp"
+#include "common/backends/mpi/endpoint.hpp"
 #include "common/backends/mpi/job.hpp"
-#include "common/backends/mpi/lane.hpp"
+#include "common/backends/mpi/memory.hpp"
 #include "common/backends/mpi/queue.hpp"
 #include "common/backends/mpi/status.hpp"
 #include "common/runtime/backend.hpp"
@@ -27,30 +27,30 @@ namespace lockstep::mpi {
 using processes::SetUp;
 
 struct Group {
-  MPI_Comm comm = MPI_COMM_NULL;  // set-up calls, and main's lane; null where this rank is no member
+  MPI_Comm comm = MPI_COMM_NULL;  // set-up calls, and main's endpoint; null where this rank is no member
   std::vector<int> members;       // world ranks
   int rank = -1;
   int set_ups = 0;  // calls so far
 };
 
-class MpiBackend final : public Backend, public BlockOwner {
+class MpiRank final : public Backend, public BlockOwner {
  public:
-  explicit MpiBackend(Job& job);
-  ~MpiBackend() override;
+  explicit MpiRank(Job& job);
+  ~MpiRank() override;
 
-  Ticket start(Channel channel, std::span<const Transfer> batch, Location where) override;
-  void wait(Channel channel, Ticket ticket, Location where) override;
-  Rank split(Channel channel, int color, int key, Location where) override;
-  Rank stream(Channel channel, std::string_view name, Location where) override;
-  Ticket run(Channel main, Rank queue, std::function<void(Rank)> f, Location where) override;
-  Slice allocate(Channel channel, std::size_t count, DType dtype, Category category, Location where) override;
-  void compute(Channel channel, const Operation& operation, Kernel kernel, Location where) override;
+  Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
+  void wait(CommunicatorKey at, Ticket ticket, Location where) override;
+  Rank split(CommunicatorKey at, int color, int key, Location where) override;
+  Rank stream(CommunicatorKey at, std::string_view name, Location where) override;
+  Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location where) override;
+  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
+  void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return false; }
-  void open_region(Channel channel, const char* name, std::size_t bytes, Location where) override;
+  void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
-  void upload(Channel channel, const Slice& slice, const void* values, Location where) override;
-  bool download(Channel channel, const Slice& slice, void* bytes, Location where) override;
-  bool peek(Channel channel, const Slice& slice, void* bytes) override;
+  void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;
+  bool download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) override;
+  bool peek(CommunicatorKey at, const Slice& slice, void* bytes) override;
   RankLedger ledger() const override;
   double now(int queue) const override;
   int world_rank() const override { return job_.rank; }
@@ -59,7 +59,7 @@ class MpiBackend final : public Backend, public BlockOwner {
   /// Hands the communicator of this run's ranks to `f`, which has MPI to itself meanwhile: for what stands beside the
   /// contract, such as a library's own collective. Main only. Throws Error(usage) where a batch of this rank's is on
   /// its way, since none moves until `f` returns. Where a rank fails before it comes, a collective in `f` cannot be
-  /// withdrawn: after options.patience_seconds the job ends, with that rank's words.
+  /// withdrawn: after options.timeout_seconds the job ends, with that rank's words.
   template <class F>
   void with_world(F f, Location where = Location::current()) {
     if (!enter(0, where)) return;
@@ -81,18 +81,18 @@ class MpiBackend final : public Backend, public BlockOwner {
   /// The queue a verb is called on, or null while an exception unwinds its thread. Throws Unwind when the run
   /// has failed, and Error(usage) when the calling thread does not run that queue's work.
   Queue* enter(int queue, Location where);
-  Lane& lane(int group, int queue);  // gate held
+  Endpoint& endpoint(int group, int queue);  // gate held
   Group& group(int index, Location where = Location::current());
   Rank handle(int group, int queue);
 
   // Waiting.
   void wait_for_batch(Queue& queue, Ticket ticket, Location where);
   void wait_for_closure(Queue& main, Ticket ticket, Location where);
-  /// Moves all lanes on until done(), asked with the gate held; false when the run has failed and the caller unwinds
-  /// already. `not_before` is when it can happen at the earliest (modelled seconds), or 0.
+  /// Moves all endpoints on until done(), asked with the gate held; false when the run has failed and the caller
+  /// unwinds already. `not_before` is when it can happen at the earliest (modelled seconds), or 0.
   template <class Done, class NotBefore>
   bool poll_until(Queue& queue, const Doing& doing, Done done, NotBefore not_before);
-  void advance_lanes();
+  void advance_endpoints();
   bool sleep_for_link(double until);
   double time_of(const Queue& queue) const { return job_.emulate() ? queue.clock : job_.clock.now(); }
   /// When a verb began, for ledgers: now; while emulating, the modelled moment that its modelled duration counts from,
@@ -118,7 +118,7 @@ class MpiBackend final : public Backend, public BlockOwner {
   int split_groups(Group& parent, const std::vector<SetUp>& calls);
   int make_group(const std::vector<int>& members);
   int queue_named(std::string_view name);
-  void open_lane(int group, int queue);
+  void open_endpoint(int group, int queue);
 
   // The end.
   void check_all_waited();
@@ -143,8 +143,8 @@ class MpiBackend final : public Backend, public BlockOwner {
   int queue_count_ = 0;
   std::vector<std::unique_ptr<Group>> groups_;
   std::map<std::vector<int>, int> group_of_members_;
-  std::array<std::vector<std::unique_ptr<Lane>>, kQueues> lanes_;  // [queue][group]; under the gate
-  std::vector<Lane*> all_lanes_;                                   // in order of creation
+  std::array<std::vector<std::unique_ptr<Endpoint>>, kQueues> endpoints_;  // [queue][group]; under the gate
+  std::vector<Endpoint*> all_endpoints_;                                   // in order of creation
   MPI_Comm control_comm_ = MPI_COMM_NULL;
   std::unique_ptr<Control> control_;
 
@@ -169,8 +169,8 @@ class MpiBackend final : public Backend, public BlockOwner {
 };
 
 template <class Done, class NotBefore>
-bool MpiBackend::poll_until(Queue& queue, const Doing& doing, Done done, NotBefore not_before) {
-  Pace pace;
+bool MpiRank::poll_until(Queue& queue, const Doing& doing, Done done, NotBefore not_before) {
+  Backoff backoff;
   bool noted = false;
   bool found = false;
   job_.polling.fetch_add(1, std::memory_order_relaxed);
@@ -178,12 +178,12 @@ bool MpiBackend::poll_until(Queue& queue, const Doing& doing, Done done, NotBefo
     double later = 0;
     if (job_.gate.try_lock()) {
       std::lock_guard gate(job_.gate, std::adopt_lock);
-      advance_lanes();
+      advance_endpoints();
       found = done();
       later = not_before();
     }
     if (found) break;
-    const bool slept = later > 0 ? sleep_for_link(later) : pace.rest(job_.manners());
+    const bool slept = later > 0 ? sleep_for_link(later) : backoff.rest(job_.spin_policy());
     if (!slept || noted) continue;
     noted = true;
     queue.set_doing(doing);

@@ -1,10 +1,11 @@
 // The simulator's entry point: run(options, program) on virtual ranks, in one process and one thread.
+#include "common/runtime/run.hpp"
+
 #include <fmt/format.h>
 
 #include <chrono>
 
 #include "common/backends/sim/world.hpp"
-#include "common/runtime/run.hpp"
 
 namespace lockstep {
 

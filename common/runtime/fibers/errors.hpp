@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/rank.hpp"
-#include "common/runtime/misuse.hpp"
+#include "common/runtime/errors.hpp"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "common/backends/nccl/seats.hpp"
+#include "common/backends/nccl/placement.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,12 +19,12 @@ namespace {
 
 constexpr char kBetween = '\n';
 
-std::string write(const Seat& s) {
+std::string write(const Place& s) {
   return fmt::format("{}{}{}{}{}{}{}{}{}{}{}{}{}", s.cores, kBetween, s.gpus, kBetween, s.gpu, kBetween, s.gpu_name,
                      kBetween, s.gpu_id, kBetween, s.no_device ? 1 : 0, kBetween, s.trouble);
 }
 
-void parse(const std::string& text, Seat& s) {
+void parse(const std::string& text, Place& s) {
   std::vector<std::string> fields;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(kBetween, at), text.size());
@@ -58,62 +58,62 @@ int cores_of_host() {
 }
 
 /// With fewer GPUs than processes, several get the same; a process may also see only its own (Slurm does that).
-void sit_down(Seat& seat) {
+void sit_down(Place& place) {
   try {
-    seat.gpus = cuda::count_gpus();
-    seat.gpu = seat.local_rank % seat.gpus;
-    seat.gpu_name = cuda::open_gpu(seat.gpu).name;
-    seat.gpu_id = identity(seat.gpu);
+    place.gpus = cuda::count_gpus();
+    place.gpu = place.local_rank % place.gpus;
+    place.gpu_name = cuda::open_gpu(place.gpu).name;
+    place.gpu_id = identity(place.gpu);
   } catch (const NoDevice& error) {
-    seat.no_device = true;
-    seat.trouble = error.what();
+    place.no_device = true;
+    place.trouble = error.what();
   } catch (const Error& error) {
-    seat.trouble = error.what();
+    place.trouble = error.what();
   }
 }
 
 }  // namespace
 
-std::vector<Seat> take_seats(Bootstrap& bootstrap) {
+std::vector<Place> take_seats(Bootstrap& bootstrap) {
   const std::vector<std::string> hosts = bootstrap.all_gather(host_name());
-  std::vector<Seat> seats(hosts.size());
+  std::vector<Place> places(hosts.size());
   std::map<std::string, int> on_host;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    seats[rank].host = hosts[rank];
-    seats[rank].local_rank = on_host[hosts[rank]]++;
+    places[rank].host = hosts[rank];
+    places[rank].local_rank = on_host[hosts[rank]]++;
   }
-  seats[bootstrap.rank()].cores = cores_of_host();
-  sit_down(seats[bootstrap.rank()]);
-  const std::vector<std::string> all = bootstrap.all_gather(write(seats[bootstrap.rank()]));
-  for (std::size_t rank = 0; rank < all.size(); ++rank) parse(all[rank], seats[rank]);
-  return seats;
+  places[bootstrap.rank()].cores = cores_of_host();
+  sit_down(places[bootstrap.rank()]);
+  const std::vector<std::string> all = bootstrap.all_gather(write(places[bootstrap.rank()]));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) parse(all[rank], places[rank]);
+  return places;
 }
 
-Objection objection(const std::vector<Seat>& seats, int nccl_version, bool may_share_gpus) {
-  for (std::size_t rank = 0; rank < seats.size(); ++rank)
-    if (!seats[rank].trouble.empty())
-      return {seats.size() == 1 ? seats[rank].trouble : fmt::format("rank {}: {}", rank, seats[rank].trouble),
-              seats[rank].no_device};
+Objection objection(const std::vector<Place>& places, int nccl_version, bool may_share_gpus) {
+  for (std::size_t rank = 0; rank < places.size(); ++rank)
+    if (!places[rank].trouble.empty())
+      return {places.size() == 1 ? places[rank].trouble : fmt::format("rank {}: {}", rank, places[rank].trouble),
+              places[rank].no_device};
   if (nccl_version < kOldestNccl)
     return {fmt::format("NCCL {} is too old: this program needs {} or later, which can split communicators",
                         version_text(nccl_version), version_text(kOldestNccl))};
   if (nccl_version >= kSharingNccl && may_share_gpus) return {};
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
-  for (std::size_t rank = 0; rank < seats.size(); ++rank) {
-    const Seat& seat = seats[rank];
-    const auto [owner, fresh] = owners.try_emplace({seat.host, seat.gpu_id}, rank);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const Place& place = places[rank];
+    const auto [owner, fresh] = owners.try_emplace({place.host, place.gpu_id}, rank);
     if (fresh) continue;
     std::size_t ranks_here = 0;
     std::set<std::string> gpus_here;
-    for (const Seat& each : seats)
-      if (each.host == seat.host) {
+    for (const Place& each : places)
+      if (each.host == place.host) {
         ++ranks_here;
         gpus_here.insert(each.gpu_id);
       }
     return {fmt::format(
         "ranks {} and {} would share GPU {} of {} ({} ranks there, {} GPU{}), and NCCL {} gives each rank a GPU of its "
         "own: start at most {} rank{} on that host, or run any number of ranks on one GPU with --backend cuda{}",
-        owner->second, rank, seat.gpu, seat.host, ranks_here, gpus_here.size(), gpus_here.size() == 1 ? "" : "s",
+        owner->second, rank, place.gpu, place.host, ranks_here, gpus_here.size(), gpus_here.size() == 1 ? "" : "s",
         version_text(nccl_version), gpus_here.size(), gpus_here.size() == 1 ? "" : "s",
         nccl_version >= kSharingNccl ? " (or set NCCL_MULTI_RANK_GPU_ENABLE=1)"
                                      : fmt::format(" (NCCL {} and later can share with NCCL_MULTI_RANK_GPU_ENABLE=1)",
@@ -122,11 +122,11 @@ Objection objection(const std::vector<Seat>& seats, int nccl_version, bool may_s
   return {};
 }
 
-std::string binding_in_words(const std::vector<Seat>& seats) {
+std::string binding_in_words(const std::vector<Place>& places) {
   std::string text;
-  for (std::size_t rank = 0; rank < seats.size(); ++rank)
-    text += fmt::format("rank {}: {}, GPU {} of {} ({})\n", rank, seats[rank].host, seats[rank].gpu, seats[rank].gpus,
-                        seats[rank].gpu_name);
+  for (std::size_t rank = 0; rank < places.size(); ++rank)
+    text += fmt::format("rank {}: {}, GPU {} of {} ({})\n", rank, places[rank].host, places[rank].gpu,
+                        places[rank].gpus, places[rank].gpu_name);
   return text;
 }
 

@@ -1,10 +1,10 @@
-#include "common/backends/nccl/lane.hpp"
+#include "common/backends/nccl/endpoint.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "common/backends/nccl/announcement.hpp"
+#include "common/backends/nccl/envelope.hpp"
 #include "common/devices/cuda/status.hpp"
 
 namespace lockstep::nccl {
@@ -28,13 +28,13 @@ ncclDataType_t type_of(DType dtype) {
   return ncclInt8;
 }
 
-Announcement side_of(const Batch& batch, const Transfer& transfer) {
+Envelope side_of(const Batch& batch, const Transfer& transfer) {
   return {transfer.slice.size(), transfer.slice.dtype(), batch.region ? batch.region : "", describe(batch.where)};
 }
 
 }  // namespace
 
-Lane::Lane(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue)
+Endpoint::Endpoint(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue)
     : job_(job),
       communicator_(std::move(communicator)),
       group_(group),
@@ -42,8 +42,8 @@ Lane::Lane(Job& job, std::shared_ptr<Communicator> communicator, int group, int 
       key_(key_of(communicator_->members, communicator_->queue)),
       traffic_(communicator_->members.size()) {}
 
-std::uint64_t Lane::start(std::span<const Transfer> transfers, Location where, const char* region,
-                          cudaStream_t queue_stream) {
+std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region,
+                              cudaStream_t queue_stream) {
   auto batch = std::make_unique<Batch>();
   batch->number = ++started_;
   batch->where = where;
@@ -58,13 +58,14 @@ std::uint64_t Lane::start(std::span<const Transfer> transfers, Location where, c
   return started_;
 }
 
-void Lane::announce(const Batch& batch) {
+void Endpoint::announce(const Batch& batch) {
   for (const Transfer& transfer : batch.transfers)
     if (transfer.kind == Transfer::Kind::send)
-      job_.mail.send(members()[transfer.peer], {Label::Kind::header, job_.run, key_}, write(side_of(batch, transfer)));
+      job_.control.send(members()[transfer.peer], {Label::Kind::header, job_.run, key_},
+                        write(side_of(batch, transfer)));
 }
 
-void Lane::advance() {
+void Endpoint::advance() {
   while (launched_ < started_ && !job_.failed.load(std::memory_order_relaxed)) {
     Batch& batch = *batches_[launched_ - waited_];
     if (job_.checked() && !all_announced(batch)) return;
@@ -72,27 +73,27 @@ void Lane::advance() {
   }
 }
 
-bool Lane::all_announced(Batch& batch) {
-  std::vector<bool> missing(members().size(), false);  // by peer: its letters come in order
+bool Endpoint::all_announced(Batch& batch) {
+  std::vector<bool> missing(members().size(), false);  // by peer: its control messages come in order
   bool all = true;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     const Transfer& transfer = batch.transfers[i];
     if (transfer.kind == Transfer::Kind::send || batch.announced[i] || missing[transfer.peer]) continue;
-    const auto letter = job_.mail.take(members()[transfer.peer], {Label::Kind::header, job_.run, key_});
-    if (!letter) {
+    const auto message = job_.control.take(members()[transfer.peer], {Label::Kind::header, job_.run, key_});
+    if (!message) {
       missing[transfer.peer] = true;
       all = false;
       continue;
     }
-    compare(batch, transfer, *letter);
+    compare(batch, transfer, *message);
     batch.announced[i] = true;
     job_.note_activity();
   }
   return all && !job_.failed;
 }
 
-void Lane::compare(const Batch& batch, const Transfer& transfer, const std::string& letter) {
-  const Announcement theirs = parse_announcement(letter), ours = side_of(batch, transfer);
+void Endpoint::compare(const Batch& batch, const Transfer& transfer, const std::string& message) {
+  const Envelope theirs = parse_announcement(message), ours = side_of(batch, transfer);
   const char* what = difference(theirs, ours);
   if (!what) return;
   job_.fail(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.", what,
@@ -101,7 +102,7 @@ void Lane::compare(const Batch& batch, const Transfer& transfer, const std::stri
 }
 
 /// All of a batch together. Empty messages need no GPU: both ends know of them.
-void Lane::hand_over(const Batch& batch) {
+void Endpoint::hand_over(const Batch& batch) {
   if (std::all_of(batch.transfers.begin(), batch.transfers.end(), [](const Transfer& t) { return t.slice.empty(); }))
     return;
   const ncclComm_t on = communicator_->handle;
@@ -119,7 +120,7 @@ void Lane::hand_over(const Batch& batch) {
   settle(on, "ncclGroupEnd", job_.limit());
 }
 
-void Lane::launch(Batch& batch) {
+void Endpoint::launch(Batch& batch) {
   const cuda::Stream& stream = communicator_->stream;
   stream.wait(batch.ready);
   const cuda::Event begin = job_.events.record(stream.get());
@@ -141,13 +142,13 @@ void Lane::launch(Batch& batch) {
   job_.note_activity();
 }
 
-void Lane::wait(std::uint64_t number, const cuda::Stream& queue_stream) {
+void Endpoint::wait(std::uint64_t number, const cuda::Stream& queue_stream) {
   if (number <= waited_) return;
   queue_stream.wait(batches_[number - waited_ - 1]->done);
   for (; waited_ < number; ++waited_) batches_.pop_front();
 }
 
-std::uint64_t Lane::completed() {
+std::uint64_t Endpoint::completed() {
   while (!on_gpu_.empty() && on_gpu_.front().done.done()) {
     completed_ = on_gpu_.front().number;
     on_gpu_.pop_front();
@@ -156,16 +157,16 @@ std::uint64_t Lane::completed() {
   return completed_;
 }
 
-bool Lane::idle() { return completed() == started_; }
+bool Endpoint::idle() { return completed() == started_; }
 
-void Lane::look_for_errors() {
+void Endpoint::look_for_errors() {
   if (!communicator_->handle || splitting_) return;
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(communicator_->handle, &state), "ncclCommGetAsyncError");
   check(state, "an operation of NCCL");
 }
 
-Lane::Outstanding Lane::outstanding() {
+Endpoint::Outstanding Endpoint::outstanding() {
   Outstanding result;
   auto add = [&](bool sends, std::size_t bytes, int peer) {
     // A receive is what a rank is stuck in; a send may only be slow to be taken.
@@ -195,9 +196,9 @@ Lane::Outstanding Lane::outstanding() {
   return result;
 }
 
-std::string Lane::take_unread(int member) {
-  const auto letter = job_.mail.take(members()[member], {Label::Kind::header, job_.run, key_});
-  return letter ? side_in_words(members()[member], "sends", parse_announcement(*letter)) : "";
+std::string Endpoint::take_unread(int member) {
+  const auto message = job_.control.take(members()[member], {Label::Kind::header, job_.run, key_});
+  return message ? side_in_words(members()[member], "sends", parse_announcement(*message)) : "";
 }
 
 }  // namespace lockstep::nccl
