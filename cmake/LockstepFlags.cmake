@@ -33,7 +33,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 if(LOCKSTEP_SANITIZE)
-  # Not what nvcc compiles: the pretend GPU compiles the kernels as C++, and those are instrumented.
+  # Not what nvcc compiles: the fake GPU compiles the kernels as C++, and those are instrumented.
   add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-fsanitize=${LOCKSTEP_SANITIZE};-fno-omit-frame-pointer;-g1>")
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
   if(NOT LOCKSTEP_FIBERS STREQUAL "threads")

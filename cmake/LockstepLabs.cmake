@@ -7,7 +7,7 @@
 #   tests.week21       the same tests, the week's in few compilations, of the programs of a week
 #   chosen.21.2        what the student's later exercises link for 21.2: mine/chosen/21.2.o, a copy of one of the two objects
 #   reference.week21_sim, _mpi, _cuda, _nccl     every test of the week with the reference   → suite.week21.*
-#   reference.week21_cuda_pretend, _nccl_pretend the same on the pretend GPU                 → suite.week21.cuda_pretend
+#   reference.week21_cuda_fake, _nccl_fake the same on the fake GPU                 → suite.week21.cuda_fake
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
 #   graded.21.2_sim              the same with an answer that ./lab grade put below grade/labs, reference needs, and a seal
@@ -257,11 +257,11 @@ endfunction()
 function(lockstep_add_suite week)
   get_property(ids GLOBAL PROPERTY LOCKSTEP_EXERCISES_${week})
   lockstep_backends(backends)
-  if(TARGET lockstep_cuda_pretend)
-    list(APPEND backends cuda_pretend)
+  if(TARGET lockstep_cuda_fake)
+    list(APPEND backends cuda_fake)
   endif()
-  if(TARGET lockstep_nccl_pretend AND week EQUAL 21)  # to test the backend one week is enough
-    list(APPEND backends nccl_pretend)
+  if(TARGET lockstep_nccl_fake AND week EQUAL 21)  # to test the backend one week is enough
+    list(APPEND backends nccl_fake)
   endif()
   get_property(tests GLOBAL PROPERTY LOCKSTEP_TESTS_${week})
   add_library(tests.week${week} OBJECT ${tests})
@@ -320,19 +320,19 @@ function(lockstep_add_suite week)
     add_test(NAME suite.week${week}.cuda COMMAND reference.week${week}_cuda)
     set_tests_properties(suite.week${week}.cuda PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "suite;week${week};gpu")
   endif()
-  if(TARGET reference.week${week}_cuda_pretend)
+  if(TARGET reference.week${week}_cuda_fake)
     foreach(id IN LISTS ids)  # one test an exercise: emulated kernels are slow
       get_property(filter GLOBAL PROPERTY LOCKSTEP_FILTER_${id})
-      set(test suite.week${week}.cuda_pretend.${id})
-      add_test(NAME ${test} COMMAND reference.week${week}_cuda_pretend "--gtest_filter=${filter}")
-      set_tests_properties(${test} PROPERTIES TIMEOUT 600 LABELS "suite;week${week};pretend")
+      set(test suite.week${week}.cuda_fake.${id})
+      add_test(NAME ${test} COMMAND reference.week${week}_cuda_fake "--gtest_filter=${filter}")
+      set_tests_properties(${test} PROPERTIES TIMEOUT 600 LABELS "suite;week${week};fake")
     endforeach()
   endif()
   if(TARGET reference.week${week}_nccl)
     lockstep_add_nccl_test(suite.week${week}.nccl reference.week${week}_nccl "suite;week${week};gpu")
   endif()
-  if(TARGET reference.week${week}_nccl_pretend)
-    lockstep_add_nccl_pretend_test(suite.week${week}.nccl_pretend reference.week${week}_nccl_pretend 4 "suite;week${week};pretend")
+  if(TARGET reference.week${week}_nccl_fake)
+    lockstep_add_nccl_fake_test(suite.week${week}.nccl_fake reference.week${week}_nccl_fake 4 "suite;week${week};fake")
   endif()
 endfunction()
 

@@ -53,7 +53,7 @@ foreach(target IN LISTS targets)
   get_target_property(sources ${target} SOURCES)
   get_target_property(links ${target} LINK_LIBRARIES)
   get_target_property(options ${target} COMPILE_OPTIONS)
-  get_target_property(standard ${target} CXX_STANDARD)  # kernels for the pretend GPU are C++17, the runtime C++20
+  get_target_property(standard ${target} CXX_STANDARD)  # kernels for the fake GPU are C++17, the runtime C++20
   if(type STREQUAL "EXECUTABLE" AND links MATCHES "GTest::|lockstep_testing|_tests")
     target_link_libraries(${target} PRIVATE lockstep_test_instantiations)
   endif()

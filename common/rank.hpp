@@ -125,7 +125,7 @@ class Rank {
   int size_ = 0;
 };
 
-// The three doors between lab memory and the host ------------------------------------------------------------------
+// Between lab memory and the host ------------------------------------------------------------------------------------
 
 /// Host to device, for tokens and initial values: values.size() == slice.size(). f32 values are rounded to the
 /// slice's dtype (nearest even); integers go to i32 slices only.

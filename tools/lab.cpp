@@ -21,7 +21,7 @@ using lockstep::whole_number;
 /// What the command line asks for; exactly one command is called.
 class CommandLine {
  public:
-  explicit CommandLine(const Workshop& shop) : shop_(shop) {
+  explicit CommandLine(const Paths& paths) : paths_(paths) {
     app_.require_subcommand(0, 1);
     app_.set_help_flag();
     add_check();
@@ -69,7 +69,7 @@ class CommandLine {
   }
 
   void add_check() {
-    CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(shop_, check_); });
+    CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(paths_, check_); });
     c->add_flag("--solution", check_.solution, "judge the reference instead");
     c->add_flag("--mine", check_.mine, "never borrow an earlier exercise from the reference");
     c->add_option("--backend", check_.backend, "sim, mpi, cuda or nccl")->capture_default_str();
@@ -86,7 +86,7 @@ class CommandLine {
 
   void add_grade() {
     CLI::App* c = add("grade", "judge submissions, apart: ./lab grade SUBMISSION… --only 21 --out results.json",
-                      [this] { return grade(shop_, grade_); });
+                      [this] { return grade(paths_, grade_); });
     c->add_option("submission", grade_.submissions, "folders with lab files, or a .zip, .tar or .tar.gz of each")
         ->required();
     c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
@@ -106,39 +106,39 @@ class CommandLine {
   }
 
   void add_course() {
-    add_for_exercises("list", "exercises, minutes and your verdicts", [this] { return list(shop_, check_.what); });
+    add_for_exercises("list", "exercises, minutes and your verdicts", [this] { return list(paths_, check_.what); });
     CLI::App* h =
-        add_for_exercises("hint", "a hint for an exercise", [this] { return hint(shop_, check_.what, level_); });
+        add_for_exercises("hint", "a hint for an exercise", [this] { return hint(paths_, check_.what, level_); });
     h->add_option("--level", level_, "1 to 3, each saying more")->capture_default_str();
     CLI::App* s = add_for_exercises("skeletons", "write missing skeletons into labs/",
-                                    [this] { return skeletons(shop_, check_.what, overwrite_, compare_); });
+                                    [this] { return skeletons(paths_, check_.what, overwrite_, compare_); });
     s->add_flag("--overwrite", overwrite_, "also where that loses an answer");
     s->add_flag("--compare", compare_, "write nothing; fail where labs/ differs");
     add_for_exercises("mutants", "plant mistakes in the reference; the tests must find each",
-                      [this] { return mutants(shop_, check_.what); });
+                      [this] { return mutants(paths_, check_.what); });
   }
 
   void add_programs() {
     // What the program behind it reads is not ours to parse.
-    add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(shop_, rest_); });
+    add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(paths_, rest_); });
     add_forward("calibrate", "measure this computer's links, memory and products, which benchmarks then predict from",
-                [this] { return calibrate(shop_, rest_); });
+                [this] { return calibrate(paths_, rest_); });
     add_forward("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …",
-                [this] { return forward(shop_, "bench_memory", rest_); });
+                [this] { return forward(paths_, "bench_memory", rest_); });
     add_forward("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …",
-                [this] { return forward(shop_, "bench_schedule", rest_); });
+                [this] { return forward(paths_, "bench_schedule", rest_); });
     add_forward("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …",
-                [this] { return forward(shop_, "plan", rest_); });
+                [this] { return forward(paths_, "plan", rest_); });
     add_forward("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …",
-                [this] { return forward(shop_, "train", rest_); });
+                [this] { return forward(paths_, "train", rest_); });
     add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
-                [this] { return trace_tool(shop_, "why", rest_); });
+                [this] { return trace_tool(paths_, "why", rest_); });
     add_forward("diff", "two traces, operation by operation: ./lab diff A B",
-                [this] { return trace_tool(shop_, "diff", rest_); });
+                [this] { return trace_tool(paths_, "diff", rest_); });
     add_forward("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …",
-                [this] { return forward(shop_, "scale", rest_); });
+                [this] { return forward(paths_, "scale", rest_); });
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
-                [this] { return profile(shop_, rest_); });
+                [this] { return profile(paths_, rest_); });
   }
   void add_forward(const char* name, const char* what, std::function<int()> run) {
     CLI::App* command = app_.add_subcommand(name, what);
@@ -151,10 +151,10 @@ class CommandLine {
   }
 
   void add_internal() {
-    CLI::App* e = add("expect-not-implemented", "", [this] { return expect_not_implemented(shop_, program_); });
+    CLI::App* e = add("expect-not-implemented", "", [this] { return expect_not_implemented(paths_, program_); });
     e->add_option("program", program_)->required();
     e->group("");
-    add("mine-summary", "", [this] { return mine_summary(shop_); })->group("");
+    add("mine-summary", "", [this] { return mine_summary(paths_); })->group("");
   }
 
   bool has(const std::string& name) {
@@ -188,7 +188,7 @@ class CommandLine {
     return 0;
   }
 
-  const Workshop& shop_;
+  const Paths& paths_;
   CLI::App app_{"Lockstep"};
   std::function<int()> command_;
   CheckOptions check_;
@@ -203,8 +203,8 @@ class CommandLine {
 
 int main(int argc, char** argv) {
   return lockstep::run_program("", [&] {
-    Workshop shop{.source = LOCKSTEP_SOURCE_DIR, .build = LOCKSTEP_BUILD_DIR, .labs = LOCKSTEP_LABS_DIR, .course = {}};
-    shop.course = Course::read(shop.source / "labs" / "course.json");
-    return CommandLine(shop).run(argc, argv);
+    Paths paths{.source = LOCKSTEP_SOURCE_DIR, .build = LOCKSTEP_BUILD_DIR, .labs = LOCKSTEP_LABS_DIR, .course = {}};
+    paths.course = Course::read(paths.source / "labs" / "course.json");
+    return CommandLine(paths).run(argc, argv);
   });
 }

@@ -5,11 +5,11 @@
 namespace lockstep::bench {
 
 double priced_seconds(const Machine& machine, const std::function<std::function<void()>(Rank)>& prepare) {
-  Rehearsal rehearsal(machine);
-  const std::function<void()> work = prepare(rehearsal.rank());
-  const double before = rehearsal.seconds();
+  DryRun dry_run(machine);
+  const std::function<void()> work = prepare(dry_run.rank());
+  const double before = dry_run.seconds();
   work();
-  return rehearsal.seconds() - before;
+  return dry_run.seconds() - before;
 }
 
 }  // namespace lockstep::bench

@@ -1,4 +1,4 @@
-// Benchmark programs of the cuda backend, with the pretend GPU: the same rows, and what only one GPU has.
+// Benchmark programs of the cuda backend, with the fake GPU: the same rows, and what only one GPU has.
 #include "bench/programs/bench_program.hpp"
 
 namespace lockstep::bench {
@@ -6,7 +6,7 @@ namespace {
 
 class GpuBenchProgram : public BenchProgram {
  protected:
-  GpuBenchProgram() : BenchProgram("pretend") {}
+  GpuBenchProgram() : BenchProgram("fake") {}
 };
 
 TEST_F(GpuBenchProgram, AllReduceIsComparedWithItsMemoryTraffic) {

@@ -92,7 +92,7 @@ class Printed {
   int lines_ = 0;
 };
 
-int debug(const Workshop& shop, const CheckOptions& options, const Selection& selection) {
+int debug(const Paths& paths, const CheckOptions& options, const Selection& selection) {
   if (find_program("gdb").empty()) throw Error(Verdict::usage, "gdb is not installed: sudo apt-get install gdb");
   if (options.backend != "sim" || selection.exercises.size() != 1) {
     throw Error(Verdict::usage, "--debug wants one exercise on the simulator, where all ranks are in one process.");
@@ -100,12 +100,12 @@ int debug(const Workshop& shop, const CheckOptions& options, const Selection& se
   const Exercise& exercise = selection.exercises[0];
   std::string program =
       options.solution ? fmt::format("reference.week{}_sim", exercise.week) : fmt::format("mine.{}_sim", exercise.id);
-  Built built = build_targets(shop, {program}, exercise.id);
+  Built built = build_targets(paths, {program}, exercise.id);
   if (!built.ok) throw Error(Verdict::usage, built.log);
   std::string id = selection.part.empty() ? exercise.id + "*" : selection.part;
   // It stops where an error is thrown: on the failing rank, with its stack above.
   std::vector<std::string> command{"gdb", "-q", "-ex", "catch throw", "-ex", "run", "--args"};
-  command.push_back(shop.program(program).string());
+  command.push_back(paths.program(program).string());
   command.push_back("--gtest_filter=" + testing::suite_of_id(id) + ".*");
   for (const std::string& argument : arguments_of(options)) command.push_back(argument);
   become(command);
@@ -113,10 +113,10 @@ int debug(const Workshop& shop, const CheckOptions& options, const Selection& se
 
 }  // namespace
 
-int check(const Workshop& shop, const CheckOptions& options) {
-  check_backend(shop, options.backend);
-  Selection selection = shop.course.select(options.what);
-  if (options.debug) return debug(shop, options, selection);
+int check(const Paths& paths, const CheckOptions& options) {
+  check_backend(paths, options.backend);
+  Selection selection = paths.course.select(options.what);
+  if (options.debug) return debug(paths, options, selection);
   if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
 
   JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
@@ -126,10 +126,10 @@ int check(const Workshop& shop, const CheckOptions& options) {
   judge_options.timeout_seconds = options.timeout_seconds;
   Printed printed;
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
-  Judge judge(shop, judge_options, options.mine ? Needs::mine_only : Needs::borrow);
+  Judge judge(paths, judge_options, options.mine ? Needs::mine_only : Needs::borrow);
   std::vector<Judged> all;
   for (const Exercise& exercise : selection.exercises) {
-    if (!shop.has(exercise)) {
+    if (!paths.has(exercise)) {
       fmt::print("{} SKIPPED (not in the suite yet)\n", padded(padded(exercise.id, 7) + exercise.title, kLabelColumns));
       continue;
     }
@@ -157,13 +157,13 @@ int check(const Workshop& shop, const CheckOptions& options) {
   return passed ? 0 : 1;
 }
 
-int expect_not_implemented(const Workshop& shop, const std::string& program) {
+int expect_not_implemented(const Paths& paths, const std::string& program) {
   std::vector<std::string> ids;
-  for (const Exercise& exercise : shop.course.select("").exercises) {
+  for (const Exercise& exercise : paths.course.select("").exercises) {
     auto more = exercise.ids();
     ids.insert(ids.end(), more.begin(), more.end());
   }
-  auto rows = run_tests(shop, program, ids, {.timeout_seconds = 30});
+  auto rows = run_tests(paths, program, ids, {.timeout_seconds = 30});
   bool fine = !rows.empty();
   for (const Judgement& row : rows) {
     fmt::print("{} {}\n", padded(row.id, 8), row.verdict);
@@ -173,13 +173,13 @@ int expect_not_implemented(const Workshop& shop, const std::string& program) {
   return fine ? 0 : 1;
 }
 
-int mine_summary(const Workshop& shop) {
+int mine_summary(const Paths& paths) {
   int passed = 0, count = 0;
   std::string others;
-  for (const Exercise& exercise : shop.course.select("").exercises) {
-    if (!shop.has(exercise)) continue;
+  for (const Exercise& exercise : paths.course.select("").exercises) {
+    if (!paths.has(exercise)) continue;
     ++count;
-    auto record = last_record(shop, exercise);
+    auto record = last_record(paths, exercise);
     bool ok = record && !record->stale && record->judgement.ok();
     passed += ok;
     std::string word = !record         ? "not checked"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/course/workshop.hpp"
+#include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
 
@@ -24,7 +24,7 @@ struct CheckOptions {
   std::string json;  ///< verdicts also into this file
 };
 /// Judges and prints a table of verdicts, in words; what is wrong is explained below it. 0 if all pass.
-int check(const Workshop& shop, const CheckOptions& options);
+int check(const Paths& paths, const CheckOptions& options);
 
 struct GradeOptions {
   std::vector<std::string> submissions;  ///< folders or archives
@@ -39,44 +39,44 @@ struct GradeOptions {
 /// Judges a submission, apart from everything else, and writes results.json. 0 where that was possible, whatever the
 /// points. Where it was not, the file says so, with 0 points, and the exit code is 2. Of several submissions each has a
 /// file of its name in a folder, beside a summary; one that cannot be judged does not keep the others from it.
-int grade(const Workshop& shop, const GradeOptions& options);
+int grade(const Paths& paths, const GradeOptions& options);
 
 /// Exercises with their minutes and the last verdict.
-int list(const Workshop& shop, const std::string& what);
+int list(const Paths& paths, const std::string& what);
 
 /// The hints of an exercise or part, up to `level` (1 to 3).
-int hint(const Workshop& shop, const std::string& what, int level);
+int hint(const Paths& paths, const std::string& what, int level);
 
 /// Skeletons of the selected exercises into the labs folder. Only what is missing, unless `overwrite`; with `compare`
 /// nothing is written and a difference is a failure.
-int skeletons(const Workshop& shop, const std::string& what, bool overwrite, bool compare);
+int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool compare);
 
 /// Plants each mistake of tools/mutants in the reference and runs the exercise's tests: every one must be found,
 /// with a message that points at it.
-int mutants(const Workshop& shop, const std::string& what);
+int mutants(const Paths& paths, const std::string& what);
 
 /// Runs a program of tests and wants every verdict to be NOT IMPLEMENTED (or BLOCKED BY such a one).
-int expect_not_implemented(const Workshop& shop, const std::string& program);
+int expect_not_implemented(const Paths& paths, const std::string& program);
 
 /// One line on the student's answers, from the last verdicts.
-int mine_summary(const Workshop& shop);
+int mine_summary(const Paths& paths);
 
 /// Builds and becomes the program TARGET_BACKEND, handing over `arguments`: bench_all_reduce_sim, train_mpi. --backend
 /// (default sim) is read from them and removed, as are --launcher, --nodes and --hostfile, which say how the processes
 /// of MPI and NCCL start; --ranks (default: 2, or the GPUs) is read. `around`: a command that runs it, in each process.
-int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
+int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around = {});
 
 /// ./lab why and ./lab diff: becomes the program that reads traces. `why train …` first trains, with a trace.
-int trace_tool(const Workshop& shop, const std::string& command, std::vector<std::string> arguments);
+int trace_tool(const Paths& paths, const std::string& command, std::vector<std::string> arguments);
 
 /// ./lab bench NAME …: forwards to bench_NAME; without a name, lists the benchmarks.
-int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around = {});
+int bench(const Paths& paths, std::vector<std::string> arguments, const std::vector<std::string>& around = {});
 
 /// ./lab calibrate …: forwards to bench_calibrate, on MPI where no --backend is named.
-int calibrate(const Workshop& shop, std::vector<std::string> arguments);
+int calibrate(const Paths& paths, std::vector<std::string> arguments);
 
 /// ./lab profile bench NAME …, or train …: the same under Nsight Systems, a report for each rank in outputs/profile/.
-int profile(const Workshop& shop, std::vector<std::string> arguments);
+int profile(const Paths& paths, std::vector<std::string> arguments);
 
 }  // namespace lockstep::tools

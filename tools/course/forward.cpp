@@ -79,8 +79,8 @@ std::string find_nsys() {
 }
 
 /// Names of the benchmarks in this build, as CMake wrote them.
-std::vector<std::string> known_benchmarks(const Workshop& shop) {
-  std::ifstream in(shop.build / "benchmarks.txt");
+std::vector<std::string> known_benchmarks(const Paths& paths) {
+  std::ifstream in(paths.build / "benchmarks.txt");
   std::vector<std::string> names;
   for (std::string name; in >> name;) names.push_back(name);
   return names;
@@ -97,59 +97,59 @@ void need_benchmarks(const std::vector<std::string>& known) {
 namespace {
 
 /// Builds TARGET_BACKEND; the command line that runs it.
-std::vector<std::string> built_command(const Workshop& shop, const std::string& target,
+std::vector<std::string> built_command(const Paths& paths, const std::string& target,
                                        std::vector<std::string> arguments, const std::vector<std::string>& around) {
   std::string backend = option(arguments, "--backend", "sim", true);
   if (backend == "serial") {  // the serial program is the simulator's, on one rank
     arguments.insert(arguments.end(), {"--backend", backend});
     backend = "sim";
   }
-  check_backend(shop, backend);
+  check_backend(paths, backend);
   Launch how = launch_options(backend, arguments, around);
   if (target == "train") how.grace_seconds = 600;
   std::string program = target + "_" + backend;
-  Built built = build_targets(shop, {program}, program);
+  Built built = build_targets(paths, {program}, program);
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
-  auto command = launch(shop, shop.program(program), how);
+  auto command = launch(paths, paths.program(program), how);
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
 
 }  // namespace
 
-int forward(const Workshop& shop, const std::string& target, std::vector<std::string> arguments,
+int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around) {
-  const std::vector<std::string> command = built_command(shop, target, std::move(arguments), around);
+  const std::vector<std::string> command = built_command(paths, target, std::move(arguments), around);
   flush_output();
   become(command);
 }
 
-int trace_tool(const Workshop& shop, const std::string& command, std::vector<std::string> arguments) {
+int trace_tool(const Paths& paths, const std::string& command, std::vector<std::string> arguments) {
   if (command == "why" && !arguments.empty() && arguments[0] != "train" && near(arguments[0], "train") &&
       !std::filesystem::exists(arguments[0]))
     throw Error(Verdict::usage, fmt::format("lab why: there is no trace '{}': did you mean 'train'?", arguments[0]));
-  const Built built = build_targets(shop, {"why"}, command);
+  const Built built = build_targets(paths, {"why"}, command);
   if (!built.ok) throw Error(Verdict::usage, fmt::format("why cannot be built:\n{}", built.log));
   if (command == "why" && !arguments.empty() && arguments[0] == "train") {
     arguments.erase(arguments.begin());
-    const std::filesystem::path folder = shop.source / "outputs" / "why";
+    const std::filesystem::path folder = paths.source / "outputs" / "why";
     std::filesystem::create_directories(folder);
     const std::string trace = option(arguments, "--trace", (folder / "trace.json").string(), true);
     arguments.insert(arguments.end(), {"--trace", trace});
     if (std::find(arguments.begin(), arguments.end(), "--phantom") != arguments.end())
       arguments.emplace_back("--every-rank");  // a trace of one rank a stage does not say what the others wait for
-    const Ended ended = run_command({.arguments = built_command(shop, "train", arguments, {})});
+    const Ended ended = run_command({.arguments = built_command(paths, "train", arguments, {})});
     if (!ended.ok()) return ended.exit_code;
     fmt::print("\n");
     arguments = {trace};
   }
-  arguments.insert(arguments.begin(), {shop.program("why").string(), command});
+  arguments.insert(arguments.begin(), {paths.program("why").string(), command});
   flush_output();
   become(arguments);
 }
 
-int bench(const Workshop& shop, std::vector<std::string> arguments, const std::vector<std::string>& around) {
-  auto known = known_benchmarks(shop);
+int bench(const Paths& paths, std::vector<std::string> arguments, const std::vector<std::string>& around) {
+  auto known = known_benchmarks(paths);
   need_benchmarks(known);
   if (arguments.empty() || arguments[0].starts_with("-")) {
     fmt::print(
@@ -163,16 +163,16 @@ int bench(const Workshop& shop, std::vector<std::string> arguments, const std::v
     throw Error(Verdict::usage, unknown_name("benchmark", name, known));
   }
   arguments.erase(arguments.begin());
-  return forward(shop, "bench_" + name, arguments, around);
+  return forward(paths, "bench_" + name, arguments, around);
 }
 
-int calibrate(const Workshop& shop, std::vector<std::string> arguments) {
-  need_benchmarks(known_benchmarks(shop));
+int calibrate(const Paths& paths, std::vector<std::string> arguments) {
+  need_benchmarks(known_benchmarks(paths));
   if (option(arguments, "--backend", "", false).empty()) arguments.insert(arguments.end(), {"--backend", "mpi"});
-  return forward(shop, "bench_calibrate", arguments);
+  return forward(paths, "bench_calibrate", arguments);
 }
 
-int profile(const Workshop& shop, std::vector<std::string> arguments) {
+int profile(const Paths& paths, std::vector<std::string> arguments) {
   const std::vector<std::string> known{"bench", "train"};
   if (arguments.empty() || std::find(known.begin(), known.end(), arguments[0]) == known.end())
     throw Error(Verdict::usage, "./lab profile wants what to run: bench NAME … or train …");
@@ -183,12 +183,12 @@ int profile(const Workshop& shop, std::vector<std::string> arguments) {
                 "./lab train --trace draws a timeline.");
   const std::string command = arguments[0];
   arguments.erase(arguments.begin());
-  const std::filesystem::path folder = shop.source / "outputs" / "profile";
+  const std::filesystem::path folder = paths.source / "outputs" / "profile";
   std::filesystem::create_directories(folder);
   const std::string name = command == "bench" && !arguments.empty() ? arguments[0] : command;
-  const std::vector<std::string> around{"sh", (shop.source / "launch" / "profile_rank.sh").string(), nsys,
+  const std::vector<std::string> around{"sh", (paths.source / "launch" / "profile_rank.sh").string(), nsys,
                                         (folder / name).string()};
-  return command == "bench" ? bench(shop, arguments, around) : forward(shop, "train", arguments, around);
+  return command == "bench" ? bench(paths, arguments, around) : forward(paths, "train", arguments, around);
 }
 
 }  // namespace lockstep::tools

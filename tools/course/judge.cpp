@@ -98,8 +98,8 @@ std::uint64_t fingerprint(const fs::path& file) {
   return hash;
 }
 
-fs::path record_file(const Workshop& shop, const Exercise& exercise) {
-  return shop.mine() / "verdicts" / (exercise.id + ".json");
+fs::path record_file(const Paths& paths, const Exercise& exercise) {
+  return paths.mine() / "verdicts" / (exercise.id + ".json");
 }
 
 /// Which program the record is about: the fingerprint stands in the row's `test` field of a row of its own.
@@ -118,14 +118,14 @@ void write_if_different(const fs::path& file, const std::string& text) {
   std::ofstream(file) << text;
 }
 
-Judgement does_not_compile(const Workshop& shop, const Exercise& exercise, const std::string& log) {
+Judgement does_not_compile(const Paths& paths, const Exercise& exercise, const std::string& log) {
   // The student's file compiles, or has a stub; so this is the linker's complaint, or the suite's own trouble.
   Judgement judgement{.id = exercise.id, .verdict = std::string(to_string(Verdict::does_not_compile)), .failed = 1};
   auto duplicate = log.find("multiple definition of");
   auto line_end = duplicate == log.npos ? log.npos : log.find('\n', duplicate);
   if (duplicate != log.npos) {
     judgement.message =
-        explain("error: " + log.substr(duplicate, line_end - duplicate), shop.answer(exercise).string());
+        explain("error: " + log.substr(duplicate, line_end - duplicate), paths.answer(exercise).string());
   } else {
     judgement.message = "its tests cannot be built:\n" + indented(last_lines(log, 20), "  ");
   }
@@ -153,9 +153,9 @@ void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pen
 
 }  // namespace
 
-std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, const std::vector<std::string>& ids,
+std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, const std::vector<std::string>& ids,
                                  const JudgeOptions& options) {
-  const RunFolder folder(shop);
+  const RunFolder folder(paths);
   const fs::path file = folder.path() / "verdicts.json";
   std::vector<std::string> pending = ids;
   std::vector<Judgement> rows;
@@ -164,9 +164,9 @@ std::vector<Judgement> run_tests(const Workshop& shop, const fs::path& program, 
     std::string output;
     Command command{
         .arguments = launch(
-            shop, program,
+            paths, program,
             {.backend = options.backend, .processes = options.processes, .timeout_seconds = options.timeout_seconds}),
-        .folder = shop.source};
+        .folder = paths.source};
     command.arguments.insert(command.arguments.end(), {filter_of(pending), "--verdict", file.string()});
     command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
     // The launcher of processes has the same limit and ends its processes itself; ours is for a launcher that hangs.
@@ -206,7 +206,7 @@ bool Judge::records(const std::string& part) const {
 Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs::path& program) {
   std::vector<std::string> ids = part.empty() ? exercise.ids() : std::vector<std::string>{part};
   Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
-  for (const Judgement& row : testing::with_exercises(run_tests(shop_, program, ids, options_))) {
+  for (const Judgement& row : testing::with_exercises(run_tests(paths_, program, ids, options_))) {
     if (row.id == exercise.id) {
       judged.whole = row;
     } else {
@@ -221,9 +221,10 @@ Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs:
 
 /// The verdict on what the student's file says now: the recorded one if it is about the same program, else a new one.
 Judgement Judge::current_verdict(const Exercise& exercise) {
-  const RunFolder folder(shop_);
-  const fs::path program = folder.path() / fmt::format("mine.{}_sim", exercise.id), file = record_file(shop_, exercise);
-  Judge plain(shop_, JudgeOptions{.timeout_seconds = options_.timeout_seconds}, Needs::borrow);
+  const RunFolder folder(paths_);
+  const fs::path program = folder.path() / fmt::format("mine.{}_sim", exercise.id),
+                 file = record_file(paths_, exercise);
+  Judge plain(paths_, JudgeOptions{.timeout_seconds = options_.timeout_seconds}, Needs::borrow);
   const Linked linked = plain.link(exercise, program);
   if (linked.built.ok && fs::exists(file)) {
     auto rows = testing::read_judgements(file);
@@ -235,8 +236,8 @@ Judgement Judge::current_verdict(const Exercise& exercise) {
 /// Decides for each need whose answer is linked, and returns those that are borrowed.
 std::vector<std::string> Judge::link_needs(const Exercise& exercise) {
   std::vector<std::string> borrowed;
-  for (const Exercise& need : shop_.course.all_needs(exercise.id)) {
-    if (!shop_.has(need)) continue;
+  for (const Exercise& need : paths_.course.all_needs(exercise.id)) {
+    if (!paths_.has(need)) continue;
     std::string use = "mine";
     if (needs_ == Needs::borrow) {
       Judgement verdict = current_verdict(need);
@@ -245,7 +246,7 @@ std::vector<std::string> Judge::link_needs(const Exercise& exercise) {
         borrowed.push_back(fmt::format("{} (yours: {})", need.id, verdict.verdict));
       }
     }
-    write_if_different(shop_.mine() / "use" / need.id, use + "\n");
+    write_if_different(paths_.mine() / "use" / need.id, use + "\n");
   }
   return borrowed;
 }
@@ -256,8 +257,8 @@ Judge::Linked Judge::link(const Exercise& exercise, const fs::path& program) {
   Linked linked;
   const std::string target = program.filename().string();
   linked.borrowed = link_needs(exercise);
-  linked.built = build_targets(shop_, {target}, exercise.id);
-  if (linked.built.ok) fs::copy_file(shop_.program(target), program);
+  linked.built = build_targets(paths_, {target}, exercise.id);
+  if (linked.built.ok) fs::copy_file(paths_.program(target), program);
   return linked;
 }
 
@@ -267,18 +268,18 @@ Judged Judge::judge_linked(const Exercise& exercise, const std::string& part, co
   if (linked.built.ok) {
     judged = judge(exercise, part, program);
   } else {
-    judged.whole = does_not_compile(shop_, exercise, linked.built.log);
+    judged.whole = does_not_compile(paths_, exercise, linked.built.log);
   }
   judged.borrowed = linked.borrowed;
-  if (records(part)) write_record(record_file(shop_, exercise), judged.whole, program);
+  if (records(part)) write_record(record_file(paths_, exercise), judged.whole, program);
   return judged;
 }
 
 Judged Judge::mine(const Exercise& exercise, const std::string& part) {
-  const RunFolder folder(shop_);
+  const RunFolder folder(paths_);
   const fs::path program = folder.path() / fmt::format("mine.{}_{}", exercise.id, options_.backend);
   const Linked linked = [&] {
-    FolderLock lock(shop_.mine() / "use", "linking " + exercise.id);
+    FolderLock lock(paths_.mine() / "use", "linking " + exercise.id);
     return link(exercise, program);
   }();
   return judge_linked(exercise, part, linked, program);
@@ -286,13 +287,13 @@ Judged Judge::mine(const Exercise& exercise, const std::string& part) {
 
 Judged Judge::reference(const Exercise& exercise, const std::string& part) {
   std::string target = fmt::format("reference.week{}_{}", exercise.week, options_.backend);
-  Built built = build_targets(shop_, {target}, fmt::format("the reference of week {}", exercise.week));
+  Built built = build_targets(paths_, {target}, fmt::format("the reference of week {}", exercise.week));
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", target, last_lines(built.log, 30)));
-  return judge(exercise, part, shop_.program(target));
+  return judge(exercise, part, paths_.program(target));
 }
 
-std::optional<Record> last_record(const Workshop& shop, const Exercise& exercise) {
-  fs::path file = record_file(shop, exercise), answer = shop.answer(exercise);
+std::optional<Record> last_record(const Paths& paths, const Exercise& exercise) {
+  fs::path file = record_file(paths, exercise), answer = paths.answer(exercise);
   if (!fs::exists(file)) return std::nullopt;
   bool stale = !fs::exists(answer) || fs::last_write_time(answer) > fs::last_write_time(file);
   return Record{testing::read_judgements(file).front(), stale};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/testing/verdict.hpp"
-#include "tools/course/workshop.hpp"
+#include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
 
@@ -24,7 +24,7 @@ struct JudgeOptions {
 
 /// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id
 /// whose test was running; the others are run on their own.
-std::vector<Judgement> run_tests(const Workshop& shop, const std::filesystem::path& program,
+std::vector<Judgement> run_tests(const Paths& paths, const std::filesystem::path& program,
                                  const std::vector<std::string>& ids, const JudgeOptions& options);
 
 /// The verdict on one exercise: its rows and the exercise's own, and what it borrowed.
@@ -43,8 +43,8 @@ enum class Needs {
 
 class Judge {
  public:
-  Judge(const Workshop& shop, JudgeOptions options, Needs needs)
-      : shop_(shop), options_(std::move(options)), needs_(needs) {}
+  Judge(const Paths& paths, JudgeOptions options, Needs needs)
+      : paths_(paths), options_(std::move(options)), needs_(needs) {}
 
   /// The student's answer. `part` (may be empty) restricts it to one part.
   Judged mine(const Exercise& exercise, const std::string& part = "");
@@ -64,7 +64,7 @@ class Judge {
   Judged judge(const Exercise& exercise, const std::string& part, const std::filesystem::path& program);
   bool records(const std::string& part) const;
 
-  const Workshop& shop_;
+  const Paths& paths_;
   JudgeOptions options_;
   Needs needs_;
 };
@@ -74,6 +74,6 @@ struct Record {
   Judgement judgement;
   bool stale = false;
 };
-std::optional<Record> last_record(const Workshop& shop, const Exercise& exercise);
+std::optional<Record> last_record(const Paths& paths, const Exercise& exercise);
 
 }  // namespace lockstep::tools

@@ -9,16 +9,16 @@
 
 namespace lockstep::tools {
 
-int skeletons(const Workshop& shop, const std::string& what, bool overwrite, bool compare) {
+int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool compare) {
   bool drifted = false;
   int same = 0;
-  for (const Exercise& exercise : shop.course.select(what).exercises) {
-    if (!std::filesystem::exists(shop.solution(exercise))) {
+  for (const Exercise& exercise : paths.course.select(what).exercises) {
+    if (!std::filesystem::exists(paths.solution(exercise))) {
       fmt::print("{} is not in the suite yet\n", exercise.id);
       continue;
     }
-    auto file = shop.answer(exercise);
-    std::string fresh = skeleton(read_text(shop.solution(exercise)), shop.solution(exercise).string());
+    auto file = paths.answer(exercise);
+    std::string fresh = skeleton(read_text(paths.solution(exercise)), paths.solution(exercise).string());
     bool there = std::filesystem::exists(file);
     if (there && read_text(file) == fresh) {
       ++same;
@@ -26,7 +26,7 @@ int skeletons(const Workshop& shop, const std::string& what, bool overwrite, boo
     }
     if (compare) {
       fmt::print("{} is not the skeleton of {}: ./lab skeletons --overwrite {}\n", file.string(),
-                 shop.solution(exercise).string(), exercise.id);
+                 paths.solution(exercise).string(), exercise.id);
       drifted = true;
     } else if (there && !overwrite) {
       fmt::print("kept {}, which differs from the skeleton (--overwrite replaces it)\n", file.string());
@@ -36,7 +36,7 @@ int skeletons(const Workshop& shop, const std::string& what, bool overwrite, boo
     }
   }
   if (same > 0)
-    fmt::print("{} file{} in {} {} the skeleton already\n", same, same == 1 ? "" : "s", shop.labs.string(),
+    fmt::print("{} file{} in {} {} the skeleton already\n", same, same == 1 ? "" : "s", paths.labs.string(),
                same == 1 ? "is" : "are each");
   return drifted ? 1 : 0;
 }

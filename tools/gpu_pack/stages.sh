@@ -105,8 +105,8 @@ configure() {
   # Libraries that Python brings, where the system has none: NCCL.
   nccl=$(timeout 20 python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])' 2> /dev/null)
   [ -z "$nccl" ] || set -- "$@" -DNCCL_ROOT="$nccl"
-  # Machine code for the GPU that is there alone; and the pretend one has nothing to add to it.
-  [ -z "$capability" ] || set -- "$@" -DCMAKE_CUDA_ARCHITECTURES="$capability-real" -DLOCKSTEP_PRETEND_GPU=OFF
+  # Machine code for the GPU that is there alone; and the fake one has nothing to add to it.
+  [ -z "$capability" ] || set -- "$@" -DCMAKE_CUDA_ARCHITECTURES="$capability-real" -DLOCKSTEP_FAKE_GPU=OFF
   if [ -f "$third/lib/libboost_context.a" ]; then
     set -- "$@" -DBOOST_CONTEXT_LIBRARY="$third/lib/libboost_context.a" -DBOOST_CONTEXT_INCLUDE="$third/include"
   else

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The check for a rented GPU, rehearsed: every line of it that needs a GPU runs, with doubles of nvidia-smi, nvcc, cmake,
-# ctest, compute-sanitizer and PyTorch, and benchmarks on the pretend GPU whose rows say larger sizes than they had.
+# The check for a rented GPU, run dry: every line of it that needs a GPU runs, with doubles of nvidia-smi, nvcc, cmake,
+# ctest, compute-sanitizer and PyTorch, and benchmarks on the fake GPU whose rows say larger sizes than they had.
 #   test.sh SOURCE PROGRAMS
 set -u
 root=$1 real_programs=$2
@@ -59,7 +59,7 @@ END
 double cmake << 'END'
 case $* in
   --version) echo 'cmake version 3.25.1' ;;
-  *'--target help') printf '%s: phony\n' all lab_tool backend_test_cuda backend_test_cuda_pretend bench_gpt_cuda mine.21.1_cuda reference.week21_cuda ;;
+  *'--target help') printf '%s: phony\n' all lab_tool backend_test_cuda backend_test_cuda_fake bench_gpt_cuda mine.21.1_cuda reference.week21_cuda ;;
   --build*)
     echo "$*" >> "$doubles/builds"
     mkdir -p "$2/programs"
@@ -85,7 +85,7 @@ case $* in
   *) echo '100% tests passed, 0 tests failed out of 9' ;;
 esac
 END
-# A benchmark: small on the pretend GPU, and its rows say what was asked for.
+# A benchmark: small on the fake GPU, and its rows say what was asked for.
 double benchmark << 'END'
 name=$(basename "$0") json='' csv='' model='' ranks=''
 while [ $# -gt 0 ]; do
@@ -94,11 +94,11 @@ while [ $# -gt 0 ]; do
 done
 case $name in
   bench_gpt_cuda)
-    "$real_programs/bench_gpt_pretend" --model tiny --batch 1 --sequence 8 --matmul 16 --samples 3 --machine dgx-h200 --json "$json" --csv "$csv" || exit 1
+    "$real_programs/bench_gpt_fake" --model tiny --batch 1 --sequence 8 --matmul 16 --samples 3 --machine dgx-h200 --json "$json" --csv "$csv" || exit 1
     sed -i "s/tiny/$model/" "$json" "$csv"
     ;;
   bench_all_reduce_cuda)
-    "$real_programs/bench_all_reduce_pretend" --ranks "$ranks" --bytes 8KiB --samples 3 --json "$json" --csv "$csv" || exit 1
+    "$real_programs/bench_all_reduce_fake" --ranks "$ranks" --bytes 8KiB --samples 3 --json "$json" --csv "$csv" || exit 1
     sed -i 's/\<8192\>/268435456/g' "$json" "$csv"
     ;;
   bench_all_reduce_nccl) [ -n "$LOCKSTEP_RANK" ] && echo "rank $LOCKSTEP_RANK" ;;
@@ -140,7 +140,7 @@ says "$table" '^Lockstep 0123456789ab on NVIDIA H200$' \
   '^its tokens/s over those of torch.compile +>= 1.00 +[0-9.]+$' "^compute-sanitizer's findings +0 +1$" \
   '^  gpt2-124m +20 +PyTorch, compiled' '^ring +4 +268435456' '^device_copy +8 +268435456'
 says "$work/out" '^racecheck_arithmetic +FAILED in' 'no room' 'Race reported'
-says "$doubles/configured" '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_PRETEND_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl'
+says "$doubles/configured" '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_FAKE_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl'
 says "$doubles/builds" '--target backend_test_cuda bench_gpt_cuda lab_tool -- -k 0$' '--target lab_tool reference.week21_cuda -- ' '--target all -- '
 says "$results/check.json" '"gpu": "NVIDIA H200"' '"driver": "580.159.04"' '"cuda": "13.0.88"' '"nccl": "2.28.9"' \
   '"check": "labs_tests", "verdict": "FAILED"'

@@ -53,10 +53,10 @@ class Scratch {
 };
 
 /// How many tests each suite has: "Lab21_2a" → 3. From the reference's program, which holds no student's code.
-std::map<std::string, int> count_tests(const Workshop& shop, int week) {
+std::map<std::string, int> count_tests(const Paths& paths, int week) {
   std::map<std::string, int> tests;
   std::string suite;
-  Command list{.arguments = {shop.program(fmt::format("reference.week{}_sim", week)).string(), "--gtest_list_tests"},
+  Command list{.arguments = {paths.program(fmt::format("reference.week{}_sim", week)).string(), "--gtest_list_tests"},
                .folder = {},
                .timeout_seconds = 60,
                .on_line = {}};
@@ -69,14 +69,14 @@ std::map<std::string, int> count_tests(const Workshop& shop, int week) {
 }
 
 /// What of this repository differs from its commit, beside the answers in labs/: grades are then nobody else's.
-std::string uncommitted(const Workshop& shop) {
+std::string uncommitted(const Paths& paths) {
   std::vector<std::string> answers;
-  for (const Exercise& e : shop.course.select("").exercises)
+  for (const Exercise& e : paths.course.select("").exercises)
     answers.push_back("labs/" + e.folder + "/" + e.name + ".cpp");
   std::string changed;
-  if (find_program("git").empty() || !fs::exists(shop.source / ".git")) return "";
+  if (find_program("git").empty() || !fs::exists(paths.source / ".git")) return "";
   Command status{
-      .arguments = {"git", "status", "--porcelain", "--untracked-files=no"}, .folder = shop.source, .on_line = {}};
+      .arguments = {"git", "status", "--porcelain", "--untracked-files=no"}, .folder = paths.source, .on_line = {}};
   status.on_line = [&](std::string_view line) {
     std::string file(line.substr(std::min<std::size_t>(3, line.size())));
     if (std::find(answers.begin(), answers.end(), file) == answers.end())
@@ -88,15 +88,15 @@ std::string uncommitted(const Workshop& shop) {
 /// One submission, from its files to its points.
 class Grader {
  public:
-  Grader(const Workshop& shop, const GradeOptions& options, std::string submission)
-      : shop_(shop), options_(options), name_(std::move(submission)) {
-    const Selection selection = shop.course.select(options.what);
+  Grader(const Paths& paths, const GradeOptions& options, std::string submission)
+      : paths_(paths), options_(options), name_(std::move(submission)) {
+    const Selection selection = paths.course.select(options.what);
     part_ = selection.part;
     for (const Exercise& e : selection.exercises) {
-      if (e.graded && shop.has(e)) exercises_.push_back(e);
+      if (e.graded && paths.has(e)) exercises_.push_back(e);
     }
     if (exercises_.empty()) throw Error(Verdict::usage, fmt::format("nothing of {} is graded", options.what));
-    check_backend(shop, options.backend);
+    check_backend(paths, options.backend);
     if (elsewhere() && !options.look_at_objects)
       throw Error(Verdict::usage,
                   "--backend runs what was looked at, not confined: it does not go with --without-look");
@@ -107,7 +107,7 @@ class Grader {
     FolderLock lock(root(), "grading " + name_);
     build_the_suite();
     fs::create_directory(scratch_.path() / "unpacked");
-    submission_ = read_submission(name_, shop_.course.select("").exercises, scratch_.path() / "unpacked");
+    submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     grading.remarks = remarks();
     place();
     build_the_answers();
@@ -115,7 +115,7 @@ class Grader {
   }
 
  private:
-  fs::path root() const { return shop_.build / "grade"; }
+  fs::path root() const { return paths_.build / "grade"; }
   bool elsewhere() const { return options_.backend != "sim"; }
   std::string program(const Exercise& e) const { return fmt::format("graded.{}_sim", e.id); }
   fs::path object(const Exercise& e) const { return read_text(root() / "objects" / e.id); }
@@ -126,20 +126,20 @@ class Grader {
       std::string week = fmt::format("reference.week{}_sim", e.week);
       if (std::find(targets.begin(), targets.end(), week) == targets.end()) targets.push_back(week);
     }
-    Built built = build_targets(shop_, targets, "the suite");
+    Built built = build_targets(paths_, targets, "the suite");
     if (!built.ok) throw Error(Verdict::usage, "the suite cannot be built:\n" + built.log);
     for (const Exercise& e : exercises_) {
-      if (tests_.count(e.week) == 0) tests_[e.week] = count_tests(shop_, e.week);
+      if (tests_.count(e.week) == 0) tests_[e.week] = count_tests(paths_, e.week);
     }
   }
 
   /// The answers, into the build's own folder of labs. One that says what it said before is not touched, so that
   /// nothing is compiled again.
   void place() {
-    for (const Exercise& e : shop_.course.select("").exercises) {
+    for (const Exercise& e : paths_.course.select("").exercises) {
       fs::path file = root() / "labs" / e.folder / (e.name + ".cpp");
       auto answer = submission_.answers.find(e.id);
-      fs::remove(shop_.program(program(e)));
+      fs::remove(paths_.program(program(e)));
       if (answer == submission_.answers.end()) {
         fs::remove(file);
       } else if (!fs::exists(file) || read_text(file) != answer->second) {
@@ -150,8 +150,8 @@ class Grader {
 
   /// Compilers get limits too: a template can be as endless as a loop.
   ConfinedEnd build(const std::vector<std::string>& programs) {
-    FolderLock lock(shop_.mine(), "building the answers of " + name_);
-    Confined command{.arguments = {"cmake", "--build", shop_.build.string(), "--target"}, .folder = shop_.source};
+    FolderLock lock(paths_.mine(), "building the answers of " + name_);
+    Confined command{.arguments = {"cmake", "--build", paths_.build.string(), "--target"}, .folder = paths_.source};
     command.arguments.insert(command.arguments.end(), programs.begin(), programs.end());
     command.arguments.insert(command.arguments.end(), {"--", "-k", "0"});
     command.holds_students_code = false;
@@ -174,7 +174,7 @@ class Grader {
       text += fmt::format("These archives in it were not looked into: {}.\n", fmt::join(submission_.archives, ", "));
     if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
       text += fmt::format("These files are no lab's and were ignored: {}.\n", fmt::join(submission_.ignored, ", "));
-    std::string changed = uncommitted(shop_);
+    std::string changed = uncommitted(paths_);
     if (!changed.empty()) text += fmt::format("The suite that graded differs from its commit: {}.\n", changed);
     if (elsewhere())
       text += fmt::format("What passed in the simulator ran on {} too, where it is not confined.\n", options_.backend);
@@ -192,12 +192,12 @@ class Grader {
       row.verdict = "NOT SUBMITTED", row.reason = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
       if (auto found = submission_.misplaced.find(e.id); found != submission_.misplaced.end())
         row.reason += fmt::format("; there is {}, which does not count: expected is {}", found->second, places_of(e));
-    } else if (!fs::exists(shop_.program(program(e)))) {
+    } else if (!fs::exists(paths_.program(program(e)))) {
       ConfinedEnd end = build({program(e)});
       row.verdict = to_string(Verdict::does_not_compile);
       row.reason = (end.timed_out ? "its compilation does not end\n" : "its tests cannot be linked:\n") + end.output;
     } else if (options_.look_at_objects) {
-      row.reason = object_refused(shop_, e, object(e));
+      row.reason = object_refused(paths_, e, object(e));
       if (!row.reason.empty()) row.verdict = kRefused;
     }
     return row;
@@ -241,7 +241,7 @@ class Grader {
     Scratch folder;
     fs::path words = folder.path() / "verdict.json";
     Confined command{
-        .arguments = {shop_.program(program(e)).string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
+        .arguments = {paths_.program(program(e)).string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
                       "--verdict", words.string()},
         .folder = folder.path()};
     command.limits.wall_seconds = options_.timeout_seconds;
@@ -262,7 +262,7 @@ class Grader {
     JudgeOptions options{.backend = options_.backend, .timeout_seconds = options_.timeout_seconds};
     if (options_.backend == "nccl") options.processes = gpus_here();
     GradedRow row = in_simulator;
-    const std::vector<Judgement> rows = run_tests(shop_, shop_.program(name), {id}, options);
+    const std::vector<Judgement> rows = run_tests(paths_, paths_.program(name), {id}, options);
     if (rows.empty()) throw Error(Verdict::usage, fmt::format("no test of it ran on {}", options_.backend));
     // What only the simulator can say is skipped elsewhere.
     if (rows.front().ok() || rows.front().verdict.starts_with("SKIPPED")) return row;
@@ -315,7 +315,7 @@ class Grader {
     throw Error(Verdict::usage, "the file of verdicts says nothing of " + id);
   }
 
-  const Workshop& shop_;
+  const Paths& paths_;
   const GradeOptions& options_;
   std::string name_;  // of the submission
   std::string part_;  // the only one; empty: all
@@ -327,11 +327,11 @@ class Grader {
 
 }  // namespace
 
-Grading grade_one(const Workshop& shop, const GradeOptions& options, const std::string& submission) {
+Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission) {
   auto begin = std::chrono::steady_clock::now();
   Grading grading;
   try {
-    Grader(shop, options, submission).run(grading);
+    Grader(paths, options, submission).run(grading);
   } catch (const std::exception& error) {
     grading = {.rows = {}, .remarks = fmt::format("nothing was graded: {}", error.what()), .graded = false};
     std::fflush(stdout);  // where both go into one file, what was printed before comes before

@@ -32,10 +32,10 @@ struct Grading {
 };
 
 struct GradeOptions;
-struct Workshop;
+struct Paths;
 
 /// Judges one submission. Throws nothing: where it cannot be judged, the remarks say why.
-Grading grade_one(const Workshop& shop, const GradeOptions& options, const std::string& submission);
+Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission);
 
 /// Gradescope's results.json: gradescope-autograders.readthedocs.io, "Autograder Specifications". `visibility`:
 /// "visible", "hidden", "after_due_date" or "after_published", of every test. Throws Error(usage) where the file cannot

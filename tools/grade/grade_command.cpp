@@ -30,7 +30,7 @@ std::string name_for(const fs::path& submission, const std::vector<std::string>&
   return name;
 }
 
-int grade_several(const Workshop& shop, const GradeOptions& options) {
+int grade_several(const Paths& paths, const GradeOptions& options) {
   if (!options.junit.empty()) throw Error(Verdict::usage, "--junit is for one submission; several have a summary.");
   const fs::path folder = options.out.empty() ? "grades" : options.out;
   if (fs::exists(folder) && !fs::is_directory(folder))
@@ -44,7 +44,7 @@ int grade_several(const Workshop& shop, const GradeOptions& options) {
     names.push_back(name_for(submission, names));
     fmt::print("{}== {} ({} of {})\n", gradings.empty() ? "" : "\n", submission, names.size(),
                options.submissions.size());
-    gradings.push_back(grade_one(shop, options, submission));
+    gradings.push_back(grade_one(paths, options, submission));
     all = all && gradings.back().graded;
     report(options, gradings.back(), folder / (names.back() + ".json"));
     write_summary(folder, names, gradings);  // also of those before one that is interrupted
@@ -59,13 +59,13 @@ int grade_several(const Workshop& shop, const GradeOptions& options) {
 
 }  // namespace
 
-int grade(const Workshop& shop, const GradeOptions& options) {
-  (void)shop.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
-  if (options.submissions.size() > 1) return grade_several(shop, options);
+int grade(const Paths& paths, const GradeOptions& options) {
+  (void)paths.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
+  if (options.submissions.size() > 1) return grade_several(paths, options);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading
     if (!file.empty()) make_folders_of(file), check_writable(file);
-  const Grading grading = grade_one(shop, options, options.submissions.front());
+  const Grading grading = grade_one(paths, options, options.submissions.front());
   report(options, grading, out);
   if (!options.junit.empty()) write_junit(options.junit, grading);
   return grading.graded ? 0 : 2;

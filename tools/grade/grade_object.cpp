@@ -192,17 +192,17 @@ std::string refused_code(const fs::path& object) {
 }
 
 /// What the compiler read, as Ninja remembers it. Fails closed: an object without a list is refused.
-std::string refused_include(const Workshop& shop, const Exercise& exercise, const fs::path& object) {
-  std::string known = output_of({"ninja", "-t", "deps", fs::relative(object, shop.build).string()}, shop.build);
+std::string refused_include(const Paths& paths, const Exercise& exercise, const fs::path& object) {
+  std::string known = output_of({"ninja", "-t", "deps", fs::relative(object, paths.build).string()}, paths.build);
   std::istringstream lines(known);
   bool itself = false;
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("    ")) continue;
-    fs::path file = fs::weakly_canonical(shop.build / line.substr(4));
+    fs::path file = fs::weakly_canonical(paths.build / line.substr(4));
     bool own = file.filename() == exercise.name + ".cpp" && file.parent_path().filename() == exercise.folder &&
-               fs::relative(file, fs::weakly_canonical(shop.build / "grade")).native()[0] != '.';
+               fs::relative(file, fs::weakly_canonical(paths.build / "grade")).native()[0] != '.';
     itself = itself || own || file.string().ends_with(".stub.cpp");
-    if (!own && !file.string().ends_with(".stub.cpp") && !may_include(shop, file))
+    if (!own && !file.string().ends_with(".stub.cpp") && !may_include(paths, file))
       return "it includes " + line.substr(4) + ", which is no header for answers";
   }
   return itself ? "" : "nobody knows what it includes";
@@ -210,8 +210,8 @@ std::string refused_include(const Workshop& shop, const Exercise& exercise, cons
 
 }  // namespace
 
-std::string object_refused(const Workshop& shop, const Exercise& exercise, const fs::path& object) {
-  std::string why = refused_include(shop, exercise, object);
+std::string object_refused(const Paths& paths, const Exercise& exercise, const fs::path& object) {
+  std::string why = refused_include(paths, exercise, object);
   if (why.empty()) why = refused_symbol(object);
   if (why.empty()) why = refused_code(object);
   return why;
@@ -243,8 +243,8 @@ bool may_define(std::string_view symbol, char type) {
   return !allocation && (weak || !library);
 }
 
-bool may_include(const Workshop& shop, const fs::path& file) {
-  fs::path source = fs::weakly_canonical(shop.source);
+bool may_include(const Paths& paths, const fs::path& file) {
+  fs::path source = fs::weakly_canonical(paths.source);
   fs::path inside = file.lexically_relative(source);
   if (inside.empty() || *inside.begin() == "..") {
     for (std::string_view system : {"/usr/", "/opt/", "/lib/", "/nix/"}) {

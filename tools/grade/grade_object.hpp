@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/course/workshop.hpp"
+#include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
 
@@ -12,13 +12,13 @@ namespace lockstep::tools {
 /// (without their tests) and of the system; call lockstep::, the C++ library without its files, and the few functions
 /// of the C library that compute or print; define what is its own. It may not hold instructions that call the kernel,
 /// or code that runs before the program's own.
-std::string object_refused(const Workshop& shop, const Exercise& exercise, const std::filesystem::path& object);
+std::string object_refused(const Paths& paths, const Exercise& exercise, const std::filesystem::path& object);
 
 /// The same for one undefined symbol, as the linker spells it. In the header for its test.
 bool may_call(std::string_view symbol);
 /// For one global symbol that it defines, of the type that nm(1) says ("T", "W", …).
 bool may_define(std::string_view symbol, char type);
 /// For one file that its compilation read.
-bool may_include(const Workshop& shop, const std::filesystem::path& file);
+bool may_include(const Paths& paths, const std::filesystem::path& file);
 
 }  // namespace lockstep::tools

@@ -7,7 +7,7 @@
 
 #include "common/support/json/document.hpp"
 #include "common/support/json/escape.hpp"
-#include "tools/course/workshop.hpp"
+#include "tools/course/paths.hpp"
 #include "tools/grade/grade.hpp"
 
 namespace lockstep::tools {

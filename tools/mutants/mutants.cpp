@@ -65,33 +65,33 @@ bool tell(const Exercise& exercise, const std::string& name, const std::string& 
 }
 
 /// One exercise's mutants; true if all were found.
-bool kill_mutants(const Workshop& shop, const Exercise& exercise) {
-  auto file = shop.source / "tools" / "mutants" / exercise.folder / (exercise.name + ".json");
+bool kill_mutants(const Paths& paths, const Exercise& exercise) {
+  auto file = paths.source / "tools" / "mutants" / exercise.folder / (exercise.name + ".json");
   auto mutants = read_mutants(file);
   if (mutants.empty()) return true;
-  Built built = build_targets(shop, {"mutants." + exercise.id}, "mutants of " + exercise.id);
+  Built built = build_targets(paths, {"mutants." + exercise.id}, "mutants of " + exercise.id);
   if (!built.ok) {
     fmt::print("{}: its mutants cannot be built:\n{}", exercise.id, built.log);
     return false;
   }
   bool all = true;
   const auto rows_of = [&](const auto& which) {
-    auto program = shop.program(fmt::format("mutant.{}.{}_sim", exercise.id, which));
-    return run_tests(shop, program, exercise.ids(), {.timeout_seconds = 30});
+    auto program = paths.program(fmt::format("mutant.{}.{}_sim", exercise.id, which));
+    return run_tests(paths, program, exercise.ids(), {.timeout_seconds = 30});
   };
   for (std::size_t i = 0; i < mutants.size(); ++i)
     all = tell(exercise, mutants[i].name, survived(mutants[i], rows_of(i))) && all;
-  if (std::filesystem::exists(shop.program(fmt::format("mutant.{}.regions_sim", exercise.id))))
+  if (std::filesystem::exists(paths.program(fmt::format("mutant.{}.regions_sim", exercise.id))))
     all = tell(exercise, "without its regions", not_said(rows_of("regions"))) && all;
   return all;
 }
 
 }  // namespace
 
-int mutants(const Workshop& shop, const std::string& what) {
+int mutants(const Paths& paths, const std::string& what) {
   bool all = true;
-  for (const Exercise& exercise : shop.course.select(what).exercises) {
-    if (shop.has(exercise)) all = kill_mutants(shop, exercise) && all;
+  for (const Exercise& exercise : paths.course.select(what).exercises) {
+    if (paths.has(exercise)) all = kill_mutants(paths, exercise) && all;
   }
   return all ? 0 : 1;
 }

@@ -161,7 +161,7 @@ double block_seconds(Rank me, GptConfig config, bool sequence_parallel) {
   return me.now() - begin;
 }
 
-TEST(Rehearsal, TakesAsLongAsInTheSimulator) {
+TEST(DryRun, TakesAsLongAsInTheSimulator) {
   const Machine machine = find_machine("dgx-a100", kMachines);
   const GptConfig config{.layers = 1, .heads = 16, .d_model = 2048, .vocabulary = 50257, .context = 1024};
   for (const int ranks : {2, 4, 8})
@@ -170,23 +170,23 @@ TEST(Rehearsal, TakesAsLongAsInTheSimulator) {
       const Outcome outcome =
           run(options, Program([&](Rank me) { return Values{block_seconds(me, config, sequence_parallel)}; }));
       outcome.check();
-      Rehearsal rehearsal(machine, {.ranks = ranks, .alpha = machine.alpha(0), .beta = machine.beta(0)});
-      const double rehearsed = block_seconds(rehearsal.rank(), config, sequence_parallel);
-      EXPECT_NEAR(rehearsed / outcome.values[0][0], 1,
+      DryRun dry_run(machine, {.ranks = ranks, .alpha = machine.alpha(0), .beta = machine.beta(0)});
+      const double dry = block_seconds(dry_run.rank(), config, sequence_parallel);
+      EXPECT_NEAR(dry / outcome.values[0][0], 1,
                   2e-3)  // ranks begin additions beside main at slightly different moments
           << ranks << " ranks" << (sequence_parallel ? ", sequence parallelism" : "");
     }
 }
 
-TEST(Rehearsal, CountsWhatLives) {
-  Rehearsal rehearsal(Machine::uniform(1e-6, 1e-9, 1e-10));
-  Rank me = rehearsal.rank();
+TEST(DryRun, CountsWhatLives) {
+  DryRun dry_run(Machine::uniform(1e-6, 1e-9, 1e-10));
+  Rank me = dry_run.rank();
   Slice kept = me.allocate(10, DType::f32, Category::buffer);
   { Slice scratch = me.allocate(100, DType::bf16, Category::buffer); }
-  EXPECT_EQ(rehearsal.live_bytes(), 40u);
-  EXPECT_EQ(rehearsal.peak_bytes(), 240u);
-  rehearsal.forget_peak();
-  EXPECT_EQ(rehearsal.peak_bytes(), 40u);
+  EXPECT_EQ(dry_run.live_bytes(), 40u);
+  EXPECT_EQ(dry_run.peak_bytes(), 240u);
+  dry_run.forget_peak();
+  EXPECT_EQ(dry_run.peak_bytes(), 40u);
 }
 
 TEST(Prices, ASharedPortIsDivided) {

@@ -46,8 +46,8 @@ double predicted_seconds(const Published& p, bool recompute, Slower by, const st
 double layer_seconds(const std::string& machines, Slower by, bool recompute) {
   const Task task = preset_task("gpt-22b", "dgx-a100x1", 4, machines);
   const Machine machine = slowed(task.cluster.machine, by);
-  Rehearsal rehearsal(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
-  Rank me = rehearsal.rank();
+  DryRun dry_run(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
+  Rank me = dry_run.rank();
   GptConfig config = task.model;
   config.layers = 1;
   config.tensor = {0, 8, !recompute};
@@ -56,11 +56,11 @@ double layer_seconds(const std::string& machines, Slower by, bool recompute) {
   gpt.use(recompute ? week23::make_tensor_layers(tp, config.vocabulary)
                     : week23::make_sequence_layers(tp, config.vocabulary));
   Activations saved = gpt.allocate_activations(me, 4, 2048);
-  const double begin = rehearsal.seconds();
+  const double begin = dry_run.seconds();
   gpt.forward_block(me, 0, saved);
   if (recompute) gpt.forward_block(me, 0, saved);
   gpt.backward_block(me, 0, saved, {});
-  return rehearsal.seconds() - begin;
+  return dry_run.seconds() - begin;
 }
 
 Slower slower_by_one_layer(const std::string& machines) {

@@ -139,7 +139,7 @@ TEST(Output, AFolderInPlaceOfTheFileIsRefusedBeforeAnythingIsJudged) {
   folder.write("build/backends/sim", "");
   folder.write("anna/x", "");
   const auto path = folder.path_;
-  const Workshop shop{.source = path, .build = path / "build", .labs = path, .course = the_course()};
+  const Paths paths{.source = path, .build = path / "build", .labs = path, .course = the_course()};
   const auto expect_refused = [&](const std::function<void()>& command) {
     try {
       command();
@@ -149,9 +149,10 @@ TEST(Output, AFolderInPlaceOfTheFileIsRefusedBeforeAnythingIsJudged) {
     }
   };
   const std::string anna = path / "anna";
-  expect_refused([&] { check(shop, {.what = "21.2", .json = anna}); });
-  expect_refused([&] { grade(shop, {.submissions = {anna}, .what = "21.2", .out = anna}); });
-  expect_refused([&] { grade(shop, {.submissions = {anna}, .what = "21.2", .out = anna + "/r.json", .junit = anna}); });
+  expect_refused([&] { check(paths, {.what = "21.2", .json = anna}); });
+  expect_refused([&] { grade(paths, {.submissions = {anna}, .what = "21.2", .out = anna}); });
+  expect_refused(
+      [&] { grade(paths, {.submissions = {anna}, .what = "21.2", .out = anna + "/r.json", .junit = anna}); });
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), {}), 2) << "a file was left";
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(anna), {}), 1) << "a file was left";
 }
@@ -201,18 +202,18 @@ TEST(Grade, AnAnswerDefinesItsOwn) {
 }
 
 TEST(Grade, AnAnswerIncludesHeaders) {
-  Workshop shop{.source = LOCKSTEP_SOURCE_DIR, .build = "/nowhere", .labs = "/nowhere", .course = {}};
+  Paths paths{.source = LOCKSTEP_SOURCE_DIR, .build = "/nowhere", .labs = "/nowhere", .course = {}};
   for (const char* file :
        {"common/rank.hpp", "common/runtime/ledger/ledger.hpp", "labs/week21_data_parallel/ddp.hpp"}) {
-    EXPECT_TRUE(may_include(shop, shop.source / file)) << file;
+    EXPECT_TRUE(may_include(paths, paths.source / file)) << file;
   }
-  EXPECT_TRUE(may_include(shop, "/usr/include/c++/12/vector"));
+  EXPECT_TRUE(may_include(paths, "/usr/include/c++/12/vector"));
   for (const char* file : {"solutions/week21_data_parallel/ddp.cpp", "labs/week21_data_parallel/ddp.cpp",
                            "tools/course/judge.hpp", "common/testing/verdict.hpp", "common/devices/tests/reference.hpp",
                            "common/runtime/rank.cpp", "solutions/ddp.hpp"}) {
-    EXPECT_FALSE(may_include(shop, shop.source / file)) << file;
+    EXPECT_FALSE(may_include(paths, paths.source / file)) << file;
   }
-  EXPECT_FALSE(may_include(shop, "/home/somebody/solutions/ddp.cpp"));
+  EXPECT_FALSE(may_include(paths, "/home/somebody/solutions/ddp.cpp"));
 }
 
 TEST(Grade, JUnitStaysWellFormed) {

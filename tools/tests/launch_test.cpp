@@ -6,36 +6,36 @@
 #include <fstream>
 
 #include "common/error.hpp"
+#include "tools/course/paths.hpp"
 #include "tools/course/process.hpp"
-#include "tools/course/workshop.hpp"
 
 namespace lockstep::tools {
 namespace {
 
-Workshop workshop() { return {.source = "/src", .build = "/build", .labs = {}, .course = {}}; }
+Paths paths() { return {.source = "/src", .build = "/build", .labs = {}, .course = {}}; }
 using Words = std::vector<std::string>;
 
 TEST(Launch, OneProcessNeedsNoLauncher) {
-  EXPECT_EQ(launch(workshop(), "/p", {.backend = "sim"}), Words{"/p"});
-  EXPECT_EQ(launch(workshop(), "/p", {.backend = "cuda", .around = {"nsys", "profile"}}),
+  EXPECT_EQ(launch(paths(), "/p", {.backend = "sim"}), Words{"/p"});
+  EXPECT_EQ(launch(paths(), "/p", {.backend = "cuda", .around = {"nsys", "profile"}}),
             (Words{"nsys", "profile", "/p"}));
 }
 
 TEST(Launch, ProcessesHaveALauncher) {
-  EXPECT_EQ(launch(workshop(), "/p", {.backend = "mpi", .processes = 4, .launcher = "mpirun", .timeout_seconds = 1.5}),
+  EXPECT_EQ(launch(paths(), "/p", {.backend = "mpi", .processes = 4, .launcher = "mpirun", .timeout_seconds = 1.5}),
             (Words{"sh", "/src/launch/mpirun.sh", "-n", "4", "--timeout", "2", "/p"}));
-  EXPECT_EQ(launch(workshop(), "/p",
-                   {.backend = "nccl", .processes = 16, .launcher = "srun", .nodes = 2, .around = {"nsys"}}),
-            (Words{"sh", "/src/launch/srun.sh", "-n", "16", "--nodes", "2", "nsys", "/p"}));
+  EXPECT_EQ(
+      launch(paths(), "/p", {.backend = "nccl", .processes = 16, .launcher = "srun", .nodes = 2, .around = {"nsys"}}),
+      (Words{"sh", "/src/launch/srun.sh", "-n", "16", "--nodes", "2", "nsys", "/p"}));
 }
 
 TEST(Launch, WhatCannotBeStartedIsRefused) {
-  EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 5, .nodes = 2}), Error);
-  EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 4, .launcher = "mpriun"}), Error);
-  EXPECT_THROW(launch(workshop(), "/p", {.backend = "mpi", .processes = 4, .launcher = "local"}), Error);
-  EXPECT_THROW(launch(workshop(), "/p", {.backend = "mpi", .processes = 1'000'000}), Error);
-  EXPECT_THROW(launch(workshop(), "/p", {.backend = "nccl", .processes = 1'000'000, .nodes = 10}), Error);
-  EXPECT_NO_THROW(launch(workshop(), "/p", {.backend = "mpi", .processes = 256}));
+  EXPECT_THROW(launch(paths(), "/p", {.backend = "nccl", .processes = 5, .nodes = 2}), Error);
+  EXPECT_THROW(launch(paths(), "/p", {.backend = "nccl", .processes = 4, .launcher = "mpriun"}), Error);
+  EXPECT_THROW(launch(paths(), "/p", {.backend = "mpi", .processes = 4, .launcher = "local"}), Error);
+  EXPECT_THROW(launch(paths(), "/p", {.backend = "mpi", .processes = 1'000'000}), Error);
+  EXPECT_THROW(launch(paths(), "/p", {.backend = "nccl", .processes = 1'000'000, .nodes = 10}), Error);
+  EXPECT_NO_THROW(launch(paths(), "/p", {.backend = "mpi", .processes = 256}));
 }
 
 /// What `command` prints, in one line; its exit code behind it.

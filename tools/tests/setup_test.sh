@@ -2,6 +2,7 @@
 # setup_test.sh SOURCE: what ./lab setup says, asks and runs, on a computer that is made up: programs that record what they
 # are asked, and everything else that setup calls. Nothing is installed.
 set -eu
+unset CXX CUDACXX CUDA_HOME CUDA_PATH  # this computer's choices; the made-up ones have their own
 source=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

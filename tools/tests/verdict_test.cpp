@@ -14,8 +14,8 @@
 #include "common/support/text/nearest.hpp"
 #include "tools/course/course.hpp"
 #include "tools/course/judge.hpp"
+#include "tools/course/paths.hpp"
 #include "tools/course/process.hpp"
-#include "tools/course/workshop.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -107,7 +107,7 @@ TEST(Verdict, FilesKeepWhatWasWritten) {
 
 TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_endless_{}", getpid());
-  const Workshop shop{.source = folder, .build = folder, .labs = folder, .course = {}};
+  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
   const auto row = [](const char* id, const char* verdict, const char* test) {
     return Judgement{.id = id, .verdict = verdict, .message = "labs/x_test.cpp:7", .test = test};
   };
@@ -120,7 +120,7 @@ TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
       "#!/bin/sh\ncd " + folder.string() +
           "\necho \"$1\" >> asked\ncase $1 in *Lab21_3a.*) cp a.json \"$3\"; exec sleep 20;; esac\ncp b.json \"$3\"\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  const auto rows = run_tests(shop, program, {"21.3a", "21.3b", "21.3"}, {.timeout_seconds = 0.3});
+  const auto rows = run_tests(paths, program, {"21.3a", "21.3b", "21.3"}, {.timeout_seconds = 0.3});
   EXPECT_EQ(read_text(folder / "asked"),
             "--gtest_filter=Lab21_3a.*:Lab21_3b.*:Lab21_3.*:\n--gtest_filter=Lab21_3b.*:\n");
   ASSERT_EQ(rows.size(), 3u);
@@ -134,7 +134,7 @@ TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
 
 TEST(Verdict, OfTwoRunsAtATimeAreApart) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_two_runs_{}", getpid());
-  const Workshop shop{.source = folder, .build = folder, .labs = folder, .course = {}};
+  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
   // Two test programs of one name: the first one waits until the second one has written its verdict, and has ended.
   const auto program = [&](const char* place, const std::string& script) {
     const auto file = folder / place / "program";
@@ -147,12 +147,12 @@ TEST(Verdict, OfTwoRunsAtATimeAreApart) {
   const auto second = program("two", wait_for("written") + "cp two.json \"$3\"\n");
   testing::write_judgements(folder / "one.json", {{.id = "21.2", .verdict = "PASS", .passed = 1}});
   testing::write_judgements(folder / "two.json", {{.id = "21.2", .verdict = "FAIL", .failed = 1}});
-  auto one = std::async(std::launch::async, [&] { return run_tests(shop, first, {"21.2"}, {.timeout_seconds = 20}); });
-  const auto two = run_tests(shop, second, {"21.2"}, {.timeout_seconds = 20});
+  auto one = std::async(std::launch::async, [&] { return run_tests(paths, first, {"21.2"}, {.timeout_seconds = 20}); });
+  const auto two = run_tests(paths, second, {"21.2"}, {.timeout_seconds = 20});
   write_text(folder / "over", "");
   EXPECT_EQ(two.at(0).verdict, "FAIL");
   EXPECT_EQ(one.get().at(0).verdict, "PASS");
-  EXPECT_TRUE(std::filesystem::is_empty(shop.mine() / "running"));
+  EXPECT_TRUE(std::filesystem::is_empty(paths.mine() / "running"));
   std::filesystem::remove_all(folder);
 }
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string_view>
 
-#include "tools/train/learner.hpp"
 #include "tools/train/sample.hpp"
+#include "tools/train/trainer.hpp"
 
 namespace lockstep::train {
 
@@ -19,30 +19,30 @@ namespace {
 constexpr std::uint64_t kValidationBatches = 2;
 constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();  // what a phantom run reads
 
-class Trainer {
+class TrainingLoop {
  public:
-  Trainer(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals)
+  TrainingLoop(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals)
       : me_(me),
         plan_(plan),
         log_(log),
         signals_(signals),
-        learner_(make_learner(me, plan)),
-        checkpoints_(me, plan, learner_->held(), learner_->scaler(), log, files) {
+        trainer_(make_trainer(me, plan)),
+        checkpoints_(me, plan, trainer_->held(), trainer_->scaler(), log, files) {
     if (!plan.options.resume.empty()) {
       const bool resumed = checkpoints_.resume();
-      if (resumed) learner_->restored();
+      if (resumed) trainer_->restored();
       if (judge() && !resumed)
         log_.note(fmt::format("begins    anew: {} holds no checkpoint yet", plan.options.resume));
       if (resumed && judge() && plan.compression.method == week21::Method::top_k && plan.compression.feedback)
         log_.note("resumed   what --compress has not sent is in no checkpoint: it is owed no more");
     }
-    first_ = learner_->optimizers().front()->steps();
+    first_ = trainer_->optimizers().front()->steps();
     if (first_ > plan.options.steps)
       throw Error(Verdict::usage, fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}",
                                               plan.options.resume, first_, plan.options.steps));
     losses_ = scalars_of(static_cast<std::size_t>(plan.options.steps));
     squares_ = scalars_of(losses_.size());
-    scales_ = scalars_of(learner_->scaler() ? losses_.size() : 0);
+    scales_ = scalars_of(trainer_->scaler() ? losses_.size() : 0);
     validation_ = scalars_of(1);
     if (me.size() == 1) return;
     received_ = me.allocate(me.rank() == 0 ? static_cast<std::size_t>(plan.options.log_every) : 0, DType::f32,
@@ -72,7 +72,7 @@ class Trainer {
     if (saves()) checkpoints_.finish();
     signals_.leave();
     fill(me_, validation_, 0);
-    learner_->add_value_squares(validation_);
+    trainer_->add_value_squares(validation_);
     const Values squares{read(me_, validation_, 0)};
     if (plan_.sample()) sample();
     return squares;
@@ -95,12 +95,12 @@ class Trainer {
 
   /// This replica's rows of a global batch; none: zeros.
   void upload_batch(const TextBatch* batch) {
-    const ChunkRange shard = learner_->shard();
+    const ChunkRange shard = trainer_->shard();
     const std::size_t length = plan_.options.sequence;
     const std::vector<std::int32_t> zeros(batch ? 0 : shard.size * length);
     const TextBatch mine = batch ? batch->rows(shard.offset, shard.size) : TextBatch{};
     std::size_t at = 0;
-    for (const Batch& part : learner_->batches()) {
+    for (const Batch& part : trainer_->batches()) {
       upload(me_, part.tokens, std::span(batch ? mine.inputs : zeros).subspan(at, part.rows()));
       upload(me_, part.targets, std::span(batch ? mine.targets : zeros).subspan(at, part.rows()));
       at += part.rows();
@@ -118,10 +118,10 @@ class Trainer {
     auto phase = me_.region("step");
     const auto at = static_cast<std::size_t>(index);
     load(at);
-    if (learner_->scaler()) copy(me_, scales_.cut(at, 1), learner_->scaler()->scale);
-    learner_->step(optimizer_rate(index, plan_.options), static_cast<float>(plan_.options.clip));
-    copy(me_, losses_.cut(at, 1), learner_->scalars().loss);
-    copy(me_, squares_.cut(at, 1), learner_->scalars().squares);
+    if (trainer_->scaler()) copy(me_, scales_.cut(at, 1), trainer_->scaler()->scale);
+    trainer_->step(optimizer_rate(index, plan_.options), static_cast<float>(plan_.options.clip));
+    copy(me_, losses_.cut(at, 1), trainer_->scalars().loss);
+    copy(me_, squares_.cut(at, 1), trainer_->scalars().squares);
   }
 
   /// The same on every rank, since the squared norm and the loss scale are; a single rank has the loss too. A step that
@@ -129,7 +129,7 @@ class Trainer {
   bool has_diverged(int index) {
     if (plan_.options.phantom) return false;
     const auto at = static_cast<std::size_t>(index);
-    if (learner_->scaler()) return read(me_, learner_->scaler()->scale, 1) < kLeastLossScale;
+    if (trainer_->scaler()) return read(me_, trainer_->scaler()->scale, 1) < kLeastLossScale;
     const bool has_squares = !plan_.serial() || plan_.options.clip > 0;
     if (has_squares && !std::isfinite(read(me_, squares_.cut(at, 1), 0))) return true;
     return me_.size() == 1 && !std::isfinite(read(me_, losses_.cut(at, 1), 0));
@@ -174,7 +174,7 @@ class Trainer {
       me_.exchange({receive(peer, theirs)});
       add(me_, values, theirs);
     }
-    scale(me_, values, learner_->loss_share());
+    scale(me_, values, trainer_->loss_share());
   }
 
   void report(int done) {
@@ -192,10 +192,10 @@ class Trainer {
       record.learning_rate = learning_rate(static_cast<int>(i), plan_.options);
       record.loss = read(me_, losses_.cut(i, 1), kUnknown);
       record.gradient_norm = plan_.options.clip > 0 ? std::sqrt(read(me_, squares_.cut(i, 1), kUnknown)) : kUnknown;
-      if (learner_->scaler()) record.loss_scale = read(me_, scales_.cut(i, 1), kUnknown);
+      if (trainer_->scaler()) record.loss_scale = read(me_, scales_.cut(i, 1), kUnknown);
     }
     log_.steps(std::move(records), ledger, now - began_ - elsewhere_);
-    if (learner_->scaler()) log_.skipped(static_cast<int>(read(me_, learner_->scaler()->skipped, 0)));
+    if (trainer_->scaler()) log_.skipped(static_cast<int>(read(me_, trainer_->scaler()->skipped, 0)));
   }
 
   std::uint64_t sent_so_far() const { return judge() ? ledger_of(me_).traffic.bytes_sent : 0; }
@@ -209,7 +209,7 @@ class Trainer {
     for (std::uint64_t i = 0; i < kValidationBatches; ++i) {
       const TextBatch text = plan_.corpus->validation_batch(i, plan_.options.batch, plan_.options.sequence);
       upload_batch(&text);
-      learner_->add_validation_loss(validation_, kValidationBatches);
+      trainer_->add_validation_loss(validation_, kValidationBatches);
     }
     join_losses_at_judge(validation_);
     if (judge()) log_.validation(done, read(me_, validation_, kUnknown));
@@ -218,7 +218,7 @@ class Trainer {
   }
 
   void sample() {
-    const std::unique_ptr<Gpt> gpt = learner_->model();
+    const std::unique_ptr<Gpt> gpt = trainer_->model();
     if (!judge()) return;
     const std::string& prompt = plan_.options.prompt;
     const SampleOptions options{.tokens = plan_.options.sample,
@@ -232,7 +232,7 @@ class Trainer {
   const Plan& plan_;
   TrainLog& log_;
   StopSignals& signals_;
-  std::unique_ptr<Learner> learner_;
+  std::unique_ptr<Trainer> trainer_;
   Checkpoints checkpoints_;
   Slice losses_, squares_, scales_;  // one f32 a step: this rank's loss, the squared gradient norm, the loss scale
   Slice received_;                   // rank 0: losses of a peer
@@ -248,7 +248,7 @@ class Trainer {
 }  // namespace
 
 Values train_rank(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals) {
-  return Trainer(me, plan, log, files, signals).train();
+  return TrainingLoop(me, plan, log, files, signals).train();
 }
 
 }  // namespace lockstep::train

@@ -138,7 +138,7 @@ bool World::set_sends_aside() {
   for (Posted* send : sends) {
     Queue& queue = send->batch->endpoint->owner->queue(send->batch->endpoint->queue);
     try {
-      set_aside(*send);
+      buffer_eagerly(*send);
     } catch (...) {
       record_failure(queue);
       return false;
@@ -148,7 +148,7 @@ bool World::set_sends_aside() {
   return !sends.empty();
 }
 
-void World::set_aside(Posted& send) {
+void World::buffer_eagerly(Posted& send) {
   Batch& batch = *send.batch;
   Endpoint& endpoint = *batch.endpoint;
   const Slice& slice = batch.transfers[send.index].slice;

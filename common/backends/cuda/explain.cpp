@@ -32,7 +32,7 @@ std::string World::hang() const {
       if (!row.words.empty()) row.words += "; ";
       row.words += fmt::format("queue \"{}\"", queue_name(queue->index));
       if (waits) row.words += fmt::format(" waits at {}", describe(queue->blocked.where));
-      if (queue->blocked.on == Blocked::On::door) row.words += " for the GPU";
+      if (queue->blocked.on == Blocked::On::sync) row.words += " for the GPU";
       if (!left.empty()) row.words += fmt::format("{} the GPU is not done with {}", waits ? ", and" : ":", left);
     }
     if (row.words.empty()) row.words = "has nothing on the GPU";

@@ -1,4 +1,5 @@
-// The verbs of one rank that stay on its own queues: arithmetic, memory, regions, doors; and what they note of time.
+// The verbs of one rank that stay on its own queues: arithmetic, memory, regions, explicit synchronisation; and what
+// they note of time.
 #include <algorithm>
 
 #include "common/backends/cuda/world.hpp"
@@ -131,7 +132,7 @@ void CudaRank::free(GpuBlock& block) {
   world_.memory().free(block.data, queue.stream.get());
 }
 
-// Regions, doors, clocks ----------------------------------------------------------------------------------------------
+// Regions, synchronisation, clocks ------------------------------------------------------------------------------------
 
 void CudaRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   Queue& queue = calling(at.queue, where);

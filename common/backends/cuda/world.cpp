@@ -39,32 +39,33 @@ void World::wake(Queue& queue) {
   runnable_.push_back(&queue);
 }
 
-// Doors ---------------------------------------------------------------------------------------------------------------
+// Explicit synchronisation
+// ---------------------------------------------------------------------------------------------------------------
 
 void World::pass(const Event& event, Location where) {
   if (event.done()) return;
   if (!running_) return await_or_throw(event);
-  doors_.push_back({running_, event});
-  block(*running_, {.on = Blocked::On::door, .where = where});
+  sync_points_.push_back({running_, event});
+  block(*running_, {.on = Blocked::On::sync, .where = where});
 }
 
 /// Wakes those whose events the GPU has passed; false: nobody.
 bool World::open_doors() {
-  const std::size_t before = doors_.size();
-  for (auto door = doors_.begin(); door != doors_.end();) {
+  const std::size_t before = sync_points_.size();
+  for (auto point = sync_points_.begin(); point != sync_points_.end();) {
     try {
-      if (!door->event.done()) {
-        ++door;
+      if (!point->event.done()) {
+        ++point;
         continue;
       }
     } catch (...) {
-      record_failure(*door->queue);
+      record_failure(*point->queue);
       return false;
     }
-    wake(*door->queue);
-    door = doors_.erase(door);
+    wake(*point->queue);
+    point = sync_points_.erase(point);
   }
-  return doors_.size() < before;
+  return sync_points_.size() < before;
 }
 
 template <class Passed>
@@ -82,7 +83,7 @@ void World::await_doors() {
   try {
     await([this] { return open_doors() || failing_; });
   } catch (...) {
-    record_failure(*doors_.front().queue);
+    record_failure(*sync_points_.front().queue);
   }
 }
 
@@ -122,12 +123,12 @@ void World::tell_times() {
 
 void World::loop() {
   while (!failing_) {
-    if (!doors_.empty()) open_doors();
+    if (!sync_points_.empty()) open_doors();
     if (!runnable_.empty()) {
       Queue* next = runnable_.front();
       runnable_.pop_front();
       resume(*next);
-    } else if (!doors_.empty()) {
+    } else if (!sync_points_.empty()) {
       tell_times();  // the GPU has work, the host has none
       await_doors();
     } else if (!set_sends_aside()) {
@@ -137,7 +138,7 @@ void World::loop() {
 }
 
 /// Everything given to the GPU is done, or it has failed.
-void World::settle() {
+void World::drain() {
   auto finish = [this](const Stream& stream) { await_or_throw(events_.record(stream.get())); };
   for (auto& rank : ranks_) {
     if (lost_) return;
@@ -154,7 +155,7 @@ void World::settle() {
   }
 }
 
-void World::let_go() {
+void World::release_left_memory() {
   for (auto& rank : ranks_) rank->each_endpoint([](Endpoint& endpoint) { endpoint.batches.clear(); });
   drop_messages();
 }

@@ -1,9 +1,9 @@
 // The CUDA backend: ranks, their queues and groups, and the scheduler of their host code.
 //
 // One OS thread does everything: each queue of each rank is a fiber, which runs until it needs what another one has not
-// given yet. It gives work to the GPU and never waits for it, but at the doors (read, to_host, now). A queue is a
-// stream. Each rank's end of a communicator, a (group, queue), has a stream of its own too, on which what it receives
-// is copied.
+// given yet. It gives work to the GPU and never waits for it, but at explicit synchronisations (read, to_host, now). A
+// queue is a stream. Each rank's end of a communicator, a (group, queue), has a stream of its own too, on which what it
+// receives is copied.
 //
 // The GPU never waits for what is not on it already: a copy is given to it when both halves of its message are posted,
 // and a queue's stream waits for events that were recorded before. So whatever the host does, the GPU comes to an end.
@@ -47,7 +47,7 @@ struct Batch {
 
 /// One half of a message that waits for the other.
 struct Posted {
-  Batch* batch = nullptr;  // null: a send that was set aside, whose batch may be over
+  Batch* batch = nullptr;  // null: a send that was buffered, whose batch may be over
   std::size_t index = 0;   // of the transfer in its batch
   Half half;
   std::size_t bytes = 0;
@@ -197,7 +197,7 @@ class World final : public WorldBase<Types> {
   void wake_from_set_up(Queue& main) { wake(main); }
   void wake_for_work(Queue& queue) { wake(queue); }
   void wake_after(Queue& main, const Closure&) { wake(main); }
-  /// A door: suspends the running fiber until the GPU has passed it.
+  /// An explicit synchronisation: suspends the running fiber until the GPU has passed it.
   void pass(const Event& event, Location where);
   void post(Batch* batch);  // begins now, or after the one before it on its endpoint
   Peer& peer(Endpoint& endpoint, int rank);
@@ -205,15 +205,15 @@ class World final : public WorldBase<Types> {
 
  private:
   friend class WorldBase<Types>;
-  struct Door {
+  struct SyncPoint {
     Queue* queue;
     Event event;
   };
   std::size_t stack_bytes() const;
   void started(Queue& queue) { runnable_.push_back(&queue); }
   void loop();
-  void settle();
-  void let_go();
+  void drain();
+  void release_left_memory();
   std::vector<UnreadMessage> unread() const;  // explain.cpp
 
   template <class F>
@@ -239,7 +239,7 @@ class World final : public WorldBase<Types> {
   void meet(Posted send, Posted receive, Endpoint& receiver);
   void issued(Batch& batch, std::size_t index);
   bool set_sends_aside();  // those that need no receive to be over; false: there was none
-  void set_aside(Posted& send);
+  void buffer_eagerly(Posted& send);
   void drop_messages();
 
   EventPool events_;
@@ -247,7 +247,7 @@ class World final : public WorldBase<Types> {
   DeviceMemory memory_;
   Staging staging_;
   std::deque<Queue*> runnable_;
-  std::deque<Door> doors_;
+  std::deque<SyncPoint> sync_points_;
   std::deque<Batch*> beginning_;  // whose turn has come
   bool lost_ = false;             // the GPU hangs
 };

@@ -229,7 +229,7 @@ void MpiRank::release(Block& block) {
   delete &block;
 }
 
-// Regions, doors, clocks --------------------------------------------------------------------------------------------
+// Regions, synchronisation, clocks ------------------------------------------------------------------------------------
 
 void MpiRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   (void)enter(at.queue, where);

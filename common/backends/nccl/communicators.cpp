@@ -87,7 +87,7 @@ std::shared_ptr<Communicator> Communicators::world(std::uint64_t run, int ranks,
   ncclConfig_t config = configuration();
   const Place place = new_place();
   check(ncclCommInitRankConfig(place.get(), ranks, id, control_.rank(), &config), "ncclCommInitRankConfig");
-  settle(*place, "ncclCommInitRankConfig", limit);
+  wait_until_ready(*place, "ncclCommInitRankConfig", limit);
   const auto fresh = keep(name, place);
   connect_all(*fresh, control_.rank(), limit);
   return fresh;
@@ -107,12 +107,12 @@ std::shared_ptr<Communicator> Communicators::split(Communicator& parent, Label l
   const int choice = color < 0 || known ? NCCL_SPLIT_NOCOLOR : color;
   const Place place = new_place();
   check(ncclCommSplit(parent.handle, choice, key, place.get(), &config), "ncclCommSplit");
-  settle(parent.handle, "ncclCommSplit", limit);
+  wait_until_ready(parent.handle, "ncclCommSplit", limit);
   if (choice == NCCL_SPLIT_NOCOLOR) {
     std::erase(unfinished_, place);
     return known;
   }
-  settle(*place, "ncclCommSplit", limit);
+  wait_until_ready(*place, "ncclCommSplit", limit);
   const auto fresh = keep(name, place);
   const auto me = std::find(members.begin(), members.end(), control_.rank());
   connect_all(*fresh, static_cast<int>(me - members.begin()), limit);
@@ -140,7 +140,7 @@ void Communicators::connect_all(Communicator& of, int rank, const Limit& limit) 
     check(ncclRecv(memory.bytes + half + peer, 1, ncclInt8, peer, of.handle, stream), "ncclRecv");
   }
   group.end();
-  settle(of.handle, "ncclGroupEnd", limit);
+  wait_until_ready(of.handle, "ncclGroupEnd", limit);
   const cuda::Event done = events_.record(stream);
   const auto until = in_seconds(limit.seconds);
   while (!done.done()) {

@@ -117,7 +117,7 @@ void Endpoint::hand_over(const Batch& batch) {
       check(ncclRecv(slice.data(), slice.size(), type_of(slice.dtype()), transfer.peer, on, stream), "ncclRecv");
   }
   group.end();
-  settle(on, "ncclGroupEnd", job_.limit());
+  wait_until_ready(on, "ncclGroupEnd", job_.limit());
 }
 
 void Endpoint::launch(Batch& batch) {

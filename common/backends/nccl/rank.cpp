@@ -259,7 +259,7 @@ void NcclRank::release(Block& block) {
   delete &block;
 }
 
-// Regions, doors, clocks --------------------------------------------------------------------------------------------
+// Regions, synchronisation, clocks ------------------------------------------------------------------------------------
 
 void NcclRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   (void)enter(at.queue, where);
@@ -307,7 +307,8 @@ bool NcclRank::peek(CommunicatorKey at, const Slice& slice, void* bytes) {
   return true;
 }
 
-/// When this queue's work so far is done: a door, since the host's own clock would only say when it was given.
+/// When this queue's work so far is done: an explicit synchronisation, since the host's own clock would only say when
+/// it was given.
 double NcclRank::now(int index) const {
   Queue* queue = enter(index, Location::current());
   if (!queue) return job_->now();

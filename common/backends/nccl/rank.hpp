@@ -1,8 +1,9 @@
 // One rank on one GPU: the verbs of common/runtime/backend.hpp for one process.
 //
-// Host code gives work to the GPU and goes on; it waits at the doors (read, to_host, now), and, while checks are on,
-// for the control messages that announce what a batch receives. Every queue is a stream, and every (group, queue) a
-// communicator with a stream of its own (endpoint.hpp). Failures and wait tables travel beside them (watch.hpp).
+// Host code gives work to the GPU and goes on; it waits at explicit synchronisations (read, to_host, now), and, while
+// checks are on, for the control messages that announce what a batch receives. Every queue is a stream, and every
+// (group, queue) a communicator with a stream of its own (endpoint.hpp). Failures and wait tables travel beside them
+// (watch.hpp).
 #pragma once
 
 #include <array>

@@ -19,7 +19,7 @@ void check(ncclResult_t status, const char* call, Location where) {
                                          file, where.line(), last && *last ? ": " : "", last ? last : ""));
 }
 
-void settle(ncclComm_t handle, const char* call, const Limit& limit) {
+void wait_until_ready(ncclComm_t handle, const char* call, const Limit& limit) {
   using Clock = std::chrono::steady_clock;
   using namespace std::chrono_literals;
   const auto began = Clock::now();

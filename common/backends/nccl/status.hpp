@@ -23,7 +23,7 @@ struct Limit {
 };
 /// Waits until the communicator's last call is no longer in progress. Throws Unwind once limit.stop() holds,
 /// Error(timeout) after limit.seconds, Error(fail) with NCCL's words.
-void settle(ncclComm_t handle, const char* call, const Limit& limit);
+void wait_until_ready(ncclComm_t handle, const char* call, const Limit& limit);
 
 /// ncclGroupStart … ncclGroupEnd. Ended also when a call in between fails: the group belongs to the thread, not to the
 /// communicator, and would swallow the thread's next calls.

@@ -11,7 +11,7 @@ void NcclRank::with_world(const std::function<void(ncclComm_t, cudaStream_t)>& f
   if (!world.handle) return;
   world.stream.wait(job_->events.record(main->stream.get()));
   f(world.handle, world.stream.get());
-  settle(world.handle, "a collective of NCCL", job_->limit());
+  wait_until_ready(world.handle, "a collective of NCCL", job_->limit());
   main->stream.wait(job_->events.record(world.stream.get()));
 }
 

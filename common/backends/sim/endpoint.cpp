@@ -182,12 +182,12 @@ void World::granted(Message* message) {
   if (message->receiver)
     deliver(message, arrival);
   else
-    set_aside(message, arrival);
+    buffer_eagerly(message, arrival);
   half_done(sender, time_ + busy);
 }
 
 /// The sender may change its memory before it is received, and another batch take the place of its own.
-void World::set_aside(Message* message, double arrival) {
+void World::buffer_eagerly(Message* message, double arrival) {
   const Slice& slice = message->out->slice;
   message->arrival = arrival;
   message->sent = half_of(*message->sender, slice);

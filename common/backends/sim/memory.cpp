@@ -1,4 +1,4 @@
-// The verbs of one virtual rank that stay on its own device: arithmetic, memory, regions, doors.
+// The verbs of one virtual rank that stay on its own device: arithmetic, memory, regions, synchronisation.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -90,7 +90,7 @@ void SimRank::release(Block& block) {
   delete &block;
 }
 
-// Regions, doors, clocks ----------------------------------------------------------------------------------------------
+// Regions, synchronisation, clocks ------------------------------------------------------------------------------------
 
 void SimRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   recorder_.open_region(at.queue, name, bytes, calling(at.queue, where).clock);

@@ -36,9 +36,9 @@ struct Path {
 
 /// One message, from the moment its first half is posted. Most need no more than the first line of the cache.
 struct alignas(64) Message {
-  Batch* sender = nullptr;        // not null once the sender's half is posted; not to be used once set aside
+  Batch* sender = nullptr;        // not null once the sender's half is posted; not to be used once buffered
   Batch* receiver = nullptr;      // not null once the receiver's half is posted
-  const Transfer* out = nullptr;  // the sender's half; null once set aside
+  const Transfer* out = nullptr;  // the sender's half; null once buffered
   const Transfer* in = nullptr;   // the receiver's half
   const Path* path = nullptr;
   std::uint64_t bytes = 0;

@@ -108,7 +108,7 @@ void World::handle(Event event) {
   }
 }
 
-void World::let_go() {
+void World::release_left_memory() {
   for (Batch& batch : batch_store_) batch.transfers.clear();
 }
 

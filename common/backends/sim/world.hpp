@@ -191,8 +191,8 @@ class World final : public WorldBase<Types> {
   /// What main gives to a queue that has nothing to do begins then.
   double begin_of_work(const Queue& queue) const { return std::max(queue.owner->queue(0).clock, time_); }
   void loop();
-  void settle() {}
-  void let_go();
+  void drain() {}
+  void release_left_memory();
   std::vector<UnreadMessage> unread() const;  // explain.cpp
 
   void fetch_ahead(std::size_t next) const;
@@ -207,7 +207,7 @@ class World final : public WorldBase<Types> {
   static Half half_of(const Batch& batch, const Slice& slice);
   static void check_match(const Message& message);
   void granted(Message* message);
-  void set_aside(Message* message, double arrival);
+  void buffer_eagerly(Message* message, double arrival);
   void deliver(Message* message, double arrival);
   void half_done(Batch* batch, double time);
   void completed(Batch* batch);

@@ -1,4 +1,4 @@
-// The ledgers of traffic, memory and time, and the doors to the host.
+// The ledgers of traffic, memory and time, and the ways to the host.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {
@@ -189,7 +189,7 @@ TEST(Ledgers, EmulatedTime) {
   EXPECT_GE(outcome.values[0][0], expected * (1 - 1e-9));
 }
 
-TEST(Doors, UploadReadAndToHost) {
+TEST(ExplicitSync, UploadReadAndToHost) {
   const Outcome outcome = run_on(1, [](Rank me) {
     Slice x = me.allocate(3, DType::bf16, kBuffer), tokens = me.allocate(2, DType::i32, kBuffer);
     Slice new_memory = me.allocate(1, DType::f32, kBuffer);

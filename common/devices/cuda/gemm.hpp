@@ -1,7 +1,7 @@
 // Matrix products on one stream. What a library does well goes to it as it is; every other combination of storage, and
 // sums of nothing, go the long way: operands widened to f32, one product in f32, one rounding at the end.
 //
-// The library behind it is chosen by the link: cuBLASLt (gemm_cublaslt.cpp), or plain loops on the pretend GPU
+// The library behind it is chosen by the link: cuBLASLt (gemm_cublaslt.cpp), or plain loops on the fake GPU
 // (common/testing/fakes/cuda/gemm.cpp).
 #pragma once
 

@@ -1,5 +1,5 @@
 // Where a test's slices live and what computes with them. Chosen by the link: workplace_cpu.cpp, or workplace_cuda.cpp
-// on a GPU, real or pretended.
+// on a GPU, real or fake.
 #pragma once
 
 #include <cstddef>

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-class Rehearsal::Stage final : public Backend, private BlockOwner {
+class DryRun::Stage final : public Backend, private BlockOwner {
  public:
-  Stage(const Machine& machine, RehearsalGroup group) : machine_(machine), group_(group), queues_(1) {}
+  Stage(const Machine& machine, DryRunGroup group) : machine_(machine), group_(group), queues_(1) {}
 
   Rank rank() { return Rank(*this, 0, 0, 0, group_.ranks); }
   double seconds() const { return queues_[0].clock; }
@@ -67,7 +67,7 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
     return Rank(*this, at.group, index + 1, 0, group_.ranks);
   }
   Rank split(CommunicatorKey, int color, int, Location where) override {
-    if (color >= 0) usage_error("a rank that rehearses alone has no sub-groups", where);
+    if (color >= 0) usage_error("a rank that runs dry, alone, has no sub-groups", where);
     return Rank(*this, -1, 0, -1, 0);
   }
 
@@ -117,7 +117,7 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
   }
 
   const Machine machine_;
-  RehearsalGroup group_;
+  DryRunGroup group_;
   std::vector<Queue> queues_;  // [0] is main
   std::vector<std::string> names_;
   std::vector<Work> beside_;  // arithmetic of other queues that main has not come to yet
@@ -125,13 +125,13 @@ class Rehearsal::Stage final : public Backend, private BlockOwner {
   std::size_t live_ = 0, peak_ = 0;
 };
 
-Rehearsal::Rehearsal(const Machine& machine, RehearsalGroup group) : stage_(std::make_unique<Stage>(machine, group)) {}
-Rehearsal::~Rehearsal() = default;
-Rank Rehearsal::rank() { return stage_->rank(); }
-double Rehearsal::seconds() const { return stage_->seconds(); }
-double Rehearsal::arithmetic() const { return stage_->arithmetic(); }
-std::size_t Rehearsal::live_bytes() const { return stage_->live(); }
-std::size_t Rehearsal::peak_bytes() const { return stage_->peak(); }
-void Rehearsal::forget_peak() { stage_->forget_peak(); }
+DryRun::DryRun(const Machine& machine, DryRunGroup group) : stage_(std::make_unique<Stage>(machine, group)) {}
+DryRun::~DryRun() = default;
+Rank DryRun::rank() { return stage_->rank(); }
+double DryRun::seconds() const { return stage_->seconds(); }
+double DryRun::arithmetic() const { return stage_->arithmetic(); }
+std::size_t DryRun::live_bytes() const { return stage_->live(); }
+std::size_t DryRun::peak_bytes() const { return stage_->peak(); }
+void DryRun::forget_peak() { stage_->forget_peak(); }
 
 }  // namespace lockstep

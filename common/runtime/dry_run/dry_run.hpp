@@ -2,12 +2,12 @@
 // taken to do the same at the same time, so that in a group where that is so (a ring, a tensor-parallel layer) the
 // clock shows what the simulator would say, thousands of times faster. Predictions start from here.
 //
-//   Rehearsal rehearsal(machine, {.ranks = 8, .alpha = 3.4e-6, .beta = 1 / 235e9});
-//   Rank me = rehearsal.rank();
+//   DryRun dry_run(machine, {.ranks = 8, .alpha = 3.4e-6, .beta = 1 / 235e9});
+//   Rank me = dry_run.rank();
 //   …                                        what has to be there
-//   const double before = rehearsal.seconds();
+//   const double before = dry_run.seconds();
 //   block_forward(me, …);
-//   const double forward = rehearsal.seconds() - before;
+//   const double forward = dry_run.seconds() - before;
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@
 namespace lockstep {
 
 /// The group that the rank plays in: its size, and the price of a message between any two.
-struct RehearsalGroup {
+struct DryRunGroup {
   int ranks = 1;
   double alpha = 0;  ///< seconds
   double beta = 0;   ///< seconds per byte
 };
 
-class Rehearsal {
+class DryRun {
  public:
-  explicit Rehearsal(const Machine& machine, RehearsalGroup group = {});
-  ~Rehearsal();
-  Rehearsal(const Rehearsal&) = delete;
-  Rehearsal& operator=(const Rehearsal&) = delete;
+  explicit DryRun(const Machine& machine, DryRunGroup group = {});
+  ~DryRun();
+  DryRun(const DryRun&) = delete;
+  DryRun& operator=(const DryRun&) = delete;
 
   /// Rank 0 of the group, on main. There are streams, but no sub-groups: to `split` off into one is a USAGE error.
   Rank rank();

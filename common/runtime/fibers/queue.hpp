@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// Why a fiber does not run.
 struct Blocked {
-  enum class On : std::uint8_t { nothing, batch, closure, setup, work, door };  // door: until a GPU has passed an event
+  enum class On : std::uint8_t { nothing, batch, closure, setup, work, sync };  // sync: until a GPU has passed an event
   On on = On::nothing;
   int which = 0;             // the group whose batch or set-up call it is, or the queue whose closure
   std::uint64_t number = 0;  // of the batch, the closure or the set-up call

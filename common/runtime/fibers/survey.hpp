@@ -75,7 +75,7 @@ class Survey {
         stuck.needs = main_of(stuck.rank);
         stuck.reason = "has no closure to run";
         break;
-      case Blocked::On::door:
+      case Blocked::On::sync:
       case Blocked::On::nothing: break;
     }
     return stuck;

@@ -8,8 +8,8 @@
 //   wake_from_set_up(queue), wake_for_work(queue), wake_after(main, closure)   a blocked queue goes on
 //   stack_bytes()                 of each fiber
 //   stuck_batch(queue), unread()  for explanations
-//   settle()                      after the loop: what was begun elsewhere comes to an end
-//   let_go()                      of the memory that a failed run has left in batches
+//   drain()                       after the loop: what was begun elsewhere comes to an end
+//   release_left_memory()                  of the memory that a failed run has left in batches
 #pragma once
 
 #include <algorithm>
@@ -148,10 +148,10 @@ Outcome WorldBase<Types>::run() {
     start_fiber(rank->queue(0), [this, &rank] { rank->play(program_, values_[rank->world_rank()]); });
   self().loop();
   if (!failing_) judge_end();
-  self().settle();
+  self().drain();
   unwind_all();
   each_queue([](Queue& queue) { queue.closures.list.clear(); });
-  self().let_go();
+  self().release_left_memory();
   Outcome outcome;
   fill(outcome);
   return outcome;

@@ -62,7 +62,7 @@ struct RankLedger {
   std::vector<PeerTraffic> peers;
   std::vector<RegionTotal> regions;
   double flop = 0;          // of all arithmetic, as the operations count it (a multiply-add is two)
-  std::uint64_t reads = 0;  // synchronisations through the doors `read` and `to_host`
+  std::uint64_t reads = 0;  // synchronisations by `read` and `to_host`
   Memory memory;
   std::vector<QueueTime> queues;  // [0] is main
   double seconds = 0;             // when the program ended on main

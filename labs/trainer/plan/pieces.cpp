@@ -18,11 +18,11 @@ using week25::Strategy;
 double number(std::size_t n) { return static_cast<double>(n); }
 
 template <class F>
-Cost cost_of(const Rehearsal& rehearsal, const F& f) {
-  const double seconds = rehearsal.seconds(), arithmetic = rehearsal.arithmetic();
+Cost cost_of(const DryRun& dry_run, const F& f) {
+  const double seconds = dry_run.seconds(), arithmetic = dry_run.arithmetic();
   f();
-  Cost cost{rehearsal.seconds() - seconds, 0};
-  cost.waiting = cost.seconds - (rehearsal.arithmetic() - arithmetic);
+  Cost cost{dry_run.seconds() - seconds, 0};
+  cost.waiting = cost.seconds - (dry_run.arithmetic() - arithmetic);
   return cost;
 }
 
@@ -42,22 +42,22 @@ class OneBlock {
     loss_ = me_.allocate(1, DType::f32, Category::buffer);
   }
 
-  Pieces price(Rehearsal& rehearsal) {
+  Pieces price(DryRun& dry_run) {
     Pieces pieces;
-    pieces.embed = cost_of(rehearsal, [&] { gpt_.embed(me_, batch_, saved_); });
-    pieces.block = cost_of(rehearsal, [&] { gpt_.forward_block(me_, 0, saved_); });
-    pieces.head = cost_of(rehearsal, [&] {
+    pieces.embed = cost_of(dry_run, [&] { gpt_.embed(me_, batch_, saved_); });
+    pieces.block = cost_of(dry_run, [&] { gpt_.forward_block(me_, 0, saved_); });
+    pieces.head = cost_of(dry_run, [&] {
       gpt_.forward_head(me_, saved_);
       gpt_.layers().loss(me_, loss_, saved_.logits, batch_.targets, 1, {});
     });
-    rehearsal.forget_peak();
-    const std::size_t before = rehearsal.live_bytes();
-    pieces.head_back = cost_of(rehearsal, [&] { gpt_.backward_head(me_, saved_, {}); });
-    pieces.block_back = cost_of(rehearsal, [&] { gpt_.backward_block(me_, 0, saved_, {}); });
-    pieces.scratch_bytes = number(rehearsal.peak_bytes() - before);
-    pieces.embed_back = cost_of(rehearsal, [&] { gpt_.backward_embed(me_, batch_, saved_, {}); });
+    dry_run.forget_peak();
+    const std::size_t before = dry_run.live_bytes();
+    pieces.head_back = cost_of(dry_run, [&] { gpt_.backward_head(me_, saved_, {}); });
+    pieces.block_back = cost_of(dry_run, [&] { gpt_.backward_block(me_, 0, saved_, {}); });
+    pieces.scratch_bytes = number(dry_run.peak_bytes() - before);
+    pieces.embed_back = cost_of(dry_run, [&] { gpt_.backward_embed(me_, batch_, saved_, {}); });
     const Slice gradient = me_.allocate(saved_.residual_gradient.size(), saved_.output.dtype(), Category::activation);
-    pieces.copy = cost_of(rehearsal, [&] { copy(me_, saved_.residual_gradient, gradient); }).seconds;
+    pieces.copy = cost_of(dry_run, [&] { copy(me_, saved_.residual_gradient, gradient); }).seconds;
     return pieces;
   }
 
@@ -76,18 +76,18 @@ struct Halves {
 };
 Halves halves_of(const Machine& machine, GptConfig config, std::size_t layers, std::size_t sequences,
                  std::size_t length) {
-  Rehearsal rehearsal(machine);
-  Rank me = rehearsal.rank();
+  DryRun dry_run(machine);
+  Rank me = dry_run.rank();
   config.layers = layers;
   const auto integers = [&] { return me.allocate(sequences * length, DType::i32, Category::buffer); };
   const Batch batch{integers(), integers(), sequences, length};
   GptStage stage(me, {}, config, {0, layers + 2}, {batch}, 1, /*seed=*/1);
   stage.forward(0, 0, {}, {});
-  const double before = number(rehearsal.live_bytes());
+  const double before = number(dry_run.live_bytes());
   Halves halves;
-  halves.inputs = cost_of(rehearsal, [&] { stage.backward(Work::input_gradient, 0, 0, {}, {}); }).seconds;
-  halves.bytes = number(rehearsal.live_bytes()) - before;
-  halves.weights = cost_of(rehearsal, [&] { stage.backward(Work::weight_gradient, 0, 0, {}, {}); }).seconds;
+  halves.inputs = cost_of(dry_run, [&] { stage.backward(Work::input_gradient, 0, 0, {}, {}); }).seconds;
+  halves.bytes = number(dry_run.live_bytes()) - before;
+  halves.weights = cost_of(dry_run, [&] { stage.backward(Work::weight_gradient, 0, 0, {}, {}); }).seconds;
   return halves;
 }
 
@@ -176,8 +176,8 @@ const Pieces& Pricer::pieces(const Strategy& strategy) {
   config.tensor = {0, strategy.tp, strategy.sequence_parallel};
   const auto sequences = static_cast<std::size_t>(strategy.microbatch);
   const week21::CostModel& links = ring(strategy, week25::Axis::tp);
-  Rehearsal rehearsal(machine_, {strategy.tp, links.alpha, links.beta});
-  Pieces pieces = OneBlock(rehearsal.rank(), config, sequences, length_).price(rehearsal);
+  DryRun dry_run(machine_, {strategy.tp, links.alpha, links.beta});
+  Pieces pieces = OneBlock(dry_run.rank(), config, sequences, length_).price(dry_run);
   if (strategy.tp == 1) price_halves(machine_, config, sequences, length_, pieces);
   count_parameters(config, pieces);
   count_bytes(config, sequences, length_, pieces);

@@ -1,4 +1,4 @@
-// What the pieces of a GPT cost on one rank: the real layers, forward and backward, rehearsed on a machine. Every
+// What the pieces of a GPT cost on one rank: the real layers, forward and backward, run dry on a machine. Every
 // strategy's stages are made of them.
 #pragma once
 

@@ -1,6 +1,6 @@
 // What only a backend that runs behind the host can get wrong: order between streams, memory that is given back while
-// the GPU still uses it, sends that are over before they are received, doors. On the pretend GPU streams run in an
-// order drawn from a seed and freed memory is poisoned, so a forgotten wait shows as a wrong value.
+// the GPU still uses it, sends that are over before they are received, explicit synchronisation. On the fake GPU
+// streams run in an order drawn from a seed and freed memory is poisoned, so a forgotten wait shows as a wrong value.
 #include <algorithm>
 #include <optional>
 
@@ -234,7 +234,7 @@ TEST(Eager, LongerSendsWait) {
   EXPECT_NE(outcome.message.find("above 400 bytes"), std::string::npos) << outcome.message;
 }
 
-TEST(Doors, ReadAfterWhatWasQueuedOnEveryRankAtOnce) {
+TEST(ExplicitSync, ReadAfterWhatWasQueuedOnEveryRankAtOnce) {
   const Outcome outcome = run(options_for(4), Program([](Rank me) {
                                 Slice x = filled(me, 1, 1);
                                 Values seen;
@@ -249,7 +249,7 @@ TEST(Doors, ReadAfterWhatWasQueuedOnEveryRankAtOnce) {
   EXPECT_EQ(outcome.ledgers[3].reads, 5u);
 }
 
-TEST(Doors, UploadsOfManyPieces) {
+TEST(ExplicitSync, UploadsOfManyPieces) {
   constexpr std::size_t kElements = 3'000'000;  // 12 MB: more than one piece of pinned memory
   const Outcome outcome = run(options_for(1), Program([](Rank me) {
                                 Slice x = empty_of(me, kElements);
@@ -264,7 +264,7 @@ TEST(Doors, UploadsOfManyPieces) {
   EXPECT_EQ(outcome.values[0], Values{1});
 }
 
-TEST(Doors, TimeGoesOn) {
+TEST(ExplicitSync, TimeGoesOn) {
   const Outcome outcome = run(options_for(2), Program([](Rank me) {
                                 Slice x = filled(me, 1000, 1);
                                 Values seen{me.now()};

@@ -1,4 +1,4 @@
-// What a GPU cannot do, or does not end, in words: on the pretend GPU, which can be made to lack or to hang.
+// What a GPU cannot do, or does not end, in words: on the fake GPU, which can be made to lack or to hang.
 #include <chrono>
 #include <thread>
 
@@ -98,8 +98,8 @@ TEST(Hang, IsOfOneRun) {
 /// While it lives the GPU is another one.
 class Other {
  public:
-  explicit Other(const pretend::Settings& settings) { pretend::configure(settings); }
-  ~Other() { pretend::configure(pretend::settings_of_environment()); }
+  explicit Other(const fake::Settings& settings) { fake::configure(settings); }
+  ~Other() { fake::configure(fake::settings_of_environment()); }
 };
 
 /// One rank allocates 800,000 of 2^20 bytes, gives them back behind a kernel, and wants as many again.

@@ -1,4 +1,4 @@
-// A GPU that hangs under NCCL's ranks, in words: on the pretend GPU, which can be made to.
+// A GPU that hangs under NCCL's ranks, in words: on the fake GPU, which can be made to.
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -56,8 +56,8 @@ TEST(NcclTrouble, WhatTheGpuIsNotDoneWithIsNamed) {
 
 TEST(NcclTrouble, MemoryThatIsNotFreedIsNamedWithItsCategory) {
   NEED_RANKS(2);
-  const std::size_t bytes = pretend::settings_of_environment().memory_bytes;
-  if (bytes > 64 << 20) GTEST_SKIP() << "needs LOCKSTEP_PRETEND_MEMORY of at most 64 MiB";
+  const std::size_t bytes = fake::settings_of_environment().memory_bytes;
+  if (bytes > 64 << 20) GTEST_SKIP() << "needs LOCKSTEP_FAKE_MEMORY of at most 64 MiB";
   const Outcome outcome = run(impatient(), [bytes](Rank me) {
     Slice most = me.allocate(bytes / 6, DType::f32, Category::activation);
     const Spins spins(me);
@@ -70,12 +70,12 @@ TEST(NcclTrouble, MemoryThatIsNotFreedIsNamedWithItsCategory) {
   expect_good_run();
 }
 
-/// A setting of the pretend NCCL's, for a while.
-class Pretend {
+/// A setting of the fake NCCL's, for a while.
+class Fake {
  public:
-  Pretend(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  Pretend(const Pretend&) = delete;
-  ~Pretend() { unsetenv(name_); }
+  Fake(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  Fake(const Fake&) = delete;
+  ~Fake() { unsetenv(name_); }
 
  private:
   const char* name_;
@@ -87,7 +87,7 @@ TEST(NcclTrouble, ASetUpThatNeverEndsIsSaid) {
   if (std::getenv("NCCL_COMM_BLOCKING")) GTEST_SKIP() << "nobody asks a call that blocks";
   RunOptions options = options_for(3);
   options.timeout_seconds = 0.2;
-  const Pretend deaf("LOCKSTEP_PRETEND_NCCL_DEAF", "1");
+  const Fake deaf("LOCKSTEP_FAKE_NCCL_DEAF", "1");
   const Outcome outcome = run(options, [](Rank me) { (void)me.stream("never made"); });
   expect_failure(outcome, Verdict::timeout, {"TIMEOUT: ncclComm", "in progress for 1 s", "NCCL_DEBUG=INFO"});
 }
@@ -96,7 +96,7 @@ TEST(NcclTrouble, GpusThatDoNotReachEachOtherAreSaid) {
   NEED_RANKS(2);
   {
     RunOptions options = impatient();
-    const Pretend lost("LOCKSTEP_PRETEND_NCCL_LOST", "1");
+    const Fake lost("LOCKSTEP_FAKE_NCCL_LOST", "1");
     const Outcome outcome = run(options, [](Rank me) { (void)me.stream("nobody's"); });
     expect_failure(outcome, Verdict::timeout, {"TIMEOUT: ranks 0, 1 are connected", "1.5 s", "NCCL_P2P_DISABLE=1"});
   }
@@ -113,7 +113,7 @@ TEST(NcclTrouble, AFailureDuringASplitEndsIt) {
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
         throw std::runtime_error("in the middle");
       }
-      const Pretend takes_long("LOCKSTEP_PRETEND_NCCL_SLOW", slow);
+      const Fake takes_long("LOCKSTEP_FAKE_NCCL_SLOW", slow);
       (void)pair.stream("new");
     });
     expect_failure(outcome, Verdict::fail, {"rank 2", "in the middle"});

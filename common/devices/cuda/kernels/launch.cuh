@@ -1,8 +1,8 @@
 // What kernels are written with, and how they are started. The same .cu file is compiled twice: by nvcc for a GPU, and
-// by the host's compiler for the pretend GPU, which runs kernels in tests on machines without one. A kernel may use
+// by the host's compiler for the fake GPU, which runs kernels in tests on machines without one. A kernel may use
 // blockIdx … gridDim, __shared__ arrays of trivial types, dynamic_shared, __syncthreads, __syncwarp, the warp's
 // shuffles and votes, atomics, float math, and the products of tensor_cores.hpp. <kernel_language.hpp> and
-// <tensor_cores.hpp> are found by the include path: for nvcc in common/devices/cuda/language; the pretend GPU brings its
+// <tensor_cores.hpp> are found by the include path: for nvcc in common/devices/cuda/language; the fake GPU brings its
 // own. This file and all kernels are C++17.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What kernels need beside CUDA C++ itself, for nvcc. The pretend GPU has a file of the same name: the include path chooses.
+// What kernels need beside CUDA C++ itself, for nvcc. The fake GPU has a file of the same name: the include path
+// chooses.
 #pragma once
 
 #include <cuda_runtime.h>

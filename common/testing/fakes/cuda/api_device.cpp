@@ -7,7 +7,7 @@
 
 #include "common/testing/fakes/cuda/call.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 HostThread& host_thread() {
   static thread_local HostThread one;
@@ -27,7 +27,7 @@ constexpr int kRegisters = 65536, kL2Bytes = 50 << 20, kFirstBus = 0x1b;
 
 cudaDeviceProp properties(const Settings& settings, int device) {
   cudaDeviceProp p{};
-  std::snprintf(p.name, sizeof p.name, "Pretend GPU");
+  std::snprintf(p.name, sizeof p.name, "Fake GPU");
   std::memset(p.uuid.bytes, device + 1, sizeof p.uuid.bytes);
   p.totalGlobalMem = settings.memory_bytes;
   p.sharedMemPerBlock = kSharedPerBlock;
@@ -82,9 +82,9 @@ bool exists(const Runtime& r, int device) { return device >= 0 && device < r.set
 
 }  // namespace
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake
 
-using namespace lockstep::pretend;
+using namespace lockstep::fake;
 
 extern "C" {
 

@@ -7,7 +7,7 @@
 #include "common/testing/fakes/cuda/emulator.hpp"
 #include "common/testing/fakes/cuda/kernel_name.hpp"
 
-using namespace lockstep::pretend;
+using namespace lockstep::fake;
 
 namespace {
 
@@ -27,7 +27,7 @@ cudaError_t refusal(const Runtime& r, const KernelLaunch& launch) {
 
 }  // namespace
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cudaStream_t handle) {
   return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
@@ -48,7 +48,7 @@ cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cud
   });
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake
 
 extern "C" {
 

@@ -12,7 +12,7 @@ struct CUmemPoolHandle_st {
   std::uint64_t release_threshold;
 };
 
-using namespace lockstep::pretend;
+using namespace lockstep::fake;
 
 namespace {
 

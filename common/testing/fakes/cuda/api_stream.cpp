@@ -2,7 +2,7 @@
 #include "common/testing/fakes/cuda/call.hpp"
 #include "common/testing/fakes/cuda/order.hpp"
 
-using namespace lockstep::pretend;
+using namespace lockstep::fake;
 
 namespace {
 
@@ -169,7 +169,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
 
 }  // extern "C"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 cudaError_t enqueue_attempt(cudaStream_t handle, std::function<bool()> attempt) {
   return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
@@ -191,4 +191,4 @@ void break_device(cudaError_t error, const std::string& why) {
   r.fault(error, why);
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

@@ -5,7 +5,7 @@
 
 #include "common/testing/fakes/cuda/runtime.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 /// What belongs to a thread of the host.
 struct HostThread {
@@ -42,4 +42,4 @@ cudaError_t call_on(cudaStream_t handle, Body body) {
   });
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

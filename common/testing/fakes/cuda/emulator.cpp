@@ -17,7 +17,7 @@
 alignas(16) __thread uint3 threadIdx, blockIdx;
 alignas(16) __thread dim3 blockDim, gridDim;
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 namespace {
 
@@ -461,4 +461,4 @@ void cp_async_wait(int groups) {
   for (std::size_t& group : me.groups) group -= end;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

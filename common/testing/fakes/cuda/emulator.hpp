@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 /// A line of a kernel.
 struct Site {
@@ -51,4 +51,4 @@ void cp_async_16(void* shared, const void* global);
 void cp_async_commit();
 void cp_async_wait(int groups);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

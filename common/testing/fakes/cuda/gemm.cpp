@@ -1,4 +1,4 @@
-// The library of matrix products on the pretend GPU: loops, queued on the stream like a kernel. Sums are in f32.
+// The library of matrix products on the fake GPU: loops, queued on the stream like a kernel. Sums are in f32.
 #include "common/devices/cuda/gemm.hpp"
 
 #include <cmath>

@@ -8,7 +8,7 @@
 
 #include "common/testing/fakes/cuda/symbols.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 std::string kernel_name(const void* kernel) {
   const std::string name = function_at(kernel);
@@ -19,4 +19,4 @@ std::string kernel_name(const void* kernel) {
   return status == 0 ? plain.get() : name;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 /// "lockstep::kernels::add<float>", or its address where the program has no names.
 std::string kernel_name(const void* kernel);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

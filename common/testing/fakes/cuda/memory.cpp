@@ -8,7 +8,7 @@
 #include "common/testing/fakes/cuda/order.hpp"
 #include "common/testing/fakes/cuda/poison.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 namespace {
 
@@ -135,4 +135,4 @@ void Memory::forget() {
   by_address_.clear();
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

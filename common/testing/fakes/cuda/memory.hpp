@@ -1,4 +1,4 @@
-// The memory of the pretend GPU: what is allocated, and what happens to it. The caller holds the runtime's lock.
+// The memory of the fake GPU: what is allocated, and what happens to it. The caller holds the runtime's lock.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 enum class Place { device, pinned };
 
@@ -68,4 +68,4 @@ class Memory {
   std::size_t limit_ = 0;
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

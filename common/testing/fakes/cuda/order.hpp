@@ -1,11 +1,11 @@
 // What ThreadSanitizer is told: each stream, and each thread of a block, is a context with a history of its own,
-// ordered with others by nothing but before(token) … after(token). Does nothing in other builds. The pretend GPU's own
+// ordered with others by nothing but before(token) … after(token). Does nothing in other builds. The fake GPU's own
 // files are not instrumented: its inner workings are no part of what CUDA promises.
 #pragma once
 
 #include <cstddef>
 
-namespace lockstep::pretend::order {
+namespace lockstep::fake::order {
 
 bool watched();  ///< ThreadSanitizer is there
 void* make_context();
@@ -29,4 +29,4 @@ class Inside {
   void* outside_;
 };
 
-}  // namespace lockstep::pretend::order
+}  // namespace lockstep::fake::order

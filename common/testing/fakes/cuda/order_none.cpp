@@ -1,6 +1,6 @@
 #include "common/testing/fakes/cuda/order.hpp"
 
-namespace lockstep::pretend::order {
+namespace lockstep::fake::order {
 
 bool watched() { return false; }
 void* make_context() { return nullptr; }
@@ -12,4 +12,4 @@ void after(void*) {}
 void writes(void*, std::size_t) {}
 void begins_anew(void*, std::size_t) {}
 
-}  // namespace lockstep::pretend::order
+}  // namespace lockstep::fake::order

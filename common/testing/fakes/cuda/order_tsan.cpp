@@ -9,7 +9,7 @@ void __tsan_java_alloc(unsigned long address, unsigned long bytes);
 void __tsan_java_free(unsigned long address, unsigned long bytes);
 }
 
-namespace lockstep::pretend::order {
+namespace lockstep::fake::order {
 
 bool watched() { return true; }
 void* make_context() { return __tsan_create_fiber(0); }
@@ -25,4 +25,4 @@ void begins_anew(void* memory, std::size_t multiple_of_8) {
   __tsan_java_free(reinterpret_cast<unsigned long>(memory), multiple_of_8);
 }
 
-}  // namespace lockstep::pretend::order
+}  // namespace lockstep::fake::order

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 namespace {
 
@@ -28,4 +28,4 @@ bool is_poison(const void* memory, std::size_t bytes, Poison pattern) {
   return true;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

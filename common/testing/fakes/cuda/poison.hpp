@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 enum class Poison : std::uint16_t { allocated = 0x7fc1, freed = 0x7fd2, shared = 0x7fe3, guard = 0x7ff4 };
 
 void poison(void* memory, std::size_t bytes, Poison pattern);
 bool is_poison(const void* memory, std::size_t bytes, Poison pattern);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

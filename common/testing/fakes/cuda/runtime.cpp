@@ -11,7 +11,7 @@
 #include "common/testing/fakes/cuda/emulator.hpp"
 #include "common/testing/fakes/cuda/order.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 namespace {
 
@@ -35,11 +35,11 @@ void read(const char* name, T& value) {
 
 Settings settings_of_environment() {
   Settings settings;
-  read("LOCKSTEP_PRETEND_DEVICES", settings.devices);
-  read("LOCKSTEP_PRETEND_SEED", settings.seed);
-  read("LOCKSTEP_PRETEND_MEMORY", settings.memory_bytes);
-  read("LOCKSTEP_PRETEND_DRIVER", settings.driver_version);
-  read("LOCKSTEP_PRETEND_THREADS", settings.check_threads);
+  read("LOCKSTEP_FAKE_DEVICES", settings.devices);
+  read("LOCKSTEP_FAKE_SEED", settings.seed);
+  read("LOCKSTEP_FAKE_MEMORY", settings.memory_bytes);
+  read("LOCKSTEP_FAKE_DRIVER", settings.driver_version);
+  read("LOCKSTEP_FAKE_THREADS", settings.check_threads);
   return settings;
 }
 
@@ -58,7 +58,7 @@ Runtime::Runtime() { begin(settings_of_environment()); }
 Runtime::~Runtime() {
   const std::vector<std::string> found = finish();
   if (found.empty()) return;
-  for (const std::string& problem : found) fmt::print(stderr, "pretend GPU: {}\n", problem);
+  for (const std::string& problem : found) fmt::print(stderr, "fake GPU: {}\n", problem);
   std::fflush(nullptr);
   _exit(86);
 }
@@ -288,4 +288,4 @@ std::vector<std::string> finish() {
   return r.take_problems();
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

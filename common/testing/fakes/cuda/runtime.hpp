@@ -1,4 +1,4 @@
-// The inside of the pretend GPU: streams as queues of tasks, and who runs next.
+// The inside of the fake GPU: streams as queues of tasks, and who runs next.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "common/testing/fakes/cuda/fake.hpp"
 #include "common/testing/fakes/cuda/memory.hpp"
-#include "common/testing/fakes/cuda/pretend.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 /// A point in a stream: one recording of an event.
 struct Mark {
@@ -34,7 +34,7 @@ struct Task {
   std::shared_ptr<Mark> reaches;
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake
 
 struct CUstream_st {
   int device = 0;
@@ -42,16 +42,16 @@ struct CUstream_st {
   bool destroyed = false;  // it still runs what it was given
   bool running = false;
   bool stuck = false;  // its first task could not run when last tried
-  std::deque<std::unique_ptr<lockstep::pretend::Task>> tasks;
+  std::deque<std::unique_ptr<lockstep::fake::Task>> tasks;
   void* context = nullptr;  // order::make_context
 };
 
 struct CUevent_st {
-  std::shared_ptr<lockstep::pretend::Mark> last;
+  std::shared_ptr<lockstep::fake::Mark> last;
   bool timed = true;
 };
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 using Lock = std::unique_lock<std::mutex>;
 
@@ -113,4 +113,4 @@ Runtime& runtime();
 /// True while this thread runs a task: CUDA forbids calls from there.
 bool& inside_task();
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

@@ -4,7 +4,7 @@
 
 #include "common/testing/fakes/cuda/symbols.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 namespace {
 
@@ -26,4 +26,4 @@ std::vector<SharedArray> shared_arrays_of(const void* kernel) {
   return result;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

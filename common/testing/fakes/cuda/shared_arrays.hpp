@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 struct SharedArray {
   void* data;
@@ -15,4 +15,4 @@ struct SharedArray {
 /// program's file has no names.
 std::vector<SharedArray> shared_arrays_of(const void* kernel);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 /// A set of stacks, of which at most one runs. Number kOutside is the caller's own.
 class Stacks {
@@ -82,4 +82,4 @@ class Stacks {
   int left_ = kOutside;  // who switched last
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

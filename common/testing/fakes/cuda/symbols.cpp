@@ -11,7 +11,7 @@
 
 #include "common/testing/fakes/cuda/order.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 namespace {
 
@@ -84,4 +84,4 @@ void* of_this_thread(const ThreadLocal& variable) {
   return static_cast<char*>(this_program().dlpi_tls_data) + variable.offset;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

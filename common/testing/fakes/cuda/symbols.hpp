@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 /// The mangled name of the function at an address; empty where the file has no names (it was stripped).
 std::string function_at(const void* address);
@@ -24,4 +24,4 @@ const std::vector<ThreadLocal>& thread_locals_of_functions();
 /// The calling thread's variable.
 void* of_this_thread(const ThreadLocal& variable);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

@@ -1,12 +1,12 @@
-// A pretend NCCL: the functions of nccl.h that the runtime uses, between processes of one host, on whatever CUDA
+// A fake NCCL: the functions of nccl.h that the runtime uses, between processes of one host, on whatever CUDA
 // runtime the program is linked with. For tests without GPUs, so it is stricter than the real one: a send waits for its
 // receive, two ends that disagree end the process, a communicator that is called before it has said ncclSuccess, or by
 // two threads at once, is an error, and work of a non-blocking communicator reaches its stream only once its state has
 // been asked for. As with the real one, a split writes its handle when it is done, and communicators that share
 // resources take turns on the GPU in the order of launches, and end when one of them is aborted.
 //
-// LOCKSTEP_PRETEND_NCCL_VERSION=22809, LOCKSTEP_PRETEND_NCCL_SLOW=MILLISECONDS (every set-up takes so long),
-// LOCKSTEP_PRETEND_NCCL_DEAF=1 (set-ups never end), LOCKSTEP_PRETEND_NCCL_LOST=1 (nor do messages); NCCL_COMM_BLOCKING
+// LOCKSTEP_FAKE_NCCL_VERSION=22809, LOCKSTEP_FAKE_NCCL_SLOW=MILLISECONDS (every set-up takes so long),
+// LOCKSTEP_FAKE_NCCL_DEAF=1 (set-ups never end), LOCKSTEP_FAKE_NCCL_LOST=1 (nor do messages); NCCL_COMM_BLOCKING
 // and NCCL_MULTI_RANK_GPU_ENABLE as NCCL.
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -22,12 +22,12 @@
 #include <string>
 #include <thread>
 
-#include "common/testing/fakes/cuda/pretend.hpp"
+#include "common/testing/fakes/cuda/fake.hpp"
 #include "common/testing/fakes/nccl/work.hpp"
 
 namespace {
 
-using namespace lockstep::pretend_nccl;
+using namespace lockstep::fake_nccl;
 
 /// What communicators have in common that share resources, or one has to itself.
 struct Family {
@@ -62,7 +62,7 @@ struct State {
 };
 
 [[noreturn]] void die(const std::string& text) {
-  std::fprintf(stderr, "pretend NCCL: %s\n", text.c_str());
+  std::fprintf(stderr, "fake NCCL: %s\n", text.c_str());
   std::abort();
 }
 
@@ -71,7 +71,7 @@ int setting(const char* name, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
-int version() { return setting("LOCKSTEP_PRETEND_NCCL_VERSION", NCCL_VERSION_CODE); }
+int version() { return setting("LOCKSTEP_FAKE_NCCL_VERSION", NCCL_VERSION_CODE); }
 
 bool may_share_gpu() { return version() >= NCCL_VERSION(2, 30, 0) && setting("NCCL_MULTI_RANK_GPU_ENABLE", 0) == 1; }
 
@@ -108,8 +108,8 @@ void pause(const State& s, int milliseconds) {
 }
 
 void connect(State& s) {
-  pause(s, setting("LOCKSTEP_PRETEND_NCCL_SLOW", 0));
-  if (setting("LOCKSTEP_PRETEND_NCCL_DEAF", 0) == 1) pause(s, 3'600'000);
+  pause(s, setting("LOCKSTEP_FAKE_NCCL_SLOW", 0));
+  if (setting("LOCKSTEP_FAKE_NCCL_DEAF", 0) == 1) pause(s, 3'600'000);
   if (s.stop.raised() || !connect_all(s.name, s.rank, s.ranks, s.stop, s.wires))
     s.result = ncclRemoteError;
   else
@@ -143,8 +143,8 @@ ncclResult_t enqueue(const std::shared_ptr<State>& s, std::vector<Operation> ope
   }
   auto work = std::make_shared<Work>(std::move(operations), s->rank, s->wires);
   const std::uint64_t turn = s->family->launched++;
-  const bool lost = setting("LOCKSTEP_PRETEND_NCCL_LOST", 0) == 1;
-  const cudaError_t queued = lockstep::pretend::enqueue_attempt(s->stream, [s, work, turn, lost] {
+  const bool lost = setting("LOCKSTEP_FAKE_NCCL_LOST", 0) == 1;
+  const cudaError_t queued = lockstep::fake::enqueue_attempt(s->stream, [s, work, turn, lost] {
     if (s->result != ncclRemoteError && !s->stop.raised()) {
       if (s->family->passed < turn || lost) return false;
       const Ending ending = work->advance();
@@ -213,7 +213,7 @@ void finish(ncclComm_t comm) {
     std::lock_guard lock(s.mutex);
     return s.queued;
   };
-  while (queued() > 0) {  // the pretend GPU goes on when somebody asks
+  while (queued() > 0) {  // the fake GPU goes on when somebody asks
     (void)cudaStreamQuery(s.stream);
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
@@ -230,7 +230,7 @@ ncclResult_t ncclGetVersion(int* result) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::random_device dice;
   std::memset(id, 0, sizeof *id);
-  std::snprintf(id->internal, sizeof id->internal, "pretend-nccl-%08x%08x%08x", dice(), dice(), dice());
+  std::snprintf(id->internal, sizeof id->internal, "fake-nccl-%08x%08x%08x", dice(), dice(), dice());
   return ncclSuccess;
 }
 
@@ -277,7 +277,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ch
     };
     const Choice mine{color, key};
     std::vector<char> all;
-    pause(*p, setting("LOCKSTEP_PRETEND_NCCL_SLOW", 0));
+    pause(*p, setting("LOCKSTEP_FAKE_NCCL_SLOW", 0));
     const bool heard = all_gather(p->rank, p->wires, p->stop, &mine, sizeof mine, all);
     if (color != NCCL_SPLIT_NOCOLOR) *child = new ncclComm{s};
     if (!heard) {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace lockstep::pretend_nccl {
+namespace lockstep::fake_nccl {
 
 namespace {
 
@@ -129,4 +129,4 @@ bool all_gather(int rank, const std::vector<Wires>& wires, const StopFlag& stop,
   return true;
 }
 
-}  // namespace lockstep::pretend_nccl
+}  // namespace lockstep::fake_nccl

@@ -1,4 +1,4 @@
-// The pretend NCCL's connections: Unix sockets between the processes of one communicator, on one host.
+// The fake NCCL's connections: Unix sockets between the processes of one communicator, on one host.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::pretend_nccl {
+namespace lockstep::fake_nccl {
 
 /// A file descriptor, closed at its end.
 class Wire {
@@ -53,4 +53,4 @@ bool connect_all(const std::string& name, int rank, int ranks, const StopFlag& s
 bool all_gather(int rank, const std::vector<Wires>& wires, const StopFlag& stop, const void* mine, std::size_t bytes,
                 std::vector<char>& all);
 
-}  // namespace lockstep::pretend_nccl
+}  // namespace lockstep::fake_nccl

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace lockstep::pretend_nccl {
+namespace lockstep::fake_nccl {
 
 std::size_t bytes_of(ncclDataType_t type) {
   switch (type) {
@@ -131,4 +131,4 @@ void Work::add_up() {
   }
 }
 
-}  // namespace lockstep::pretend_nccl
+}  // namespace lockstep::fake_nccl

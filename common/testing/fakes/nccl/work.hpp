@@ -12,7 +12,7 @@
 
 #include "common/testing/fakes/nccl/wires.hpp"
 
-namespace lockstep::pretend_nccl {
+namespace lockstep::fake_nccl {
 
 struct Operation {
   enum class Kind { send, receive, all_reduce };
@@ -74,4 +74,4 @@ class Work {
   std::vector<Operation> back_;
 };
 
-}  // namespace lockstep::pretend_nccl
+}  // namespace lockstep::fake_nccl

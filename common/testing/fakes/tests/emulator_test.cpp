@@ -1,4 +1,4 @@
-// Kernels on the pretend GPU: right ones give what they should, and mistakes are found.
+// Kernels on the fake GPU: right ones give what they should, and mistakes are found.
 #include <cmath>
 
 #include "common/testing/fakes/tests/examples.hpp"
@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-class Emulator : public PretendTest {
+class Emulator : public FakeTest {
  protected:
   /// What is found in a kernel given 1,024 floats.
   std::string problem_of(void (*launch)(float*, cudaStream_t)) {
@@ -16,7 +16,7 @@ class Emulator : public PretendTest {
     launch(y, nullptr);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
     EXPECT_EQ(cudaFreeAsync(y, nullptr), cudaErrorLaunchFailure);  // as on a GPU, from now on every call
-    const Found found = pretend::take_problems();
+    const Found found = fake::take_problems();
     EXPECT_EQ(found.size(), 1u);
     start({});
     return found.empty() ? "" : found[0];
@@ -121,7 +121,7 @@ TEST_F(Emulator, WritesBeyondAnAllocation) {
   float *const x = upload(std::vector<float>(100)), *const y = allocate<float>(100);
   examples::add_one(x, y, 100, 1, nullptr);
   free(x, y);
-  EXPECT_EQ(pretend::finish(), Found{"something wrote beyond the end of 400 bytes of GPU memory"});
+  EXPECT_EQ(fake::finish(), Found{"something wrote beyond the end of 400 bytes of GPU memory"});
 }
 
 TEST_F(Emulator, LaunchesThatAGpuRefuses) {

@@ -1,4 +1,4 @@
-// Kernels that the pretend GPU is tested with: right ones, and ones with each mistake that it must find.
+// Kernels that the fake GPU is tested with: right ones, and ones with each mistake that it must find.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,4 +1,4 @@
-// A pretend GPU for one test, which must leave nothing behind.
+// A fake GPU for one test, which must leave nothing behind.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "common/testing/fakes/cuda/pretend.hpp"
+#include "common/testing/fakes/cuda/fake.hpp"
 
 namespace lockstep {
 
 using Found = std::vector<std::string>;
 
-class PretendTest : public testing::Test {
+class FakeTest : public testing::Test {
  protected:
   void SetUp() override { start({}); }
-  void TearDown() override { EXPECT_EQ(pretend::finish(), Found{}); }
+  void TearDown() override { EXPECT_EQ(fake::finish(), Found{}); }
 
-  void start(const pretend::Settings& settings) {
+  void start(const fake::Settings& settings) {
     (void)cudaGetLastError();
-    pretend::configure(settings);
+    fake::configure(settings);
   }
   cudaStream_t stream() {
     cudaStream_t made = nullptr;

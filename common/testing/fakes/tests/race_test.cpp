@@ -1,4 +1,4 @@
-// ThreadSanitizer on the pretend GPU: it reports each forgotten order, whatever the seed, and nothing else.
+// ThreadSanitizer on the fake GPU: it reports each forgotten order, whatever the seed, and nothing else.
 #include <cstring>
 
 #include "common/testing/fakes/tests/examples.hpp"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kCount = 100;
 
-class Race : public PretendTest {
+class Race : public FakeTest {
  protected:
   /// How many races ThreadSanitizer finds in `body`, which is given two streams; the most of several seeds.
   template <typename Body>
@@ -54,7 +54,7 @@ class Race : public PretendTest {
       found = {std::min(found.fewest, reports), std::max(found.most, reports)};
       cudaStreamDestroy(a);
       cudaStreamDestroy(b);
-      EXPECT_EQ(pretend::finish(), Found{});
+      EXPECT_EQ(fake::finish(), Found{});
     }
     return found;
   }

@@ -1,4 +1,4 @@
-// The pretend GPU as CUDA's runtime: what it promises, what it refuses, and what it finds.
+// The fake GPU as CUDA's runtime: what it promises, what it refuses, and what it finds.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSeeds = 20;
 
-class Runtime : public PretendTest {};
+class Runtime : public FakeTest {};
 
 TEST_F(Runtime, NoDevice) {
   start({.devices = 0});
@@ -106,7 +106,7 @@ TEST_F(Runtime, AForgottenWaitGivesWrongResultsWithManySeeds) {
       (waits ? right_with : right_without) += right(a, b, waits);
       cudaStreamDestroy(a);
       cudaStreamDestroy(b);
-      EXPECT_EQ(pretend::finish(), Found{});
+      EXPECT_EQ(fake::finish(), Found{});
     }
   }
   EXPECT_EQ(right_with, kSeeds);
@@ -121,7 +121,7 @@ TEST_F(Runtime, TheSameSeedGivesTheSameOrder) {
     std::vector<cudaStream_t> streams;
     for (int i = 0; i < 8; ++i) {
       streams.push_back(stream());
-      for (int turn = 0; turn < 3; ++turn) pretend::enqueue(streams[i], [&ran, i] { ran.push_back(i); });
+      for (int turn = 0; turn < 3; ++turn) fake::enqueue(streams[i], [&ran, i] { ran.push_back(i); });
     }
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     for (const cudaStream_t one : streams) cudaStreamDestroy(one);
@@ -142,7 +142,7 @@ TEST_F(Runtime, TheDefaultStreamWaitsForThoseThatBlockAndTheyForIt) {
     cudaStream_t blocking = nullptr;
     EXPECT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
     std::vector<int> ran;
-    for (int i = 0; i < 6; ++i) pretend::enqueue(i % 2 == 0 ? blocking : nullptr, [&ran, i] { ran.push_back(i); });
+    for (int i = 0; i < 6; ++i) fake::enqueue(i % 2 == 0 ? blocking : nullptr, [&ran, i] { ran.push_back(i); });
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 3, 4, 5}));
     EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
@@ -160,7 +160,7 @@ TEST_F(Runtime, EventsTellHowFarAStreamIs) {
   EXPECT_EQ(cudaStreamWaitEvent(a, before, 0), cudaSuccess);
   EXPECT_EQ(cudaEventRecord(before, a), cudaSuccess);
   bool may_run = false;
-  pretend::enqueue_attempt(a, [&] { return may_run; });
+  fake::enqueue_attempt(a, [&] { return may_run; });
   EXPECT_EQ(cudaEventRecord(behind, a), cudaSuccess);
   EXPECT_EQ(cudaEventRecord(untimed, a), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(before), cudaSuccess);
@@ -186,12 +186,12 @@ TEST_F(Runtime, AWaitIsForTheRecordingOfThatMoment) {
     cudaEvent_t event = nullptr;
     EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
     bool first = false, seen = false, may_run = false;
-    pretend::enqueue(a, [&] { first = true; });
+    fake::enqueue(a, [&] { first = true; });
     EXPECT_EQ(cudaEventRecord(event, a), cudaSuccess);
     EXPECT_EQ(cudaStreamWaitEvent(b, event, 0), cudaSuccess);
-    pretend::enqueue_attempt(a, [&] { return may_run; });
+    fake::enqueue_attempt(a, [&] { return may_run; });
     EXPECT_EQ(cudaEventRecord(event, a), cudaSuccess);  // later: b does not wait for it
-    pretend::enqueue(b, [&] { seen = first; });
+    fake::enqueue(b, [&] { seen = first; });
     EXPECT_EQ(cudaStreamSynchronize(b), cudaSuccess);
     EXPECT_TRUE(seen);
     may_run = true;
@@ -212,7 +212,7 @@ TEST_F(Runtime, PageableMemoryIsReadAtOnceAndPinnedMemoryInOrder) {
   pageable = 2;
   EXPECT_EQ(download(x, 1), std::vector<int>{1});
   bool may_run = false;
-  pretend::enqueue_attempt(nullptr, [&] { return may_run; });
+  fake::enqueue_attempt(nullptr, [&] { return may_run; });
   EXPECT_EQ(cudaMemcpyAsync(x + 1, pinned, sizeof(int), cudaMemcpyHostToDevice, nullptr), cudaSuccess);
   *static_cast<int*>(pinned) = 2;
   may_run = true;
@@ -232,11 +232,11 @@ TEST_F(Runtime, HostFunctionsMayNotCallCuda) {
 }
 
 TEST_F(Runtime, AFaultStaysUntilTheDeviceIsReset) {
-  pretend::break_device(cudaErrorIllegalAddress, "a test");
+  fake::break_device(cudaErrorIllegalAddress, "a test");
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
-  EXPECT_EQ(pretend::take_problems(), Found{"a test"});
+  EXPECT_EQ(fake::take_problems(), Found{"a test"});
   start({});
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
@@ -253,7 +253,7 @@ TEST_F(Runtime, MisuseOfMemoryIsFound) {
   free(x);
   EXPECT_EQ(cudaFreeAsync(x, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemcpyAsync(y, x, 4, cudaMemcpyDeviceToDevice, nullptr), cudaErrorInvalidValue);
-  const Found found = pretend::finish();
+  const Found found = fake::finish();
   const Found expected = {"a copy writes 44 bytes at offset 0 of an allocation of 40",
                           "a copy reads 24 bytes at offset 20 of an allocation of 40",
                           "a copy goes between other kinds of memory than it says",
@@ -274,7 +274,7 @@ TEST_F(Runtime, WhatIsWrittenAfterTheFreeIsFound) {
     float *const x = upload(std::vector<float>(100), a), *const y = allocate<float>(100, a);
     EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
     bool may_run = false;
-    pretend::enqueue_attempt(b, [&] { return may_run; });
+    fake::enqueue_attempt(b, [&] { return may_run; });
     examples::add_one(x, y, 100, 0, b);
     EXPECT_EQ(cudaFreeAsync(y, a), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
@@ -282,7 +282,7 @@ TEST_F(Runtime, WhatIsWrittenAfterTheFreeIsFound) {
     EXPECT_EQ(cudaFreeAsync(x, b), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(a), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(b), cudaSuccess);
-    EXPECT_EQ(pretend::finish(), Found{"something wrote to 400 bytes after they were freed"});
+    EXPECT_EQ(fake::finish(), Found{"something wrote to 400 bytes after they were freed"});
   }
 }
 
@@ -295,7 +295,7 @@ TEST_F(Runtime, StreamsAndEventsThatDoNotExistAreFound) {
   EXPECT_EQ(cudaStreamSynchronize(gone), cudaErrorInvalidResourceHandle);
   EXPECT_EQ(cudaEventRecord(event, nullptr), cudaErrorInvalidResourceHandle);
   EXPECT_EQ(cudaStreamWaitEvent(nullptr, event, 0), cudaErrorInvalidResourceHandle);
-  EXPECT_EQ(pretend::take_problems(),
+  EXPECT_EQ(fake::take_problems(),
             (Found{"a stream was used that does not exist", "an event was recorded that does not exist",
                    "a stream waits for an event that does not exist"}));
 }
@@ -305,8 +305,8 @@ TEST_F(Runtime, WhatIsLeftIsFound) {
   stream();
   cudaEvent_t event = nullptr;
   EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
-  EXPECT_EQ(pretend::finish(), (Found{"12 bytes of GPU memory were never freed", "1 streams were never destroyed",
-                                      "1 events were never destroyed"}));
+  EXPECT_EQ(fake::finish(), (Found{"12 bytes of GPU memory were never freed", "1 streams were never destroyed",
+                                   "1 events were never destroyed"}));
   start({});
 }
 

@@ -1,10 +1,10 @@
-// A kernel of the pretend GPU that does not end before it is let go.
+// A kernel of the fake GPU that does not end before it is let go.
 #pragma once
 
 #include <atomic>
 #include <memory>
 
-#include "common/testing/fakes/cuda/pretend.hpp"
+#include "common/testing/fakes/cuda/fake.hpp"
 
 namespace lockstep {
 
@@ -15,7 +15,7 @@ class Spin {
     (void)cudaDeviceSynchronize();
   }
   void on(cudaStream_t stream) const {
-    (void)pretend::enqueue_attempt(stream, [ends = ends_] { return ends->load(); });
+    (void)fake::enqueue_attempt(stream, [ends = ends_] { return ends->load(); });
   }
   void end() const { *ends_ = true; }
 

@@ -37,7 +37,7 @@ extern __thread uint3 threadIdx, blockIdx;
 extern __thread dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 /// Queues a kernel on a stream: what <<<grid, block, shared_bytes, stream>>> does.
 cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cudaStream_t stream);
@@ -103,22 +103,22 @@ T atomic_update(T* address, F f) {
   return was;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake
 
 // --- waiting ---------------------------------------------------------------------------------------------------------
 // NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names are CUDA's.
-inline void __syncthreads(LOCKSTEP_FROM) { lockstep::pretend::meet_block(false, "__syncthreads", {file, line}); }
+inline void __syncthreads(LOCKSTEP_FROM) { lockstep::fake::meet_block(false, "__syncthreads", {file, line}); }
 inline int __syncthreads_count(int predicate, LOCKSTEP_FROM) {
-  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_count", {file, line});
+  return lockstep::fake::meet_block(predicate != 0, "__syncthreads_count", {file, line});
 }
 inline int __syncthreads_or(int predicate, LOCKSTEP_FROM) {
-  return lockstep::pretend::meet_block(predicate != 0, "__syncthreads_or", {file, line}) > 0;
+  return lockstep::fake::meet_block(predicate != 0, "__syncthreads_or", {file, line}) > 0;
 }
 inline int __syncthreads_and(int predicate, LOCKSTEP_FROM) {
-  return lockstep::pretend::meet_block(predicate == 0, "__syncthreads_and", {file, line}) == 0;
+  return lockstep::fake::meet_block(predicate == 0, "__syncthreads_and", {file, line}) == 0;
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu, LOCKSTEP_FROM) {
-  lockstep::pretend::meet_warp(mask, nullptr, [](void* const*, unsigned) {}, "__syncwarp", {file, line});
+  lockstep::fake::meet_warp(mask, nullptr, [](void* const*, unsigned) {}, "__syncwarp", {file, line});
 }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
@@ -126,69 +126,69 @@ inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 // --- the warp --------------------------------------------------------------------------------------------------------
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int from, int width = 32, LOCKSTEP_FROM) {
-  const int first = lockstep::pretend::lane() / width * width;
-  return lockstep::pretend::shuffle(mask, value, first + (from & (width - 1)), "__shfl_sync", {file, line});
+  const int first = lockstep::fake::lane() / width * width;
+  return lockstep::fake::shuffle(mask, value, first + (from & (width - 1)), "__shfl_sync", {file, line});
 }
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, LOCKSTEP_FROM) {
-  const int lane = lockstep::pretend::lane(), from = lane ^ flip;
-  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_xor_sync",
-                                    {file, line});
+  const int lane = lockstep::fake::lane(), from = lane ^ flip;
+  return lockstep::fake::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_xor_sync",
+                                 {file, line});
 }
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, LOCKSTEP_FROM) {
-  const int lane = lockstep::pretend::lane(), from = lane + static_cast<int>(by);
-  return lockstep::pretend::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_down_sync",
-                                    {file, line});
+  const int lane = lockstep::fake::lane(), from = lane + static_cast<int>(by);
+  return lockstep::fake::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_down_sync",
+                                 {file, line});
 }
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, LOCKSTEP_FROM) {
-  const int lane = lockstep::pretend::lane(), from = lane - static_cast<int>(by);
-  return lockstep::pretend::shuffle(mask, value, from < lane / width * width ? lane : from, "__shfl_up_sync",
-                                    {file, line});
+  const int lane = lockstep::fake::lane(), from = lane - static_cast<int>(by);
+  return lockstep::fake::shuffle(mask, value, from < lane / width * width ? lane : from, "__shfl_up_sync",
+                                 {file, line});
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
-  return lockstep::pretend::ballot(mask, predicate != 0, "__ballot_sync", {file, line});
+  return lockstep::fake::ballot(mask, predicate != 0, "__ballot_sync", {file, line});
 }
 inline int __any_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
-  return lockstep::pretend::ballot(mask, predicate != 0, "__any_sync", {file, line}) != 0;
+  return lockstep::fake::ballot(mask, predicate != 0, "__any_sync", {file, line}) != 0;
 }
 inline int __all_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
-  return lockstep::pretend::ballot(mask, predicate != 0, "__all_sync", {file, line}) == mask;
+  return lockstep::fake::ballot(mask, predicate != 0, "__all_sync", {file, line}) == mask;
 }
 
 // --- atomics ---------------------------------------------------------------------------------------------------------
 template <typename T>
 T atomicAdd(T* address, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [value](T was) { return static_cast<T>(was + value); });
+  return lockstep::fake::atomic_update(address, [value](T was) { return static_cast<T>(was + value); });
 }
 template <typename T>
 T atomicSub(T* address, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [value](T was) { return static_cast<T>(was - value); });
+  return lockstep::fake::atomic_update(address, [value](T was) { return static_cast<T>(was - value); });
 }
 template <typename T>
 T atomicMax(T* address, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [value](T was) { return was < value ? value : was; });
+  return lockstep::fake::atomic_update(address, [value](T was) { return was < value ? value : was; });
 }
 template <typename T>
 T atomicMin(T* address, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [value](T was) { return value < was ? value : was; });
+  return lockstep::fake::atomic_update(address, [value](T was) { return value < was ? value : was; });
 }
 template <typename T>
 T atomicOr(T* address, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [value](T was) { return was | value; });
+  return lockstep::fake::atomic_update(address, [value](T was) { return was | value; });
 }
 template <typename T>
 T atomicAnd(T* address, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [value](T was) { return was & value; });
+  return lockstep::fake::atomic_update(address, [value](T was) { return was & value; });
 }
 template <typename T>
 T atomicExch(T* address, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [value](T) { return value; });
+  return lockstep::fake::atomic_update(address, [value](T) { return value; });
 }
 template <typename T>
 T atomicCAS(T* address, std::common_type_t<T> expected, std::common_type_t<T> value) {
-  return lockstep::pretend::atomic_update(address, [=](T was) { return was == expected ? value : was; });
+  return lockstep::fake::atomic_update(address, [=](T was) { return was == expected ? value : was; });
 }
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ inline int __float2int_rn(float x) { return static_cast<int>(lrintf(x)); }
 inline int __float2int_rz(float x) { return static_cast<int>(x); }
 inline float __int2float_rn(int x) { return static_cast<float>(x); }
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 template <typename To, typename From>
 To bits(From from) {
   static_assert(sizeof(To) == sizeof(From), "the same bits");
@@ -227,11 +227,11 @@ To bits(From from) {
   std::memcpy(&to, &from, sizeof to);
   return to;
 }
-}  // namespace lockstep::pretend
-inline int __float_as_int(float x) { return lockstep::pretend::bits<int>(x); }
-inline unsigned __float_as_uint(float x) { return lockstep::pretend::bits<unsigned>(x); }
-inline float __int_as_float(int x) { return lockstep::pretend::bits<float>(x); }
-inline float __uint_as_float(unsigned x) { return lockstep::pretend::bits<float>(x); }
+}  // namespace lockstep::fake
+inline int __float_as_int(float x) { return lockstep::fake::bits<int>(x); }
+inline unsigned __float_as_uint(float x) { return lockstep::fake::bits<unsigned>(x); }
+inline float __int_as_float(int x) { return lockstep::fake::bits<float>(x); }
+inline float __uint_as_float(unsigned x) { return lockstep::fake::bits<float>(x); }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
@@ -282,7 +282,7 @@ namespace lockstep::kernels {
 
 template <typename T>
 T* dynamic_shared() {
-  return static_cast<T*>(pretend::dynamic_shared_memory());
+  return static_cast<T*>(fake::dynamic_shared_memory());
 }
 
 template <typename... Parameters, typename... Arguments>
@@ -291,8 +291,8 @@ cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::siz
   auto thread = [kernel, values = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
     std::apply(kernel, values);
   };
-  return pretend::launch_kernel({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes}, std::move(thread),
-                                stream);
+  return fake::launch_kernel({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes}, std::move(thread),
+                             stream);
 }
 
 }  // namespace lockstep::kernels

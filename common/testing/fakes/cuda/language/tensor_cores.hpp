@@ -1,4 +1,5 @@
-// The instructions that kernels write as PTX, in the emulator. What they do: common/devices/cuda/language/tensor_cores.hpp.
+// The instructions that kernels write as PTX, in the emulator. What they do:
+// common/devices/cuda/language/tensor_cores.hpp.
 #pragma once
 
 #include <cmath>
@@ -10,26 +11,26 @@ namespace lockstep::kernels {
 
 inline void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                               const float (&c)[4], LOCKSTEP_FROM) {
-  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::bf16, file, line);
+  fake::mma_m16n8k16({d, a, b, c}, fake::Half::bf16, file, line);
 }
 
 inline void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                              const float (&c)[4], LOCKSTEP_FROM) {
-  pretend::mma_m16n8k16({d, a, b, c}, pretend::Half::f16, file, line);
+  fake::mma_m16n8k16({d, a, b, c}, fake::Half::f16, file, line);
 }
 
 inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, LOCKSTEP_FROM) {
-  pretend::ldmatrix_x4({r, row}, false, file, line);
+  fake::ldmatrix_x4({r, row}, false, file, line);
 }
 inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, LOCKSTEP_FROM) {
-  pretend::ldmatrix_x4({r, row}, true, file, line);
+  fake::ldmatrix_x4({r, row}, true, file, line);
 }
 
-inline void cp_async_16(void* shared, const void* global) { pretend::cp_async_16(shared, global); }
-inline void cp_async_commit() { pretend::cp_async_commit(); }
+inline void cp_async_16(void* shared, const void* global) { fake::cp_async_16(shared, global); }
+inline void cp_async_commit() { fake::cp_async_commit(); }
 template <int Groups>
 void cp_async_wait() {
-  pretend::cp_async_wait(Groups);
+  fake::cp_async_wait(Groups);
 }
 
 inline float exp2_fast(float x) { return x < -126.0f ? 0.0f : exp2f(x); }

@@ -6,7 +6,7 @@
 
 #include "common/testing/fakes/cuda/language/kernel_language.hpp"
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 namespace {
 
@@ -93,4 +93,4 @@ void ldmatrix_x4(LoadMatrix mine, bool transposed, const char* file, int line) {
   meet_warp(kAll, &mine, transposed ? load<true> : load<false>, "ldmatrix_x4", {file, line});
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

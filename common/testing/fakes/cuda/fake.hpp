@@ -1,5 +1,5 @@
-// The pretend GPU, as tests see it: a double of the CUDA runtime on the host. The backends' host code and kernels run
-// with it unchanged, and it finds what a real GPU would forgive: see docs/pretend-gpu.md.
+// The fake GPU, as tests see it: a double of the CUDA runtime on the host. The backends' host code and kernels run
+// with it unchanged, and it finds what a real GPU would forgive: see docs/fake-gpu.md.
 //
 // A stream is a queue of tasks. They run when the host waits, asks or, sometimes, just calls, on the thread that does;
 // which stream goes on next, and how early, is drawn from a seed. So a run can be repeated, and a forgotten wait gives
@@ -15,18 +15,18 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::pretend {
+namespace lockstep::fake {
 
 struct Settings {
-  int devices = 1;                        // LOCKSTEP_PRETEND_DEVICES
-  std::uint64_t seed = 1;                 // LOCKSTEP_PRETEND_SEED
-  std::size_t memory_bytes = 2ull << 30;  // of each device: LOCKSTEP_PRETEND_MEMORY
-  int driver_version = CUDART_VERSION;    // 0: no driver is installed: LOCKSTEP_PRETEND_DRIVER
+  int devices = 1;                        // LOCKSTEP_FAKE_DEVICES
+  std::uint64_t seed = 1;                 // LOCKSTEP_FAKE_SEED
+  std::size_t memory_bytes = 2ull << 30;  // of each device: LOCKSTEP_FAKE_MEMORY
+  int driver_version = CUDART_VERSION;    // 0: no driver is installed: LOCKSTEP_FAKE_DRIVER
   int runtime_version = CUDART_VERSION;
   int major = 9, minor = 0;  // compute capability
   int multiprocessors = 4;
   int most_shared_bytes = 227 * 1024;  // of a block that asks; GPUs for graphics: 99 KiB
-  bool check_threads = false;  // with ThreadSanitizer: races between threads of a block, too. LOCKSTEP_PRETEND_THREADS
+  bool check_threads = false;  // with ThreadSanitizer: races between threads of a block, too. LOCKSTEP_FAKE_THREADS
 };
 
 /// The settings of the environment: what a program starts with.
@@ -54,4 +54,4 @@ cudaError_t enqueue_attempt(cudaStream_t stream, std::function<bool()> attempt);
 /// Ends the work of the calling thread's device with `error`, as a fault of a kernel does: every later call returns it.
 void break_device(cudaError_t error, const std::string& why);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::fake

@@ -11,7 +11,7 @@
 
 namespace lockstep::tools {
 
-struct Workshop {
+struct Paths {
   std::filesystem::path source;  ///< the repository
   std::filesystem::path build;   ///< the build tree that this program belongs to
   std::filesystem::path labs;    ///< LOCKSTEP_LABS_DIR: the student's answers
@@ -45,7 +45,7 @@ class FolderLock {
 /// A folder in the build tree for one run of a program, removed at its end: two runs at a time share nothing.
 class RunFolder {
  public:
-  explicit RunFolder(const Workshop& shop);
+  explicit RunFolder(const Paths& paths);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
@@ -62,7 +62,7 @@ struct Built {
 
 /// Brings targets up to date, one build at a time in this tree. While it takes, standard error says how far it is with
 /// `what` ("21.2").
-Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what);
+Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
 
 /// How a program of a backend is started. The simulator and CUDA are one process; MPI and NCCL several.
 struct Launch {
@@ -84,10 +84,10 @@ void check_processes(const Launch& how);
 
 /// The command line that runs `program`, arguments to follow. Throws Error(usage) where processes and nodes do not fit,
 /// or the launcher is unknown.
-std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how);
+std::vector<std::string> launch(const Paths& paths, const std::filesystem::path& program, const Launch& how);
 
 /// Throws Error(usage) for a backend that does not exist, or that this build lacks.
-void check_backend(const Workshop& shop, const std::string& backend);
+void check_backend(const Paths& paths, const std::string& backend);
 
 /// The GPUs that this computer's driver and CUDA_VISIBLE_DEVICES show, or at least 1: how many NCCL ranks fit.
 int gpus_here();

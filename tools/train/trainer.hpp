@@ -13,9 +13,9 @@
 namespace lockstep::train {
 
 /// All calls are collective over the run, on main.
-class Learner {
+class Trainer {
  public:
-  virtual ~Learner() = default;
+  virtual ~Trainer() = default;
 
   /// Sequences of the global batch that this rank's replica works on, and where their tokens go.
   virtual ChunkRange shard() const = 0;
@@ -41,6 +41,6 @@ class Learner {
 };
 
 /// Collective over the run, at set-up.
-std::unique_ptr<Learner> make_learner(Rank me, const Plan& plan);
+std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan);
 
 }  // namespace lockstep::train

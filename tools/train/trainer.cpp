@@ -1,4 +1,4 @@
-#include "tools/train/learner.hpp"
+#include "tools/train/trainer.hpp"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace lockstep::train {
 namespace {
 
 /// One rank, by the oracle.
-class Serial final : public Learner {
+class Serial final : public Trainer {
  public:
   Serial(Rank me, const Plan& plan)
       : me_(me),
@@ -57,7 +57,7 @@ class Serial final : public Learner {
 };
 
 /// One rank of a mesh.
-class Meshed final : public Learner {
+class Meshed final : public Trainer {
  public:
   Meshed(Rank me, const Plan& plan)
       : me_(me), plan_(plan), worker_(make_worker(week25::make_mesh(me, o().mesh, o().order), o())) {}
@@ -162,7 +162,7 @@ class Meshed final : public Learner {
 
 }  // namespace
 
-std::unique_ptr<Learner> make_learner(Rank me, const Plan& plan) {
+std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan) {
   if (plan.serial()) return std::make_unique<Serial>(me, plan);
   return std::make_unique<Meshed>(me, plan);
 }

@@ -1,4 +1,4 @@
-#include "tools/course/workshop.hpp"
+#include "tools/course/paths.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -92,8 +92,8 @@ FolderLock::~FolderLock() {
 }
 void FolderLock::say(std::string_view text) { fmt::print(stderr, "{}\n", text); }
 
-RunFolder::RunFolder(const Workshop& shop) {
-  const std::filesystem::path all = shop.mine() / "running";
+RunFolder::RunFolder(const Paths& paths) {
+  const std::filesystem::path all = paths.mine() / "running";
   std::filesystem::create_directories(all);
   remove_old(all);
   std::string name = (all / "XXXXXX").string();
@@ -114,17 +114,17 @@ void RunFolder::remove_old(const std::filesystem::path& all) {
       std::filesystem::remove_all(entry.path(), gone);
 }
 
-bool Workshop::has(const Exercise& e) const {
+bool Paths::has(const Exercise& e) const {
   return std::filesystem::exists(solution(e)) &&
          std::filesystem::exists(source / "labs" / e.folder / (e.name + "_test.cpp"));
 }
 
-Built build_targets(const Workshop& shop, const std::vector<std::string>& targets, std::string_view what) {
+Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what) {
   // Ninja does not expect two builds at a time in one tree.
-  FolderLock lock(shop.mine(), fmt::format("building {}", what));
+  FolderLock lock(paths.mine(), fmt::format("building {}", what));
   Progress progress(what);
   Built built;
-  Command command{.arguments = {"cmake", "--build", shop.build.string(), "--target"}, .folder = {}, .on_line = {}};
+  Command command{.arguments = {"cmake", "--build", paths.build.string(), "--target"}, .folder = {}, .on_line = {}};
   command.arguments.insert(command.arguments.end(), targets.begin(), targets.end());
   command.on_line = [&](std::string_view line) {
     built.log.append(line).append("\n");
@@ -139,7 +139,7 @@ bool has_processes(std::string_view backend) { return backend == "mpi" || backen
 namespace {
 
 /// The script under launch/ that starts the processes.
-std::string choose_launcher(const Workshop& shop, const Launch& how) {
+std::string choose_launcher(const Paths& paths, const Launch& how) {
   std::vector<std::string> known{"auto", "mpirun", "srun"};
   if (how.backend == "nccl") known.push_back("local");  // which needs no MPI
   if (std::find(known.begin(), known.end(), how.launcher) == known.end())
@@ -148,7 +148,7 @@ std::string choose_launcher(const Workshop& shop, const Launch& how) {
   if (std::getenv("SLURM_JOB_ID") && !find_program("srun").empty()) return "srun";
   if (how.backend != "nccl" || how.nodes > 1) return "mpirun";
   const bool knows_mpi =
-      std::filesystem::exists(shop.build / "backends" / "mpi");  // else mpirun's ranks would not meet
+      std::filesystem::exists(paths.build / "backends" / "mpi");  // else mpirun's ranks would not meet
   return knows_mpi && !find_program("mpirun").empty() ? "mpirun" : "local";
 }
 
@@ -168,12 +168,12 @@ void check_processes(const Launch& how) {
                             how.processes, most, elsewhere ? "a host" : fmt::format("a host with {} cores", cores)));
 }
 
-std::vector<std::string> launch(const Workshop& shop, const std::filesystem::path& program, const Launch& how) {
+std::vector<std::string> launch(const Paths& paths, const std::filesystem::path& program, const Launch& how) {
   std::vector<std::string> command;
   if (has_processes(how.backend)) {
     check_processes(how);
-    const std::string launcher = choose_launcher(shop, how);
-    command = {"sh", (shop.source / "launch" / (launcher + ".sh")).string(), "-n", std::to_string(how.processes)};
+    const std::string launcher = choose_launcher(paths, how);
+    command = {"sh", (paths.source / "launch" / (launcher + ".sh")).string(), "-n", std::to_string(how.processes)};
     if (how.nodes > 1) command.insert(command.end(), {"--nodes", std::to_string(how.nodes)});
     if (!how.hostfile.empty()) command.insert(command.end(), {"--hostfile", how.hostfile});
     if (how.timeout_seconds > 0) {
@@ -187,12 +187,12 @@ std::vector<std::string> launch(const Workshop& shop, const std::filesystem::pat
   return command;
 }
 
-void check_backend(const Workshop& shop, const std::string& backend) {
+void check_backend(const Paths& paths, const std::string& backend) {
   const std::vector<std::string> known{"sim", "mpi", "cuda", "nccl"};
   if (std::find(known.begin(), known.end(), backend) == known.end()) {
     throw Error(Verdict::usage, unknown_name("backend", backend, known));
   }
-  if (std::filesystem::exists(shop.build / "backends" / backend)) return;
+  if (std::filesystem::exists(paths.build / "backends" / backend)) return;
   const std::string remedy = backend == "cuda"   ? "it needs the CUDA toolkit, and ./lab builds it in build/cuda"
                              : backend == "nccl" ? "it needs the CUDA toolkit and NCCL (libnccl-dev)"
                                                  : "./lab setup installs what it needs";
