@@ -60,4 +60,57 @@ Message* Network::dequeue(Port* port) {
   return message;
 }
 
+void Network::consider(Message* message, Port* from) {
+  candidates_.push_back({message, from});
+  std::push_heap(candidates_.begin(), candidates_.end(), goes_later);
+}
+
+void Network::await(Port* port) {
+  if (port->alarm) return;
+  port->alarm = true;
+  decisions_.push_back({.awaited = port});
+}
+
+void Network::grant_or_wait(Message* message, double now) {
+  if (Port* busy = busy_port(message, now)) {
+    enqueue(busy, message);
+    await(busy);
+    return;
+  }
+  for (int i = 0; i < message->path->count; ++i) {
+    Port* port = message->path->ports[i];
+    port->free_at = now + static_cast<double>(message->bytes) * port->seconds_per_byte;
+  }
+  decisions_.push_back({.granted = message});
+}
+
+std::span<const Network::Decision> Network::grant_in_order(double now) {
+  decisions_.clear();
+  if (freed_.empty()) {  // the usual case: new messages only, mostly in order already
+    if (!std::is_sorted(ready_.begin(), ready_.end(), goes_before))
+      std::sort(ready_.begin(), ready_.end(), goes_before);
+    for (Message* message : ready_) grant_or_wait(message, now);
+    ready_.clear();
+    return decisions_;
+  }
+  for (Message* message : ready_) consider(message, nullptr);
+  ready_.clear();
+  for (Port* port : freed_)
+    if (!port->waiting.empty()) consider(dequeue(port), port);
+  freed_.clear();
+  while (!candidates_.empty()) {
+    std::pop_heap(candidates_.begin(), candidates_.end(), goes_later);
+    const auto [message, from] = candidates_.back();
+    candidates_.pop_back();
+    grant_or_wait(message, now);
+    // The queue it came from gives its next candidate while its port is still free, else waits for the next alarm.
+    if (!from || from->waiting.empty()) continue;
+    if (from->free_at <= now)
+      consider(dequeue(from), from);
+    else
+      await(from);
+  }
+  return decisions_;
+}
+
 }  // namespace lockstep::sim

@@ -4,9 +4,9 @@
 // posts precede all grants; then messages are granted by ready time, then issue order, each if all its ports are free.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/rank.hpp"
@@ -66,12 +66,26 @@ class Network {
   void port_freed(Port* port) { freed_.push_back(port); }
   bool has_work() const { return !ready_.empty() || !freed_.empty(); }
 
-  /// Grants what can go at `now`: calls granted(message), and alarm(port) for ports that messages now wait for.
-  template <class Granted, class Alarm>
-  void grant(double now, Granted granted, Alarm alarm);
+  /// A message that goes now, or else a port that messages wait for from now on.
+  struct Decision {
+    Message* granted = nullptr;
+    Port* awaited = nullptr;
+  };
+  /// First come, first served: each message that is ready goes if every port on its path is free, in order of (ready,
+  /// issue), and then holds them; else it waits for the first that is not. What was decided, in order, until the next
+  /// call.
+  std::span<const Decision> grant_in_order(double now);
 
  private:
+  struct Candidate {
+    Message* message;
+    Port* from;  // the queue it was taken from, or null
+  };
+  static bool goes_later(const Candidate& a, const Candidate& b) { return goes_before(b.message, a.message); }
   static Port* busy_port(const Message* message, double now);
+  void consider(Message* message, Port* from);
+  void grant_or_wait(Message* message, double now);
+  void await(Port* port);
   void enqueue(Port* port, Message* message);
   Message* dequeue(Port* port);
 
@@ -79,67 +93,8 @@ class Network {
   std::array<std::array<std::vector<Port>, 2>, kMaxLevels> ports_;  // [level][egress, ingress][index]
   std::vector<Message*> ready_;
   std::vector<Port*> freed_;
-  struct Candidate {
-    Message* message;
-    Port* from;  // the queue it was taken from, or null
-  };
   std::vector<Candidate> candidates_;  // heap
+  std::vector<Decision> decisions_;
 };
-
-template <class Granted, class Alarm>
-void Network::grant(double now, Granted granted, Alarm alarm) {
-  auto later = [](const Candidate& a, const Candidate& b) { return goes_before(b.message, a.message); };
-  auto consider = [&](Message* message, Port* from) {
-    candidates_.push_back({message, from});
-    std::push_heap(candidates_.begin(), candidates_.end(), later);
-  };
-  auto take = [&](const Message* message) {
-    for (int i = 0; i < message->path->count; ++i) {
-      Port* port = message->path->ports[i];
-      port->free_at = now + static_cast<double>(message->bytes) * port->seconds_per_byte;
-    }
-  };
-  auto try_grant = [&](Message* message) {
-    Port* busy = busy_port(message, now);
-    if (!busy) {
-      take(message);
-      granted(message);
-      return true;
-    }
-    enqueue(busy, message);
-    if (!busy->alarm) {
-      busy->alarm = true;
-      alarm(busy);
-    }
-    return false;
-  };
-
-  if (freed_.empty()) {  // the usual case: new messages only, mostly in order already
-    if (!std::is_sorted(ready_.begin(), ready_.end(), goes_before))
-      std::sort(ready_.begin(), ready_.end(), goes_before);
-    for (std::size_t i = 0; i < ready_.size(); ++i) try_grant(ready_[i]);
-    ready_.clear();
-    return;
-  }
-  for (Message* message : ready_) consider(message, nullptr);
-  ready_.clear();
-  for (Port* port : freed_)
-    if (!port->waiting.empty()) consider(dequeue(port), port);
-  freed_.clear();
-  while (!candidates_.empty()) {
-    std::pop_heap(candidates_.begin(), candidates_.end(), later);
-    auto [message, from] = candidates_.back();
-    candidates_.pop_back();
-    try_grant(message);
-    // The queue it came from gives its next candidate while its port is still free, else waits for the next alarm.
-    if (!from) continue;
-    if (from->free_at <= now) {
-      if (!from->waiting.empty()) consider(dequeue(from), from);
-    } else if (!from->waiting.empty() && !from->alarm) {
-      from->alarm = true;
-      alarm(from);
-    }
-  }
-}
 
 }  // namespace lockstep::sim

@@ -74,11 +74,12 @@ void World::loop() {
     } else if (events_.due()) {
       handle(events_.take());
     } else if (network_.has_work()) {
-      network_.grant(
-          time_, [this](Message* message) { granted(message); },
-          [this](Port* port) {
-            events_.put(port->free_at, {EventKind::port, port});
-          });
+      for (const Network::Decision& decision : network_.grant_in_order(time_)) {
+        if (decision.granted)
+          granted(decision.granted);
+        else
+          events_.put(decision.awaited->free_at, {EventKind::port, decision.awaited});
+      }
     } else if (!events_.empty()) {
       time_ = events_.advance();
     } else {
