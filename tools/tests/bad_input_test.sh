@@ -23,6 +23,9 @@ for timeout in 0 -1 nan 1e9 ''; do
   refused timeout "$lab" check 21.2 --timeout "$timeout"
   refused timeout "$lab" check 21.2 --backend sim "--timeout=$timeout"
 done
+# An empty word that no option takes, as of a variable that is not set: the parser of options looked for an end.
+refused "argument 1 is empty" "$lab" train '' -x
+refused "argument 3 is empty" "$lab" train --ranks 2 '' -x
 for script in local srun; do
   refused timeout sh "${launcher%/*}/$script.sh" -n 2 --timeout 0 true
 done

@@ -33,6 +33,17 @@ struct CommandLine::Parser {
     return app.get_config_ptr()->as<std::string>() + ": " + said + " Every line is an option without its dashes.";
   }
 
+  /// An empty word belongs to the option before it. Elsewhere the parser takes it for the name of a group, which has
+  /// none, and may look for the next word there without end.
+  void refuse_stray_empty_words(int argc, char** argv) const {
+    for (int i = 1; i < argc; ++i) {
+      if (*argv[i] != '\0') continue;
+      const CLI::Option* before = app.get_option_no_throw(argv[i - 1]);
+      if (!before || before->get_expected_max() == 0)
+        throw Error(Verdict::usage, fmt::format("argument {} is empty: a variable that is not set?", i));
+    }
+  }
+
   CLI::App app;
   CLI::App* group = &app;  // to which options are added
   std::vector<std::pair<std::string, std::string>> excluding;
@@ -86,6 +97,7 @@ bool CommandLine::parse(int argc, char** argv) {
     if (argument == parser_->config && i + 1 < argc) read_file(argv[i + 1]);
     if (argument.starts_with(parser_->config + "=")) read_file(argument.substr(parser_->config.size() + 1));
   }
+  parser_->refuse_stray_empty_words(argc, argv);
   try {
     parser_->app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
