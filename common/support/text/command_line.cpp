@@ -36,10 +36,12 @@ struct CommandLine::Parser {
   /// An empty word belongs to the option before it. Elsewhere the parser takes it for the name of a group, which has
   /// none, and may look for the next word there without end.
   void refuse_stray_empty_words(int argc, char** argv) const {
+    bool only_words = false;  // after "--"
     for (int i = 1; i < argc; ++i) {
+      only_words = only_words || std::string_view(argv[i]) == "--";
       if (*argv[i] != '\0') continue;
       const CLI::Option* before = app.get_option_no_throw(argv[i - 1]);
-      if (!before || before->get_expected_max() == 0)
+      if (only_words || !before || before->get_expected_max() == 0)
         throw Error(Verdict::usage, fmt::format("argument {} is empty: a variable that is not set?", i));
     }
   }
