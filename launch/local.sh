@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts the processes of a program for NCCL on this host where there is no MPI: they meet in a folder.
+# Starts the processes of a program for NCCL on this host where there is no MPI: they meet at a TCP port of it.
 #
 #   launch/local.sh -n RANKS [--timeout SECONDS] program arguments…
 #
@@ -29,8 +29,10 @@ case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at le
 case $timeout in 0* | *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
 
-meeting=$(mktemp -d) || exit 2
-export LOCKSTEP_RANKS="$ranks" LOCKSTEP_STORE="file://$meeting/store"
+# A port that nobody uses: two jobs that start together begin to look at different ones.
+port=$((20000 + $$ % 12000))
+while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$port") " /proc/net/tcp /proc/net/tcp6 2> /dev/null; do port=$((port + 1)); done
+export LOCKSTEP_RANKS="$ranks" LOCKSTEP_STORE="tcp://127.0.0.1:$port"
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
 running=''
@@ -38,7 +40,6 @@ end_all() {
   # shellcheck disable=SC2086  # a list of numbers
   [ -z "$running" ] || kill -KILL $running 2> /dev/null
 }
-trap 'rm -rf "$meeting"' EXIT
 trap 'end_all; exit 130' INT
 trap 'end_all; exit 143' TERM
 trap 'end_all; exit 129' HUP

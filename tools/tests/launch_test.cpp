@@ -131,10 +131,10 @@ TEST(Launch, AnInterruptedJobMaySaveBeforeItEnds) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Launch, LocalProcessesMeetInAFolderAndEndTogether) {
+TEST(Launch, LocalProcessesMeetAtAPortAndEndTogether) {
   const std::string script = LOCKSTEP_SOURCE_DIR "/launch/local.sh";
-  EXPECT_EQ(said({"sh", script, "-n", "1", "sh", "-c", "echo $LOCKSTEP_RANK/$LOCKSTEP_RANKS ${LOCKSTEP_STORE%%/tmp*}"}),
-            "0/1 file:// -> 0");
+  EXPECT_EQ(said({"sh", script, "-n", "1", "sh", "-c", "echo $LOCKSTEP_RANK/$LOCKSTEP_RANKS ${LOCKSTEP_STORE%:*}"}),
+            "0/1 tcp://127.0.0.1 -> 0");
   EXPECT_EQ(said({"sh", script, "-n", "3", "sh", "-c", "[ $LOCKSTEP_RANK != 1 ] || exit 3; exec sleep 60"}), "-> 3");
   EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "1", "sleep", "60"}),
             script + ": the job did not end within 1 s; it is stopped -> 124");

@@ -1,5 +1,5 @@
 // How processes that know nothing but their number exchange their first few bytes: over MPI where there is one, over a
-// TCP port or a folder that all of them see where there is none.
+// TCP port where there is none.
 #pragma once
 
 #include <memory>
@@ -24,22 +24,9 @@ class Bootstrap {
   std::string broadcast(const std::string& bytes) { return all_gather(rank() == 0 ? bytes : "").front(); }
 };
 
-/// Keys and values that processes put in one place and read from there.
-class Store {
- public:
-  virtual ~Store() = default;
-  virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Waits until the key is there; empty-handed (false) after `seconds`.
-  virtual bool get(const std::string& key, std::string& value, double seconds) = 0;
-};
-
-/// Rank 0 listens at `host`:`port`; the others connect, and wait for it up to `seconds`.
-std::unique_ptr<Store> make_tcp_store(const std::string& host, int port, int rank, int ranks, double seconds);
-/// Files in `folder`, which is made, and removed by the last who leaves. A folder that was used before is refused.
-std::unique_ptr<Store> make_file_store(const std::string& folder, int rank, int ranks);
-
-/// tcp://HOST:PORT or file:///FOLDER. Throws Error(usage) for anything else.
-std::unique_ptr<Bootstrap> make_store_bootstrap(const Environment& environment);
+/// At environment.store, tcp://HOST:PORT: rank 0 listens there; the others connect, and wait for it. Throws
+/// Error(usage) for anything else.
+std::unique_ptr<Bootstrap> make_tcp_bootstrap(const Environment& environment);
 
 /// Over MPI_COMM_WORLD; initialises MPI, and finalises it at its end. Null where this build has no MPI.
 std::unique_ptr<Bootstrap> make_mpi_bootstrap();

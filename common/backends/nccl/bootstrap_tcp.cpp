@@ -1,11 +1,10 @@
-// A TCP port where rank 0 keeps everybody's values: needs no shared file system, and no MPI.
+// Rank 0 listens at a TCP port, hears everybody and tells everybody: needs no shared file system, and no MPI.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <mutex>
+#include <cmath>
 #include <thread>
 
 #include "common/backends/nccl/bootstrap.hpp"
@@ -21,123 +20,104 @@ using Clock = std::chrono::steady_clock;
 Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
+int whole_seconds(double seconds) { return std::max(1, static_cast<int>(std::ceil(seconds))); }
 
-/// On rank 0: the values, and a thread for each of the others, which asks until it leaves.
-class Server final : public Store {
+/// What a caller says first: it is one of us, and which.
+constexpr std::string_view kHello = "lockstep rank ";
+
+class Tcp : public Bootstrap {
  public:
-  Server(int port, int ranks, double seconds)
-      : listening_(listen_at(port)), seconds_(seconds), expected_(ranks - 1), door_([this] { let_in(); }) {}
+  explicit Tcp(const Environment& environment) : environment_(environment) {}
+  int rank() const override { return environment_.rank; }
+  int size() const override { return environment_.ranks; }
 
-  ~Server() override {
-    {
-      std::unique_lock lock(mutex_);  // whoever has come has read all it wants before it leaves
-      changed_.wait_until(lock, in_seconds(seconds_), [&] { return left_ == expected_; });
-      closing_ = true;
-      for (const Socket& guest : guests_) guest.shut_down();
+ protected:
+  Environment environment_;
+};
+
+class Rank0 final : public Tcp {
+ public:
+  Rank0(int port, const Environment& environment)
+      : Tcp(environment), listening_(listen_at(port)), callers_(static_cast<std::size_t>(environment.ranks)) {}
+
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    std::vector<std::string> all(callers_.size());
+    all[0] = mine;
+    const auto until = in_seconds(environment_.timeout_seconds);
+    for (std::size_t from = 1; from < all.size(); ++from) {
+      while (!callers_[from] && Clock::now() < until) let_in();
+      callers_[from].wait_at_most(whole_seconds(environment_.timeout_seconds));
+      if (!callers_[from] || !callers_[from].receive_text(all[from]))
+        throw Error(Verdict::fail, fmt::format("rank 0 waited {:g} s at {} for rank {} of {}, which has not come",
+                                               environment_.timeout_seconds, environment_.store, from, size()));
     }
-    changed_.notify_all();
-    listening_.shut_down();
-    door_.join();
-    for (std::thread& each : threads_) each.join();
-  }
-
-  void set(const std::string& key, const std::string& value) override {
-    std::lock_guard lock(mutex_);
-    values_[key] = value;
-    changed_.notify_all();
-  }
-
-  bool get(const std::string& key, std::string& value, double seconds) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, in_seconds(seconds), [&] { return closing_ || values_.count(key) != 0; }))
-      return false;
-    if (values_.count(key) == 0) return false;
-    value = values_[key];
-    return true;
+    for (std::size_t to = 1; to < all.size(); ++to)
+      for (const std::string& text : all) callers_[to].send_text(text);  // one that has gone is missed next time
+    return all;
   }
 
  private:
   void let_in() {
-    for (int come = 0; come < expected_;) {
-      Socket guest = accept_from(listening_, 0.2);
-      std::lock_guard lock(mutex_);
-      if (closing_) return;
-      if (!guest) continue;
-      ++come;
-      guests_.push_back(std::move(guest));
-      threads_.emplace_back([this, index = guests_.size() - 1] { serve(index); });
-    }
-  }
-
-  void serve(std::size_t index) {
-    const Socket* guest = nullptr;
-    {
-      std::lock_guard lock(mutex_);
-      guest = &guests_[index];
-    }
-    std::string verb, key, value;
-    while (guest->receive_text(verb) && guest->receive_text(key) && guest->receive_text(value)) {
-      if (verb == "set") {
-        set(key, value);
-      } else {
-        const bool found = get(key, value, std::stod(value));
-        if (!guest->send_text(found ? "found" : "") || !guest->send_text(value)) break;
-      }
-    }
-    std::lock_guard lock(mutex_);
-    ++left_;
-    changed_.notify_all();
+    Socket caller = accept_from(listening_, 0.1);
+    caller.wait_at_most(2);  // one that says nothing is none of us
+    std::string hello;
+    if (!caller || !caller.receive_text(hello) || !hello.starts_with(kHello)) return;
+    const char *begin = hello.data() + kHello.size(), *end = hello.data() + hello.size();
+    std::size_t rank = 0;
+    if (std::from_chars(begin, end, rank).ptr == end && rank > 0 && rank < callers_.size())
+      callers_[rank] = std::move(caller);
   }
 
   Socket listening_;
-  double seconds_;
-  int expected_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-  std::deque<Socket> guests_;
-  std::vector<std::thread> threads_;
-  int left_ = 0;
-  bool closing_ = false;
-  std::thread door_;
+  std::vector<Socket> callers_;  // by rank; 0 stays empty
 };
 
-class Client final : public Store {
+class Caller final : public Tcp {
  public:
-  Client(std::string host, int port, double seconds) : name_(fmt::format("tcp://{}:{}", host, port)) {
+  Caller(const std::string& host, int port, const Environment& environment) : Tcp(environment) {
+    const double seconds = environment.timeout_seconds;
     const auto until = in_seconds(seconds);
     while (!(socket_ = connect_to(host, port, seconds))) {
       if (Clock::now() > until)
         throw Error(Verdict::fail, fmt::format("nobody answers at {} ({} waited {:g} s): rank 0 listens there; does it "
                                                "run, and does a firewall let others in?",
-                                               name_, host_name(), seconds));
+                                               environment.store, host_name(), seconds));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
+    socket_.wait_at_most(whole_seconds(2 * seconds));  // rank 0 gives up earlier, and hangs up
+    socket_.send_text(fmt::format("{}{}", kHello, environment.rank));
   }
 
-  void set(const std::string& key, const std::string& value) override {
-    if (!socket_.send_text("set") || !socket_.send_text(key) || !socket_.send_text(value)) lost();
-  }
-  bool get(const std::string& key, std::string& value, double seconds) override {
-    std::string found;
-    if (!socket_.send_text("get") || !socket_.send_text(key) || !socket_.send_text(std::to_string(seconds)) ||
-        !socket_.receive_text(found) || !socket_.receive_text(value))
-      lost();
-    return found == "found";
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    std::vector<std::string> all(static_cast<std::size_t>(size()));
+    bool heard = socket_.send_text(mine);
+    for (std::string& text : all) heard = heard && socket_.receive_text(text);
+    if (!heard) throw Error(Verdict::fail, fmt::format("rank 0 at {} has gone", environment_.store));
+    return all;
   }
 
  private:
-  [[noreturn]] void lost() const { throw Error(Verdict::fail, fmt::format("rank 0 at {} has gone", name_)); }
-
-  std::string name_;
   Socket socket_;
 };
 
+[[noreturn]] void bad_store(const std::string& text) {
+  throw Error(Verdict::usage, fmt::format("LOCKSTEP_STORE={}: tcp://HOST:PORT, where rank 0 can listen", text));
+}
+
 }  // namespace
 
-std::unique_ptr<Store> make_tcp_store(const std::string& host, int port, int rank, int ranks, double seconds) {
-  if (rank == 0) return std::make_unique<Server>(port, ranks, seconds);
-  return std::make_unique<Client>(host, port, seconds);
+std::unique_ptr<Bootstrap> make_tcp_bootstrap(const Environment& e) {
+  constexpr std::string_view tcp = "tcp://";
+  if (!e.store.starts_with(tcp)) bad_store(e.store);
+  const std::string text = e.store.substr(tcp.size());
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) bad_store(e.store);
+  int port = 0;
+  const char *begin = text.data() + colon + 1, *last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(begin, last, port);
+  if (error != std::errc{} || end != last || port < 1 || port > 65535) bad_store(e.store);
+  if (e.rank == 0) return std::make_unique<Rank0>(port, e);
+  return std::make_unique<Caller>(text.substr(0, colon), port, e);
 }
 
 }  // namespace lockstep::nccl

@@ -57,8 +57,8 @@ std::string complaint(const std::function<void()>& f) {
   return "";
 }
 
-void expect_words(const std::string& text, std::initializer_list<const char*> words) {
-  for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
+void expect_words(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
 }
 
 TEST(Environment, BadInputIsOneSentence) {
@@ -70,9 +70,9 @@ TEST(Environment, BadInputIsOneSentence) {
                  environment_of({{"LOCKSTEP_RANK", "2"}, {"LOCKSTEP_RANKS", "2"}});
                }),
                {"2", "no rank of 2"});
-  for (const char* store : {"tcp://host", "tcp://host:99999", "tcp://:1", "file:/x", "redis://x"})
+  for (const char* store : {"tcp://host", "tcp://host:99999", "tcp://:1", "file:///x", "redis://x"})
     expect_words(complaint([&] { make_bootstrap({.rank = 1, .ranks = 2, .store = store}); }),
-                 {store, "tcp://HOST:PORT or file:///FOLDER"});
+                 {store, "tcp://HOST:PORT"});
   expect_words(complaint([] { make_bootstrap({.rank = 1, .ranks = 4, .launcher = "SLURM_PROCID"}); }),
                {"rank 1 of 4", "SLURM_PROCID", "LOCKSTEP_STORE"});
 }
@@ -85,79 +85,54 @@ void on_ranks(int ranks, const std::function<void(int)>& f) {
   for (auto& future : futures) future.get();
 }
 
-/// Where processes meet over files. However they part, they leave nothing there.
-class Folder {
- public:
-  Folder() {
-    if (!mkdtemp(path_.data())) throw std::runtime_error("mkdtemp");
-  }
-  Folder(const Folder&) = delete;
-  ~Folder() {
-    EXPECT_TRUE(std::filesystem::is_empty(path_)) << path_;
-    std::filesystem::remove_all(path_);
-  }
-  std::string meeting() const { return path_ + "/meet"; }
-  std::string store() const { return "file://" + meeting(); }
-
- private:
-  std::string path_ = (std::filesystem::temp_directory_path() / "lockstep-meeting-XXXXXX").string();
-};
-
-/// f(store) with each kind, in a place that nobody else uses.
-void with_each_store(const std::function<void(const std::string& store)>& f) {
-  const int port = port_of(listen_at(0));
-  f("tcp://127.0.0.1:" + std::to_string(port));
-  f(Folder().store());
-}
+/// Where nobody else meets.
+std::string free_store() { return "tcp://127.0.0.1:" + std::to_string(port_of(listen_at(0))); }
 
 TEST(Bootstrap, GathersBroadcastsAndWaits) {
-  for (int ranks : {1, 2, 5})
-    with_each_store([&](const std::string& store) {
-      on_ranks(ranks, [&](int rank) {
-        const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .timeout_seconds = 20});
-        for (int round = 0; round < 3; ++round) {
-          std::vector<std::string> expected;
-          for (int r = 0; r < ranks; ++r) expected.push_back(std::string(r * 1000 + round, static_cast<char>('a' + r)));
-          EXPECT_EQ(bootstrap->all_gather(expected[rank]), expected) << store;
-        }
-        EXPECT_EQ(bootstrap->broadcast("from " + std::to_string(rank)), "from 0");
-        bootstrap->barrier();
-      });
+  for (int ranks : {1, 2, 5}) {
+    const std::string store = free_store();
+    on_ranks(ranks, [&](int rank) {
+      const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .timeout_seconds = 20});
+      for (int round = 0; round < 3; ++round) {
+        std::vector<std::string> expected;
+        for (int r = 0; r < ranks; ++r) expected.push_back(std::string(r * 1000 + round, static_cast<char>('a' + r)));
+        EXPECT_EQ(bootstrap->all_gather(expected[rank]), expected) << store;
+      }
+      EXPECT_EQ(bootstrap->broadcast("from " + std::to_string(rank)), "from 0");
+      bootstrap->barrier();
     });
+  }
 }
 
 TEST(Bootstrap, NamesWhoDoesNotCome) {
-  with_each_store([](const std::string& store) {
-    on_ranks(2, [&](int rank) {
-      const std::string text = complaint(
-          [&] { make_bootstrap({.rank = rank, .ranks = 3, .store = store, .timeout_seconds = 0.3})->barrier(); });
-      if (rank == 0) expect_words(text, {"rank 0 waited 0.3 s", "rank 2 of 3, which has not come"});
-    });
+  const std::string store = free_store();
+  on_ranks(2, [&](int rank) {
+    const std::string text = complaint(
+        [&] { make_bootstrap({.rank = rank, .ranks = 3, .store = store, .timeout_seconds = 0.3})->barrier(); });
+    if (rank == 0) expect_words(text, {"rank 0 waited 0.3 s", "rank 2 of 3, which has not come"});
+    if (rank == 1) expect_words(text, {"rank 0 at " + store + " has gone"});
   });
   expect_words(
       complaint([] { make_bootstrap({.rank = 1, .ranks = 2, .store = "tcp://127.0.0.1:1", .timeout_seconds = 0.1}); }),
       {"nobody answers at tcp://127.0.0.1:1", "rank 0"});
 }
 
-TEST(Bootstrap, AFolderIsUsedOnce) {
-  const Folder folder;
-  auto meet = [&](int rank) {
-    make_bootstrap({.rank = rank, .ranks = 2, .store = folder.store(), .timeout_seconds = 20})->barrier();
-  };
-  on_ranks(2, meet);
-  EXPECT_FALSE(std::filesystem::exists(folder.meeting()));
-  std::filesystem::create_directories(folder.meeting());
-  std::ofstream(folder.meeting() + "/came.1") << "";  // rank 1 was killed there
-  expect_words(complaint([&] { meet(1); }), {"was used before"});
-  std::filesystem::remove_all(folder.meeting());
-}
-
-/// Nobody waits for one that was killed in order to leave, and none of those who live takes what it may still use.
-TEST(Bootstrap, AFolderStaysForOneThatNeverLeft) {
-  const Folder folder;
-  const std::unique_ptr<Store> stays = make_file_store(folder.meeting(), 2, 3);
-  for (int rank : {0, 1}) make_file_store(folder.meeting(), rank, 3).reset();
-  EXPECT_TRUE(std::filesystem::exists(folder.meeting()));
+TEST(Bootstrap, StrangersAreNotLetIn) {
+  const std::string store = free_store();
+  const int port = std::stoi(store.substr(store.rfind(':') + 1));
+  on_ranks(3, [&](int rank) {
+    if (rank == 2) {  // says what none of us says, and a rank that is not in the job
+      for (const std::string hello : {"GET / HTTP/1.1", "lockstep rank 7", "lockstep rank 0", "lockstep rank 1x"}) {
+        Socket stranger;
+        while (!(stranger = connect_to("127.0.0.1", port, 1))) std::this_thread::yield();
+        stranger.send_text(hello);
+      }
+      return;
+    }
+    const auto bootstrap = make_bootstrap({.rank = rank, .ranks = 2, .store = store, .timeout_seconds = 20});
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_EQ(bootstrap->all_gather(std::to_string(rank)), (std::vector<std::string>{"0", "1"}));
+  });
 }
 
 TEST(Control, NetworksAreNamedAsNcclDoes) {
@@ -170,10 +145,9 @@ TEST(Control, NetworksAreNamedAsNcclDoes) {
 /// A mesh of `ranks`; f(control) on each.
 void with_control(int ranks, const std::function<void(Control&)>& f,
                   const std::function<void(int me, int lost)>& lost = {}) {
-  const Folder folder;
+  const std::string store = free_store();
   on_ranks(ranks, [&](int rank) {
-    const auto bootstrap =
-        make_bootstrap({.rank = rank, .ranks = ranks, .store = folder.store(), .timeout_seconds = 20});
+    const auto bootstrap = make_bootstrap({.rank = rank, .ranks = ranks, .store = store, .timeout_seconds = 20});
     Control control(*bootstrap, 20, {.lost = [&, rank](int who) { lost(rank, who); }, .ended = {}});
     f(control);
   });
