@@ -32,11 +32,13 @@ using MakeAllReduce = std::function<AllReduce(Rank dp, const Parameters& paramet
 
 // Part a: what every data-parallel step does ------------------------------------------------------------------------
 
-/// What a rank multiplies the mean loss of its shard with, so that the plain average of all ranks' gradients is the
-/// gradient of the mean over the whole batch, also when the shards are not equally long: its `mine` samples against the
-/// `samples` ≥ 1 of all `ranks`. 1 when the shards are equal, 0 for an empty one. A rank's shard is
+/// Given: what a rank multiplies the mean loss of its shard with, so that the plain average of all ranks' gradients is
+/// the gradient of the mean over the whole batch, also when the shards are not equally long: its `mine` samples against
+/// the `samples` ≥ 1 of all `ranks`. 1 when the shards are equal, 0 for an empty one. A rank's shard is
 /// chunk_range(samples, rank, ranks): the longer ones first.
-float shard_weight(std::size_t mine, std::size_t samples, int ranks);
+inline float shard_weight(std::size_t mine, std::size_t samples, int ranks) {
+  return static_cast<float>(mine) * static_cast<float>(ranks) / static_cast<float>(samples);
+}
 
 /// Rank 0's `values` on every rank, so that all replicas start alike. In a region "broadcast".
 void broadcast_values(Rank dp, Slice values);
@@ -62,7 +64,21 @@ struct Bucket {
 };
 /// Given: bucket 0 holds the last parameters of the list, whose gradients are ready first; and so on to the front.
 /// Every parameter is in exactly one bucket. A parameter larger than the limit closes its bucket.
-std::vector<Bucket> bucket_layout(const Parameters& parameters, const DdpOptions& options);
+inline std::vector<Bucket> bucket_layout(const Parameters& parameters, const DdpOptions& options) {
+  std::vector<Bucket> buckets;
+  std::size_t end = parameters.list.size();  // parameters from `end` on have a bucket
+  while (end > 0) {
+    const std::size_t limit = buckets.empty() ? options.first_bucket_bytes : options.bucket_bytes;
+    std::size_t first = end, bytes = 0;
+    do bytes += parameters.gradient(--first).bytes();
+    while (first > 0 && bytes < limit);
+    const std::size_t offset = parameters.list[first].offset;
+    const std::size_t last = parameters.list[end - 1].offset + parameters.list[end - 1].size;
+    buckets.push_back({first, end - first, parameters.gradients.cut(offset, last - offset)});
+    end = first;
+  }
+  return buckets;
+}
 
 /// Averages the gradients of one replica with its peers. Made by make_ddp; all calls are made on the main queue.
 ///

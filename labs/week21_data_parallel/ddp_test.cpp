@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
@@ -88,21 +89,29 @@ TEST(Lab21_7a, AverageIsOneAllReduceAndOneDivision) {
 }
 
 TEST(Lab21_7a, AShardCountsByItsSamples) {
-  for (int p : {1, 2, 3, 4, 5, 7, 8})
-    for (std::size_t samples : {1, 7, 8, 24, 101}) {
-      double total = 0;
-      for (int r = 0; r < p; ++r) {
-        const std::size_t mine = chunk_range(samples, r, p).size;
-        const double expected = static_cast<double>(mine) * p / static_cast<double>(samples);
-        const float weight = shard_weight(mine, samples, p);
-        total += weight;
-        ASSERT_NEAR(weight, expected, 1e-6 * expected)
-            << "a shard of " << mine << " of " << samples << " samples on one of " << p
-            << " ranks: the average divides by " << p << ", so it must weigh " << mine << "·" << p << "/" << samples
-            << (weight == 1 ? "; the same weight for every shard favours the samples of short ones" : "");
-      }
-      ASSERT_NEAR(total, p, 1e-5) << "the weights of all shards must add up to p";
-    }
+  // Sample s has the gradient s + 1, so the mean over all n is (n + 1)/2.
+  run_cases(
+      [](Rank me, const Case& c) {
+        const ChunkRange shard = chunk_range(c.size, me.rank(), me.size());
+        const double sum =
+            static_cast<double>(shard.size) * (static_cast<double>(2 * shard.offset + shard.size) + 1) / 2;
+        const double mean = shard.size == 0 ? 0 : sum / static_cast<double>(shard.size);
+        Slice gradient = me.allocate(1, DType::f32, Category::gradient);
+        fill(me, gradient, shard_weight(shard.size, c.size, me.size()) * static_cast<float>(mean));
+        average(me, gradient, ring_all_reduce);
+        return Values{to_host(me, gradient).front()};
+      },
+      [](const Case& c, const Outcome& outcome) -> std::string {
+        const double mean = static_cast<double>(c.size + 1) / 2;
+        for (int rank = 0; rank < c.ranks; ++rank)
+          if (std::abs(outcome.values[rank][0] - mean) > 1e-5 * mean)
+            return fmt::format(
+                "rank {}: the average of the shards' means, each by its shard_weight, is {}, but the "
+                "mean over all {} samples is {}",
+                rank, outcome.values[rank][0], c.size, mean);
+        return "";
+      },
+      {.sizes = sizes_of({1, 7, 8, 24, 101}), .unit = "sample"});
 }
 
 // Part b -------------------------------------------------------------------------------------------------------------
