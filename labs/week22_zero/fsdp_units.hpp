@@ -1,0 +1,154 @@
+// Given: the bookkeeping of 22.4. When a unit is needed and when it is not any more (visits.hpp), which tensors of it
+// the model is lent, and this rank's shares; fsdp.cpp adds how a unit is gathered, freed, gathered ahead and reduced.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "common/arithmetic.hpp"
+#include "labs/week22_zero/fsdp.hpp"
+
+namespace lockstep::week22 {
+
+class FsdpUnits : public Fsdp {
+ public:
+  FsdpUnits(Rank dp, ShardedModel model, FsdpOptions options, LendTensor lend)
+      : dp_(dp),
+        comm_(options.prefetch > 0 ? dp.stream("comm") : dp),
+        model_(std::move(model)),
+        options_(options),
+        held_(model_.units.size()),
+        lend_(std::move(lend)),
+        forward_(unit_times(model_.units, model_.visits, Pass::forward)),
+        backward_(unit_times(model_.units, model_.visits, Pass::backward)) {
+    for (const Unit& unit : model_.units) keep_share(unit);
+  }
+
+  void before(Pass pass, std::size_t visit) override {
+    const UnitTimes& times = pass == Pass::forward ? forward_ : backward_;
+    const std::size_t now = position_of(pass, visit, model_.visits.size());
+    for (std::size_t u : times.order)
+      if (held_[u].lent && times.end[u] < now) finish(pass, u);
+    while (used_ < times.order.size() && times.begin[times.order[used_]] <= now) ++used_;
+    for (; gathered_ < used_; ++gathered_) gather(times.order[gathered_]);  // none with prefetch, but the very first
+    if (options_.prefetch > 0) prefetch(times.order);
+    for (std::size_t u : times.order)
+      if (times.begin[u] <= now && now <= times.end[u] && !held_[u].lent) lend(pass, u);
+  }
+
+  void end(Pass pass) override {
+    for (std::size_t u : (pass == Pass::forward ? forward_ : backward_).order)
+      if (held_[u].lent) finish(pass, u);
+    used_ = gathered_ = 0;
+    if (pass == Pass::backward) dp_.wait(last_reduction_);
+  }
+
+  std::vector<Slice> value_shares() const override { return values_; }
+  std::vector<Slice> gradient_shares() const override { return gradients_; }
+  std::vector<Optimizer>& optimizers() override { return optimizers_; }
+
+ protected:
+  // What fsdp.cpp adds.
+
+  /// Part a: starts to fill held_[u].values.
+  virtual void gather(std::size_t u) = 0;
+  /// Part a, after the last use of a unit in a pass.
+  virtual void release(std::size_t u) = 0;
+  /// Part b, after release in a backward pass: the gradients of a unit, and this rank's share of them.
+  virtual Ticket reduce(Slice whole, Slice share) = 0;
+  /// Part d, before each visit with options_.prefetch > 0. `order` has the units of this pass.
+  virtual void prefetch(const std::vector<std::size_t>& order) = 0;
+
+  /// What exists of a unit beside its shares.
+  struct Held {
+    Slice values;     // whole, from gather to release
+    Slice gradients;  // whole, in a backward pass
+    Ticket gathered;  // on comm_
+    bool lent = false;
+  };
+
+  Slice my_chunk(const Slice& whole) const { return chunk(whole, dp_.rank(), dp_.size()); }
+
+  /// Runs work(queue) in a region of this name: on comm_, beside main, or with prefetch = 0 at once. `work` captures by
+  /// value.
+  Ticket communicate(const char* region, std::size_t bytes, const std::function<void(Rank)>& work) {
+    const auto in_region = [region, bytes, work](Rank queue) {
+      Scope scope = queue.region(region, bytes);
+      work(queue);
+    };
+    if (options_.prefetch > 0) return dp_.run(comm_, in_region);
+    in_region(dp_);
+    return {};
+  }
+
+  /// to = from, of equal size, and of any two types.
+  static void convert(Rank queue, const Slice& to, const Slice& from) {
+    if (to.dtype() == from.dtype())
+      copy(queue, to, from);
+    else
+      cast(queue, to, from);
+  }
+
+  Rank dp_;    // on main
+  Rank comm_;  // the same ranks on the queue "comm" with options_.prefetch > 0, else on main
+  ShardedModel model_;
+  FsdpOptions options_;
+  std::vector<Held> held_;                 // by unit
+  std::vector<Slice> values_, gradients_;  // by unit: this rank's chunk
+  std::vector<Optimizer> optimizers_;      // by unit
+  std::size_t used_ = 0, gathered_ = 0;    // of this pass's order: units that were needed so far, that were gathered
+
+ private:
+  /// This rank's chunk of `unit`, with its initial values, and its optimizer.
+  void keep_share(const Unit& unit) {
+    const ChunkRange mine = unit.shard(dp_.rank(), dp_.size());
+    const Slice values = dp_.allocate(mine.size, options_.precision.keep, Category::parameter);
+    const Slice gradients = dp_.allocate(mine.size, options_.precision.keep, Category::gradient);
+    fill(dp_, gradients, 0);
+    for (const TensorPart& part : tensor_parts(model_.table, unit, mine))
+      model_.begin(dp_, part.tensor, part.first, values.cut(part.offset, part.size));
+    values_.push_back(values);
+    gradients_.push_back(gradients);
+    optimizers_.emplace_back(dp_, shard_parameters(model_.table, unit, mine, values, gradients), options_.adamw);
+  }
+
+  /// Lends the tensors of unit `u`, which has been gathered or is on its way; in a backward pass with memory for its
+  /// gradients.
+  void lend(Pass pass, std::size_t u) {
+    Held& held = held_[u];
+    dp_.wait(held.gathered);
+    if (pass == Pass::backward) {
+      dp_.wait(before_last_reduction_);  // no more than one unit of gradients is in flight
+      held.gradients = dp_.allocate(model_.units[u].size, options_.precision.compute, Category::gradient);
+      fill(dp_, held.gradients, 0);
+    }
+    held.lent = true;
+    for_each_tensor(u, [&](std::size_t i, std::size_t offset, std::size_t size) {
+      lend_(i, held.values.cut(offset, size), held.gradients.empty() ? Slice{} : held.gradients.cut(offset, size));
+    });
+  }
+
+  /// This pass does not use unit `u` any more.
+  void finish(Pass pass, std::size_t u) {
+    for_each_tensor(u, [&](std::size_t i, std::size_t, std::size_t) { lend_(i, {}, {}); });
+    const Slice gradients = held_[u].gradients;
+    release(u);
+    if (pass == Pass::forward) return;
+    before_last_reduction_ = last_reduction_;
+    last_reduction_ = reduce(gradients, gradients_[u]);
+  }
+
+  /// f(tensor, its first element in the unit, its elements).
+  template <class F>
+  void for_each_tensor(std::size_t u, F f) const {
+    const Unit& unit = model_.units[u];
+    for (std::size_t i = unit.first; i < unit.first + unit.count; ++i)
+      f(i, model_.table[i].offset - unit.offset, model_.table[i].size);
+  }
+
+  LendTensor lend_;
+  UnitTimes forward_, backward_;
+  Ticket last_reduction_, before_last_reduction_;
+};
+
+}  // namespace lockstep::week22
