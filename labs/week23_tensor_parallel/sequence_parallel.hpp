@@ -24,11 +24,31 @@ void gather_rows(Rank group, Slice whole, Slice own, const char* place);
 /// `own` = this rank's rows of the sum of all ranks' `whole`, which is used up: g forward, and f backward.
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place);
 
-// Part b. Linear layers between cut rows. Scratch for whole rows is theirs, and dies inside.
+/// Given: memory for whole rows, of what each rank has `own` of.
+inline Slice whole_rows(const TensorParallel& tp, const Slice& own, Category category = Category::buffer) {
+  Rank me = tp.group;
+  return me.allocate(own.size() * static_cast<std::size_t>(me.size()), own.dtype(), category);
+}
 
-/// y_r (N × out/p) = all rows of x · W_rᵀ + bias_r; x: N/p × in.
-void column_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
-                         const char* place);
+// Part b. Linear layers between cut rows. Scratch for whole rows is theirs, and dies inside. The two that only gather
+// before they compute are given.
+
+/// Given: y_r (N × out/p) = all rows of x · W_rᵀ + bias_r; x: N/p × in.
+inline void column_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values,
+                                std::size_t rows, const char* place) {
+  Slice whole = whole_rows(tp, x);
+  gather_rows(tp.group, whole, x, place);
+  linear(tp.group, y, whole, values.weight, values.bias, rows);
+}
+/// Given: dx_r (N × in/p) from dy (N/p × out) of row_forward_rows; gradients accumulate.
+inline void row_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
+                              const LinearTensors& values, std::size_t rows, const char* place) {
+  Slice whole = whole_rows(tp, dy);
+  gather_rows(tp.group, whole, dy, place);
+  linear_backward_input(tp.group, dx, whole, values.weight, rows);
+  linear_backward_weight(tp.group, gradients.weight, gradients.bias, whole, x, rows);
+}
+
 /// dx (N/p × in) from dy (N × out/p); gradients accumulate. x is gathered once more: with tp.overlap on tp.comm, while
 /// main computes its part of dx. Places: `gather` and `scatter`.
 void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
@@ -36,9 +56,6 @@ void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensor
 /// y (N/p × out) = this rank's rows of Σ x_r·W_rᵀ, plus the bias; x: N × in/p.
 void row_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
                       const char* place);
-/// dx_r (N × in/p) from dy (N/p × out); gradients accumulate.
-void row_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
-                       const LinearTensors& values, std::size_t rows, const char* place);
 
 // Part c. Each rank has seen N/p rows in its norms, so it has a part of their gradients.
 

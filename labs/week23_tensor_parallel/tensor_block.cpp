@@ -1,14 +1,12 @@
 // Exercise 23.4: the whole GPT on p ranks. Read labs/week23_tensor_parallel/tensor_block.hpp first.
 //
-// Given are the structures around your calls; ring_all_gather is 21.2's.
+// The block, which calls 23.2 and 23.3, is given in tensor_layers.hpp; ring_all_gather is 21.2's.
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 
 #include <algorithm>
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
-#include "labs/week23_tensor_parallel/sharded_layers.hpp"
-#include "labs/week23_tensor_parallel/tensor_attention.hpp"
-#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
+#include "labs/week23_tensor_parallel/tensor_layers.hpp"
 
 namespace lockstep::week23 {
 
@@ -44,60 +42,9 @@ void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, 
 
 namespace {
 
-using P = BlockPart;
-
-AttentionTensors attention_of(const BlockTensors& tensors) {
-  return {pair(tensors, P::qkv_weight, P::qkv_bias), pair(tensors, P::projection_weight, P::projection_bias)};
-}
-MlpTensors mlp_of(const BlockTensors& tensors) {
-  return {pair(tensors, P::up_weight, P::up_bias), pair(tensors, P::down_weight, P::down_bias)};
-}
-AttentionSaved attention_of(const BlockActivations& saved) {
-  return {saved.norm1, saved.qkv, saved.attention, saved.attention_statistics};
-}
-MlpSaved mlp_of(const BlockActivations& saved) { return {saved.norm2, saved.up, saved.gelu}; }
-
-class TensorLayers final : public ShardedLayers {
+class TensorLayers final : public TensorBlockLayers {
  public:
-  using ShardedLayers::ShardedLayers;
-
-  void attention_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
-                         Slice y) const override {
-    check(shape);
-    AttentionSaved heads = attention_of(saved);
-    todo("23.4c", "23.3's forward pass");
-  }
-
-  void attention_backward(Rank, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
-                          const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
-                          const BlockPartReady& ready) const override {
-    const std::size_t own = shape.rows() * shape.own_width();
-    const Slice dattention = scratch.narrow.cut(0, own), dqkv = scratch.wide.cut(0, 3 * own);
-    todo("23.4c", "23.3's backward pass");
-    attention_ready(ready);
-  }
-
-  void mlp_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
-                   Slice y) const override {
-    MlpSaved wide = mlp_of(saved);
-    todo("23.4c", "23.2's forward pass");
-  }
-
-  void mlp_backward(Rank, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
-                    const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
-                    const BlockPartReady& ready) const override {
-    const Slice wide = scratch.wide.cut(0, 4 * shape.rows() * shape.own_width());
-    todo("23.4c", "23.2's backward pass");
-    mlp_ready(ready);
-  }
-
-  void embed(Rank, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence) const override {
-    parallel_embedding(tp_, y, tokens, table, positions, sequence, shard_);
-  }
-  void embed_backward(Rank, Slice dtable, Slice dpositions, Slice dy, Slice tokens,
-                      std::size_t sequence) const override {
-    parallel_embedding_backward(tp_, dtable, dpositions, dy, tokens, sequence, shard_);
-  }
+  using TensorBlockLayers::TensorBlockLayers;
 
   void logits(Rank, Slice logits, Slice x, Slice head, std::size_t rows) const override {
     todo("23.4c", "the head is a layer whose output features are the vocabulary. It has no bias");
@@ -105,12 +52,6 @@ class TensorLayers final : public ShardedLayers {
   void logits_backward(Rank, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                        std::size_t rows) const override {
     todo("23.4c", "and back; its sum is at the place \"head backward\"");
-  }
-
- private:
-  static void check(const BlockShape& shape) {
-    if (shape.kind != AttentionKind::flash)
-      usage_error("tensor parallelism splits flash attention; materialised attention runs on one rank");
   }
 };
 
