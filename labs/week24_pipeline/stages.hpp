@@ -5,6 +5,7 @@
 // Clusters" (arXiv 2104.04473), section 2.2.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/gpt/pipeline/stage.hpp"
@@ -27,7 +28,21 @@ struct Pipeline {
   std::vector<Rank> up;    ///< by link, back
 };
 /// Given. Collective over `group`, at set-up; shape.stages is its size.
-Pipeline make_pipeline(Rank group, PipelineShape shape);
+inline Pipeline make_pipeline(Rank group, PipelineShape shape) {
+  if (shape.stages != group.size())
+    usage_error("a pipeline of " + std::to_string(shape.stages) + " stages on " + std::to_string(group.size()) +
+                " ranks");
+  if (shape.stages == 1 && shape.chunks > 1)
+    usage_error("chunks go round the stages: with one stage there is nowhere to go");
+  Pipeline pipeline{group, shape, {}, {}};
+  for (int link = 0; link < shape.stages; ++link) {
+    // The link from the last stage to the first has no neighbour of its parity to share with, when stages are odd.
+    const std::string number = link + 1 == shape.stages ? "around" : link % 2 == 0 ? "even" : "odd";
+    pipeline.down.push_back(group.stream("down " + number));
+    pipeline.up.push_back(group.stream("up " + number));
+  }
+  return pipeline;
+}
 
 // Given: who is where.
 
@@ -37,8 +52,17 @@ struct Neighbour {
   int stage = -1;
   int link = 0;
 };
-Neighbour before(const Pipeline& pipeline, int chunk);
-Neighbour after(const Pipeline& pipeline, int chunk);
+inline Neighbour before(const Pipeline& pipeline, int chunk) {
+  const int stage = pipeline.group.rank(), last = pipeline.shape.stages - 1;
+  if (stage > 0) return {stage - 1, stage - 1};
+  return chunk > 0 ? Neighbour{last, last} : Neighbour{};
+}
+
+inline Neighbour after(const Pipeline& pipeline, int chunk) {
+  const int stage = pipeline.group.rank(), last = pipeline.shape.stages - 1;
+  if (stage < last) return {stage + 1, stage};
+  return chunk + 1 < pipeline.shape.chunks ? Neighbour{0, last} : Neighbour{};
+}
 
 /// Part b. Runs this stage's steps on `model`, in order. Nobody's main waits for a send: receives are posted one ahead,
 /// sends run on the queue of their link. What main still waits for at the end is nothing.
