@@ -32,7 +32,9 @@ Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial,
 
 week21::SerialFraction fit_strong(const std::vector<Measured>& times) {
   std::vector<week21::Measurement> usable;
-  todo("25.4c", "what has its cores goes to 21.10's fit");
+  for (const Measured& time : times)
+    if (time.has_cores) usable.push_back({time.ranks, time.seconds});
+  return week21::fit_amdahl(usable);
 }
 
 namespace {
@@ -52,7 +54,9 @@ week21::SerialFraction fit_weak(const std::vector<Measured>& times) {
   const double serial = serial_seconds(times);
   std::vector<std::vector<double>> design;  // one row a time, of one column: p − 1
   std::vector<double> missing;              // p − S(p)
-  todo("25.4c", "fill both; least_squares gives s and its standard error, student_t95 half of the interval");
+  todo("25.4c",
+       "fill both, from what has its cores; least_squares gives s and its standard error, student_t95 half of the "
+       "interval");
 }
 
 int most_ranks(double serial_fraction, double efficiency) {

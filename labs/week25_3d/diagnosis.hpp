@@ -78,7 +78,7 @@ struct Measured {
   bool has_cores = true;  ///< a core for each rank: without, a time says nothing about scaling, and is left out
 };
 
-/// Amdahl's serial fraction of times with their cores. Error(usage) as fit_amdahl where too few are left.
+/// Given: Amdahl's serial fraction of times with their cores. Error(usage) as fit_amdahl where too few are left.
 week21::SerialFraction fit_strong(const std::vector<Measured>& times);
 
 /// Gustafson's: with the speedup S(p) = p·T(1)/T(p) of a problem that grows with p, p − S(p) = s·(p − 1). T(1) is the

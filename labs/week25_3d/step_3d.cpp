@@ -49,15 +49,27 @@ void sum_of_squares(const Worker& worker, Slice squares) {
        "ones, one after the other");
 }
 
-void update(Worker& worker, float learning_rate, float max_norm) {
+namespace {
+
+/// The update with a loss scale, worker.scaler.
+void scaled_update(Worker& worker, float learning_rate, float max_norm) {
   Rank me = worker.mesh.world;
   const std::array<Rank, 3> axes = {worker.mesh.dp, worker.mesh.tp, worker.mesh.pp};
   const StepScalars& scalars = worker.scalars;
-  Slice factor, skip, skipped;
+  week22::LossScaler& scaler = *worker.scaler;
   todo("25.2c",
-       "with a scaler: find_overflow_everywhere among all gradient shares, over all axes. Then the squares; the "
-       "factor: unscale where there is a scaler (skip by its overflow, skipped of it), clip_factor where there is a "
-       "max_norm; a step of every engine; and the next scale");
+       "find_overflow_everywhere among all gradient shares, over all axes; the squares; unscale them, for the "
+       "factor; a step of every engine, to be skipped after an overflow; the next scale");
+}
+
+}  // namespace
+
+void update(Worker& worker, float learning_rate, float max_norm) {
+  if (worker.scaler) return scaled_update(worker, learning_rate, max_norm);
+  const StepScalars& scalars = worker.scalars;
+  todo("25.2c",
+       "the squares; clip_factor, where there is a max_norm; a step of every engine, with the factor where there is "
+       "one");
 }
 
 }  // namespace lockstep::week25

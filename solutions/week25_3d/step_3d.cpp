@@ -62,27 +62,36 @@ void sum_of_squares(const Worker& worker, Slice squares) {
   // lab end
 }
 
-void update(Worker& worker, float learning_rate, float max_norm) {
+namespace {
+
+/// The update with a loss scale, worker.scaler.
+void scaled_update(Worker& worker, float learning_rate, float max_norm) {
   Rank me = worker.mesh.world;
   const std::array<Rank, 3> axes = {worker.mesh.dp, worker.mesh.tp, worker.mesh.pp};
   const StepScalars& scalars = worker.scalars;
-  Slice factor, skip, skipped;
-  // lab 25.2c begin: with a scaler: find_overflow_everywhere among all gradient shares, over all axes. Then the
-  // squares; the factor: unscale where there is a scaler (skip by its overflow, skipped of it), clip_factor where there
-  // is a max_norm; a step of every engine; and the next scale
-  if (worker.scaler)
-    week22::find_overflow_everywhere(me, *worker.scaler, worker.gradient_shares(), axes, week21::ring_all_reduce);
+  week22::LossScaler& scaler = *worker.scaler;
+  // lab 25.2c begin: find_overflow_everywhere among all gradient shares, over all axes; the squares; unscale them, for
+  // the factor; a step of every engine, to be skipped after an overflow; the next scale
+  week22::find_overflow_everywhere(me, scaler, worker.gradient_shares(), axes, week21::ring_all_reduce);
   sum_of_squares(worker, scalars.squares);
-  if (worker.scaler) {
-    week22::unscale(me, *worker.scaler, scalars.factor, scalars.squares, max_norm);
-    skip = worker.scaler->overflow;
-    skipped = worker.scaler->skipped;
-  } else if (max_norm > 0) {
-    clip_factor(me, scalars.factor, scalars.squares, max_norm);
-  }
-  if (worker.scaler || max_norm > 0) factor = scalars.factor;
-  for (const auto& engine : worker.engines) engine->step(learning_rate, factor, skip, skipped);
-  if (worker.scaler) week22::update_scale(me, *worker.scaler);
+  week22::unscale(me, scaler, scalars.factor, scalars.squares, max_norm);
+  for (const auto& engine : worker.engines)
+    engine->step(learning_rate, scalars.factor, scaler.overflow, scaler.skipped);
+  week22::update_scale(me, scaler);
+  // lab end
+}
+
+}  // namespace
+
+void update(Worker& worker, float learning_rate, float max_norm) {
+  if (worker.scaler) return scaled_update(worker, learning_rate, max_norm);
+  const StepScalars& scalars = worker.scalars;
+  // lab 25.2c begin: the squares; clip_factor, where there is a max_norm; a step of every engine, with the factor where
+  // there is one
+  sum_of_squares(worker, scalars.squares);
+  if (max_norm > 0) clip_factor(worker.mesh.world, scalars.factor, scalars.squares, max_norm);
+  for (const auto& engine : worker.engines)
+    engine->step(learning_rate, max_norm > 0 ? scalars.factor : Slice(), {}, {});
   // lab end
 }
 
