@@ -85,67 +85,71 @@ void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
 
 namespace {
 
-/// n elements in eight bits, cut into a chunk for each rank, with as many scales for each chunk.
+/// An array in eight bits: a chunk of numbers for each rank, and as many scales for each chunk as the longest needs.
 struct Rounded {
-  Slice numbers;  // n i8
-  Slice scales;   // p·⌈longest chunk / block⌉ f32
+  Slice numbers;  // i8
+  Slice scales;   // f32
+  int p;
   std::size_t block;
 
-  Rounded(Rank me, std::size_t n, std::size_t elements_of_block)
-      : numbers(scratch(me, n, DType::i8)),
-        scales(scratch(
-            me, blocks_of(chunk_range(n, 0, me.size()).size, elements_of_block) * static_cast<std::size_t>(me.size()),
-            DType::f32)),
-        block(elements_of_block) {
-    fill(me, scales, 0);  // also those that a shorter chunk does not use
+  Slice numbers_of(int c) const { return chunk(numbers, c, p); }
+  Slice scales_of(int c) const { return chunk(scales, c, p).cut(0, blocks_of(numbers_of(c).size(), block)); }
+
+  void round(Rank me, int c, const Slice& from, Random key) const {
+    quantise(me, numbers_of(c), scales_of(c), from, block, key);
   }
-  /// Of chunk c of p: its numbers, all its scales, and those that it uses.
-  Slice numbers_of(int c, int p) const { return chunk(numbers, c, p); }
-  Slice scales_of(int c, int p) const { return chunk(scales, c, p); }
-  Slice used_scales_of(int c, int p) const { return scales_of(c, p).cut(0, blocks_of(numbers_of(c, p).size(), block)); }
+  void add_to(Rank me, const Slice& sum, int c) const { add_dequantised(me, sum, numbers_of(c), scales_of(c), block); }
 };
+
+/// Memory for one of `elements`, whose longest chunk has `longest`.
+Rounded allocate_rounded(Rank me, std::size_t elements, std::size_t longest, std::size_t block) {
+  const std::size_t scales = blocks_of(longest, block) * static_cast<std::size_t>(me.size());
+  return {scratch(me, elements, DType::i8), scratch(me, scales, DType::f32), me.size(), block};
+}
+
+/// Chunk c of everybody's `outgoing` to rank c: the transfers that fill `incoming`, whose chunk r is rank r's.
+std::vector<Transfer> all_to_all(Rank me, const Slice& outgoing, const Slice& incoming) {
+  const int p = me.size(), self = me.rank();
+  std::vector<Transfer> batch;
+  // lab 21.9d begin: to each peer its chunk of `outgoing`, and what it sends into its chunk of `incoming`. Begin with
+  // the rank after yours: were all to begin with rank 0, they would wait for its port. My own chunk needs no message:
+  // copy it
+  for (int i = 1; i < p; ++i) {
+    const int peer = (self + i) % p;
+    batch.push_back(send(peer, chunk(outgoing, peer, p)));
+    batch.push_back(receive(peer, chunk(incoming, peer, p)));
+  }
+  copy(me, chunk(incoming, self, p), chunk(outgoing, self, p));
+  // lab end
+  return batch;
+}
 
 }  // namespace
 
 void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
   Scope scope = me.region("int8_two_step_all_reduce", data.bytes());
   const int p = me.size(), self = me.rank();
+  const std::size_t longest = chunk_range(data.size(), 0, p).size;
   const ChunkRange own = chunk_range(data.size(), self, p);
-  Rounded mine(me, data.size(), block);  // my chunks on their way out; later the sums of all
-  // What ranks send me of my chunk: block r is rank r's.
-  Slice numbers = scratch(me, own.size * static_cast<std::size_t>(p), DType::i8);
-  Slice scales = scratch(me, mine.scales.size(), DType::f32);
-  const auto used = [&](int r) { return chunk(scales, r, p).cut(0, blocks_of(own.size, block)); };
+  const Rounded mine = allocate_rounded(me, data.size(), longest, block);  // on its way out; later the sums of all
+  const Rounded parts = allocate_rounded(me, own.size * static_cast<std::size_t>(p), longest, block);  // of my chunk
+  fill(me, mine.scales, 0);  // also those that a shorter chunk does not use, which are sent too
   for (int c = 0; c < p; ++c)
-    quantise(me, mine.numbers_of(c, p), mine.used_scales_of(c, p), chunk(data, c, p), block,
-             drawn_by(key, self, chunk_range(data.size(), c, p).offset));
-  // lab 21.9d begin: one batch: chunk c of mine (numbers, then scales) to each peer c, its part of my chunk from it
-  // into block c. Begin with the rank after yours: were all to begin with rank 0, they would wait for its port. My own
-  // part needs no message: copy it
-  std::vector<Transfer> batch;
-  for (int i = 1; i < p; ++i) {
-    const int peer = (self + i) % p;
-    batch.push_back(send(peer, mine.numbers_of(peer, p)));
-    batch.push_back(send(peer, mine.scales_of(peer, p)));
-    batch.push_back(receive(peer, chunk(numbers, peer, p)));
-    batch.push_back(receive(peer, chunk(scales, peer, p)));
-  }
-  copy(me, chunk(scales, self, p), mine.scales_of(self, p));
-  copy(me, chunk(numbers, self, p), mine.numbers_of(self, p));
+    mine.round(me, c, chunk(data, c, p), drawn_by(key, self, chunk_range(data.size(), c, p).offset));
+  std::vector<Transfer> batch = all_to_all(me, mine.numbers, parts.numbers);
+  for (const Transfer& transfer : all_to_all(me, mine.scales, parts.scales)) batch.push_back(transfer);
   me.exchange(batch);
-  // lab end
-  Slice sum = chunk(data, self, p);
-  // lab 21.9d begin: my chunk's sum, from zeros and in the order of ranks; rounded again into mine, with
+  const Slice sum = chunk(data, self, p);
+  // lab 21.9d begin: my chunk's sum, from zeros and in the order of ranks (add_to); rounded again into mine, with
   // drawn_by(key, p + rank, own.offset); both all-gathered. Then every chunk of data is what was gathered: my own too,
   // since nobody else has seen the sum before it was rounded
   fill(me, sum, 0);
-  for (int r = 0; r < p; ++r) add_dequantised(me, sum, chunk(numbers, r, p), used(r), block);
-  quantise(me, mine.numbers_of(self, p), mine.used_scales_of(self, p), sum, block, drawn_by(key, p + self, own.offset));
+  for (int r = 0; r < p; ++r) parts.add_to(me, sum, r);
+  mine.round(me, self, sum, drawn_by(key, p + self, own.offset));
   ring_all_gather(me, mine.numbers);
   ring_all_gather(me, mine.scales);
   fill(me, data, 0);
-  for (int c = 0; c < p; ++c)
-    add_dequantised(me, chunk(data, c, p), mine.numbers_of(c, p), mine.used_scales_of(c, p), block);
+  for (int c = 0; c < p; ++c) mine.add_to(me, chunk(data, c, p), c);
   // lab end
 }
 
