@@ -90,19 +90,25 @@ double rabenseifner_seconds(const Machine& machine, int ranks, double bytes) {
 }
 
 Bandwidth bandwidth(int ranks, double bytes, double seconds) {
-  todo("21.5", "algbw and busbw; one rank moves nothing, so its busbw is 0");
+  const double algorithm = bytes / seconds;
+  return {algorithm, algorithm * 2 * (ranks - 1) / ranks};  // one rank moves nothing: its busbw is 0
 }
 
 double communication_efficiency(double compute_seconds, double communication_seconds) {
-  todo("21.5", "the fraction of the step that computes");
+  return compute_seconds / (compute_seconds + communication_seconds);
 }
 
 std::vector<OverheadPoint> overhead_chart(const std::vector<double>& parameters,
                                           const std::vector<double>& bytes_per_second, Workload workload) {
   std::vector<OverheadPoint> chart;
-  todo("21.5",
-       "for each model size, for each bandwidth: seconds of computing, seconds of a ring all-reduce of the gradients "
-       "with β = 1/bandwidth and nothing else, and their efficiency");
+  for (double size : parameters)
+    for (double link : bytes_per_second) {
+      const double compute = 6 * size * workload.tokens / workload.flop_per_second;
+      const double communication =
+          ring_all_reduce_seconds({.beta = 1 / link}, workload.ranks, size * workload.bytes_per_parameter);
+      chart.push_back({size, link, compute, communication, communication_efficiency(compute, communication)});
+    }
+  return chart;
 }
 
 }  // namespace lockstep::week21

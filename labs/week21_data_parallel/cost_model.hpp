@@ -46,14 +46,14 @@ double recursive_doubling_seconds(const Machine& machine, int ranks, double byte
 double rabenseifner_seconds(CostModel cost, int ranks, double bytes);
 double rabenseifner_seconds(const Machine& machine, int ranks, double bytes);
 
-/// How nccl-tests reports an all-reduce (doc/PERFORMANCE.md), in bytes per second.
+/// Given: how nccl-tests reports an all-reduce (doc/PERFORMANCE.md), in bytes per second.
 struct Bandwidth {
   double algorithm = 0;  ///< algbw: bytes of the array / seconds
   double bus = 0;        ///< busbw: algbw × 2(p − 1)/p: what a link carries, comparable between different p
 };
 Bandwidth bandwidth(int ranks, double bytes, double seconds);
 
-/// Compute / (compute + communication): the part of a step that is not spent communicating, if nothing overlaps.
+/// Given: compute / (compute + communication), the part of a step that is not spent communicating, if nothing overlaps.
 double communication_efficiency(double compute_seconds, double communication_seconds);
 
 /// What one rank does in a step.
@@ -71,7 +71,7 @@ struct OverheadPoint {
   double communication_seconds = 0;  ///< one ring all-reduce of all gradients; no latency, no price of adding
   double efficiency = 0;
 };
-/// The overhead chart: a point for each model size and, within it, each bandwidth of a link, in the order given.
+/// Given: the overhead chart. A point for each model size and, within it, each bandwidth of a link, in the order given.
 std::vector<OverheadPoint> overhead_chart(const std::vector<double>& parameters,
                                           const std::vector<double>& bytes_per_second, Workload workload);
 

@@ -29,7 +29,8 @@ double hierarchical_seconds(CostModel inside, CostModel across, int nodes, int r
 }
 
 SlowLinkBytes slow_link_bytes_of_ring(int nodes, int ranks_per_node, double bytes) {
-  todo("21.4c", "of g ranks in a node, one sends across, in each of the ring's steps");
+  const double p = nodes * ranks_per_node, sent = 2 * (p - 1) / p * bytes;
+  return {sent, sent};
 }
 
 SlowLinkBytes slow_link_bytes_of_hierarchy(int nodes, int ranks_per_node, double bytes) {

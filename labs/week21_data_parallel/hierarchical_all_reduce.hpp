@@ -38,7 +38,7 @@ struct SlowLinkBytes {
   double per_rank = 0;  ///< sent by the rank that sends most of them
   double per_node = 0;  ///< sent by all ranks of a node together
 };
-/// Part c. Of the flat ring over all ranks: one rank of each node has its next neighbour in another one. k ≥ 2.
+/// Given: of the flat ring over all ranks: one rank of each node has its next neighbour in another one. k ≥ 2.
 SlowLinkBytes slow_link_bytes_of_ring(int nodes, int ranks_per_node, double bytes);
 /// Part c. Of part b.
 SlowLinkBytes slow_link_bytes_of_hierarchy(int nodes, int ranks_per_node, double bytes);

@@ -25,7 +25,12 @@ double rate_at(const RateSchedule& schedule, int step) {
 
 RateSchedule schedule_for_batch(const RateSchedule& base, std::size_t base_batch, std::size_t batch, RateRule rule,
                                 int warmup) {
-  todo("21.8", "how many steps see the same samples? Round up. And warm-up never begins above where it ends");
+  const std::size_t samples = static_cast<std::size_t>(base.steps) * base_batch;
+  const double peak = scaled_rate(rule, base.peak, base_batch, batch);
+  return {.first = std::min(base.peak, peak),
+          .peak = peak,
+          .warmup = warmup,
+          .steps = static_cast<int>((samples + batch - 1) / batch)};
 }
 
 }  // namespace lockstep::week21

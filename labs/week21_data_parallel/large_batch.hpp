@@ -32,9 +32,9 @@ struct RateSchedule {
 /// step; then it falls as half a cosine, from `peak` in step `warmup` to peak / 10 in step `steps` and all after it.
 double rate_at(const RateSchedule& schedule, int step);
 
-/// The schedule that sees the samples of `base`, whose batches are of `base_batch`, in batches of `batch`: as many
-/// steps as that takes (a last one may need a few samples more), the rate scaled by `rule`, and `warmup` steps that
-/// begin at base.peak, which is known to be safe, or at the new peak where that is lower.
+/// Given: the schedule that sees the samples of `base`, whose batches are of `base_batch`, in batches of `batch`: as
+/// many steps as that takes (a last one may need a few samples more), the rate scaled by `rule`, and `warmup` steps
+/// that begin at base.peak, which is known to be safe, or at the new peak where that is lower.
 RateSchedule schedule_for_batch(const RateSchedule& base, std::size_t base_batch, std::size_t batch, RateRule rule,
                                 int warmup);
 

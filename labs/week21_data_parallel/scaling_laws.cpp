@@ -1,6 +1,7 @@
 // Exercise 21.10: scaling laws. Read labs/week21_data_parallel/scaling_laws.hpp first.
 //
-// Given are the refusals; yours are the laws and the fit, on the statistics of common/support/stats.
+// Given are the refusals and the laws that go from times or a serial fraction to a speedup; yours is the way back, from
+// one measured speedup and from several times, on the statistics of common/support/stats.
 #include "labs/week21_data_parallel/scaling_laws.hpp"
 
 #include <fmt/format.h>
@@ -53,28 +54,28 @@ std::vector<double> relative_weights(const std::vector<Measurement>& measurement
 double speedup(double serial_seconds, double parallel_seconds) {
   check_seconds(serial_seconds);
   check_seconds(parallel_seconds);
-  todo("21.10", "how many times faster");
+  return serial_seconds / parallel_seconds;
 }
 
 double efficiency(double serial_seconds, double parallel_seconds, int ranks) {
   check_ranks(ranks);
-  todo("21.10", "the speedup of each rank");
+  return speedup(serial_seconds, parallel_seconds) / ranks;
 }
 
 double weak_efficiency(double serial_seconds, double parallel_seconds) {
-  todo("21.10", "p ranks do p times the work, in ideally the same time");
+  return speedup(serial_seconds, parallel_seconds);
 }
 
 double amdahl_speedup(double serial_fraction, int ranks) {
   check_fraction(serial_fraction);
   check_ranks(ranks);
-  todo("21.10", "the serial part keeps its time, the rest is divided by p");
+  return 1 / (serial_fraction + (1 - serial_fraction) / ranks);
 }
 
 double gustafson_speedup(double serial_fraction, int ranks) {
   check_fraction(serial_fraction);
   check_ranks(ranks);
-  todo("21.10", "how long one rank would take for what p ranks do in one unit of time");
+  return serial_fraction + (1 - serial_fraction) * ranks;
 }
 
 double karp_flatt(double speedup, int ranks) {

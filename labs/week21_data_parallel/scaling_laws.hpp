@@ -10,19 +10,20 @@
 
 namespace lockstep::week21 {
 
-/// S(p) = T(1) / T(p).
+/// Given: S(p) = T(1) / T(p).
 double speedup(double serial_seconds, double parallel_seconds);
 
-/// E(p) = S(p) / p. 1 is ideal for a fixed problem (strong scaling).
+/// Given: E(p) = S(p) / p. 1 is ideal for a fixed problem (strong scaling).
 double efficiency(double serial_seconds, double parallel_seconds, int ranks);
 
-/// Weak scaling, where the problem grows with p: T(1) / T(p), each with the same work a rank. 1 is ideal.
+/// Given: weak scaling, where the problem grows with p: T(1) / T(p), each with the same work a rank. 1 is ideal.
 double weak_efficiency(double serial_seconds, double parallel_seconds);
 
-/// Amdahl 1967: S(p) = 1 / (s + (1 − s)/p) for a problem of fixed size. Never above 1/s.
+/// Given: Amdahl 1967: S(p) = 1 / (s + (1 − s)/p) for a problem of fixed size. Never above 1/s.
 double amdahl_speedup(double serial_fraction, int ranks);
 
-/// Gustafson 1988: S(p) = s + (1 − s)·p for a problem whose parallel part grows with p; s is measured on p ranks.
+/// Given: Gustafson 1988: S(p) = s + (1 − s)·p for a problem whose parallel part grows with p; s is measured on p
+/// ranks.
 double gustafson_speedup(double serial_fraction, int ranks);
 
 /// Karp and Flatt 1990: the serial fraction that explains a speedup on p ≥ 2 ranks, Amdahl solved for s. Constant over

@@ -21,6 +21,8 @@ TEST(Lab21_10, SpeedupAndEfficiency) {
   EXPECT_DOUBLE_EQ(efficiency(12, 4, 4), 0.75) << "a speedup of 3 on 4 ranks: each rank is worth 3/4 of one";
   EXPECT_DOUBLE_EQ(efficiency(12, 12, 1), 1) << "one rank is as good as itself";
   EXPECT_DOUBLE_EQ(weak_efficiency(12, 15), 0.8) << "p times the work in 15 s instead of 12 s: 12/15";
+  EXPECT_NEAR(karp_flatt(speedup(12, 4), 4), 1.0 / 9, 1e-12)
+      << "of 12 s 4/3 are serial, since 4/3 + (32/3)/4 = 4: Karp–Flatt must trace back to s = 1/9";
 }
 
 TEST(Lab21_10, Amdahl) {
@@ -31,6 +33,7 @@ TEST(Lab21_10, Amdahl) {
     EXPECT_LT(amdahl_speedup(0.05, p), 20) << "a serial part of 5 % limits the speedup to 1/s = 20";
   }
   EXPECT_NEAR(amdahl_speedup(0.05, 8), 5.925925925925926, 1e-12) << "s = 5 % on 8 ranks: 1/(0.05 + 0.95/8)";
+  EXPECT_NEAR(karp_flatt(5.925925925925926, 8), 0.05, 1e-12) << "and back";
 }
 
 TEST(Lab21_10, Gustafson) {
@@ -41,6 +44,8 @@ TEST(Lab21_10, Gustafson) {
   }
   EXPECT_NEAR(gustafson_speedup(0.05, 8), 7.65, 1e-12)
       << "s = 5 % on 8 ranks: the serial part once, the parallel part 8 times: 0.05 + 0.95·8";
+  EXPECT_NEAR(karp_flatt(7.65, 8), 0.05 / 7.65, 1e-12)
+      << "s is a fraction of the time on p ranks; of one rank's, S times as long, the serial part is s/S";
 }
 
 TEST(Lab21_10, KarpFlattIsAmdahlSolvedForTheSerialFraction) {

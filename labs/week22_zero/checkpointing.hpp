@@ -49,8 +49,8 @@ Activations checkpointed_activations(Rank me, const Gpt& gpt, std::size_t sequen
 /// and head, else the probabilities.
 std::size_t block_activation_bytes(const BlockShape& shape, DType dtype, std::size_t layers, Recompute recompute);
 
-/// FLOP of one block's forward in its matrix products: four linear layers, and scores and sums of attention, of which
-/// causality leaves T (T + 1) / 2 pairs of positions. A multiply-add is two.
+/// Given: FLOP of one block's forward in its matrix products: four linear layers, and scores and sums of attention, of
+/// which causality leaves T (T + 1) / 2 pairs of positions. A multiply-add is two.
 double block_forward_flop(const BlockShape& shape);
 
 /// FLOP, in matrix products, that the backward of one block does again.

@@ -31,7 +31,11 @@ ModelState model_state(double parameters, int stage, int ranks, Recipe recipe) {
 
 int fewest_ranks(double parameters, int stage, Recipe recipe, double bytes, int most) {
   check(parameters, stage, most);
-  todo("22.1a", "what is not divided must fit first; the rest decides how many share it. Stage 0 never gets better");
+  for (int ranks = 1; ranks <= most; ++ranks) {
+    if (model_state(parameters, stage, ranks, recipe).total_bytes() <= bytes) return ranks;
+    if (stage == 0) break;  // never gets better
+  }
+  return 0;
 }
 
 double bytes_sent(double parameters, int stage, int ranks, int microbatches, Recipe recipe) {

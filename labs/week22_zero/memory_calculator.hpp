@@ -40,7 +40,7 @@ struct ModelState {
 /// the gradients too, stage 3 the parameters too. Throws Error(usage) where stage, ranks or parameters make no sense.
 ModelState model_state(double parameters, int stage, int ranks, Recipe recipe);
 
-/// The least number of ranks, up to `most`, whose model state fits `bytes` each; 0 if none does.
+/// Given: the least number of ranks, up to `most`, whose model state fits `bytes` each; 0 if none does.
 int fewest_ranks(double parameters, int stage, Recipe recipe, double bytes, int most = 1 << 20);
 
 /// Bytes that one rank sends in a step of m microbatches: all-gathers of parameters and reduce-scatters of gradients,

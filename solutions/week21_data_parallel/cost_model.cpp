@@ -97,23 +97,17 @@ double rabenseifner_seconds(const Machine& machine, int ranks, double bytes) {
 }
 
 Bandwidth bandwidth(int ranks, double bytes, double seconds) {
-  // lab 21.5 begin: algbw and busbw; one rank moves nothing, so its busbw is 0
   const double algorithm = bytes / seconds;
-  return {algorithm, algorithm * 2 * (ranks - 1) / ranks};
-  // lab end
+  return {algorithm, algorithm * 2 * (ranks - 1) / ranks};  // one rank moves nothing: its busbw is 0
 }
 
 double communication_efficiency(double compute_seconds, double communication_seconds) {
-  // lab 21.5 begin: the fraction of the step that computes
   return compute_seconds / (compute_seconds + communication_seconds);
-  // lab end
 }
 
 std::vector<OverheadPoint> overhead_chart(const std::vector<double>& parameters,
                                           const std::vector<double>& bytes_per_second, Workload workload) {
   std::vector<OverheadPoint> chart;
-  // lab 21.5 begin: for each model size, for each bandwidth: seconds of computing, seconds of a ring all-reduce of the
-  // gradients with β = 1/bandwidth and nothing else, and their efficiency
   for (double size : parameters)
     for (double link : bytes_per_second) {
       const double compute = 6 * size * workload.tokens / workload.flop_per_second;
@@ -122,7 +116,6 @@ std::vector<OverheadPoint> overhead_chart(const std::vector<double>& parameters,
       chart.push_back({size, link, compute, communication, communication_efficiency(compute, communication)});
     }
   return chart;
-  // lab end
 }
 
 }  // namespace lockstep::week21

@@ -39,10 +39,8 @@ double hierarchical_seconds(CostModel inside, CostModel across, int nodes, int r
 }
 
 SlowLinkBytes slow_link_bytes_of_ring(int nodes, int ranks_per_node, double bytes) {
-  // lab 21.4c begin: of g ranks in a node, one sends across, in each of the ring's steps
   const double p = nodes * ranks_per_node, sent = 2 * (p - 1) / p * bytes;
   return {sent, sent};
-  // lab end
 }
 
 SlowLinkBytes slow_link_bytes_of_hierarchy(int nodes, int ranks_per_node, double bytes) {
