@@ -1,0 +1,250 @@
+// ./lab bench all_reduce and compression, from outside: output files, documentation, bad input.
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/programs/bench_program.hpp"
+#include "bench/programs/pipelined_all_reduce.hpp"
+#include "common/runtime/run.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+void expect_documented(const Json& rows) {
+  const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  for (const Json& row : rows)
+    for (const auto& [name, value] : row.items())
+      EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+}
+
+TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
+  ASSERT_EQ(
+      start("--ranks 8 --machine dgx-a100 --bytes 4096,64KiB --json " + file("a.json") + " --csv " + file("a.csv")), 0)
+      << err_;
+  Json document = Json::parse(read(file("a.json")));
+  ASSERT_EQ(document.at("rows").size(), 8u) << "four algorithms; on one node, the hierarchical one is the ring";
+  expect_documented(document.at("rows"));
+  for (const Json& row : document.at("rows")) {
+    for (const char* name :
+         {"backend", "machine", "ranks", "bytes", "algorithm", "seconds", "predicted_seconds", "algbw_gb_per_s",
+          "busbw_gb_per_s", "messages", "bytes_sent_per_rank_max", "verified", "wall_seconds", "peak_rss_bytes"})
+      EXPECT_TRUE(row.contains(name)) << name;
+    EXPECT_EQ(row.at("backend"), "sim");
+    EXPECT_EQ(row.at("machine"), "dgx-a100");
+    EXPECT_EQ(row.at("verified"), true);
+    double seconds = row.at("seconds"), bytes = row.at("bytes");
+    EXPECT_NEAR(row.at("predicted_seconds").get<double>() / seconds, 1, 1e-12) << row;
+    EXPECT_NEAR(row.at("busbw_gb_per_s").get<double>() * 1e9 / (bytes / seconds * 2 * 7 / 8), 1, 1e-12);
+    const std::map<std::string, std::array<double, 2>> messages_and_arrays = {
+        {"naive", {2 * 7, 7}},
+        {"recursive_doubling", {8 * 3, 3}},
+        {"rabenseifner", {8 * 2 * 3, 2 * 7.0 / 8}},
+        {"ring", {8 * 2 * 7, 2 * 7.0 / 8}}};
+    const auto& [messages, arrays] = messages_and_arrays.at(row.at("algorithm").get<std::string>());
+    EXPECT_EQ(row.at("messages"), messages);
+    EXPECT_EQ(row.at("bytes_sent_per_rank_max"), bytes * arrays);
+  }
+  EXPECT_EQ(document.at("context").at("command"), "all_reduce");
+  const std::string line = document.at("context").at("command_line");
+  EXPECT_TRUE(line.starts_with("./lab bench all_reduce --ranks 8 ")) << line;
+  EXPECT_EQ(line.find('/', 2), std::string::npos) << "no path of this computer: " << line;
+  EXPECT_TRUE(document.at("context").at("versions").contains("blas"));
+  EXPECT_TRUE(read(file("a.csv")).starts_with("backend,machine,"));
+}
+
+TEST_F(BenchProgram, TwoRunsGiveTheSameVirtualTimes) {
+  auto times = [&] {
+    EXPECT_EQ(start("--ranks 7 --machine pcie-box-10gbe --bytes 1KiB:64KiB --json " + file("b.json")), 0) << err_;
+    std::vector<double> seconds;
+    Json document = Json::parse(read(file("b.json")));
+    for (const Json& row : document.at("rows")) seconds.push_back(row.at("seconds"));
+    return seconds;
+  };
+  std::vector<double> first = times();
+  EXPECT_EQ(first.size(), 28u);
+  EXPECT_EQ(first, times());
+}
+
+TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
+  std::string json_file = " --json " + file("c.json");
+  for (const char* arguments :
+       {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 1,x", "--machine dgx-h10", "--machine dgx-a100 --ranks 9",
+        "--algorithm rnig", "--bytes 64k", "--bytes 6", "--bytes 0", "--samples 0", "--rank 3", "--emulate laptop",
+        "surplus", "--ranks 4 --ranks-per-node 3", "--ranks 4 --ranks-per-node -2"}) {
+    EXPECT_EQ(start(arguments + json_file), 2) << arguments;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
+    EXPECT_EQ(out_, "") << arguments;
+  }
+  EXPECT_EQ(start("--json /nowhere/x.json"), 2);
+  EXPECT_EQ(start("--bytes 0", "compression"), 2);
+  EXPECT_EQ(err_, "--bytes 0: a sum is of fp32 elements, of 4 bytes each and at least one\n");
+  EXPECT_EQ(start("--ranks 2,1", "compression"), 2);
+  EXPECT_EQ(err_, "--ranks 1: one rank sends nothing that could be compressed; at least 2 are wanted\n");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "only out and err";
+}
+
+TEST_F(BenchProgram, WhichBlasDoesNotDependOnWhoAsksFirst) {
+  std::set<std::string> names;
+  for (const char* phantom : {"", " --phantom"}) {
+    rows_of(std::string("--ranks 2 --bytes 64KiB") + phantom, "all_reduce");
+    names.insert(Json::parse(read(file("rows.json"))).at("context").at("versions").at("blas"));
+  }
+  EXPECT_EQ(names.size(), 1u) << "a phantom run computes nothing, and asks only for the name";
+}
+
+TEST_F(BenchProgram, SeveralNumbersOfRanksAndSizes) {
+  Json rows = rows_of("--ranks 1,2,5 --bytes 20,40 --algorithm all", "all_reduce");
+  ASSERT_EQ(rows.size(), 24u);
+  EXPECT_EQ(rows[23].at("ranks"), 5);
+  EXPECT_EQ(rows[23].at("bytes"), 40);
+}
+
+TEST_F(BenchProgram, CompressionSendsWhatItsFormulasSay) {
+  const Json rows = rows_of("--machine dgx-a100 --ranks 2,4,8 --bytes 8MiB --density 0.125 --block 256", "compression");
+  ASSERT_EQ(rows.size(), 12u);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row.at("verified"), true) << row;
+    EXPECT_EQ(row.at("bytes_sent_per_rank_max"), row.at("predicted_bytes_sent_per_rank")) << row;
+    EXPECT_NEAR(row.at("predicted_seconds").get<double>() / row.at("seconds").get<double>(), 1, 0.1) << row;
+    const Json& even = row.at("ranks_to_break_even");
+    if (row.at("algorithm") != "ring") {
+      EXPECT_EQ(row.at("relative_bytes") >= 1, !even.is_null() && row.at("ranks") >= even) << row;
+    }
+  }
+}
+
+/// The row of a size with the least `field`, of those that `auto` may take.
+Json fastest(const Json& rows, std::uint64_t bytes, const char* field) {
+  Json best;
+  for (const Json& row : rows)
+    if (row.at("bytes") == bytes && row.at("algorithm") != "naive" && row.at("algorithm") != "auto")
+      if (best.is_null() || row.at(field).get<double>() < best.at(field).get<double>()) best = row;
+  return best;
+}
+
+TEST_F(BenchProgram, AutoTakesWhatThePricesPredictAsTheFastest) {
+  // A port for each GPU, another number of nodes, one port a node (rails in turn), a number with guests, one level.
+  for (const char* where : {"--machine dgx-a100-hdr --ranks 16", "--machine dgx-a100-hdr --ranks 24",
+                            "--machine dgx-a100-10gbe --ranks 16", "--machine uniform --ranks 7", "--ranks 8"}) {
+    const Json rows = rows_of(std::string(where) + " --bytes 1KiB:256MiB --phantom --algorithm all,auto", "all_reduce");
+    std::set<std::string> taken;
+    for (const Json& row : rows) {
+      if (row.at("algorithm") != "auto") continue;
+      const Json predicted = fastest(rows, row.at("bytes"), "predicted_seconds");
+      EXPECT_EQ(row.at("chosen"), predicted.at("algorithm")) << where << ", " << row.at("bytes") << " bytes";
+      EXPECT_EQ(row.at("seconds"), predicted.at("seconds"));
+      taken.insert(row.at("chosen"));
+      const double lost =
+          row.at("seconds").get<double>() / fastest(rows, row.at("bytes"), "seconds").at("seconds").get<double>() - 1;
+      EXPECT_LT(lost, 0.2) << where << ", " << row.at("bytes") << " bytes: rails that take turns hide latency";
+      if (std::string(where).find("hdr") != std::string::npos) {
+        EXPECT_NEAR(predicted.at("predicted_seconds").get<double>() / predicted.at("seconds").get<double>(), 1, 1e-3);
+        EXPECT_LT(lost, 1e-9) << "where the formulas are exact, so is the choice";
+      }
+    }
+    EXPECT_GE(taken.size(), 2u) << where << ": there is a crossover between 1 KiB and 256 MiB";
+    EXPECT_NE(out_.find("auto, "), std::string::npos) << "the thresholds are printed";
+    EXPECT_NE(out_.find("  predicted: recursive_doubling up to "), std::string::npos) << out_;
+    EXPECT_NE(out_.find("  simulated: recursive_doubling up to "), std::string::npos) << out_;
+  }
+}
+
+TEST_F(BenchProgram, AHierarchyGainsItsRails) {
+  const auto seconds = [&](const std::string& options) {
+    return rows_of(options + " --ranks 64 --bytes 256MiB --phantom", "all_reduce")[0].at("seconds").get<double>();
+  };
+  const auto gain = [&](const std::string& machine) {
+    return seconds("--algorithm ring --machine " + machine) / seconds("--algorithm hierarchical --machine " + machine);
+  };
+  EXPECT_GT(gain("dgx-a100-hdr"), 4) << "a port for each GPU";
+  EXPECT_LT(gain("dgx-a100-10gbe"), 1.3) << "one port a node";
+  EXPECT_NEAR(seconds("--algorithm hierarchical --machine uniform --ranks-per-node 64") /
+                  seconds("--algorithm ring --machine uniform"),
+              1, 1e-9)
+      << "one node: a ring";
+}
+
+TEST_F(BenchProgram, PipelinedSegmentsHideTheAdditions) {
+  // 6 MiB on 2, 3, 5 and 8 ranks are 12, 8, 4 and 3 blocks, of segments of 256 KiB and more.
+  for (const char* ranks : {"2", "3", "5", "8"}) {
+    Json rows =
+        rows_of(std::string("--machine laptop --bytes 6MiB --algorithm ring,pipelined --ranks ") + ranks, "all_reduce");
+    const Json &ring = rows[0], &pipelined = rows[1];
+    const double seconds = pipelined.at("seconds"), bytes = 6 << 20, p = pipelined.at("ranks");
+    EXPECT_LT(seconds, ring.at("seconds"));
+    EXPECT_NEAR(pipelined.at("predicted_seconds").get<double>() / seconds, 1, 1e-3) << pipelined;
+    EXPECT_NEAR(pipelined.at("bytes_sent_per_rank_max").get<double>() / (2 * (p - 1) / p * bytes), 1, 1e-4);
+    EXPECT_EQ(pipelined.at("verified"), true);
+    const std::string least = std::string("--machine laptop --bytes 64KiB --algorithm ring,pipelined --ranks ") + ranks;
+    const Json few = rows_of(least, "all_reduce");
+    EXPECT_NEAR(few[1].at("seconds").get<double>() / few[0].at("seconds").get<double>(), 1, 1e-9)
+        << "one block: a ring";
+  }
+}
+
+TEST(PipelinedAllReduce, SumsWhateverTheSizesAndWithoutARace) {
+  for (int ranks : {1, 2, 3, 4, 5, 7, 8})
+    for (int elements : {0, 1, ranks - 1, ranks + 1, 97, 500}) {
+      const RunOptions options{.ranks = ranks};  // checks are on, memory is poisoned
+      const Outcome outcome = run(options, [=](Rank me) -> Values {
+        Slice data = me.allocate(static_cast<std::size_t>(elements), DType::f32, Category::gradient);
+        std::vector<float> values;
+        for (int i = 0; i < elements; ++i) values.push_back(static_cast<float>(i + me.rank() * me.rank()));
+        upload(me, data, values);
+        pipelined_all_reduce(me, data, 32);  // 8 elements a segment: blocks of all kinds
+        values = to_host(me, data);
+        return Values(values.begin(), values.end());
+      });
+      ASSERT_TRUE(outcome.passed()) << outcome.message;
+      Values sums;
+      for (int i = 0; i < elements; ++i) sums.push_back(ranks * i + (ranks - 1) * ranks * (2 * ranks - 1) / 6);
+      for (const Values& of_rank : outcome.values) EXPECT_EQ(of_rank, sums) << ranks << " ranks, " << elements;
+    }
+}
+
+TEST_F(BenchProgram, OnMpiTheLibraryAndAPlainCopyStandBeside) {
+  if (std::string_view(LOCKSTEP_LAUNCH_TWO).empty()) GTEST_SKIP() << "no MPI in this build";
+  backend_ = "mpi";
+  before_ = LOCKSTEP_LAUNCH_TWO;
+  Json rows = rows_of("--bytes 64KiB,1MiB --ranks 1,2 --samples 7", "all_reduce");
+  const std::size_t others = std::string_view(LOCKSTEP_GLOO).empty() ? 0 : 1;
+  ASSERT_EQ(rows.size(), 28u + 4 * others) << "six all-reduces and the copy, also where a process has nothing to do";
+  for (const Json& row : rows) {
+    const std::string algorithm = row.at("algorithm");
+    if (algorithm == "memory_copy") continue;
+    EXPECT_EQ(row.at("verified"), true) << algorithm;
+    EXPECT_GT(row.at("fraction_of_copy_bound"), 0) << algorithm;
+    EXPECT_LE(row.at("times_library_low"), row.at("times_library")) << algorithm;
+    EXPECT_LE(row.at("times_library"), row.at("times_library_high")) << algorithm;
+    if (algorithm == "library") {
+      EXPECT_EQ(row.at("times_library"), 1);
+    }
+  }
+}
+
+TEST_F(BenchProgram, OnMpiGlooStandsBeside) {
+  if (std::string_view(LOCKSTEP_GLOO).empty()) GTEST_SKIP() << "no Gloo in this build: libgloo-dev is not installed";
+  backend_ = "mpi";
+  before_ = LOCKSTEP_LAUNCH_TWO;
+  const Json rows = rows_of("--bytes 4,20KiB,1MiB --ranks 2 --samples 5 --algorithm ring,library,gloo", "all_reduce");
+  ASSERT_EQ(rows.size(), 12u);
+  for (const Json& row : rows) {
+    const std::string algorithm = row.at("algorithm");
+    if (algorithm == "memory_copy") continue;
+    EXPECT_EQ(row.at("verified"), true) << algorithm << " of " << row.at("bytes") << " bytes";
+    EXPECT_EQ(row.contains("messages"), algorithm == "ring") << "Gloo's messages are not the runtime's";
+    EXPECT_LE(row.at("times_gloo_low"), row.at("times_gloo")) << algorithm;
+    EXPECT_LE(row.at("times_gloo"), row.at("times_gloo_high")) << algorithm;
+    EXPECT_EQ(row.at("times_gloo") == 1, algorithm == "gloo") << row;
+  }
+  const Json context = Json::parse(read(file("rows.json"))).at("context");
+  EXPECT_NE(context.at("gloo").get<std::string>().find("TCP"), std::string::npos);
+  EXPECT_NE(out_.find("× Gloo's"), std::string::npos) << out_;
+  rows_of("--bytes 4 --ranks 2 --samples 5 --algorithm ring", "all_reduce");
+  EXPECT_FALSE(Json::parse(read(file("rows.json"))).at("context").contains("gloo")) << "it took no part";
+}
+
+}  // namespace
+}  // namespace lockstep::bench

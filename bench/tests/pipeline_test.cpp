@@ -1,0 +1,188 @@
+// ./lab pipeline and ./lab bench schedule, from outside.
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "bench/programs/bench_program.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+/// The name of a file in the test's folder that holds `text`.
+std::string written(const std::string& path, const char* text) {
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST_F(BenchProgram, PipelinesAreDrawnAndCounted) {
+  // arXiv 2401.10241, table 5: p = 8, m = 24.
+  const std::string times = " --forward-ms 18.522 --backward-ms 18.086 --weight-ms 9.337 --comm-ms 0.601 --no-chart";
+  const std::map<std::string, double> published = {{"1f1b", .2431}, {"zb-h1", .1585}, {"zb-h2", .1083}};
+  std::size_t compared = 0;
+  for (const Json& row : rows_of("--stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2" + times, "schedule")) {
+    EXPECT_NEAR(row.at("bubble_of_span"), published.at(row.at("schedule")), 0.00005) << row;
+    EXPECT_EQ(row.at("predicted_bubble_of_total").is_null(), row.at("schedule") != "1f1b") << row;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 3u);
+  for (const Json& row : rows_of("--schedule naive,gpipe,interleaved --microbatches 4", "schedule")) {
+    const std::string name = row.at("schedule");
+    const double turns = name == "naive" ? 16 : name == "gpipe" ? 7 : 5.5;
+    EXPECT_NEAR(row.at("makespan_seconds"), turns * 3e-3, 1e-9) << name;
+    EXPECT_EQ(row.at("peak_in_flight"), name == "naive" ? 1 : name == "gpipe" ? 4 : 8) << name;
+    EXPECT_EQ(row.at("chunks"), name == "interleaved" ? 2 : 1);
+    if (name != "naive") {
+      EXPECT_NEAR(row.at("predicted_bubble_of_total"), row.at("bubble_of_total"), 1e-9) << name;
+      EXPECT_NEAR(row.at("predicted_bubble_of_ideal"), row.at("bubble_of_ideal"), 1e-9) << name;
+    }
+  }
+}
+
+TEST_F(BenchProgram, APipelinesChartTellsKindsOfWorkApart) {
+  ASSERT_EQ(start("--json " + file("p.json") + " --no-chart --csv=" + file("p.csv"), "schedule"), 0) << err_;
+  EXPECT_EQ(Json::parse(read(file("p.json"))).at("context").at("command_line"), "./lab pipeline --no-chart");
+  ASSERT_EQ(start("--schedule 1f1b --stages 2 --microbatches 2 --comm-ms 0.5 --columns 67 --svg " + file("p.svg") +
+                      " --trace " + file("p.json"),
+                  "schedule"),
+            0)
+      << err_;
+  // 10 ms in 49 columns: F0 F1 from 0 to 2, then waiting for B0, which stage 1 ends at 4.5 and which is here at 5.
+  EXPECT_NE(out_.find("stage  0 |F0───F1───wwww"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("B0═══"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("vv"), std::string::npos) << "activations on their way\n" << out_;
+  EXPECT_NE(out_.find("^^"), std::string::npos) << "gradients on their way\n" << out_;
+  const std::string svg = read(file("p.svg"));
+  for (const char* part :
+       {"forward F (plain)", "backward B (level)", "-shade1)", "-wait)", "-transfer)", ">F0<", "<desc"})
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  std::size_t steps = 0;
+  const Json document = Json::parse(read(file("p.json")));
+  for (const Json& event : document.at("traceEvents")) steps += event.value("cat", "") == "compute";
+  EXPECT_EQ(steps, 8u);
+}
+
+TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
+  // Stages that swap the two backwards of GPipe: slower, and right.
+  EXPECT_EQ(start("--schedule-file " + written(file("s.txt"), "# two stages\nF0 F1 B0 B1\nF0 F1 B0 B1\n"), "schedule"),
+            0)
+      << err_;
+  for (const auto& [text, says] : {std::pair{"F0 F1 B0 B1\nF0 B0 F1 X1\n", "line 2: 'X1'"},
+                                   {"F0 B0 F1 B1\nF0 F1 B1 B0\n", "B0"},
+                                   {"B0 F0\nF0 B0\n", "stage 0 does B0 before F0"},
+                                   {"F0 B0 F1 B1\nF1 F0 B1 B0\n", "a cycle"},
+                                   {"F0 F999999 B0\n", "stage 0 has 3 steps"},
+                                   {"F0 I0 F1 B1\n", "lacks W0 after I0"},
+                                   {"F4294967296 B0\n", "line 1: 'F4294967296' is no step"},
+                                   {"F2147483647 B0\n", "line 1: 'F2147483647' is no step"},
+                                   {"F0.4294967296 B0\n", "'F0.4294967296' is no step"},
+                                   {"F0. B0\n", "'F0.' is no step"},
+                                   {"F+0 B0\n", "'F+0' is no step"},
+                                   {"", "no stage's line"}}) {
+    EXPECT_EQ(start("--schedule-file " + written(file("s.txt"), text), "schedule"), 2) << text;
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+    EXPECT_EQ(out_, "") << text;
+  }
+  for (const auto& [arguments, says] :
+       {std::pair{"--schedule 1f2b", "1f1b"},
+        {"--stages -1", "--stages"},
+        {"--stages 0", "--stages wants numbers from 1"},
+        {"--stages two", "--stages"},
+        {"--microbatches 0", "--microbatches"},
+        {"--schedule interleaved --microbatches 6", "6 microbatches"},
+        {"--chunks 2", "interleaved"},
+        {"--stages 1 --schedule interleaved --chunks 2", "--chunks"},
+        {"--forward-ms -1", "--forward-ms"},
+        {"--forward-ms 0 --backward-ms 0 --weight-ms 0", "no time"},
+        {"--schedule-file /nowhere", "/nowhere"},
+        {"--schedule-file pipe.txt --chunks 3", "--chunks does nothing beside --schedule-file"},
+        {"--columns 2147483647", "from 0 to 10000"},
+        {"--microbatches 99999999999", "cannot be as large as"},
+        {"--schedule gpipe,1f1b --svg /tmp/x.svg", "--svg"},
+        {"--svg /nowhere/x.svg", "/nowhere/x.svg"}}) {
+    EXPECT_EQ(start(arguments, "schedule"), 2) << arguments;
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+  }
+}
+
+TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {
+  std::size_t whole = 0, zero = 0, account = 0, memory = 0;
+  for (const Json& row : rows_of("--stages 2,4,8 --comm-ms 0", "pipeline")) {
+    for (const char* bubble : {"bubble_of_ideal", "bubble_of_total", "bubble_of_span"})
+      if (const Json& predicted = row.at(std::string("predicted_") + bubble); !predicted.is_null()) {
+        ASSERT_NEAR(row.at(bubble), predicted, 1e-9) << bubble << " of " << row;
+        (row.at("schedule").get<std::string>().starts_with("zb") ? zero : whole)++;
+      }
+    const double parts = row.at("busy_seconds").get<double>() + row.at("idle_seconds").get<double>() +
+                         row.at("waiting_seconds").get<double>();
+    ASSERT_NEAR(parts, row.at("makespan_seconds"), 1e-9) << row;
+    account += row.at("waiting_seconds") > 0;
+    for (const char* mean : {"busy_seconds", "idle_seconds", "waiting_seconds", "wire_seconds"}) {
+      const auto stages = row.at(std::string("stage_") + mean).get<std::vector<double>>();
+      ASSERT_EQ(stages.size(), row.at("stages"));
+      ASSERT_NEAR(std::accumulate(stages.begin(), stages.end(), 0.0) / stages.size(), row.at(mean), 1e-9) << row;
+    }
+    // Boundaries on their way, of one element, come on top of what microbatches leave.
+    ASSERT_NEAR(row.at("activation_bytes_peak"), row.at("predicted_activation_bytes"), 64) << row;
+    const int p = row.at("stages"), m = row.at("microbatches");
+    if (row.at("schedule") == "gpipe" || row.at("schedule") == "1f1b") {
+      ASSERT_EQ(row.at("peak_in_flight"), row.at("schedule") == "gpipe" ? m : std::min(p, m)) << row;
+      for (int s = 0; s < p; ++s)
+        ASSERT_EQ(row.at("stage_peak_in_flight")[s], row.at("schedule") == "gpipe" ? m : std::min(p - s, m)) << row;
+      ++memory;
+    }
+  }
+  EXPECT_EQ(memory, 36u);
+  EXPECT_GT(whole, 150u);
+  EXPECT_GT(zero, 10u);
+  EXPECT_GT(account, 50u);
+}
+
+TEST_F(BenchProgram, UnequalStagesWaitForTheSlowest) {
+  std::map<double, double> makespan;
+  for (const Json& row :
+       rows_of("--stages 4 --microbatches 8 --comm-ms 0 --schedule gpipe,1f1b --last-stage 1,2", "pipeline")) {
+    const double factor = row.at("last_stage"), seconds = row.at("makespan_seconds"), used = row.at("utilisation");
+    // One turn of 3 ms · 4/(3 + f) for each stage but the last, f of them there; then one of f each.
+    EXPECT_NEAR(seconds, 12e-3 + 7 * factor * 12e-3 / (3 + factor), 1e-9) << row;
+    EXPECT_NEAR(row.at("bubble_of_ideal"), row.at("predicted_bubble_of_ideal"), 1e-9) << row;
+    EXPECT_NEAR(used, 24e-3 / seconds, 1e-9) << "the work is the same";
+    makespan[factor] = seconds;
+  }
+  EXPECT_GT(makespan.at(2), 1.3 * makespan.at(1));
+}
+
+TEST_F(BenchProgram, PublishedBubbleRates) {
+  const Json rows = rows_of("--published", "pipeline");
+  ASSERT_EQ(rows.size(), 24u);
+  for (const Json& row : rows) {
+    const double rate = row.at("published_bubble_of_span");
+    EXPECT_NEAR(row.at("bubble_of_span"), rate, row.at("schedule") == "interleaved" ? 0.05 * rate : 0.00005) << row;
+  }
+}
+
+TEST_F(BenchProgram, HopsPartGPipeAnd1F1B) {
+  std::map<std::string, double> seconds;
+  for (const Json& row : rows_of("--stages 4 --microbatches 32 --comm-ms 0.1 --schedule gpipe,1f1b", "pipeline")) {
+    seconds[row.at("schedule")] = row.at("makespan_seconds");
+    EXPECT_NEAR(row.at("wire_seconds"), 32 * 6 * 0.1e-3 / 4, 1e-9) << "each of 4 stages' messages, 6 hops a microbatch";
+  }
+  EXPECT_NEAR(seconds.at("gpipe"), 105e-3 + 6 * 0.1e-3, 1e-9);
+  EXPECT_GT(seconds.at("1f1b"), seconds.at("gpipe") + 4e-3);
+  for (const auto& [arguments, says] : {std::pair{"--schedule gpip", "gpipe"},
+                                        {"--stages 0", "--stages"},
+                                        {"--microbatches 1.5", "--microbatches"},
+                                        {"--comm-ms -1", "--comm-ms"},
+                                        {"--forward-ms 0", "--forward-ms"},
+                                        {"--last-stage 0", "--last-stage"},
+                                        {"--chunks 1", "--chunks"}}) {
+    EXPECT_EQ(start(arguments, "pipeline"), 2) << arguments;
+    EXPECT_NE(err_.find(says), std::string::npos) << err_;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::bench
