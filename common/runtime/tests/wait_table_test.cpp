@@ -1,0 +1,90 @@
+// Which ranks are stuck, from what each has begun.
+#include "common/runtime/processes/wait_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::processes {
+namespace {
+
+constexpr std::uint64_t kLane = 1, kOther = 2;
+
+Row waits(std::vector<Unfinished> unfinished, std::vector<Begun> begun) {
+  return {.state = Row::State::waiting, .counted = true, .begun = begun, .unfinished = unfinished};
+}
+Unfinished receives(int peer, std::uint64_t number = 1, std::uint64_t endpoint = kLane) {
+  return {endpoint, peer, Unfinished::Kind::receive, number};
+}
+/// Has begun one receive from `peer`, and waits for it.
+Row receives_first(int peer) { return waits({receives(peer)}, {{kLane, peer, 0, 1}}); }
+Row in_state(Row::State state) { return {.state = state, .counted = true}; }
+
+using Ranks = std::vector<int>;
+
+TEST(WaitTable, ACycleOfReceivesIsStuck) {
+  std::vector<Row> rows{receives_first(1), receives_first(2), receives_first(0)};
+  const Ranks stuck = deadlocked(rows);
+  EXPECT_EQ(stuck, (Ranks{0, 1, 2}));
+  explain_deadlock(rows, stuck);
+  EXPECT_EQ(who_waits(rows), "3 ranks wait for each other in a cycle: 0 → 1 → 2 → 0.");
+  EXPECT_NE(rows[2].words.find("rank 0 has not started the send"), std::string::npos);
+}
+
+TEST(WaitTable, AMessageOnItsWayFreesAll) {
+  std::vector<Row> rows{receives_first(1), receives_first(2), receives_first(0)};
+  rows[0].begun.push_back({kLane, 2, 1, 0});  // rank 0 has sent what rank 2 waits for, and nobody else does
+  EXPECT_EQ(deadlocked(rows), Ranks{});
+  rows[2].unfinished[0].number = rows[2].begun[0].receives = 2;  // rank 2 has that one, and waits for one more
+  EXPECT_EQ(deadlocked(rows), (Ranks{0, 1, 2}));
+}
+
+TEST(WaitTable, WhoWaitsForABusyRankIsNotStuck) {
+  for (const Row::State state : {Row::State::working, Row::State::no_answer})
+    EXPECT_EQ(deadlocked(std::vector{receives_first(1), receives_first(2), in_state(state)}), Ranks{});
+  Row uncounted = receives_first(0);
+  uncounted.counted = false;
+  EXPECT_EQ(deadlocked(std::vector{receives_first(1), uncounted}), Ranks{});
+}
+
+TEST(WaitTable, TwoOfThreeMayBeStuck) {
+  EXPECT_EQ(
+      deadlocked(std::vector{receives_first(2), receives_first(0), receives_first(0), in_state(Row::State::working)}),
+      (Ranks{0, 1, 2}));
+}
+
+TEST(WaitTable, ARankThatHasFinishedSendsNoMore) {
+  std::vector<Row> rows{receives_first(1), in_state(Row::State::finished)};
+  const Ranks stuck = deadlocked(rows);
+  EXPECT_EQ(stuck, Ranks{0});
+  explain_deadlock(rows, stuck);
+  EXPECT_EQ(who_waits(rows), "rank 0 waits for rank 1, whose program has ended.");
+  rows[1].begun = {{kLane, 0, 1, 0}};  // unless it has before
+  EXPECT_EQ(deadlocked(rows), Ranks{});
+}
+
+TEST(WaitTable, ALaneThatMovesMayFreeItsRank) {
+  // Rank 0 waits on one endpoint; on the other its transfer has met its half, and the next batch may be what rank 1
+  // needs.
+  Row two_lanes = waits({receives(1), receives(2, 1, kOther)}, {{kLane, 1, 0, 1}, {kOther, 2, 0, 1}});
+  Row sender = in_state(Row::State::working);
+  sender.begun = {{kOther, 0, 1, 0}};
+  EXPECT_EQ(deadlocked(std::vector{two_lanes, receives_first(0), sender}), Ranks{});
+  sender.state = Row::State::finished;
+  sender.begun.clear();
+  EXPECT_EQ(deadlocked(std::vector{two_lanes, receives_first(0), sender}), (Ranks{0, 1}));
+}
+
+TEST(WaitTable, ASetUpCallThatARankNeverMakes) {
+  const Unfinished call{kLane, 1, Unfinished::Kind::set_up, 2};
+  Row calls = waits({call}, {{kLane, -1, 2, 2}}), other = receives_first(0);
+  other.begun.push_back({kLane, -1, 1, 1});
+  other.begun[0].endpoint = other.unfinished[0].endpoint = kOther;
+  EXPECT_EQ(deadlocked(std::vector{calls, other}), (Ranks{0, 1}));
+  other.begun[1] = {kLane, -1, 2, 2};
+  EXPECT_EQ(deadlocked(std::vector{calls, other}), Ranks{});
+}
+
+}  // namespace
+}  // namespace lockstep::processes

@@ -1,0 +1,32 @@
+// A test with a folder of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+/// The folder is gone afterwards.
+class TestFolder : public testing::Test {
+ protected:
+  TestFolder()
+      : folder_(fs::temp_directory_path() /
+                ("lockstep_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
+                 std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~TestFolder() override { fs::remove_all(folder_); }
+  void put(const std::string& path, const std::string& text) {
+    fs::create_directories((folder_ / path).parent_path());
+    std::ofstream(folder_ / path) << text;
+  }
+  fs::path folder_;
+};
+
+}  // namespace lockstep
