@@ -26,6 +26,12 @@ inline TrainOptions small_run() {
   return options;
 }
 
+inline void set_mesh(TrainOptions& options, int dp, int tp, int pp) {
+  options.dp = dp;
+  options.tp = tp;
+  options.pp = pp;
+}
+
 struct Trained {
   std::vector<double> losses;
   std::vector<double> bytes_sent;  // by rank 0, of each step

@@ -1,0 +1,145 @@
+// What ./lab train predicts: memory, and runs without data.
+#include "tools/train/phantom.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "labs/trainer/peak_memory.hpp"
+#include "tools/train/train_testing.hpp"
+
+namespace lockstep::train {
+namespace {
+
+// By category, to the byte: ./lab train prints both, and a difference would be a formula's mistake or the program's.
+TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
+  struct Row {
+    int dp, tp, pp;
+    std::function<void(TrainOptions&)> more = [](TrainOptions&) {};
+  };
+  std::vector<Row> rows = {{1, 1, 1},
+                           {3, 1, 1},
+                           {1, 2, 1},
+                           {2, 2, 1},
+                           {1, 1, 3},
+                           {2, 1, 2},
+                           {1, 2, 2},
+                           {2, 2, 2},
+                           {1, 1, 1, [](TrainOptions& o) { o.recompute = "full", o.accumulate = 2; }},
+                           {1, 2, 1, [](TrainOptions& o) { o.sequence_parallel = true; }},
+                           {2, 2, 2, [](TrainOptions& o) { o.sequence_parallel = true, o.recompute = "full"; }},
+                           {1, 1, 2, [](TrainOptions& o) { o.untied = true, o.steps = 1; }},
+                           {1, 1, 2, [](TrainOptions& o) { o.recompute = "selective", o.attention = "materialised"; }},
+                           {1, 1, 4, [](TrainOptions& o) { o.accumulate = 1; }},  // stages without a block
+                           {1, 1, 2, [](TrainOptions& o) { o.sample = 3, o.precision = "bf16"; }},
+                           {2, 2, 1, [](TrainOptions& o) { o.sample = 3, o.recompute = "full"; }},
+                           {2, 1, 2, [](TrainOptions& o) { o.zero = 1, o.bucket_bytes = "20kB"; }},
+                           {1, 1, 1, [](TrainOptions& o) { o.precision = "fp16", o.sample = 3; }},
+                           {3, 1, 1, [](TrainOptions& o) { o.zero = 1, o.precision = "fp16"; }},
+                           {3, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02"; }},
+                           {2, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
+                           {2, 1, 1, [](TrainOptions& o) { o.compress = "int8-two-step"; }}};
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"})
+    for (const std::size_t microbatches : {4, 6})  // of 9 sequences: 3, 2, 2, 2; 2, 2, 2, 1, 1, 1
+      rows.push_back({1, 1, 2, [=](TrainOptions& o) { o.schedule = schedule, o.accumulate = microbatches; }});
+  for (const int zero : {2, 3})
+    for (const char* wrap : {"model", "block", "layer", "5000"})
+      for (const int prefetch : {0, 1, 2})
+        rows.push_back({3, 1, 1, [=](TrainOptions& o) {
+                          o.zero = zero, o.wrap = wrap, o.prefetch = prefetch, o.sample = prefetch == 1 ? 2 : 0;
+                        }});
+  for (const int zero : {1, 2, 3}) {
+    rows.push_back({2, 2, 1, [=](TrainOptions& o) { o.zero = zero, o.accumulate = 2, o.sample = 2; }});
+    rows.push_back({2, 1, 1, [=](TrainOptions& o) { o.zero = zero, o.precision = "bf16", o.no_overlap = true; }});
+    rows.push_back({1, 1, 1, [=](TrainOptions& o) { o.zero = zero; }});
+  }
+  for (const Row& row : rows) {
+    TrainOptions options = small_run();
+    options.steps = 3;
+    options.heads = 4;
+    options.batch = 9;
+    set_mesh(options, row.dp, row.tp, row.pp);
+    row.more(options);
+    const std::string what = fmt::format(
+        "--dp {} --tp {} --pp {} --zero {} --wrap {} --prefetch {} --schedule {} --microbatches {} --sample {}", row.dp,
+        row.tp, row.pp, options.zero, options.wrap, options.prefetch, options.schedule, options.accumulate,
+        options.sample);
+    const week25::PeakMemory predicted = make_plan(options, 0).peak();
+    const Trained seen = train(options);
+    const auto measured = [&](Category category) {
+      std::uint64_t most = 0;
+      for (const RankLedger& ledger : seen.outcome.ledgers) most = std::max(most, ledger.memory.peak_of(category));
+      return most;
+    };
+    EXPECT_EQ(measured(Category::parameter), predicted.parameter) << what;
+    EXPECT_EQ(measured(Category::gradient), predicted.gradient) << what;
+    EXPECT_EQ(measured(Category::optimizer), predicted.optimizer) << what;
+    EXPECT_EQ(measured(Category::activation), predicted.activation) << what;
+  }
+}
+
+TEST(Train, TheFirstStepIsNotChargedForSettingUp) {
+  TrainOptions options = small_run();
+  options.ranks = 2;
+  options.steps = 1;
+  options.validate_every = 100;
+  const Trained run = train(options);
+  ASSERT_EQ(run.bytes_sent.size(), 1u);
+  const double gradients = 4.0 * static_cast<double>(make_plan(options, 0).model.parameters());
+  EXPECT_NEAR(run.bytes_sent[0] / gradients, 1, 1e-3) << "2(p − 1)/p of them, and a loss for the log";
+}
+
+TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
+  TrainOptions options = small_run();
+  options.steps = 3;
+  options.ranks = 3;
+  options.validate_every = 100;
+  const Trained real = train(options);
+  options.phantom = true;
+  const Trained phantom = train(options);
+  ASSERT_EQ(real.outcome.ledgers.size(), phantom.outcome.ledgers.size());
+  const std::size_t parameters = make_plan(options, 0).model.parameters();
+  for (std::size_t r = 0; r < 3; ++r) {
+    const RankLedger &a = real.outcome.ledgers[r], &b = phantom.outcome.ledgers[r];
+    EXPECT_EQ(a.memory.peak_of(Category::activation), b.memory.peak_of(Category::activation));
+    EXPECT_EQ(b.memory.peak_of(Category::optimizer), 8 * parameters);
+    EXPECT_EQ(a.region("broadcast")->traffic.bytes_sent, b.region("broadcast")->traffic.bytes_sent);
+  }
+}
+
+TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
+  TrainOptions options = small_run();
+  options.phantom = true;
+  options.machine = "dgx-a100-hdr";
+  options.batch = 16;
+  options.json = path("row.json");
+  options.trace = path("step.json");
+  set_mesh(options, 4, 2, 2);
+  const Plan plan = make_plan(options, 0);
+  ASSERT_TRUE(is_folded(plan));
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(report_phantom(plan), 0);
+  const std::string report = testing::internal::GetCapturedStdout();
+  for (const char* word : {"MFU", "bubble", "memory", "NVLink", "InfiniBand", "simulated 2 ranks"})
+    EXPECT_NE(report.find(word), report.npos) << word << " is not in\n" << report;
+  const auto read = [](const std::string& file) {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string row = read(path("row.json")), documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  for (const char* field : {"simulated_ranks", "mfu", "model_flop", "bubble_of_ideal", "exposed_seconds",
+                            "tensor_seconds", "data_seconds", "idle_seconds", "update_seconds", "memory_bytes_peak",
+                            "bytes_sent_across_nodes", "stages", "replicas", "schedule", "stage_compute_seconds",
+                            "stage_idle_seconds", "stage_activation_bytes_peak", "stage_memory_bytes_peak"}) {
+    EXPECT_NE(row.find('"' + std::string(field) + '"'), row.npos) << field;
+    EXPECT_NE(documentation.find('`' + std::string(field) + '`'), documentation.npos) << field;
+  }
+  EXPECT_NE(read(path("step.json")).find("\"F1\""), std::string::npos);
+  options.every_rank = true;
+  EXPECT_FALSE(is_folded(make_plan(options, 0)));
+}
+
+}  // namespace
+}  // namespace lockstep::train

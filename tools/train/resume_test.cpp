@@ -1,0 +1,195 @@
+// ./lab train --resume: a resumed run is the run that was not interrupted, on the same ranks bit for bit; on any others
+// to rounding; and damaged checkpoints are refused by name.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <functional>
+
+#include "common/gpt/checkpoint/reader.hpp"
+#include "tools/train/checkpoint_testing.hpp"
+
+namespace lockstep::train {
+namespace {
+
+TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
+  const auto compare = [&](TrainOptions options, const std::string& name) {
+    checkpoint::MemoryFiles files;
+    options.steps = 8;
+    options.checkpoint = path("whole");
+    options.checkpoint_every = 4;
+    const Trained whole = train_with(options, files);
+    TrainOptions half = options;
+    half.steps = 4;
+    half.checkpoint = path("half");
+    train_with(half, files);
+    options.checkpoint = options.resume = half.checkpoint;
+    const Trained rest = train_with(options, files);
+    ASSERT_EQ(rest.losses.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[4 + i]) << name;
+    EXPECT_EQ(rest.squares, whole.squares) << name;
+    EXPECT_TRUE(rest.complaints.empty()) << rest.complaints.front();
+    const auto expected = files_in(files, path("whole")), seen = files_in(files, path("half"));
+    EXPECT_EQ(expected.size(), 2 * (1 + static_cast<std::size_t>(options.ranks)));  // the last two
+    EXPECT_TRUE(expected == seen) << name;
+  };
+  for (const Layout& layout : kLayouts) compare(run_in(layout, 8), layout.name());
+  for (const char* precision : {"bf16", "fp16"})
+    for (const Layout& layout : {Layout{3}, kMesh, Layout{3, 1, 1, 3}}) {
+      TrainOptions options = run_in(layout, 8);
+      options.precision = precision;
+      options.loss_scale_interval = 3;  // it doubles before and after the interruption
+      compare(options, layout.name() + ", " + precision);
+    }
+  for (const char* compress : {"int8", "int8-two-step"}) {  // random rounding goes on where it was
+    TrainOptions options = run_in({3}, 8);
+    options.compress = compress;
+    compare(options, compress);
+  }
+}
+
+TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
+  for (std::size_t i = 0; i < kLayouts.size(); ++i) {
+    const Layout& written = kLayouts[i];
+    checkpoint::MemoryFiles files;
+    TrainOptions first = run_in(written, 4);
+    first.checkpoint = path("half");
+    train_with(first, files);
+    std::size_t elements = 0;
+    for (const auto& shard : checkpoint::read_manifest(files, path("half/step-00000004")).shards) {
+      elements += checkpoint::elements_of(shard.pieces);
+      EXPECT_EQ(shard.elements, checkpoint::elements_of(shard.pieces)) << written.name();
+    }
+    EXPECT_EQ(elements, make_plan(run_in(kSerial, 4), 0).model.parameters()) << "each once: " << written.name();
+    const auto resume = [&](const Layout& layout) {
+      TrainOptions rest = run_in(layout, 8);
+      rest.resume = path("half");
+      return train_with(rest, files).losses;
+    };
+    const std::vector<double> expected = resume(kSerial);
+    ASSERT_EQ(expected.size(), 4u);
+    // The mesh as all others; each of them as the one after it.
+    std::vector<Layout> others = kLayouts;
+    if (i != 1) others = {kLayouts[(i + 1) % kLayouts.size()]};
+    for (const Layout& read : others) {
+      const std::vector<double> seen = resume(read);
+      ASSERT_EQ(seen.size(), 4u);
+      for (std::size_t k = 0; k < 4; ++k)
+        EXPECT_NEAR(seen[k], expected[k], 2e-6 * expected[k])
+            << "step " << 5 + k << ", " << written.name() << " as " << read.name();
+    }
+  }
+}
+
+/// Two checkpoints, of steps 2 and 4, by two ranks.
+class TwoSaved : public Saved {
+ protected:
+  TwoSaved() : options_(run_in({2, 1, 1, 1}, 4)) {
+    options_.checkpoint = path("out");
+    options_.checkpoint_every = 2;
+    train(options_);
+    options_.checkpoint = "";
+    options_.checkpoint_every = 0;
+    options_.resume = path("out");
+    options_.steps = 6;
+  }
+  void alter(const std::string& name) {
+    std::fstream file(path("out/" + name), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(1000);
+    file.put('!');
+  }
+  /// In place of a file: who opened it to read would wait for a writer.
+  void make_fifo(const std::string& name) {
+    fs::remove(path("out/" + name));
+    mkfifo(path("out/" + name).c_str(), 0666);
+  }
+  TrainOptions options_;
+};
+
+TEST_F(TwoSaved, ADamagedOneIsRefusedByNameAndTheOneBeforeIsUsed) {
+  const Trained undamaged = train(options_);
+  ASSERT_EQ(undamaged.losses.size(), 2u);
+  const std::vector<std::pair<std::string, std::function<void()>>> damages = {
+      {"rank-1.f32 was altered", [&] { alter("step-00000004/rank-1.f32"); }},
+      {"its manifest was cut short or altered", [&] { alter("step-00000004/manifest"); }},
+      {"rank-0.f32 was cut short", [&] { fs::resize_file(path("out/step-00000004/rank-0.f32"), 5000); }},
+      {"rank-1.f32 is missing", [&] { fs::remove(path("out/step-00000004/rank-1.f32")); }},
+      {"manifest is missing", [&] { fs::remove(path("out/step-00000004/manifest")); }},
+      {"rank-1.f32: it is a pipe (FIFO), not a file", [&] { make_fifo("step-00000004/rank-1.f32"); }},
+      {"manifest: it is a pipe (FIFO), not a file", [&] { make_fifo("step-00000004/manifest"); }},
+  };
+  for (const auto& [says, damage] : damages) {
+    fs::copy(path("out"), path("copy"), fs::copy_options::recursive);
+    damage();
+    const Trained seen = train(options_);
+    EXPECT_EQ(seen.losses.size(), 4u) << "goes on from step 2";
+    ASSERT_EQ(seen.complaints.size(), 1u) << says;
+    EXPECT_NE(seen.complaints[0].find("step-00000004"), std::string::npos) << seen.complaints[0];
+    EXPECT_NE(seen.complaints[0].find(says), std::string::npos) << seen.complaints[0];
+    EXPECT_EQ(std::vector<double>(seen.losses.begin() + 2, seen.losses.end()), undamaged.losses);
+    fs::remove_all(path("out"));
+    fs::rename(path("copy"), path("out"));
+  }
+}
+
+TEST_F(TwoSaved, WhereNoneIsGoodOrOfThisModelTheRunIsRefused) {
+  const auto expect = [&](const std::string& says) {
+    checkpoint::Disk disk;
+    const Outcome outcome = try_to_train(options_, disk).outcome;
+    EXPECT_FALSE(outcome.passed());
+    EXPECT_NE(outcome.message.find(says), std::string::npos) << outcome.message;
+  };
+  options_.layers = 3;
+  expect("of 2 layers, 4 heads");
+  options_.layers = 0;
+  options_.optimizer = "sgd";
+  expect("step-00000004 was made with --optimizer adamw, not sgd");
+  options_.optimizer = "adamw";
+  options_.steps = 3;
+  expect("has 4 steps already: ask for more --steps than 3");
+  options_.steps = 8;
+  for (const char* step : {"2", "4"}) alter(fmt::format("step-0000000{}/rank-0.f32", step));
+  expect("no checkpoint in " + options_.resume + " can be used");
+  options_.resume = path("none");
+  expect("none holds no checkpoint");
+}
+
+TEST_F(TwoSaved, OneCanGoBackAndWhatCameLaterIsSetAside) {
+  options_.checkpoint = path("out//");
+  options_.resume = path("out/step-00000002");
+  options_.steps = 3;
+  fs::create_directories(path("out/step-00000005.tmp-7"));  // of a run that was killed
+  EXPECT_EQ(train(options_).losses.size(), 1u);
+  checkpoint::Disk disk;
+  EXPECT_EQ(disk.list(path("out")),
+            (std::vector<std::string>{"step-00000002", "step-00000003", "step-00000004.aside"}));
+}
+
+TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
+  TrainOptions other = run_in(kSerial, 4);
+  other.checkpoint = path("out");
+  try {
+    make_plan(other, 0);
+    ADD_FAILURE() << "writes among another run's checkpoints";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has a checkpoint of step 4 already"), std::string::npos) << error.what();
+  }
+}
+
+// What a loop over --resume meets: nothing saved yet, then a part, then all of it.
+TEST_F(Saved, ALoopOverResumeBeginsGoesOnAndEnds) {
+  TrainOptions options = run_in({2}, 8);
+  options.checkpoint = options.resume = path("out/");
+  options.checkpoint_every = 2;
+  EXPECT_EQ(train(options).losses.size(), 8u) << "nothing saved yet";
+  const Trained again = train(options);
+  EXPECT_TRUE(again.losses.empty());
+  EXPECT_TRUE(again.saved && again.complaints.empty() && !again.diverged && again.stop_code == 0);
+  options.checkpoint = path("other");
+  options.resume = path("none");
+  checkpoint::Disk disk;
+  EXPECT_FALSE(try_to_train(options, disk).outcome.passed()) << "a directory that the run does not save to";
+}
+
+}  // namespace
+}  // namespace lockstep::train
