@@ -3,7 +3,8 @@
 #
 #   ref.21.2           object library: solutions/week21_data_parallel/ring_all_reduce.cpp
 #   mine.21.2          object library: the student's file, or a stub where that does not compile (compile_or_stub.sh)
-#   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp, of the programs of one exercise
+#   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp, and what there is of
+#                      ring_all_reduce_*_test.cpp, in one compilation; of the programs of one exercise
 #   tests.week21       the same tests, the week's in few compilations, of the programs of a week
 #   chosen.21.2        what the student's later exercises link for 21.2: mine/chosen/21.2.o, a copy of one of the two objects
 #   reference.week21_sim, _mpi, _cuda, _nccl     every test of the week with the reference   → suite.week21.*
@@ -219,8 +220,8 @@ function(lockstep_add_exercise week folder exercise)
   string(JSON id GET "${exercise}" id)
   string(JSON name GET "${exercise}" name)
   set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
-  set(test ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}_test.cpp)
-  if(NOT EXISTS ${solution} OR NOT EXISTS ${test})
+  set(tests ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}_test.cpp)
+  if(NOT EXISTS ${solution} OR NOT EXISTS ${tests})
     message(STATUS "${id} ${name}: in the course, not yet in the suite")
     return()
   endif()
@@ -231,9 +232,14 @@ function(lockstep_add_exercise week folder exercise)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_EXERCISES_${week} ${id})
 
   add_library(ref.${id} OBJECT ${solution})
-  add_library(tests.${id} OBJECT EXCLUDE_FROM_ALL ${test})
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_TESTS_${week} ${test})
+  file(GLOB further CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}_*_test.cpp)
+  list(APPEND tests ${further})
+  add_library(tests.${id} OBJECT EXCLUDE_FROM_ALL ${tests})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_TESTS_${week} ${tests})
   target_link_libraries(tests.${id} PRIVATE lockstep_testing_headers)
+  if(further)  # their headers once
+    set_target_properties(tests.${id} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  endif()
   lockstep_add_mine(${id} ${LOCKSTEP_LABS_DIR}/${folder}/${name}.cpp ${solution})
   lockstep_add_mine_programs(${id} ${week})
   lockstep_add_graded(${id} ${folder} ${name} ${solution})

@@ -9,6 +9,7 @@
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
 #include "common/gpt/model/gpt.hpp"
+#include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 

@@ -1,0 +1,121 @@
+// Tests of exercise 22.4, part e: what is kept, computed and reduced in which type.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/testing/regions.hpp"
+#include "labs/week22_zero/fsdp.hpp"
+#include "labs/week22_zero/fsdp_testing.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+constexpr FsdpOptions mixed(DType keep, DType compute, DType reduce) {
+  return {.prefetch = 1, .precision = {keep, compute, reduce}, .adamw = kAdamW};
+}
+
+TEST(Lab22_4e, BytesOnTheWireFollowThePolicy) {
+  struct Policy {
+    ShardPrecision precision;
+    double gather, reduce;  // bytes an element
+  };
+  for (const Policy& policy :
+       {Policy{{DType::f32, DType::bf16, DType::f32}, 2, 4}, Policy{{DType::f32, DType::bf16, DType::bf16}, 2, 2},
+        Policy{{DType::bf16, DType::bf16, DType::f32}, 2, 4}, Policy{{DType::bf16, DType::bf16, DType::bf16}, 2, 2}}) {
+    const auto program = [&](Rank dp, const Case& c) {
+      // Two steps of the GPT: the second one starts from values that were updated.
+      train_fsdp(dp, c.size, 1, gpt_units(),
+                 mixed(policy.precision.keep, policy.precision.compute, policy.precision.reduce));
+      const RankLedger ledger = ledger_of(dp);
+      const auto sent = [&](const char* region, const char* place) {
+        return static_cast<double>(testing::required_visits_to(ledger, region, place).traffic.bytes_sent);
+      };
+      return Values{sent("all_gather", "where a unit's values are gathered"),
+                    sent("reduce_scatter", "where a unit's gradients are reduced")};
+    };
+    const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
+      const std::vector<Unit> units = gpt_units();
+      for (int rank = 0; rank < c.ranks; ++rank) {
+        const double gather =
+            2 * week21::kSteps * policy.gather * static_cast<double>(all_gather_elements(units, rank, c.ranks));
+        const double reduce =
+            week21::kSteps * policy.reduce * static_cast<double>(reduce_scatter_elements(units, rank, c.ranks));
+        const Values& seen = outcome.values[rank];
+        const std::string words =
+            fmt::format("kept in {}, computed in {}, reduced in {}", to_string(policy.precision.keep),
+                        to_string(policy.precision.compute), to_string(policy.precision.reduce));
+        if (seen[0] != gather)
+          return fmt::format("rank {}, {}: sent {} bytes to gather values, expected {}: {} an element", rank, words,
+                             seen[0], gather, policy.gather);
+        if (seen[1] != reduce)
+          return fmt::format("rank {}, {}: sent {} bytes to reduce gradients, expected {}: {} an element", rank, words,
+                             seen[1], reduce, policy.reduce);
+      }
+      return "";
+    };
+    run_cases(program, judge, {.ranks = {2, 3}, .sizes = sizes_of({4}), .unit = "sequence"});
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Lab22_4e, SumsAreTakenInTheReduceType) {
+  // 256 + 1 is no bf16 number: with p ranks that each add one to rank 0's 256, a bf16 sum loses the ones.
+  for (DType reduce : {DType::f32, DType::bf16}) {
+    const auto program = [=](Rank dp, const Case&) {
+      std::vector<Slice> gradients(1);
+      const std::vector<Parameter> table{{"layer", 0, 3, 1, 3}};
+      const auto fsdp = make_fsdp(dp,
+                                  {table,
+                                   {make_unit(table, 0, 1)},
+                                   {{0}},
+                                   [](Rank me, std::size_t, std::size_t, Slice part) { fill(me, part, 1); }},
+                                  mixed(DType::f32, DType::bf16, reduce),
+                                  [&](std::size_t i, Slice, Slice gradient) { gradients.at(i) = std::move(gradient); });
+      fsdp->before(Pass::backward, 0);
+      if (gradients[0].dtype() != DType::bf16) throw Error(Verdict::fail, "gradients are computed in bf16");
+      fill(dp, gradients[0], dp.rank() == 0 ? 256.0f : 1.0f);
+      fsdp->end(Pass::backward);
+      Values seen;
+      for (float value : to_host(dp, fsdp->gradient_shares()[0])) seen.push_back(value);
+      return seen;
+    };
+    const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
+      for (int rank = 0; rank < c.ranks; ++rank)
+        for (double value : outcome.values[rank]) {
+          const double exact = (255.0 + c.ranks) / c.ranks;
+          const bool is_exact = std::abs(value - exact) < 1e-6 * exact;
+          if (reduce == DType::f32 && !is_exact)
+            return fmt::format("rank {}: the average of bf16 gradients 256, 1, … reduced in fp32 is {}, expected {}",
+                               rank, value, exact);
+          if (reduce == DType::bf16 && is_exact)
+            return fmt::format("rank {}: the average {} is exact, which bf16 sums cannot be: reduce in bf16", rank,
+                               value);
+        }
+      return "";
+    };
+    run_cases(program, judge, {.ranks = {2, 4}, .sizes = sizes_of({3})});
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Lab22_4e, KeptInBf16TheWeightsAreThoseOfBf16Ddp) { equals_ddp(mixed(DType::bf16, DType::bf16, DType::bf16), 1); }
+
+TEST(Lab22_4e, KeptInFp32TrainsAsFp32DoesNearly) {
+  const auto program = [](Rank dp, const Case& c) {
+    return train_fsdp(dp, c.size, 1, gpt_units(), mixed(DType::f32, DType::bf16, DType::f32));
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const Outcome ddp = run({.ranks = c.ranks}, Program([&](Rank dp) { return train_unit_ddp(dp, c.size, 1); }));
+    // A bf16 number has 8 bits; AdamW's steps of 0.03 follow the gradient's sign, which rounding rarely turns.
+    const Values whole = whole_values(outcome, gpt_units());
+    double distance = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) distance += std::abs(whole[i] - ddp.check().values[0][i]);
+    distance /= static_cast<double>(whole.size());
+    return distance < 2e-3 ? "" : fmt::format("values lie {:.4f} from those of an fp32 run on average", distance);
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({8}), .unit = "sequence"});
+}
+
+}  // namespace
+}  // namespace lockstep::week22

@@ -1,0 +1,243 @@
+// What the tests of 22.4 share: a scripted model and a GPT under FSDP, and what their shares and memory must be.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "labs/week22_zero/fsdp.hpp"
+#include "labs/week22_zero/zero_gpt.hpp"
+#include "labs/week22_zero/zero_script.hpp"
+
+namespace lockstep::week22 {
+
+using testing::CasePlan;
+using testing::run_cases;
+using testing::sizes_of;
+
+inline constexpr FsdpOptions kOnMain{.prefetch = 0, .precision = {}, .adamw = kAdamW};
+inline constexpr FsdpOptions kPrefetch{.prefetch = 1, .precision = {}, .adamw = kAdamW};
+
+/// The scripted model under FSDP: c.size tensors, element e begins as e + 1.
+class ScriptedFsdp {
+ public:
+  ScriptedFsdp(Rank dp, std::size_t tensors, FsdpOptions options)
+      : dp_(dp), table_(scripted_table(tensors)), visits_(scripted_visits(tensors)), lent_(tensors) {
+    const BeginPart begin = [this](Rank me, std::size_t tensor, std::size_t first, Slice part) {
+      std::vector<float> values;
+      for (std::size_t i = 0; i < part.size(); ++i) values.push_back(value(tensor, first + i));
+      upload(me, part, values);
+    };
+    fsdp_ = make_fsdp(dp, {table_, scripted_units(table_), visits_, begin}, options,
+                      [this](std::size_t i, Slice value, Slice gradient) {
+                        lent_.values[i] = std::move(value);
+                        lent_.gradients[i] = std::move(gradient);
+                      });
+  }
+
+  /// Looks at the values of every piece; they must be those of the beginning.
+  void forward() {
+    for (std::size_t v = 0; v < visits_.size(); ++v) {
+      fsdp_->before(Pass::forward, v);
+      check_values("forward", v);
+    }
+    fsdp_->end(Pass::forward);
+    check_nothing_lent("forward");
+  }
+
+  void backward(int window, int pass) {
+    for (std::size_t v = visits_.size(); v-- > 0;) {
+      fsdp_->before(Pass::backward, v);
+      check_values("backward", v);
+      for (std::size_t i : visits_[v])
+        if (lent_.gradients[i].size() != table_[i].size)
+          complain(fmt::format("backward visit {} uses {}, of {} elements, but was lent {} for its gradient", v,
+                               table_[i].name, table_[i].size, lent_.gradients[i].size()));
+      add_scripted_piece(dp_, table_, visits_, v, lent_, window, pass);
+    }
+    fsdp_->end(Pass::backward);
+    check_nothing_lent("backward");
+  }
+
+  Fsdp& fsdp() { return *fsdp_; }
+
+ private:
+  float value(std::size_t tensor, std::size_t element) const {
+    return static_cast<float>(table_[tensor].offset + element + 1);
+  }
+  [[noreturn]] void complain(const std::string& text) const {
+    throw Error(Verdict::fail, fmt::format("rank {}: {}", dp_.rank(), text));
+  }
+
+  void check_values(const char* pass, std::size_t visit) const {
+    for (std::size_t i : visits_[visit]) {
+      if (lent_.values[i].size() != table_[i].size)
+        complain(fmt::format("{} visit {} uses {}, of {} elements, but was lent {}", pass, visit, table_[i].name,
+                             table_[i].size, lent_.values[i].size()));
+      const std::vector<float> seen = to_host(dp_, lent_.values[i]);
+      for (std::size_t e = 0; e < seen.size(); ++e)
+        if (seen[e] != value(i, e))
+          complain(fmt::format("{} visit {}: {}[{}] is {}, expected {}{}", pass, visit, table_[i].name, e, seen[e],
+                               value(i, e),
+                               std::isnan(seen[e]) ? "; memory that nobody has written: was its unit gathered?" : ""));
+    }
+  }
+  void check_nothing_lent(const char* pass) const {
+    for (std::size_t i = 0; i < table_.size(); ++i)
+      if (!lent_.values[i].empty() || !lent_.gradients[i].empty())
+        complain(fmt::format("after the {} pass the model still holds {}", pass, table_[i].name));
+  }
+
+  Rank dp_;
+  std::vector<Parameter> table_;
+  Visits visits_;
+  Lent lent_;
+  std::unique_ptr<Fsdp> fsdp_;
+};
+
+inline CasePlan scripted_plan(const FsdpOptions& options) {
+  return {.sizes = sizes_of({1, 2, 5, 12}), .queues = options.prefetch > 0, .unit = "tensor"};
+}
+
+/// Two windows, of one and of three passes: values are right whenever they are used, shares of gradients are averages.
+/// A learning rate of 0 leaves the values as they are.
+inline void shares_are_averages(FsdpOptions options, Location where = Location::current()) {
+  options.adamw.weight_decay = 0;
+  const auto program = [=](Rank dp, const Case& c) {
+    ScriptedFsdp model(dp, c.size, options);
+    Values seen;
+    for (int window = 0; window < 2; ++window) {
+      for (int pass = 0; pass < 1 + 2 * window; ++pass) {
+        model.forward();
+        model.backward(window, pass);
+      }
+      for (const Slice& share : model.fsdp().gradient_shares())
+        for (float value : to_host(dp, share)) seen.push_back(value);
+      model.fsdp().step(0);
+    }
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      std::size_t at = 0;
+      for (int window = 0; window < 2; ++window) {
+        const std::string wrong = wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window);
+        if (!wrong.empty()) return wrong;
+      }
+    }
+    return "";
+  };
+  run_cases(program, judge, scripted_plan(options), where);
+}
+
+/// Live bytes at rest, and peaks over a forward and two backward passes, by category, exactly.
+inline void memory_is_bounded(const FsdpOptions& options, Location where = Location::current()) {
+  const auto program = [=](Rank dp, const Case& c) {
+    ScriptedFsdp model(dp, c.size, options);
+    Values seen;
+    const auto look = [&](auto of) {
+      const Memory memory = ledger_of(dp).memory;
+      for (Category category : {Category::parameter, Category::gradient, Category::optimizer})
+        seen.push_back(static_cast<double>((memory.*of)(category)));
+    };
+    look(&Memory::live_of);
+    model.forward();
+    look(&Memory::peak_of);
+    for (int pass = 0; pass < 2; ++pass) model.backward(0, pass);
+    look(&Memory::live_of);
+    look(&Memory::peak_of);
+    return seen;
+  };
+  const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+    const Visits visits = scripted_visits(c.size);
+    const auto ahead = static_cast<std::size_t>(options.prefetch);
+    const auto most = [&](Pass pass, std::size_t further, bool behind) {
+      return 4 * static_cast<double>(most_elements(units, visits, pass, further, behind));
+    };
+    const double forward = most(Pass::forward, ahead, false);
+    const double backward = std::max(forward, most(Pass::backward, ahead, false));
+    const double gradients = most(Pass::backward, 0, false);
+    const double in_flight = most(Pass::backward, 0, options.prefetch > 0) - gradients;  // at most
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const double share = 4 * static_cast<double>(share_elements(units, rank, c.ranks));
+      const double expected[] = {share,           share, 2 * share,  // at rest
+                                 share + forward, share, 2 * share,  // most in a forward pass
+                                 share,           share, 2 * share, share + backward, share + gradients, 2 * share};
+      const char* category[] = {"values", "gradients", "optimizer state"};
+      const char* when[] = {"at rest", "at most, after a forward pass", "at rest, after backward passes",
+                            "at most, after backward passes"};
+      for (int k = 0; k < 12; ++k)
+        if (const double more = outcome.values[rank][k] - expected[k]; more < 0 || more > (k == 10 ? in_flight : 0))
+          return fmt::format(
+              "rank {} holds {} bytes of {} {}, expected {}: its share ({}){}", rank, outcome.values[rank][k],
+              category[k % 3], when[k / 3], expected[k], k % 3 == 2 ? 2 * share : share,
+              expected[k] == share || k % 3 == 2 ? ""
+              : k % 3 == 0 ? fmt::format(", the units that a piece uses, and {} gathered ahead", options.prefetch)
+                           : ", the units that a piece uses, and with a second queue one that is being reduced");
+    }
+    return "";
+  };
+  run_cases(program, judge, scripted_plan(options), where);
+}
+
+/// Trains the GPT; the shares of all values after each step.
+inline Values train_fsdp(Rank dp, std::size_t sequences, int passes, const std::vector<Unit>& units,
+                         const FsdpOptions& options) {
+  GptConfig config = week21::small_gpt();
+  config.storage = options.precision.compute;
+  Gpt gpt(dp, config, 0, Owns::nothing);
+  const std::vector<Parameter> table = gpt.parameters().list;
+  const BeginPart begin = [&](Rank me, std::size_t i, std::size_t first, Slice part) {
+    initialise_part(me, config, table[i], i, first, part, /*seed=*/0);
+  };
+  const auto fsdp = make_fsdp(dp, {table, units, gpt_visits(config), begin}, options,
+                              [&](std::size_t i, Slice value, Slice gradient) { gpt.bind(i, value, gradient); });
+  Engine engine;
+  engine.before_forward = [&](std::size_t visit) { fsdp->before(Pass::forward, visit); };
+  engine.end_forward = [&] { fsdp->end(Pass::forward); };
+  engine.before_backward = [&](std::size_t visit) { fsdp->before(Pass::backward, visit); };
+  engine.end_backward = [&] { fsdp->end(Pass::backward); };
+  engine.step = [&] { fsdp->step(kRate); };
+  return train_engine(dp, gpt, sequences, passes, engine, [&] {
+    std::vector<float> values;
+    for (const Slice& share : fsdp->value_shares())
+      for (float value : to_host(dp, share)) values.push_back(value);
+    return values;
+  });
+}
+
+/// The shares of all ranks, put together: all values after each step.
+inline Values whole_values(const Outcome& outcome, const std::vector<Unit>& units) {
+  const int ranks = static_cast<int>(outcome.values.size());
+  std::vector<std::size_t> at(outcome.values.size(), 0);
+  Values whole;
+  for (int step = 0; step < week21::kSteps; ++step)
+    for (const Unit& unit : units)
+      for (int rank = 0; rank < ranks; ++rank)
+        for (std::size_t e = unit.shard(rank, ranks).size; e-- > 0; ++at[rank])
+          whole.push_back(outcome.values[rank].at(at[rank]));
+  return whole;
+}
+
+inline void equals_ddp(const FsdpOptions& options, int passes, Location where = Location::current()) {
+  const auto program = [&](Rank dp, const Case& c) { return train_fsdp(dp, c.size, passes, gpt_units(), options); };
+  const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
+    const Outcome ddp =
+        run({.ranks = c.ranks},
+            Program([&](Rank dp) { return train_unit_ddp(dp, c.size, passes, options.precision.keep); }));
+    const std::string wrong = week21::wrong_parameters(whole_values(outcome, gpt_units()), ddp.check().values[0], 0);
+    return wrong.empty() ? ""
+                         : wrong + " (the other is plain DDP, which adds in the same order: every bit must agree).";
+  };
+  run_cases(program, judge,
+            {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({3, 8}), .queues = options.prefetch > 0, .unit = "sequence"},
+            where);
+}
+
+}  // namespace lockstep::week22

@@ -1,0 +1,75 @@
+// Tests of exercise 22.4, part c: which tensors make a unit.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "labs/week22_zero/fsdp.hpp"
+#include "labs/week22_zero/fsdp_testing.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+/// The names of each unit's first tensor and its number of tensors, "blocks.0.norm1.weight 12".
+std::vector<std::string> described(const std::vector<Unit>& units) {
+  std::vector<std::string> names;
+  for (const Unit& unit : units) names.push_back(fmt::format("{} {}", unit.name, unit.count));
+  return names;
+}
+
+TEST(Lab22_4c, UnitsFollowThePolicy) {
+  const GptConfig config{.layers = 2, .heads = 2, .d_model = 8, .vocabulary = 13, .context = 4, .tied_head = false};
+  const std::vector<Parameter> table = gpt_parameter_table(config);
+  EXPECT_EQ(described(wrap(table, {Wrapping::Kind::whole_model})), std::vector<std::string>{"token_embedding 29"})
+      << "the whole model is one unit";
+  EXPECT_EQ(described(wrap(table, {Wrapping::Kind::each_block})),
+            (std::vector<std::string>{"token_embedding 2", "blocks.0.norm1.weight 12", "blocks.1.norm1.weight 12",
+                                      "norm.weight 3"}))
+      << "a unit for each block, one before them and one behind";
+  const auto layers = described(wrap(table, {Wrapping::Kind::each_layer}));
+  EXPECT_EQ(layers.size(), 2u + 2 * 6 + 2) << "each layer is a unit, weight and bias together";
+  EXPECT_EQ(layers.at(2), "blocks.0.norm1.weight 2") << "each layer is a unit, weight and bias together";
+  EXPECT_EQ(layers.back(), "head 1") << "each layer is a unit";
+}
+
+TEST(Lab22_4c, AUnitIsClosedOnceItHoldsEnough) {
+  for (std::size_t tensors : {1, 2, 5, 12, 40})
+    for (std::size_t least : {0, 1, 7, 20, 100000}) {
+      const std::vector<Parameter> table = scripted_table(tensors);
+      const std::vector<Unit> units = wrap(table, {Wrapping::Kind::at_least, least});
+      std::size_t next = 0;
+      for (const Unit& unit : units) {
+        ASSERT_EQ(unit.first, next) << "units follow one another without gaps, and hold every tensor once";
+        ASSERT_EQ(unit.offset, table[next].offset);
+        next += unit.count;
+        const std::size_t before_last = unit.size - table.at(next - 1).size;
+        if (next < tensors) {
+          ASSERT_GE(unit.size, least) << "a unit of " << unit.size << " elements is not enough";
+        }
+        if (unit.count > 1) {
+          ASSERT_LT(before_last, least) << "a unit that had enough took another tensor";
+        }
+      }
+      ASSERT_EQ(next, tensors) << "every tensor belongs to a unit, the last ones too";
+    }
+}
+
+TEST(Lab22_4c, EveryPolicyTrainsTheSame) {
+  const std::vector<Parameter> table = gpt_parameter_table(week21::small_gpt());
+  using Kind = Wrapping::Kind;
+  for (Wrapping wrapping : {Wrapping{Kind::whole_model}, Wrapping{Kind::each_block}, Wrapping{Kind::each_layer},
+                            Wrapping{Kind::at_least, 300}}) {
+    const auto program = [&](Rank dp, const Case& c) {
+      return train_fsdp(dp, c.size, 1, wrap(table, wrapping), kOnMain);
+    };
+    const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
+      const Outcome ddp = run({.ranks = c.ranks}, Program([&](Rank dp) { return train_unit_ddp(dp, c.size, 1); }));
+      // Two ranks can add in one order only.
+      return week21::wrong_parameters(whole_values(outcome, wrap(table, wrapping)), ddp.check().values[0],
+                                      c.ranks > 2 ? 1e-5 : 0);
+    };
+    run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({8}), .unit = "sequence"});
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::week22
