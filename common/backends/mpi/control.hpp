@@ -1,4 +1,5 @@
-// The letters of the runtime to itself (common/runtime/processes/watch.hpp) over MPI, on a communicator of their own.
+// The control messages of the runtime to itself (common/runtime/processes/watch.hpp) over MPI, on a communicator of
+// their own.
 #pragma once
 
 #include <mpi.h>
@@ -14,7 +15,7 @@ namespace lockstep::mpi {
 
 using processes::Row;
 
-class Control final : public processes::Watch<Job> {
+class Control final : public processes::Watch {
  public:
   Control(Job& job, MPI_Comm comm, std::function<Row()> describe_me);
   ~Control() override;

@@ -78,7 +78,7 @@ void MpiRank::agree_on_failure() {
     int length = 0;
   };
   std::lock_guard gate(job_.gate);
-  Failure failure = job_.failure();
+  processes::Failure failure = job_.failure();
   Entry mine;
   if (failure.origin == job_.rank)
     mine = {failure.when, static_cast<int>(failure.verdict), failure.rank, static_cast<int>(failure.message.size())};

@@ -110,9 +110,9 @@ constexpr double kLongestScale = 1e9;  // of modelled seconds; a clock of nanose
 void start_clock(mpi::Job& job) {
   std::lock_guard gate(job.gate);
   check(MPI_Barrier(job.comm));
-  std::uint64_t epoch = mpi::monotonic_ns();
+  std::uint64_t epoch = processes::monotonic_ns();
   if (job.emulate()) check(MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, job.comm));  // one host, one clock
-  job.clock = mpi::Clock(epoch, job.emulate() ? job.options.emulate_scale : 1);
+  job.clock = processes::Clock(epoch, job.emulate() ? job.options.emulate_scale : 1);
 }
 
 /// All processes call run alike, or their communicators would not fit together.
@@ -129,9 +129,7 @@ void require_same_call(int ranks) {
 Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm comm) {
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
-  mpi::Job job(options, rank, options.ranks);
-  job.comm = comm;
-  job.host = host_name();
+  mpi::Job job(options, rank, host_name(), comm);
   job.cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
   if (options.emulate) job.ports = std::make_unique<mpi::Ports>(options.machine, comm);
   auto backend = std::make_unique<mpi::MpiRank>(job);
@@ -143,7 +141,7 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
 
   std::lock_guard gate(job.gate);  // the progress thread still breathes
   Outcome outcome;
-  const mpi::Failure failure = job.failure();
+  const processes::Failure failure = job.failure();
   outcome.verdict = failure.verdict;
   outcome.message = failure.message;
   outcome.failed_rank = failure.rank;

@@ -22,7 +22,7 @@ void NcclRank::keep_watch() {
       if (!job_->failed && !over_) job_->tell_times();
     } catch (const Unwind&) {
     } catch (const Error& error) {
-      job_->fail(error.verdict(), fmt::format("rank {} on {}: {}", job_->rank, host_name(), error.what()));
+      job_->fail(error.verdict(), fmt::format("rank {} on {}: {}", job_->rank, job_->host, error.what()));
     }
     if (over_)
       watch_.tell_failure();

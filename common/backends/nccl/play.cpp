@@ -18,15 +18,15 @@ Values NcclRank::play(const Program& program) {
     // The clocks of all ranks begin together.
     if (all_gather(job_->control, {.run = job_->run, .key = key_of({}, "begin")}, job_->everyone, "", stop).empty())
       throw Unwind{};
-    job_->epoch = std::chrono::steady_clock::now();
-    job_->clock = std::make_unique<cuda::EventClock>(job_->events.record(queues_[0]->stream.get()));
+    job_->clock = processes::Clock(processes::monotonic_ns(), 1);
+    job_->gpu_clock = std::make_unique<cuda::EventClock>(job_->events.record(queues_[0]->stream.get()));
     queues_[0]->set_doing({.kind = Doing::Kind::own_code});
     values = program(handle(0, 0));
     check_all_waited();
   } catch (const Unwind&) {
   } catch (...) {
     const Caught error = caught();
-    job_->fail(error.verdict, fmt::format("rank {} on {}: {}", job_->rank, host_name(), error.what));
+    job_->fail(error.verdict, fmt::format("rank {} on {}: {}", job_->rank, job_->host, error.what));
   }
   end_program();
   return values;
@@ -73,17 +73,17 @@ void NcclRank::finish() {
 
 /// The earliest failure, on every rank.
 void NcclRank::agree_on_failure(const char* when) {
-  const Failure mine = job_->failure();
+  const processes::Failure mine = job_->failure();
   std::string text;
   if (mine.origin == job_->rank)
     text = fmt::format("{} {} {:.9f} {}", static_cast<int>(mine.verdict), mine.rank, mine.when, mine.message);
   const auto all = all_gather(job_->control, {.run = job_->run, .key = key_of({}, when)}, job_->everyone, text);
-  Failure first;
+  processes::Failure first;
   for (int rank = 0; rank < job_->ranks; ++rank) {
     if (all[rank].empty()) continue;
     std::istringstream in(all[rank]);
     int verdict = 0;
-    Failure failure{.origin = rank};
+    processes::Failure failure{.origin = rank};
     in >> verdict >> failure.rank >> failure.when;
     in.get();
     failure.verdict = static_cast<Verdict>(verdict);

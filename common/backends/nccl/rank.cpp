@@ -316,7 +316,7 @@ double NcclRank::now(int index) const {
   const cuda::Event here = job_->events.record(queue->stream.get());
   if (!wait_for_gpu(*queue, here, Location::current())) return job_->now();
   std::lock_guard lock(job_->recorder_mutex);
-  return job_->clock->seconds(here);
+  return job_->gpu_clock->seconds(here);
 }
 
 RankLedger NcclRank::ledger() const {
@@ -340,9 +340,9 @@ RankLedger NcclRank::ledger() const {
       ledger.peers.push_back({each->group(), each->members()[member], traffic});
     }
   ledger.seconds = job_->now();
-  if (ended_ && ended_.done() && job_->clock) {
+  if (ended_ && ended_.done() && job_->gpu_clock) {
     std::lock_guard lock(job_->recorder_mutex);
-    ledger.seconds = job_->clock->seconds(ended_);
+    ledger.seconds = job_->gpu_clock->seconds(ended_);
   }
   return ledger;
 }

@@ -79,7 +79,7 @@ Outcome take_part(const RunOptions& options, const Program& program, nccl::Proce
 
   nccl::Job& job = backend->job();
   Outcome outcome;
-  const nccl::Failure failure = job.failure();
+  const processes::Failure failure = job.failure();
   outcome.verdict = failure.verdict;
   outcome.message = failure.message;
   outcome.failed_rank = failure.rank;

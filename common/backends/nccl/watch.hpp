@@ -8,22 +8,26 @@ namespace lockstep::nccl {
 
 using processes::Row;
 
-class Watch final : public processes::Watch<Job> {
+class Watch final : public processes::Watch {
  public:
-  using processes::Watch<Job>::Watch;
+  Watch(Job& job, std::function<Row()> describe_me, std::function<void(const std::string&)> end_job)
+      : processes::Watch(job, std::move(describe_me), std::move(end_job)),
+        control_(job.control),
+        label_{Label::Kind::control, job.run} {}
+
   /// Takes in and sends what there is, and looks at the clock. On one thread.
   void look() {
     tell_failure();
     for (int from = 0; from < job_.ranks; ++from)
-      while (const auto bytes = job_.control.take(from, label())) receive(processes::ControlMessage::parse(*bytes));
+      while (const auto bytes = control_.take(from, label_)) receive(processes::ControlMessage::parse(*bytes));
     look_at_clock();
   }
 
  private:
-  Label label() const { return {Label::Kind::control, job_.run}; }
-  void post(int to, const processes::ControlMessage& message) override {
-    job_.control.send(to, label(), message.bytes());
-  }
+  void post(int to, const processes::ControlMessage& message) override { control_.send(to, label_, message.bytes()); }
+
+  Control& control_;
+  const Label label_;
 };
 
 }  // namespace lockstep::nccl

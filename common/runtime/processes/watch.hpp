@@ -1,5 +1,5 @@
-// Letters of the runtime to itself: "I have failed", "nothing moves here", "what are you all doing?". How they travel
-// is the backend's.
+// Control messages of the runtime to itself: "I have failed", "nothing moves here", "what are you all doing?". How they
+// travel is the backend's.
 //
 // A process in which nothing moves tells rank 0, which asks all ranks what they are doing.
 // - Where the backend counts transfers (Row::counted), soon, and again ever more rarely. If ranks are stuck
@@ -8,7 +8,7 @@
 //   their way, may take as long as they like.
 // - When a process's options.timeout_seconds are over. If every rank waits or has finished and transfers are not
 //   counted: DEADLOCK. If a rank has been busy with one thing since it was last asked, or all wait for messages that do
-//   not arrive: TIMEOUT. Else all is well, and everyone's patience begins anew.
+//   not arrive: TIMEOUT. Else all is well, and everyone's timeout begins anew.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/runtime/processes/failure.hpp"
+#include "common/runtime/processes/job.hpp"
 #include "common/runtime/processes/wait_table.hpp"
 
 namespace lockstep::processes {
@@ -48,9 +48,7 @@ struct ControlMessage {
   static ControlMessage parse(const std::string& bytes);
 };
 
-/// One process's part. `Job` has rank, ranks, options, failed, failure(), learn(), working, activity, idle_seconds()
-/// and now().
-template <class Job>
+/// One process's part.
 class Watch {
  public:
   /// `end_job` ends every process of the job at once, with a message.

@@ -1,4 +1,4 @@
-#include "common/backends/mpi/clock.hpp"
+#include "common/backends/mpi/backoff.hpp"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -6,7 +6,11 @@
 
 #include <algorithm>
 
+#include "common/runtime/processes/clock.hpp"
+
 namespace lockstep::mpi {
+
+using processes::monotonic_ns;
 
 namespace {
 constexpr int kSpins = 200;                       // about 10 µs of polling MPI
@@ -16,12 +20,6 @@ constexpr long kLongestSleep = 200'000;           // ns
 constexpr std::uint64_t kSpinBeforeDeadline = 5'000;
 constexpr std::uint64_t kBillion = 1'000'000'000;
 }  // namespace
-
-std::uint64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * kBillion + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 void sleep_until_ns(std::uint64_t when) {
   const std::uint64_t wake = when - std::min(when, kSpinBeforeDeadline);

@@ -1,0 +1,76 @@
+// One run as one process sees it: what its threads (main, queues, and the one that watches) share.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "common/runtime/ledger/recorder.hpp"
+#include "common/runtime/processes/clock.hpp"
+#include "common/runtime/processes/failure.hpp"
+#include "common/runtime/run.hpp"
+
+namespace lockstep::processes {
+
+/// A lock around endpoints, and over MPI before each of its calls, which one thread makes at a time
+/// (MPI_THREAD_SERIALIZED). It costs 20 ns where MPI_THREAD_MULTIPLE would lock inside every call besides, and asks
+/// less of the library. Threads that poll use try_lock, which gives way to those that have something to say.
+class Gate {
+ public:
+  void lock() {
+    wanted_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    wanted_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  bool try_lock() { return wanted_.load(std::memory_order_relaxed) == 0 && mutex_.try_lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  std::atomic<int> wanted_{0};
+  std::mutex mutex_;
+};
+
+struct Job : FirstFailure {
+  /// `machine`: where times are modelled, whose prices messages have.
+  Job(const RunOptions& options, int rank, std::string host, const Machine* machine)
+      : options(options), rank(rank), host(std::move(host)), recorder(rank, options.trace, machine) {}
+
+  const RunOptions& options;
+  const int rank;
+  const int ranks = options.ranks;
+  const std::string host;
+  Clock clock{monotonic_ns(), 1};  // begins anew when all ranks have begun
+
+  Gate gate;
+  std::atomic<int> working{0};                     // threads with something to do that is not waiting
+  std::atomic<std::uint64_t> activity{0};          // counts operations and completions
+  std::atomic<std::uint64_t> last_activity_ns{0};  // the last time anything was issued or completed
+
+  Recorder recorder;  // ledgers, written by one thread at a time
+  std::mutex recorder_mutex;
+
+  /// Each message is announced to its receiver, so that sizes, types and collectives of both ends are compared.
+  bool checked() const { return options.check_races || options.emulate; }
+  double now() const { return clock.now(); }
+  void note_activity() { note_activity(monotonic_ns()); }
+  void note_activity(std::uint64_t ns) {
+    activity.fetch_add(1, std::memory_order_relaxed);
+    last_activity_ns.store(ns, std::memory_order_relaxed);
+  }
+  double idle_seconds() const {
+    return static_cast<double>(static_cast<std::int64_t>(monotonic_ns() - last_activity_ns.load())) * 1e-9;
+  }
+
+  /// Ends this rank: the first failure counts, and is told to the others. Any thread, gate held or not.
+  void fail(Verdict verdict, std::string message) {
+    learn({.verdict = verdict, .rank = rank, .origin = rank, .when = now(), .message = std::move(message)});
+  }
+  template <class F>
+  auto record(F f) {
+    std::lock_guard lock(recorder_mutex);
+    return f(recorder);
+  }
+};
+
+}  // namespace lockstep::processes
