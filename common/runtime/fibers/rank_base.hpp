@@ -262,14 +262,7 @@ template <class Types>
 RankLedger RankBase<Types>::ledger() const {
   RankLedger ledger = recorder_.ledger();
   each_endpoint([&](const Endpoint& end) {
-    end.each_peer([&](int world_rank, const Traffic& t) {
-      if (t.messages_sent + t.messages_received == 0) return;
-      ledger.traffic.messages_sent += t.messages_sent;
-      ledger.traffic.messages_received += t.messages_received;
-      ledger.traffic.bytes_sent += t.bytes_sent;
-      ledger.traffic.bytes_received += t.bytes_received;
-      ledger.peers.push_back({end.group, world_rank, t});
-    });
+    end.each_peer([&](int peer, const Traffic& traffic) { add_traffic(ledger, {end.group, peer, traffic}); });
   });
   ledger.seconds = self().seconds(ledger);
   return ledger;

@@ -15,4 +15,14 @@ std::uint64_t RankLedger::sent_to(int peer) const {
   return bytes;
 }
 
+void add_traffic(RankLedger& ledger, const PeerTraffic& with) {
+  const Traffic& traffic = with.traffic;
+  if (traffic.messages_sent + traffic.messages_received == 0) return;
+  ledger.traffic.messages_sent += traffic.messages_sent;
+  ledger.traffic.messages_received += traffic.messages_received;
+  ledger.traffic.bytes_sent += traffic.bytes_sent;
+  ledger.traffic.bytes_received += traffic.bytes_received;
+  ledger.peers.push_back(with);
+}
+
 }  // namespace lockstep

@@ -71,6 +71,9 @@ struct RankLedger {
   std::uint64_t sent_to(int peer) const;                   ///< bytes, over all groups
 };
 
+/// Counts what was exchanged with a peer, if anything was.
+void add_traffic(RankLedger& ledger, const PeerTraffic& with);
+
 class Rank;
 /// What `me` has done so far, for tests and progress lines; labs do not include this file. Call it on main while no
 /// closure runs.
