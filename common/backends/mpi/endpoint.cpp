@@ -10,45 +10,29 @@ namespace lockstep::mpi {
 
 Endpoint::Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name,
                    std::vector<int> members)
-    : job_(job),
+    : EndpointCore(group, queue, std::move(members)),
+      job_(job),
       comm_(comm),
-      group_(group),
-      queue_(queue),
-      id_(processes::endpoint_id(members, queue_name)),
-      members_(std::move(members)),
-      traffic_(members_.size()) {}
+      id_(processes::endpoint_id(this->members(), queue_name)) {}
 
-namespace {
-void count(Traffic& traffic, const Transfer& transfer) {
-  const bool sends = transfer.kind == Transfer::Kind::send;
-  ++(sends ? traffic.messages_sent : traffic.messages_received);
-  (sends ? traffic.bytes_sent : traffic.bytes_received) += transfer.slice.bytes();
-}
-}  // namespace
-
-std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region, double now) {
-  std::unique_ptr<Batch> batch;
+std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region, double issued) {
+  std::unique_ptr<Batch> fresh;
   if (spare_.empty()) {
-    batch = std::make_unique<Batch>();
+    fresh = std::make_unique<Batch>();
   } else {
-    batch = std::move(spare_.back());
+    fresh = std::move(spare_.back());
     spare_.pop_back();
   }
-  batch->number = ++started_;
-  batch->where = where;
-  batch->transfers.assign(transfers.begin(), transfers.end());
-  batch->region = region;
-  batch->issued = now;
-  batches_.push_back(std::move(batch));
-  for (const Transfer& transfer : transfers) count(traffic_[transfer.peer], transfer);
+  Batch& batch = add(std::move(fresh), transfers, where, region);
+  batch.issued = issued;
   job_.outstanding.fetch_add(1, std::memory_order_relaxed);
-  if (completed_ + 1 == started_) post(*batches_.back(), false);
-  return started_;
+  if (batch.number == completed_ + 1) post(batch, false);
+  return batch.number;
 }
 
 bool Endpoint::advance() {
-  while (completed_ < started_) {
-    Batch& batch = *batches_[completed_ - released_];
+  while (!idle()) {
+    Batch& batch = running();
     if (posted_ == completed_) post(batch, true);
     if (job_.failed.load(std::memory_order_relaxed) || !finished(batch)) return false;
     complete(batch);
@@ -74,7 +58,7 @@ void Endpoint::complete(Batch& batch) {
   job_.outstanding.fetch_sub(1, std::memory_order_relaxed);
   job_.note_activity(now);
   job_.record([&](Recorder& recorder) {
-    recorder.transferred(queue_, group_, batch.begin, batch.end, batch.transfers, batch.where, batch.region);
+    recorder.transferred(queue(), group(), batch.begin, batch.end, batch.transfers, batch.where, batch.region);
   });
 }
 
@@ -112,26 +96,29 @@ bool Endpoint::finished_plain(Batch& batch) {
     if (arrived == transfer.slice.bytes()) continue;
     job_.fail(Verdict::mismatch,
               fmt::format("MISMATCH: rank {} receives {} bytes from rank {} at {}, which sent {}", job_.rank,
-                          transfer.slice.bytes(), members_[transfer.peer], describe(batch.where), arrived));
+                          transfer.slice.bytes(), members()[transfer.peer], describe(batch.where), arrived));
     return false;
   }
   return true;
 }
 
 void Endpoint::release(std::uint64_t number) {
-  while (released_ < number && !batches_.empty()) {
-    std::unique_ptr<Batch> batch = std::move(batches_.front());
-    batches_.pop_front();
-    ++released_;
+  while (released() < number) {
+    std::unique_ptr<Batch> batch = take_oldest();
     batch->transfers.clear();
     spare_.push_back(std::move(batch));
   }
 }
 
+void Endpoint::close() {
+  release(started());
+  MPI_Comm_free(&comm_);
+}
+
 double Endpoint::earliest_end() const {
   if (!job_.emulate() || idle()) return 0;
   double end = 0;
-  for (const Message& message : batches_[completed_ - released_]->messages)
+  for (const Message& message : running().messages)
     if (message.state == Message::State::timed || message.state == Message::State::moves)
       end = std::max(end, message.complete_at);
   return end;
@@ -153,21 +140,14 @@ bool Endpoint::transfer_done(Batch& batch, std::size_t index) {
   return true;
 }
 
-Endpoint::Outstanding Endpoint::outstanding() {
-  Outstanding result;
+processes::Outstanding Endpoint::outstanding() {
+  processes::Outstanding result{.number = completed_ + 1};
   if (idle() || posted_ == completed_) return result;
-  Batch& batch = *batches_[completed_ - released_];
+  Batch& batch = running();
   result.region = batch.region;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
-    if (transfer_done(batch, i)) continue;
     const Transfer& transfer = batch.transfers[i];
-    const bool sends = transfer.kind == Transfer::Kind::send;
-    const int peer = members_[transfer.peer];
-    // A receive is what a rank is stuck in; a send may only be slow to be taken.
-    if (result.peer < 0 || !sends) result.peer = peer;
-    if (!result.words.empty()) result.words += ", ";
-    result.words += fmt::format("{} {} bytes {} rank {}", sends ? "sends" : "receives", transfer.slice.bytes(),
-                                sends ? "to" : "from", peer);
+    if (!transfer_done(batch, i)) result.add(transfer.kind, transfer.slice.bytes(), members()[transfer.peer]);
   }
   return result;
 }
@@ -181,19 +161,19 @@ bool Endpoint::ends_by_itself(const Batch& batch, std::size_t index) const {
 
 bool Endpoint::count_transfers(processes::Row& row) {
   using Kind = processes::Unfinished::Kind;
-  std::vector<processes::Begun> begun(members_.size());
-  for (std::size_t member = 0; member < members_.size(); ++member)
-    begun[member] = {id_, members_[member], traffic_[member].messages_sent, traffic_[member].messages_received};
+  std::vector<processes::Begun> begun(members().size());
+  for (std::size_t member = 0; member < members().size(); ++member)
+    begun[member] = {id_, members()[member], traffic()[member].messages_sent, traffic()[member].messages_received};
   auto count_of = [&](const Transfer& transfer) -> std::uint64_t& {
     processes::Begun& of = begun[transfer.peer];
     return transfer.kind == Transfer::Kind::send ? of.sends : of.receives;
   };
-  for (std::uint64_t number = posted_ + 1; number <= started_; ++number)  // these wait for their turn
-    for (const Transfer& transfer : batches_[number - released_ - 1]->transfers) --count_of(transfer);
+  for (std::uint64_t number = posted_ + 1; number <= started(); ++number)  // these wait for their turn
+    for (const Transfer& transfer : numbered(number).transfers) --count_of(transfer);
   bool waits = idle();
   const auto first = static_cast<std::ptrdiff_t>(row.unfinished.size());
   if (posted_ > completed_) {
-    Batch& batch = *batches_[completed_ - released_];
+    Batch& batch = running();
     std::vector<processes::Begun> number = begun;
     for (std::size_t i = batch.transfers.size(); i-- > 0;) {
       const Transfer& transfer = batch.transfers[i];
@@ -202,7 +182,7 @@ bool Endpoint::count_transfers(processes::Row& row) {
       const std::uint64_t mine = sends ? of.sends-- : of.receives--;
       if (transfer_done(batch, i) || ends_by_itself(batch, i)) continue;
       waits = true;
-      row.unfinished.push_back({id_, members_[transfer.peer], sends ? Kind::send : Kind::receive, mine});
+      row.unfinished.push_back({id_, members()[transfer.peer], sends ? Kind::send : Kind::receive, mine});
     }
   }
   std::reverse(row.unfinished.begin() + first, row.unfinished.end());

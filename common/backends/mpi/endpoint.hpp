@@ -1,4 +1,4 @@
-// A endpoint: the ordered batches of one (group, queue), on a communicator of their own.
+// An endpoint: the ordered batches of one (group, queue), on a communicator of their own.
 //
 // Batches begin and complete in the order started, one at a time. Everything here is called with the job's gate held;
 // whoever waits, or else the progress thread, calls advance().
@@ -6,12 +6,12 @@
 
 #include <mpi.h>
 
-#include <deque>
 #include <memory>
 #include <vector>
 
-#include "common/backends/mpi/job.hpp"
+#include "common/backends/mpi/queue.hpp"
 #include "common/backends/mpi/wire.hpp"
+#include "common/runtime/processes/endpoint_core.hpp"
 #include "common/runtime/processes/wait_table.hpp"
 
 namespace lockstep::mpi {
@@ -29,66 +29,53 @@ struct Message {
   std::vector<MPI_Request> body;
 };
 
-struct Batch {
-  std::uint64_t number = 0;
-  Location where{};
-  std::vector<Transfer> transfers;  // hold their memory until the queue waits
-  const char* region = nullptr;     // the collective it is part of
-  double issued = 0;                // modelled seconds, as are the next two
+struct Batch : processes::BatchCore {
+  double issued = 0;  // modelled seconds, as are the next two
   double begin = 0;
   double end = 0;
   std::vector<MPI_Request> requests;  // without headers: all of them
   std::vector<Message> messages;      // with headers: one a transfer
 };
 
-class Endpoint {
+class Endpoint final : public processes::EndpointCore<Batch> {
  public:
+  using Queue = mpi::Queue;
+
   /// `queue_name` is the queue's, the same on every member.
   Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members);
-  Endpoint(const Endpoint&) = delete;
 
   /// Adds a batch; it is posted at once if the endpoint is idle. Returns its number.
-  std::uint64_t start(std::span<const Transfer> transfers, Location where, const char* region, double now);
+  std::uint64_t start(std::span<const Transfer> transfers, Location where, const char* region, double issued);
   /// Moves on what can; true if the endpoint is empty.
   bool advance();
-  std::uint64_t started() const { return started_; }
-  std::uint64_t completed() const { return completed_; }
-  std::uint64_t released() const { return released_; }
-  bool idle() const { return completed_ == started_; }
+  bool ready(std::uint64_t number) const { return completed_ >= number; }
+  bool idle() const { return completed_ == started(); }
   /// When batch `number`, complete and not released, ended.
-  double end_of(std::uint64_t number) const { return batches_[number - released_ - 1]->end; }
+  double end_of(std::uint64_t number) const { return numbered(number).end; }
   /// When, at the earliest, the running batch can complete; 0 when that is not known.
   double earliest_end() const;
   /// Forgets batches up to `number`, and with them their hold on memory; they are complete.
   void release(std::uint64_t number);
-  /// The first batch never waited for, or null.
-  const Batch* unwaited() const { return batches_.empty() ? nullptr : batches_.front().get(); }
+  /// Forgets all of them, and the communicator.
+  void close();
 
   /// After a failure: receives are withdrawn, then (called again and again) whatever arrives is thrown away; true when
   /// nothing of ours is on its way any more.
   void withdraw();
   bool abandoned();
-  /// Takes in one message nobody received; its sender's side in words, empty when there is none.
-  std::string take_unread();
+  /// Takes in one message that nobody received, once it is there; its sender's side in words.
+  std::string take_unread(int member);
 
-  /// Unfinished transfers of the running batch, in words, and the peer (in the world) of the first.
-  struct Outstanding {
-    std::string words;
-    int peer = -1;
-    const char* region = nullptr;
-  };
-  Outstanding outstanding();
+  processes::Outstanding outstanding();
   /// Adds what has begun, and of the running batch what has not ended and waits for another rank. False where that is
   /// nothing: the endpoint goes on by itself.
   bool count_transfers(processes::Row& row);
 
-  int group() const { return group_; }
-  int queue() const { return queue_; }
   MPI_Comm comm() const { return comm_; }
-  const std::vector<int>& members() const { return members_; }
-  const std::vector<Traffic>& traffic() const { return traffic_; }  ///< by member
 
  private:
+  Batch& running() const { return numbered(completed_ + 1); }
+  std::string take_message(int source);
   void post(Batch& batch, bool waited_for_its_turn);
   void post_plain(Batch& batch);
   void post_checked(Batch& batch);
@@ -114,17 +101,10 @@ class Endpoint {
 
   Job& job_;
   MPI_Comm comm_;
-  int group_;
-  int queue_;
   std::uint64_t id_;
-  std::vector<int> members_;  // world ranks
-  std::vector<Traffic> traffic_;
-  std::deque<std::unique_ptr<Batch>> batches_;  // started and not released
   std::vector<std::unique_ptr<Batch>> spare_;
   std::vector<MPI_Status> statuses_;
-  std::uint64_t started_ = 0;
   std::uint64_t completed_ = 0;
-  std::uint64_t released_ = 0;
   std::uint64_t posted_ = 0;
   double last_end_ = 0;
 };

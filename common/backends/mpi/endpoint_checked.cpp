@@ -33,7 +33,7 @@ Header Endpoint::header_of(const Batch& batch, const Transfer& transfer) const {
 }
 
 Path Endpoint::path_of(const Transfer& transfer) const {
-  const int peer = members_[transfer.peer];
+  const int peer = members()[transfer.peer];
   const bool sends = transfer.kind == Transfer::Kind::send;
   return job_.ports->path(sends ? job_.rank : peer, sends ? peer : job_.rank);
 }
@@ -173,7 +173,7 @@ bool Endpoint::header_matches(const Batch& batch, const Transfer& transfer, cons
                      : collectives_differ         ? "the collective"
                                                   : nullptr;
   if (!what) return true;
-  mismatch(ours, members_[transfer.peer], theirs, what);
+  mismatch(ours, members()[transfer.peer], theirs, what);
   return false;
 }
 

@@ -1,4 +1,4 @@
-// How a endpoint ends: what nobody received, and after a failure how its messages are got out of MPI.
+// How an endpoint ends: what nobody received, and after a failure how its messages are got out of MPI.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -25,17 +25,17 @@ void Endpoint::each_request(Batch& batch, F f) {
 
 void Endpoint::withdraw() {
   if (posted_ == completed_) return;
-  each_request(*batches_[completed_ - released_], [](MPI_Request& request, bool receives) {
+  each_request(running(), [](MPI_Request& request, bool receives) {
     if (receives && request != MPI_REQUEST_NULL) MPI_Cancel(&request);
   });
 }
 
 bool Endpoint::abandoned() {
-  while (!take_unread().empty()) {
+  while (!take_message(MPI_ANY_SOURCE).empty()) {
   }
   if (posted_ == completed_) return true;
   bool all = true;
-  each_request(*batches_[completed_ - released_], [&](MPI_Request& request, bool) {
+  each_request(running(), [&](MPI_Request& request, bool) {
     int done = 1;
     if (request != MPI_REQUEST_NULL) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     all = all && done != 0;
@@ -43,15 +43,22 @@ bool Endpoint::abandoned() {
   return all;
 }
 
-std::string Endpoint::take_unread() {
+std::string Endpoint::take_unread(int member) {
+  std::string words;
+  while (words.empty()) words = take_message(member);  // it has been sent, so it comes
+  return words;
+}
+
+/// One message that has come from `source`; its sender's side in words, empty where there is none.
+std::string Endpoint::take_message(int source) {
   int found = 0;
   MPI_Status status;
-  check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &found, &status));
+  check(MPI_Iprobe(source, MPI_ANY_TAG, comm_, &found, &status));
   if (!found) return {};
   std::vector<char> bytes(bytes_received(status));
   check(MPI_Recv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_,
                  MPI_STATUS_IGNORE));
-  const int from = members_[status.MPI_SOURCE];
+  const int from = members()[status.MPI_SOURCE];
   if (status.MPI_TAG != kHead || bytes.size() != sizeof(Header))
     return fmt::format("rank {} sends {} bytes", from, bytes.size());
   Header header;

@@ -9,83 +9,34 @@
 
 namespace lockstep::mpi {
 
-// Who calls ---------------------------------------------------------------------------------------------------------
+// Waiting -----------------------------------------------------------------------------------------------------------
 
-Queue* MpiRank::enter(int index, Location where) {
-  // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
-  if (std::uncaught_exceptions() > 0) return nullptr;
-  if (job_.failed.load(std::memory_order_acquire)) throw Unwind{};
-  Queue& queue = *queues_[index];
-  if (queue.is_mine()) {
-    queue.last_call.store(where, std::memory_order_relaxed);
-    return &queue;
-  }
-  if (index != 0) usage_error(queue_outside_closure(queue.name), where);
-  for (int other = 1; other < queue_count_; ++other)
-    if (queues_[other]->is_mine()) usage_error(main_inside_closure(queues_[other]->name), where);
-  usage_error("a Rank was used by a thread that is none of its queues", where);
-}
-
-Group& MpiRank::group(int index, Location where) {
-  if (index < 0 || groups_[index]->rank < 0) usage_error(not_in_group(job_.rank), where);
-  return *groups_[index];
-}
-
-Rank MpiRank::handle(int index, int queue) {
-  const Group& of = group(index);
-  return Rank(*this, index, queue, of.rank, static_cast<int>(of.members.size()));
-}
-
-Endpoint& MpiRank::endpoint(int group, int queue) { return *endpoints_[queue][group]; }
-
-// Messages ----------------------------------------------------------------------------------------------------------
-
-Ticket MpiRank::start(CommunicatorKey at, std::span<const Transfer> transfers, Location where) {
-  Queue* queue = enter(at.queue, where);
-  if (!queue) return {};
-  const double now = time_of(*queue);
-  const std::vector<int>& members = groups_[at.group]->members;
-  const char* region =
-      job_.record([&](Recorder& recorder) { return recorder.batch_started(at.queue, at.group, members, transfers); });
-  std::lock_guard gate(job_.gate);
-  const std::uint64_t number = endpoint(at.group, at.queue).start(transfers, where, region, now);
-  return {Ticket::Kind::batch, at.group, at.queue, number};
-}
-
-void MpiRank::wait(CommunicatorKey at, Ticket ticket, Location where) {
-  Queue* queue = enter(at.queue, where);
-  if (!queue) return;
-  if (ticket.kind == Ticket::Kind::batch)
-    wait_for_batch(*queue, ticket, where);
-  else
-    wait_for_closure(*queue, ticket, where);
-}
-
-void MpiRank::wait_for_batch(Queue& queue, Ticket ticket, Location where) {
-  if (ticket.queue != queue.index) usage_error(waited_on_wrong_queue(queues_[ticket.queue]->name, queue.name), where);
-  Endpoint* waited = nullptr;
-  {
-    std::lock_guard gate(job_.gate);
-    waited = &endpoint(ticket.group, ticket.queue);
-  }
-  if (ticket.number > waited->started()) usage_error(kTicketOfAnotherRank, where);
-  if (ticket.number <= waited->released()) return;
-  const double before = begin_of(queue);
+void MpiRank::wait_for_batch(Queue& queue, Endpoint& waited, Ticket ticket, Location where) {
+  const double before = begin_of(queue, job_.now());
   double end = 0;
-  const Doing doing{.kind = Doing::Kind::waits_for_batch, .where = where, .endpoint = waited, .number = ticket.number};
+  const Doing doing{
+      .kind = Doing::Kind::waits_for_batch, .where = where, .group = ticket.group, .number = ticket.number};
   auto complete = [&] {
-    if (waited->completed() < ticket.number) return false;
-    end = waited->end_of(ticket.number);
+    if (!waited.ready(ticket.number)) return false;
+    end = waited.end_of(ticket.number);
     return true;
   };
-  if (!poll_until(queue, doing, complete, [&] { return waited->earliest_end(); })) return;
-  queue.clock = std::max(queue.clock, end);
+  if (!poll_until(queue, doing, complete, [&] { return waited.earliest_end(); })) return;
+  queue.after(end);
   const double after = job_.emulate() ? end_of(queue) : std::max(before, end);
   job_.record([&](Recorder& recorder) {
     recorder.waited(queue.index, before, after, where, recorder.waits_for(queue.index, ticket));
   });
   std::lock_guard gate(job_.gate);
-  waited->release(ticket.number);
+  waited.release(ticket.number);
+}
+
+void MpiRank::go_on_after(Queue& queue, Ticket closure, double began, Location where) {
+  Queue& main = *queues_[0];
+  const double before = begin_of(main, began);
+  main.after(queue.end_of(closure.number));
+  const double after = end_of(main);
+  job_.record([&](Recorder& recorder) { recorder.waited(0, before, after, where, recorder.waits_for(0, closure)); });
 }
 
 void MpiRank::advance_endpoints() {
@@ -101,38 +52,6 @@ bool MpiRank::sleep_for_link(double until) {
   return true;
 }
 
-// Closures ----------------------------------------------------------------------------------------------------------
-
-Ticket MpiRank::run(CommunicatorKey, Rank as, std::function<void(Rank)> f, Location where) {
-  Queue* main = enter(0, where);
-  if (!main) return {};
-  job_.record([&](Recorder& recorder) { recorder.closure_issued(as.queue(), job_.clock.now()); });
-  const std::uint64_t number = queues_[as.queue()]->push(std::move(f), as, where, main->clock);
-  return {Ticket::Kind::closure, as.group(), as.queue(), number};
-}
-
-void MpiRank::wait_for_closure(Queue& main, Ticket ticket, Location where) {
-  if (main.index != 0) usage_error(kClosureTicketOnMain, where);
-  if (ticket.queue >= queue_count_) usage_error(kTicketOfAnotherRank, where);
-  Queue& queue = *queues_[ticket.queue];
-  if (ticket.number > queue.pushed()) usage_error(kTicketOfAnotherRank, where);
-  if (ticket.number <= queue.released()) return;
-  const double before = begin_of(main);
-  main.set_doing(
-      {.kind = Doing::Kind::waits_for_closure, .where = where, .number = ticket.number, .queue = ticket.queue});
-  job_.working.fetch_sub(1);
-  const bool ended = queue.wait_for(ticket.number);
-  job_.working.fetch_add(1);
-  main.set_doing({.kind = Doing::Kind::own_code, .where = where});
-  if (!ended) {
-    if (std::uncaught_exceptions() == 0) throw Unwind{};
-    return;
-  }
-  main.clock = std::max(main.clock, queue.release(ticket.number));
-  const double after = end_of(main);
-  job_.record([&](Recorder& recorder) { recorder.waited(0, before, after, where, recorder.waits_for(0, ticket)); });
-}
-
 // Arithmetic --------------------------------------------------------------------------------------------------------
 
 void MpiRank::compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) {
@@ -140,7 +59,7 @@ void MpiRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   if (!queue) return;
   keep_messages_moving(operation);
   queue->set_doing({.kind = Doing::Kind::computes, .operation = operation.name, .where = where});
-  const double begin = begin_of(*queue);
+  const double begin = begin_of(*queue, job_.now());
   job_.computing.fetch_add(1, std::memory_order_relaxed);
   kernel(*device_);
   job_.computing.fetch_sub(1, std::memory_order_relaxed);
@@ -192,41 +111,22 @@ void MpiRank::pass_modelled_time(Queue& queue, double seconds) {
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
-Slice MpiRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) {
-  (void)enter(at.queue, where);
-  const std::size_t bytes = count * bytes_of(dtype);
+void* MpiRank::take_memory(Queue&, std::size_t bytes, Category category, Location) {
   std::unique_lock lock(memory_mutex_);
   void* data = nullptr;
-  if (bytes > 0) {
-    try {
-      data = heap_.take(bytes);
-    } catch (const std::bad_alloc&) {
-      throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", bytes, to_string(category)));
-    }
+  try {
+    data = heap_.take(bytes);
+  } catch (const std::bad_alloc&) {
+    throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", bytes, to_string(category)));
   }
-  auto block = std::make_unique<Block>();
-  block->threads = true;
-  block->category = category;
-  block->dtype = dtype;
-  block->queue = at.queue;
-  block->data = data;
-  block->bytes = bytes;
-  block->owner = this;
-  block->id = ++blocks_;
-  block->where = where;
-  ++live_blocks_;
   lock.unlock();
-  if (data && job_.options.poison) std::memset(data, 0xff, bytes);
-  job_.record([&](Recorder& recorder) { recorder.allocated(at.queue, category, bytes); });
-  return Slice(*block.release());
+  if (job_.options.poison) std::memset(data, 0xff, bytes);
+  return data;
 }
 
-void MpiRank::release(Block& block) {
-  job_.record([&](Recorder& recorder) { recorder.released(block.queue, block.category, block.bytes); });
+void MpiRank::give_memory(const Block& block) {
   std::lock_guard lock(memory_mutex_);
-  --live_blocks_;
-  if (block.data) heap_.give(block.data, block.bytes);
-  delete &block;
+  heap_.give(block.data, block.bytes);
 }
 
 // Regions, synchronisation, clocks ------------------------------------------------------------------------------------
@@ -260,26 +160,9 @@ bool MpiRank::peek(CommunicatorKey, const Slice& slice, void* bytes) {
 double MpiRank::now(int) const { return job_.clock.now(); }
 
 RankLedger MpiRank::ledger() const {
-  RankLedger ledger = job_.record([](Recorder& recorder) { return recorder.ledger(); });
-  std::lock_guard gate(job_.gate);
-  for (const Endpoint* each : all_endpoints_)
-    for (std::size_t member = 0; member < each->members().size(); ++member) {
-      const Traffic& traffic = each->traffic()[member];
-      if (traffic.messages_sent + traffic.messages_received == 0) continue;
-      ledger.traffic.messages_sent += traffic.messages_sent;
-      ledger.traffic.messages_received += traffic.messages_received;
-      ledger.traffic.bytes_sent += traffic.bytes_sent;
-      ledger.traffic.bytes_received += traffic.bytes_received;
-      ledger.peers.push_back({each->group(), each->members()[member], traffic});
-    }
+  RankLedger ledger = ledger_without_seconds();
   ledger.seconds = end_seconds_ > 0 ? end_seconds_ : job_.clock.now();
   return ledger;
-}
-
-std::vector<std::string> MpiRank::queue_names() const {
-  std::vector<std::string> names;
-  for (int queue = 0; queue < queue_count_; ++queue) names.push_back(queues_[queue]->name);
-  return names;
 }
 
 }  // namespace lockstep::mpi

@@ -4,10 +4,7 @@
 // compute. Batches move on endpoints (endpoint.hpp), failures and wait tables travel beside them (control.hpp).
 #pragma once
 
-#include <array>
 #include <condition_variable>
-#include <exception>
-#include <map>
 #include <memory>
 #include <thread>
 
@@ -15,35 +12,22 @@
 #include "common/backends/mpi/endpoint.hpp"
 #include "common/backends/mpi/job.hpp"
 #include "common/backends/mpi/memory.hpp"
-#include "common/backends/mpi/queue.hpp"
 #include "common/backends/mpi/status.hpp"
-#include "common/runtime/backend.hpp"
 #include "common/runtime/device.hpp"
 #include "common/runtime/machine/operation.hpp"
-#include "common/runtime/processes/set_up.hpp"
+#include "common/runtime/processes/rank_core.hpp"
 
 namespace lockstep::mpi {
 
+using processes::Doing;
+using processes::Group;
 using processes::SetUp;
 
-struct Group {
-  MPI_Comm comm = MPI_COMM_NULL;  // set-up calls, and main's endpoint; null where this rank is no member
-  std::vector<int> members;       // world ranks
-  int rank = -1;
-  int set_ups = 0;  // calls so far
-};
-
-class MpiRank final : public Backend, public BlockOwner {
+class MpiRank final : public processes::RankCore<Endpoint> {
  public:
-  explicit MpiRank(Job& job);
+  explicit MpiRank(std::unique_ptr<Job> job);
   ~MpiRank() override;
 
-  Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
-  void wait(CommunicatorKey at, Ticket ticket, Location where) override;
-  Rank split(CommunicatorKey at, int color, int key, Location where) override;
-  Rank stream(CommunicatorKey at, std::string_view name, Location where) override;
-  Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location where) override;
-  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return false; }
   void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
@@ -53,8 +37,6 @@ class MpiRank final : public Backend, public BlockOwner {
   bool peek(CommunicatorKey at, const Slice& slice, void* bytes) override;
   RankLedger ledger() const override;
   double now(int queue) const override;
-  int world_rank() const override { return job_.rank; }
-  void release(Block& block) override;
 
   /// Hands the communicator of this run's ranks to `f`, which has MPI to itself meanwhile: for what stands beside the
   /// contract, such as a library's own collective. Main only. Throws Error(usage) where a batch of this rank's is on
@@ -68,37 +50,33 @@ class MpiRank final : public Backend, public BlockOwner {
     f(job_.comm);
   }
 
-  /// The program on this rank, from beginning to end; failures are left in the job.
-  Values play(const Program& program);
   /// Collective: every rank has played. Failures are agreed on, unread messages found, communicators left clean.
   void finish();
-  bool has_outliving_slices() const { return live_blocks_ > 0; }
-  double end_seconds() const { return end_seconds_; }
-  /// Of its queues, by index.
-  std::vector<std::string> queue_names() const;
 
  private:
-  /// The queue a verb is called on, or null while an exception unwinds its thread. Throws Unwind when the run
-  /// has failed, and Error(usage) when the calling thread does not run that queue's work.
-  Queue* enter(int queue, Location where);
-  Endpoint& endpoint(int group, int queue);  // gate held
-  Group& group(int index, Location where = Location::current());
-  Rank handle(int group, int queue);
+  void begin_program() override;
+  void end_program() override { end_seconds_ = job_.clock.now(); }
+  bool closures_have_threads() const override { return true; }
+  void wait_for_batch(Queue& queue, Endpoint& endpoint, Ticket ticket, Location where) override;
+  void go_on_after(Queue& queue, Ticket closure, double began, Location where) override;
+  std::vector<SetUp> all_calls(const Group& group, const SetUp& mine, Location where) override;
+  std::unique_ptr<Endpoint> connect(const Group& group, int queue, Location where) override;
+  std::unique_ptr<Endpoint> connect_split(const Group& parent, const SetUp& mine, const Group* made,
+                                          Location where) override;
+  void* take_memory(Queue& queue, std::size_t bytes, Category category, Location where) override;
+  void give_memory(const Block& block) override;
+  std::vector<std::string> gather(const char* what, const std::string& mine, bool for_all) override;
 
   // Waiting.
-  void wait_for_batch(Queue& queue, Ticket ticket, Location where);
-  void wait_for_closure(Queue& main, Ticket ticket, Location where);
   /// Moves all endpoints on until done(), asked with the gate held; false when the run has failed and the caller
   /// unwinds already. `not_before` is when it can happen at the earliest (modelled seconds), or 0.
   template <class Done, class NotBefore>
   bool poll_until(Queue& queue, const Doing& doing, Done done, NotBefore not_before);
   void advance_endpoints();
   bool sleep_for_link(double until);
-  double time_of(const Queue& queue) const { return job_.emulate() ? queue.clock : job_.clock.now(); }
-  /// When a verb began, for ledgers: now; while emulating, the modelled moment that its modelled duration counts from,
-  /// unless the host was still busy with the verb before.
-  double begin_of(const Queue& queue) const {
-    const double now = job_.clock.now();
+  /// When a verb that began `now` did, for ledgers: while emulating, at the modelled moment that its modelled duration
+  /// counts from, unless the host was still busy with the verb before.
+  double begin_of(const Queue& queue, double now) const {
     return job_.emulate() ? std::min(now, std::max(queue.clock, queue.last_end)) : now;
   }
   double end_of(Queue& queue) const { return queue.last_end = job_.clock.now(); }
@@ -114,45 +92,27 @@ class MpiRank final : public Backend, public BlockOwner {
   /// Adds the set-up calls, and those that others have not made yet; true where there are some. Gate held.
   bool count_set_ups(Row& row);
   bool set_up_abandoned();
-  std::vector<SetUp> agree(Group& group, const SetUp& mine, Location where);
-  int split_groups(Group& parent, const std::vector<SetUp>& calls);
-  int make_group(const std::vector<int>& members);
-  int queue_named(std::string_view name);
-  void open_endpoint(int group, int queue);
+  MPI_Comm comm_of(const Group& group) const { return endpoint(group.index, 0).comm(); }
 
   // The end.
-  void check_all_waited();
-  void agree_on_failure();
-  void find_unread();
-  void clean_up();
+  void clean_up(bool failed);
   void barrier(const std::function<bool()>& before, const std::function<void()>& meanwhile);
 
   // The progress thread.
   void make_progress();
   void wake_progress();
   Row describe_me();
-  Row describe_queue(Queue& queue);
 
-  static constexpr int kQueues = 64;
   static constexpr std::chrono::microseconds kFirstNap{50}, kLongestNap{200};  // of the progress thread
 
-  Job& job_;
   struct PendingSetUp;  // what a set-up call of main has in MPI's hands
   std::unique_ptr<PendingSetUp> set_up_;
-  std::array<std::unique_ptr<Queue>, kQueues> queues_;
-  int queue_count_ = 0;
-  std::vector<std::unique_ptr<Group>> groups_;
-  std::map<std::vector<int>, int> group_of_members_;
-  std::array<std::vector<std::unique_ptr<Endpoint>>, kQueues> endpoints_;  // [queue][group]; under the gate
-  std::vector<Endpoint*> all_endpoints_;                                   // in order of creation
   MPI_Comm control_comm_ = MPI_COMM_NULL;
   std::unique_ptr<Control> control_;
 
   std::mutex memory_mutex_;
   std::unique_ptr<Device> device_;
   Heap heap_;
-  std::uint64_t blocks_ = 0;  // allocated so far
-  std::uint64_t live_blocks_ = 0;
 
   // Main's current operation, while emulating: other queues' arithmetic lengthens it.
   std::mutex operation_mutex_;
@@ -194,7 +154,7 @@ bool MpiRank::poll_until(Queue& queue, const Doing& doing, Done done, NotBefore 
     job_.working.fetch_add(1);
     queue.set_doing({.kind = Doing::Kind::own_code, .where = doing.where});
   }
-  if (!found && std::uncaught_exceptions() == 0) throw Unwind{};
+  if (!found) unwind();
   return found;
 }
 

@@ -75,23 +75,6 @@ std::string hear_from_judge(std::string bytes) {
   return bytes;
 }
 
-/// Each rank's bytes, on rank 0.
-std::vector<std::string> gather(const std::string& mine, MPI_Comm comm, int rank, int ranks) {
-  int length = static_cast<int>(mine.size());
-  std::vector<int> lengths(ranks), offsets(ranks);
-  check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm));
-  int total = 0;
-  for (int r = 0; r < ranks && rank == 0; ++r) {
-    offsets[r] = total;
-    total += lengths[r];
-  }
-  std::string all(total, '\0');
-  check(MPI_Gatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, 0, comm));
-  std::vector<std::string> parts;
-  for (int r = 0; r < ranks && rank == 0; ++r) parts.push_back(all.substr(offsets[r], lengths[r]));
-  return parts;
-}
-
 std::string host_name() {
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
@@ -107,14 +90,6 @@ std::vector<mpi::Place>& the_seats() {
 
 constexpr double kLongestScale = 1e9;  // of modelled seconds; a clock of nanoseconds ends after 290 years
 
-void start_clock(mpi::Job& job) {
-  std::lock_guard gate(job.gate);
-  check(MPI_Barrier(job.comm));
-  std::uint64_t epoch = processes::monotonic_ns();
-  if (job.emulate()) check(MPI_Bcast(&epoch, 1, MPI_UINT64_T, 0, job.comm));  // one host, one clock
-  job.clock = processes::Clock(epoch, job.emulate() ? job.options.emulate_scale : 1);
-}
-
 /// All processes call run alike, or their communicators would not fit together.
 void require_same_call(int ranks) {
   int bounds[] = {ranks, -ranks};
@@ -129,37 +104,16 @@ void require_same_call(int ranks) {
 Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm comm) {
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
-  mpi::Job job(options, rank, host_name(), comm);
-  job.cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
-  if (options.emulate) job.ports = std::make_unique<mpi::Ports>(options.machine, comm);
-  auto backend = std::make_unique<mpi::MpiRank>(job);
-  start_clock(job);
-  const Values values = backend->play(program);
-  backend->finish();
-
-  const std::string result = processes::pack(values, backend->ledger());
-
-  std::lock_guard gate(job.gate);  // the progress thread still breathes
-  Outcome outcome;
-  const processes::Failure failure = job.failure();
-  outcome.verdict = failure.verdict;
-  outcome.message = failure.message;
-  outcome.failed_rank = failure.rank;
-  const auto results = gather(result, comm, rank, options.ranks);
-  for (const std::string& bytes : results) {
-    processes::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
-    outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
-    outcome.messages += outcome.ledgers.back().traffic.messages_sent;
-  }
-  outcome.wall_seconds = outcome.seconds * job.clock.scale();
-  if (options.trace) {
-    const auto traces =
-        gather(processes::pack(job.recorder.take_trace(), backend->queue_names()), comm, rank, options.ranks);
-    for (const std::string& bytes : traces) processes::unpack_into(outcome.trace, bytes);
-    if (options.emulate) {
-      outcome.trace.modelled = true;
-      outcome.trace.eager_bytes = options.machine.eager_bytes;
-    }
+  auto job = std::make_unique<mpi::Job>(options, rank, host_name(), comm);
+  job->cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
+  if (options.emulate) job->ports = std::make_unique<mpi::Ports>(options.machine, comm);
+  mpi::MpiRank backend(std::move(job));
+  const Values values = backend.play(program);
+  backend.finish();
+  Outcome outcome = backend.outcome(values);
+  if (options.trace && options.emulate) {
+    outcome.trace.modelled = true;
+    outcome.trace.eager_bytes = options.machine.eager_bytes;
   }
   return outcome;
 }

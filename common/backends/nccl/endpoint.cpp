@@ -11,12 +11,6 @@ namespace lockstep::nccl {
 
 namespace {
 
-void count(Traffic& traffic, const Transfer& transfer) {
-  const bool sends = transfer.kind == Transfer::Kind::send;
-  ++(sends ? traffic.messages_sent : traffic.messages_received);
-  (sends ? traffic.bytes_sent : traffic.bytes_received) += transfer.slice.bytes();
-}
-
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
     case DType::f32: return ncclFloat32;
@@ -35,27 +29,19 @@ Envelope side_of(const Batch& batch, const Transfer& transfer) {
 }  // namespace
 
 Endpoint::Endpoint(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue)
-    : job_(job),
+    : EndpointCore(group, queue, communicator->members),
+      job_(job),
       communicator_(std::move(communicator)),
-      group_(group),
-      queue_(queue),
-      key_(key_of(communicator_->members, communicator_->queue)),
-      traffic_(communicator_->members.size()) {}
+      key_(key_of(members(), communicator_->queue)) {}
 
 std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region,
-                              cudaStream_t queue_stream) {
-  auto batch = std::make_unique<Batch>();
-  batch->number = ++started_;
-  batch->where = where;
-  batch->transfers.assign(transfers.begin(), transfers.end());
-  batch->announced.resize(transfers.size());
-  batch->region = region;
-  batch->ready = job_.events.record(queue_stream);
-  for (const Transfer& transfer : transfers) count(traffic_[transfer.peer], transfer);
-  if (job_.checked()) announce(*batch);
-  batches_.push_back(std::move(batch));
+                              const cuda::Event& issued) {
+  Batch& batch = add(std::make_unique<Batch>(), transfers, where, region);
+  batch.announced.resize(transfers.size());
+  batch.ready = issued;
+  if (job_.checked()) announce(batch);
   advance();
-  return started_;
+  return started();
 }
 
 void Endpoint::announce(const Batch& batch) {
@@ -66,8 +52,8 @@ void Endpoint::announce(const Batch& batch) {
 }
 
 void Endpoint::advance() {
-  while (launched_ < started_ && !job_.failed.load(std::memory_order_relaxed)) {
-    Batch& batch = *batches_[launched_ - waited_];
+  while (launched_ < started() && !job_.failed.load(std::memory_order_relaxed)) {
+    Batch& batch = numbered(launched_ + 1);
     if (job_.checked() && !all_announced(batch)) return;
     launch(batch);
   }
@@ -133,7 +119,7 @@ void Endpoint::launch(Batch& batch) {
   hand_over(batch);
   batch.done = launched.done = job_.events.record(stream.get());
   job_.add_span(begin, batch.done,
-                [queue = queue_, group = group_, count = batch.transfers.size(), bytes, where = batch.where,
+                [queue = queue(), group = group(), count = batch.transfers.size(), bytes, where = batch.where,
                  region = batch.region](Recorder& recorder, double from, double to) {
                   recorder.transferred(queue, group, from, to, count, bytes, where, region);
                 });
@@ -143,9 +129,9 @@ void Endpoint::launch(Batch& batch) {
 }
 
 void Endpoint::wait(std::uint64_t number, const cuda::Stream& queue_stream) {
-  if (number <= waited_) return;
-  queue_stream.wait(batches_[number - waited_ - 1]->done);
-  for (; waited_ < number; ++waited_) batches_.pop_front();
+  if (number <= released()) return;
+  queue_stream.wait(numbered(number).done);
+  while (released() < number) take_oldest();
 }
 
 std::uint64_t Endpoint::completed() {
@@ -157,7 +143,7 @@ std::uint64_t Endpoint::completed() {
   return completed_;
 }
 
-bool Endpoint::idle() { return completed() == started_; }
+bool Endpoint::idle() { return completed() == started(); }
 
 void Endpoint::look_for_errors() {
   if (!communicator_->handle || splitting_) return;
@@ -166,31 +152,23 @@ void Endpoint::look_for_errors() {
   check(state, "an operation of NCCL");
 }
 
-Endpoint::Outstanding Endpoint::outstanding() {
-  Outstanding result;
-  auto add = [&](bool sends, std::size_t bytes, int peer) {
-    // A receive is what a rank is stuck in; a send may only be slow to be taken.
-    if (result.peer < 0 || !sends) result.peer = peer;
-    if (!result.words.empty()) result.words += ", ";
-    result.words +=
-        fmt::format("{} {} bytes {} rank {}", sends ? "sends" : "receives", bytes, sends ? "to" : "from", peer);
-  };
+processes::Outstanding Endpoint::outstanding() {
+  processes::Outstanding result;
   if (completed() < launched_) {
     const Launched& first = on_gpu_.front();
     result.number = first.number;
     result.region = first.region;
     result.where = first.where;
     result.computing = !first.ready.done();
-    for (const Launched::Part& part : first.parts) add(part.kind == Transfer::Kind::send, part.bytes, part.peer);
-  } else if (launched_ < started_) {
-    const Batch& first = *batches_[launched_ - waited_];
+    for (const Launched::Part& part : first.parts) result.add(part.kind, part.bytes, part.peer);
+  } else if (launched_ < started()) {
+    const Batch& first = numbered(launched_ + 1);
     result.number = first.number;
     result.region = first.region;
     result.where = first.where;
     for (std::size_t i = 0; i < first.transfers.size(); ++i) {
       const Transfer& transfer = first.transfers[i];
-      if (!first.announced[i])
-        add(transfer.kind == Transfer::Kind::send, transfer.slice.bytes(), members()[transfer.peer]);
+      if (!first.announced[i]) result.add(transfer.kind, transfer.slice.bytes(), members()[transfer.peer]);
     }
   }
   return result;

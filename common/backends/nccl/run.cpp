@@ -64,10 +64,6 @@ void keep_for_good(std::unique_ptr<nccl::NcclRank> backend) {
   kept->push_back(std::move(backend));
 }
 
-std::vector<std::string> gather(nccl::Job& job, const char* what, const std::string& mine) {
-  return nccl::all_gather(job.control, {.run = job.run, .key = nccl::key_of({}, what)}, job.everyone, mine);
-}
-
 /// This process's part of a run.
 Outcome take_part(const RunOptions& options, const Program& program, nccl::Processes& all, std::uint64_t run) {
   cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have looked at another one
@@ -77,22 +73,7 @@ Outcome take_part(const RunOptions& options, const Program& program, nccl::Proce
   const Values values = backend->play(program);
   backend->finish();
 
-  nccl::Job& job = backend->job();
-  Outcome outcome;
-  const processes::Failure failure = job.failure();
-  outcome.verdict = failure.verdict;
-  outcome.message = failure.message;
-  outcome.failed_rank = failure.rank;
-  for (const std::string& bytes : gather(job, "results", processes::pack(values, backend->ledger()))) {
-    processes::unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
-    outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
-    outcome.messages += outcome.ledgers.back().traffic.messages_sent;
-  }
-  outcome.wall_seconds = outcome.seconds;
-  if (options.trace)
-    for (const std::string& bytes :
-         gather(job, "traces", processes::pack(job.recorder.take_trace(), backend->queue_names())))
-      if (job.rank == 0) processes::unpack_into(outcome.trace, bytes);
+  Outcome outcome = backend->outcome(values);
   if (backend->has_outliving_slices()) keep_for_good(std::move(backend));
   return outcome;
 }

@@ -1,4 +1,5 @@
-// A queue of one rank where every rank is a process: main, or a thread that runs main's closures in order.
+// A queue of one rank where every rank is a process: main, or main's closures in order, on a thread of their own where
+// they have one.
 #pragma once
 
 #include <pthread.h>
@@ -15,34 +16,47 @@
 
 #include "common/rank.hpp"
 #include "common/runtime/errors.hpp"
+#include "common/runtime/processes/job.hpp"
 
 namespace lockstep::processes {
 
-struct ClosureBase {
-  std::uint64_t number = 0;
-  std::function<void(Rank)> f;
-  Rank rank;
+/// What a queue's host code is at, for the wait table.
+struct Doing {
+  enum class Kind {
+    nothing,
+    own_code,
+    computes,
+    waits_for_batch,
+    waits_for_closure,
+    waits_for_gpu,
+    waits_for_memory,
+    sets_up,
+    finished
+  };
+  Kind kind = Kind::nothing;
+  const char* operation = "";
   Location where{};
+  int group = 0;             // waits_for_batch: of this group, on the queue itself
+  int queue = 0;             // waits_for_closure: whose
+  std::uint64_t number = 0;  // of the batch or closure
+  std::size_t bytes = 0;     // waits_for_memory
+  Category category = Category::buffer;
 };
 
-/// `Types` names the backend's Queue (derived from this), Job, Closure (from ClosureBase) and Doing, which says what a
-/// queue's host code is at. Queue supplies
-///
-///   thread_begins()               on the thread, before its first closure
-///   begins(closure), ends(closure)  around its call, whatever comes of it
-///   call(closure)                 f and what belongs to it; may throw
-template <class Types>
+/// BackendMoment is a point in the order of a queue's work: modelled seconds, or an event of a GPU's stream.
+template <class BackendMoment>
 class ClosureQueue {
  public:
-  using Job = typename Types::Job;
-  using Closure = typename Types::Closure;
-  using Doing = typename Types::Doing;
-
+  using Moment = BackendMoment;
   ClosureQueue(Job& job, int index, std::string name) : index(index), name(std::move(name)), job_(job) {}
   ClosureQueue(const ClosureQueue&) = delete;
 
+  virtual Moment here() const = 0;             ///< what the queue has been given so far ends here
+  virtual void after(const Moment& then) = 0;  ///< its later work comes after `then`, of another queue
+  /// The host's, for what traces say of closures; 0 where their work happens later, on a GPU.
+  virtual double time_of_closures() const = 0;
+
   void begin_thread() {
-    std::lock_guard lock(mutex_);
     thread_ = std::thread([this] { serve(); });
     pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
   }
@@ -55,8 +69,27 @@ class ClosureQueue {
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
   }
-  std::thread::id thread() const { return thread_.get_id(); }
+  bool has_thread() const { return thread_.joinable(); }  ///< main only
+  /// The calling thread is the queue's own.
+  bool is_mine() const { return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
+  /// Main is at `issued`. Returns the closure's number. A thread runs it; without one, whoever called does.
+  std::uint64_t push(std::function<void(Rank)> f, Rank rank, Location where, Moment issued) {
+    std::unique_lock lock(mutex_);
+    closures_.push_back(std::make_unique<Closure>(Closure{std::move(f), rank, where, std::move(issued), Moment{}}));
+    Closure& closure = *closures_.back();
+    const std::uint64_t number = ++pushed_;
+    if (has_thread()) {
+      if (pushed_ == ended_ + 1) job_.working.fetch_add(1);
+      changed_.notify_all();
+      return number;
+    }
+    lock.unlock();
+    play(closure);
+    lock.lock();
+    ++ended_;
+    return number;
+  }
   /// Blocks until closure `number` has ended; false if the run has failed.
   bool wait_for(std::uint64_t number) {
     std::unique_lock lock(mutex_);
@@ -71,9 +104,26 @@ class ClosureQueue {
     std::lock_guard lock(mutex_);
     return ended_ >= number;
   }
-  std::uint64_t pushed() const { return pushed_; }  // main only, as is the next
+  /// Where closure `number`, ended and not released, ended.
+  Moment end_of(std::uint64_t number) const {
+    std::lock_guard lock(mutex_);
+    return closures_[number - released_ - 1]->end;
+  }
+  /// Forgets closures up to `number`, in order, and with them their hold on memory.
+  void release(std::uint64_t number) {
+    while (true) {
+      std::unique_ptr<Closure> closure;  // declared before the lock: its slices go home without it
+      std::lock_guard lock(mutex_);
+      if (released_ >= number || closures_.empty()) return;
+      closure = std::move(closures_.front());
+      closures_.pop_front();
+      ++released_;
+    }
+  }
+  std::uint64_t pushed() const { return pushed_; }  // main only, as are the next two
   std::uint64_t released() const { return released_; }
-  const Closure* unwaited() const { return closures_.empty() ? nullptr : closures_.front().get(); }
+  /// Where main called run for the first closure never waited for; line 0 where there is none.
+  Location unwaited() const { return closures_.empty() ? Location{} : closures_.front()->where; }
   /// Drops all closures; the thread has stopped.
   void clear() { closures_.clear(); }
   /// Of the closure that runs: where main called run; line 0 when none does.
@@ -93,58 +143,26 @@ class ClosureQueue {
 
   const int index;
   const std::string name;
+  std::atomic<Location> last_call{};  // of a verb, for the wait table
 
  protected:
-  ~ClosureQueue() = default;
+  virtual ~ClosureQueue() = default;
 
-  static std::unique_ptr<Closure> make(std::function<void(Rank)> f, Rank rank, Location where) {
-    auto closure = std::make_unique<Closure>();
-    closure->f = std::move(f);
-    closure->rank = rank;
-    closure->where = where;
-    return closure;
-  }
-  /// Its number. A thread runs it; without one, whoever called does.
-  std::uint64_t push(std::unique_ptr<Closure> fresh) {
-    Closure& closure = *fresh;
-    std::unique_lock lock(mutex_);
-    closure.number = ++pushed_;
-    closures_.push_back(std::move(fresh));
-    if (thread_.joinable()) {
-      if (pushed_ == ended_ + 1) job_.working.fetch_add(1);
-      changed_.notify_all();
-      return pushed_;
-    }
-    lock.unlock();
-    play(closure);
-    lock.lock();
-    return ++ended_;
-  }
-  /// Forgets closures up to `number`, in order; leave(closure) sees each first. Slices go home without the lock.
-  template <class Leave>
-  void release(std::uint64_t number, Leave leave) {
-    while (true) {
-      std::unique_ptr<Closure> closure;  // declared before the lock
-      std::lock_guard lock(mutex_);
-      if (released_ >= number || closures_.empty()) return;
-      closure = std::move(closures_.front());
-      closures_.pop_front();
-      ++released_;
-      leave(*closure);
-    }
-  }
-  const Closure& numbered(std::uint64_t number) const {
-    std::lock_guard lock(mutex_);
-    return *closures_[number - released_ - 1];
-  }
-
-  Job& job_;
+  virtual void thread_begins() = 0;  ///< on the thread, before its first closure
+  virtual void closure_ended() {}    ///< in whatever way
 
  private:
-  auto& self() { return static_cast<typename Types::Queue&>(*this); }
+  struct Closure {
+    std::function<void(Rank)> f;
+    Rank rank;
+    Location where;
+    Moment issued;
+    Moment end;
+  };
 
   void serve() {
-    self().thread_begins();
+    thread_id_ = std::this_thread::get_id();
+    thread_begins();
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return stop_ || ended_ < pushed_; });
@@ -162,22 +180,28 @@ class ClosureQueue {
 
   void play(Closure& closure) {
     if (job_.failed) return;
+    last_call.store(closure.where, std::memory_order_relaxed);
     set_doing({.kind = Doing::Kind::own_code, .where = closure.where});
-    self().begins(closure);
     try {
-      self().call(closure);
-      const auto scratch = job_.record([&](auto& recorder) { return recorder.scratch(index); });
+      after(closure.issued);
+      job_.record([&](Recorder& recorder) { recorder.closure_begins(index, time_of_closures()); });
+      closure.f(closure.rank);
+      job_.record([&](Recorder& recorder) { recorder.closure_ends(index, time_of_closures()); });
+      closure.end = here();
+      const auto scratch = job_.record([&](Recorder& recorder) { return recorder.scratch(index); });
       if (scratch != 0) usage_error(scratch_left(scratch), closure.where);
     } catch (const Unwind&) {
     } catch (...) {
       const Caught error = caught();
       job_.fail(error.verdict, thrower(job_.rank, name, &closure.where) + error.what);
     }
-    self().ends(closure);
+    closure_ended();
     set_doing({});
   }
 
+  Job& job_;
   std::thread thread_;
+  std::atomic<std::thread::id> thread_id_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Closure>> closures_;  // pushed and not released

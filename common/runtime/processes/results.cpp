@@ -187,6 +187,27 @@ void unpack_into(Trace& trace, const std::string& bytes) {
   append(trace, std::move(mine));
 }
 
+std::string pack(const Failure& failure) {
+  Writer out;
+  out.put(failure.verdict);
+  out.put(failure.rank);
+  out.put(failure.origin);
+  out.put(failure.when);
+  out.put(failure.message);
+  return out.bytes;
+}
+
+Failure unpack_failure(const std::string& bytes) {
+  Reader in(bytes);
+  Failure failure;
+  in.get(failure.verdict);
+  in.get(failure.rank);
+  in.get(failure.origin);
+  in.get(failure.when);
+  in.get(failure.message);
+  return failure;
+}
+
 std::string pack(const Outcome& outcome) {
   Writer out;
   out.put(outcome.verdict);

@@ -1,0 +1,100 @@
+// What every endpoint of a process keeps: the ordered batches of one (group, queue), and what they carried. How they
+// move is the backend's.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/rank.hpp"
+#include "common/runtime/ledger/ledger.hpp"
+
+namespace lockstep::processes {
+
+struct BatchCore {
+  std::uint64_t number = 0;
+  Location where{};
+  std::vector<Transfer> transfers;  // hold their memory until the queue waits
+  const char* region = nullptr;     // the collective it is part of
+};
+
+/// Unfinished transfers of the batch whose turn it is, for the wait table.
+struct Outstanding {
+  std::uint64_t number = 0;  // of the batch; 0: none
+  Location where{};
+  const char* region = nullptr;
+  std::string words;
+  int peer = -1;           // in the world; of a receive if there is one: a send may only be slow to be taken
+  bool computing = false;  // its memory is not ready: the GPU works
+
+  void add(Transfer::Kind kind, std::size_t bytes, int with) {
+    const bool sends = kind == Transfer::Kind::send;
+    if (peer < 0 || !sends) peer = with;
+    if (!words.empty()) words += ", ";
+    words += fmt::format("{} {} bytes {} rank {}", sends ? "sends" : "receives", bytes, sends ? "to" : "from", with);
+  }
+};
+
+template <std::derived_from<BatchCore> BackendBatch>
+class EndpointCore {
+ public:
+  using Batch = BackendBatch;
+
+  /// `members`: world ranks.
+  EndpointCore(int group, int queue, std::vector<int> members)
+      : group_(group), queue_(queue), members_(std::move(members)), traffic_(members_.size()) {}
+  EndpointCore(const EndpointCore&) = delete;
+
+  std::uint64_t started() const { return started_; }
+  std::uint64_t released() const { return released_; }  ///< forgotten, since the queue has waited for them
+  /// The first batch never waited for, or null.
+  const Batch* unwaited() const { return batches_.empty() ? nullptr : batches_.front().get(); }
+
+  int group() const { return group_; }
+  int queue() const { return queue_; }
+  const std::vector<int>& members() const { return members_; }
+  const std::vector<Traffic>& traffic() const { return traffic_; }  ///< by member
+
+ protected:
+  ~EndpointCore() = default;
+
+  Batch& add(std::unique_ptr<Batch> fresh, std::span<const Transfer> transfers, Location where, const char* region) {
+    fresh->number = ++started_;
+    fresh->where = where;
+    fresh->transfers.assign(transfers.begin(), transfers.end());
+    fresh->region = region;
+    for (const Transfer& transfer : transfers) {
+      const bool sends = transfer.kind == Transfer::Kind::send;
+      Traffic& traffic = traffic_[transfer.peer];
+      ++(sends ? traffic.messages_sent : traffic.messages_received);
+      (sends ? traffic.bytes_sent : traffic.bytes_received) += transfer.slice.bytes();
+    }
+    batches_.push_back(std::move(fresh));
+    return *batches_.back();
+  }
+  Batch& numbered(std::uint64_t number) const { return *batches_[number - released_ - 1]; }
+  std::unique_ptr<Batch> take_oldest() {
+    auto batch = std::move(batches_.front());
+    batches_.pop_front();
+    ++released_;
+    return batch;
+  }
+
+  std::deque<std::unique_ptr<Batch>> batches_;  // started and not released
+
+ private:
+  int group_;
+  int queue_;
+  std::vector<int> members_;
+  std::vector<Traffic> traffic_;
+  std::uint64_t started_ = 0;
+  std::uint64_t released_ = 0;
+};
+
+}  // namespace lockstep::processes
