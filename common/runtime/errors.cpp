@@ -37,6 +37,16 @@ std::string closure_not_waited_for(std::string_view queue) {
   return fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"", queue);
 }
 
+std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
+                        std::string_view where, std::string_view region) {
+  return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, dtype, where,
+                     region.empty() ? "" : fmt::format(" in region \"{}\"", region));
+}
+
+std::string ends_differ(const char* what, const std::string& sent, const std::string& received) {
+  return fmt::format("MISMATCH in {} of a message: {}; {}.", what, sent, received);
+}
+
 Caught caught() {
   try {
     throw;

@@ -22,6 +22,13 @@ inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waite
 inline constexpr const char* kTransfersNotWaitedFor =
     "the program ends, and nobody waited for the transfers started here";
 
+// Texts of MISMATCH errors.
+/// "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"", without a region where that is empty.
+std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
+                        std::string_view where, std::string_view region);
+/// `what` is "the size", "the element type" or "the collective".
+std::string ends_differ(const char* what, const std::string& sent, const std::string& received);
+
 /// Thrown through the fibers or threads of a run that has failed. Not a std::exception: nobody's handler takes it.
 struct Unwind {};
 

@@ -96,8 +96,6 @@ class Endpoint final : public processes::EndpointCore<Batch> {
   Path path_of(const Transfer& transfer) const;
   bool transfer_done(Batch& batch, std::size_t index);
   bool ends_by_itself(const Batch& batch, std::size_t index) const;
-  void mismatch(const Header& ours, int their_rank, const Header& theirs, const char* what);
-  Header header_of(const Batch& batch, const Transfer& transfer) const;
 
   Job& job_;
   MPI_Comm comm_;

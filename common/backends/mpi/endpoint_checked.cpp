@@ -22,16 +22,6 @@ bool settled(MPI_Request& request) {
 }
 }  // namespace
 
-Header Endpoint::header_of(const Batch& batch, const Transfer& transfer) const {
-  Header header;
-  header.bytes = transfer.slice.bytes();
-  header.dtype = transfer.slice.dtype();
-  header.ready = batch.begin;
-  if (batch.region) processes::copy_text(header.region, sizeof header.region, batch.region);
-  processes::copy_text(header.where, sizeof header.where, describe(batch.where));
-  return header;
-}
-
 Path Endpoint::path_of(const Transfer& transfer) const {
   const int peer = members()[transfer.peer];
   const bool sends = transfer.kind == Transfer::Kind::send;
@@ -50,7 +40,7 @@ void Endpoint::post_checked(Batch& batch) {
       check(MPI_Irecv(&message.header, sizeof(Header), MPI_BYTE, transfer.peer, kHead, comm_, &message.head));
       continue;
     }
-    message.header = header_of(batch, transfer);
+    message.header = {processes::envelope_of(batch, transfer), batch.begin};
     message.rendezvous = job_.emulate() && transfer.slice.bytes() > job_.options.machine.eager_bytes;
     message.state = Message::State::waits_for_port;
     if (!job_.emulate()) send_now(transfer, message);
@@ -164,23 +154,10 @@ bool Endpoint::moved(const Transfer& transfer, Message& message) {
 }
 
 bool Endpoint::header_matches(const Batch& batch, const Transfer& transfer, const Message& message) {
-  const Header ours = header_of(batch, transfer);
-  const Header& theirs = message.header;
-  // A message between a collective and plain code is fine; between two collectives it is lost.
-  const bool collectives_differ = theirs.region[0] && ours.region[0] && std::strcmp(theirs.region, ours.region) != 0;
-  const char* what = theirs.bytes != ours.bytes   ? "the size"
-                     : theirs.dtype != ours.dtype ? "the element type"
-                     : collectives_differ         ? "the collective"
-                                                  : nullptr;
-  if (!what) return true;
-  mismatch(ours, members()[transfer.peer], theirs, what);
-  return false;
-}
-
-void Endpoint::mismatch(const Header& ours, int their_rank, const Header& theirs, const char* what) {
-  job_.fail(Verdict::mismatch,
-            fmt::format("MISMATCH in {} of a message: {}; {}.", what, side_in_words(their_rank, "sends", theirs),
-                        side_in_words(job_.rank, "receives", ours)));
+  const std::string text =
+      processes::mismatch(members()[transfer.peer], message.header, job_.rank, processes::envelope_of(batch, transfer));
+  if (!text.empty()) job_.fail(Verdict::mismatch, text);
+  return text.empty();
 }
 
 }  // namespace lockstep::mpi

@@ -1,9 +1,6 @@
 #include "common/backends/mpi/wire.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include "common/backends/mpi/status.hpp"
 
@@ -33,12 +30,6 @@ std::size_t bytes_received(const MPI_Status& status) {
   int count = 0;
   MPI_Get_count(&status, MPI_BYTE, &count);
   return static_cast<std::size_t>(count);
-}
-
-std::string side_in_words(int rank, const char* verb, const Header& header) {
-  return fmt::format("rank {} {} {} {} at {}{}", rank, verb, header.bytes / bytes_of(header.dtype),
-                     to_string(header.dtype), header.where,
-                     header.region[0] ? fmt::format(" in region \"{}\"", header.region) : "");
 }
 
 }  // namespace lockstep::mpi

@@ -3,24 +3,18 @@
 
 #include <mpi.h>
 
-#include <string>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/rank.hpp"
+#include "common/runtime/processes/envelope.hpp"
 
 namespace lockstep::mpi {
 
 enum Tag : int { kHead = 1, kBody = 2, kAcknowledge = 3 };
 
 /// Precedes each message while checks are on or links are emulated.
-struct Header {
-  std::uint64_t bytes = 0;
+struct Header : processes::Envelope {
   double ready = 0;     // modelled seconds: when the sender could have sent it
   double granted = -1;  // modelled seconds: when its first byte left; −1: the receiver decides (rendezvous)
-  DType dtype = DType::f32;
-  char region[40] = "";  // the collective it is part of; empty: none
-  char where[80] = "";   // the sender's line
 };
 
 /// From the receiver of an emulated message above eager_bytes: when its first byte left.
@@ -39,8 +33,5 @@ void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t by
 
 /// Bytes that a completed receive brought.
 std::size_t bytes_received(const MPI_Status& status);
-
-/// One side of a message, in words: "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"".
-std::string side_in_words(int rank, const char* verb, const Header& header);
 
 }  // namespace lockstep::mpi

@@ -1,13 +1,13 @@
 #include "common/backends/nccl/endpoint.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cstring>
 
-#include "common/backends/nccl/envelope.hpp"
 #include "common/devices/cuda/status.hpp"
 
 namespace lockstep::nccl {
+
+using processes::Envelope;
 
 namespace {
 
@@ -20,10 +20,6 @@ ncclDataType_t type_of(DType dtype) {
     case DType::i8: return ncclInt8;
   }
   return ncclInt8;
-}
-
-Envelope side_of(const Batch& batch, const Transfer& transfer) {
-  return {transfer.slice.size(), transfer.slice.dtype(), batch.region ? batch.region : "", describe(batch.where)};
 }
 
 }  // namespace
@@ -45,10 +41,20 @@ std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location wher
 }
 
 void Endpoint::announce(const Batch& batch) {
-  for (const Transfer& transfer : batch.transfers)
-    if (transfer.kind == Transfer::Kind::send)
-      job_.control.send(members()[transfer.peer], {Label::Kind::header, job_.run, key_},
-                        write(side_of(batch, transfer)));
+  for (const Transfer& transfer : batch.transfers) {
+    if (transfer.kind == Transfer::Kind::receive) continue;
+    const Envelope envelope = processes::envelope_of(batch, transfer);
+    job_.control.send(members()[transfer.peer], {Label::Kind::header, job_.run, key_},
+                      std::string(reinterpret_cast<const char*>(&envelope), sizeof envelope));
+  }
+}
+
+std::optional<Envelope> Endpoint::take_envelope(int member) {
+  const auto bytes = job_.control.take(members()[member], {Label::Kind::header, job_.run, key_});
+  if (!bytes) return std::nullopt;
+  Envelope envelope;
+  std::memcpy(&envelope, bytes->data(), sizeof envelope);
+  return envelope;
 }
 
 void Endpoint::advance() {
@@ -65,26 +71,19 @@ bool Endpoint::all_announced(Batch& batch) {
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     const Transfer& transfer = batch.transfers[i];
     if (transfer.kind == Transfer::Kind::send || batch.announced[i] || missing[transfer.peer]) continue;
-    const auto message = job_.control.take(members()[transfer.peer], {Label::Kind::header, job_.run, key_});
-    if (!message) {
+    const std::optional<Envelope> sent = take_envelope(transfer.peer);
+    if (!sent) {
       missing[transfer.peer] = true;
       all = false;
       continue;
     }
-    compare(batch, transfer, *message);
+    const std::string text =
+        processes::mismatch(members()[transfer.peer], *sent, job_.rank, processes::envelope_of(batch, transfer));
+    if (!text.empty()) job_.fail(Verdict::mismatch, text);
     batch.announced[i] = true;
     job_.note_activity();
   }
   return all && !job_.failed;
-}
-
-void Endpoint::compare(const Batch& batch, const Transfer& transfer, const std::string& message) {
-  const Envelope theirs = parse_announcement(message), ours = side_of(batch, transfer);
-  const char* what = difference(theirs, ours);
-  if (!what) return;
-  job_.fail(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.", what,
-                                           side_in_words(members()[transfer.peer], "sends", theirs),
-                                           side_in_words(job_.rank, "receives", ours)));
 }
 
 /// All of a batch together. Empty messages need no GPU: both ends know of them.
@@ -175,8 +174,8 @@ processes::Outstanding Endpoint::outstanding() {
 }
 
 std::string Endpoint::take_unread(int member) {
-  const auto message = job_.control.take(members()[member], {Label::Kind::header, job_.run, key_});
-  return message ? side_in_words(members()[member], "sends", parse_announcement(*message)) : "";
+  const std::optional<Envelope> sent = take_envelope(member);
+  return sent ? processes::in_words(members()[member], *sent) : "";
 }
 
 }  // namespace lockstep::nccl

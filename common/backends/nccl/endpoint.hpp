@@ -8,12 +8,13 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/backends/nccl/communicators.hpp"
 #include "common/backends/nccl/queue.hpp"
-#include "common/runtime/processes/endpoint_core.hpp"
+#include "common/runtime/processes/envelope.hpp"
 
 namespace lockstep::nccl {
 
@@ -71,7 +72,7 @@ class Endpoint final : public processes::EndpointCore<Batch> {
   };
   void announce(const Batch& batch);
   bool all_announced(Batch& batch);
-  void compare(const Batch& batch, const Transfer& transfer, const std::string& message);
+  std::optional<processes::Envelope> take_envelope(int member);
   void launch(Batch& batch);
   void hand_over(const Batch& batch);
 

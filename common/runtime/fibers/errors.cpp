@@ -6,14 +6,13 @@ namespace lockstep {
 
 void mismatch(const Half& send, const Half& receive) {
   auto side = [](const char* verb, const Half& half) {
-    return fmt::format("rank {} {} {} {} at {}{}", half.rank, verb, half.elements, to_string(half.dtype),
-                       describe(half.where), half.region ? fmt::format(" in region \"{}\"", half.region) : "");
+    return message_end(half.rank, verb, half.elements, to_string(half.dtype), describe(half.where),
+                       half.region ? half.region : "");
   };
-  throw Error(Verdict::mismatch, fmt::format("MISMATCH in {} of a message: {}; {}.",
-                                             !regions_agree(send.region, receive.region) ? "the collective"
-                                             : send.elements != receive.elements         ? "the size"
-                                                                                         : "the element type",
-                                             side("sends", send), side("receives", receive)));
+  const char* what = !regions_agree(send.region, receive.region) ? "the collective"
+                     : send.elements != receive.elements         ? "the size"
+                                                                 : "the element type";
+  throw Error(Verdict::mismatch, ends_differ(what, side("sends", send), side("receives", receive)));
 }
 
 void wrong_queue(bool main_called, const std::string& called, const std::string& running, Location where) {

@@ -1,0 +1,25 @@
+// What a sender tells the receiver of a message: enough to compare both ends, and to explain where they differ.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/runtime/processes/endpoint_core.hpp"
+
+namespace lockstep::processes {
+
+struct Envelope {
+  std::uint64_t bytes = 0;
+  DType dtype = DType::f32;
+  char region[40] = "";  // the collective it is part of; empty: none
+  char where[80] = "";   // the line, in words
+};
+Envelope envelope_of(const BatchCore& batch, const Transfer& transfer);
+
+/// The sender's side: "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"".
+std::string in_words(int from, const Envelope& sent);
+
+/// How the two ends of a message differ, that rank `from` sends and rank `to` receives; empty where they fit.
+std::string mismatch(int from, const Envelope& sent, int to, const Envelope& received);
+
+}  // namespace lockstep::processes
