@@ -45,7 +45,7 @@ bool Control::has_arrived() {
 
 void Control::post(int to, const processes::ControlMessage& message) {
   processes::ControlMessage fits = message;
-  fits.text.resize(std::min(fits.text.size(), kMostText));
+  for (std::string* text : {&fits.failure.message, &fits.row.words}) text->resize(std::min(text->size(), kMostText));
   sent_.push_back({fits.bytes(), MPI_REQUEST_NULL});
   Sent& sent = sent_.back();
   check(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, to, kTag, comm_, &sent.request));

@@ -1,43 +1,46 @@
-#include <cstddef>
-#include <cstring>
-
+#include "common/runtime/processes/bytes.hpp"
+#include "common/runtime/processes/results.hpp"
 #include "common/runtime/processes/watch.hpp"
 
 namespace lockstep::processes {
 
-namespace {
-template <class List>
-void append(std::string& bytes, const List& list) {
-  const std::uint64_t size = list.size();
-  bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
-  bytes.append(reinterpret_cast<const char*>(list.data()), size * sizeof list[0]);
-}
-
-template <class List>
-void take(const char*& at, List& list) {
-  std::uint64_t size = 0;
-  std::memcpy(&size, at, sizeof size);
-  list.resize(size);
-  std::memcpy(static_cast<void*>(list.data()), at + sizeof size, size * sizeof list[0]);
-  at += sizeof size + size * sizeof list[0];
-}
-}  // namespace
-
 std::string ControlMessage::bytes() const {
-  std::string bytes(reinterpret_cast<const char*>(this), offsetof(ControlMessage, text));
-  append(bytes, text);
-  append(bytes, begun);
-  append(bytes, unfinished);
-  return bytes;
+  Writer out;
+  out.put(kind);
+  out.put(from);
+  out.put(out_of_patience);
+  out.put(round);
+  out.put(pack(failure));
+  out.put(row.state);
+  out.put(row.peer);
+  out.put(row.idle_seconds);
+  out.put(row.activity);
+  out.put(row.counted);
+  out.each(row.begun, [&](const Begun& begun) { out.put(begun); });
+  out.each(row.unfinished, [&](const Unfinished& unfinished) { out.put(unfinished); });
+  out.put(row.words);
+  return out.bytes;
 }
 
 ControlMessage ControlMessage::parse(const std::string& bytes) {
+  Reader in(bytes);
   ControlMessage message;
-  std::memcpy(static_cast<void*>(&message), bytes.data(), offsetof(ControlMessage, text));
-  const char* at = bytes.data() + offsetof(ControlMessage, text);
-  take(at, message.text);
-  take(at, message.begun);
-  take(at, message.unfinished);
+  std::string failure;
+  in.get(message.kind);
+  in.get(message.from);
+  in.get(message.out_of_patience);
+  in.get(message.round);
+  in.get(failure);
+  message.failure = unpack_failure(failure);
+  Row& row = message.row;
+  in.get(row.state);
+  in.get(row.peer);
+  in.get(row.idle_seconds);
+  in.get(row.activity);
+  in.get(row.counted);
+  in.each(row.begun, [&](Begun& begun) { in.get(begun); });
+  in.each(row.unfinished, [&](Unfinished& unfinished) { in.get(unfinished); });
+  in.get(row.words);
   return message;
 }
 

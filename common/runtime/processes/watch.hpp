@@ -30,21 +30,12 @@ struct ControlMessage {
   enum class Kind : int { failure, suspicion, question, answer, all_is_well };
   Kind kind = Kind::failure;
   int from = 0;
-  Verdict verdict = Verdict::pass;
-  int rank = -1;
-  double when = 0;
-  Row::State state = Row::State::no_answer;
-  int peer = -1;
-  double idle_seconds = 0;
-  std::uint64_t activity = 0;
-  bool counted = false;
   bool out_of_patience = false;  // of a suspicion
   std::uint64_t round = 0;       // of a question and its answer
-  std::string text;
-  std::vector<Begun> begun;
-  std::vector<Unfinished> unfinished;
+  Failure failure;               // where it is one
+  Row row;                       // of an answer
 
-  std::string bytes() const;  // for the other processes of the job, which are one program
+  std::string bytes() const;
   static ControlMessage parse(const std::string& bytes);
 };
 
@@ -67,13 +58,8 @@ class Watch {
     told_ = true;
     failed_since_ = Clock::now();
     const Failure failure = job_.failure();
-    if (failure.origin != job_.rank) return;
-    send_all({.kind = ControlMessage::Kind::failure,
-              .from = job_.rank,
-              .verdict = failure.verdict,
-              .rank = failure.rank,
-              .when = failure.when,
-              .text = failure.message});
+    if (failure.origin == job_.rank)
+      send_all({.kind = ControlMessage::Kind::failure, .from = job_.rank, .failure = failure});
   }
   /// Looks at the clock: has nothing moved for too long?
   void look_at_clock() {
@@ -101,9 +87,7 @@ class Watch {
   bool answered() const { return unanswered_ == 0; }
   void receive(const ControlMessage& message) {
     switch (message.kind) {
-      case ControlMessage::Kind::failure:
-        job_.learn({message.verdict, message.rank, message.from, message.when, message.text});
-        break;
+      case ControlMessage::Kind::failure: job_.learn(message.failure); break;
       case ControlMessage::Kind::suspicion:
         suspected_ = true;
         out_of_patience_ = out_of_patience_ || message.out_of_patience;
@@ -111,9 +95,7 @@ class Watch {
       case ControlMessage::Kind::question: answer(message.round); break;
       case ControlMessage::Kind::answer:
         --unanswered_;
-        if (message.round == rounds_)
-          rows_[message.from] = {message.state,   message.peer,  message.idle_seconds, message.activity,
-                                 message.counted, message.begun, message.unfinished,   message.text};
+        if (message.round == rounds_) rows_[message.from] = message.row;
         break;
       case ControlMessage::Kind::all_is_well: calm_since_ = Clock::now(); break;
     }
@@ -150,18 +132,7 @@ class Watch {
     send(0, {.kind = ControlMessage::Kind::suspicion, .from = job_.rank, .out_of_patience = out_of_patience});
   }
   void answer(std::uint64_t round) {
-    const Row row = describe_me_();
-    send(0, {.kind = ControlMessage::Kind::answer,
-             .from = job_.rank,
-             .state = row.state,
-             .peer = row.peer,
-             .idle_seconds = row.idle_seconds,
-             .activity = row.activity,
-             .counted = row.counted,
-             .round = round,
-             .text = row.words,
-             .begun = row.begun,
-             .unfinished = row.unfinished});
+    send(0, {.kind = ControlMessage::Kind::answer, .from = job_.rank, .round = round, .row = describe_me_()});
   }
 
   // Rank 0 only, from here on.
