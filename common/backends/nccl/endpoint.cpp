@@ -77,8 +77,7 @@ bool Endpoint::all_announced(Batch& batch) {
       all = false;
       continue;
     }
-    const std::string text =
-        processes::mismatch(members()[transfer.peer], *sent, job_.rank, processes::envelope_of(batch, transfer));
+    const std::string text = processes::mismatch(members()[transfer.peer], *sent, job_.rank, batch, transfer);
     if (!text.empty()) job_.fail(Verdict::mismatch, text);
     batch.announced[i] = true;
     job_.note_activity();

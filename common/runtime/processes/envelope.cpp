@@ -14,11 +14,12 @@ std::string side(int rank, const char* verb, const Envelope& envelope) {
                      envelope.region);
 }
 
-const char* difference(const Envelope& a, const Envelope& b) {
-  if (a.bytes != b.bytes) return "the size";
-  if (a.dtype != b.dtype) return "the element type";
+const char* difference(const Envelope& sent, const BatchCore& batch, const Transfer& receive) {
+  if (sent.bytes != receive.slice.bytes()) return "the size";
+  if (sent.dtype != receive.slice.dtype()) return "the element type";
   // A message between a collective and plain code is fine; between two collectives it is lost.
-  if (a.region[0] && b.region[0] && std::strcmp(a.region, b.region) != 0) return "the collective";
+  const bool both = sent.region[0] && batch.region && batch.region[0];
+  if (both && std::strncmp(sent.region, batch.region, sizeof sent.region - 1) != 0) return "the collective";
   return nullptr;
 }
 
@@ -33,9 +34,9 @@ Envelope envelope_of(const BatchCore& batch, const Transfer& transfer) {
 
 std::string in_words(int from, const Envelope& sent) { return side(from, "sends", sent); }
 
-std::string mismatch(int from, const Envelope& sent, int to, const Envelope& received) {
-  const char* what = difference(sent, received);
-  return what ? ends_differ(what, side(from, "sends", sent), side(to, "receives", received)) : "";
+std::string mismatch(int from, const Envelope& sent, int to, const BatchCore& batch, const Transfer& receive) {
+  const char* what = difference(sent, batch, receive);
+  return what ? ends_differ(what, side(from, "sends", sent), side(to, "receives", envelope_of(batch, receive))) : "";
 }
 
 }  // namespace lockstep::processes
