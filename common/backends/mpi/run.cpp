@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <thread>
@@ -16,6 +13,7 @@
 #include "common/backends/mpi/status.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
 #include "common/runtime/processes/results.hpp"
+#include "common/support/host/host.hpp"
 
 namespace lockstep {
 
@@ -45,13 +43,6 @@ int world_size() {
   int size = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   return size;
-}
-
-/// A process whose launcher has gone ends: no orphans.
-void die_with_parent() {
-  const pid_t parent = getppid();
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) std::_Exit(1);
 }
 
 /// Without a core, for processes that a run does not use. A broadcast of MPI would spin.

@@ -2,9 +2,6 @@
 #include "common/runtime/run.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +12,7 @@
 #include "common/devices/cuda/status.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
 #include "common/runtime/processes/results.hpp"
+#include "common/support/host/host.hpp"
 
 namespace lockstep {
 
@@ -39,13 +37,6 @@ nccl::Environment environment() {
 void prepare_cuda() {
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
-}
-
-/// A process whose launcher has gone ends: no orphans.
-void die_with_parent() {
-  const pid_t parent = getppid();
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) std::_Exit(1);
 }
 
 void refuse_bad_options(const RunOptions& options, int processes) {

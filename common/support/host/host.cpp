@@ -1,9 +1,13 @@
 #include "common/support/host/host.hpp"
 
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -129,6 +133,12 @@ Host read_host(const std::string& root, std::vector<int> threads) {
   if (host.quota_cores > 0) host.usable_cores = std::min(host.usable_cores, static_cast<int>(host.quota_cores));
   host.usable_cores = std::max(1, host.usable_cores);
   return host;
+}
+
+void die_with_parent() {
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) std::_Exit(1);
 }
 
 }  // namespace lockstep

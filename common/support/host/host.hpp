@@ -22,4 +22,7 @@ std::vector<int> allowed_threads();
 /// `threads` are the numbers of the allowed hardware threads, by default those of the affinity mask.
 Host read_host(const std::string& root = "", std::vector<int> threads = {});
 
+/// From now on this process ends when the one that launched it does: no orphans.
+void die_with_parent();
+
 }  // namespace lockstep
