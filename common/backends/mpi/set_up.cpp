@@ -129,7 +129,7 @@ MpiRank::~MpiRank() {
   progress_wake_.notify_all();
   progress_.join();
   stop_queues();
-  for (int queue = 0; queue < queue_count_; ++queue) queues_[queue]->clear();
+  drop_closures();
   control_.reset();
   MPI_Comm_free(&control_comm_);
   for (Endpoint* each : all_endpoints_) each->close();

@@ -85,7 +85,7 @@ bool NcclRank::gpu_comes_to_an_end() {
 
 /// After a failure nothing of this run is left in NCCL's hands, so that another may follow.
 void NcclRank::clean_up() {
-  for (int queue = 0; queue < queue_count_; ++queue) queues_[queue]->clear();
+  drop_closures();
   if (!job_.failed) return;
   std::unique_lock gate(job_.gate);
   for (Endpoint* each : all_endpoints_) each->drop();

@@ -95,7 +95,10 @@ NcclRank::NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda:
 NcclRank::~NcclRank() {
   stop_watching_ = true;
   watcher_.join();
+  // What holds memory gives it to this rank while there is one.
   stop_queues();
+  drop_closures();
+  for (Endpoint* each : all_endpoints_) each->drop();
 }
 
 }  // namespace lockstep::nccl

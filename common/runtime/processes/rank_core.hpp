@@ -113,7 +113,8 @@ class RankCore : public Backend, public BlockOwner {
   void add_endpoint(std::unique_ptr<Endpoint> fresh);
 
   RankLedger ledger_without_seconds() const;
-  void stop_queues();
+  void stop_queues();    ///< but main's
+  void drop_closures();  ///< of stopped queues, and with them their hold on memory
   /// Collective: the earliest failure is everybody's. True if there is one. `what` names the collective.
   bool agree_on_failure(const char* what);
   /// Collective: messages sent to this rank that it never received, and those it receives that nobody sent.

@@ -45,6 +45,11 @@ void RankCore<Endpoint>::stop_queues() {
 }
 
 template <BackendEndpoint Endpoint>
+void RankCore<Endpoint>::drop_closures() {
+  for (int queue = 1; queue < queue_count_; ++queue) queues_[queue]->clear();
+}
+
+template <BackendEndpoint Endpoint>
 bool RankCore<Endpoint>::agree_on_failure(const char* what) {
   const Failure mine = job_.failure();
   Failure first;
