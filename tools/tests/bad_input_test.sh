@@ -26,7 +26,6 @@ done
 # An empty word that no option takes, as of a variable that is not set: the parser of options looked for an end.
 refused "argument 1 is empty" "$lab" train '' -x
 refused "argument 3 is empty" "$lab" train --ranks 2 '' -x
-refused "argument 3 is empty" "$lab" train -- --model '' -x
 for script in local srun; do
   refused timeout sh "${launcher%/*}/$script.sh" -n 2 --timeout 0 true
 done
