@@ -8,6 +8,22 @@
 
 namespace lockstep::mpi {
 
+void post_send(std::vector<MPI_Request>& requests, const void* data, std::size_t bytes, int peer, MPI_Comm comm) {
+  for (std::size_t part = 0; part < parts_of(bytes); ++part) {
+    const char* from = static_cast<const char*>(data) + part * kPartBytes;
+    requests.push_back(MPI_REQUEST_NULL);
+    check(MPI_Isend(from, static_cast<int>(part_bytes(bytes, part)), MPI_BYTE, peer, kBody, comm, &requests.back()));
+  }
+}
+
+void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t bytes, int peer, MPI_Comm comm) {
+  for (std::size_t part = 0; part < parts_of(bytes); ++part) {
+    char* to = static_cast<char*>(data) + part * kPartBytes;
+    requests.push_back(MPI_REQUEST_NULL);
+    check(MPI_Irecv(to, static_cast<int>(part_bytes(bytes, part)), MPI_BYTE, peer, kBody, comm, &requests.back()));
+  }
+}
+
 Endpoint::Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name,
                    std::vector<int> members)
     : EndpointCore(group, queue, std::move(members)),

@@ -37,6 +37,10 @@ struct Batch : processes::BatchCore {
   std::vector<Message> messages;      // with headers: one a transfer
 };
 
+/// Appends one request for each part of the message.
+void post_send(std::vector<MPI_Request>& requests, const void* data, std::size_t bytes, int peer, MPI_Comm comm);
+void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t bytes, int peer, MPI_Comm comm);
+
 class Endpoint final : public processes::EndpointCore<Batch> {
  public:
   using Queue = mpi::Queue;

@@ -3,7 +3,8 @@
 
 #include <mpi.h>
 
-#include <vector>
+#include <algorithm>
+#include <cstddef>
 
 #include "common/runtime/processes/envelope.hpp"
 
@@ -24,14 +25,16 @@ struct Acknowledgement {
 
 /// MPI counts in int: longer messages travel in parts of this many bytes.
 inline constexpr std::size_t kPartBytes = std::size_t{1} << 30;
-std::size_t parts_of(std::size_t bytes);
-std::size_t part_bytes(std::size_t bytes, std::size_t part);
-
-/// Appends one request a part.
-void post_send(std::vector<MPI_Request>& requests, const void* data, std::size_t bytes, int peer, MPI_Comm comm);
-void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t bytes, int peer, MPI_Comm comm);
+inline std::size_t parts_of(std::size_t bytes) { return bytes == 0 ? 1 : (bytes + kPartBytes - 1) / kPartBytes; }
+inline std::size_t part_bytes(std::size_t bytes, std::size_t part) {
+  return std::min(kPartBytes, bytes - part * kPartBytes);
+}
 
 /// Bytes that a completed receive brought.
-std::size_t bytes_received(const MPI_Status& status);
+inline std::size_t bytes_received(const MPI_Status& status) {
+  int count = 0;
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  return static_cast<std::size_t>(count);
+}
 
 }  // namespace lockstep::mpi
