@@ -177,7 +177,7 @@ void read_config(const std::string& text) {
   std::string word;
   int whole = 1, count = 1;
   std::size_t size = 1;
-  double number = 1;
+  double number = 1, share = 0.5;
   bool flag = false;
   std::optional<double> maybe;
   std::vector<std::string> several;
@@ -187,6 +187,7 @@ void read_config(const std::string& text) {
   line.add("--count,--number-of", count, "", Whole{1, 10});
   line.add("--size", size, "", Whole{1, 10});
   line.add("--number", number, "");
+  line.add("--share", share, "", Real{0, 1});
   line.add("--maybe", maybe, "");
   line.add("--flag", flag, "");
   line.add("--several", several, "");
