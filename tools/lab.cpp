@@ -14,7 +14,7 @@
 namespace {
 
 using namespace lockstep::tools;
-using lockstep::in_our_words;
+using lockstep::format_parse_error;
 using lockstep::one_of;
 using lockstep::whole_number;
 
@@ -50,7 +50,7 @@ class CommandLine {
       std::vector<std::string> extras = app_.remaining(true);
       if (app_.get_subcommands().size() > 1) extras = {app_.get_subcommands().back()->get_name()};
       throw lockstep::Error(lockstep::Verdict::usage,
-                            fmt::format("lab {}: {}", name, in_our_words(command, error, extras)));
+                            fmt::format("lab {}: {}", name, format_parse_error(command, error, extras)));
     }
     return command_();
   }

@@ -46,7 +46,7 @@ StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
   if (o.vocabulary) shape.model.vocabulary = static_cast<std::size_t>(o.vocabulary);
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
   shape.model.context = std::max(shape.model.context, shape.length);
-  shape.model.storage = storage_named(o.dtype);
+  shape.model.storage = parse_storage(o.dtype);
   return shape;
 }
 

@@ -125,7 +125,7 @@ StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
                  .d_model = d_model,
                  .vocabulary = static_cast<std::size_t>(o.vocabulary),
                  .context = shape.length};
-  shape.model.storage = storage_named(o.dtype);
+  shape.model.storage = parse_storage(o.dtype);
   shape.model.tensor.ranks = ranks;
   shape.model.check();
   if (shape.sequences * shape.length % static_cast<std::size_t>(ranks) != 0)

@@ -59,7 +59,7 @@ std::vector<Named> models_of(const ZeroOptions& o) {
   for (const std::string& text : o.params)
     models.push_back({text, model_of_size(number_in("--params", text, 1, 1e18))});
   if (models.empty()) models.push_back({o.model, gpt_preset(o.model)});
-  for (Named& model : models) model.config.storage = storage_named(o.dtype);
+  for (Named& model : models) model.config.storage = parse_storage(o.dtype);
   return models;
 }
 
@@ -76,7 +76,7 @@ ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
   const std::size_t gradients = model.parameters() * bytes_of(model.storage);
   shape.engine.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradients / 8 + 1)
                                                      : parse_bytes(o.bucket_bytes);
-  shape.engine.wrapping = week25::wrapping_named(o.wrap);
+  shape.engine.wrapping = week25::parse_wrapping(o.wrap);
   shape.engine.overlap = !o.no_overlap;
   shape.engine.prefetch = o.prefetch;
   shape.engine.reduce = model.storage;

@@ -130,7 +130,7 @@ Diff diff(const Trace& a, const Trace& b) {
   return result;
 }
 
-std::string in_words(const Diff& d, std::size_t most) {
+std::string format_diff(const Diff& d, std::size_t most) {
   std::string text =
       fmt::format("{} rank{}; the run took {} in A and {} in B ({})\n\n", d.ranks, d.ranks == 1 ? "" : "s",
                   format_seconds(d.seconds_a), format_seconds(d.seconds_b), ratio(d.seconds_a, d.seconds_b));

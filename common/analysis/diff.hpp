@@ -45,7 +45,7 @@ struct Diff {
 Diff diff(const Trace& a, const Trace& b);
 
 /// `most`: lines of differences.
-std::string in_words(const Diff& diff, std::size_t most);
+std::string format_diff(const Diff& diff, std::size_t most);
 std::vector<Row> rows(const Diff& diff);
 
 }  // namespace lockstep::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "common/analysis/why_words.hpp"
+#include "common/analysis/format_why.hpp"
 
 namespace lockstep::analysis {
 namespace {

@@ -70,7 +70,7 @@ inline constexpr double kWorthNaming = 0.05;
 Why why(const Trace& trace, const std::string& step = "step");
 
 /// For people, and as rows: one for each cost, and one for each share of the path (docs/output.md).
-std::string in_words(const Why& why);
+std::string format_why(const Why& why);
 std::vector<Row> rows(const Why& why);
 
 }  // namespace lockstep::analysis

@@ -226,7 +226,7 @@ Owns owned_by_model(int stage) {
   return stage < 2 ? Owns::values_and_gradients : stage == 2 ? Owns::values : Owns::nothing;
 }
 
-week22::Wrapping wrapping_named(const std::string& name) {
+week22::Wrapping parse_wrapping(const std::string& name) {
   using Kind = week22::Wrapping::Kind;
   if (name == "model") return {Kind::whole_model};
   if (name == "block") return {Kind::each_block};

@@ -38,7 +38,7 @@ struct EngineModel {
 };
 
 /// "model", "block", "layer", or a least number of elements. Throws Error(usage) for anything else.
-week22::Wrapping wrapping_named(const std::string& name);
+week22::Wrapping parse_wrapping(const std::string& name);
 
 /// Collective over `dp`, at set-up. Throws Error(usage) for an unknown stage.
 std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options);

@@ -22,7 +22,7 @@ TEST(Lab25_3a, HoldsWhatTheScheduleHolds) {
     for (int s = 0; s < p; ++s) {
       const int peak = peak_of_chunks(schedule[static_cast<std::size_t>(s)], named.chunks);
       ASSERT_DOUBLE_EQ(in_flight(pipeline(named, p), m, s), peak / static_cast<double>(named.chunks))
-          << words(named, p, m) << "the steps of stage " << s << " hold " << peak << " of " << named.chunks
+          << format_case(named, p, m) << "the steps of stage " << s << " hold " << peak << " of " << named.chunks
           << " chunks a microbatch, each chunk at its peak";
     }
   });
@@ -31,7 +31,7 @@ TEST(Lab25_3a, HoldsWhatTheScheduleHolds) {
 TEST(Lab25_3a, FewMicrobatchesAreNeverExceeded) {
   for (const Named& named : kSchedules)
     for (int s = 0; s < 8; ++s)
-      EXPECT_LE(in_flight(pipeline(named, 8), 2, s), 2) << words(named, 8, 2) << "stage " << s;
+      EXPECT_LE(in_flight(pipeline(named, 8), 2, s), 2) << format_case(named, 8, 2) << "stage " << s;
 }
 
 TEST(Lab25_3a, ModelStateIsDividedOverDpAlone) {
@@ -62,7 +62,8 @@ TEST(Lab25_3b, EqualStagesWithoutHopsAreExact) {
   for_pipelines([](const Named& named, int p, int m) {
     const Work work = uneven(p, m, 0, 0);
     const double expected = makespan(named, work), seconds = pipeline_seconds(pipeline(named, p), work);
-    ASSERT_NEAR(seconds / expected, 1, 1e-12) << words(named, p, m) << "the schedule's own clock ends at " << expected;
+    ASSERT_NEAR(seconds / expected, 1, 1e-12)
+        << format_case(named, p, m) << "the schedule's own clock ends at " << expected;
   });
 }
 
@@ -72,7 +73,7 @@ TEST(Lab25_3b, ALongerLastStageIsExactWhereAllWaitForIt) {
     const Work work = uneven(p, m, 0, 0.25);
     const double expected = makespan(named, work), seconds = pipeline_seconds(pipeline(named, p), work);
     ASSERT_NEAR(seconds / expected, 1, 1e-12)
-        << words(named, p, m) << "the last stage takes a quarter longer, and the schedule's own clock ends at "
+        << format_case(named, p, m) << "the last stage takes a quarter longer, and the schedule's own clock ends at "
         << expected;
   });
 }
@@ -88,7 +89,7 @@ TEST(Lab25_3b, HopsCostWhatTheScheduleCannotHide) {
                     named.schedule == "gpipe"   ? 1e-12
                     : named.schedule == "zb-h1" ? 0.07
                                                 : 0.04)
-            << words(named, p, m) << "hops of " << hop / named.chunks << " s, the last stage " << head
+            << format_case(named, p, m) << "hops of " << hop / named.chunks << " s, the last stage " << head
             << " longer: the schedule's own clock ends at " << expected << ", predicted " << seconds;
       }
   });
@@ -113,7 +114,7 @@ TEST(Lab25_3b, OneLongHopIsPaidWhereItIs) {
     work.stages[1].hop = 0.3 / named.chunks;
     const double expected = makespan(named, work), seconds = pipeline_seconds(pipeline(named, 4), work);
     EXPECT_NEAR(seconds / expected, 1, 0.01)
-        << words(named, 4, 32) << "one hop of 0.3 s, the others take none: " << expected
+        << format_case(named, 4, 32) << "one hop of 0.3 s, the others take none: " << expected
         << " by the schedule's own clock, predicted " << seconds;
   }
 }
@@ -212,16 +213,16 @@ TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
     const StepTime time = step_time(strategy, work);
     const StageWork& last = work.stages.back();
     EXPECT_NEAR(time.compute + time.recomputed + time.tensor, m * (last.forward + last.backward), 1e-9)
-        << words(named, p, m) << "the last stage is the busiest";
+        << format_case(named, p, m) << "the last stage is the busiest";
     EXPECT_NEAR(time.recomputed, m * 0.5, 1e-9);
     EXPECT_NEAR(time.tensor, m * 0.3, 1e-9);
     const double pipe = pipeline_seconds(strategy, work);
-    EXPECT_NEAR(time.total() - time.data - time.update, pipe, 1e-9) << words(named, p, m);
+    EXPECT_NEAR(time.total() - time.data - time.update, pipe, 1e-9) << format_case(named, p, m);
     EXPECT_NEAR(time.data, exposed_data(strategy, work, work.stages[0]), 1e-9)
-        << words(named, p, m) << "stage 0 is the last to end";
+        << format_case(named, p, m) << "stage 0 is the last to end";
     EXPECT_NEAR(time.update, 0.25 + 32e9 / 2e12, 1e-9);
     for (StageWork& stage : work.stages) stage.hop = 0;
-    EXPECT_NEAR(time.hops, pipe - pipeline_seconds(strategy, work), 1e-9) << words(named, p, m) << "hops";
+    EXPECT_NEAR(time.hops, pipe - pipeline_seconds(strategy, work), 1e-9) << format_case(named, p, m) << "hops";
   });
 }
 
@@ -276,8 +277,9 @@ TEST(Lab25_3d, Gpt3On1024A100) {
   const plan::Search found = plan::search(predictor, plan::strategies(task), 10);
   ASSERT_EQ(found.best.size(), 10u);
   for (const Rated& plan : found.best) {
-    EXPECT_LE(plan.memory.total_bytes(), 80e9) << plan::words(plan.strategy);
-    EXPECT_LE(plan.strategy.tp, 8) << plan::words(plan.strategy) << ": tensor parallelism belongs inside the node";
+    EXPECT_LE(plan.memory.total_bytes(), 80e9) << plan::format_strategy(plan.strategy);
+    EXPECT_LE(plan.strategy.tp, 8) << plan::format_strategy(plan.strategy)
+                                   << ": tensor parallelism belongs inside the node";
   }
   // 8 × 8 × 16, plain: recomputation, 1F1B.
   const Rated course = predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true});
@@ -299,11 +301,11 @@ TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {
     predicted.push_back(rated.time.total());
     simulated.push_back(step.seconds);
     EXPECT_NEAR(predicted.back() / step.seconds, 1, 0.12)
-        << plan::words(strategy) << ": predicted " << predicted.back() << " s, simulated " << step.seconds;
+        << plan::format_strategy(strategy) << ": predicted " << predicted.back() << " s, simulated " << step.seconds;
     const double memory = rated.memory.total_bytes() / step.memory_bytes;
     EXPECT_TRUE(memory > 0.9 && memory < 1.2)
-        << plan::words(strategy) << ": predicted " << rated.memory.total_bytes() / 1e9 << " GB, the ledger's peak is "
-        << step.memory_bytes / 1e9;
+        << plan::format_strategy(strategy) << ": predicted " << rated.memory.total_bytes() / 1e9
+        << " GB, the ledger's peak is " << step.memory_bytes / 1e9;
   }
   ASSERT_GE(predicted.size(), 20u);
   EXPECT_GT(rank_correlation(predicted, simulated), 0.98);

@@ -23,7 +23,7 @@ inline const std::vector<Named> kSchedules{
 inline Strategy pipeline(const Named& named, int stages) {
   return {.pp = stages, .schedule = named.schedule, .chunks = named.chunks};
 }
-inline std::string words(const Named& named, int stages, int microbatches) {
+inline std::string format_case(const Named& named, int stages, int microbatches) {
   return fmt::format("{}, v = {}, p = {}, m = {}: ", named.schedule, named.chunks, stages, microbatches);
 }
 

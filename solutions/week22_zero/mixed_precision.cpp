@@ -14,7 +14,7 @@
 namespace lockstep::week22 {
 
 Precision precision_of(std::string_view name) {
-  const DType type = storage_named(name, "precision");
+  const DType type = parse_storage(name, "precision");
   return {DType::f32, type, type};
 }
 

@@ -95,7 +95,7 @@ void why(const Arguments& a) {
   const Trace trace = read_chrome_trace(a.files[0]);
   if (a.step && !a.step->empty()) want_phase(trace, *a.step);
   const analysis::Why found = analysis::why(trace, a.step.value_or("step"));
-  fmt::print("{}", in_words(found));
+  fmt::print("{}", format_why(found));
   write_rows(a, rows(found));
 }
 
@@ -103,7 +103,7 @@ void diff(const Arguments& a) {
   want_files(a, 2, "two traces");
   if (a.step) throw Error(Verdict::usage, "--step is for ./lab why");
   const analysis::Diff found = analysis::diff(read_chrome_trace(a.files[0]), read_chrome_trace(a.files[1]));
-  fmt::print("A: {}\nB: {}\n{}", a.files[0], a.files[1], in_words(found, a.top.value_or(15)));
+  fmt::print("A: {}\nB: {}\n{}", a.files[0], a.files[1], format_diff(found, a.top.value_or(15)));
   write_rows(a, rows(found));
 }
 

@@ -106,7 +106,7 @@ CompilerError first_error(std::string_view log, std::string_view source) {
   return {led_to_it, message};
 }
 
-std::string in_plain_words(std::string_view message) {
+std::string explain_compiler_error(std::string_view message) {
   for (const Phrase& phrase : kPhrases) {
     if (message.find(phrase.part) != message.npos) return phrase.words;
   }
@@ -118,7 +118,7 @@ std::string explain(std::string_view log, std::string_view source) {
   std::string text = file_name(source);
   if (error.line > 0) text += ":" + std::to_string(error.line);
   text += ": " + error.message;
-  std::string words = in_plain_words(error.message);
+  std::string words = explain_compiler_error(error.message);
   return words.empty() ? text : text + " — " + words;
 }
 

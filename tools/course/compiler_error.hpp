@@ -17,7 +17,7 @@ struct CompilerError {
 CompilerError first_error(std::string_view log, std::string_view source);
 
 /// What the compiler's message means, in one plain sentence; empty where we have no better words.
-std::string in_plain_words(std::string_view message);
+std::string explain_compiler_error(std::string_view message);
 
 /// "ring_all_reduce.cpp:31: expected ';' before 'add' — A semicolon is missing …": both together, as shown to people.
 std::string explain(std::string_view log, std::string_view source);

@@ -29,6 +29,7 @@ END
 for name in options_3d peak_memory phantom_step; do
   printf 's#include "labs/week25_3d/%s.hpp#include "labs/trainer/%s.hpp#\n' "$name" "$name" >> "$rules"
 done
+echo 's#\<storage_named\>#parse_storage#g' >> "$rules"
 
 for folder; do
   [ -e "$folder" ] || { echo "move_answers.sh: $folder does not exist" >&2; exit 2; }

@@ -204,14 +204,14 @@ void read_config(const std::string& text) {
 
 void read_trace(const std::string& text) {
   const Trace trace = parse_chrome_trace(text, kName);
-  in_words(analysis::why(trace));
+  format_why(analysis::why(trace));
   analysis::rows(analysis::why(trace));
   analysis::replay(analysis::make_graph(trace, ""));
   analysis::phase_names(trace);
   Trace shorter = trace;
   shorter.events.erase(shorter.events.begin());
   const analysis::Diff diff = analysis::diff(trace, shorter);
-  in_words(diff, 5);
+  format_diff(diff, 5);
   analysis::rows(diff);
 }
 

@@ -199,8 +199,8 @@ struct TemporaryFile {
 
 void calculate(const MemoryOptions& o) {
   const std::vector<Subject> subjects = subjects_of(o);
-  const week22::Recipe recipe = week22::recipe_of(storage_named(o.dtype), !o.no_master);
-  const std::vector<Gpu> gpus = known_gpus(storage_named(o.dtype));
+  const week22::Recipe recipe = week22::recipe_of(parse_storage(o.dtype), !o.no_master);
+  const std::vector<Gpu> gpus = known_gpus(parse_storage(o.dtype));
   if (!o.plot.empty() && !is_figure(o.plot))
     throw Error(Verdict::usage, fmt::format("--plot {}: a figure's name ends in .svg, .pdf or .png", o.plot));
   for (const std::string* path : {&o.json, &o.csv, &o.plot})

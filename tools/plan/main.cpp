@@ -59,7 +59,7 @@ Task task_of(const PlanOptions& o) {
     refuse(fmt::format(
         "nothing fits {:.3g} GB a GPU: the least of {} strategies is {:.3g} GB ({}); more memory, more GPUs or a "
         "smaller model would do.",
-        task.memory_bytes / 1e9, found.rated, least.memory.total_bytes() / 1e9, words(least.strategy)));
+        task.memory_bytes / 1e9, found.rated, least.memory.total_bytes() / 1e9, format_strategy(least.strategy)));
   }
   // Which replicas could there be, whatever the batch?
   int replicas = 0;
@@ -186,7 +186,7 @@ void explain(Predictor& predictor, const std::string& text, const std::vector<St
 /// --score: a written strategy beside the best one.
 void score(Predictor& predictor, const std::string& path, const Strategy& mine, const Rated& best) {
   const Task& task = predictor.task();
-  fmt::print("\n{}: {}\n", path, words(mine));
+  fmt::print("\n{}: {}\n", path, format_strategy(mine));
   if (const auto refusal = why_not(task, mine)) {
     fmt::print("score 0 of 100: {} ({}).\n", refusal->sentence, refusal->reason);
     return;

@@ -103,8 +103,8 @@ TEST(WhyNot, TheSearchCountsWhatItRefuses) {
   std::set<std::tuple<int, int, int>> meshes;
   for (const Rated& rated : found.best) {
     const Strategy& s = rated.strategy;
-    EXPECT_TRUE(meshes.insert({s.dp, s.tp, s.pp}).second) << words(s) << ": its mesh is listed already";
-    EXPECT_FALSE(why_not(task, s)) << words(s);
+    EXPECT_TRUE(meshes.insert({s.dp, s.tp, s.pp}).second) << format_strategy(s) << ": its mesh is listed already";
+    EXPECT_FALSE(why_not(task, s)) << format_strategy(s);
   }
 }
 
@@ -122,7 +122,7 @@ TEST(StrategyFile, ReadsWhatItWrites) {
                           .sequence_parallel = true};
   const std::string path = ::testing::TempDir() + "/strategy.json";
   std::ofstream(path) << strategy_json(strategy);
-  EXPECT_EQ(words(read_strategy(path)), words(strategy));
+  EXPECT_EQ(format_strategy(read_strategy(path)), format_strategy(strategy));
   EXPECT_TRUE(has_fields(strategy, wanted_fields("dp=8,schedule=interleaved,recompute=full")));
   EXPECT_FALSE(has_fields(strategy, wanted_fields("dp=8,zero=0")));
   std::remove(path.c_str());
@@ -215,9 +215,9 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
   for (const Rated& rated : plans) {
     const week25::PhantomStep step = week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine);
     fmt::print("{:.2f} s, simulated {:.2f}; {:.1f} GB, simulated {:.1f}: {}\n", rated.time.total(), step.seconds,
-               rated.memory.total_bytes() / 1e9, step.peak_bytes() / 1e9, words(rated.strategy));
-    EXPECT_NEAR(rated.time.total() / step.seconds, 1, 0.04) << words(rated.strategy);
-    EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.03) << words(rated.strategy);
+               rated.memory.total_bytes() / 1e9, step.peak_bytes() / 1e9, format_strategy(rated.strategy));
+    EXPECT_NEAR(rated.time.total() / step.seconds, 1, 0.04) << format_strategy(rated.strategy);
+    EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.03) << format_strategy(rated.strategy);
   }
 }
 

@@ -89,7 +89,7 @@ void print_shares(std::span<const Line> lines, double all, const Format& format)
 void print_account(const Task& task, const Rated& rated) {
   const StepTime& t = rated.time;
   const Figures f = figures(task, rated);
-  fmt::print("{}\n", words(rated.strategy));
+  fmt::print("{}\n", format_strategy(rated.strategy));
   fmt::print("step {}, MFU {:.1f} %, {} days to 20 tokens a parameter; limited by {}\n", format_seconds(t.total()),
              100 * f.mfu, days(f.days), week25::limit(t));
   print_shares(lines_of(t), t.total(), format_seconds);
@@ -114,7 +114,8 @@ void print_unlimited(const Search& search) {
   const Rated &best = search.best.front(), &free = search.unlimited.front();
   if (free.time.total() >= best.time.total()) return;
   fmt::print("without a limit of memory: {}, {:.1f} % less, with {:.1f} GB ({})\n", format_seconds(free.time.total()),
-             100 * (1 - free.time.total() / best.time.total()), free.memory.total_bytes() / 1e9, words(free.strategy));
+             100 * (1 - free.time.total() / best.time.total()), free.memory.total_bytes() / 1e9,
+             format_strategy(free.strategy));
 }
 
 void print_refused(const Search& search) {

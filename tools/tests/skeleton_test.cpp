@@ -81,9 +81,10 @@ TEST(CompilerError, InAHeaderCountsWhereTheStudentLedToIt) {
 TEST(CompilerError, ComesWithOnePlainSentence) {
   EXPECT_EQ(explain("a/f.cpp:7:3: error: expected ';' before 'x'\n", "a/f.cpp"),
             "f.cpp:7: expected ';' before 'x' — A semicolon is missing, at the end of this line or of the one before.");
-  EXPECT_NE(in_plain_words("no match for 'operator[]' (operand types are 'lockstep::Slice' and 'int')").find("GPU"),
-            std::string::npos);
-  EXPECT_EQ(in_plain_words("something nobody has seen"), "");
+  EXPECT_NE(
+      explain_compiler_error("no match for 'operator[]' (operand types are 'lockstep::Slice' and 'int')").find("GPU"),
+      std::string::npos);
+  EXPECT_EQ(explain_compiler_error("something nobody has seen"), "");
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ week21::Compression compression_named(const std::string& name) {
 
 week22::Precision precision_of(const TrainOptions& o) {
   week22::Precision precision = week22::precision_of(o.precision);
-  if (!o.reduce.empty()) precision.reduce = storage_named(o.reduce, "type of sums");
+  if (!o.reduce.empty()) precision.reduce = parse_storage(o.reduce, "type of sums");
   return precision;
 }
 

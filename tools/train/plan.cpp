@@ -250,7 +250,7 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   plan.recompute = recompute_of(o, plan.model.attention);
   o.accumulate = microbatches_of(o, mesh);
   if (o.chunks == 0) o.chunks = o.schedule == "interleaved" && o.pp > 1 ? 2 : 1;
-  plan.wrapping = week25::wrapping_named(o.wrap);
+  plan.wrapping = week25::parse_wrapping(o.wrap);
   plan.run3d = run_3d(plan, o, mesh);
   if (o.zero == 1 || o.zero == 2) check_reduce(plan, o);
   week25::check(plan.run3d);

@@ -63,7 +63,7 @@ std::string Endpoint::take_message(int source) {
     return fmt::format("rank {} sends {} bytes", from, bytes.size());
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
-  return processes::in_words(from, header);
+  return processes::format_sender(from, header);
 }
 
 }  // namespace lockstep::mpi

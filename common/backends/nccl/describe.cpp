@@ -40,7 +40,7 @@ void NcclRank::describe_gpu(Row& row) const {
     if (outstanding.number == 0 || outstanding.computing) continue;
     row.words +=
         fmt::format("{}queue \"{}\" {}{}", row.state == Row::State::waiting ? "; " : ": ", queues_[each->queue()]->name,
-                    at("transfers since", outstanding.where), in_words(*each, outstanding));
+                    at("transfers since", outstanding.where), format_outstanding(*each, outstanding));
     row.state = Row::State::waiting;
     if (row.peer < 0) row.peer = outstanding.peer;
   }

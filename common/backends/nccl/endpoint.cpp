@@ -174,7 +174,7 @@ processes::Outstanding Endpoint::outstanding() {
 
 std::string Endpoint::take_unread(int member) {
   const std::optional<Envelope> sent = take_envelope(member);
-  return sent ? processes::in_words(members()[member], *sent) : "";
+  return sent ? processes::format_sender(members()[member], *sent) : "";
 }
 
 }  // namespace lockstep::nccl

@@ -122,7 +122,7 @@ Objection objection(const std::vector<Place>& places, int nccl_version, bool may
   return {};
 }
 
-std::string binding_in_words(const std::vector<Place>& places) {
+std::string format_binding(const std::vector<Place>& places) {
   std::string text;
   for (std::size_t rank = 0; rank < places.size(); ++rank)
     text += fmt::format("rank {}: {}, GPU {} of {} ({})\n", rank, places[rank].host, places[rank].gpu,

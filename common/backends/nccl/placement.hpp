@@ -33,7 +33,7 @@ struct Objection {
 Objection objection(const std::vector<Place>& places, int nccl_version, bool may_share_gpus);
 
 /// "rank 0: HOST, GPU 0 (NVIDIA H100 80GB HBM3)", a line a rank.
-std::string binding_in_words(const std::vector<Place>& places);
+std::string format_binding(const std::vector<Place>& places);
 
 /// The oldest NCCL that splits communicators and shares their resources.
 inline constexpr int kOldestNccl = 21803;

@@ -93,7 +93,7 @@ Outcome run(const RunOptions& options, const Program& program) {
 }
 
 std::string nccl::binding_of_this_job() {
-  std::string text = nccl::binding_in_words(the_processes()->places());
+  std::string text = nccl::format_binding(the_processes()->places());
   text.pop_back();
   for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos;) text.replace(at, 1, "; ");
   return text;

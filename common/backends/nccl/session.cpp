@@ -26,7 +26,7 @@ std::vector<Place> checked_seats(Bootstrap& bootstrap) {
   if (no.no_device) throw NoDevice(no.text);
   if (!no.text.empty()) throw Error(Verdict::usage, no.text);
   if (bootstrap.rank() == 0 && (is_set("LOCKSTEP_BINDING", "1") || is_set("NCCL_DEBUG", "INFO")))
-    std::fputs(binding_in_words(places).c_str(), stderr);
+    std::fputs(format_binding(places).c_str(), stderr);
   return places;
 }
 

@@ -32,7 +32,7 @@ Envelope envelope_of(const BatchCore& batch, const Transfer& transfer) {
   return envelope;
 }
 
-std::string in_words(int from, const Envelope& sent) { return side(from, "sends", sent); }
+std::string format_sender(int from, const Envelope& sent) { return side(from, "sends", sent); }
 
 std::string mismatch(int from, const Envelope& sent, int to, const BatchCore& batch, const Transfer& receive) {
   const char* what = difference(sent, batch, receive);

@@ -123,7 +123,7 @@ class RankCore : public Backend, public BlockOwner {
   /// This rank's line of the wait table: it waits if all of its queues do. Gate held.
   Row describe_queues() const;
   static std::string at(const std::string& verb, Location where) { return verb + " at " + describe(where); }
-  static std::string in_words(const Endpoint& endpoint, const Outstanding& outstanding);
+  static std::string format_outstanding(const Endpoint& endpoint, const Outstanding& outstanding);
 
   const std::unique_ptr<Job> owned_job_;
   Job& job_ = *owned_job_;

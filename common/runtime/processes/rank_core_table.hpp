@@ -6,7 +6,7 @@
 namespace lockstep::processes {
 
 template <BackendEndpoint Endpoint>
-std::string RankCore<Endpoint>::in_words(const Endpoint& endpoint, const Outstanding& outstanding) {
+std::string RankCore<Endpoint>::format_outstanding(const Endpoint& endpoint, const Outstanding& outstanding) {
   std::string text = fmt::format(", batch {}", outstanding.number);
   if (endpoint.group() != 0) text += fmt::format(" of a group of {}", endpoint.members().size());
   if (outstanding.region) text += fmt::format(" in region \"{}\"", outstanding.region);
@@ -46,7 +46,7 @@ Row RankCore<Endpoint>::describe_queue(const Queue& queue) const {
       if (queue.index != 0)
         row.words += fmt::format(" on queue \"{}\", in the closure run at {}", queue.name, describe(queue.running()));
       const Outstanding outstanding = on.outstanding();
-      row.words += in_words(on, outstanding);
+      row.words += format_outstanding(on, outstanding);
       row.peer = outstanding.peer;
       break;
     }

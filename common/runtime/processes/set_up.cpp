@@ -22,7 +22,7 @@ SetUp stream_call(std::string_view name, Location where) {
 }
 
 void compare(std::span<const SetUp> calls, std::span<const int> members) {
-  auto in_words = [](const SetUp& c) { return c.is_split ? "split" : fmt::format("stream(\"{}\")", c.name); };
+  auto text_of = [](const SetUp& c) { return c.is_split ? "split" : fmt::format("stream(\"{}\")", c.name); };
   const SetUp& first = calls[0];
   for (std::size_t peer = 1; peer < calls.size(); ++peer) {
     const SetUp& other = calls[peer];
@@ -31,7 +31,7 @@ void compare(std::span<const SetUp> calls, std::span<const int> members) {
         Verdict::mismatch,
         fmt::format("MISMATCH: set-up call {} of a group differs: rank {} calls {} at {}, rank {} calls {} at "
                     "{}. Every member makes the same set-up calls in the same order.",
-                    first.call, members[0], in_words(first), first.where, members[peer], in_words(other), other.where));
+                    first.call, members[0], text_of(first), first.where, members[peer], text_of(other), other.where));
   }
 }
 

@@ -21,7 +21,7 @@ using Library = nlohmann::json;
 }
 
 /// The library's words, without the name of its exception in brackets before them.
-std::string in_words(std::string_view what) {
+std::string format_error(std::string_view what) {
   const std::size_t bracket = what.find("] ");
   return std::string(bracket == what.npos ? what : what.substr(bracket + 2));
 }
@@ -93,7 +93,7 @@ class JsonBuilder {
   bool end_array() { return close(); }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) {
-    throw JsonError(in_words(error.what()));
+    throw JsonError(format_error(error.what()));
   }
 
   static Json make(Json::Kind kind, double number, std::uint64_t whole) {

@@ -107,7 +107,7 @@ bool CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::ConfigError& error) {
     throw Error(Verdict::usage, parser_->unknown_line(error));
   } catch (const CLI::ParseError& error) {
-    throw Error(Verdict::usage, in_our_words(parser_->app, error, parser_->app.remaining()));
+    throw Error(Verdict::usage, format_parse_error(parser_->app, error, parser_->app.remaining()));
   }
   for (const auto& [name, other] : parser_->excluding)
     if (given(name) && given(other))

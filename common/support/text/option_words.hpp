@@ -119,8 +119,8 @@ inline std::string unexpected(const std::vector<std::string>& extras, const std:
 }  // namespace option_words
 
 /// One sentence. `app` is the command that was parsed; `extras` what it could not place.
-inline std::string in_our_words(const CLI::App& app, const CLI::ParseError& error,
-                                const std::vector<std::string>& extras) {
+inline std::string format_parse_error(const CLI::App& app, const CLI::ParseError& error,
+                                      const std::vector<std::string>& extras) {
   using namespace option_words;
   std::vector<const CLI::Option*> all;
   add_options(app, all);

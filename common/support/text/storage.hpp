@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// "fp32", "bf16" or "fp16". Throws Error(usage) that calls it `what` and lists them.
-inline DType storage_named(std::string_view name, std::string_view what = "dtype") {
+inline DType parse_storage(std::string_view name, std::string_view what = "dtype") {
   const std::array<DType, 3> types{DType::f32, DType::bf16, DType::f16};
   std::vector<std::string> known;
   for (DType type : types) {

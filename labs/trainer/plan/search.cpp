@@ -101,7 +101,7 @@ int microbatches(const Task& task, const Strategy& strategy) {
   return task.global_batch / strategy.dp / strategy.microbatch;
 }
 
-std::string words(const Strategy& s) {
+std::string format_strategy(const Strategy& s) {
   std::string text = fmt::format("dp {} · tp {} · pp {} · microbatch {}", s.dp, s.tp, s.pp, s.microbatch);
   if (s.pp > 1) text += " · " + s.schedule;
   if (s.chunks > 1) text += fmt::format(", {} chunks", s.chunks);
@@ -193,7 +193,7 @@ Search search(Predictor& predictor, const std::vector<Strategy>& strategies, std
   std::vector<Rated> fitting;
   const auto refuse = [&](const Strategy& strategy, const Refusal& refusal) {
     Refused& refused = result.refused[refusal.reason];
-    if (refused.count++ == 0) refused = {1, words(strategy), refusal.sentence};
+    if (refused.count++ == 0) refused = {1, format_strategy(strategy), refusal.sentence};
   };
   const auto keep = [](std::vector<Rated>& best, const Rated& rated, double value, double of_best) {
     if (best.empty())

@@ -36,7 +36,7 @@ std::optional<Refusal> why_not(const Task& task, const week25::Strategy& strateg
 int microbatches(const Task& task, const week25::Strategy& strategy);
 
 /// "dp 8 · tp 8 · pp 16 · microbatch 1 · interleaved, 3 chunks · ZeRO-1 · recomputation · sequence parallelism"
-std::string words(const week25::Strategy& strategy);
+std::string format_strategy(const week25::Strategy& strategy);
 
 /// Predicts strategies of one task; what they share is priced once.
 class Predictor {

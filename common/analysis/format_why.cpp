@@ -1,4 +1,4 @@
-#include "common/analysis/why_words.hpp"
+#include "common/analysis/format_why.hpp"
 
 #include <fmt/format.h>
 
@@ -125,7 +125,7 @@ std::string sentence_of(const Why& w) {
                      format_seconds(w.seconds), 100 * gain.gained, evidence(w));
 }
 
-std::string in_words(const Why& w) {
+std::string format_why(const Why& w) {
   std::string text = header(w) + "limit     " + w.sentence + "\n\n";
   text += fmt::format("{:<46}  {:>10}  {:>8}\n", "a step, replayed", "seconds", "gained");
   for (const Gain& g : w.gains)
