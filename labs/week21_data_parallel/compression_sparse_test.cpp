@@ -8,6 +8,7 @@
 #include "common/chunk.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week21_data_parallel/compression_testing.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::week21 {
 namespace {

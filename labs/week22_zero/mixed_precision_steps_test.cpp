@@ -14,7 +14,6 @@ namespace lockstep::week22 {
 namespace {
 
 using testing::Case;
-using testing::CasePlan;
 using testing::run_cases;
 using testing::sizes_of;
 using week21::ring_all_reduce;
