@@ -14,7 +14,9 @@ void NcclRank::begin_program() {
       }).empty())
     throw Unwind{};
   job_.clock = processes::Clock(processes::monotonic_ns(), 1);
-  job_.gpu_clock = std::make_unique<cuda::EventClock>(queues_[0]->here());
+  auto gpu_clock = std::make_unique<cuda::EventClock>(queues_[0]->here());
+  std::lock_guard lock(job_.recorder_mutex);  // the watching thread tells times
+  job_.gpu_clock = std::move(gpu_clock);
 }
 
 void NcclRank::end_program() {
