@@ -45,7 +45,8 @@ void fetch(const void* object) {
 }  // namespace
 
 /// A thousand ranks do not fit a core's cache, and each touches some thirty lines of it when it goes on. While one runs
-/// the next one's are fetched, pointers a step earlier than what they point to: 1.10 times the rate of a ring of 1,024 ranks, phantom or with data.
+/// the next one's are fetched, pointers a step earlier than what they point to: 1.10 times the rate of a ring of 1,024
+/// ranks, phantom or with data.
 void World::fetch_ahead(std::size_t next) const {
   if (next + 2 < runnable_.size()) fetch<1>(runnable_[next + 2]);
   if (next + 1 < runnable_.size()) {
