@@ -3,6 +3,9 @@
 // Tiles lie with 16 bytes between rows, so that the 8 rows of an ldmatrix fall on different banks.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cstring>
 #include <tensor_cores.hpp>
 
