@@ -1,0 +1,39 @@
+#!/bin/sh
+# move_answers_test.sh SOURCE: an answer of before includes what exists after, once and for all; others stay as they are.
+set -eu
+source=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() { echo "move_answers_test: $*"; exit 1; }
+
+mkdir "$folder/anna"
+cat > "$folder/anna/answer.cpp" << 'END'
+#include "common/rank.hpp"
+#include "common/stats/stats.hpp"
+#include "common/machine/machine.hpp"
+#include "common/model/block.hpp"
+#include "common/pipeline/schedule.hpp"
+#include "common/ledger/ledger.hpp"
+#include "common/run.hpp"
+#include "common/text/storage.hpp"
+#include "labs/week25_3d/options_3d.hpp"
+#include "labs/week25_3d/engine.hpp"
+DType type = storage_named("bf16");  // common/stats stays in words
+END
+echo '#include "common/rank.hpp"' > "$folder/anna/other.cpp"
+printf 'float shard_weight(int);\n' > "$folder/anna/ddp.cpp"
+cp "$folder/anna/other.cpp" "$folder/before"
+
+said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
+[ "$(echo "$said" | grep -c '^moved: ')" = 1 ] || fail "moved others: $said"
+echo "$said" | grep -q 'ddp.cpp: take out shard_weight' || fail "says nothing of ddp.cpp: $said"
+cmp "$folder/before" "$folder/anna/other.cpp" || fail "changed a file that needs nothing"
+sed -n 's/^#include "\(.*\)"/\1/p' "$folder/anna/answer.cpp" | while read -r header; do
+  [ -e "$source/$header" ] || { echo "$header does not exist"; exit 1; }
+done || fail "includes what is not there"
+grep -q 'parse_storage("bf16");  // common/stats stays in words' "$folder/anna/answer.cpp" || fail "names"
+sh "$source/tools/course/move_answers.sh" "$folder/anna" | grep -q '^moved' && fail "moved twice"
+code=0
+sh "$source/tools/course/move_answers.sh" "$folder/nobody" 2> /dev/null || code=$?
+[ $code -eq 2 ] || fail "a folder that is not there ends with $code"
+echo PASS
