@@ -16,12 +16,13 @@ sed 's/-Winvalid-pch -include [^ ]*//' "$build/compile_commands.json" > "$plain/
 # lack these definitions.
 define="--extra-arg=-DLOCKSTEP_SOURCE_DIR=\"$root\""
 programs="--extra-arg=-DLOCKSTEP_PROGRAMS=\"$root/$build/programs\""
+# shellcheck disable=SC2089  # the quotes are part of the definitions
 bench="--extra-arg=-DLOCKSTEP_LAUNCH_TWO=\"\" --extra-arg=-DLOCKSTEP_GLOO=\"\""
 # MPI's headers, where the build found them.
 mpi=$(grep -o -e '-isystem [^ ]*mpi[^ ]*' "$build/compile_commands.json" | sort -u | sed 's/-isystem /--extra-arg=-isystem/')
 headers="--extra-arg=-DLOCKSTEP_LIBRARY_HEADERS=\"/usr/include\""
 listener="--extra-arg=-DLOCKSTEP_NVTX_LISTENER=\"$root/$build/programs\""
-# shellcheck disable=SC2086  # words
+# shellcheck disable=SC2086,SC2090  # words
 printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$plain" --quiet "$define" "$programs" "$headers" "$listener" $bench $mpi --extra-arg=-Wno-macro-redefined \
   --extra-arg=-isystem"$root/.ci/clang_tidy" --extra-arg=-Wno-unknown-warning-option > "$findings" 2> /dev/null || {
   cat "$findings"
