@@ -46,7 +46,7 @@ class Backend {
   virtual Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location where) = 0;
   virtual Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) = 0;
 
-  /// Arithmetic, in order on the key's queue: check access, price, and unless phantom call `kernel` with the
+  /// Arithmetic, in order on its queue: check access, price, and unless phantom call `kernel` with the
   /// device that does it.
   virtual void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) = 0;
   /// Whether a product and its GELU take less time as one operation.

@@ -13,7 +13,7 @@ class ProgressTimeout {
  public:
   explicit ProgressTimeout(double seconds) : seconds_(seconds) {}
 
-  /// `progress()` counts what the GPU has done. False: it has been the same for as long as there is timeout.
+  /// `progress()` counts what the GPU has done. False: it has been the same for the whole time-out.
   template <class Progress>
   bool rest(Progress progress) {
     constexpr int kSpins = 20'000, kBetweenLooks = 1'000;

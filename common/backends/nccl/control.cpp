@@ -227,7 +227,7 @@ std::uint64_t key_of(const std::vector<int>& members, const std::string& name, s
     for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (value >> (8 * byte) & 0xff)) * 0x100000001b3u;
   };
   for (int member : members) mix(static_cast<std::uint64_t>(member));
-  for (char message : name) mix(static_cast<unsigned char>(message));
+  for (char letter : name) mix(static_cast<unsigned char>(letter));
   mix(number);
   return hash;
 }

@@ -33,7 +33,7 @@ struct Label {
 
 class Control {
  public:
-  /// What happens to the job as a whole; called on a thread of the control's, once.
+  /// What happens to the job as a whole; called on a thread of the control plane's, once.
   struct Alarms {
     std::function<void(int rank)> lost;                  // without a goodbye: its process died
     std::function<void(const std::string& text)> ended;  // somebody ended the job, and said why

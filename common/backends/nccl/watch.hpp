@@ -1,4 +1,4 @@
-// The control messages of the runtime to itself (common/runtime/processes/watch.hpp) among the job's other control.
+// The control messages of the runtime to itself (common/runtime/processes/watch.hpp) among the job's other messages.
 #pragma once
 
 #include "common/backends/nccl/job.hpp"

@@ -27,12 +27,13 @@ void RaceDetector::access(int queue, const Slice& slice, bool write, Location wh
   touch(clock(queue), slice, write, {queue, clock(queue).of(queue), false, where, what});
 }
 
-VectorClock RaceDetector::start(int queue, int key, const std::vector<Use>& uses, Location where) {
-  // A key's batches follow one another, so its clock carries on from batch to batch.
-  clock(key).join(clock(queue));
-  clock(key).tick(key);
-  const VectorClock batch = clock(key);
-  for (const Use& use : uses) touch(batch, *use.slice, use.write, {key, batch.of(key), true, where, use.what});
+VectorClock RaceDetector::start(int queue, int endpoint, const std::vector<Use>& uses, Location where) {
+  // An endpoint's batches follow one another, so its clock carries on from batch to batch.
+  clock(endpoint).join(clock(queue));
+  clock(endpoint).tick(endpoint);
+  const VectorClock batch = clock(endpoint);
+  for (const Use& use : uses)
+    touch(batch, *use.slice, use.write, {endpoint, batch.of(endpoint), true, where, use.what});
   clock(queue).tick(queue);
   return batch;
 }

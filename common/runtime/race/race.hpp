@@ -38,13 +38,13 @@ class RaceDetector {
   /// `queue` reads or writes a slice itself. Throws Error(race) naming both lines.
   void access(int queue, const Slice& slice, bool write, Location where, const char* what);
 
-  /// `queue` starts a batch on `key`: the batch's uses, and its clock from then on.
+  /// `queue` starts a batch on `endpoint`: the batch's uses, and its clock from then on.
   struct Use {
     const Slice* slice;
     bool write;
     const char* what;
   };
-  VectorClock start(int queue, int key, const std::vector<Use>& uses, Location where);
+  VectorClock start(int queue, int endpoint, const std::vector<Use>& uses, Location where);
 
   void wait(int queue, const VectorClock& finished) { clock(queue).join(finished); }
 

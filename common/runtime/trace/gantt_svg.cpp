@@ -19,18 +19,18 @@ using Kind = TraceEvent::Kind;
 constexpr double kWidth = 1200, kLeft = 120, kRight = 24, kTop = 64;
 constexpr double kRegionHeight = 14, kBarHeight = 20, kTransferHeight = 7, kGap = 5, kRankGap = 8;
 constexpr std::size_t kTransferLanes = 4;  // more are drawn over the last
-constexpr double kCharacter = 6;           // width of a message of the labels, roughly
+constexpr double kCharacter = 6;           // width of a letter of the labels, roughly
 
 /// Text for an SVG element or attribute.
 std::string escaped(std::string_view text) {
   std::string result;
-  for (char message : text) {
-    switch (message) {
+  for (char letter : text) {
+    switch (letter) {
       case '&': result += "&amp;"; break;
       case '<': result += "&lt;"; break;
       case '>': result += "&gt;"; break;
       case '"': result += "&quot;"; break;
-      default: result += message;
+      default: result += letter;
     }
   }
   return result;
@@ -42,7 +42,7 @@ std::string fitted(const std::string& text, double width) {
   if (text.size() <= letters) return text;
   if (letters < 4) return "";
   std::size_t cut = letters - 1;
-  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;  // never inside a UTF-8 message
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;  // never inside a UTF-8 letter
   return text.substr(0, cut) + "…";
 }
 
@@ -86,8 +86,8 @@ class Chart {
   Chart(const Trace& trace, std::ostream& out, const std::string& title, const std::vector<Shade>& shades)
       : out_(out), title_(title), shades_(shades), rows_(trace_rows(trace)), span_(time_span(trace)) {
     std::uint64_t hash = 14695981039346656037u;  // FNV-1a: ids must differ between charts of one page
-    for (char message : title + std::to_string(trace.events.size())) {
-      hash = (hash ^ static_cast<unsigned char>(message)) * 1099511628211u;
+    for (char letter : title + std::to_string(trace.events.size())) {
+      hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
     }
     id_ = fmt::format("gantt{:08x}", hash & 0xffffffff);
     if (span_.length() <= 0) span_.end = span_.begin + 1e-9;

@@ -1,4 +1,4 @@
-// A trace as lines of letters, for a terminal: one row a queue, one message for what a queue mostly does in a column.
+// A trace as lines of letters, for a terminal: one row a queue, one letter for what a queue mostly does in a column.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::vector<double> coverage(const std::vector<const TraceEvent*>& events, Kind 
 
 /// What the queue does the longest: C computing, or B where bytes move for most of the column as well; else t where
 /// bytes move for most of it; else w waiting or · nothing.
-const char* message(double compute, double wait, double transfer) {
+const char* letter(double compute, double wait, double transfer) {
   double idle = 1 - compute - wait;
   constexpr double kRounding = 1e-9;
   if (compute >= std::max(wait, idle) - kRounding) return transfer >= 0.5 - kRounding ? "B" : "C";
@@ -62,7 +62,7 @@ void write_gantt_text(const Trace& trace, std::ostream& out, int columns) {
     std::vector<double> wait = coverage(row.work, Kind::wait, span, width);
     std::vector<double> transfer = coverage(row.transfers, Kind::transfer, span, width);
     std::string line;
-    for (std::size_t i = 0; i < compute.size(); ++i) line += message(compute[i], wait[i], transfer[i]);
+    for (std::size_t i = 0; i < compute.size(); ++i) line += letter(compute[i], wait[i], transfer[i]);
     out << fmt::format("{:<{}} |{}| {:3.0f} %\n", label(row), label_width, line,
                        100 * covered(row.work, Kind::compute) / span.length());
   }
