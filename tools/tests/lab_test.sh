@@ -46,6 +46,13 @@ says '^handed over: list$'
 lab 0
 ends_with 0
 
+# Ninja counts from 0 where it runs CMake again before it builds.
+printf '[0/1] Re-running CMake...\n[0/2] Re-checking globbed directories...\n[1/3] one\n[2/3] two\n' > "$folder/prints"
+lab 0 list
+ends_with 0
+says '^building ./lab itself \[2/3\]'
+says '^handed over: list$'
+
 # A tree's first check builds what all checks link as well.
 ran "cmake --build $folder/build/default --target lab_tool"
 mv "$folder/build/default/tools/lab" "$folder/kept"
