@@ -110,7 +110,7 @@ struct MemoryTraffic {
   double fused = 0;       // receive-and-add in one pass
 };
 /// Each sum of p arrays takes p − 1 additions of the whole array, wherever they happen; but in recursive doubling all
-/// ranks do the same ones, and only what guests get back is not added.
+/// ranks do the same ones, and only what spare ranks get back is not added.
 MemoryTraffic memory_traffic(const Measurement& measurement, const std::string& algorithm, int ranks, double bytes) {
   const auto sent = static_cast<double>(measurement.bytes_sent);
   const double added =

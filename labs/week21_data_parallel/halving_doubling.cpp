@@ -33,13 +33,14 @@ void recursive_doubling(Rank me, Slice data) {
 void fold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
   todo("21.3b",
-       "a guest (r ≥ b) sends its array to rank r − b. A host (r + b < p) receives it into a scratch that it "
+       "a spare rank (r ≥ b) sends its array to its partner, rank r − b, which receives it into a scratch that it "
        "allocates, and adds it to its own. All others do nothing");
 }
 
 void unfold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  todo("21.3b", "the same way back: a host sends the sum to its guest, a guest receives it into its array");
+  todo("21.3b",
+       "the same way back: a partner sends the sum to its spare rank, a spare rank receives it into its array");
 }
 
 void halving_reduce_scatter(Rank me, Slice data) {

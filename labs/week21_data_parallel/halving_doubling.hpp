@@ -3,7 +3,7 @@
 //
 // Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005,
 // on all-reduce. In both, rank r talks to r ^ 1, r ^ 2, r ^ 4, …: the rank whose number differs in one bit, a
-// butterfly. That needs a power of two; of other numbers of ranks, some are guests of others.
+// butterfly. That needs a power of two; of any other number, the ranks beyond it are spare.
 //
 // All functions work in place, on any size and dtype, the same on every rank.
 #pragma once
@@ -25,9 +25,9 @@ Slice part_after(Slice data, int rank, int halvings);
 /// same bits. lg b steps, each one exchange of the whole array. Sent per rank: n·lg b. Memory: one scratch like `data`.
 void recursive_doubling(Rank me, Slice data);
 
-/// Part b. Every rank calls both. `fold`: the guests, ranks b … p − 1, give their array to rank r − b, which adds it to
-/// its own. `unfold`: the guests get `data` back from it. p a power of two: nothing happens. One step each; n bytes
-/// from a guest, n bytes to it. Memory, only where a guest is received: one scratch like `data`.
+/// Part b. Every rank calls both. `fold`: each spare rank r (b … p − 1) gives its array to its partner, rank r − b,
+/// which adds it to its own. `unfold`: the spare ranks get `data` back from it. p a power of two: nothing happens. One
+/// step each; n bytes from a spare rank, n bytes to it. Memory, only on a partner: one scratch like `data`.
 void fold(Rank me, Slice data);
 void unfold(Rank me, Slice data);
 

@@ -18,8 +18,8 @@ constexpr double kAlpha = 1e-4, kBeta = 1e-9, kGamma = 1e-10;  // seconds; secon
 
 int lg(int p) { return std::bit_width(static_cast<unsigned>(p)) - 1; }
 
-bool is_guest(const Case& c, int rank) { return rank >= butterfly_ranks(c.ranks); }
-bool is_host(const Case& c, int rank) { return rank + butterfly_ranks(c.ranks) < c.ranks; }
+bool is_spare(const Case& c, int rank) { return rank >= butterfly_ranks(c.ranks); }
+bool has_spare(const Case& c, int rank) { return rank + butterfly_ranks(c.ranks) < c.ranks; }
 
 /// Where rank's part after so many halvings lies.
 ChunkRange part_range(std::size_t elements, int rank, int halvings) {
@@ -90,60 +90,61 @@ TEST(Lab21_3a, AllRanksEndWithTheSameBits) { expect_the_same_bits_everywhere(rec
 
 // 21.3b ---------------------------------------------------------------------------------------------------------------
 
-TEST(Lab21_3b, HostsAddTheirGuests) {
+TEST(Lab21_3b, PartnersAddTheSpareRanks) {
   const auto judge = [](const Case& c, const Outcome& outcome) {
     const auto expected = [&c](int rank, std::size_t i) {
       double sum = input_of(rank, i, c.ranks);
-      if (is_host(c, rank)) sum += input_of(rank + butterfly_ranks(c.ranks), i, c.ranks);
+      if (has_spare(c, rank)) sum += input_of(rank + butterfly_ranks(c.ranks), i, c.ranks);
       return sum;
     };
     const auto place = [&c](int rank, std::size_t) -> std::string {
       const int b = butterfly_ranks(c.ranks);
-      if (is_host(c, rank)) return fmt::format("the host of rank {}, after fold", rank + b);
-      return is_guest(c, rank) ? fmt::format("the guest of rank {}, after fold", rank - b) : "neither guest nor host";
+      if (has_spare(c, rank)) return fmt::format("the partner of rank {}, after fold", rank + b);
+      return is_spare(c, rank) ? fmt::format("a spare rank, rank {} its partner, after fold", rank - b)
+                               : "neither spare rank nor partner";
     };
     return first_difference(outcome, c.size, {expected, place});
   };
   run_cases(reduce_with(fold), judge);
 }
 
-TEST(Lab21_3b, GuestsGetTheResult) {
+TEST(Lab21_3b, SpareRanksGetTheResult) {
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    for (int guest = butterfly_ranks(c.ranks); guest < c.ranks; ++guest) {
-      const std::vector<float> own = inputs_of(guest, c.size, c.ranks);
-      if (c.size > 0 && outcome.values[guest] == Values(own.begin(), own.end()))
+    for (int spare = butterfly_ranks(c.ranks); spare < c.ranks; ++spare) {
+      const std::vector<float> own = inputs_of(spare, c.size, c.ranks);
+      if (c.size > 0 && outcome.values[spare] == Values(own.begin(), own.end()))
         return fmt::format(
-            "rank {}, a guest, still has its own array after unfold: it never got that of its host, rank {}", guest,
-            guest - butterfly_ranks(c.ranks));
+            "rank {}, a spare rank, still has its own array after unfold: it never got that of its partner, rank {}",
+            spare, spare - butterfly_ranks(c.ranks));
     }
     const auto expected = [&c](int rank, std::size_t i) {
-      return input_of(is_guest(c, rank) ? rank - butterfly_ranks(c.ranks) : rank, i, c.ranks);
+      return input_of(is_spare(c, rank) ? rank - butterfly_ranks(c.ranks) : rank, i, c.ranks);
     };
     const auto place = [&c](int rank, std::size_t) -> std::string {
-      return is_guest(c, rank) ? "a guest, after unfold" : "";
+      return is_spare(c, rank) ? "a spare rank, after unfold" : "";
     };
     return first_difference(outcome, c.size, {expected, place});
   };
   run_cases(reduce_with(unfold), judge);
 }
 
-TEST(Lab21_3b, OnlyGuestsAndHostsDoAnything) {
+TEST(Lab21_3b, OnlySpareRanksAndTheirPartnersDoAnything) {
   const auto both = [](Rank me, Slice data) {
     fold(me, data);
     unfold(me, data);
   };
   const auto judge = [](const Case& c, const Outcome& outcome) {
     const std::uint64_t n = c.size * sizeof(float);
-    const auto takes_part = [&](int rank) { return is_guest(c, rank) || is_host(c, rank); };
+    const auto takes_part = [&](int rank) { return is_spare(c, rank) || has_spare(c, rank); };
     return first_of({wrong_steps(
                          c, outcome, [&](int rank) { return takes_part(rank) ? 2 : 0; },
-                         "one for fold and one for unfold, of guests and hosts alone"),
+                         "one for fold and one for unfold, of spare ranks and partners alone"),
                      wrong_bytes(
                          c, outcome, [&](int rank) { return takes_part(rank) ? n : 0; },
-                         "a guest sends its array, its host the result"),
+                         "a spare rank sends its array, its partner the result"),
                      too_much_memory(
-                         c, outcome, [&](int rank) { return is_host(c, rank) ? n : 0; },
-                         "and only a host needs a scratch, to receive its guest")});
+                         c, outcome, [&](int rank) { return has_spare(c, rank) ? n : 0; },
+                         "and only a partner needs a scratch, for what its spare rank sends")});
   };
   run_cases(reduce_with(both), judge);
 }
@@ -283,18 +284,19 @@ TEST(Lab21_3, StepsAndBytesOfRabenseifner) {
   const auto judge = [](const Case& c, const Outcome& outcome) {
     const int b = butterfly_ranks(c.ranks);
     const std::uint64_t n = c.size * sizeof(float);
-    const auto steps = [&](int rank) { return is_guest(c, rank) ? 2 : 2 * lg(b) + (is_host(c, rank) ? 2 : 0); };
+    const auto steps = [&](int rank) { return is_spare(c, rank) ? 2 : 2 * lg(b) + (has_spare(c, rank) ? 2 : 0); };
     const auto bytes = [&](int rank) {
-      if (is_guest(c, rank)) return n;
-      std::uint64_t sent = n - part_bytes(c, rank, lg(b)) + (is_host(c, rank) ? n : 0);
+      if (is_spare(c, rank)) return n;
+      std::uint64_t sent = n - part_bytes(c, rank, lg(b)) + (has_spare(c, rank) ? n : 0);
       for (int halvings = 1; halvings <= lg(b); ++halvings) sent += part_bytes(c, rank, halvings);
       return sent;
     };
-    return first_of({wrong_steps(c, outcome, steps, "2⌊lg p⌋, and two more with a guest"),
-                     wrong_bytes(c, outcome, bytes, "2(b − 1)/b·n in the butterfly, and n to or from a guest"),
-                     too_much_memory(
-                         c, outcome, [&](int rank) { return is_host(c, rank) ? n : (c.size + 1) / 2 * sizeof(float); },
-                         "and half of it to receive, or all of it from a guest")});
+    return first_of(
+        {wrong_steps(c, outcome, steps, "2⌊lg p⌋, and two more with a spare rank"),
+         wrong_bytes(c, outcome, bytes, "2(b − 1)/b·n in the butterfly, and n to or from a spare rank"),
+         too_much_memory(
+             c, outcome, [&](int rank) { return has_spare(c, rank) ? n : (c.size + 1) / 2 * sizeof(float); },
+             "and half of it to receive, or all of it from a spare rank")});
   };
   run_cases(reduce_with(rabenseifner_all_reduce), judge);
 }
@@ -350,7 +352,7 @@ TEST(Lab21_3, RabenseifnerCrossesBoth) {
   for (int p : {4, 8, 64})
     expect_crossover(recursive_doubling_all_reduce, rabenseifner_all_reduce, p,
                      crossover_bytes(recursive_doubling_seconds, rabenseifner_seconds, p));
-  for (int p : {5, 7, 48})  // guests cost 2n more bytes: the ring wins large arrays
+  for (int p : {5, 7, 48})  // spare ranks cost 2n more bytes: the ring wins large arrays
     expect_crossover(rabenseifner_all_reduce, ring_all_reduce, p,
                      crossover_bytes(rabenseifner_seconds, ring_all_reduce_seconds, p));
 }

@@ -44,11 +44,11 @@ double ring_all_reduce_seconds(CostModel cost, int ranks, double bytes) {
 }
 
 // Both algorithms, step by step: `among(2d)` prices messages between ranks d apart. Where p is no power of two, p − b
-// guests first send their array to be added, and get the sum at the end.
+// spare ranks first send their array to be added, and get the sum at the end.
 namespace {
 using PriceAmong = std::function<CostModel(int ranks)>;
 
-double with_guests(CostModel cost, int ranks, int butterfly, double bytes, double seconds) {
+double with_spare_ranks(CostModel cost, int ranks, int butterfly, double bytes, double seconds) {
   const double message = cost.alpha + bytes * cost.beta;
   return ranks == butterfly ? seconds : seconds + 2 * message + bytes * cost.gamma + cost.launch;
 }
@@ -60,7 +60,7 @@ double doubling(const PriceAmong& among, int ranks, double bytes) {
     const CostModel cost = among(group);
     seconds += cost.alpha + bytes * cost.beta + bytes * cost.gamma + cost.launch;
   }
-  return with_guests(among(ranks), ranks, butterfly, bytes, seconds);
+  return with_spare_ranks(among(ranks), ranks, butterfly, bytes, seconds);
 }
 
 double halving_doubling(const PriceAmong& among, int ranks, double bytes) {
@@ -71,7 +71,7 @@ double halving_doubling(const PriceAmong& among, int ranks, double bytes) {
     part /= 2;
     seconds += 2 * (cost.alpha + part * cost.beta) + part * cost.gamma + cost.launch;
   }
-  return with_guests(among(ranks), ranks, butterfly, bytes, seconds);
+  return with_spare_ranks(among(ranks), ranks, butterfly, bytes, seconds);
 }
 
 PriceAmong everywhere(CostModel cost) {

@@ -37,8 +37,8 @@ void recursive_doubling(Rank me, Slice data) {
 
 void fold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  // lab 21.3b begin: a guest (r ≥ b) sends its array to rank r − b. A host (r + b < p) receives it into a scratch that
-  // it allocates, and adds it to its own. All others do nothing
+  // lab 21.3b begin: a spare rank (r ≥ b) sends its array to its partner, rank r − b, which receives it into a scratch
+  // that it allocates, and adds it to its own. All others do nothing
   if (r >= b) me.exchange({send(r - b, data)});
   if (r + b >= p) return;
   Slice received = me.allocate(data.size(), data.dtype(), Category::buffer);
@@ -49,7 +49,7 @@ void fold(Rank me, Slice data) {
 
 void unfold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  // lab 21.3b begin: the same way back: a host sends the sum to its guest, a guest receives it into its array
+  // lab 21.3b begin: the same way back: a partner sends the sum to its spare rank, a spare rank receives it into its array
   if (r >= b) me.exchange({receive(r - b, data)});
   if (r + b < p) me.exchange({send(r + b, data)});
   // lab end
