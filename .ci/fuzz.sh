@@ -1,9 +1,9 @@
 #!/bin/sh
 # .ci/fuzz.sh [TARGET…]: fuzzes what reads files (tools/fuzz/targets.cpp), each target from the inputs in
-# tools/fuzz/corpus (files, and words that are typed), until FUZZ_RUNS inputs (100000) or FUZZ_SECONDS (300). Says how many lines of each parser were
-# reached, and fails where an input ends in anything but a result or a sentence; that input is kept in FUZZ_OUT
-# (build/fuzz/out), beside this report, to be fixed and added to the corpus. Wants Clang 16 or newer with its runtime
-# and llvm-cov: apt-get install clang-16 libclang-rt-16-dev llvm-16.
+# tools/fuzz/corpus (files, and words that are typed), until FUZZ_RUNS inputs (100000) or FUZZ_SECONDS (300). Says how
+# many lines of each parser were reached, and fails where an input ends in anything but a result or a sentence; that
+# input is kept in FUZZ_OUT (build/fuzz/out), beside this report, to be fixed and added to the corpus. Wants Clang 16
+# or newer with its runtime and llvm-cov: apt-get install clang-16 libclang-rt-16-dev llvm-16.
 set -eu
 cd "$(dirname "$0")/.."
 runs=${FUZZ_RUNS:-100000} seconds=${FUZZ_SECONDS:-300}

@@ -46,10 +46,14 @@ def is_test(path):
     return "/tests/" in path or re.search(r"_(test|testing)\.(cpp|hpp)$", path)
 
 
-def includes(root):
-    """Pairs (file, file it includes), of files that git knows."""
-    known = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True)
-    known = set(known.stdout.split("\0"))
+def files_of(root):
+    """What git knows there."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True)
+    return set(listed.stdout.split("\0"))
+
+
+def includes(root, known):
+    """Pairs (file, file it includes), of known files."""
     for path in sorted(known):
         if not SOURCE.search(path) or not os.path.isfile(os.path.join(root, path)):
             continue
@@ -95,9 +99,8 @@ def circle(graph):
     return None
 
 
-def crowded(root):
+def crowded(known):
     """Folders with too many sub-folders."""
-    known = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")
     children = {}
     for path in known:
         parts = path.split("/")[:-1]
@@ -108,8 +111,9 @@ def crowded(root):
 
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "."
+    known = files_of(root)
     wrong, graph, count = 0, {}, 0
-    for path, target in includes(root):
+    for path, target in includes(root, known):
         count += 1
         if goes_up(path, target):
             print(f"{path} includes {target}, of a storey above it")
@@ -120,7 +124,7 @@ def main():
     if found:
         print("a circle of folders: " + " -> ".join(found))
         wrong += 1
-    for folder, many in crowded(root).items():
+    for folder, many in sorted(crowded(known).items()):
         print(f"{folder} has {many} sub-folders, more than {MOST_SUBFOLDERS}")
         wrong += 1
     if count == 0:

@@ -26,10 +26,7 @@ void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t by
 
 Endpoint::Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name,
                    std::vector<int> members)
-    : EndpointCore(group, queue, std::move(members)),
-      job_(job),
-      comm_(comm),
-      id_(processes::endpoint_id(this->members(), queue_name)) {}
+    : EndpointCore(group, queue, queue_name, std::move(members)), job_(job), comm_(comm) {}
 
 std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region, double issued) {
   std::unique_ptr<Batch> fresh;
@@ -179,7 +176,7 @@ bool Endpoint::count_transfers(processes::Row& row) {
   using Kind = processes::Unfinished::Kind;
   std::vector<processes::Begun> begun(members().size());
   for (std::size_t member = 0; member < members().size(); ++member)
-    begun[member] = {id_, members()[member], traffic()[member].messages_sent, traffic()[member].messages_received};
+    begun[member] = {id(), members()[member], traffic()[member].messages_sent, traffic()[member].messages_received};
   auto count_of = [&](const Transfer& transfer) -> std::uint64_t& {
     processes::Begun& of = begun[transfer.peer];
     return transfer.kind == Transfer::Kind::send ? of.sends : of.receives;
@@ -198,7 +195,7 @@ bool Endpoint::count_transfers(processes::Row& row) {
       const std::uint64_t mine = sends ? of.sends-- : of.receives--;
       if (transfer_done(batch, i) || ends_by_itself(batch, i)) continue;
       waits = true;
-      row.unfinished.push_back({id_, members()[transfer.peer], sends ? Kind::send : Kind::receive, mine});
+      row.unfinished.push_back({id(), members()[transfer.peer], sends ? Kind::send : Kind::receive, mine});
     }
   }
   std::reverse(row.unfinished.begin() + first, row.unfinished.end());

@@ -103,7 +103,6 @@ class Endpoint final : public processes::EndpointCore<Batch> {
 
   Job& job_;
   MPI_Comm comm_;
-  std::uint64_t id_;
   std::vector<std::unique_ptr<Batch>> spare_;
   std::vector<MPI_Status> statuses_;
   std::uint64_t completed_ = 0;

@@ -25,10 +25,9 @@ ncclDataType_t type_of(DType dtype) {
 }  // namespace
 
 Endpoint::Endpoint(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue)
-    : EndpointCore(group, queue, communicator->members),
+    : EndpointCore(group, queue, communicator->queue, communicator->members),
       job_(job),
-      communicator_(std::move(communicator)),
-      key_(key_of(members(), communicator_->queue)) {}
+      communicator_(std::move(communicator)) {}
 
 std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region,
                               const cuda::Event& issued) {
@@ -44,13 +43,13 @@ void Endpoint::announce(const Batch& batch) {
   for (const Transfer& transfer : batch.transfers) {
     if (transfer.kind == Transfer::Kind::receive) continue;
     const Envelope envelope = processes::envelope_of(batch, transfer);
-    job_.control.send(members()[transfer.peer], {Label::Kind::header, job_.run, key_},
+    job_.control.send(members()[transfer.peer], {Label::Kind::header, job_.run, id()},
                       std::string(reinterpret_cast<const char*>(&envelope), sizeof envelope));
   }
 }
 
 std::optional<Envelope> Endpoint::take_envelope(int member) {
-  const auto bytes = job_.control.take(members()[member], {Label::Kind::header, job_.run, key_});
+  const auto bytes = job_.control.take(members()[member], {Label::Kind::header, job_.run, id()});
   if (!bytes) return std::nullopt;
   Envelope envelope;
   std::memcpy(&envelope, bytes->data(), sizeof envelope);

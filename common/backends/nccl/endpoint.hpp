@@ -78,7 +78,6 @@ class Endpoint final : public processes::EndpointCore<Batch> {
 
   Job& job_;
   std::shared_ptr<Communicator> communicator_;
-  std::uint64_t key_;            // alike on all members
   std::deque<Launched> on_gpu_;  // not known to be done
   std::uint64_t launched_ = 0;
   std::uint64_t completed_ = 0;

@@ -101,7 +101,6 @@ void Socket::wait_at_most(int seconds) const {
   const timeval limit{.tv_sec = seconds, .tv_usec = 0};
   if (fd_ >= 0) setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
-void Socket::shut_down() const { shutdown(fd_, SHUT_RDWR); }
 void Socket::shut_down_sending() const { shutdown(fd_, SHUT_WR); }
 
 Socket listen_at(int port) {

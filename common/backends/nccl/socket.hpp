@@ -31,8 +31,7 @@ class Socket {
   bool receive_text(std::string& text) const;
   /// From now on receive gives up after `seconds` of silence; 0: never.
   void wait_at_most(int seconds) const;
-  /// Wakes up whoever waits in receive, at both ends.
-  void shut_down() const;  // both directions
+  /// The other end's receive ends when it has all that was sent.
   void shut_down_sending() const;
 
  private:

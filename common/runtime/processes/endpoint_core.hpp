@@ -14,6 +14,7 @@
 
 #include "common/rank.hpp"
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/runtime/processes/wait_table.hpp"
 
 namespace lockstep::processes {
 
@@ -46,9 +47,13 @@ class EndpointCore {
  public:
   using Batch = BackendBatch;
 
-  /// `members`: world ranks.
-  EndpointCore(int group, int queue, std::vector<int> members)
-      : group_(group), queue_(queue), members_(std::move(members)), traffic_(members_.size()) {}
+  /// `queue_name` is the queue's, the same on every member; `members`: world ranks.
+  EndpointCore(int group, int queue, const std::string& queue_name, std::vector<int> members)
+      : group_(group),
+        queue_(queue),
+        members_(std::move(members)),
+        id_(endpoint_id(members_, queue_name)),
+        traffic_(members_.size()) {}
   EndpointCore(const EndpointCore&) = delete;
 
   std::uint64_t started() const { return started_; }
@@ -59,6 +64,7 @@ class EndpointCore {
   int group() const { return group_; }
   int queue() const { return queue_; }
   const std::vector<int>& members() const { return members_; }
+  std::uint64_t id() const { return id_; }                          ///< the same on every member
   const std::vector<Traffic>& traffic() const { return traffic_; }  ///< by member
 
  protected:
@@ -92,6 +98,7 @@ class EndpointCore {
   int group_;
   int queue_;
   std::vector<int> members_;
+  std::uint64_t id_;
   std::vector<Traffic> traffic_;
   std::uint64_t started_ = 0;
   std::uint64_t released_ = 0;

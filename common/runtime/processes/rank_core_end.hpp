@@ -65,14 +65,13 @@ bool RankCore<Endpoint>::agree_on_failure(const char* what) {
 
 template <BackendEndpoint Endpoint>
 void RankCore<Endpoint>::find_unread() {
-  auto id_of = [this](const Endpoint& each) { return endpoint_id(each.members(), queues_[each.queue()]->name); };
   std::string counts;  // "endpoint peer messages": what this rank has sent
   {
     std::lock_guard gate(job_.gate);
     for (const Endpoint* each : all_endpoints_)
       for (std::size_t member = 0; member < each->members().size(); ++member)
         if (const std::uint64_t messages = each->traffic()[member].messages_sent; messages > 0)
-          counts += fmt::format("{} {} {}\n", id_of(*each), each->members()[member], messages);
+          counts += fmt::format("{} {} {}\n", each->id(), each->members()[member], messages);
   }
   std::vector<std::map<std::uint64_t, std::uint64_t>> sent;  // to this rank, by sender and endpoint
   for (const std::string& text : gather("counts", counts, true)) {
@@ -88,7 +87,7 @@ void RankCore<Endpoint>::find_unread() {
   for (Endpoint* each : all_endpoints_)
     for (std::size_t member = 0; member < each->members().size(); ++member) {
       const int peer = each->members()[member];
-      const std::uint64_t received = each->traffic()[member].messages_received, expected = sent[peer][id_of(*each)];
+      const std::uint64_t received = each->traffic()[member].messages_received, expected = sent[peer][each->id()];
       if (received > expected)
         return job_.fail(Verdict::deadlock,
                          fmt::format("DEADLOCK: rank {} waits for rank {}, which has ended: it receives {} messages "

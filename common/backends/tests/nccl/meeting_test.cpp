@@ -1,8 +1,6 @@
 // How processes meet and write to each other, with threads as processes; and what they say when a job cannot run.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <future>
 #include <map>
 #include <thread>
