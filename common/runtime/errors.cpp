@@ -37,6 +37,11 @@ std::string closure_not_waited_for(std::string_view queue) {
   return fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"", queue);
 }
 
+std::string slices_outlive_program(std::uint64_t allocations) {
+  return fmt::format("USAGE: {} allocation{} outlive{} the program: a Slice was kept outside it", allocations,
+                     allocations == 1 ? "" : "s", allocations == 1 ? "s" : "");
+}
+
 std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
                         std::string_view where, std::string_view region) {
   return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, dtype, where,

@@ -17,6 +17,7 @@ std::string not_on_main(std::string_view verb);
 std::string waited_on_wrong_queue(std::string_view started, std::string_view waited);
 std::string scratch_left(std::uint64_t bytes);
 std::string closure_not_waited_for(std::string_view queue);
+std::string slices_outlive_program(std::uint64_t allocations);
 inline constexpr const char* kTicketOfAnotherRank = "this ticket is of another rank";
 inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waited for on main";
 inline constexpr const char* kTransfersNotWaitedFor =

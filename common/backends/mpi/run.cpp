@@ -98,10 +98,11 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   auto job = std::make_unique<mpi::Job>(options, rank, host_name(), comm);
   job->cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
   if (options.emulate) job->ports = std::make_unique<mpi::Ports>(options.machine, comm);
-  mpi::MpiRank backend(std::move(job));
-  const Values values = backend.play(program);
-  backend.finish();
-  Outcome outcome = backend.outcome(values);
+  auto backend = std::make_unique<mpi::MpiRank>(std::move(job));
+  const Values values = backend->play(program);
+  backend->finish();
+  Outcome outcome = backend->outcome(values);
+  processes::drop_or_keep(std::move(backend));
   if (options.trace && options.emulate) {
     outcome.trace.modelled = true;
     outcome.trace.eager_bytes = options.machine.eager_bytes;

@@ -49,12 +49,6 @@ void refuse_bad_options(const RunOptions& options, int processes) {
   if (options.emulate) throw Error(Verdict::usage, "--emulate sleeps on CPUs: use --backend mpi");
 }
 
-/// Slices that outlive their run will ask their rank to take them back, whenever that is: it stays for good.
-void keep_for_good(std::unique_ptr<nccl::NcclRank> backend) {
-  static auto* const kept = new std::vector<std::unique_ptr<nccl::NcclRank>>;
-  kept->push_back(std::move(backend));
-}
-
 /// This process's part of a run.
 Outcome take_part(const RunOptions& options, const Program& program, nccl::Processes& all, std::uint64_t run) {
   cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have looked at another one
@@ -65,7 +59,7 @@ Outcome take_part(const RunOptions& options, const Program& program, nccl::Proce
   backend->finish();
 
   Outcome outcome = backend->outcome(values);
-  if (backend->has_outliving_slices()) keep_for_good(std::move(backend));
+  processes::drop_or_keep(std::move(backend));
   return outcome;
 }
 

@@ -100,6 +100,18 @@ TEST(Misuse, IsExplained) {
   }
 }
 
+TEST(Misuse, ASliceKeptOutsideTheProgramIsNamedAndMayGoLater) {
+  NEED_RANKS(2);
+  std::vector<Slice> kept(2);
+  const auto program = [&](Rank me) {
+    if (me.rank() == 1) kept[1] = me.allocate(4, DType::f32, Category::buffer);
+    return Values{};
+  };
+  expect_failure(run_on(2, program), Verdict::usage, {"USAGE", "rank 1", "1 allocation outlives the program"});
+  kept.clear();  // asks a rank that has ended
+  expect_failure(run_on(2, [](Rank) { return Values{}; }), Verdict::pass, {});
+}
+
 TEST(Misuse, OfRunItself) {
   EXPECT_THROW(run_on(0, [](Rank) { return Values{}; }), Error);
   const int available = testing::test_options().available_ranks;

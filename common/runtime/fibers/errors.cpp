@@ -26,9 +26,7 @@ Failure current_failure(int rank, const std::string& queue, const Location* clos
 }
 
 Failure outliving_slices(int rank, std::uint64_t blocks) {
-  return {Verdict::usage,
-          fmt::format("rank {}: USAGE: {} allocations outlive the program: a Slice was kept outside it", rank, blocks),
-          rank};
+  return {Verdict::usage, fmt::format("rank {}: {}", rank, slices_outlive_program(blocks)), rank};
 }
 
 }  // namespace lockstep

@@ -25,7 +25,18 @@ Values RankCore<Endpoint>::play(const Program& program) {
   main.set_doing({.kind = Doing::Kind::finished});
   job_.working.fetch_sub(1);
   stop_queues();
+  if (has_outliving_slices() && !job_.failed)
+    job_.fail(Verdict::usage,
+              fmt::format("rank {} on {}: {}", job_.rank, job_.host, slices_outlive_program(live_blocks_)));
   return values;
+}
+
+/// A rank whose slices outlive it stays for good: they will ask it to take them back, whenever that is. Reachable from
+/// here, so that a leak checker knows that it is meant.
+template <class BackendRank>
+void drop_or_keep(std::unique_ptr<BackendRank> rank) {
+  static auto* const kept = new std::vector<std::unique_ptr<BackendRank>>;
+  if (rank->has_outliving_slices()) kept->push_back(std::move(rank));
 }
 
 template <BackendEndpoint Endpoint>
