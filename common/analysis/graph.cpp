@@ -183,8 +183,8 @@ class Maker {
       for (std::size_t k = 0; k < count; ++k) {
         const Half send = k < halves.sends.size() ? halves.sends[k] : Half{};
         const Half receive = k < halves.receives.size() ? halves.receives[k] : Half{};
-        const bool reflected = std::get<2>(key) == std::get<3>(key);  // a rank stands for its peers: sizes may differ
-        if (!reflected && send.message && receive.message && send.message->bytes != receive.message->bytes)
+        const bool symmetric = std::get<2>(key) == std::get<3>(key);  // a rank stands for its peers: sizes may differ
+        if (!symmetric && send.message && receive.message && send.message->bytes != receive.message->bytes)
           throw Error(Verdict::usage, fmt::format("this trace contradicts itself: a message of {} bytes is received as "
                                                   "one of {}",
                                                   send.message->bytes, receive.message->bytes));

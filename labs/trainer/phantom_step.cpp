@@ -51,8 +51,8 @@ class StageRun {
                     .order = o.order,
                     .here = {.dp = 0, .tp = 0, .pp = me.rank()},
                     .world = me,
-                    .dp = reflected(me, o.mesh.dp, dp_level_),
-                    .tp = reflected(me, o.mesh.tp, tp_level_),
+                    .dp = symmetric_group(me, o.mesh.dp, dp_level_),
+                    .tp = symmetric_group(me, o.mesh.tp, tp_level_),
                     .pp = me};
     worker_ = make_worker(mesh, o);
     watch_steps();

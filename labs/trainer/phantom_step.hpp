@@ -1,5 +1,5 @@
 // Given: the 3D step on a machine that one does not have. The student's own step runs in the simulator, phantom, with
-// one rank for each stage of one replica; its tensor-parallel peers and the other replicas are its reflections
+// one rank for each stage of one replica; its tensor-parallel peers and the other replicas are its symmetric peers
 // (common/backends/sim/symmetry.hpp), since they do the same on other numbers. GPT-3 on 1,024 GPUs is 16 ranks.
 //
 // Of the simulator alone: library lockstep_phantom.

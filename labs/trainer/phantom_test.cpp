@@ -1,5 +1,5 @@
-// One replica's one rank a stage, with reflections for the others, takes the time that all ranks take together; and the
-// published models run in seconds.
+// One replica's one rank a stage, with symmetric peers for the others, takes the time that all ranks take together; and
+// the published models run in seconds.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -201,7 +201,7 @@ void score(Predictor& predictor, const std::string& path, const Strategy& mine, 
   print_difference(rated.time, best.time);
 }
 
-/// --simulate: 25.2's step itself, phantom: one rank a stage, the others as its reflections.
+/// --simulate: 25.2's step itself, phantom: one rank a stage, the others as its symmetric peers.
 week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int place) {
   const week25::PhantomStep step =
       week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine, /*trace=*/false);

@@ -120,7 +120,7 @@ Outcome run(const RunOptions& options, const Program& program) {
     throw Error(Verdict::usage, fmt::format("{} ranks on {} MPI process{}: start more with mpirun -n {}", options.ranks,
                                             world, world == 1 ? "" : "es", options.ranks));
   if (!(options.timeout_seconds > 0))
-    throw Error(Verdict::usage, fmt::format("a patience of {} s: it must be above 0", options.timeout_seconds));
+    throw Error(Verdict::usage, fmt::format("a time-out of {} s: it must be above 0", options.timeout_seconds));
   if (options.emulate && !(options.emulate_scale > 0 && options.emulate_scale <= kLongestScale))
     throw Error(Verdict::usage, fmt::format("modelled times {} times as long: above 0 and at most {}",
                                             options.emulate_scale, kLongestScale));

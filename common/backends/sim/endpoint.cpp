@@ -36,7 +36,7 @@ void World::recycle(Message* message) {
 
 Peer& World::peer(Endpoint& endpoint, int rank) {
   constexpr std::size_t kFew = 8;
-  if (endpoint.reflected) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
+  if (endpoint.symmetric) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
   if (endpoint.dense) {
     if (auto& slot = endpoint.peers[rank]) return *slot;
   } else {
@@ -47,7 +47,7 @@ Peer& World::peer(Endpoint& endpoint, int rank) {
   auto fresh = std::make_unique<Peer>();
   fresh->rank = rank;
   fresh->world = members[rank];
-  fresh->path = endpoint.reflected ? network_.path(fresh->world, fresh->world, groups_.reflection_level(endpoint.group))
+  fresh->path = endpoint.symmetric ? network_.path(fresh->world, fresh->world, groups_.symmetry_level(endpoint.group))
                                    : network_.path(endpoint.owner->world_rank(), fresh->world);
   Peer* made = fresh.get();
   if (!endpoint.dense && endpoint.peers.size() == kFew) {
@@ -80,7 +80,7 @@ void World::begin_at(double time, Batch* batch) { events_.put(time, {EventKind::
 void World::begin(Batch* batch) {
   batch->begin = time_;
   batch->completion = time_;
-  if (batch->endpoint->reflected) return begin_reflected(batch);
+  if (batch->endpoint->symmetric) return begin_symmetric(batch);
   const std::size_t count = batch->transfers.size();
   for (std::size_t i = 0; i < count; ++i) {
     Transfer& transfer = batch->transfers[i];
@@ -92,7 +92,7 @@ void World::begin(Batch* batch) {
 }
 
 /// Sends and receives of the batch meet each other, in order; what is left over has no price.
-void World::begin_reflected(Batch* batch) {
+void World::begin_symmetric(Batch* batch) {
   std::vector<Transfer*> sends, receives;
   for (Transfer& transfer : batch->transfers)
     (transfer.kind == Transfer::Kind::send ? sends : receives).push_back(&transfer);
@@ -171,7 +171,7 @@ void World::check_match(const Message& message) {
   const Half received = half_of(*message.receiver, message.in->slice);
   if (sent.elements != received.elements || sent.dtype != received.dtype ||
       !regions_agree(sent.region, received.region))
-    if (!message.receiver->endpoint->reflected) mismatch(sent, received);
+    if (!message.receiver->endpoint->symmetric) mismatch(sent, received);
 }
 
 void World::granted(Message* message) {

@@ -17,12 +17,12 @@ void SimRank::made(Queue& queue) {
   if (races_) queue.component = races_->add_component();
 }
 void SimRank::made(Endpoint& endpoint) {
-  endpoint.reflected = world_.groups().is_reflection(endpoint.group);
+  endpoint.symmetric = world_.groups().is_symmetric(endpoint.group);
   if (races_) endpoint.component = races_->add_component();
 }
 
-Rank SimRank::reflect(int size, int level) {
-  const int group = world_.groups().reflect(rank_, size, level);
+Rank SimRank::symmetric_group(int size, int level) {
+  const int group = world_.groups().symmetric_group(rank_, size, level);
   world_.join_new_groups();
   return handle(group, 0);
 }
@@ -119,11 +119,11 @@ void SimRank::waited_for(Queue& main, Closure& closure, Location where, std::uin
 
 namespace lockstep {
 
-Rank reflected(Rank me, int size, int level) {
+Rank symmetric_group(Rank me, int size, int level) {
   auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
   if (!rank || size < 1 || level < 0)
-    usage_error("reflections are of the simulator, of at least one rank on some link");
-  return rank->reflect(size, level);
+    usage_error("symmetric groups are of the simulator, of at least one rank on some link");
+  return rank->symmetric_group(size, level);
 }
 
 }  // namespace lockstep

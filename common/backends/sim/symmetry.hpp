@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// A group of `size` ranks of which this one is rank 0 and the others are its reflections, joined by link level `level`
-/// of the run's machine. What a batch sends it receives as well, the first send with the first receive and so on,
-/// through its own ports; what is left over (a root's broadcast) has no price. Sizes of the two may differ. Exact for
-/// ranks that do the same and share no port; a port that they share must have its bandwidth divided in the machine. On
-/// main; a phantom run.
-Rank reflected(Rank me, int size, int level);
+/// A group of `size` ranks of which this one is rank 0 and the others are its symmetric peers, joined by link level
+/// `level` of the run's machine. What a batch sends it receives as well, the first send with the first receive and so
+/// on, through its own ports; what is left over (a root's broadcast) has no price. Sizes of the two may differ. Exact
+/// for ranks that do the same and share no port; a port that they share must have its bandwidth divided in the machine.
+/// On main; a phantom run.
+Rank symmetric_group(Rank me, int size, int level);
 
 }  // namespace lockstep

@@ -73,7 +73,7 @@ struct alignas(64) Endpoint {
   int rank = 0;        // of the owner, in the group
   int component = -1;  // race checks
   bool dense = false;
-  bool reflected = false;                    // the peers are this rank's reflections
+  bool symmetric = false;                    // every peer does what this rank does
   std::vector<std::unique_ptr<Peer>> peers;  // a short list, or by rank once it is long
 
   const Batch* oldest() const { return first; }
@@ -120,7 +120,7 @@ class SimRank final : public RankBase<Types> {
  public:
   SimRank(World& world, int rank);
   ~SimRank() override;
-  Rank reflect(int size, int level);  ///< symmetry.hpp
+  Rank symmetric_group(int size, int level);  ///< symmetry.hpp
 
   Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
@@ -201,7 +201,7 @@ class World final : public WorldBase<Types> {
   void wake_at(Queue& queue, double time);
   void begin_at(double time, Batch* batch);
   void begin(Batch* batch);
-  void begin_reflected(Batch* batch);
+  void begin_symmetric(Batch* batch);
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
   static Half half_of(const Batch& batch, const Slice& slice);

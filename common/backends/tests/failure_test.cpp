@@ -140,14 +140,14 @@ TEST(Failure, DeadlockInAClosure) {
 
 TEST(Failure, OptionsThatNoRunCanHave) {
   if (std::string_view(backend_name()) != "mpi") GTEST_SKIP() << "these are MPI's";
-  const auto refused = [](double patience, bool emulate, double scale) {
+  const auto refused = [](double timeout_seconds, bool emulate, double scale) {
     RunOptions options = options_for(1);
-    options.timeout_seconds = patience;
+    options.timeout_seconds = timeout_seconds;
     options.emulate = emulate;
     options.emulate_scale = scale;
-    EXPECT_THROW((void)run(options, [](Rank) {}), Error) << patience << " " << scale;
+    EXPECT_THROW((void)run(options, [](Rank) {}), Error) << timeout_seconds << " " << scale;
   };
-  for (const double patience : {0.0, -1.0, std::nan("")}) refused(patience, false, 1);
+  for (const double timeout_seconds : {0.0, -1.0, std::nan("")}) refused(timeout_seconds, false, 1);
   for (const double scale : {0.0, -1.0, std::nan(""), 1e30}) refused(1, true, scale);
 }
 

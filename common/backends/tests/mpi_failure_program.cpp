@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
   const std::size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000;
   RunOptions options;
   options.ranks = session.available_ranks();
-  const bool soon = way == "deadlock" && std::string_view(backend_name()) == "mpi";  // is found without patience
+  const bool soon = way == "deadlock" && std::string_view(backend_name()) == "mpi";  // found before the time-out
   options.timeout_seconds = soon || way == "slow" || way == "emulated" ? 20 : 1;
   options.emulate = way == "emulated";
   if (options.emulate) options.machine = Machine::uniform(1.5, 1e-9, 1e-10);  // a message takes 1.5 s

@@ -119,7 +119,7 @@ bool is_silent(const std::string& path, const LockOptions& o) {
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   const std::string before = read();
-  for (const auto end = Clock::now() + o.patience; Clock::now() < end; std::this_thread::sleep_for(o.beat / 4))
+  for (const auto end = Clock::now() + o.silence; Clock::now() < end; std::this_thread::sleep_for(o.beat / 4))
     if (read() != before) return false;
   return true;
 }

@@ -14,12 +14,12 @@ namespace lockstep::checkpoint {
 
 struct LockOptions {
   std::string host, boot;  // names of this computer, and of its time since it was started; empty: ask the system
-  std::chrono::milliseconds beat{5'000};       // between two signs of life
-  std::chrono::milliseconds patience{20'000};  // without one, the lock of another computer is stale
+  std::chrono::milliseconds beat{5'000};      // between two signs of life
+  std::chrono::milliseconds silence{20'000};  // after which the lock of another computer is stale
 };
 
 /// Throws Error(usage) in one sentence where another run holds the lock: which process, on which host, and since when.
-/// Takes at most `patience`, and that long only where a run on another computer left its lock behind.
+/// Takes at most `silence`, and that long only where a run on another computer left its lock behind.
 std::unique_ptr<Lock> lock_folder(const std::string& directory, const LockOptions& options = {});
 
 }  // namespace lockstep::checkpoint

@@ -29,7 +29,7 @@ int Groups::make(const std::vector<int>& members) {
   return known->second;
 }
 
-int Groups::reflect(int world_rank, int size, int level) {
+int Groups::symmetric_group(int world_rank, int size, int level) {
   groups_.push_back(std::make_unique<Group>());
   Group& group = *groups_.back();
   group.members.assign(static_cast<std::size_t>(size), world_rank);

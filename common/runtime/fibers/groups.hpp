@@ -41,9 +41,9 @@ class Groups {
   int result(int group, std::uint64_t number, int member) const;
 
   /// A group of `size` ranks of which the run has only this one, as rank 0: see sim/symmetry.hpp. New at every call.
-  int reflect(int world_rank, int size, int level);
-  bool is_reflection(int group) const { return groups_[group]->level >= 0; }
-  int reflection_level(int group) const { return groups_[group]->level; }
+  int symmetric_group(int world_rank, int size, int level);
+  bool is_symmetric(int group) const { return groups_[group]->level >= 0; }
+  int symmetry_level(int group) const { return groups_[group]->level; }
 
   /// Who has not made call `number`, and in words what the others wait for.
   struct Missing {
@@ -65,8 +65,8 @@ class Groups {
     std::vector<int> members;
     std::deque<SetUp> setups;
     std::vector<std::uint64_t> calls;  // by member
-    int callers = 0;                   // of a set-up call: all members, or of a reflection the one that there is
-    int level = -1;                    // of a reflection: the link between its ranks
+    int callers = 0;                   // of a set-up call: all members, or the one rank of a symmetric group
+    int level = -1;                    // of a symmetric group: the link between its ranks
   };
   int make(const std::vector<int>& members);
   void split(int group, SetUp& setup);

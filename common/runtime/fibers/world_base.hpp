@@ -137,8 +137,8 @@ template <class Types>
 void WorldBase<Types>::join_new_groups() {
   for (; joined_groups_ < groups_.count(); ++joined_groups_) {
     const std::vector<int>& members = groups_.members(joined_groups_);
-    for (std::size_t i = 0; i < members.size() && (i == 0 || members[i] != members[0]); ++i)  // a reflection has one
-      ranks_[members[i]]->join_group(joined_groups_, static_cast<int>(i));
+    const std::size_t present = groups_.is_symmetric(joined_groups_) ? 1 : members.size();
+    for (std::size_t i = 0; i < present; ++i) ranks_[members[i]]->join_group(joined_groups_, static_cast<int>(i));
   }
 }
 

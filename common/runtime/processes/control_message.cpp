@@ -8,7 +8,7 @@ std::string ControlMessage::bytes() const {
   Writer out;
   out.put(kind);
   out.put(from);
-  out.put(out_of_patience);
+  out.put(timed_out);
   out.put(round);
   out.put(pack(failure));
   out.put(row.state);
@@ -28,7 +28,7 @@ ControlMessage ControlMessage::parse(const std::string& bytes) {
   std::string failure;
   in.get(message.kind);
   in.get(message.from);
-  in.get(message.out_of_patience);
+  in.get(message.timed_out);
   in.get(message.round);
   in.get(failure);
   message.failure = unpack_failure(failure);

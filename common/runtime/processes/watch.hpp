@@ -30,10 +30,10 @@ struct ControlMessage {
   enum class Kind : int { failure, suspicion, question, answer, all_is_well };
   Kind kind = Kind::failure;
   int from = 0;
-  bool out_of_patience = false;  // of a suspicion
-  std::uint64_t round = 0;       // of a question and its answer
-  Failure failure;               // where it is one
-  Row row;                       // of an answer
+  bool timed_out = false;   // of a suspicion
+  std::uint64_t round = 0;  // of a question and its answer
+  Failure failure;          // where it is one
+  Row row;                  // of an answer
 
   std::string bytes() const;
   static ControlMessage parse(const std::string& bytes);
@@ -63,17 +63,17 @@ class Watch {
   }
   /// Looks at the clock: has nothing moved for too long?
   void look_at_clock() {
-    const double patience = job_.options.timeout_seconds;
+    const double timeout = job_.options.timeout_seconds;
     if (job_.failed) {
       // One says it for all: rank 0, if it can. Who is in an endless loop has had its time.
-      const double more = job_.failure().verdict == Verdict::timeout ? 0 : patience;
+      const double more = job_.failure().verdict == Verdict::timeout ? 0 : timeout;
       if (told_ && since(failed_since_) > more + (job_.rank == 0 ? 2 : 3))
         end_job_(job_.failure().message + "\nThe run did not end by itself after that; the job ends.");
       return;
     }
     if (round_ != Round::none || suspected_) coordinate();
     if (job_.failed || job_.working.load() > 0) return;
-    if (job_.idle_seconds() >= patience && since(calm_since_) >= patience)
+    if (job_.idle_seconds() >= timeout && since(calm_since_) >= timeout)
       suspect(true);
     else if (counts_transfers() && waits_for_long())
       suspect(false);
@@ -90,7 +90,7 @@ class Watch {
       case ControlMessage::Kind::failure: job_.learn(message.failure); break;
       case ControlMessage::Kind::suspicion:
         suspected_ = true;
-        out_of_patience_ = out_of_patience_ || message.out_of_patience;
+        timed_out_ = timed_out_ || message.timed_out;
         break;
       case ControlMessage::Kind::question: answer(message.round); break;
       case ControlMessage::Kind::answer:
@@ -126,10 +126,10 @@ class Watch {
     pause_ *= 2;
     return true;
   }
-  void suspect(bool out_of_patience) {
+  void suspect(bool timed_out) {
     last_suspicion_ = Clock::now();
-    if (out_of_patience) calm_since_ = last_suspicion_;
-    send(0, {.kind = ControlMessage::Kind::suspicion, .from = job_.rank, .out_of_patience = out_of_patience});
+    if (timed_out) calm_since_ = last_suspicion_;
+    send(0, {.kind = ControlMessage::Kind::suspicion, .from = job_.rank, .timed_out = timed_out});
   }
   void answer(std::uint64_t round) {
     send(0, {.kind = ControlMessage::Kind::answer, .from = job_.rank, .round = round, .row = describe_me_()});
@@ -178,19 +178,19 @@ class Watch {
       explain_deadlock(rows, stuck);
       return end(Verdict::deadlock, "", rows);
     }
-    if (std::exchange(out_of_patience_, false)) judge_without_patience();
+    if (std::exchange(timed_out_, false)) judge_timeout();
   }
-  void judge_without_patience() {
-    const double patience = job_.options.timeout_seconds;
-    if (since(judged_) < patience / 2) return;  // several ranks were out of patience
+  void judge_timeout() {
+    const double timeout = job_.options.timeout_seconds;
+    if (since(judged_) < timeout / 2) return;  // several ranks timed out
     judged_ = Clock::now();
-    const Finding finding = processes::judge(rows_, last_activity_, patience);
+    const Finding finding = processes::judge(rows_, last_activity_, timeout);
     for (int rank = 0; rank < job_.ranks; ++rank) last_activity_[rank] = rows_[rank].activity;
     if (finding.silent) end_job_(wait_table("TIMEOUT: a rank does not answer", rows_));
     if (finding.verdict == Verdict::pass)
       return send_all({.kind = ControlMessage::Kind::all_is_well, .from = job_.rank});
     const char* what = finding.verdict == Verdict::timeout ? "no progress" : "no rank has moved";
-    end(finding.verdict, fmt::format("{} for {} s", what, patience), rows_);
+    end(finding.verdict, fmt::format("{} for {} s", what, timeout), rows_);
   }
   /// Who waits for whom is said instead of `otherwise`, or after it where others are busy.
   void end(Verdict verdict, const std::string& otherwise, std::span<const Row> rows) {
@@ -214,12 +214,12 @@ class Watch {
   Clock::time_point last_suspicion_;
   // Rank 0 only.
   bool suspected_ = false;
-  bool out_of_patience_ = false;  // a rank that suspects something is
+  bool timed_out_ = false;  // a rank that suspects something is
   Round round_ = Round::none;
   std::uint64_t rounds_ = 0;
   int unanswered_ = 0;
   Clock::time_point asked_;
-  Clock::time_point judged_;  // the last time without patience
+  Clock::time_point judged_;  // the last time after a time-out
   std::vector<Row> rows_;
   std::vector<Row> earlier_;  // of the first round
   std::vector<std::uint64_t> last_activity_;

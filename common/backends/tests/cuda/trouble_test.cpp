@@ -23,17 +23,17 @@ void spin_on(const Spin& spin, Rank me, const Slice& x, Location where = Locatio
   me.backend().compute({me.group(), me.queue()}, operation, Kernel([&](Device&) { spin.on(stream); }), where);
 }
 
-constexpr double kImpatient = 0.2;  // seconds
+constexpr double kShortTimeout = 0.2;  // seconds
 
-RunOptions impatient(int ranks, double patience = kImpatient) {
+RunOptions hasty(int ranks, double timeout_seconds = kShortTimeout) {
   RunOptions options = options_for(ranks);
-  options.timeout_seconds = patience;
+  options.timeout_seconds = timeout_seconds;
   return options;
 }
 
 TEST(Hang, OfAKernelIsExplainedAtTheNextDoor) {
   const Spin spin;
-  const Outcome outcome = run(impatient(3), [&](Rank me) {
+  const Outcome outcome = run(hasty(3), [&](Rank me) {
     Slice x = filled(me, 1, 1);
     if (me.rank() == 1) {
       (void)read(me, x, 0);  // what came before is done
@@ -50,7 +50,7 @@ TEST(Hang, OfAKernelIsExplainedAtTheNextDoor) {
 
 TEST(Hang, OfAnotherQueueAndWhoWaitsForIt) {
   const Spin spin;
-  const Outcome outcome = run(impatient(2), [&](Rank me) {
+  const Outcome outcome = run(hasty(2), [&](Rank me) {
     Rank comm = me.stream("comm");
     Slice x = filled(me, 1, 1);
     const Ticket ticket = me.run(comm, [&spin, x](Rank r) {
@@ -68,14 +68,14 @@ TEST(Hang, OfAnotherQueueAndWhoWaitsForIt) {
 
 TEST(Hang, IsNoticedWhereNobodyAsksAnyMore) {
   const Spin spin;
-  const Outcome outcome = run(impatient(1), [&](Rank me) { spin_on(spin, me, filled(me, 8, 1)); });
+  const Outcome outcome = run(hasty(1), [&](Rank me) { spin_on(spin, me, filled(me, 8, 1)); });
   EXPECT_EQ(to_string(outcome.verdict), "TIMEOUT");
   expect_words(outcome.message, {"the GPU is not done with the last 2 operations, from fill at"});
 }
 
 TEST(Hang, IsNotWhatHasFailed) {
   const Spin spin;
-  const Outcome outcome = run(impatient(2), [&](Rank me) {
+  const Outcome outcome = run(hasty(2), [&](Rank me) {
     spin_on(spin, me, filled(me, 8, 1));
     if (me.rank() == 1) throw std::runtime_error("rank 1 has had enough");
   });
@@ -87,9 +87,9 @@ TEST(Hang, IsNotWhatHasFailed) {
 TEST(Hang, IsOfOneRun) {
   {
     const Spin spin;
-    EXPECT_EQ(run(impatient(1), [&](Rank me) { spin_on(spin, me, filled(me, 8, 1)); }).verdict, Verdict::timeout);
+    EXPECT_EQ(run(hasty(1), [&](Rank me) { spin_on(spin, me, filled(me, 8, 1)); }).verdict, Verdict::timeout);
   }
-  const Outcome outcome = run(impatient(2), [](Rank me) { (void)read(me, filled(me, 1, 1), 0); });
+  const Outcome outcome = run(hasty(2), [](Rank me) { (void)read(me, filled(me, 1, 1), 0); });
   EXPECT_TRUE(outcome.passed()) << outcome.message;
 }
 
@@ -103,8 +103,8 @@ class Other {
 };
 
 /// One rank allocates 800,000 of 2^20 bytes, gives them back behind a kernel, and wants as many again.
-Outcome wants_what_is_on_its_way(const Spin& spin, double patience) {
-  return run(impatient(2, patience), [&](Rank me) {
+Outcome wants_what_is_on_its_way(const Spin& spin, double timeout_seconds) {
+  return run(hasty(2, timeout_seconds), [&](Rank me) {
     if (me.rank() == 1) return;
     Slice most = filled(me, 200'000, 1);
     spin_on(spin, me, most);
@@ -118,7 +118,7 @@ Outcome wants_what_is_on_its_way(const Spin& spin, double patience) {
 TEST(Hang, OfWhatWouldFreeMemoryNamesWhoWantsIt) {
   const Other gpu({.memory_bytes = 1 << 20});
   const Spin spin;
-  const Outcome outcome = wants_what_is_on_its_way(spin, kImpatient);
+  const Outcome outcome = wants_what_is_on_its_way(spin, kShortTimeout);
   EXPECT_EQ(to_string(outcome.verdict), "TIMEOUT");
   expect_words(outcome.message, {"TIMEOUT: the GPU has done nothing for 0.2 s", "is not done with", "from fill at",
                                  "The GPU is full: at trouble_test.cpp", "800000 bytes for gradients wait"});
@@ -151,7 +151,7 @@ std::string complaint(const std::function<void()>& f) {
 
 TEST(Trouble, ADriverOlderThanTheToolkit) {
   const Other gpu({.driver_version = 12040, .runtime_version = 13000});
-  const std::string text = complaint([] { run(impatient(1), [](Rank) {}); });
+  const std::string text = complaint([] { run(hasty(1), [](Rank) {}); });
   expect_words(text, {"driver supports CUDA up to 12.4", "built with CUDA 13.0", "update the driver"});
 }
 
@@ -180,7 +180,7 @@ TEST(Trouble, MemoryThatRunsOutIsNamedWithItsCategory) {
                                        {Category::optimizer, "optimizer"},
                                        {Category::activation, "activations"},
                                        {Category::buffer, "buffers"}}) {
-    const Outcome outcome = run(impatient(2), [category = category](Rank me) {
+    const Outcome outcome = run(hasty(2), [category = category](Rank me) {
       Slice most = me.allocate(200'000, DType::f32, Category::buffer);  // 800,000 bytes
       if (me.rank() == 1) (void)me.allocate(150'000, DType::bf16, category);
     });
@@ -192,13 +192,13 @@ TEST(Trouble, MemoryThatRunsOutIsNamedWithItsCategory) {
 
 TEST(Trouble, RanksThatDoNotFitOneGpu) {
   for (int ranks : {0, -1, 257})
-    expect_words(complaint([&] { run(impatient(ranks), [](Rank) {}); }),
+    expect_words(complaint([&] { run(hasty(ranks), [](Rank) {}); }),
                  {std::to_string(ranks).c_str(), "ranks: the cuda backend runs 1 to 256 on one GPU"});
 }
 
 TEST(Trouble, ADtypeThatAnOperationDoesNotTake) {
   for (DType dtype : {DType::i32, DType::i8}) {
-    const Outcome outcome = run(impatient(2), [dtype](Rank me) {
+    const Outcome outcome = run(hasty(2), [dtype](Rank me) {
       Slice x = me.allocate(4, dtype, Category::buffer);
       if (me.rank() == 1) gelu(me, x, x);
     });
