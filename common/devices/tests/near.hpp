@@ -35,6 +35,11 @@ inline void expect_near(const std::vector<double>& actual, const std::vector<dou
   }
 }
 
+inline void expect_all_near(const std::vector<double>& a, const std::vector<double>& b, double bound) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], bound) << i;
+}
+
 inline double largest(const std::vector<double>& values) {
   double result = 0;
   for (double value : values) result = std::max(result, std::fabs(value));

@@ -137,4 +137,9 @@ struct Bench {
   std::mt19937 generator;
 };
 
+inline std::vector<double> random_values(std::size_t n, std::uint32_t seed) {
+  Bench bench(1, seed);
+  return bench.read(bench.normal(n));
+}
+
 }  // namespace lockstep::testing
