@@ -11,6 +11,7 @@
 #   reference.week21_cuda_fake, _nccl_fake the same on the fake GPU                 → suite.week21.cuda_fake
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
+#   mine.train_sim               train_sim with the student's answers where they pass  → ./lab train --mine
 #   graded.21.2_sim              the same with an answer that ./lab grade put below grade/labs, reference needs, and a seal
 #   graded.21.2_mpi              what it runs besides with --backend, without a seal
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
@@ -76,6 +77,46 @@ function(lockstep_use_reference program)
     get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
     target_link_libraries(${program} PRIVATE ref.${id} ${links})
   endforeach()
+endfunction()
+
+# lockstep_use_answers(program 21.2 21.7 …): the same, and mine.PROGRAM beside it, which links the learner's answers where
+# mine/use says so (./lab … --mine). The last call for a program: what it links and consists of is known.
+function(lockstep_use_answers program)
+  get_target_property(sources ${program} SOURCES)
+  get_target_property(links ${program} LINK_LIBRARIES)
+  get_target_property(folder ${program} RUNTIME_OUTPUT_DIRECTORY)
+  lockstep_use_reference(${program} ${ARGN})
+  set(ids "")
+  foreach(id IN LISTS ARGN)
+    lockstep_all_needs(${id} needs)
+    list(APPEND ids ${needs} ${id})
+  endforeach()
+  list(REMOVE_DUPLICATES ids)
+  list(JOIN ids "\n" lines)
+  file(WRITE ${CMAKE_BINARY_DIR}/answers/${program} "${lines}\n")
+
+  set(whose ${CMAKE_BINARY_DIR}/mine/whose/${program}.cpp)  # ./lab writes there whose answers they are
+  if(NOT EXISTS ${whose})
+    file(WRITE ${whose} "")
+  endif()
+  add_executable(mine.${program} EXCLUDE_FROM_ALL ${whose})
+  if(sources)
+    target_sources(mine.${program} PRIVATE ${sources})
+  endif()
+  target_link_libraries(mine.${program} PRIVATE ${links})
+  set_target_properties(mine.${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${folder})
+  foreach(id IN LISTS ids)
+    lockstep_link_chosen(mine.${program} ${id})
+  endforeach()
+endfunction()
+
+# Links the answer to `id` that mine/use/ID names, and what it may link.
+function(lockstep_link_chosen program id)
+  get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
+  set(chosen ${CMAKE_BINARY_DIR}/mine/chosen/${id}.o)
+  add_dependencies(${program} chosen.${id})
+  target_link_libraries(${program} PRIVATE ${chosen} ${links})
+  set_property(TARGET ${program} APPEND PROPERTY LINK_DEPENDS ${chosen})
 endfunction()
 
 # A program of tests: its main, GoogleTest and one backend.
@@ -145,11 +186,7 @@ function(lockstep_add_mine_programs id week)
     lockstep_test_program(${program} ${backend} EXCLUDE_FROM_ALL)
     target_link_libraries(${program} PRIVATE tests.${id} mine.${id} ${links})
     foreach(need IN LISTS needs)
-      get_property(need_links GLOBAL PROPERTY LOCKSTEP_LINKS_${need})
-      add_dependencies(${program} chosen.${need})
-      set(chosen ${LOCKSTEP_MINE_DIR}/chosen/${need}.o)
-      target_link_libraries(${program} PRIVATE ${chosen} ${need_links})
-      set_property(TARGET ${program} APPEND PROPERTY LINK_DEPENDS ${chosen})
+      lockstep_link_chosen(${program} ${need})
     endforeach()
   endforeach()
   # `lab check` builds and judges, so that `ctest` alone shows what the file says now. CONFIGURATIONS keeps it out of

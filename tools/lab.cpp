@@ -71,7 +71,8 @@ class CommandLine {
   void add_check() {
     CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(paths_, check_); });
     c->add_flag("--solution", check_.solution, "judge the reference instead");
-    c->add_flag("--mine", check_.mine, "never borrow an earlier exercise from the reference");
+    c->add_flag("--mine")->description("judge your answers: what it does anyway")->excludes("--solution");
+    c->add_flag("!--no-borrow", check_.borrow, "never borrow an earlier exercise from the reference");
     c->add_option("--backend", check_.backend, "sim, mpi, cuda or nccl")->capture_default_str();
     c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(whole_number(1, 1 << 20));
     c->add_option("--size", check_.size, "only this size")->check(whole_number(0, 1 << 30));

@@ -67,6 +67,9 @@ class Saying(unittest.TestCase):
         line, = sources.provenance([results("a.json", [STEP, {**STEP, "samples": 15}])])
         for words in ("measured (mpi), n = 15 to 31", "a processor, 4 cores", "GNU 12.2, Release", "mpi Open MPI", "commit 147044b6b6c8-dirty", "2026-01-02"):
             self.assertIn(words, line)
+        self.assertNotIn("code", line)
+        line, = sources.provenance([results("a.json", [STEP], code="yours: 21.2; borrowed: 21.7 (yours: FAIL)")])
+        self.assertTrue(line.split(" · ")[1].startswith("code yours: 21.2; borrowed: 21.7 (yours: FAIL); "), line)
         self.assertEqual(sources.how([RING]), "simulated on dgx-a100")
         self.assertEqual(sources.how([{**STEP, "machine": "laptop", "emulated": True}]), "emulated on laptop (mpi), n = 31")
 
@@ -185,7 +188,7 @@ class Charts(unittest.TestCase):
         one, two = dict(STEP, ranks=2), dict(STEP, ranks=4)
         together = self.names(results("2.json", [one]), results("4.json", [two], date="2026-01-03T00:00:00Z"))
         self.assertIn(("speedup", ["2.json", "4.json"]), together)
-        for differs in ({"commit": "def"}, {"machine": "another"}, {"cores": 8}, {"versions": {"mpi": "MPICH"}}):
+        for differs in ({"commit": "def"}, {"machine": "another"}, {"cores": 8}, {"versions": {"mpi": "MPICH"}}, {"code": "yours: all"}):
             apart = self.names(results("2.json", [one]), results("4.json", [two], **differs))
             self.assertIn(("speedup", ["2.json"]), apart, differs)
             self.assertIn(("speedup", ["4.json"]), apart, differs)

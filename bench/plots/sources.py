@@ -85,8 +85,13 @@ def read_folder(folder):
 
 
 def same_place(context):
-    """Results whose contexts agree in this may share a curve: the computer, its cores, the program and what it was built with."""
-    return json.dumps([context[field] for field in CONTEXT if field != "date"], sort_keys=True)
+    """Results whose contexts agree in this may share a curve: the computer, its cores, the program, what it was built with and whose code ran."""
+    return json.dumps([context[field] for field in CONTEXT if field != "date"] + [code_of(context)], sort_keys=True)
+
+
+def code_of(context):
+    """Whose answers ran; what was written before contexts said so is the reference's."""
+    return context.get("code", "reference")
 
 
 def kind_of(row):
@@ -130,7 +135,8 @@ def how(rows):
 def place(context):
     """'AMD EPYC, 2 cores; GCC 12.2, Release; commit abc; 2026-11-21': where results come from, in one line."""
     versions = ", ".join(f"{name} {version}" for name, version in context["versions"].items() if name != "lockstep")
-    return (f"{context['machine']}, {context['cores']} core{'' if context['cores'] == 1 else 's'}; {context['compiler']}, {context['build']}"
+    code = "" if code_of(context) == "reference" else f"code {code_of(context)}; "
+    return (f"{code}{context['machine']}, {context['cores']} core{'' if context['cores'] == 1 else 's'}; {context['compiler']}, {context['build']}"
             f"{'; ' + versions if versions else ''}; commit {context['commit']}; {str(context['date'])[:10]}")
 
 

@@ -9,6 +9,7 @@
 #include "tools/course/commands.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/record.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -48,7 +49,7 @@ void print_table(const Judged& judged) {
                              [&](const Part& p) { return p.id == row.id; });
     print_row("  ", part == judged.exercise.parts.end() ? "" : part->title, row);
   }
-  for (const std::string& need : judged.borrowed) fmt::print("  borrowed from the reference: {}\n", need);
+  if (!judged.borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", to_string(judged.borrowed));
   std::fflush(stdout);
 }
 
@@ -126,7 +127,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   judge_options.timeout_seconds = options.timeout_seconds;
   Printed printed;
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
-  Judge judge(paths, judge_options, options.mine ? Needs::mine_only : Needs::borrow);
+  Judge judge(paths, judge_options, options.borrow ? Needs::borrow : Needs::mine_only);
   std::vector<Judged> all;
   for (const Exercise& exercise : selection.exercises) {
     if (!paths.has(exercise)) {

@@ -15,7 +15,7 @@ struct CheckOptions {
   std::string what;  ///< "", "21", "21.2" or "21.2a"
   std::string backend = "sim";
   bool solution = false;  ///< the reference instead of the student's answer
-  bool mine = false;      ///< borrow nothing
+  bool borrow = true;     ///< needs whose own answer does not pass, from the reference
   bool debug = false;     ///< in gdb
   std::optional<int> ranks;
   std::optional<std::uint64_t> size, perturb;

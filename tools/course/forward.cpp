@@ -1,14 +1,18 @@
 // ./lab bench, train and profile: build the program for the backend, then become it, or what starts it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
+#include <cstring>
 #include <fstream>
 
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/run_program.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
 
 namespace lockstep::tools {
@@ -28,6 +32,9 @@ std::string option(std::vector<std::string>& arguments, const std::string& flag,
   }
   return otherwise;
 }
+
+/// Whether `flag` is there; erased from `arguments`.
+bool flag(std::vector<std::string>& arguments, const std::string& name) { return std::erase(arguments, name) > 0; }
 
 /// The largest of the numbers, which are separated by commas.
 int largest(const std::string& flag, const std::string& text) {
@@ -96,9 +103,79 @@ void need_benchmarks(const std::vector<std::string>& known) {
 
 namespace {
 
+/// Whose code runs in a program.
+struct Whose {
+  bool mine = false;
+  bool borrow = true;
+};
+Whose whose_options(std::vector<std::string>& arguments) {
+  Whose whose{.mine = flag(arguments, "--mine")};
+  whose.borrow = !flag(arguments, "--no-borrow");
+  if (!whose.borrow && !whose.mine)
+    throw Error(Verdict::usage, "--no-borrow goes with --mine: without it the reference's code runs.");
+  return whose;
+}
+
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [](const std::string& a) { return a == "--help" || a == "-h"; });
+}
+
+/// The exercises whose answers `program` links, each after its own needs. CMake wrote them.
+std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program) {
+  std::ifstream in(paths.build / "answers" / program);
+  std::vector<Exercise> exercises;
+  for (std::string id; in >> id;) exercises.push_back(paths.course.exercise(id));
+  return exercises;
+}
+
+std::string in_words(const Choice& choice) {
+  if (choice.borrowed.empty()) return "yours: all";
+  std::string words = choice.mine.empty() ? "yours: none" : fmt::format("yours: {}", fmt::join(choice.mine, " "));
+  return words + "; borrowed: " + to_string(choice.borrowed);
+}
+
+void build_or_throw(const Paths& paths, const std::vector<std::string>& targets, const std::string& program) {
+  const Built built = build_targets(paths, targets, program);
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
+}
+
+/// What the tests of answers that are no longer as they were handed out need, at once: faster than one by one.
+void build_what_judging_needs(const Paths& paths, const std::vector<Exercise>& exercises) {
+  std::vector<std::string> targets;
+  for (const Exercise& exercise : exercises)
+    if (!is_untouched(paths, exercise) &&
+        last_record(paths, exercise).value_or(Record{.judgement = {}, .stale = true}).stale)
+      targets.insert(targets.end(), {"tests." + exercise.id, "mine." + exercise.id});
+  if (!targets.empty()) (void)build_targets(paths, targets, "what your answers are judged by");
+}
+
+/// Builds mine.PROGRAM, which links the learner's answers where they pass; whose they are, in words. What fails to link
+/// is the learner's to see.
+std::string build_mine(const Paths& paths, const std::string& program, bool borrow) {
+  const std::vector<Exercise> exercises = exercises_of(paths, program);
+  if (exercises.empty())
+    throw Error(Verdict::usage, fmt::format("{} runs no exercise's code: --mine would change nothing.", program));
+  if (borrow) build_what_judging_needs(paths, exercises);
+  JudgeOptions options;
+  options.on_judging = [](const Exercise& exercise) {
+    fmt::print(stderr, "judging your {} ({}), to know whether it can be used\n", exercise.id, exercise.title);
+  };
+  Judge judge(paths, options, borrow ? Needs::borrow : Needs::mine_only);
+  FolderLock lock(paths.mine() / "use", "linking " + program);
+  const std::string words = in_words(judge.choose(exercises));
+  const std::string source = fmt::format(
+      "#include \"common/support/json/whose_code.hpp\"\n\nstatic const lockstep::WhoseCode code(R\"({})\");\n", words);
+  if (const auto file = paths.mine() / "whose" / (program + ".cpp"); read_text(file) != source)
+    write_text(file, source);
+  build_or_throw(paths, {"mine." + program}, "mine." + program);
+  return words;
+}
+
 /// Builds TARGET_BACKEND; the command line that runs it.
 std::vector<std::string> built_command(const Paths& paths, const std::string& target,
                                        std::vector<std::string> arguments, const std::vector<std::string>& around) {
+  const Whose whose = whose_options(arguments);
   std::string backend = option(arguments, "--backend", "sim", true);
   if (backend == "serial") {  // the serial program is the simulator's, on one rank
     arguments.insert(arguments.end(), {"--backend", backend});
@@ -108,8 +185,15 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
   Launch how = launch_options(backend, arguments, around);
   if (target == "train") how.grace_seconds = 600;
   std::string program = target + "_" + backend;
-  Built built = build_targets(paths, {program}, program);
-  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
+  std::string code = "reference";
+  if (whose.mine && !asks_for_help(arguments)) {
+    code = build_mine(paths, program, whose.borrow);
+    program = "mine." + program;
+  } else {
+    build_or_throw(paths, {program}, program);
+  }
+  if (!asks_for_help(arguments) && std::filesystem::exists(paths.build / "answers" / (target + "_" + backend)))
+    fmt::print("code: {}\n", code);
   auto command = launch(paths, paths.program(program), how);
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
@@ -119,9 +203,18 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
 
 int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around) {
+  const bool mine = std::find(arguments.begin(), arguments.end(), "--mine") != arguments.end();
   const std::vector<std::string> command = built_command(paths, target, std::move(arguments), around);
   flush_output();
-  become(command);
+  if (!mine) become(command);
+  const Ended ended = run_command({.arguments = command});
+  if (const int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;
+      signal != 0 && signal != SIGINT && signal != SIGTERM)
+    fmt::print(stderr,
+               "The program died of signal {} ({}), with your code in it: ./lab check says more of each exercise, and "
+               "without --mine the reference's code shows whether it is yours.\n",
+               signal, strsignal(signal));
+  return ended.exit_code;
 }
 
 int trace_tool(const Paths& paths, const std::string& command, std::vector<std::string> arguments) {

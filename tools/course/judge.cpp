@@ -88,28 +88,6 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
   return running;
 }
 
-/// FNV-1a, 64 bits, of a whole file; 0 where there is none.
-std::uint64_t fingerprint(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return 0;
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  std::uint64_t hash = 14695981039346656037u;
-  for (unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
-  return hash;
-}
-
-fs::path record_file(const Paths& paths, const Exercise& exercise) {
-  return paths.mine() / "verdicts" / (exercise.id + ".json");
-}
-
-/// Which program the record is about: the fingerprint stands in the row's `test` field of a row of its own.
-constexpr const char* kProgramRow = "program";
-
-void write_record(const fs::path& file, const Judgement& whole, const fs::path& program) {
-  Judgement about{.id = kProgramRow, .verdict = fmt::format("{:016x}", fingerprint(program))};
-  testing::write_judgements(file, {whole, about});
-}
-
 void write_if_different(const fs::path& file, const std::string& text) {
   std::ifstream in(file);
   std::string there{std::istreambuf_iterator<char>(in), {}};
@@ -199,8 +177,18 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
   return rows;
 }
 
-bool Judge::records(const std::string& part) const {
-  return part.empty() && options_.backend == "sim" && options_.arguments.empty() && needs_ == Needs::borrow;
+std::string to_string(const std::vector<Borrowed>& borrowed) {
+  std::string text;
+  for (std::size_t i = 0; i < borrowed.size(); ++i) {
+    text += (text.empty() ? "" : borrowed[i].verdict == borrowed[i - 1].verdict ? " " : ", ") + borrowed[i].id;
+    const bool last_of_its_kind = i + 1 == borrowed.size() || borrowed[i + 1].verdict != borrowed[i].verdict;
+    if (last_of_its_kind) text += fmt::format(" (yours: {})", borrowed[i].verdict);
+  }
+  return text;
+}
+
+bool Judge::keeps_verdicts() const {
+  return options_.backend == "sim" && options_.arguments.empty() && needs_ == Needs::borrow;
 }
 
 Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs::path& program) {
@@ -219,36 +207,53 @@ Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs:
   return judged;
 }
 
-/// The verdict on what the student's file says now: the recorded one if it is about the same program, else a new one.
+/// The verdict on what the student's file says now, without its tests where it is known already.
 Judgement Judge::current_verdict(const Exercise& exercise) {
-  const RunFolder folder(paths_);
-  const fs::path program = folder.path() / fmt::format("mine.{}_sim", exercise.id),
-                 file = record_file(paths_, exercise);
-  Judge plain(paths_, JudgeOptions{.timeout_seconds = options_.timeout_seconds}, Needs::borrow);
-  const Linked linked = plain.link(exercise, program);
-  if (linked.built.ok && fs::exists(file)) {
-    auto rows = testing::read_judgements(file);
-    if (rows.back().verdict == fmt::format("{:016x}", fingerprint(program))) return rows.front();
+  if (!keeps_verdicts()) {
+    if (!plain_)
+      plain_ = std::make_unique<Judge>(
+          paths_, JudgeOptions{.timeout_seconds = options_.timeout_seconds, .on_judging = options_.on_judging},
+          Needs::borrow);
+    return plain_->current_verdict(exercise);
   }
-  return plain.judge_linked(exercise, "", linked, program).whole;
+  if (const auto known = known_.find(exercise.id); known != known_.end()) return known->second;
+  Judgement verdict;
+  if (is_untouched(paths_, exercise)) {
+    verdict = {.id = exercise.id, .verdict = std::string(to_string(Verdict::not_implemented))};
+  } else if (const auto kept = kept_verdict(paths_, exercise, inputs_of(exercise))) {
+    verdict = *kept;
+  } else {
+    const RunFolder folder(paths_);
+    const fs::path program = folder.path() / fmt::format("mine.{}_sim", exercise.id);
+    if (options_.on_judging) options_.on_judging(exercise);
+    verdict = judge_linked(exercise, "", link(exercise, program), program).whole;
+  }
+  return known_[exercise.id] = verdict;
 }
 
-/// Decides for each need whose answer is linked, and returns those that are borrowed.
-std::vector<std::string> Judge::link_needs(const Exercise& exercise) {
-  std::vector<std::string> borrowed;
-  for (const Exercise& need : paths_.course.all_needs(exercise.id)) {
-    if (!paths_.has(need)) continue;
+std::string Judge::inputs_of(const Exercise& exercise) {
+  std::set<std::string> mine;
+  for (const Exercise& need : paths_.course.all_needs(exercise.id))
+    if (paths_.has(need) && current_verdict(need).ok()) mine.insert(need.id);
+  if (!inputs_) inputs_.emplace(paths_);
+  return inputs_->of(exercise, mine);
+}
+
+Choice Judge::choose(const std::vector<Exercise>& exercises) {
+  Choice choice;
+  for (const Exercise& exercise : exercises) {
+    if (!paths_.has(exercise)) continue;
     std::string use = "mine";
-    if (needs_ == Needs::borrow) {
-      Judgement verdict = current_verdict(need);
-      if (!verdict.ok()) {
-        use = "reference";
-        borrowed.push_back(fmt::format("{} (yours: {})", need.id, verdict.verdict));
-      }
+    if (const Judgement verdict = needs_ == Needs::borrow ? current_verdict(exercise) : Judgement{};
+        needs_ == Needs::borrow && !verdict.ok()) {
+      use = "reference";
+      choice.borrowed.push_back({exercise.id, verdict.verdict});
+    } else {
+      choice.mine.push_back(exercise.id);
     }
-    write_if_different(paths_.mine() / "use" / need.id, use + "\n");
+    write_if_different(paths_.mine() / "use" / exercise.id, use + "\n");
   }
-  return borrowed;
+  return choice;
 }
 
 /// The student's program with what its needs have come to; `program` becomes a copy of its own. The caller holds the
@@ -256,7 +261,7 @@ std::vector<std::string> Judge::link_needs(const Exercise& exercise) {
 Judge::Linked Judge::link(const Exercise& exercise, const fs::path& program) {
   Linked linked;
   const std::string target = program.filename().string();
-  linked.borrowed = link_needs(exercise);
+  linked.borrowed = choose(paths_.course.all_needs(exercise.id)).borrowed;
   linked.built = build_targets(paths_, {target}, exercise.id);
   if (linked.built.ok) fs::copy_file(paths_.program(target), program);
   return linked;
@@ -271,7 +276,10 @@ Judged Judge::judge_linked(const Exercise& exercise, const std::string& part, co
     judged.whole = does_not_compile(paths_, exercise, linked.built.log);
   }
   judged.borrowed = linked.borrowed;
-  if (records(part)) write_record(record_file(paths_, exercise), judged.whole, program);
+  if (part.empty() && keeps_verdicts()) {
+    keep_verdict(paths_, exercise, judged.whole, inputs_of(exercise));
+    known_[exercise.id] = judged.whole;
+  }
   return judged;
 }
 
@@ -290,13 +298,6 @@ Judged Judge::reference(const Exercise& exercise, const std::string& part) {
   Built built = build_targets(paths_, {target}, fmt::format("the reference of week {}", exercise.week));
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", target, last_lines(built.log, 30)));
   return judge(exercise, part, paths_.program(target));
-}
-
-std::optional<Record> last_record(const Paths& paths, const Exercise& exercise) {
-  fs::path file = record_file(paths, exercise), answer = paths.answer(exercise);
-  if (!fs::exists(file)) return std::nullopt;
-  bool stale = !fs::exists(answer) || fs::last_write_time(answer) > fs::last_write_time(file);
-  return Record{testing::read_judgements(file).front(), stale};
 }
 
 }  // namespace lockstep::tools

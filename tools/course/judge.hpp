@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,17 +11,17 @@
 
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
+#include "tools/course/record.hpp"
 
 namespace lockstep::tools {
-
-using testing::Judgement;
 
 struct JudgeOptions {
   std::string backend = "sim";
   int processes = 4;                   ///< MPI and NCCL
   std::vector<std::string> arguments;  ///< for the test program: --ranks 3 --size 7 …
   double timeout_seconds = 60;
-  std::function<void(std::string_view)> on_line;  ///< gets what the tests printed, once they ended; may be empty
+  std::function<void(std::string_view)> on_line;    ///< gets what the tests printed, once they ended; may be empty
+  std::function<void(const Exercise&)> on_judging;  ///< before an exercise that is only needed is judged; may be empty
 };
 
 /// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id
@@ -27,18 +29,32 @@ struct JudgeOptions {
 std::vector<Judgement> run_tests(const Paths& paths, const std::filesystem::path& program,
                                  const std::vector<std::string>& ids, const JudgeOptions& options);
 
+/// An exercise for which the reference stands in.
+struct Borrowed {
+  std::string id;
+  std::string verdict;  ///< on the learner's own answer
+};
+/// "21.2 21.3 (yours: NOT IMPLEMENTED), 22.4 (yours: FAIL)".
+std::string to_string(const std::vector<Borrowed>& borrowed);
+
 /// The verdict on one exercise: its rows and the exercise's own, and what it borrowed.
 struct Judged {
   Exercise exercise;
-  std::vector<Judgement> parts;       ///< those that were tested
-  Judgement whole;                    ///< of the exercise
-  std::vector<std::string> borrowed;  ///< "21.2 (yours: NOT IMPLEMENTED)": needs that the reference stood in for
+  std::vector<Judgement> parts;    ///< those that were tested
+  Judgement whole;                 ///< of the exercise
+  std::vector<Borrowed> borrowed;  ///< its needs
 };
 
 /// How an answer's earlier exercises are linked.
 enum class Needs {
   borrow,     ///< the student's own where it passes, else the reference
   mine_only,  ///< always the student's own
+};
+
+/// Whose answers are linked.
+struct Choice {
+  std::vector<std::string> mine;  ///< ids
+  std::vector<Borrowed> borrowed;
 };
 
 class Judge {
@@ -50,30 +66,29 @@ class Judge {
   Judged mine(const Exercise& exercise, const std::string& part = "");
   /// The reference's answer, from the week's program.
   Judged reference(const Exercise& exercise, const std::string& part = "");
+  /// Decides whose answer to each of `exercises` is linked from now on by what links chosen.ID; each comes after its
+  /// own needs. Who calls holds the lock on these choices, which stand in the tree, until what they are for is built.
+  Choice choose(const std::vector<Exercise>& exercises);
 
  private:
   struct Linked {
-    std::vector<std::string> borrowed;
+    std::vector<Borrowed> borrowed;
     Built built;
   };
   Linked link(const Exercise& exercise, const std::filesystem::path& program);
   Judged judge_linked(const Exercise& exercise, const std::string& part, const Linked& linked,
                       const std::filesystem::path& program);
   Judgement current_verdict(const Exercise& exercise);
-  std::vector<std::string> link_needs(const Exercise& exercise);
+  std::string inputs_of(const Exercise& exercise);
   Judged judge(const Exercise& exercise, const std::string& part, const std::filesystem::path& program);
-  bool records(const std::string& part) const;
+  bool keeps_verdicts() const;
 
   const Paths& paths_;
   JudgeOptions options_;
   Needs needs_;
+  std::map<std::string, Judgement> known_;  ///< of this command
+  std::optional<Inputs> inputs_;
+  std::unique_ptr<Judge> plain_;  ///< judges needs, whatever backend or size was asked for
 };
-
-/// The last recorded verdict of the student's answer; `stale`: the file has been edited since.
-struct Record {
-  Judgement judgement;
-  bool stale = false;
-};
-std::optional<Record> last_record(const Paths& paths, const Exercise& exercise);
 
 }  // namespace lockstep::tools

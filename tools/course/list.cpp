@@ -6,7 +6,7 @@
 
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
-#include "tools/course/judge.hpp"
+#include "tools/course/record.hpp"
 
 namespace lockstep::tools {
 namespace {

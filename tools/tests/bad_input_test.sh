@@ -11,7 +11,7 @@ failed=0
 refused() { # words that are said, command…
   words=$1
   shift
-  timeout 20 "$@" >"$work/out" 2>&1
+  timeout 100 "$@" >"$work/out" 2>&1
   code=$?
   [ $code -eq 2 ] && grep -q -- "$words" "$work/out" && [ "$(wc -l <"$work/out")" -le 2 ] && return
   echo "FAILED: $* ends with $code and says:"

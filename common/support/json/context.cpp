@@ -7,6 +7,7 @@
 
 #include "common/support/host/host.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/json/whose_code.hpp"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,19 @@ Context Context::here() {
           .build = LOCKSTEP_BUILD_TYPE,
           .versions = {{"lockstep", LOCKSTEP_VERSION}, {"fmt", fmt_version}},
           .commit = read_commit(),
-          .date = utc_now()};
+          .date = utc_now(),
+          .code = whose_code()};
 }
+
+namespace {
+std::string& code() {
+  static std::string code = "reference";
+  return code;
+}
+}  // namespace
+
+const std::string& whose_code() { return code(); }
+
+WhoseCode::WhoseCode(const char* text) { code() = text; }
 
 }  // namespace lockstep

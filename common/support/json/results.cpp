@@ -69,7 +69,7 @@ std::string results_json(const Context& context, std::span<const Row> rows) {
   Row about;
   about.set("machine", context.machine).set("cores", context.cores).set("hardware_threads", context.hardware_threads);
   about.set("compiler", context.compiler).set("build", context.build);
-  about.set("commit", context.commit).set("date", context.date);
+  about.set("commit", context.commit).set("date", context.date).set("code", context.code);
   for (const Row::Field& field : context.more.fields())
     std::visit([&](const auto& value) { about.set(field.name, value); }, field.value);
   std::string head = json_row(about);

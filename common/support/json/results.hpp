@@ -51,6 +51,7 @@ struct Context {
   std::vector<std::pair<std::string, std::string>> versions;  // of libraries: {"fmt", "9.1.0"}
   std::string commit;  // of the source when this was built, "-dirty" where files differed; "unknown" outside git
   std::string date;    // UTC, "2026-11-21T08:30:00Z"
+  std::string code;    // whose answers the program was linked with: whose_code()
   Row more;            // whatever else a command knows: its options
 
   /// Of this program, here and now. Backends and devices add their libraries' versions.

@@ -1,0 +1,128 @@
+#include "tools/course/record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+#include "tools/course/skeleton.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// FNV-1a, 64 bits, of one text after the other.
+class Hash {
+ public:
+  void add(std::string_view text) {
+    for (const unsigned char byte : text) add_byte(byte);
+    add_byte(0);  // where one ends
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 1099511628211u; }
+  std::uint64_t value_ = 14695981039346656037u;
+};
+
+std::string hexadecimal(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+std::string fingerprint(std::string_view text) {
+  Hash hash;
+  hash.add(text);
+  return hexadecimal(hash.value());
+}
+
+/// The regular files below `folder`, in an order of their own.
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, none))
+    if (entry.is_regular_file(none)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// How everything is compiled, as CMake keeps it.
+std::string compiler_options(const Paths& paths) {
+  std::string options;
+  std::istringstream cache(read_text(paths.build / "CMakeCache.txt"));
+  for (std::string line; std::getline(cache, line);)
+    if (line.starts_with("CMAKE_CXX_") || line.starts_with("CMAKE_BUILD_TYPE") || line.starts_with("LOCKSTEP_"))
+      options += line + "\n";
+  return options;
+}
+
+fs::path record_file(const Paths& paths, const Exercise& exercise) {
+  return paths.mine() / "verdicts" / (exercise.id + ".json");
+}
+
+// Beside the verdict, in rows of their own: fingerprints of all it depends on, and of the answer alone.
+constexpr const char* kInputs = "inputs";
+constexpr const char* kAnswer = "answer";
+
+std::string answer_fingerprint(const Paths& paths, const Exercise& exercise) {
+  return fingerprint(read_text(paths.answer(exercise)));
+}
+
+/// The row of that id; empty where there is none.
+std::string row_of(const std::vector<Judgement>& rows, const char* id) {
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Judgement& each) { return each.id == id; });
+  return row == rows.end() ? "" : row->verdict;
+}
+
+std::vector<Judgement> rows_of(const fs::path& file) {
+  return fs::exists(file) ? testing::read_judgements(file) : std::vector<Judgement>{};
+}
+
+}  // namespace
+
+bool is_untouched(const Paths& paths, const Exercise& exercise) {
+  const std::string answer = read_text(paths.answer(exercise));
+  return answer.empty() || answer == skeleton(read_text(paths.solution(exercise)), paths.solution(exercise).string());
+}
+
+Inputs::Inputs(const Paths& paths) : paths_(paths) {
+  std::set<fs::path> answers;
+  for (const Week& week : paths.course.weeks())
+    for (const Exercise& exercise : week.exercises) answers.insert(paths.answer(exercise));
+  Hash hash;
+  hash.add(compiler_options(paths));
+  for (const char* folder : {"cmake", "common", "data", "labs", "solutions"})
+    for (const fs::path& file : files_below(paths.source / folder))
+      if (!answers.count(file)) hash.add(file.string()), hash.add(read_text(file));
+  suite_ = hash.value();
+}
+
+std::string Inputs::of(const Exercise& exercise, const std::set<std::string>& mine) const {
+  Hash hash;
+  hash.add(hexadecimal(suite_));
+  hash.add(read_text(paths_.answer(exercise)));
+  for (const Exercise& need : paths_.course.all_needs(exercise.id)) {
+    hash.add(need.id);
+    hash.add(mine.count(need.id) ? read_text(paths_.answer(need)) : "reference");
+  }
+  return hexadecimal(hash.value());
+}
+
+std::optional<Record> last_record(const Paths& paths, const Exercise& exercise) {
+  const std::vector<Judgement> rows = rows_of(record_file(paths, exercise));
+  if (rows.empty()) return std::nullopt;
+  return Record{rows.front(), row_of(rows, kAnswer) != answer_fingerprint(paths, exercise)};
+}
+
+std::optional<Judgement> kept_verdict(const Paths& paths, const Exercise& exercise, const std::string& inputs) {
+  const std::vector<Judgement> rows = rows_of(record_file(paths, exercise));
+  if (rows.empty() || row_of(rows, kInputs) != inputs) return std::nullopt;
+  return rows.front();
+}
+
+void keep_verdict(const Paths& paths, const Exercise& exercise, const Judgement& verdict, const std::string& inputs) {
+  testing::write_judgements(
+      record_file(paths, exercise),
+      {verdict, {.id = kInputs, .verdict = inputs}, {.id = kAnswer, .verdict = answer_fingerprint(paths, exercise)}});
+}
+
+}  // namespace lockstep::tools
