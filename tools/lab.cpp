@@ -32,7 +32,8 @@ class CommandLine {
   }
 
   int run(int argc, char** argv) {
-    std::string name = argc > 1 ? argv[1] : "help";
+    if (argc == 1) return status(paths_);
+    std::string name = argv[1];
     if (name == "help" && argc > 2 && has(argv[2]) && std::string_view(argv[2]) != "profile" &&
         app_.get_subcommand(argv[2])->get_prefix_command()) {
       std::string ask = "--help";  // the program behind it knows its options
@@ -63,12 +64,17 @@ class CommandLine {
     return command;
   }
   CLI::App* add_for_exercises(const char* name, const char* what, std::function<int()> run) {
-    CLI::App* command = add(name, what, std::move(run));
-    command->add_option("exercise", check_.what, "a week, an exercise or a part: 21, 21.2, 21.2a; nothing: all");
+    CLI::App* command = add(name, what, [this, run = std::move(run)] {
+      for (const std::string& each : exercises_) check_.what += (check_.what.empty() ? "" : ",") + each;
+      return run();
+    });
+    command->add_option("exercise", exercises_,
+                        "weeks, exercises or a part: 21, 21.2 21.3, ring_all_reduce, 21.2a; nothing: all");
     return command;
   }
 
   void add_check() {
+    add_for_exercises("watch", "judge an answer whenever it is saved", [this] { return watch(paths_, check_); });
     CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(paths_, check_); });
     c->add_flag("--solution", check_.solution, "judge the reference instead");
     c->add_flag("--mine")->description("judge your answers: what it does anyway")->excludes("--solution");
@@ -107,7 +113,12 @@ class CommandLine {
   }
 
   void add_course() {
-    add_for_exercises("list", "exercises, minutes and your verdicts", [this] { return list(paths_, check_.what); });
+    add_for_exercises("list", "exercises, minutes, points and your verdicts",
+                      [this] { return list(paths_, check_.what); });
+    add_for_exercises("reset", "an answer as it was handed out; yours is kept in outputs/answers",
+                      [this] { return reset(paths_, named("reset")); });
+    add_for_exercises("reveal", "print the reference's answer; ./lab list then says so",
+                      [this] { return reveal(paths_, named("reveal")); });
     CLI::App* h =
         add_for_exercises("hint", "a hint for an exercise", [this] { return hint(paths_, check_.what, level_); });
     h->add_option("--level", level_, "1 to 3, each saying more")->capture_default_str();
@@ -158,6 +169,12 @@ class CommandLine {
     add("mine-summary", "", [this] { return mine_summary(paths_); })->group("");
   }
 
+  /// What was named; a command that changes something wants a name.
+  const std::string& named(const std::string& command) const {
+    if (!check_.what.empty()) return check_.what;
+    throw lockstep::Error(lockstep::Verdict::usage, fmt::format("which exercise? For example: ./lab {} 21.2", command));
+  }
+
   bool has(const std::string& name) {
     auto commands = app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
     return !commands.empty();
@@ -174,6 +191,17 @@ class CommandLine {
   int help(const std::string& name) {
     if (has(name)) {
       fmt::print("{}", app_.get_subcommand(name)->help("./lab"));
+      return 0;
+    }
+    if (name != "all") {
+      fmt::print(
+          "./lab               where you are, and what comes next\n"
+          "./lab check 21.2    judge your answer; watch 21.2 does it whenever you save\n"
+          "./lab hint 21.2     a hint\n"
+          "./lab list          the course\n"
+          "./lab train --mine  train the model with your code\n"
+          "./lab report        measure, and write outputs/report/index.html\n"
+          "./lab help all lists every command, ./lab help COMMAND its options.\n");
       return 0;
     }
     fmt::print(
@@ -193,6 +221,7 @@ class CommandLine {
   CLI::App app_{"Lockstep"};
   std::function<int()> command_;
   CheckOptions check_;
+  std::vector<std::string> exercises_;
   GradeOptions grade_;
   int level_ = 1;
   bool overwrite_ = false, compare_ = false;

@@ -10,6 +10,7 @@
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
 #include "tools/course/record.hpp"
+#include "tools/course/states.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -153,8 +154,10 @@ int check(const Paths& paths, const CheckOptions& options) {
     fmt::print("Nothing was tested.\n");
     return 2;
   }
-  bool passed =
+  const bool passed =
       std::all_of(rows.begin(), rows.end(), [](const Judgement& j) { return testing::severity(j.verdict) < 2; });
+  if (passed && !options.solution && selection.part.empty() && options.backend == "sim")
+    if (const auto next = next_exercise(paths, all.back().exercise.id)) fmt::print("next: {}\n", describe_next(*next));
   return passed ? 0 : 1;
 }
 
@@ -180,15 +183,12 @@ int mine_summary(const Paths& paths) {
   for (const Exercise& exercise : paths.course.select("").exercises) {
     if (!paths.has(exercise)) continue;
     ++count;
-    auto record = last_record(paths, exercise);
-    bool ok = record && !record->stale && record->judgement.ok();
-    passed += ok;
-    std::string word = !record         ? "not checked"
-                       : record->stale ? "edited since the last check"
-                                       : record->judgement.verdict;
-    if (!ok) others += fmt::format("{} {} {}", others.empty() ? ":" : ",", exercise.id, word);
+    const State state = state_of(paths, exercise);
+    passed += state.passes;
+    if (!state.passes && !state.untouched)
+      others += fmt::format("{} {} {}", others.empty() ? ":" : ",", exercise.id, state.words);
   }
-  fmt::print("mine: {} of {} exercises pass{} (./lab check)\n", passed, count, others);
+  fmt::print("mine: {} of {} exercises pass{} (./lab)\n", passed, count, others);
   return 0;
 }
 

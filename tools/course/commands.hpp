@@ -41,11 +41,23 @@ struct GradeOptions {
 /// file of its name in a folder, beside a summary; one that cannot be judged does not keep the others from it.
 int grade(const Paths& paths, const GradeOptions& options);
 
-/// Exercises with their minutes and the last verdict.
+/// Judges once, and again whenever an answer is saved: of `options.what`, or of any exercise. Ends with Ctrl-C.
+[[noreturn]] int watch(const Paths& paths, CheckOptions options);
+
+/// Where the learner stands and what comes next.
+int status(const Paths& paths);
+
+/// The course's exercises with minutes, points and what became of them.
 int list(const Paths& paths, const std::string& what);
 
 /// The hints of an exercise or part, up to `level` (1 to 3).
 int hint(const Paths& paths, const std::string& what, int level);
+
+/// Prints the reference's answers, and keeps a record of it.
+int reveal(const Paths& paths, const std::string& what);
+
+/// Answers as they were handed out; what was there is kept in outputs/answers.
+int reset(const Paths& paths, const std::string& what);
 
 /// Skeletons of the selected exercises into the labs folder. Only what is missing, unless `overwrite`; with `compare`
 /// nothing is written and a difference is a failure.

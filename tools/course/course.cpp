@@ -85,13 +85,31 @@ void Course::check() const {
                                 fmt::join(waiting.front()->needs, ", ")));
 }
 
+std::string Course::id_of(std::string_view word) const {
+  std::vector<const Exercise*> begins, holds;
+  for (const Week& week : weeks_)
+    for (const Exercise& exercise : week.exercises) {
+      if (exercise.name == word) return exercise.id;
+      if (exercise.name.starts_with(word)) begins.push_back(&exercise);
+      if (exercise.name.find(word) != exercise.name.npos) holds.push_back(&exercise);
+    }
+  const std::vector<const Exercise*>& meant = begins.empty() ? holds : begins;
+  if (word.size() < 3 || meant.empty()) return std::string(word);
+  if (meant.size() == 1) return meant[0]->id;
+  std::string which;
+  for (const Exercise* exercise : meant)
+    which += fmt::format("{}{} ({})", which.empty() ? "" : ", ", exercise->name, exercise->id);
+  throw Error(Verdict::usage, fmt::format("which '{}'? {}.", word, which));
+}
+
 Selection Course::select(std::string_view what) const {
   Selection selection;
   std::vector<std::string> known;
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (std::string_view rest = what; !rest.empty() || names.empty();) {
-    names.push_back(rest.substr(0, rest.find(',')));
-    rest.remove_prefix(std::min(names.back().size() + 1, rest.size()));
+    const std::string_view word = rest.substr(0, rest.find(','));
+    names.push_back(id_of(word));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
   }
   std::vector<bool> found(names.size());
   for (const Week& week : weeks_) {
@@ -99,6 +117,7 @@ Selection Course::select(std::string_view what) const {
     for (const Exercise& exercise : week.exercises) {
       const auto ids = exercise.ids();
       known.insert(known.end(), ids.begin(), ids.end());
+      known.push_back(exercise.name);
       bool selected = false;
       for (std::size_t i = 0; i < names.size(); ++i) {
         const bool named = std::find(ids.begin(), ids.end(), names[i]) != ids.end();

@@ -56,10 +56,13 @@ class Course {
   static Course parse(const std::string& text, const std::string& name);
 
   const std::vector<Week>& weeks() const { return weeks_; }
-  /// "21" (a week), "21.2" (an exercise), "21.2a" (a part), several weeks and exercises with commas, or ""
+  /// "21" (a week), "21.2" or "ring" (an exercise), "21.2a" (a part), several weeks and exercises with commas, or ""
   /// (everything). In the course's order. Throws Error(usage) with the nearest known id where there is none.
   Selection select(std::string_view what) const;
   const Exercise& exercise(std::string_view id) const;
+  /// The id of the exercise whose name is `word`, begins with it or has it in it: "ring" for ring_all_reduce. `word`
+  /// itself where there is none; Error(usage) with their names where there are several.
+  std::string id_of(std::string_view word) const;
   /// The exercises that `id` needs, directly or not, in an order in which each comes after its own needs.
   std::vector<Exercise> all_needs(std::string_view id) const;
 

@@ -1,12 +1,10 @@
-// ./lab list and ./lab hint: what there is to do, and a little help with it.
+// ./lab hint: a little help.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
-#include "tools/course/record.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -21,27 +19,9 @@ void print_hints(const std::string& id, const std::string& title, const std::vec
 
 }  // namespace
 
-int list(const Paths& paths, const std::string& what) {
-  Selection selection = paths.course.select(what);
-  int week = -1;
-  for (const Exercise& exercise : selection.exercises) {
-    if (exercise.week != week) {
-      week = exercise.week;
-      auto found = std::find_if(paths.course.weeks().begin(), paths.course.weeks().end(),
-                                [&](const Week& w) { return w.number == week; });
-      fmt::print("Week {}: {} (labs/{}/README.md)\n", week, found->title, exercise.folder);
-    }
-    auto record = last_record(paths, exercise);
-    std::string verdict = !paths.has(exercise) ? "not in the suite yet" : !record ? "-" : record->judgement.verdict;
-    if (record && record->stale) verdict += " (edited since)";
-    fmt::print("  {}{}{:>4} min  {}  {}\n", padded(exercise.id, 7), padded(exercise.title, 72), exercise.minutes,
-               exercise.core ? "core " : "extra", verdict);
-  }
-  return 0;
-}
-
 int hint(const Paths& paths, const std::string& what, int level) {
   if (level < 1 || level > 3) throw Error(Verdict::usage, "hints have levels 1 to 3.");
+  if (level == 3) fmt::print("(Level 3 is nearly the answer; what you find yourself you keep.)\n");
   Selection selection = paths.course.select(what);
   if (selection.exercises.size() != 1) {
     throw Error(Verdict::usage, "which exercise? For example: ./lab hint 21.2, or ./lab hint 21.2a --level 2");

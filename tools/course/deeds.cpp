@@ -1,0 +1,67 @@
+#include "tools/course/deeds.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <ctime>
+#include <sstream>
+
+#include "common/support/text/files.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/record.hpp"
+#include "tools/course/skeleton.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+std::filesystem::path log_of(const Paths& paths) { return paths.source / "outputs" / "course.log"; }
+
+}  // namespace
+
+std::vector<Deed> read_deeds(const Paths& paths) {
+  std::vector<Deed> deeds;
+  std::istringstream lines(read_text(log_of(paths)));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    if (Deed deed; words >> deed.date >> deed.what >> deed.exercise) deeds.push_back(deed);
+  }
+  return deeds;
+}
+
+void add_deed(const Paths& paths, const std::string& what, const std::string& exercise) {
+  write_text(log_of(paths), read_text(log_of(paths)) +
+                                fmt::format("{:%Y-%m-%d} {} {}\n", fmt::gmtime(std::time(nullptr)), what, exercise));
+}
+
+int reveal(const Paths& paths, const std::string& what) {
+  for (const Exercise& exercise : paths.course.select(what).exercises) {
+    add_deed(paths, "revealed", exercise.id);
+    fmt::print("{}", read_text(paths.solution(exercise)));
+  }
+  return 0;
+}
+
+int reset(const Paths& paths, const std::string& what) {
+  for (const Exercise& exercise : paths.course.select(what).exercises) {
+    if (is_untouched(paths, exercise) && std::filesystem::exists(paths.answer(exercise))) {
+      fmt::print("{} is as it was handed out\n", exercise.id);
+      continue;
+    }
+    // Nothing is lost: the answer goes to the first free name of this kind.
+    if (const std::string answer = read_text(paths.answer(exercise)); !answer.empty()) {
+      std::filesystem::path kept;
+      for (int i = 1; kept.empty() || std::filesystem::exists(kept); ++i)
+        kept = paths.source / "outputs" / "answers" / fmt::format("{}.{}.cpp", exercise.name, i);
+      write_text(kept, answer);
+      fmt::print("kept your {} as {}\n", exercise.id, std::filesystem::proximate(kept, paths.source).string());
+    }
+    write_text(paths.answer(exercise),
+               skeleton(read_text(paths.solution(exercise)), paths.solution(exercise).string()));
+    add_deed(paths, "reset", exercise.id);
+    fmt::print("{} is as it was handed out again\n", exercise.id);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::tools

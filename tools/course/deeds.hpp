@@ -1,0 +1,23 @@
+// What a learner did beside answering: looked at a reference answer, or began anew. Kept in outputs/course.log, a line
+// each, so that a learner, and whoever helps, can see it later.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/course/paths.hpp"
+
+namespace lockstep::tools {
+
+struct Deed {
+  std::string date;  ///< UTC, "2026-11-21"
+  std::string what;  ///< "revealed", "reset"
+  std::string exercise;
+};
+
+/// In the order in which they were done; lines that are none are passed over.
+std::vector<Deed> read_deeds(const Paths& paths);
+/// Adds one, of today.
+void add_deed(const Paths& paths, const std::string& what, const std::string& exercise);
+
+}  // namespace lockstep::tools

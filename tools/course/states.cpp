@@ -1,0 +1,35 @@
+#include "tools/course/states.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep::tools {
+
+State state_of(const Paths& paths, const Exercise& exercise) {
+  const auto record = last_record(paths, exercise);
+  const bool untouched = is_untouched(paths, exercise);
+  if (!record || (untouched && record->stale)) return {false, untouched, untouched ? "-" : "begun, not checked"};
+  if (record->stale) return {false, untouched, record->judgement.verdict + " (edited since)"};
+  return {record->judgement.ok(), untouched, record->judgement.verdict};
+}
+
+std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after) {
+  std::vector<Exercise> all;
+  for (const Exercise& exercise : paths.course.select("").exercises)
+    if (paths.has(exercise)) all.push_back(exercise);
+  const auto here = std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.id == after; });
+  if (here != all.end()) std::rotate(all.begin(), here + 1, all.end());
+  for (const bool core : {true, false})
+    for (const Exercise& exercise : all)
+      if (exercise.core == core && exercise.id != after && !state_of(paths, exercise).passes) return exercise;
+  return std::nullopt;
+}
+
+std::string describe_next(const Exercise& exercise) {
+  return fmt::format("{} {}, {} minute{}{}: ./lab check {}", exercise.id, exercise.title, exercise.minutes,
+                     exercise.minutes == 1 ? "" : "s", exercise.core ? "" : " (extra)", exercise.id);
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,98 @@
+// ./lab alone, and ./lab list: where the learner stands.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/course/commands.hpp"
+#include "tools/course/deeds.hpp"
+#include "tools/course/states.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+struct Count {
+  int all = 0, pass = 0, minutes = 0, points = 0, all_points = 0;
+  void add(const Exercise& exercise, bool passes) {
+    ++all, minutes += exercise.minutes, all_points += exercise.points;
+    if (passes) ++pass, points += exercise.points;
+  }
+};
+
+/// "3 of 8 exercises pass, 45 of 160 points".
+std::string in_words(const Count& count) {
+  return fmt::format("{} of {} exercises pass, {} of {} points", count.pass, count.all, count.points, count.all_points);
+}
+
+Count count_of(const Paths& paths, const Week& week) {
+  Count count;
+  for (const Exercise& exercise : week.exercises)
+    if (paths.has(exercise)) count.add(exercise, state_of(paths, exercise).passes);
+  return count;
+}
+
+/// The exercise whose answer was written last, of those that were begun.
+std::optional<Exercise> last_edited(const Paths& paths) {
+  std::optional<Exercise> last;
+  std::filesystem::file_time_type when;
+  std::error_code none;
+  for (const Exercise& exercise : paths.course.select("").exercises) {
+    if (!paths.has(exercise) || is_untouched(paths, exercise)) continue;
+    const auto written = std::filesystem::last_write_time(paths.answer(exercise), none);
+    if (!last || written > when) last = exercise, when = written;
+  }
+  return last;
+}
+
+std::string relative(const Paths& paths, const std::filesystem::path& file) {
+  return std::filesystem::proximate(file, paths.source).string();
+}
+
+void print_what_to_do(const Paths& paths, const Exercise& exercise) {
+  fmt::print("next   {} {}, {} minutes{}\n", exercise.id, exercise.title, exercise.minutes,
+             exercise.core ? "" : " (extra)");
+  fmt::print("       read {}, edit {}\n", "labs/" + exercise.folder + "/README.md",
+             relative(paths, paths.answer(exercise)));
+  fmt::print("       ./lab check {0}   ./lab watch {0}   ./lab hint {0}\n", exercise.id);
+}
+
+}  // namespace
+
+int status(const Paths& paths) {
+  for (const Week& week : paths.course.weeks())
+    fmt::print("week {}  {}: {}\n", week.number, week.title, in_words(count_of(paths, week)));
+  if (const auto last = last_edited(paths))
+    fmt::print("last   {} {}: {}\n", last->id, last->title, state_of(paths, *last).words);
+  if (const auto next = next_exercise(paths))
+    print_what_to_do(paths, *next);
+  else
+    fmt::print("All exercises pass: ./lab train --mine trains with your own code.\n");
+  fmt::print("./lab list shows every exercise, ./lab help the commands.\n");
+  return 0;
+}
+
+int list(const Paths& paths, const std::string& what) {
+  const Selection selection = paths.course.select(what);
+  const std::vector<Deed> deeds = read_deeds(paths);
+  int week = -1;
+  for (const Exercise& exercise : selection.exercises) {
+    if (exercise.week != week) {
+      week = exercise.week;
+      const auto& weeks = paths.course.weeks();
+      const auto found = std::find_if(weeks.begin(), weeks.end(), [&](const Week& w) { return w.number == week; });
+      fmt::print("Week {}: {} (labs/{}/README.md): {}\n", week, found->title, exercise.folder,
+                 in_words(count_of(paths, *found)));
+    }
+    const State state = state_of(paths, exercise);
+    std::string words = paths.has(exercise) ? state.words : "not in the suite yet";
+    for (const Deed& deed : deeds)
+      if (deed.exercise == exercise.id) words += fmt::format(", {}", deed.what);
+    const Style s = style();
+    const std::string& colour = state.passes ? s.good : state.untouched ? s.faint : s.open;
+    fmt::print("  {}{}{:>4} min {:>3} points  {}  {}{}{}\n", padded(exercise.id, 7), padded(exercise.title, 72),
+               exercise.minutes, exercise.points, exercise.core ? "core " : "extra", colour, words, s.off);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::tools

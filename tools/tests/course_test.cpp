@@ -1,0 +1,65 @@
+// Finding one's way: names of exercises, what comes next, and what is kept of what a learner did.
+#include "tools/course/course.hpp"
+
+#include "common/error.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/deeds.hpp"
+#include "tools/course/skeleton.hpp"
+#include "tools/course/states.hpp"
+#include "tools/tests/small_course.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+using FindingOnesWay = SmallCourse;
+
+std::string refusal(const Course& course, const std::string& word) {
+  try {
+    course.select(word);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(FindingOnesWay, AnExerciseIsFoundByItsNameOrAPieceOfIt) {
+  EXPECT_EQ(paths_.course.id_of("part_2"), "1.2");
+  EXPECT_EQ(paths_.course.id_of("t_2"), "1.2");
+  EXPECT_EQ(paths_.course.id_of("_2"), "_2");  // too short to mean anything
+  EXPECT_EQ(paths_.course.select("part_2,1.1").exercises.size(), 2u);
+  EXPECT_EQ(refusal(paths_.course, "part"), "which 'part'? part_1 (1.1), part_2 (1.2).");
+  EXPECT_NE(refusal(paths_.course, "prat_1").find("did you mean 'part_1'?"), std::string::npos);
+}
+
+TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
+  EXPECT_EQ(next_exercise(paths_).value().id, "1.1");
+  EXPECT_EQ(state_of(paths_, first()).words, "begun, not checked");
+  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, "inputs");
+  EXPECT_TRUE(state_of(paths_, first()).passes);
+  EXPECT_EQ(next_exercise(paths_).value().id, "1.2");
+  EXPECT_EQ(next_exercise(paths_, "1.1").value().id, "1.2");
+  EXPECT_FALSE(next_exercise(paths_, "1.2"));
+  write_text(paths_.answer(first()), "int f() { return 4; }\n");
+  EXPECT_EQ(state_of(paths_, first()).words, "PASS (edited since)");
+  EXPECT_EQ(next_exercise(paths_, "1.2").value().id, "1.1");  // it comes round
+  EXPECT_EQ(describe_next(first()), "1.1 t, 1 minute: ./lab check 1.1");
+}
+
+TEST_F(FindingOnesWay, ResetKeepsWhatWasThereAndRevealIsRemembered) {
+  const std::string handed_out = skeleton(read_text(paths_.solution(first())), "part_1.cpp");
+  write_text(paths_.answer(first()), "mine\n");
+  EXPECT_EQ(reset(paths_, "1.1"), 0);
+  EXPECT_EQ(read_text(paths_.answer(first())), handed_out);
+  EXPECT_EQ(read_text(paths_.source / "outputs" / "answers" / "part_1.1.cpp"), "mine\n");
+  write_text(paths_.answer(first()), "mine again\n");
+  EXPECT_EQ(reset(paths_, "1.1"), 0);
+  EXPECT_EQ(read_text(paths_.source / "outputs" / "answers" / "part_1.2.cpp"), "mine again\n");
+  EXPECT_EQ(reset(paths_, "1.1"), 0);  // nothing to do
+  EXPECT_EQ(reveal(paths_, "1.2"), 0);
+  std::string deeds;
+  for (const Deed& deed : read_deeds(paths_)) deeds += deed.what + " " + deed.exercise + "; ";
+  EXPECT_EQ(deeds, "reset 1.1; reset 1.1; revealed 1.2; ");
+}
+
+}  // namespace
+}  // namespace lockstep::tools

@@ -1,0 +1,48 @@
+// A course of two exercises, 1.1 and 1.2, which needs it, in a folder of its own: part_1.cpp and part_2.cpp.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tools/course/paths.hpp"
+
+namespace lockstep::tools {
+
+class SmallCourse : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep_course_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    paths_ = {.source = name, .build = name + "/build", .labs = name + "/labs", .course = {}};
+    const char* exercise = R"({"id": "1.%", "name": "part_%", "title": "t", "core": true, "minutes": 1,
+                               "reference_lines": 1, "needs": [@], "hints": ["a", "b", "c"],
+                               "parts": [{"id": "1.%a", "title": "t", "points": 5, "hints": ["a", "b", "c"]}]})";
+    const auto filled = [&](const std::string& number, const std::string& needs) {
+      std::string text = exercise;
+      for (std::size_t at; (at = text.find('%')) != text.npos;) text.replace(at, 1, number);
+      return text.replace(text.find('@'), 1, needs);
+    };
+    paths_.course = Course::parse(R"({"weeks": [{"number": 1, "folder": "week1", "title": "t", "exercises": [)" +
+                                      filled("1", "") + "," + filled("2", "\"1.1\"") + "]}]}",
+                                  "course");
+    for (const char* id : {"1.1", "1.2"}) {
+      const Exercise& exercise_of = paths_.course.exercise(id);
+      write_text(paths_.solution(exercise_of),
+                 "int f() {\n  // lab " + std::string(id) + "a begin: one\n  return 1;\n  // lab end\n}\n");
+      write_text(paths_.source / "labs" / "week1" / (exercise_of.name + "_test.cpp"), "");
+      write_text(paths_.answer(exercise_of), "int f() { return 1; }\n");
+    }
+    write_text(paths_.source / "common" / "rank.hpp", "struct Rank {};\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(paths_.source); }
+
+  const Exercise& first() const { return paths_.course.exercise("1.1"); }
+  const Exercise& second() const { return paths_.course.exercise("1.2"); }
+
+  Paths paths_;
+};
+
+}  // namespace lockstep::tools
