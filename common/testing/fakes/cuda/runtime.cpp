@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -19,11 +20,14 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Tasks run on the caller's stack. What either did there does not matter to the other, says this to ThreadSanitizer.
-__attribute__((noinline)) void forget_stack_below() {
+/// Tasks run on the caller's stack, and with its errno. What either did there does not matter to the other, says this
+/// to ThreadSanitizer.
+__attribute__((noinline)) void forget_caller() {
+  if (!order::watched()) return;
   constexpr std::uintptr_t kBytes = 64 * 1024;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) / 8 * 8;
-  if (order::watched()) order::begins_anew(reinterpret_cast<void*>(here - kBytes), kBytes);
+  order::begins_anew(reinterpret_cast<void*>(here - kBytes), kBytes);
+  order::begins_anew(reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&errno) / 8 * 8), 8);
 }
 
 template <typename T>
@@ -184,7 +188,7 @@ void Runtime::run_first(Lock& lock, CUstream_st* stream) {
   bool done = true;
   const bool skip = broken != cudaSuccess;
   lock.unlock();
-  forget_stack_below();
+  forget_caller();
   if (order::watched()) prepare_emulator();
   {
     const order::Inside timeline(stream->context);
@@ -198,7 +202,7 @@ void Runtime::run_first(Lock& lock, CUstream_st* stream) {
     if (done) task->run = nullptr;  // what it holds is released here
     if (task->reaches) order::before(task->reaches.get());
   }
-  forget_stack_below();
+  forget_caller();
   lock.lock();
   stream->running = false;
   if (!done) {

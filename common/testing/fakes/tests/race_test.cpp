@@ -1,4 +1,5 @@
 // ThreadSanitizer on the fake GPU: it reports each forgotten order, whatever the seed, and nothing else.
+#include <cerrno>
 #include <cstring>
 
 #include "common/testing/fakes/tests/examples.hpp"
@@ -194,6 +195,16 @@ TEST_F(Race, NoneBetweenThreadsThatMeetInShufflesAndBarriers) {
               body(b, a);
             }),
             0);
+}
+
+TEST_F(Race, NoneOnErrnoWhichTheHostsThreadHasOnce) {
+  const auto body = [&](cudaStream_t a, cudaStream_t b) {
+    errno = 0;
+    for (const cudaStream_t stream : {a, b}) fake::enqueue(stream, [] { errno = EAGAIN; });
+    cudaDeviceSynchronize();
+    errno = 0;
+  };
+  EXPECT_EQ(most_races(body), 0);
 }
 
 TEST_F(Race, AMissingBarrier) {
