@@ -1,5 +1,5 @@
 // The commands of ./lab, each a function from its options to an exit code: 0 fine, 1 something did not pass, 2 bad
-// input. tools/lab.cpp reads the command line and calls them.
+// input. tools/lab_command.cpp reads the command line.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,238 @@
+#include "tools/lab_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/support/text/option_words.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+/// What may be asked for; exactly one command is.
+class CommandLine {
+ public:
+  explicit CommandLine(const Paths& paths) : paths_(paths) {
+    app_.require_subcommand(0, 1);
+    app_.set_help_flag();
+    add_check();
+    add_grade();
+    add_course();
+    add_programs();
+    add_internal();
+  }
+
+  /// What is asked for. It refers to this object.
+  std::function<int()> read(int argc, const char* const* argv) {
+    if (argc == 1) return [this] { return status(paths_); };
+    const std::string name = argv[1];
+    if (name == "help" && argc > 2 && has(argv[2]) && std::string_view(argv[2]) != "profile" &&
+        app_.get_subcommand(argv[2])->get_prefix_command()) {
+      const char* arguments[] = {argv[0], argv[2], "--help"};  // the program behind it knows its options
+      return read(3, arguments);
+    }
+    if (name == "help" || name == "--help" || name == "-h") return print(help(argc > 2 ? argv[2] : ""));
+    if (!has(name)) throw Error(Verdict::usage, unknown(name));
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      return print(help(name));
+    } catch (const CLI::ParseError& error) {
+      const CLI::App& command = *app_.get_subcommand(name);
+      std::vector<std::string> extras = app_.remaining(true);
+      if (app_.get_subcommands().size() > 1) extras = {app_.get_subcommands().back()->get_name()};
+      throw Error(Verdict::usage, fmt::format("lab {}: {}", name, format_parse_error(command, error, extras)));
+    }
+    return command_;
+  }
+
+ private:
+  CLI::App* add(const char* name, const char* what, std::function<int()> run) {
+    CLI::App* command = app_.add_subcommand(name, what);
+    command->set_help_flag("-h,--help", "this text");
+    command->callback([this, run] { command_ = run; });
+    return command;
+  }
+  CLI::App* add_for_exercises(const char* name, const char* what, std::function<int()> run) {
+    CLI::App* command = add(name, what, [this, run = std::move(run)] {
+      for (const std::string& each : exercises_) check_.what += (check_.what.empty() ? "" : ",") + each;
+      return run();
+    });
+    command->add_option("exercise", exercises_,
+                        "weeks, exercises or a part: 21, 21.2 21.3, ring_all_reduce, 21.2a; nothing: all");
+    return command;
+  }
+
+  void add_check() {
+    add_for_exercises("watch", "judge an answer whenever it is saved", [this] { return watch(paths_, check_); });
+    CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(paths_, check_); });
+    c->add_flag("--solution", check_.solution, "judge the reference instead");
+    c->add_flag("--mine")->description("judge your answers: what it does anyway")->excludes("--solution");
+    c->add_flag("!--no-borrow", check_.borrow, "never borrow an earlier exercise from the reference");
+    c->add_option("--backend", check_.backend, "sim, mpi, cuda or nccl")->capture_default_str();
+    c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(whole_number(1, 1 << 20));
+    c->add_option("--size", check_.size, "only this size")->check(whole_number(0, 1 << 30));
+    c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
+    c->add_flag("--trace", check_.trace, "record the timeline and draw it");
+    c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");
+    c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests")
+        ->check(whole_number(1, 86'400))
+        ->capture_default_str();
+    c->add_option("--json", check_.json, "write the verdicts to this file");
+  }
+
+  void add_grade() {
+    CLI::App* c = add("grade", "judge submissions, apart: ./lab grade SUBMISSION… --only 21 --out results.json",
+                      [this] { return grade(paths_, grade_); });
+    c->add_option("submission", grade_.submissions, "folders with lab files, or a .zip, .tar or .tar.gz of each")
+        ->required();
+    c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
+    c->add_option(
+        "--out", grade_.out,
+        "the file for Gradescope (results.json); of several submissions a folder for theirs and the summary (grades)");
+    c->add_option("--junit", grade_.junit, "the same as JUnit's XML, into this file");
+    c->add_option("--visibility", grade_.visibility, "of the tests, as Gradescope calls it")
+        ->check(one_of({"visible", "hidden", "after_due_date", "after_published"}))
+        ->capture_default_str();
+    c->add_option("--backend", grade_.backend, "mpi, cuda or nccl: what passes in the simulator must pass there too")
+        ->capture_default_str();
+    c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of a part")
+        ->check(whole_number(1, 3600))
+        ->capture_default_str();
+    c->add_flag("!--without-look", grade_.look_at_objects)->group("");
+  }
+
+  void add_course() {
+    add_for_exercises("list", "exercises, minutes, points and your verdicts",
+                      [this] { return list(paths_, check_.what); });
+    add_for_exercises("reset", "an answer as it was handed out; yours is kept in outputs/answers",
+                      [this] { return reset(paths_, named("reset")); });
+    add_for_exercises("reveal", "print the reference's answer; ./lab list then says so",
+                      [this] { return reveal(paths_, named("reveal")); });
+    CLI::App* h =
+        add_for_exercises("hint", "a hint for an exercise", [this] { return hint(paths_, check_.what, level_); });
+    h->add_option("--level", level_, "1 to 3, each saying more")->capture_default_str();
+    CLI::App* s = add_for_exercises("skeletons", "write missing skeletons into labs/",
+                                    [this] { return skeletons(paths_, check_.what, overwrite_, compare_); });
+    s->add_flag("--overwrite", overwrite_, "also where that loses an answer");
+    s->add_flag("--compare", compare_, "write nothing; fail where labs/ differs");
+    add_for_exercises("mutants", "plant mistakes in the reference; the tests must find each",
+                      [this] { return mutants(paths_, check_.what); });
+  }
+
+  void add_programs() {
+    // What the program behind it reads is not ours to parse.
+    add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(paths_, rest_); });
+    add_forward("calibrate", "measure this computer's links, memory and products, which benchmarks then predict from",
+                [this] { return calibrate(paths_, rest_); });
+    add_forward("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …",
+                [this] { return forward(paths_, "bench_memory", rest_); });
+    add_forward("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …",
+                [this] { return forward(paths_, "bench_schedule", rest_); });
+    add_forward("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …",
+                [this] { return forward(paths_, "plan", rest_); });
+    add_forward("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …",
+                [this] { return forward(paths_, "train", rest_); });
+    add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
+                [this] { return trace_tool(paths_, "why", rest_); });
+    add_forward("diff", "two traces, operation by operation: ./lab diff A B",
+                [this] { return trace_tool(paths_, "diff", rest_); });
+    add_forward("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …",
+                [this] { return forward(paths_, "scale", rest_); });
+    add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
+                [this] { return profile(paths_, rest_); });
+  }
+  void add_forward(const char* name, const char* what, std::function<int()> run) {
+    CLI::App* command = app_.add_subcommand(name, what);
+    command->prefix_command();
+    command->set_help_flag();
+    command->callback([this, command, run] {
+      rest_ = command->remaining();
+      command_ = run;
+    });
+  }
+
+  void add_internal() {
+    CLI::App* e = add("expect-not-implemented", "", [this] { return expect_not_implemented(paths_, program_); });
+    e->add_option("program", program_)->required();
+    e->group("");
+    add("mine-summary", "", [this] { return mine_summary(paths_); })->group("");
+  }
+
+  /// What was named; a command that changes something wants a name.
+  const std::string& named(const std::string& command) const {
+    if (!check_.what.empty()) return check_.what;
+    throw lockstep::Error(lockstep::Verdict::usage, fmt::format("which exercise? For example: ./lab {} 21.2", command));
+  }
+
+  bool has(const std::string& name) {
+    auto commands = app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
+    return !commands.empty();
+  }
+
+  std::string unknown(const std::string& name) {
+    std::vector<std::string> known{"setup", "test", "report", "doctor", "gpu-pack", "help"};  // the script's own
+    for (const CLI::App* command : app_.get_subcommands({})) {
+      if (!command->get_group().empty()) known.push_back(command->get_name());
+    }
+    return unknown_name("command", name, known);
+  }
+
+  static std::function<int()> print(std::string text) {
+    return [text = std::move(text)] {
+      fmt::print("{}", text);
+      return 0;
+    };
+  }
+
+  std::string help(const std::string& name) {
+    if (has(name)) return app_.get_subcommand(name)->help("./lab");
+    if (name != "all")
+      return "./lab               where you are, and what comes next\n"
+             "./lab check 21.2    judge your answer; watch 21.2 does it whenever you save\n"
+             "./lab hint 21.2     a hint\n"
+             "./lab list          the course\n"
+             "./lab train --mine  train the model with your code\n"
+             "./lab report        measure, and write outputs/report/index.html\n"
+             "./lab help all lists every command, ./lab help COMMAND its options.\n";
+    std::string text =
+        "./lab COMMAND …; ./lab help COMMAND says more.\n"
+        "  setup      install what is missing\n"
+        "  test       build everything and test the suite; --gpu: all labs' tests on the GPU\n"
+        "  report     measure, and write outputs/report/index.html; --from DIR: of results from elsewhere\n"
+        "  doctor     what this machine has, and what it lacks\n"
+        "  gpu-pack   pack a check for a machine with a GPU and no network (docs/gpu.md)\n";
+    for (const CLI::App* command : app_.get_subcommands({})) {
+      if (!command->get_group().empty())
+        text += fmt::format("  {:<10} {}\n", command->get_name(), command->get_description());
+    }
+    return text;
+  }
+
+  const Paths& paths_;
+  CLI::App app_{"Lockstep"};
+  std::function<int()> command_;
+  CheckOptions check_;
+  std::vector<std::string> exercises_;
+  GradeOptions grade_;
+  int level_ = 1;
+  bool overwrite_ = false, compare_ = false;
+  std::string program_;
+  std::vector<std::string> rest_;
+};
+
+}  // namespace
+
+std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv) {
+  auto line = std::make_shared<CommandLine>(paths);
+  return [line, command = line->read(argc, argv)] { return command(); };
+}
+
+}  // namespace lockstep::tools
