@@ -31,11 +31,12 @@ sources_of() {
     strategy) echo tools/plan/strategy_file.cpp ;;
     course) echo tools/course/course.cpp ;;
     config) echo common/support/text/command_line.cpp common/support/text/option_words.hpp ;;
+    lab) echo tools/lab_command.cpp common/support/text/option_words.hpp ;;
     trace) echo common/analysis/read_trace.cpp common/analysis/graph.cpp common/analysis/replay.cpp common/analysis/diff.cpp ;;
     manifest) echo common/gpt/checkpoint/manifest.cpp ;;
     tokens) echo common/gpt/data/token_file.cpp common/gpt/data/corpus.cpp ;;
     verdicts) echo common/testing/verdict_file.cpp ;;
-    names | archive) echo tools/grade/grade_submission.cpp ;;
+    names | submission | archive) echo tools/grade/grade_submission.cpp ;;
     sizes) echo common/support/text/units.cpp ;;
   esac
 }
@@ -46,12 +47,13 @@ lines_reached() {
     sed -n 's/.*"totals":.*"lines":{"count":\([0-9]*\),"covered":\([0-9]*\).*/\2 of \1/p'
 }
 
-[ $# -gt 0 ] || set -- json machine schedule strategy course config trace manifest tokens verdicts names sizes archive
+[ $# -gt 0 ] || set -- json machine schedule strategy course config lab trace manifest tokens verdicts names sizes submission archive
 out=${FUZZ_OUT:-$PWD/build/fuzz/out}
 mkdir -p "$out"
 : > "$out/report.txt"
 say() { echo "$@" | tee -a "$out/report.txt"; }
 failed=0
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm  # for the files of targets that need some
 say "commit $(git rev-parse --short HEAD), $(date -u +%Y-%m-%d), clang $version, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) threads"
 for target; do
   inputs=build/fuzz/inputs/$target log=build/fuzz/$target.log raw=$PWD/build/fuzz/$target.profraw
@@ -72,5 +74,18 @@ for target; do
   for source in $(sources_of "$target"); do
     say "  $source: $(lines_reached "$raw.data" "$source") lines"
   done
+done
+
+# What several of these targets read: the lines that they reached together.
+together=$(for target; do sources_of "$target" | tr ' ' '\n'; done | sort | uniq -d)
+for source in $together; do
+  [ $failed -eq 0 ] || break
+  for target; do
+    case " $(sources_of "$target") " in
+      *" $source "*) echo "$PWD/build/fuzz/$target.profraw.data" ;;
+    esac
+  done > build/fuzz/together.txt
+  "llvm-profdata-$version" merge -o build/fuzz/together.data --input-files=build/fuzz/together.txt
+  say "together: $source: $(lines_reached build/fuzz/together.data "$source") lines"
 done
 exit $failed

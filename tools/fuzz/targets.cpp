@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -33,6 +36,7 @@
 #include "common/testing/verdict.hpp"
 #include "tools/course/course.hpp"
 #include "tools/grade/grade_submission.hpp"
+#include "tools/lab_command.hpp"
 #include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::fuzz {
@@ -202,6 +206,18 @@ void read_config(const std::string& text) {
   line.given("--word");
 }
 
+/// Words after ./lab. What they ask for is not done.
+void read_lab(const std::string& text) {
+  std::vector<std::string> words{"lab"};
+  std::istringstream in(text);
+  for (std::string word; words.size() < 50 && std::getline(in, word, ' ');)
+    if (word.find('\0') == word.npos) words.push_back(word);
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  static const tools::Paths paths{.source = LOCKSTEP_SOURCE_DIR, .build = "", .labs = "", .course = {}};
+  tools::read_command(paths, static_cast<int>(arguments.size()), arguments.data());
+}
+
 void read_trace(const std::string& text) {
   const Trace trace = parse_chrome_trace(text, kName);
   format_why(analysis::why(trace));
@@ -265,6 +281,82 @@ void read_archive(const std::string& text) {
   tools::read_submission(written.file(), exercises(), written.scratch());
 }
 
+/// An archive in plain words, a kind and a name a line; a name that no system takes is left out.
+///   f labs/week21_data_parallel/ring_all_reduce.cpp
+/// Kinds: f file, b one too big, d folder, l link to nowhere, c link to its own folder, p pipe, u a name that cannot be
+/// read, x one at which unpacking fails.
+struct Entry {
+  char kind;
+  std::string name;
+};
+
+std::vector<Entry> entries_of(const std::string& text) {
+  std::vector<Entry> entries;
+  std::istringstream in(text);
+  for (std::string line; entries.size() < 100 && std::getline(in, line);)
+    if (line.size() > 2 && line.find('\0') == line.npos) entries.push_back({line[0], line.substr(2)});
+  return entries;
+}
+
+void make(const fs::path& folder, const Entry& entry) {
+  const fs::path at = folder / entry.name;
+  std::error_code none;
+  fs::create_directories(entry.kind == 'd' ? at : at.parent_path(), none);
+  if (entry.kind == 'l') fs::create_symlink("/nowhere/at all", at, none);
+  if (entry.kind == 'c') fs::create_symlink(".", at, none);
+  if (entry.kind == 'p') (void)mkfifo(at.c_str(), 0600);
+  if (entry.kind != 'f' && entry.kind != 'b') return;
+  if (fs::exists(at, none) && !fs::is_regular_file(at, none)) return;
+  std::ofstream(at) << entry.name;
+  if (entry.kind == 'b') fs::resize_file(at, 300'000, none);
+}
+
+bool stays_below(const fs::path& name) {
+  return !name.is_absolute() && std::find(name.begin(), name.end(), "..") == name.end();
+}
+
+/// What `cmake -E tar` would do with them. Not even what says so may be written elsewhere.
+std::optional<std::string> tar_of(const std::vector<Entry>& entries, const std::vector<std::string>& arguments,
+                                  const fs::path& folder) {
+  std::string list;
+  for (const Entry& entry : entries) {
+    if (arguments[0] == "tf") {
+      list += (entry.kind == 'u' ? "" : entry.name) + (entry.kind == 'd' ? "/\n" : "\n");
+    } else if (std::find(arguments.begin() + 3, arguments.end(), entry.name) != arguments.end()) {
+      if (!stays_below(entry.name)) throw std::runtime_error("unpacked elsewhere: " + entry.name);
+      if (entry.kind == 'x') return {};
+      make(folder, entry);
+    }
+  }
+  return entries.empty() ? std::nullopt : std::optional(list);
+}
+
+/// Files hold their own names: each answer must be one that lay where this exercise's files count.
+void look_at(const tools::Submission& read) {
+  for (const auto& [id, text] : read.answers)
+    if (const tools::Place place = tools::place_of(exercises(), text); !place.exercise || place.exercise->id != id)
+      throw Error(Verdict::fail, fmt::format("{} is the answer to {}", text, id));
+  if (read.found_instead(exercises().front()).empty()) throw Error(Verdict::fail, "it does not say what it found");
+}
+
+/// Whatever may be in an archive, in a folder, or handed in as a file.
+void read_submission(const std::string& text) {
+  const std::vector<Entry> entries = entries_of(text);
+  const Written written(text, "submission.tar");
+  const fs::path folder = written.scratch() / "folder", unpacked = written.scratch() / "unpacked";
+  fs::create_directories(folder);
+  fs::create_directories(unpacked);
+  for (const Entry& entry : entries)
+    if (stays_below(entry.name)) make(folder, entry);
+  look_at(tools::read_submission(folder, exercises(), unpacked));
+  const auto tar = [&](const std::vector<std::string>& arguments, const fs::path& into) {
+    return tar_of(entries, arguments, into);
+  };
+  look_at(tools::read_submission(written.file(), exercises(), unpacked, tar));
+  if (stays_below(entries.front().name))
+    tools::read_submission(folder / entries.front().name, exercises(), unpacked, tar);
+}
+
 void read_sizes(const std::string& text) {
   for (const std::uint64_t bytes : parse_byte_sizes(text)) {
     const auto number = static_cast<double>(bytes);
@@ -276,18 +368,20 @@ void read_sizes(const std::string& text) {
   }
 }
 
-constexpr std::array<Target, 13> kTargets{{{"json", read_json},
+constexpr std::array<Target, 15> kTargets{{{"json", read_json},
                                            {"machine", read_machine},
                                            {"schedule", read_schedule},
                                            {"strategy", read_strategy},
                                            {"course", read_course},
                                            {"config", read_config},
+                                           {"lab", read_lab},
                                            {"trace", read_trace},
                                            {"manifest", read_manifest},
                                            {"tokens", read_tokens},
                                            {"verdicts", read_verdicts},
                                            {"names", read_names},
                                            {"sizes", read_sizes},
+                                           {"submission", read_submission},
                                            {"archive", read_archive}}};
 
 }  // namespace

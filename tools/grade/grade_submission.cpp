@@ -107,33 +107,21 @@ Submission read_folder(const fs::path& folder, const std::vector<Exercise>& cour
   return read_files(files, course, folder);
 }
 
-/// `cmake -E tar` reads every kind of archive. It runs confined: whatever is in the archive, it writes below `scratch`.
-/// Where that fails it is `otherwise`, and not in CMake's words.
-std::string tar(const std::vector<std::string>& arguments, const fs::path& scratch, const std::string& otherwise) {
-  Limits limits{.wall_seconds = 60, .file_bytes = kLargestFile + 1};
-  Confined command{.arguments = {find_program("cmake"), "-E", "tar"},
-                   .folder = scratch,
-                   .limits = limits,
-                   .kept_bytes = kLongestList};
-  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
-  ConfinedEnd end = run_confined(command);
-  if (end.exit_code != 0) throw Error(Verdict::usage, otherwise);
-  return end.output;
-}
-
-/// What of the archive counts, into `scratch`; returns the names of everything else.
-std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch) {
+/// What of the archive counts, into `scratch`; returns the names of everything else. A failure is not in CMake's words.
+std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch,
+                                const Tar& tar) {
   const std::string name = archive.filename().string();
-  const std::string list =
-      tar({"tf", archive.string()}, scratch,
-          fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
-  ArchiveList listed = read_list(list, course);
+  const std::optional<std::string> list = tar({"tf", archive.string()}, scratch);
+  if (!list)
+    throw Error(Verdict::usage,
+                fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
+  ArchiveList listed = read_list(*list, course);
   std::vector<std::string> arguments{"xf", archive.string(), "--"};
   arguments.insert(arguments.end(), listed.answers.begin(), listed.answers.end());
-  if (!listed.answers.empty())
-    tar(arguments, scratch,
-        fmt::format("{} cannot be unpacked: it is damaged, or a lab file in it has more than {} bytes", name,
-                    kLargestFile));
+  if (!listed.answers.empty() && !tar(arguments, scratch))
+    throw Error(Verdict::usage,
+                fmt::format("{} cannot be unpacked: it is damaged, or a lab file in it has more than {} bytes", name,
+                            kLargestFile));
   return std::move(listed.others);
 }
 
@@ -194,12 +182,24 @@ Place place_of(const std::vector<Exercise>& course, const fs::path& path) {
   return {};
 }
 
-Submission read_submission(const fs::path& submission, const std::vector<Exercise>& course, const fs::path& scratch) {
+std::optional<std::string> confined_tar(const std::vector<std::string>& arguments, const fs::path& folder) {
+  Confined command{.arguments = {find_program("cmake"), "-E", "tar"},
+                   .folder = folder,
+                   .limits = {.wall_seconds = 60, .file_bytes = kLargestFile + 1},
+                   .kept_bytes = kLongestList};
+  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+  ConfinedEnd end = run_confined(command);
+  if (end.exit_code != 0) return {};
+  return std::move(end.output);
+}
+
+Submission read_submission(const fs::path& submission, const std::vector<Exercise>& course, const fs::path& scratch,
+                           const Tar& tar) {
   if (fs::is_directory(submission)) return read_folder(submission, course);
   if (!fs::is_regular_file(submission))
     throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.string()));
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
-  std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch);
+  std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch, tar);
   Submission result = read_folder(scratch, course);
   for (const std::string& other : others) {
     if (other.empty())

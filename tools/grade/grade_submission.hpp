@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,10 +46,17 @@ struct ArchiveList {
 };
 ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course);
 
+/// What reads archives: `cmake -E tar ARGUMENTS…` in `folder`. Returns what it prints; nothing where it failed.
+using Tar = std::function<std::optional<std::string>(const std::vector<std::string>& arguments,
+                                                     const std::filesystem::path& folder)>;
+
+/// It knows every kind of archive. It runs confined: whatever is in the archive, it writes below `folder`.
+std::optional<std::string> confined_tar(const std::vector<std::string>& arguments, const std::filesystem::path& folder);
+
 /// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. Symbolic links, files that are not plain, those
-/// above 256 KiB and answers that are there twice are refused; links to folders are not followed. Archives are unpacked
-/// confined, into `scratch`, and only what counts. Throws Error(usage) where there is nothing to read.
+/// above 256 KiB and answers that are there twice are refused; links to folders are not followed. Of archives only
+/// what counts is unpacked, by `tar` into `scratch`. Throws Error(usage) where there is nothing to read.
 Submission read_submission(const std::filesystem::path& submission, const std::vector<Exercise>& course,
-                           const std::filesystem::path& scratch);
+                           const std::filesystem::path& scratch, const Tar& tar = confined_tar);
 
 }  // namespace lockstep::tools
