@@ -206,23 +206,11 @@ static bool shares_embedding(const Options3d& o, int stage) {
   return o.model.tied_head && o.mesh.pp > 1 && (stage == 0 || stage + 1 == o.mesh.pp);
 }
 
-std::vector<std::vector<Parameter>> engine_tables(const Options3d& o, int stage) {
+std::vector<std::size_t> engine_elements(const Options3d& o, int stage) {
   const std::vector<Parameter> model = gpt_parameter_table(o.part(0));
   const std::size_t embeddings = shares_embedding(o, stage) ? 1 : 0;
-  std::vector<std::vector<Parameter>> tables(1 + embeddings);
-  for (const std::size_t index : stage_tensors(o, stage)) {
-    std::vector<Parameter>& table = tables[index < embeddings ? 1 : 0];
-    const std::size_t offset = table.empty() ? 0 : table.back().offset + table.back().size;
-    table.push_back(model[index]);
-    table.back().offset = offset;
-  }
-  return tables;
-}
-
-std::vector<std::size_t> engine_elements(const Options3d& o, int stage) {
-  std::vector<std::size_t> elements;
-  for (const std::vector<Parameter>& table : engine_tables(o, stage))
-    elements.push_back(table.back().offset + table.back().size);
+  std::vector<std::size_t> elements(1 + embeddings);
+  for (const std::size_t index : stage_tensors(o, stage)) elements[index < embeddings ? 1 : 0] += model[index].size;
   return elements;
 }
 

@@ -22,8 +22,6 @@ Worker make_worker(const Mesh& mesh, const Options3d& options);
 /// Which elements of the serial model a rank at `here` has in its engines' flat values, one engine after the other. A
 /// run's `at` counts over all of them.
 std::vector<checkpoint::Run> whole_runs(const Options3d& options, const Coordinate& here);
-/// The tensors of each engine on a stage, with places in its flat values.
-std::vector<std::vector<Parameter>> engine_tables(const Options3d& options, int stage);
 /// Elements of each engine's flat values on a stage.
 std::vector<std::size_t> engine_elements(const Options3d& options, int stage);
 

@@ -26,7 +26,7 @@ data/ gpt/data/
 pipeline/ gpt/pipeline/
 checkpoint/ gpt/checkpoint/
 END
-for name in options_3d peak_memory phantom_step; do
+for name in options_3d phantom_step; do
   printf 's#include "labs/week25_3d/%s.hpp#include "labs/trainer/%s.hpp#\n' "$name" "$name" >> "$rules"
 done
 echo 's#\<storage_named\>#parse_storage#g' >> "$rules"

@@ -189,6 +189,22 @@ TEST(DryRun, CountsWhatLives) {
   EXPECT_EQ(dry_run.peak_bytes(), 40u);
 }
 
+TEST(DryRun, HoldsWhatWasNotWaitedFor) {
+  DryRun dry_run(Machine::uniform(1e-6, 1e-9, 1e-10));
+  Rank me = dry_run.rank({.ranks = 2, .rank = 1});
+  Rank comm = me.stream("comm");
+  const Ticket sent = me.start({send(0, me.allocate(10, DType::f32, Category::buffer))});
+  const Ticket run = me.run(comm, [kept = me.allocate(5, DType::f32, Category::gradient)](Rank queue) {
+    queue.allocate(3, DType::f32, Category::gradient);
+  });
+  EXPECT_EQ(dry_run.live_bytes(), 60u);
+  me.wait(run);
+  EXPECT_EQ(dry_run.live_bytes(), 40u);
+  me.wait(sent);
+  EXPECT_EQ(dry_run.live_bytes(), 0u);
+  EXPECT_EQ(ledger_of(me).memory.peak_of(Category::gradient), 32u) << "main's and the queue's";
+}
+
 TEST(Prices, ASharedPortIsDivided) {
   // Four V100 behind one EDR port each way, in dgx-1v-edr one port for a node: with tp 2 two rings go through it.
   const Cluster cluster = find_cluster("dgx-1v-edrx4", kMachines);

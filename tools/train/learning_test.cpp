@@ -150,7 +150,7 @@ TEST(Train, TopKSendsAnElementOfEachBucketAndSaysSo) {
   };
   const Bytes few = bytes_with("topk:1e-9"), many = bytes_with("topk:0.03");
   const Plan plan = make_plan(options, 0);
-  const std::size_t buckets = week25::bucket_units(gpt_parameter_table(plan.model), plan.run3d).size();
+  const std::size_t buckets = plan.buckets().size();
   ASSERT_GT(buckets, 1u);
   EXPECT_EQ(few.said, static_cast<double>(options.steps) * 2 * 8 * static_cast<double>(buckets));
   EXPECT_EQ(many.sent - few.sent, many.said - few.said);  // all else is sent by both

@@ -111,24 +111,23 @@ std::uint64_t peak(const Outcome& outcome, Category category) {
   return most;
 }
 
-std::string with_prediction(const char* what, std::uint64_t measured, std::size_t predicted) {
-  return fmt::format("{} {} ({})", what, format_bytes(static_cast<double>(measured)),
-                     format_bytes(static_cast<double>(predicted)));
+std::string bytes(const Memory& memory, Category category) {
+  return format_bytes(static_cast<double>(memory.peak_of(category)));
 }
 
 std::string memory_line(const Plan& plan, const Outcome& outcome) {
-  const week25::PeakMemory all = plan.peak(), training = plan.training_peak();
-  std::string line = fmt::format("memory    a rank, peaks (predicted): {}, {}, {}, {}\n",
-                                 with_prediction("parameters", peak(outcome, Category::parameter), all.parameter),
-                                 with_prediction("gradients", peak(outcome, Category::gradient), all.gradient),
-                                 with_prediction("optimizer", peak(outcome, Category::optimizer), all.optimizer),
-                                 with_prediction("activations", peak(outcome, Category::activation), all.activation));
-  if (all.total() > training.total())
+  std::vector<std::string> parts;
+  for (const State& state : kState)
+    parts.push_back(fmt::format("{} {} ({})", to_string(state.category),
+                                format_bytes(static_cast<double>(peak(outcome, state.category))),
+                                bytes(plan.peak, state.category)));
+  std::string line = fmt::format("memory    a rank, peaks (predicted): {}\n", fmt::join(parts, ", "));
+  if (plan.peak.peak != plan.training_peak.peak)
     line += fmt::format(
         "          the sample at the end is in them, for which rank 0 has the whole model; training alone: parameters "
         "{}, "
         "activations {}\n",
-        format_bytes(static_cast<double>(training.parameter)), format_bytes(static_cast<double>(training.activation)));
+        bytes(plan.training_peak, Category::parameter), bytes(plan.training_peak, Category::activation));
   return line;
 }
 
@@ -315,14 +314,10 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   double flop = 0;
   for (const RankLedger& ledger : outcome.ledgers) flop = std::max(flop, ledger.flop);
   row.set("loss_scale", records_.empty() ? NAN : records_.back().loss_scale).set("skipped_steps", skipped_);
-  const week25::PeakMemory predicted = plan_.peak();
   row.set("flop_per_rank_max", flop);
-  row.set("predicted_parameter_bytes", predicted.parameter).set("predicted_gradient_bytes", predicted.gradient);
-  row.set("predicted_optimizer_bytes", predicted.optimizer).set("predicted_activation_bytes", predicted.activation);
-  row.set("parameter_bytes_peak", peak(outcome, Category::parameter));
-  row.set("gradient_bytes_peak", peak(outcome, Category::gradient));
-  row.set("optimizer_bytes_peak", peak(outcome, Category::optimizer));
-  row.set("activation_bytes_peak", peak(outcome, Category::activation));
+  for (const State& state : kState)
+    row.set(fmt::format("predicted_{}_bytes", state.field), plan_.peak.peak_of(state.category));
+  for (const State& state : kState) row.set(fmt::format("{}_bytes_peak", state.field), peak(outcome, state.category));
   row.set("run_seconds", outcome.seconds).set("wall_seconds", outcome.wall_seconds);
   return row;
 }

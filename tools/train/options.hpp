@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,8 +11,9 @@
 
 #include "common/gpt/data/corpus.hpp"
 #include "common/gpt/model/config.hpp"
+#include "common/runtime/ledger/ledger.hpp"
 #include "common/runtime/run.hpp"
-#include "labs/trainer/peak_memory.hpp"
+#include "labs/trainer/options_3d.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/fsdp.hpp"
@@ -21,6 +23,16 @@ namespace lockstep::train {
 
 /// Gradients in fp16 that overflow even at this loss scale are beyond 10^12: the run has diverged.
 inline constexpr float kLeastLossScale = 0x1p-24f;
+
+/// What of a rank's memory is reported, and how a result's fields name it; the rest is buffers.
+struct State {
+  Category category;
+  const char* field;
+};
+inline constexpr std::array<State, 4> kState = {{{Category::parameter, "parameter"},
+                                                 {Category::gradient, "gradient"},
+                                                 {Category::optimizer, "optimizer"},
+                                                 {Category::activation, "activation"}}};
 
 /// As typed; 0 or empty: by default.
 struct TrainOptions {
@@ -106,14 +118,18 @@ struct Plan {
   bool serial() const { return run.ranks == 1 && options.zero == 0 && !loss_scale; }
   /// The part of the model of the rank with the most parameters, which is one of the first or last stage.
   std::size_t own_parameters() const;
+  /// Of each gradient bucket, in elements, where nothing shares the model.
+  std::vector<std::size_t> buckets() const;
   /// With --compress: what each rank sends a step for the gradients. Top-k chooses in each bucket, at least one
   /// element.
   double compressed_bytes() const;
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }
   bool sample() const { return options.sample > 0 && !options.phantom; }
-  /// The most that a rank holds while it trains, and then while it samples: rank 0 has the whole model for that.
-  week25::PeakMemory training_peak() const;
-  week25::PeakMemory peak() const;
+
+  /// The most that a rank holds while it trains, of each category: what a dry run of one rank of each stage holds. None
+  /// of a run that is_folded.
+  Memory training_peak;
+  Memory peak;  // the same with the sample, for which rank 0 has the whole model
 };
 
 /// Checks everything and reads the text. `available_ranks` as of Session. Throws Error(usage) with one sentence.

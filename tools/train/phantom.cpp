@@ -17,11 +17,6 @@ namespace {
 using week25::PhantomStep;
 using week25::StageSeconds;
 
-constexpr std::array<const char*, 4> kState = {"parameters", "gradients", "optimizer", "activations"};
-constexpr std::array<const char*, 4> kNames = {"parameter", "gradient", "optimizer", "activation"};  // of fields
-constexpr std::array<Category, 4> kCategories = {Category::parameter, Category::gradient, Category::optimizer,
-                                                 Category::activation};
-
 void print_stage(const char* what, std::size_t s, const PhantomStep& step) {
   const StageSeconds& t = step.stages[s];
   fmt::print("{:<9} {:>5}  {:>10} {:>10} {:>10} {:>10} {:>10}\n", what, s, format_seconds(t.compute),
@@ -33,8 +28,8 @@ void print_memory(const PhantomStep& step, const Plan& plan) {
                                      [](const Memory& a, const Memory& b) { return a.peak_total < b.peak_total; });
   std::string parts;
   for (std::size_t k = 0; k < kState.size(); ++k)
-    parts += fmt::format("{}{} {}", k ? ", " : "", kState[k],
-                         format_bytes(static_cast<double>(most->peak_of(kCategories[k]))));
+    parts += fmt::format("{}{} {}", k ? ", " : "", to_string(kState[k].category),
+                         format_bytes(static_cast<double>(most->peak_of(kState[k].category))));
   const double has = plan.run.machine.memory_bytes;
   fmt::print(
       "memory    {} a rank at its peak, on stage {} of 0 to {}: {}{}\n", format_bytes(step.peak_bytes()),
@@ -84,9 +79,9 @@ void set_stages(Row& row, const PhantomStep& step) {
   list("idle_seconds", step.stages, [](const StageSeconds& s) { return s.idle; });
   list("data_seconds", step.stages, [](const StageSeconds& s) { return s.data; });
   list("update_seconds", step.stages, [](const StageSeconds& s) { return s.update; });
-  for (std::size_t k = 0; k < kState.size(); ++k)
-    list(fmt::format("{}_bytes_peak", kNames[k]), step.memory,
-         [k](const Memory& m) { return m.peak_of(kCategories[k]); });
+  for (const State& state : kState)
+    list(fmt::format("{}_bytes_peak", state.field), step.memory,
+         [&](const Memory& m) { return m.peak_of(state.category); });
   list("memory_bytes_peak", step.memory, [](const Memory& m) { return m.peak_total; });
 }
 
@@ -105,10 +100,10 @@ Row row_of(const Plan& plan, const PhantomStep& step) {
   const StageSeconds& t = step.stages[step.slowest()];
   row.set("compute_seconds", t.compute).set("tensor_seconds", t.tensor).set("idle_seconds", t.idle);
   row.set("data_seconds", t.data).set("update_seconds", t.update).set("memory_bytes_peak", step.peak_bytes());
-  for (std::size_t k = 0; k < kState.size(); ++k) {
+  for (const State& state : kState) {
     std::uint64_t most = 0;
-    for (const Memory& stage : step.memory) most = std::max(most, stage.peak_of(kCategories[k]));
-    row.set(fmt::format("{}_bytes_peak", kNames[k]), most);
+    for (const Memory& stage : step.memory) most = std::max(most, stage.peak_of(state.category));
+    row.set(fmt::format("{}_bytes_peak", state.field), most);
   }
   set_stages(row, step);
   double inside = 0, across = 0;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "common/gpt/checkpoint/reader.hpp"
+#include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/results.hpp"
@@ -16,6 +17,7 @@
 #include "tools/train/choices.hpp"
 #include "tools/train/options.hpp"
 #include "tools/train/phantom.hpp"
+#include "tools/train/trainer.hpp"
 
 namespace lockstep::train {
 
@@ -144,11 +146,35 @@ void check_zero(const Plan& plan) {
   }
 }
 
+void predict_memory(Plan& plan) {
+  if (is_folded(plan)) return;
+  Memory& most = plan.training_peak;
+  for (int stage = 0; stage < plan.run3d.mesh.pp; ++stage) {
+    const Memory here = dry_run_memory(plan, stage);
+    for (std::size_t c = 0; c < kCategories; ++c) {
+      most.live[c] = std::max(most.live[c], here.live[c]);
+      most.peak[c] = std::max(most.peak[c], here.peak[c]);
+    }
+    most.peak_total = std::max(most.peak_total, here.peak_total);
+  }
+  plan.peak = most;
+  if (!plan.sample()) return;
+  const auto at_least = [&](Category category, std::size_t bytes) {
+    std::uint64_t& peak = plan.peak.peak[static_cast<std::size_t>(category)];
+    peak = std::max<std::uint64_t>(peak, bytes);
+  };
+  const std::size_t element = bytes_of(plan.model.storage);
+  if (plan.options.zero == 3)  // all gathered, beside the shards
+    at_least(Category::parameter, most.live_of(Category::parameter) + plan.own_parameters() * element);
+  at_least(Category::parameter, plan.model.parameters() * element);
+  at_least(Category::activation, activation_bytes(plan.model, 1, plan.options.sequence));
+}
+
 /// GPUs have memory of their own, and say what is too much.
 void check_memory(const Plan& plan) {
   const std::string_view backend = backend_name();
   if (backend == "cuda" || backend == "nccl") return;
-  const auto rank = static_cast<double>(plan.training_peak().total());
+  const auto rank = static_cast<double>(plan.training_peak.peak_total);
   const double here = read_host().memory_bytes;
   if (!plan.options.phantom && here > 0 && rank * plan.run.ranks > here)
     refuse(fmt::format("{} ranks of {} each do not fit in this computer's {}: take a smaller model, or --phantom",
@@ -195,35 +221,24 @@ std::size_t Plan::own_parameters() const {
   return most;
 }
 
+std::vector<std::size_t> Plan::buckets() const {
+  DryRun dry_run(run.machine);  // buckets are cuts of the flat gradient
+  const Slice gradients = dry_run.rank().allocate(own_parameters(), model.storage, Category::gradient);
+  std::vector<std::size_t> elements;
+  for (const week21::Bucket& bucket : week21::bucket_layout({gpt_parameter_table(model), {}, gradients},
+                                                            week25::bucket_options(bucket_bytes, run3d.overlap)))
+    elements.push_back(bucket.gradients.size());
+  return elements;
+}
+
 double Plan::compressed_bytes() const {
   if (compression.method != week21::Method::top_k)
     return week21::bytes_sent(compression, replicas(), static_cast<double>(own_parameters()));
   week21::Compression all_that_is_chosen = compression;
   all_that_is_chosen.density = 1;
   std::size_t chosen = 0;
-  for (const Unit& bucket : week25::bucket_units(gpt_parameter_table(run3d.part(0)), run3d))
-    chosen += week21::top_k_count(bucket.size, compression.density);
+  for (const std::size_t elements : buckets()) chosen += week21::top_k_count(elements, compression.density);
   return week21::bytes_sent(all_that_is_chosen, replicas(), static_cast<double>(chosen));
-}
-
-week25::PeakMemory Plan::training_peak() const {
-  week25::PeakMemory peak = week25::peak_memory(run3d, {.steps = options.steps, .validates = !options.phantom});
-  // What top-k has not sent.
-  if (compression.method == week21::Method::top_k && compression.feedback)
-    peak.optimizer += own_parameters() * sizeof(float);
-  return peak;
-}
-
-week25::PeakMemory Plan::peak() const {
-  week25::PeakMemory peak = training_peak();
-  if (!sample()) return peak;
-  const std::size_t element = bytes_of(model.storage);
-  const std::size_t shares = peak.optimizer / (element < sizeof(float) ? 12 : 8) * element;
-  if (options.zero == 3)
-    peak.parameter = std::max(peak.parameter, shares + own_parameters() * element);  // all gathered
-  peak.parameter = std::max(peak.parameter, model.parameters() * element);
-  peak.activation = std::max(peak.activation, lockstep::activation_bytes(model, 1, options.sequence));
-  return peak;
 }
 
 Plan make_plan(TrainOptions o, int available_ranks) {
@@ -268,6 +283,7 @@ Plan make_plan(TrainOptions o, int available_ranks) {
   while (o.checkpoint.size() > 1 && o.checkpoint.ends_with('/')) o.checkpoint.pop_back();
   plan.options = std::move(o);
   check_zero(plan);
+  predict_memory(plan);
   check_memory(plan);
   check_checkpoints(plan.options);
   return plan;

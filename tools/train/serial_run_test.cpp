@@ -51,8 +51,10 @@ TEST(Train, PrecisionAndRecomputation) {
               << "step " << i + 1 << ", " << precision << ", recompute " << recompute << ", " << ranks << " ranks";
         for (double squares : got.squares) EXPECT_EQ(squares, got.squares.front());
         for (const RankLedger& ledger : got.outcome.ledgers)  // the first replica has most sequences
-          EXPECT_LE(ledger.memory.peak_of(Category::activation), make_plan(options, 0).peak().activation);
-        EXPECT_EQ(got.outcome.ledgers[0].memory.peak_of(Category::activation), make_plan(options, 0).peak().activation);
+          EXPECT_LE(ledger.memory.peak_of(Category::activation),
+                    make_plan(options, 0).peak.peak_of(Category::activation));
+        EXPECT_EQ(got.outcome.ledgers[0].memory.peak_of(Category::activation),
+                  make_plan(options, 0).peak.peak_of(Category::activation));
       }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
@@ -59,8 +60,7 @@ class Serial final : public Trainer {
 /// One rank of a mesh.
 class Meshed final : public Trainer {
  public:
-  Meshed(Rank me, const Plan& plan)
-      : me_(me), plan_(plan), worker_(make_worker(week25::make_mesh(me, o().mesh, o().order), o())) {}
+  Meshed(const week25::Mesh& mesh, const Plan& plan) : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o())) {}
 
   ChunkRange shard() const override { return chunk_range(o().batch, worker_.mesh.here.dp, o().mesh.dp); }
   const std::vector<Batch>& batches() const override { return worker_.batches; }
@@ -160,11 +160,37 @@ class Meshed final : public Trainer {
   week25::Worker worker_;
 };
 
+std::unique_ptr<Trainer> make_trainer(const week25::Mesh& mesh, const Plan& plan) {
+  if (plan.serial()) return std::make_unique<Serial>(mesh.world, plan);
+  return std::make_unique<Meshed>(mesh, plan);
+}
+
 }  // namespace
 
 std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan) {
   if (plan.serial()) return std::make_unique<Serial>(me, plan);
-  return std::make_unique<Meshed>(me, plan);
+  return std::make_unique<Meshed>(week25::make_mesh(me, plan.run3d.mesh, plan.run3d.order), plan);
+}
+
+Memory dry_run_memory(const Plan& plan, int stage) {
+  const week25::MeshShape& shape = plan.run3d.mesh;
+  const week25::Coordinate here{.dp = 0, .tp = 0, .pp = stage};
+  const int rank = week25::rank_of(shape, plan.run3d.order, here);
+  DryRun dry_run(plan.run.machine, {.ranks = shape.ranks(), .rank = rank});
+  Rank me = dry_run.rank();
+  const DryRunGroup first_and_last{.ranks = 2, .rank = stage == 0 ? 0 : 1};  // who share a tied embedding
+  const week25::Mesh mesh{.shape = shape,
+                          .order = plan.run3d.order,
+                          .here = here,
+                          .world = me,
+                          .dp = dry_run.rank({.ranks = shape.dp}),
+                          .tp = dry_run.rank({.ranks = shape.tp}),
+                          .pp = dry_run.rank({.ranks = shape.pp, .rank = stage}, first_and_last)};
+  const std::unique_ptr<Trainer> trainer = make_trainer(mesh, plan);
+  for (int step = 0; step < std::min(plan.options.steps, 2); ++step)
+    trainer->step(0, static_cast<float>(plan.options.clip));
+  if (plan.corpus) trainer->add_validation_loss(me.allocate(1, DType::f32, Category::buffer), 1);
+  return ledger_of(me).memory;
 }
 
 }  // namespace lockstep::train

@@ -6,6 +6,7 @@
 
 #include "common/chunk.hpp"
 #include "common/gpt/model/serial.hpp"
+#include "common/runtime/ledger/ledger.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "tools/train/checkpoint.hpp"
 #include "tools/train/options.hpp"
@@ -42,5 +43,10 @@ class Trainer {
 
 /// Collective over the run, at set-up.
 std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan);
+
+/// What a rank of this stage holds as it trains, by the ledger of a dry run: no rank of the stage has more, since the
+/// first replica has the longest shards. Two steps, since the second begins with the activations' memory of the first,
+/// and a validation; more does not happen later.
+Memory dry_run_memory(const Plan& plan, int stage);
 
 }  // namespace lockstep::train

@@ -1,17 +1,29 @@
 #include "common/runtime/dry_run/dry_run.hpp"
 
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <string>
 
 #include "common/runtime/backend.hpp"
+#include "common/runtime/ledger/recorder.hpp"
 
 namespace lockstep {
 
 class DryRun::Stage final : public Backend, private BlockOwner {
  public:
-  Stage(const Machine& machine, DryRunGroup group) : machine_(machine), group_(group), queues_(1) {}
+  explicit Stage(const Machine& machine) : machine_(machine), queues_(1) { recorder_.add_queue("main"); }
 
-  Rank rank() { return Rank(*this, 0, 0, 0, group_.ranks); }
+  Rank join(DryRunGroup group, std::optional<DryRunGroup> part) {
+    const int index = static_cast<int>(groups_.size());
+    groups_.push_back({group, part ? index + 1 : -1});
+    if (part) groups_.push_back({*part, -1});
+    return handle(index, 0);
+  }
+  Rank handle(int group, int queue) {
+    const DryRunGroup& in = groups_[static_cast<std::size_t>(group)].group;
+    return Rank(*this, group, queue, in.rank, in.ranks);
+  }
   double seconds() const { return queues_[0].clock; }
   double arithmetic() const { return arithmetic_; }
   std::size_t live() const { return live_; }
@@ -38,37 +50,43 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     double sent = 0, received = 0;
     for (const Transfer& transfer : batch)
       (transfer.kind == Transfer::Kind::send ? sent : received) += static_cast<double>(transfer.slice.bytes());
-    Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
-    const double begin = std::max(queue.clock, queue.last_batch);
-    queue.last_batch = begin + group_.alpha + std::max(sent, received) * group_.beta;
-    queue.ends.push_back(queue.last_batch);
-    return {Ticket::Kind::batch, at.group, at.queue, queue.ends.size()};
+    const DryRunGroup& group = groups_[static_cast<std::size_t>(at.group)].group;
+    Line& line = batches_[{at.group, at.queue}];
+    const double begin = std::max(queues_[static_cast<std::size_t>(at.queue)].clock, line.end);
+    line.end = begin + group.alpha + std::max(sent, received) * group.beta;
+    line.held.push_back({line.end, {batch.begin(), batch.end()}, {}});
+    return {Ticket::Kind::batch, at.group, at.queue, line.waited + line.held.size()};
   }
+  /// Releases what the ticket's work and what came before it held.
   void wait(CommunicatorKey at, Ticket ticket, Location) override {
-    Queue& waits = queues_[static_cast<std::size_t>(at.queue)];
-    const Queue& works = queues_[static_cast<std::size_t>(ticket.queue)];
-    const std::vector<double>& ends = ticket.kind == Ticket::Kind::batch ? works.ends : works.closures;
-    waits.clock = std::max(waits.clock, ends[ticket.number - 1]);
+    double& clock = queues_[static_cast<std::size_t>(at.queue)].clock;
+    Line& line = ticket.kind == Ticket::Kind::batch ? batches_[{ticket.group, ticket.queue}]
+                                                    : queues_[static_cast<std::size_t>(ticket.queue)].closures;
+    for (; line.waited < ticket.number; ++line.waited, line.held.pop_front())
+      clock = std::max(clock, line.held.front().end);
   }
   Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location) override {
     const auto index = static_cast<std::size_t>(queue.queue());
     queues_[index].clock = std::max(queues_[index].clock, queues_[0].clock);
     f(queue);
-    queues_[index].closures.push_back(queues_[index].clock);
-    return {Ticket::Kind::closure, main.group, queue.queue(), queues_[index].closures.size()};
+    Line& line = queues_[index].closures;
+    line.held.push_back({queues_[index].clock, {}, std::move(f)});
+    return {Ticket::Kind::closure, main.group, queue.queue(), line.waited + line.held.size()};
   }
   Rank stream(CommunicatorKey at, std::string_view name, Location) override {
     const auto known = std::find(names_.begin(), names_.end(), name);
     const auto index = static_cast<int>(known - names_.begin());
     if (known == names_.end()) {
-      names_.emplace_back(name);
+      recorder_.add_queue(names_.emplace_back(name));
       queues_.emplace_back();
     }
-    return Rank(*this, at.group, index + 1, 0, group_.ranks);
+    return handle(at.group, index + 1);
   }
-  Rank split(CommunicatorKey, int color, int, Location where) override {
-    if (color >= 0) usage_error("a rank that runs dry, alone, has no sub-groups", where);
-    return Rank(*this, -1, 0, -1, 0);
+  Rank split(CommunicatorKey at, int color, int, Location where) override {
+    if (color < 0) return Rank(*this, -1, 0, -1, 0);
+    const int part = groups_[static_cast<std::size_t>(at.group)].part;
+    if (part < 0) usage_error("a rank that runs dry, alone, has no sub-groups", where);
+    return handle(part, 0);
   }
 
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location) override {
@@ -78,6 +96,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     block->queue = at.queue;
     block->bytes = count * bytes_of(dtype);
     block->owner = this;
+    recorder_.allocated(at.queue, category, block->bytes);
     live_ += block->bytes;
     peak_ = std::max(peak_, live_);
     return Slice(*block);
@@ -87,16 +106,29 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   bool peek(CommunicatorKey, const Slice&, void*) override { return false; }
   void open_region(CommunicatorKey, const char*, std::size_t, Location) override {}
   void close_region(int) override {}
-  RankLedger ledger() const override { return {}; }
+  RankLedger ledger() const override { return recorder_.ledger(); }
   double now(int queue) const override { return queues_[static_cast<std::size_t>(queue)].clock; }
   int world_rank() const override { return 0; }
 
  private:
+  /// Batches of one (group, queue), which go one at a time, or closures of a queue: those that were not waited for.
+  struct Line {
+    struct Held {
+      double end;
+      std::vector<Transfer> batch;
+      std::function<void(Rank)> closure;
+    };
+    std::deque<Held> held;
+    std::uint64_t waited = 0;  // before them
+    double end = 0;            // of the last batch
+  };
   struct Queue {
     double clock = 0;
-    double last_batch = 0;         // batches go one at a time
-    std::vector<double> ends;      // of batches, by number
-    std::vector<double> closures;  // likewise
+    Line closures;
+  };
+  struct Member {
+    DryRunGroup group;
+    int part;  // index of what a split gives; -1: nothing
   };
   struct Work {
     double begin = 0, seconds = 0;
@@ -112,22 +144,28 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     return end;
   }
   void release(Block& block) override {
+    recorder_.released(block.queue, block.category, block.bytes);
     live_ -= block.bytes;
     delete &block;
   }
 
   const Machine machine_;
-  DryRunGroup group_;
-  std::vector<Queue> queues_;  // [0] is main
-  std::vector<std::string> names_;
+  Recorder recorder_{/*rank=*/0, /*trace=*/false, /*machine=*/nullptr};  // of memory alone
   std::vector<Work> beside_;  // arithmetic of other queues that main has not come to yet
   double arithmetic_ = 0;
   std::size_t live_ = 0, peak_ = 0;
+  std::vector<Member> groups_;
+  std::vector<std::string> names_;
+  std::deque<Queue> queues_;  // [0] is main; those after it, and batches, may hold slices, which are counted above
+  std::map<std::pair<int, int>, Line> batches_;  // by group and queue
 };
 
-DryRun::DryRun(const Machine& machine, DryRunGroup group) : stage_(std::make_unique<Stage>(machine, group)) {}
+DryRun::DryRun(const Machine& machine, DryRunGroup group) : stage_(std::make_unique<Stage>(machine)) {
+  stage_->join(group, {});
+}
 DryRun::~DryRun() = default;
-Rank DryRun::rank() { return stage_->rank(); }
+Rank DryRun::rank() { return stage_->handle(0, 0); }
+Rank DryRun::rank(DryRunGroup group, std::optional<DryRunGroup> part) { return stage_->join(group, part); }
 double DryRun::seconds() const { return stage_->seconds(); }
 double DryRun::arithmetic() const { return stage_->arithmetic(); }
 std::size_t DryRun::live_bytes() const { return stage_->live(); }

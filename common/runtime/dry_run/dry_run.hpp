@@ -1,6 +1,7 @@
 // One rank that plays a program alone, to learn what it costs: no memory, no messages, no other ranks. Its peers are
 // taken to do the same at the same time, so that in a group where that is so (a ring, a tensor-parallel layer) the
-// clock shows what the simulator would say, thousands of times faster. Predictions start from here.
+// clock shows what the simulator would say, thousands of times faster. Memory is counted as every backend counts it, in
+// any group. Predictions start from here.
 //
 //   DryRun dry_run(machine, {.ranks = 8, .alpha = 3.4e-6, .beta = 1 / 235e9});
 //   Rank me = dry_run.rank();
@@ -12,6 +13,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/rank.hpp"
@@ -19,11 +21,12 @@
 
 namespace lockstep {
 
-/// The group that the rank plays in: its size, and the price of a message between any two.
+/// A group that the rank plays in: its size, the price of a message between any two, and this rank's number in it.
 struct DryRunGroup {
   int ranks = 1;
   double alpha = 0;  ///< seconds
   double beta = 0;   ///< seconds per byte
+  int rank = 0;
 };
 
 class DryRun {
@@ -33,8 +36,10 @@ class DryRun {
   DryRun(const DryRun&) = delete;
   DryRun& operator=(const DryRun&) = delete;
 
-  /// Rank 0 of the group, on main. There are streams, but no sub-groups: to `split` off into one is a USAGE error.
+  /// In the group, on main. There are streams, but no sub-groups: to `split` off into one is a USAGE error.
   Rank rank();
+  /// In another group of this rank, whose splits give `part`, since nobody else says who is in it; without, as above.
+  Rank rank(DryRunGroup group, std::optional<DryRunGroup> part = {});
 
   double seconds() const;          ///< of main's clock
   double arithmetic() const;       ///< of that, what main's own operations take; the rest is waiting
