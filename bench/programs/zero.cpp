@@ -80,7 +80,6 @@ ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
   shape.engine.overlap = !o.no_overlap;
   shape.engine.prefetch = o.prefetch;
   shape.engine.reduce = model.storage;
-  shape.engine.storage = model.storage;
   shape.model = model;
   return shape;
 }

@@ -30,7 +30,8 @@ Batch batch_of(Rank me, const ZeroShape& shape, int rank, int i) {
 }
 
 week25::EngineModel engine_model(Gpt& gpt, std::uint64_t seed) {
-  return {.parameters = gpt.parameters(),
+  return {.storage = gpt.config().storage,
+          .parameters = gpt.parameters(),
           .visits = gpt_visits(gpt.config()),
           .bind = [&gpt](std::size_t i, Slice value,
                          Slice gradient) { gpt.bind(i, std::move(value), std::move(gradient)); },
@@ -68,7 +69,7 @@ class Step {
 
   static EngineOptions options_of(const ZeroShape& shape, int stage) {
     EngineOptions options = shape.engine;
-    options.stage = stage;
+    options.zero = stage;
     options.adamw.epsilon = 1e-3f;  // a step follows the size of the gradient, so that a wrong one shows
     return options;
   }

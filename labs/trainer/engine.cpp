@@ -176,7 +176,7 @@ class Stage2 final : public Sharded<week22::Zero2> {
 class Stage3 final : public Sharded<week22::Fsdp> {
  public:
   Stage3(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
-    const week22::ShardPrecision precision{.keep = o.storage, .compute = o.storage, .reduce = o.reduce};
+    const week22::ShardPrecision precision{.keep = model_.storage, .compute = model_.storage, .reduce = o.reduce};
     zero_ = week22::make_fsdp(dp, {table(), wrapped_units(), model_.visits, model_.begin},
                               {.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw},
                               model_.bind);
@@ -196,7 +196,7 @@ class Stage3 final : public Sharded<week22::Fsdp> {
   }
   void hold_whole_values() override {
     if (!whole_.empty()) return;
-    whole_ = dp_.allocate(table().back().offset + table().back().size, options_.storage, Category::parameter);
+    whole_ = dp_.allocate(table().back().offset + table().back().size, model_.storage, Category::parameter);
     const std::vector<Unit> units = wrapped_units();
     const std::vector<Slice> shares = zero_->value_shares();
     for (std::size_t u = 0; u < units.size(); ++u) {
@@ -237,14 +237,14 @@ week22::Wrapping parse_wrapping(const std::string& name) {
 }
 
 std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options) {
-  switch (options.stage) {
+  switch (options.zero) {
     case 0: return std::make_unique<Stage0>(dp, std::move(model), options);
     case 1: return std::make_unique<Stage1>(dp, std::move(model), options);
     case 2: return std::make_unique<Stage2>(dp, std::move(model), options);
     case 3: return std::make_unique<Stage3>(dp, std::move(model), options);
     default:
       usage_error("ZeRO has stages 0 (plain data parallelism), 1, 2 and 3; there is no stage " +
-                  std::to_string(options.stage));
+                  std::to_string(options.zero));
   }
 }
 

@@ -12,14 +12,13 @@
 namespace lockstep::week25 {
 
 struct EngineOptions {
-  int stage = 0;
+  int zero = 0;  ///< the stage
   AdamW adamw;
   std::size_t bucket_bytes = std::size_t{25} << 20;  ///< of gradients, stages 0 and 1
   week22::Wrapping wrapping;                         ///< stages 2 and 3: what is reduced, or gathered, at once
   bool overlap = true;                               ///< communicate on a second queue
   int prefetch = 1;                                  ///< stage 3, with overlap: units gathered ahead
-  DType storage = DType::f32;                        ///< of values and gradients
-  DType reduce = DType::f32;                         ///< in which gradients are summed; stages 1 and 2: `storage`
+  DType reduce = DType::f32;                         ///< in which gradients are summed; stages 1 and 2: their own
   week21::MakeAllReduce make_all_reduce;             ///< of stage 0; empty: a ring that sums in `reduce`
 };
 
@@ -31,8 +30,9 @@ Owns owned_by_model(int stage);
 
 /// The tensors that an engine keeps, as a model has them.
 struct EngineModel {
-  Parameters parameters;  ///< the table, and what owned_by_model says
-  week22::Visits visits;  ///< stages 2 and 3
+  DType storage = DType::f32;  ///< of values and gradients
+  Parameters parameters;       ///< the table, and what owned_by_model says
+  week22::Visits visits;       ///< stages 2 and 3
   week22::LendTensor bind;
   week22::BeginPart begin;
 };

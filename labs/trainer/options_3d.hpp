@@ -6,15 +6,15 @@
 #include <string>
 
 #include "common/gpt/model/config.hpp"
-#include "common/gpt/model/optimizer.hpp"
-#include "labs/week21_data_parallel/ddp.hpp"
+#include "labs/trainer/engine.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
-#include "labs/week22_zero/fsdp.hpp"
 #include "labs/week25_3d/mesh.hpp"
 
 namespace lockstep::week25 {
 
-struct Options3d {
+/// What its engines are asked to be, and the rest. With several stages `zero` is 0 or 1; `overlap` is of
+/// tensor-parallel sums too.
+struct Options3d : EngineOptions {
   GptConfig model;  ///< the whole; its storage is the type of values, activations and gradients
   MeshShape mesh;
   AxisOrder order = kMegatronOrder;
@@ -24,18 +24,10 @@ struct Options3d {
   std::string schedule = "1f1b";
   int chunks = 1;  ///< a stage, for interleaved
 
-  int zero = 0;                    ///< stage; 2 and 3 without pipeline alone
   bool sequence_parallel = false;  ///< with tp
   week22::Recompute recompute = week22::Recompute::none;
-  bool overlap = true;  ///< gradients and tensor-parallel sums on queues of their own
-  std::size_t bucket_bytes = std::size_t{25} << 20;
-  week22::Wrapping wrapping;              ///< stages 2 and 3
-  int prefetch = 1;                       ///< stage 3
-  DType reduce = DType::f32;              ///< type in which gradients are summed over replicas
-  week21::MakeAllReduce make_all_reduce;  ///< ZeRO 0: how they are summed; empty: a ring in that type
-  std::optional<float> loss_scale;        ///< of fp16: where the dynamic scale begins
+  std::optional<float> loss_scale;  ///< of fp16: where the dynamic scale begins
   int loss_scale_interval = 2000;
-  AdamW adamw;
   std::uint64_t seed = 1;
 
   /// The part of the model that tensor-parallel rank `tp` has of every layer.

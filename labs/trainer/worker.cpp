@@ -97,7 +97,7 @@ StageMemory memory_of(week22::Recompute recompute) {
 /// Tensors [first, first + count) of the stage's table, as a table of their own.
 EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) {
   const Parameters& all = stage.parameters();
-  EngineModel model;
+  EngineModel model{.storage = stage.config().storage};
   const std::size_t offset = all.list[first].offset;
   for (std::size_t i = first; i < first + count; ++i) {
     model.parameters.list.push_back(all.list[i]);
@@ -118,19 +118,10 @@ EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) 
 }
 
 void make_engines(Worker& worker, const Options3d& o) {
-  const EngineOptions options{.stage = o.zero,
-                              .adamw = o.adamw,
-                              .bucket_bytes = o.bucket_bytes,
-                              .wrapping = o.wrapping,
-                              .overlap = o.overlap,
-                              .prefetch = o.prefetch,
-                              .storage = o.model.storage,
-                              .reduce = o.reduce,
-                              .make_all_reduce = o.make_all_reduce};
   GptStage& stage = *worker.stage;
   const std::size_t tensors = stage.tensors().size(), shared = stage.shares_embedding() ? 1 : 0;
-  worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, shared, tensors - shared), options));
-  if (shared) worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, 0, 1), options));
+  worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, shared, tensors - shared), o));
+  if (shared) worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, 0, 1), o));
   StageHooks hooks = worker.engines[0]->hooks();
   if (shared && hooks.ready)
     hooks.ready = [rest = hooks.ready, embedding = worker.engines[1]->hooks().ready](std::size_t i) {

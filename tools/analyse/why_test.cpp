@@ -37,7 +37,7 @@ Why why_of_training(TrainOptions options) {
 
 TrainOptions training(const char* model, int ranks, const char* machine) {
   TrainOptions options;
-  options.model = model;
+  options.words.model = model;
   options.ranks = ranks;
   options.machine = machine;
   options.steps = 3;
@@ -95,9 +95,10 @@ TEST(Why, APipelineOfFewMicrobatchesIsLimitedByItsBubble) {
 
 TEST(Why, SoIsATrainersPipelineOfFewMicrobatches) {
   TrainOptions options = training("gpt2-124m", 4, "dgx-a100");
-  options.precision = "bf16";
-  options.pp = 4;
-  options.batch = options.accumulate = 4;
+  options.words.precision = "bf16";
+  options.mesh.pp = 4;
+  options.batch = 4;
+  options.microbatches = 4;
   expect_limit(why_of_training(options), Cost::bubble, "bubble");
 }
 
@@ -106,7 +107,7 @@ TEST(Why, UnequalStagesAndUnequalShardsAreImbalance) {
   expect_limit(stages, Cost::imbalance, "imbalance");
   EXPECT_NE(stages.sentence.find("rank 2 computes"), std::string::npos) << stages.sentence;
   TrainOptions options = training("gpt2-355m", 4, "dgx-a100");
-  options.precision = "bf16";
+  options.words.precision = "bf16";
   options.batch = 5;  // shards of 2, 1, 1 and 1
   const Why shards = why_of_training(options);
   expect_limit(shards, Cost::imbalance, "imbalance");
@@ -118,7 +119,7 @@ TEST(Why, AModelTooSmallIsLimitedByItsLaunches) {
     TrainOptions options = training("tiny", ranks, "dgx-h100");
     options.d_model = options.sequence = 16;
     options.heads = 2;
-    options.precision = "bf16";
+    options.words.precision = "bf16";
     options.batch = 2;
     const Why why = why_of_training(options);
     expect_limit(why, Cost::launch, "launch");

@@ -166,7 +166,7 @@ void write_study(const Study& study, const LawFit& fit, const Request& request) 
   Context context = Context::here();
   context.more.set("command", "scale")
       .set("command_line", request.command_line)
-      .set("model", request.study.training.model);
+      .set("model", request.study.training.words.model);
   set_range(context.more, study.weak ? "gustafson_serial_fraction" : "amdahl_serial_fraction", fit.fraction);
   std::vector<Row> rows;
   for (const Point& point : study.serials) rows.push_back(row_of(study, point, request.study));

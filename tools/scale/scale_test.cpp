@@ -94,9 +94,9 @@ TEST(Laws, WhatTimesCannotSayIsLeftOutAndSaid) {
 StudyOptions simulated(const char* model, const char* machine, std::vector<int> ranks) {
   StudyOptions o;
   o.ranks = std::move(ranks);
-  o.training.model = model;
+  o.training.words.model = model;
   o.training.machine = machine;
-  o.training.precision = "bf16";
+  o.training.words.precision = "bf16";
   o.training.phantom = true;
   o.training.steps = 2;
   o.training.sample = 0;
@@ -126,8 +126,8 @@ TEST(Diagnosis, NamesWhatWasPlanted) {
   uneven.training.batch = 5;
   EXPECT_EQ(limit_at_last(uneven), Limit::imbalance);
   StudyOptions pipeline = simulated("gpt2-355m", "dgx-a100", {4});
-  pipeline.training.pp = 4;
-  pipeline.training.accumulate = 2;
+  pipeline.training.mesh.pp = 4;
+  pipeline.training.microbatches = 2;
   EXPECT_EQ(limit_at_last(pipeline), Limit::bubble);
   StudyOptions weak = simulated("gpt2-124m", "dgx-a100", {2, 8});
   weak.weak = true;
@@ -144,7 +144,7 @@ TEST(Study, TheSerialProgramIsTheBestOne) {
 
 TEST(Study, TheSerialProgramCompressesNothing) {
   StudyOptions o = simulated("gpt2-124m", "dgx-a100", {2});
-  o.training.precision = "fp32";
+  o.training.words.precision = "fp32";
   o.training.compress = "topk:0.01";
   o.training.no_feedback = true;
   const Study study = measure(o, 0);

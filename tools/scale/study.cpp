@@ -11,34 +11,32 @@ namespace lockstep::scaling {
 namespace {
 
 /// The options of the serial program: one rank, and nothing that only ranks need.
-train::TrainOptions serial_options(const train::TrainOptions& o, std::size_t microbatches) {
+train::TrainOptions serial_options(const train::TrainOptions& o, int microbatches) {
   train::TrainOptions serial = o;
   const train::TrainOptions none;
   serial.ranks = 1;
-  serial.dp = none.dp;
-  serial.tp = none.tp;
-  serial.pp = none.pp;
+  serial.mesh = none.mesh;
   serial.schedule = none.schedule;
   serial.chunks = none.chunks;
   serial.zero = none.zero;
   serial.sequence_parallel = none.sequence_parallel;
-  serial.reduce = none.reduce;
+  serial.words.reduce = none.words.reduce;
   serial.compress = none.compress;
   serial.no_feedback = none.no_feedback;
   serial.typed = {};  // what was asked for is for the ranks
-  serial.accumulate = microbatches;
+  serial.microbatches = microbatches;
   return serial;
 }
 
 std::string program_of(const train::TrainOptions& o) {
   std::string name = o.ranks == 1 ? "serial" : fmt::format("{} ranks", o.ranks);
-  const int replicas = o.ranks / (o.tp * o.pp);
-  if (o.tp > 1) name += fmt::format(", tensor-parallel by {}", o.tp);
-  if (o.pp > 1) name += fmt::format(", {} stages ({})", o.pp, o.schedule);
+  const int replicas = o.ranks / (o.mesh.tp * o.mesh.pp);
+  if (o.mesh.tp > 1) name += fmt::format(", tensor-parallel by {}", o.mesh.tp);
+  if (o.mesh.pp > 1) name += fmt::format(", {} stages ({})", o.mesh.pp, o.schedule);
   if (replicas > 1)
     name += fmt::format(", {} replicas{}", replicas, o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : "");
   if (!o.compress.empty()) name += ", " + o.compress + (o.no_feedback ? " without feedback" : "");
-  name += fmt::format(", {} microbatch{}", o.accumulate, o.accumulate == 1 ? "" : "es");
+  name += fmt::format(", {} microbatch{}", o.microbatches, o.microbatches == 1 ? "" : "es");
   if (o.threads > 0) name += fmt::format(", {} thread{} each", o.threads, o.threads == 1 ? "" : "s");
   return name;
 }
@@ -91,10 +89,10 @@ Study measure(const StudyOptions& options, int available_ranks) {
   if (o.training.log_every == 0) o.training.log_every = o.training.steps;  // who logs begins the next step late
   std::vector<Contender> serial, parallel;
   const std::size_t most = static_cast<std::size_t>(o.ranks.back());
-  const std::size_t few = std::max<std::size_t>(1, o.training.accumulate);
+  const std::size_t few = static_cast<std::size_t>(std::max(1, o.training.microbatches));
   for (std::size_t microbatches : {few, few * most})
     if (microbatches <= o.training.batch && (serial.empty() || most > 1))
-      serial.emplace_back(serial_options(o.training, microbatches), available_ranks);
+      serial.emplace_back(serial_options(o.training, static_cast<int>(microbatches)), available_ranks);
   for (int ranks : o.ranks) {
     if (ranks == 1) continue;
     train::TrainOptions training = o.training;

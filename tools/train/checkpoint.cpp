@@ -125,7 +125,7 @@ class Checkpoints::Impl {
         scaler_(scaler),
         log_(log),
         files_(files),
-        tensors_(serial_tensors(plan.model)),
+        tensors_(serial_tensors(plan.options.model)),
         saver_(files, plan.options.checkpoint, me.rank(), me.size()) {
     if (judge() && saves()) lock_ = files_.lock(plan.options.checkpoint);
   }
@@ -275,7 +275,7 @@ class Checkpoints::Impl {
 
   checkpoint::Manifest head() {
     checkpoint::Manifest manifest{step_, {}, tensors_, {}};
-    manifest.facts["model"] = describe_model(plan_.model);
+    manifest.facts["model"] = describe_model(plan_.options.model);
     manifest.facts["optimizer"] = plan_.options.optimizer;
     manifest.facts["data"] = describe_data(plan_);
     if (!scaler_) return manifest;
@@ -314,9 +314,9 @@ class Checkpoints::Impl {
   void check_model(const std::string& path, const checkpoint::Manifest& manifest) const {
     const auto model = manifest.facts.find("model");
     const std::string theirs = model == manifest.facts.end() ? "something else" : model->second;
-    if (theirs != describe_model(plan_.model) || manifest.tensors != tensors_)
+    if (theirs != describe_model(plan_.options.model) || manifest.tensors != tensors_)
       throw Error(Verdict::usage, fmt::format("checkpoint {} holds a model of {}, not of {}", path, theirs,
-                                              describe_model(plan_.model)));
+                                              describe_model(plan_.options.model)));
   }
 
   /// Their moments mean something else.

@@ -42,14 +42,14 @@ inline TrainOptions Saved::run_in(const Layout& layout, int steps) const {
   options.data = path("text");
   options.heads = 4;
   options.batch = 8;
-  options.accumulate = layout.pp > 1 ? 2 : 1;
+  options.microbatches = layout.pp > 1 ? 2 : 1;
   options.tokens = "char";  // a vocabulary that no number of ranks divides
   options.ranks = layout.ranks();
-  options.tp = layout.tp;
-  options.pp = layout.pp;
+  options.mesh.tp = layout.tp;
+  options.mesh.pp = layout.pp;
   options.schedule = layout.schedule;
   options.zero = layout.zero;
-  options.wrap = layout.wrap;
+  options.words.wrap = layout.wrap;
   options.steps = steps;
   return options;
 }

@@ -39,18 +39,18 @@ week21::Compression compression_named(const std::string& name) {
 }  // namespace
 
 week22::Precision precision_of(const TrainOptions& o) {
-  week22::Precision precision = week22::precision_of(o.precision);
-  if (!o.reduce.empty()) precision.reduce = parse_storage(o.reduce, "type of sums");
+  week22::Precision precision = week22::precision_of(o.words.precision);
+  if (!o.words.reduce.empty()) precision.reduce = parse_storage(o.words.reduce, "type of sums");
   return precision;
 }
 
-week22::Recompute recompute_of(const TrainOptions& o, AttentionKind attention) {
+week22::Recompute recompute_of(const TrainOptions& o) {
   using week22::Recompute;
-  if (o.recompute == "none") return Recompute::none;
-  if (o.recompute == "full") return Recompute::full;
-  if (o.recompute != "selective")
-    refuse(unknown_name("recompute", o.recompute, std::array<std::string, 3>{"none", "selective", "full"}));
-  if (attention == AttentionKind::flash)
+  if (o.words.recompute == "none") return Recompute::none;
+  if (o.words.recompute == "full") return Recompute::full;
+  if (o.words.recompute != "selective")
+    refuse(unknown_name("recompute", o.words.recompute, std::array<std::string, 3>{"none", "selective", "full"}));
+  if (o.model.attention == AttentionKind::flash)
     refuse(
         "--recompute selective recomputes probabilities, which flash attention does not keep: add --attention "
         "materialised, or take --recompute full");
@@ -65,14 +65,15 @@ AttentionKind attention_of(const std::string& name) {
 
 /// Where the loss scale begins; none where there is no fp16, or it is off.
 std::optional<float> loss_scale_of(const TrainOptions& o) {
-  if (o.precision != "fp16") {
-    if (o.loss_scale != "dynamic") refuse(fmt::format("--loss-scale is for --precision fp16, not {}", o.precision));
+  if (o.words.precision != "fp16") {
+    if (o.words.loss_scale != "dynamic")
+      refuse(fmt::format("--loss-scale is for --precision fp16, not {}", o.words.precision));
     return std::nullopt;
   }
-  if (o.loss_scale == "off") return std::nullopt;
-  if (o.loss_scale == "dynamic") return 65536.0f;
-  const bool power = o.loss_scale.starts_with("2^");
-  const char *from = o.loss_scale.c_str() + (power ? 2 : 0), *end = from;
+  if (o.words.loss_scale == "off") return std::nullopt;
+  if (o.words.loss_scale == "dynamic") return 65536.0f;
+  const bool power = o.words.loss_scale.starts_with("2^");
+  const char *from = o.words.loss_scale.c_str() + (power ? 2 : 0), *end = from;
   const float number = std::strtof(from, const_cast<char**>(&end)), scale = power ? std::exp2(number) : number;
   int exponent = 0;
   if (end == from || *end || !(scale >= kLeastLossScale && scale <= 1 / kLeastLossScale / kLeastLossScale) ||
@@ -80,7 +81,7 @@ std::optional<float> loss_scale_of(const TrainOptions& o) {
     refuse(
         fmt::format("--loss-scale wants dynamic, off or a power of two from 2^-24 to 2^48 such as 1024 or 2^10, not "
                     "'{}'",
-                    o.loss_scale));
+                    o.words.loss_scale));
   return scale;
 }
 
@@ -91,17 +92,17 @@ week21::RateRule rate_rule_of(const std::string& name) {
   refuse(unknown_name("--lr-scaling", name, std::array<std::string, 3>{"none", "linear", "sqrt"}));
 }
 
-week21::Compression compression_of(const TrainOptions& o, const week25::MeshShape& mesh) {
+week21::Compression compression_of(const TrainOptions& o) {
   week21::Compression compression = compression_named(o.compress);
   if (o.no_feedback && compression.method != week21::Method::top_k)
     refuse("--no-feedback is for --compress topk:DENSITY, which alone remembers what it has not sent");
   compression.feedback = !o.no_feedback;
   compression.seed = o.seed;
   if (o.compress.empty()) return compression;
-  if (mesh.tp > 1 || mesh.pp > 1 || o.zero > 0)
+  if (o.mesh.tp > 1 || o.mesh.pp > 1 || o.zero > 0)
     refuse("--compress is for plain data parallelism: leave out --tp, --pp and --zero");
-  if (mesh.dp == 1) refuse("--compress needs at least two ranks: one sends nothing");
-  if (o.precision != "fp32" || (!o.reduce.empty() && o.reduce != "fp32"))
+  if (o.mesh.dp == 1) refuse("--compress needs at least two ranks: one sends nothing");
+  if (o.words.precision != "fp32" || (!o.words.reduce.empty() && o.words.reduce != "fp32"))
     refuse("--compress compresses fp32 gradients: leave out --precision and --reduce");
   return compression;
 }

@@ -8,9 +8,7 @@
 #include "common/gpt/model/config.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
 #include "labs/week21_data_parallel/large_batch.hpp"
-#include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
-#include "labs/week25_3d/mesh.hpp"
 #include "tools/train/options.hpp"
 
 namespace lockstep::train {
@@ -20,14 +18,14 @@ namespace lockstep::train {
 /// --precision and --reduce.
 week22::Precision precision_of(const TrainOptions& o);
 /// --recompute, with what the model's attention keeps.
-week22::Recompute recompute_of(const TrainOptions& o, AttentionKind attention);
+week22::Recompute recompute_of(const TrainOptions& o);
 AttentionKind attention_of(const std::string& name);
 /// Where the loss scale begins; none where there is no fp16, or it is off.
 std::optional<float> loss_scale_of(const TrainOptions& o);
 /// --lr-scaling.
 week21::RateRule rate_rule_of(const std::string& name);
 /// --compress and --no-feedback, which a mesh may not allow.
-week21::Compression compression_of(const TrainOptions& o, const week25::MeshShape& mesh);
+week21::Compression compression_of(const TrainOptions& o);
 /// --tokens.
 TokenKind token_kind_of(const std::string& name);
 /// --optimizer and --weight-decay.

@@ -34,11 +34,11 @@ TEST(Train, ARunThatDivergesStopsAtThatStepAndSaysSo) {
   for (const Row& row : {Row{1, 1, 1, "fp32"}, Row{2, 1, 1, "fp32"}, Row{4, 2, 2, "fp32"}, Row{2, 1, 1, "fp16"}}) {
     TrainOptions options = diverging_run();
     options.ranks = row.ranks;
-    options.tp = row.tp;
-    options.pp = row.pp;
-    options.precision = row.precision;
+    options.mesh.tp = row.tp;
+    options.mesh.pp = row.pp;
+    options.words.precision = row.precision;
     const Trained got = train(options);
-    const bool scaled = options.precision == "fp16";
+    const bool scaled = options.words.precision == "fp16";
     EXPECT_TRUE(got.diverged);
     ASSERT_GT(got.losses.size(), 2u);
     EXPECT_LT(got.losses.size(), 60u);

@@ -39,14 +39,14 @@ struct FirstStage {
   bool embeds_and_heads = true;
 };
 FirstStage first_stage(const Plan& plan) {
-  const std::vector<std::size_t> first = week25::stage_pieces(plan.run3d);
+  const std::vector<std::size_t> first = week25::stage_pieces(plan.options);
   double blocks = 0;
   for (int chunk = 0; chunk < plan.options.chunks; ++chunk) {
-    const auto part = static_cast<std::size_t>(chunk * plan.options.pp);
+    const auto part = static_cast<std::size_t>(chunk * plan.options.mesh.pp);
     blocks += static_cast<double>(first[part + 1] - first[part]);
   }
-  const bool alone = plan.options.pp == 1;
-  return {static_cast<double>(week25::stage_parameters(plan.run3d, 0)), blocks - (alone ? 2 : 1),
+  const bool alone = plan.options.mesh.pp == 1;
+  return {static_cast<double>(week25::stage_parameters(plan.options, 0)), blocks - (alone ? 2 : 1),
           static_cast<double>(plan.tokens_per_step()) / plan.replicas(), alone};
 }
 
@@ -54,10 +54,10 @@ FirstStage first_stage(const Plan& plan) {
 /// backward in each of a block's two parts (three backward where rows are gathered once more), likewise for embedding
 /// and head; and two numbers a row and rank for the loss.
 double predicted_tensor_bytes(const Plan& plan) {
-  if (plan.options.tp == 1) return 0;
+  if (plan.options.mesh.tp == 1) return 0;
   const FirstStage stage = first_stage(plan);
-  const double p = plan.options.tp, element = static_cast<double>(bytes_of(plan.model.storage)),
-               wide = static_cast<double>(plan.model.d_model);
+  const double p = plan.options.mesh.tp, element = static_cast<double>(bytes_of(plan.options.model.storage)),
+               wide = static_cast<double>(plan.options.model.d_model);
   const double sequence = plan.options.sequence_parallel ? 1 : 0, ends = stage.embeds_and_heads ? 1 : 0;
   // Of a pipeline's first stage: the embedding's sum forward, and with cut rows its gather backward.
   const double halves = 8 * stage.blocks + (ends ? 4 : 2) + sequence * (2 * stage.blocks + ends);
@@ -68,13 +68,13 @@ double predicted_tensor_bytes(const Plan& plan) {
 /// What the first stage sends its neighbours: activations of all chunks, gradients of all but the first; and its part
 /// of a tied embedding's gradient.
 double predicted_pipeline_bytes(const Plan& plan) {
-  if (plan.options.pp == 1) return 0;
-  const double element = static_cast<double>(bytes_of(plan.model.storage)),
-               wide = static_cast<double>(plan.model.d_model),
-               cut = plan.options.sequence_parallel ? plan.options.tp : 1;
+  if (plan.options.mesh.pp == 1) return 0;
+  const double element = static_cast<double>(bytes_of(plan.options.model.storage)),
+               wide = static_cast<double>(plan.options.model.d_model),
+               cut = plan.options.sequence_parallel ? plan.options.mesh.tp : 1;
   const double boundaries = (2 * plan.options.chunks - 1) * first_stage(plan).rows * wide / cut * element;
-  const double embedding = static_cast<double>(plan.run3d.part(0).own_vocabulary()) * wide * element;
-  return boundaries + (plan.model.tied_head ? embedding / (plan.options.zero > 0 ? plan.replicas() : 1) : 0);
+  const double embedding = static_cast<double>(plan.options.part(0).own_vocabulary()) * wide * element;
+  return boundaries + (plan.options.model.tied_head ? embedding / (plan.options.zero > 0 ? plan.replicas() : 1) : 0);
 }
 
 bool compresses(const Plan& plan) { return plan.compression.method != week21::Method::ring; }
@@ -83,8 +83,8 @@ bool compresses(const Plan& plan) { return plan.compression.method != week21::Me
 /// scalars of clipping and of the log.
 double predicted_bytes(const Plan& plan) {
   if (compresses(plan)) return plan.compressed_bytes();
-  return week22::bytes_sent(first_stage(plan).parameters, plan.options.zero, plan.replicas(),
-                            static_cast<int>(plan.options.accumulate), week22::recipe_of(plan.model.storage)) +
+  return week22::bytes_sent(first_stage(plan).parameters, plan.options.zero, plan.replicas(), plan.options.microbatches,
+                            week22::recipe_of(plan.options.model.storage)) +
          predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);
 }
 
@@ -94,11 +94,11 @@ std::string traffic_formula(const Plan& plan) {
     return fmt::format("{}, where a ring sends {}", plan.options.compress,
                        format_bytes(week21::bytes_sent({}, plan.replicas(), first_stage(plan).parameters)));
   std::vector<std::string> parts;
-  if (plan.options.tp > 1) parts.emplace_back("sums of activations");
-  if (plan.options.pp > 1) parts.emplace_back("boundaries of stages");
+  if (plan.options.mesh.tp > 1) parts.emplace_back("sums of activations");
+  if (plan.options.mesh.pp > 1) parts.emplace_back("boundaries of stages");
   const int times = plan.options.zero < 2    ? 2
-                    : plan.options.zero == 2 ? static_cast<int>(plan.options.accumulate) + 1
-                                             : 3 * static_cast<int>(plan.options.accumulate);
+                    : plan.options.zero == 2 ? plan.options.microbatches + 1
+                                             : 3 * plan.options.microbatches;
   if (plan.replicas() > 1)
     parts.push_back(parts.empty() ? fmt::format("{} × Ψ(p−1)/p elements", times)
                                   : fmt::format("{} × Ψ(d−1)/d elements of gradients and values", times));
@@ -156,10 +156,11 @@ void TrainLog::complain(const std::string& line) {
 void TrainLog::diverged(const std::string& checkpoint) {
   diverged_ = true;
   const StepRecord& last = records_.back();
-  std::string what = plan_.loss_scale
+  std::string what = plan_.options.loss_scale
                          ? fmt::format("its gradients overflow at every loss scale, now {:g}", last.loss_scale)
                          : fmt::format("loss {}, gradient norm {}", shown(last.loss), shown(last.gradient_norm));
-  if (plan_.loss_scale && !std::isfinite(last.loss)) what += fmt::format(", and its loss is {}", shown(last.loss));
+  if (plan_.options.loss_scale && !std::isfinite(last.loss))
+    what += fmt::format(", and its loss is {}", shown(last.loss));
   const std::string kept = checkpoint.empty() ? "" : fmt::format("; the last good checkpoint is {}", checkpoint);
   complain(fmt::format("the run diverged at step {}: {}{}; try a lower --lr, a longer --warmup or a smaller --clip",
                        last.step, what, kept));
@@ -180,7 +181,7 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
   first_step_ = first_step;
   logged_bytes_ = bytes_sent;
   began_ = std::chrono::steady_clock::now();
-  const GptConfig& m = plan_.model;
+  const GptConfig& m = plan_.options.model;
   note(fmt::format("model     {} parameters: {} layers, {} heads, d_model {}, vocabulary {}, context {}, {}, {} head",
                    short_count(static_cast<double>(m.parameters())), m.layers, m.heads, m.d_model, m.vocabulary,
                    m.context, to_string(m.storage), m.tied_head ? "tied" : "untied"));
@@ -189,14 +190,14 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
                      short_count(static_cast<double>(plan_.corpus->train().size())), plan_.corpus->unigram_entropy()));
   note(fmt::format("step      {} sequences × {} tokens on {} rank{} ({}{}), {} microbatch{} each", plan_.options.batch,
                    plan_.options.sequence, plan_.run.ranks, plan_.run.ranks == 1 ? "" : "s", backend_name(),
-                   virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "", plan_.options.accumulate,
-                   plan_.options.accumulate == 1 ? "" : "es"));
+                   virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "", plan_.options.microbatches,
+                   plan_.options.microbatches == 1 ? "" : "es"));
   for (const std::string& sentence : without_effect(plan_)) note("note      " + sentence);
-  if (plan_.options.tp == 1 && plan_.options.pp == 1) return;
+  if (plan_.options.mesh.tp == 1 && plan_.options.mesh.pp == 1) return;
   note(fmt::format(
       "mesh      {} replica{} × {} tensor-parallel × {} stage{}{}", plan_.replicas(), plan_.replicas() == 1 ? "" : "s",
-      plan_.options.tp, plan_.options.pp, plan_.options.pp == 1 ? "" : "s",
-      plan_.options.pp == 1
+      plan_.options.mesh.tp, plan_.options.mesh.pp, plan_.options.mesh.pp == 1 ? "" : "s",
+      plan_.options.mesh.pp == 1
           ? ""
           : fmt::format(", schedule {}{}", plan_.options.schedule,
                         plan_.options.chunks == 1 ? "" : fmt::format(", {} chunks", plan_.options.chunks))));
@@ -263,7 +264,7 @@ void TrainLog::summary(const Outcome& outcome) const {
     print(fmt::format("traffic   {} a rank and step, predicted {}: {}\n",
                       format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
                       format_bytes(predicted_bytes(plan_)), traffic_formula(plan_)));
-  if (plan_.loss_scale && !records_.empty())
+  if (plan_.options.loss_scale && !records_.empty())
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
                       records_.back().loss_scale, skipped_, plan_.options.steps));
   print(memory_line(plan_, outcome));
@@ -291,24 +292,26 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   for (const RankLedger& ledger : outcome.ledgers) sent = std::max(sent, ledger.traffic.bytes_sent);
   Row row;
   row.set("backend", backend_name()).set("machine", virtual_time_ || plan_.run.emulate ? plan_.run.machine.name : "");
-  row.set("ranks", plan_.run.ranks).set("phantom", plan_.run.phantom).set("parameters", plan_.model.parameters());
+  row.set("ranks", plan_.run.ranks)
+      .set("phantom", plan_.run.phantom)
+      .set("parameters", plan_.options.model.parameters());
   row.set("steps", plan_.options.steps).set("batch_sequences", plan_.options.batch);
-  row.set("sequence_tokens", plan_.options.sequence).set("accumulate", plan_.options.accumulate);
-  row.set("overlap", !plan_.options.no_overlap).set("bucket_bytes", plan_.bucket_bytes);
+  row.set("sequence_tokens", plan_.options.sequence).set("accumulate", plan_.options.microbatches);
+  row.set("overlap", plan_.options.overlap).set("bucket_bytes", plan_.options.bucket_bytes);
   row.set("loss", mean_last_losses()).set("last_loss", records_.empty() ? NAN : records_.back().loss);
   row.set("validation_loss", validations_.empty() ? NAN : validations_.back().loss);
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
   row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
-  row.set("replicas", plan_.replicas()).set("stages", plan_.options.pp).set("schedule", plan_.options.schedule);
+  row.set("replicas", plan_.replicas()).set("stages", plan_.options.mesh.pp).set("schedule", plan_.options.schedule);
   row.set("chunks", plan_.options.chunks)
-      .set("tensor_parallel", plan_.options.tp)
+      .set("tensor_parallel", plan_.options.mesh.tp)
       .set("sequence_parallel", plan_.options.sequence_parallel);
   row.set("optimizer", plan_.options.optimizer)
       .set("compress", plan_.options.compress)
       .set("feedback", !plan_.options.no_feedback);
   row.set("lr_scaling", plan_.options.lr_scaling).set("base_batch", plan_.options.base_batch);
-  row.set("zero", plan_.options.zero).set("wrap", plan_.options.wrap).set("prefetch", plan_.options.prefetch);
+  row.set("zero", plan_.options.zero).set("wrap", plan_.options.words.wrap).set("prefetch", plan_.options.prefetch);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);
   double flop = 0;

@@ -33,10 +33,10 @@ void write_files(const Plan& plan, const TrainLog& log, const Outcome& outcome) 
   if (!o.trace.empty()) write_trace(outcome.trace, o.trace, "Training");
   if (o.json.empty()) return;
   Context context = Context::here();
-  context.more.set("model", describe_model(plan.model)).set("precision", o.precision).set("seed", o.seed);
-  context.more.set("reduce", std::string(to_string(plan.precision.reduce)))
-      .set("attention", o.attention)
-      .set("recompute", o.recompute);
+  context.more.set("model", describe_model(plan.options.model)).set("precision", o.words.precision).set("seed", o.seed);
+  context.more.set("reduce", std::string(to_string(plan.options.reduce)))
+      .set("attention", o.words.attention)
+      .set("recompute", o.words.recompute);
   context.more.set("learning_rate", o.learning_rate).set("data", plan.corpus ? o.data : "").set("tokens", o.tokens);
   write_results(o.json, context, std::vector<Row>{log.result_row(outcome)});
 }

@@ -15,9 +15,6 @@
 #include "common/runtime/run.hpp"
 #include "labs/trainer/options_3d.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
-#include "labs/week22_zero/checkpointing.hpp"
-#include "labs/week22_zero/fsdp.hpp"
-#include "labs/week22_zero/mixed_precision.hpp"
 
 namespace lockstep::train {
 
@@ -34,22 +31,29 @@ inline constexpr std::array<State, 4> kState = {{{Category::parameter, "paramete
                                                  {Category::optimizer, "optimizer"},
                                                  {Category::activation, "activation"}}};
 
-/// As typed; 0 or empty: by default.
-struct TrainOptions {
+/// As typed; 0 or empty: by default. make_plan completes what a 3D run is asked to be by the words that stand for it.
+struct TrainOptions : week25::Options3d {
+  TrainOptions() {
+    batch = 64;
+    mesh.dp = 0;       // as many replicas as there are ranks for
+    microbatches = 0;  // 1, of a pipeline four a stage
+    chunks = 0;        // 1, interleaved 2
+  }
+
+  struct Words {
+    std::string model = "small";
+    std::string attention = "flash";
+    std::string precision = "fp32";
+    std::string reduce;                  // type in which gradients are summed over ranks; by default that of precision
+    std::string loss_scale = "dynamic";  // of fp16: dynamic, off, or where the dynamic one begins
+    std::string recompute = "none";
+    std::string bucket_bytes;
+    std::string wrap = "block";
+  } words;
   int ranks = 0;
-  std::string model = "small";
   std::size_t layers = 0, heads = 0, d_model = 0;
   bool untied = false;
-  std::string attention = "flash";
-  std::string precision = "fp32";
-  std::string reduce;                  // type in which gradients are summed over ranks; by default that of precision
-  std::string loss_scale = "dynamic";  // of fp16: dynamic, off, or where the dynamic one begins
-  int loss_scale_interval = 2000;      // good steps after which it doubles
-  std::string recompute = "none";
   int steps = 200;
-  std::size_t batch = 64;      // sequences of the global batch, whatever the number of ranks
-  std::size_t sequence = 0;    // tokens of each
-  std::size_t accumulate = 0;  // microbatches a replica; by default 1, of a pipeline four a stage
   double learning_rate = 3e-3;
   std::string optimizer = "adamw";  // or sgd
   std::string lr_scaling = "none";  // none, linear or sqrt, from base_batch
@@ -57,22 +61,11 @@ struct TrainOptions {
   int warmup = 20;
   std::optional<double> weight_decay;  // by default 0.1; of sgd 0
   double clip = 1.0;
-  std::uint64_t seed = 1;
   std::string data;
   std::string tokens = "byte";
-  std::string bucket_bytes;
   bool no_overlap = false;
   std::string compress;  // topk:DENSITY, int8 or int8-two-step
   bool no_feedback = false;
-  int zero = 0;  // the stage
-  std::string wrap = "block";
-  int prefetch = 1;
-  int dp = 0;  // replicas; 0: as many as there are ranks for
-  int tp = 1;  // ranks that share every layer
-  int pp = 1;  // stages
-  std::string schedule = "1f1b";
-  int chunks = 0;  // a stage; by default 1, interleaved 2
-  bool sequence_parallel = false;
   std::string machine = "laptop";
   std::string emulate;
   bool phantom = false;
@@ -99,23 +92,14 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options);
 
 /// Everything that can be decided, and refused, before a rank starts.
 struct Plan {
-  TrainOptions options;
-  GptConfig model;
+  TrainOptions options;          // complete
   std::optional<Corpus> corpus;  // none in a phantom run
   RunOptions run;
-  std::size_t bucket_bytes = 0;
-  std::size_t largest_microbatch = 0;  // sequences
-  week22::Precision precision;
-  week22::Recompute recompute = week22::Recompute::none;
-  week22::Wrapping wrapping;        // of stages 2 and 3
   week21::Compression compression;  // of gradients; the ring: none
-  std::optional<float> loss_scale;  // where the dynamic loss scale begins; none: gradients are not scaled
 
-  week25::Options3d run3d;  // the same, as the 3D step wants it
-
-  int replicas() const { return run3d.mesh.dp; }
+  int replicas() const { return options.mesh.dp; }
   /// The serial program: one rank, and nothing that needs the 3D step.
-  bool serial() const { return run.ranks == 1 && options.zero == 0 && !loss_scale; }
+  bool serial() const { return run.ranks == 1 && options.zero == 0 && !options.loss_scale; }
   /// The part of the model of the rank with the most parameters, which is one of the first or last stage.
   std::size_t own_parameters() const;
   /// Of each gradient bucket, in elements, where nothing shares the model.

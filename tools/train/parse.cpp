@@ -20,12 +20,12 @@ constexpr std::array<const char*, 10> kMayDoNothing = {
 
 void add_model_options(CommandLine& line, TrainOptions& o) {
   line.group("Model");
-  line.add("--model", o.model, "tiny, small, gpt2-124m, gpt2-355m, …, gpt3-175b, gpt-1t");
+  line.add("--model", o.words.model, "tiny, small, gpt2-124m, gpt2-355m, …, gpt3-175b, gpt-1t");
   line.add("--layers", o.layers, "Instead of the model's", {1});
   line.add("--d-model", o.d_model, "Instead of the model's", {1});
   line.add("--heads", o.heads, "Instead of the model's", {1});
   line.add("--untied", o.untied, "A head of its own, not the token embedding");
-  line.add("--attention", o.attention, "flash, or materialised: with all its probabilities in memory");
+  line.add("--attention", o.words.attention, "flash, or materialised: with all its probabilities in memory");
 }
 
 void add_text_options(CommandLine& line, TrainOptions& o) {
@@ -39,7 +39,7 @@ void add_training_options(CommandLine& line, TrainOptions& o) {
   line.add("--steps", o.steps, "Optimizer steps", {1});
   line.add("--batch", o.batch, "Sequences of the global batch, the same for any number of ranks", {1});
   line.add("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)", {1});
-  line.add("--microbatches,--accumulate", o.accumulate,
+  line.add("--microbatches,--accumulate", o.microbatches,
            "Of a replica and step (default: 1; of a pipeline four a stage)", {1});
   line.add("--lr", o.learning_rate, "Learning rate after warm-up", {1e-12, 10});
   line.add("--optimizer", o.optimizer,
@@ -55,19 +55,20 @@ void add_training_options(CommandLine& line, TrainOptions& o) {
 
 void add_memory_options(CommandLine& line, TrainOptions& o) {
   line.group("Precision and memory");
-  line.add("--precision", o.precision, "fp32, bf16 or fp16, of values, activations and gradients; AdamW keeps fp32");
-  line.add("--reduce", o.reduce, "Type in which gradients are summed over ranks (default: --precision)");
-  line.add("--loss-scale", o.loss_scale, "Of fp16: dynamic (from 65536), a power of two to begin with, or off");
+  line.add("--precision", o.words.precision,
+           "fp32, bf16 or fp16, of values, activations and gradients; AdamW keeps fp32");
+  line.add("--reduce", o.words.reduce, "Type in which gradients are summed over ranks (default: --precision)");
+  line.add("--loss-scale", o.words.loss_scale, "Of fp16: dynamic (from 65536), a power of two to begin with, or off");
   line.add("--loss-scale-interval", o.loss_scale_interval, "Good steps after which the scale doubles", {1});
-  line.add("--recompute", o.recompute,
+  line.add("--recompute", o.words.recompute,
            "In the backward: none; selective, probabilities of materialised attention; full, whole blocks");
 }
 
 void add_parallelism_options(CommandLine& line, TrainOptions& o) {
   line.group("Parallelism");
-  line.add("--dp", o.dp, "Replicas (default: --ranks / --tp / --pp)", {1});
-  line.add("--tp", o.tp, "Ranks that share every layer", {1});
-  line.add("--pp", o.pp, "Stages of a pipeline", {1});
+  line.add("--dp", o.mesh.dp, "Replicas (default: --ranks / --tp / --pp)", {1});
+  line.add("--tp", o.mesh.tp, "Ranks that share every layer", {1});
+  line.add("--pp", o.mesh.pp, "Stages of a pipeline", {1});
   line.add("--schedule", o.schedule, "Of the pipeline: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2");
   line.add("--chunks", o.chunks, "Of a stage, for interleaved (default: 2)", {1});
   line.add("--sequence-parallel", o.sequence_parallel, "With --tp: norms and residuals on cut rows too");
@@ -75,9 +76,10 @@ void add_parallelism_options(CommandLine& line, TrainOptions& o) {
 
 void add_data_parallelism_options(CommandLine& line, TrainOptions& o) {
   line.group("Data parallelism");
-  line.add("--bucket-bytes", o.bucket_bytes, "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
+  line.add("--bucket-bytes", o.words.bucket_bytes,
+           "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
   line.add("--zero", o.zero, "Stage: 0 plain, 1 shards optimizer state, 2 gradients too, 3 values too");
-  line.add("--wrap", o.wrap, "Units of stages 2 and 3: model, block, layer, or a least number of elements");
+  line.add("--wrap", o.words.wrap, "Units of stages 2 and 3: model, block, layer, or a least number of elements");
   line.add("--prefetch", o.prefetch, "Stage 3: units gathered ahead", {0});
   line.add("--no-overlap", o.no_overlap, "All-reduce on the main queue");
   line.add("--compress", o.compress,
@@ -125,7 +127,7 @@ void check_backend(const std::string& backend, TrainOptions& o) {
   if (backend != "serial")
     throw Error(Verdict::usage, fmt::format("this program runs on {}: ./lab train --backend {} starts the other",
                                             backend_name(), backend));
-  if (o.ranks > 1 || o.dp > 1 || o.tp > 1 || o.pp > 1)
+  if (o.ranks > 1 || o.mesh.dp > 1 || o.mesh.tp > 1 || o.mesh.pp > 1)
     throw Error(Verdict::usage,
                 "serial means one rank: leave out --ranks, --dp, --tp and --pp, or choose another backend");
   o.ranks = 1;

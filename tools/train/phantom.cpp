@@ -38,12 +38,12 @@ void print_memory(const PhantomStep& step, const Plan& plan) {
 }
 
 void print_report(const Plan& plan, const PhantomStep& step) {
-  const week25::Options3d& o = plan.run3d;
-  fmt::print("model     {:.4g} billion parameters: {}\n", static_cast<double>(plan.model.parameters()) / 1e9,
-             describe_model(plan.model));
+  const TrainOptions& o = plan.options;
+  fmt::print("model     {:.4g} billion parameters: {}\n", static_cast<double>(plan.options.model.parameters()) / 1e9,
+             describe_model(plan.options.model));
   fmt::print("mesh      {} replica{} × {} tensor-parallel{} × {} stages = {} ranks of {}; ZeRO-{}, recompute {}\n",
              o.mesh.dp, o.mesh.dp == 1 ? "" : "s", o.mesh.tp, o.sequence_parallel ? " with cut rows" : "", o.mesh.pp,
-             o.mesh.ranks(), plan.run.machine.name, o.zero, plan.options.recompute);
+             o.mesh.ranks(), plan.run.machine.name, o.zero, o.words.recompute);
   fmt::print("step      {} sequences × {} tokens; a replica has {} microbatches, schedule {}{}\n", o.batch, o.sequence,
              o.microbatches, o.schedule, o.chunks == 1 ? "" : fmt::format(" with {} chunks", o.chunks));
   fmt::print("simulated {} ranks, one a stage, in {}: tensor-parallel peers and other replicas do the same\n",
@@ -86,14 +86,16 @@ void set_stages(Row& row, const PhantomStep& step) {
 }
 
 Row row_of(const Plan& plan, const PhantomStep& step) {
-  const week25::Options3d& o = plan.run3d;
+  const TrainOptions& o = plan.options;
   Row row;
   row.set("backend", "sim").set("machine", plan.run.machine.name).set("phantom", true);
   row.set("ranks", o.mesh.ranks()).set("simulated_ranks", step.simulated_ranks);
-  row.set("parameters", plan.model.parameters()).set("batch_sequences", o.batch).set("sequence_tokens", o.sequence);
+  row.set("parameters", plan.options.model.parameters())
+      .set("batch_sequences", o.batch)
+      .set("sequence_tokens", o.sequence);
   row.set("replicas", o.mesh.dp).set("tensor_parallel", o.mesh.tp).set("stages", o.mesh.pp);
   row.set("accumulate", o.microbatches).set("schedule", o.schedule).set("chunks", o.chunks);
-  row.set("zero", o.zero).set("sequence_parallel", o.sequence_parallel).set("recompute", plan.options.recompute);
+  row.set("zero", o.zero).set("sequence_parallel", o.sequence_parallel).set("recompute", o.words.recompute);
   row.set("seconds", step.seconds).set("tokens_per_second", step.tokens_per_second).set("mfu", step.mfu);
   row.set("model_flop", step.model_flop).set("bubble_of_ideal", step.bubble_of_ideal);
   row.set("bubble_of_total", step.bubble_of_total).set("exposed_seconds", step.exposed_seconds());
@@ -117,12 +119,12 @@ Row row_of(const Plan& plan, const PhantomStep& step) {
 }  // namespace
 
 int report_phantom(const Plan& plan) {
-  const PhantomStep step = week25::phantom_step(plan.run3d, plan.run.machine, !plan.options.trace.empty());
+  const PhantomStep step = week25::phantom_step(plan.options, plan.run.machine, !plan.options.trace.empty());
   print_report(plan, step);
   if (!plan.options.trace.empty()) write_trace(step.trace, plan.options.trace, "A step, one rank a stage");
   if (!plan.options.json.empty()) {
     Context context = Context::here();
-    context.more.set("model", describe_model(plan.model)).set("precision", plan.options.precision);
+    context.more.set("model", describe_model(plan.options.model)).set("precision", plan.options.words.precision);
     write_results(plan.options.json, context, std::vector<Row>{row_of(plan, step)});
   }
   return 0;

@@ -18,40 +18,41 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
     int dp, tp, pp;
     std::function<void(TrainOptions&)> more = [](TrainOptions&) {};
   };
-  std::vector<Row> rows = {{1, 1, 1},
-                           {3, 1, 1},
-                           {1, 2, 1},
-                           {2, 2, 1},
-                           {1, 1, 3},
-                           {2, 1, 2},
-                           {1, 2, 2},
-                           {2, 2, 2},
-                           {1, 1, 1, [](TrainOptions& o) { o.recompute = "full", o.accumulate = 2; }},
-                           {1, 2, 1, [](TrainOptions& o) { o.sequence_parallel = true; }},
-                           {2, 2, 2, [](TrainOptions& o) { o.sequence_parallel = true, o.recompute = "full"; }},
-                           {1, 1, 2, [](TrainOptions& o) { o.untied = true, o.steps = 1; }},
-                           {1, 1, 2, [](TrainOptions& o) { o.recompute = "selective", o.attention = "materialised"; }},
-                           {1, 1, 4, [](TrainOptions& o) { o.accumulate = 1; }},  // stages without a block
-                           {1, 1, 2, [](TrainOptions& o) { o.sample = 3, o.precision = "bf16"; }},
-                           {2, 2, 1, [](TrainOptions& o) { o.sample = 3, o.recompute = "full"; }},
-                           {2, 1, 2, [](TrainOptions& o) { o.zero = 1, o.bucket_bytes = "20kB"; }},
-                           {1, 1, 1, [](TrainOptions& o) { o.precision = "fp16", o.sample = 3; }},
-                           {3, 1, 1, [](TrainOptions& o) { o.zero = 1, o.precision = "fp16"; }},
-                           {3, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02"; }},
-                           {2, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
-                           {2, 1, 1, [](TrainOptions& o) { o.compress = "int8-two-step"; }}};
+  std::vector<Row> rows = {
+      {1, 1, 1},
+      {3, 1, 1},
+      {1, 2, 1},
+      {2, 2, 1},
+      {1, 1, 3},
+      {2, 1, 2},
+      {1, 2, 2},
+      {2, 2, 2},
+      {1, 1, 1, [](TrainOptions& o) { o.words.recompute = "full", o.microbatches = 2; }},
+      {1, 2, 1, [](TrainOptions& o) { o.sequence_parallel = true; }},
+      {2, 2, 2, [](TrainOptions& o) { o.sequence_parallel = true, o.words.recompute = "full"; }},
+      {1, 1, 2, [](TrainOptions& o) { o.untied = true, o.steps = 1; }},
+      {1, 1, 2, [](TrainOptions& o) { o.words.recompute = "selective", o.words.attention = "materialised"; }},
+      {1, 1, 4, [](TrainOptions& o) { o.microbatches = 1; }},  // stages without a block
+      {1, 1, 2, [](TrainOptions& o) { o.sample = 3, o.words.precision = "bf16"; }},
+      {2, 2, 1, [](TrainOptions& o) { o.sample = 3, o.words.recompute = "full"; }},
+      {2, 1, 2, [](TrainOptions& o) { o.zero = 1, o.words.bucket_bytes = "20kB"; }},
+      {1, 1, 1, [](TrainOptions& o) { o.words.precision = "fp16", o.sample = 3; }},
+      {3, 1, 1, [](TrainOptions& o) { o.zero = 1, o.words.precision = "fp16"; }},
+      {3, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02"; }},
+      {2, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
+      {2, 1, 1, [](TrainOptions& o) { o.compress = "int8-two-step"; }}};
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"})
     for (const std::size_t microbatches : {4, 6})  // of 9 sequences: 3, 2, 2, 2; 2, 2, 2, 1, 1, 1
-      rows.push_back({1, 1, 2, [=](TrainOptions& o) { o.schedule = schedule, o.accumulate = microbatches; }});
+      rows.push_back({1, 1, 2, [=](TrainOptions& o) { o.schedule = schedule, o.microbatches = microbatches; }});
   for (const int zero : {2, 3})
     for (const char* wrap : {"model", "block", "layer", "5000"})
       for (const int prefetch : {0, 1, 2})
         rows.push_back({3, 1, 1, [=](TrainOptions& o) {
-                          o.zero = zero, o.wrap = wrap, o.prefetch = prefetch, o.sample = prefetch == 1 ? 2 : 0;
+                          o.zero = zero, o.words.wrap = wrap, o.prefetch = prefetch, o.sample = prefetch == 1 ? 2 : 0;
                         }});
   for (const int zero : {1, 2, 3}) {
-    rows.push_back({2, 2, 1, [=](TrainOptions& o) { o.zero = zero, o.accumulate = 2, o.sample = 2; }});
-    rows.push_back({2, 1, 1, [=](TrainOptions& o) { o.zero = zero, o.precision = "bf16", o.no_overlap = true; }});
+    rows.push_back({2, 2, 1, [=](TrainOptions& o) { o.zero = zero, o.microbatches = 2, o.sample = 2; }});
+    rows.push_back({2, 1, 1, [=](TrainOptions& o) { o.zero = zero, o.words.precision = "bf16", o.no_overlap = true; }});
     rows.push_back({1, 1, 1, [=](TrainOptions& o) { o.zero = zero; }});
   }
   for (const Row& row : rows) {
@@ -63,7 +64,7 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
     row.more(options);
     const std::string what = fmt::format(
         "--dp {} --tp {} --pp {} --zero {} --wrap {} --prefetch {} --schedule {} --microbatches {} --sample {}", row.dp,
-        row.tp, row.pp, options.zero, options.wrap, options.prefetch, options.schedule, options.accumulate,
+        row.tp, row.pp, options.zero, options.words.wrap, options.prefetch, options.schedule, options.microbatches,
         options.sample);
     const Memory predicted = make_plan(options, 0).peak;
     const Trained seen = train(options);
@@ -83,7 +84,7 @@ TEST(Train, TheFirstStepIsNotChargedForSettingUp) {
   options.validate_every = 100;
   const Trained run = train(options);
   ASSERT_EQ(run.bytes_sent.size(), 1u);
-  const double gradients = 4.0 * static_cast<double>(make_plan(options, 0).model.parameters());
+  const double gradients = 4.0 * static_cast<double>(make_plan(options, 0).options.model.parameters());
   EXPECT_NEAR(run.bytes_sent[0] / gradients, 1, 1e-3) << "2(p − 1)/p of them, and a loss for the log";
 }
 
@@ -96,7 +97,7 @@ TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
   options.phantom = true;
   const Trained phantom = train(options);
   ASSERT_EQ(real.outcome.ledgers.size(), phantom.outcome.ledgers.size());
-  const std::size_t parameters = make_plan(options, 0).model.parameters();
+  const std::size_t parameters = make_plan(options, 0).options.model.parameters();
   for (std::size_t r = 0; r < 3; ++r) {
     const RankLedger &a = real.outcome.ledgers[r], &b = phantom.outcome.ledgers[r];
     EXPECT_EQ(a.memory.peak_of(Category::activation), b.memory.peak_of(Category::activation));

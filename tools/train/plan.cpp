@@ -23,15 +23,14 @@ namespace lockstep::train {
 
 namespace {
 
-GptConfig model_of(TrainOptions& o, std::size_t vocabulary) {
-  GptConfig model = gpt_preset(o.model);
+GptConfig model_of(const TrainOptions& o, DType storage, std::size_t vocabulary) {
+  GptConfig model = gpt_preset(o.words.model);
   if (o.layers) model.layers = o.layers;
   if (o.d_model) model.d_model = o.d_model;
   if (o.heads) model.heads = o.heads;
   model.tied_head = !o.untied;
-  model.storage = precision_of(o).compute;
-  model.attention = attention_of(o.attention);
-  if (o.sequence == 0) o.sequence = model.context;
+  model.storage = storage;
+  model.attention = attention_of(o.words.attention);
   model.context = std::max(model.context, o.sequence);
   // The models for one laptop know bytes; the published ones keep their vocabulary, of which a text may use a part.
   if (vocabulary && (model.vocabulary == 256 || model.vocabulary < vocabulary)) model.vocabulary = vocabulary;
@@ -70,30 +69,31 @@ void check_checkpoints(const TrainOptions& o) {
 }
 
 /// --dp × --tp × --pp are the ranks: what is left out follows from the others.
-week25::MeshShape mesh_of(const TrainOptions& o, int available_ranks) {
-  if (o.tp < 1 || o.pp < 1 || o.dp < 0) refuse("--dp, --tp and --pp count at least 1");
-  const int share = o.tp * o.pp;
-  const int ranks = o.ranks ? o.ranks : o.dp ? o.dp * share : std::max(share, available_ranks);
+int replicas_of(const TrainOptions& o, int available_ranks) {
+  const auto [dp, tp, pp] = o.mesh;
+  if (tp < 1 || pp < 1 || dp < 0) refuse("--dp, --tp and --pp count at least 1");
+  const int share = tp * pp;
+  const int ranks = o.ranks ? o.ranks : dp ? dp * share : std::max(share, available_ranks);
   if (ranks % share != 0)
-    refuse(fmt::format("--ranks {} is no multiple of --tp {} × --pp {}: every replica needs as many ranks", ranks, o.tp,
-                       o.pp));
-  if (o.dp && o.dp * share != ranks)
-    refuse(fmt::format("--dp {} × --tp {} × --pp {} are {} ranks, not the {} of --ranks", o.dp, o.tp, o.pp,
-                       o.dp * share, ranks));
-  return {.dp = ranks / share, .tp = o.tp, .pp = o.pp};
+    refuse(fmt::format("--ranks {} is no multiple of --tp {} × --pp {}: every replica needs as many ranks", ranks, tp,
+                       pp));
+  if (dp && dp * share != ranks)
+    refuse(
+        fmt::format("--dp {} × --tp {} × --pp {} are {} ranks, not the {} of --ranks", dp, tp, pp, dp * share, ranks));
+  return ranks / share;
 }
 
 /// Enough microbatches to fill a pipeline, where there are as many sequences.
-std::size_t microbatches_of(const TrainOptions& o, const week25::MeshShape& mesh) {
-  if (o.accumulate) return o.accumulate;
-  if (mesh.pp == 1) return 1;
-  const std::size_t most = o.batch / static_cast<std::size_t>(mesh.dp), stages = static_cast<std::size_t>(mesh.pp);
-  return most >= stages ? std::min(4 * stages, most / stages * stages) : std::max<std::size_t>(1, most);
+int microbatches_of(const TrainOptions& o) {
+  if (o.microbatches) return o.microbatches;
+  if (o.mesh.pp == 1) return 1;
+  const int most = static_cast<int>(o.batch / static_cast<std::size_t>(o.mesh.dp)), stages = o.mesh.pp;
+  return most >= stages ? std::min(4 * stages, most / stages * stages) : std::max(1, most);
 }
 
 /// In the words of the command line.
-void check_reduce(const Plan& plan, const TrainOptions& o) {
-  if (plan.precision.reduce != plan.precision.compute)
+void check_reduce(const TrainOptions& o) {
+  if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.storage)
     refuse(fmt::format(
         "--zero {} sums gradients in the type they are computed in: leave out --reduce, or take --zero 0 or 3",
         o.zero));
@@ -106,28 +106,6 @@ week21::MakeAllReduce maker_of(const week21::Compression& compression) {
   };
 }
 
-week25::Options3d run_3d(const Plan& plan, const TrainOptions& o, const week25::MeshShape& mesh) {
-  return {.model = plan.model,
-          .mesh = mesh,
-          .batch = o.batch,
-          .sequence = o.sequence,
-          .microbatches = static_cast<int>(o.accumulate),
-          .schedule = o.schedule,
-          .chunks = o.chunks,
-          .zero = o.zero,
-          .sequence_parallel = o.sequence_parallel,
-          .recompute = plan.recompute,
-          .overlap = !o.no_overlap,
-          .wrapping = plan.wrapping,
-          .prefetch = o.prefetch,
-          .reduce = plan.precision.reduce,
-          .make_all_reduce = maker_of(plan.compression),
-          .loss_scale = plan.loss_scale,
-          .loss_scale_interval = o.loss_scale_interval,
-          .adamw = optimizer_of(o),
-          .seed = o.seed};
-}
-
 /// What --wrap cannot mean.
 void check_zero(const Plan& plan) {
   const TrainOptions& o = plan.options;
@@ -135,8 +113,8 @@ void check_zero(const Plan& plan) {
   // The largest unit, gathered, with its gradients, must fit beside nothing else.
   const bool modelled = o.phantom || plan.run.emulate;
   const double memory = modelled ? plan.run.machine.memory_bytes : read_host().memory_bytes;
-  for (const Unit& unit : week22::wrap(gpt_parameter_table(plan.run3d.part(0)), plan.wrapping)) {
-    const double bytes = 2.0 * static_cast<double>(unit.size * bytes_of(plan.model.storage));
+  for (const Unit& unit : week22::wrap(gpt_parameter_table(plan.options.part(0)), plan.options.wrapping)) {
+    const double bytes = 2.0 * static_cast<double>(unit.size * bytes_of(plan.options.model.storage));
     if (memory > 0 && bytes > memory)
       refuse(
           fmt::format("the unit {} needs {} when it is gathered, values and gradients, and {} has {}: wrap smaller "
@@ -149,7 +127,7 @@ void check_zero(const Plan& plan) {
 void predict_memory(Plan& plan) {
   if (is_folded(plan)) return;
   Memory& most = plan.training_peak;
-  for (int stage = 0; stage < plan.run3d.mesh.pp; ++stage) {
+  for (int stage = 0; stage < plan.options.mesh.pp; ++stage) {
     const Memory here = dry_run_memory(plan, stage);
     for (std::size_t c = 0; c < kCategories; ++c) {
       most.live[c] = std::max(most.live[c], here.live[c]);
@@ -163,11 +141,11 @@ void predict_memory(Plan& plan) {
     std::uint64_t& peak = plan.peak.peak[static_cast<std::size_t>(category)];
     peak = std::max<std::uint64_t>(peak, bytes);
   };
-  const std::size_t element = bytes_of(plan.model.storage);
+  const std::size_t element = bytes_of(plan.options.model.storage);
   if (plan.options.zero == 3)  // all gathered, beside the shards
     at_least(Category::parameter, most.live_of(Category::parameter) + plan.own_parameters() * element);
-  at_least(Category::parameter, plan.model.parameters() * element);
-  at_least(Category::activation, activation_bytes(plan.model, 1, plan.options.sequence));
+  at_least(Category::parameter, plan.options.model.parameters() * element);
+  at_least(Category::activation, activation_bytes(plan.options.model, 1, plan.options.sequence));
 }
 
 /// GPUs have memory of their own, and say what is too much.
@@ -196,9 +174,9 @@ void check_backend(const TrainOptions& o) {
   if (o.phantom && !simulator) refuse("--phantom is for the simulator: leave out --backend");
 }
 
-RunOptions run_options(const TrainOptions& o, int ranks) {
+RunOptions run_options(const TrainOptions& o) {
   RunOptions run;
-  run.ranks = ranks;
+  run.ranks = o.mesh.ranks();
   const std::string folder = LOCKSTEP_SOURCE_DIR "/bench/machines";
   run.machine = find_machine(o.emulate.empty() ? o.machine : o.emulate, folder);
   run.phantom = o.phantom;
@@ -217,16 +195,17 @@ RunOptions run_options(const TrainOptions& o, int ranks) {
 
 std::size_t Plan::own_parameters() const {
   std::size_t most = 0;
-  for (int stage = 0; stage < run3d.mesh.pp; ++stage) most = std::max(most, week25::stage_parameters(run3d, stage));
+  for (int stage = 0; stage < options.mesh.pp; ++stage) most = std::max(most, week25::stage_parameters(options, stage));
   return most;
 }
 
 std::vector<std::size_t> Plan::buckets() const {
   DryRun dry_run(run.machine);  // buckets are cuts of the flat gradient
-  const Slice gradients = dry_run.rank().allocate(own_parameters(), model.storage, Category::gradient);
+  const Slice gradients = dry_run.rank().allocate(own_parameters(), options.model.storage, Category::gradient);
   std::vector<std::size_t> elements;
-  for (const week21::Bucket& bucket : week21::bucket_layout({gpt_parameter_table(model), {}, gradients},
-                                                            week25::bucket_options(bucket_bytes, run3d.overlap)))
+  for (const week21::Bucket& bucket :
+       week21::bucket_layout({gpt_parameter_table(options.model), {}, gradients},
+                             week25::bucket_options(options.bucket_bytes, options.overlap)))
     elements.push_back(bucket.gradients.size());
   return elements;
 }
@@ -241,47 +220,49 @@ double Plan::compressed_bytes() const {
   return week21::bytes_sent(all_that_is_chosen, replicas(), static_cast<double>(chosen));
 }
 
-Plan make_plan(TrainOptions o, int available_ranks) {
+Plan make_plan(TrainOptions typed, int available_ranks) {
   Plan plan;
+  TrainOptions& o = plan.options = std::move(typed);
   check_training(o);
-  const week25::MeshShape mesh = mesh_of(o, available_ranks);
-  if (o.asks("--schedule") && o.pp == 1)
+  o.mesh.dp = replicas_of(o, available_ranks);
+  if (o.asks("--schedule") && o.mesh.pp == 1)
     refuse(fmt::format("--schedule {} is of a pipeline: say --pp STAGES too, or leave it out", o.schedule));
   check_backend(o);
-  plan.run = run_options(o, mesh.ranks());
+  plan.run = run_options(o);
   if (o.data.empty()) o.data = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
   if (o.phantom)
     token_kind_of(o.tokens);
   else
     plan.corpus = Corpus::read(o.data, token_kind_of(o.tokens));
-  plan.model = model_of(o, plan.corpus ? plan.corpus->vocabulary() : 0);
+  const week22::Precision precision = precision_of(o);
+  o.model = model_of(o, precision.compute, plan.corpus ? plan.corpus->vocabulary() : 0);
+  if (o.sequence == 0) o.sequence = o.model.context;
   if (plan.corpus) {
     plan.corpus->batch(0, 1, o.sequence, o.seed);  // refuses a text that is too short
     plan.corpus->validation_batch(0, 1, o.sequence);
   }
-  plan.precision = precision_of(o);
-  plan.loss_scale = loss_scale_of(o);
-  plan.compression = compression_of(o, mesh);
-  plan.recompute = recompute_of(o, plan.model.attention);
-  o.accumulate = microbatches_of(o, mesh);
-  if (o.chunks == 0) o.chunks = o.schedule == "interleaved" && o.pp > 1 ? 2 : 1;
-  plan.wrapping = week25::parse_wrapping(o.wrap);
-  plan.run3d = run_3d(plan, o, mesh);
-  if (o.zero == 1 || o.zero == 2) check_reduce(plan, o);
-  week25::check(plan.run3d);
-  plan.options = o;
-  const std::size_t gradient_bytes = plan.own_parameters() * bytes_of(plan.model.storage);
-  plan.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradient_bytes / 8 + 1)
-                                             : parse_bytes(o.bucket_bytes);
-  plan.run3d.bucket_bytes = plan.bucket_bytes;
-  if (plan.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
+  o.loss_scale = loss_scale_of(o);
+  plan.compression = compression_of(o);
+  o.recompute = recompute_of(o);
+  o.microbatches = microbatches_of(o);
+  if (o.chunks == 0) o.chunks = o.schedule == "interleaved" && o.mesh.pp > 1 ? 2 : 1;
+  o.wrapping = week25::parse_wrapping(o.words.wrap);
+  o.overlap = !o.no_overlap;
+  o.reduce = precision.reduce;
+  o.make_all_reduce = maker_of(plan.compression);
+  o.adamw = optimizer_of(o);
+  check_reduce(o);
+  week25::check(o);
+  const std::size_t gradient_bytes = plan.own_parameters() * bytes_of(o.model.storage);
+  o.bucket_bytes = o.words.bucket_bytes.empty() ? std::min(o.bucket_bytes, gradient_bytes / 8 + 1)
+                                                : parse_bytes(o.words.bucket_bytes);
+  if (o.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
   if (o.log_every == 0) o.log_every = std::max(1, o.steps / 20);
   if (o.validate_every == 0) o.validate_every = std::max(1, o.steps / 4);
   // On every process: one that refused alone would leave others waiting.
   for (const std::string* path : {&o.csv, &o.trace, &o.json})
     if (!path->empty()) check_writable(*path);
   while (o.checkpoint.size() > 1 && o.checkpoint.ends_with('/')) o.checkpoint.pop_back();
-  plan.options = std::move(o);
   check_zero(plan);
   predict_memory(plan);
   check_memory(plan);
@@ -304,15 +285,15 @@ std::vector<std::string> without_effect(const Plan& plan) {
   say("--prefetch", o.zero < 3, "only --zero 3 gathers values");
   say("--bucket-bytes", o.zero >= 2 || one_replica,
       one_replica ? alone + "average gradients with" : "ZeRO-2 and 3 reduce units (--wrap)");
-  say("--no-overlap", one_replica && o.tp == 1, alone + "communicate with, and no --tp");
-  say("--every-rank", !o.phantom || (o.tp == 1 && o.pp == 1), "every rank is simulated anyhow");
+  say("--no-overlap", one_replica && o.mesh.tp == 1, alone + "communicate with, and no --tp");
+  say("--every-rank", !o.phantom || (o.mesh.tp == 1 && o.mesh.pp == 1), "every rank is simulated anyhow");
   say("--check-races", !simulator || o.phantom, "races are looked for by the simulator, in real memory");
-  say("--loss-scale-interval", !plan.loss_scale, "only gradients in fp16 have a loss scale");
+  say("--loss-scale-interval", !plan.options.loss_scale, "only gradients in fp16 have a loss scale");
   return sentences;
 }
 
 bool is_folded(const Plan& plan) {
-  return plan.options.phantom && !plan.options.every_rank && (plan.options.tp > 1 || plan.options.pp > 1);
+  return plan.options.phantom && !plan.options.every_rank && (plan.options.mesh.tp > 1 || plan.options.mesh.pp > 1);
 }
 
 }  // namespace lockstep::train

@@ -37,7 +37,7 @@ TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
   for (const char* precision : {"bf16", "fp16"})
     for (const Layout& layout : {Layout{3}, kMesh, Layout{3, 1, 1, 3}}) {
       TrainOptions options = run_in(layout, 8);
-      options.precision = precision;
+      options.words.precision = precision;
       options.loss_scale_interval = 3;  // it doubles before and after the interruption
       compare(options, layout.name() + ", " + precision);
     }
@@ -60,7 +60,7 @@ TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
       elements += checkpoint::elements_of(shard.pieces);
       EXPECT_EQ(shard.elements, checkpoint::elements_of(shard.pieces)) << written.name();
     }
-    EXPECT_EQ(elements, make_plan(run_in(kSerial, 4), 0).model.parameters()) << "each once: " << written.name();
+    EXPECT_EQ(elements, make_plan(run_in(kSerial, 4), 0).options.model.parameters()) << "each once: " << written.name();
     const auto resume = [&](const Layout& layout) {
       TrainOptions rest = run_in(layout, 8);
       rest.resume = path("half");

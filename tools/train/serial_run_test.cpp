@@ -18,9 +18,9 @@ TEST(Train, DataParallelRunsAreTheSerialRun) {
       for (bool overlap : {true, false}) {
         TrainOptions options = serial;
         options.ranks = ranks;
-        options.accumulate = accumulate;
+        options.microbatches = accumulate;
         options.no_overlap = !overlap;
-        options.bucket_bytes = "100kB";
+        options.words.bucket_bytes = "100kB";
         const Trained got = train(options);
         ASSERT_EQ(got.losses.size(), expected.losses.size());
         for (std::size_t i = 0; i < got.losses.size(); ++i)
@@ -34,18 +34,19 @@ TEST(Train, DataParallelRunsAreTheSerialRun) {
 TEST(Train, PrecisionAndRecomputation) {
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
     TrainOptions serial = small_run();
-    serial.precision = precision;
-    if (serial.precision == "fp16") serial.loss_scale = "2^8";  // a rank's gradients are p times as large: no overflow
-    serial.attention = "materialised";
+    serial.words.precision = precision;
+    if (serial.words.precision == "fp16")
+      serial.words.loss_scale = "2^8";  // a rank's gradients are p times as large: no overflow
+    serial.words.attention = "materialised";
     const Trained expected = train(serial);
     for (int ranks : {1, 3})
       for (const char* recompute : {"none", "selective", "full"}) {
         TrainOptions options = serial;
         options.ranks = ranks;
-        options.recompute = recompute;
-        options.reduce = ranks > 1 ? "fp32" : "";
+        options.words.recompute = recompute;
+        options.words.reduce = ranks > 1 ? "fp32" : "";
         const Trained got = train(options);
-        const double tolerance = ranks == 1 ? 0 : options.precision == "fp32" ? 2e-4 : 0.02;
+        const double tolerance = ranks == 1 ? 0 : options.words.precision == "fp32" ? 2e-4 : 0.02;
         for (std::size_t i = 0; i < got.losses.size(); ++i)
           EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance)
               << "step " << i + 1 << ", " << precision << ", recompute " << recompute << ", " << ranks << " ranks";
@@ -67,8 +68,8 @@ TEST(Train, Fp16NeedsAScaleAndFindsIt) {
     options.warmup = 10;
     options.batch = 8;
     options.learning_rate = 1e-2;
-    options.precision = precision;
-    options.loss_scale = scale;
+    options.words.precision = precision;
+    options.words.loss_scale = scale;
     options.loss_scale_interval = interval;
     const Trained got = train(options);
     double sum = 0;
@@ -90,8 +91,8 @@ TEST(Train, EveryZeroStageIsTheSerialRun) {
       TrainOptions options = small_run();
       options.ranks = ranks;
       options.zero = stage;
-      options.accumulate = static_cast<std::size_t>(ranks == 3 ? 2 : 1);
-      options.wrap = stage == 2 ? "5000" : "block";
+      options.microbatches = static_cast<std::size_t>(ranks == 3 ? 2 : 1);
+      options.words.wrap = stage == 2 ? "5000" : "block";
       const Trained got = train(options);
       ASSERT_EQ(got.losses.size(), expected.losses.size());
       for (std::size_t i = 0; i < got.losses.size(); ++i)
@@ -110,9 +111,9 @@ TEST(Train, TensorParallelRunsAreTheSerialRun) {
     for (bool rows : {false, true}) {
       TrainOptions options = serial;
       options.ranks = ranks;
-      options.tp = tp;
+      options.mesh.tp = tp;
       options.sequence_parallel = rows;
-      options.accumulate = ranks == tp ? 2 : 1;
+      options.microbatches = ranks == tp ? 2 : 1;
       const Trained seen = train(options);
       ASSERT_EQ(seen.losses.size(), expected.losses.size());
       for (std::size_t i = 0; i < expected.losses.size(); ++i)
@@ -142,7 +143,7 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
     set_mesh(options, row.dp, row.tp, row.pp);
     options.schedule = row.schedule;
     options.zero = row.zero;
-    options.accumulate = row.microbatches;
+    options.microbatches = row.microbatches;
     options.sequence_parallel = row.tp > 1;
     const Trained seen = train(options);
     const std::string what =
@@ -167,8 +168,8 @@ TEST(Train, LossScalesWorkOnShares) {
     options.ranks = 2;
     options.zero = stage;
     options.batch = 8;
-    options.precision = "fp16";
-    options.loss_scale = "16777216";
+    options.words.precision = "fp16";
+    options.words.loss_scale = "16777216";
     options.steps = 16;
     const Trained got = train(options);
     EXPECT_TRUE(std::isfinite(got.losses.back())) << "stage " << stage;

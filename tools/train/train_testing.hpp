@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 inline TrainOptions small_run() {
   TrainOptions options;
-  options.model = "tiny";
+  options.words.model = "tiny";
   options.steps = 8;
   options.warmup = 100;  // the learning rate then does not depend on the number of steps
   options.batch = 7;
@@ -27,9 +27,9 @@ inline TrainOptions small_run() {
 }
 
 inline void set_mesh(TrainOptions& options, int dp, int tp, int pp) {
-  options.dp = dp;
-  options.tp = tp;
-  options.pp = pp;
+  options.mesh.dp = dp;
+  options.mesh.tp = tp;
+  options.mesh.pp = pp;
 }
 
 struct Trained {

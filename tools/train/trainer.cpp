@@ -17,12 +17,12 @@ class Serial final : public Trainer {
   Serial(Rank me, const Plan& plan)
       : me_(me),
         plan_(plan),
-        gpt_(std::make_unique<Gpt>(me, plan.model, plan.options.seed)),
-        optimizer_(me, gpt_->parameters(), plan.run3d.adamw),
-        saved_(week22::checkpointed_activations(me, *gpt_, plan.run3d.largest_microbatch(), plan.options.sequence,
-                                                plan.recompute)),
+        gpt_(std::make_unique<Gpt>(me, plan.options.model, plan.options.seed)),
+        optimizer_(me, gpt_->parameters(), plan.options.adamw),
+        saved_(week22::checkpointed_activations(me, *gpt_, plan.options.largest_microbatch(), plan.options.sequence,
+                                                plan.options.recompute)),
         scalars_(allocate_step_scalars(me)),
-        batches_(week25::allocate_batches(me, plan.run3d, 0)) {}
+        batches_(week25::allocate_batches(me, plan.options, 0)) {}
 
   ChunkRange shard() const override { return {0, plan_.options.batch}; }
   const std::vector<Batch>& batches() const override { return batches_; }
@@ -33,12 +33,12 @@ class Serial final : public Trainer {
   float loss_share() const override { return 1; }
   void add_validation_loss(Slice loss, std::size_t batches) override {
     for (const Batch& batch : batches_)
-      lockstep::add_validation_loss(me_, *gpt_, batch, saved_, loss, week25::token_factor(plan_.run3d, batches));
+      lockstep::add_validation_loss(me_, *gpt_, batch, saved_, loss, week25::token_factor(plan_.options, batches));
   }
   void add_value_squares(Slice sum) override { add_squares(me_, sum, gpt_->parameters().values); }
   std::vector<Optimizer*> optimizers() override { return {&optimizer_}; }
   std::vector<Held> held() override {
-    HeldTensors tensors{.part = plan_.model, .table = gpt_->parameters().list, .in_model = {}, .units = {}};
+    HeldTensors tensors{.part = plan_.options.model, .table = gpt_->parameters().list, .in_model = {}, .units = {}};
     for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(i);
     return held_by(optimizers(), tensors, me_);
   }
@@ -110,13 +110,13 @@ class Meshed final : public Trainer {
     own.clear();
     worker_ = {};  // its memory is enough for the sample's
     if (me_.rank() != 0) return nullptr;
-    auto gpt = std::make_unique<Gpt>(me_, plan_.model, plan_.options.seed, Owns::values);
+    auto gpt = std::make_unique<Gpt>(me_, plan_.options.model, plan_.options.seed, Owns::values);
     upload(me_, gpt->parameters().values, values);
     return gpt;
   }
 
  private:
-  const week25::Options3d& o() const { return plan_.run3d; }
+  const week25::Options3d& o() const { return plan_.options; }
 
   /// On rank 0, the serial model's array of which each rank of the first replica has a part, one slice an engine;
   /// elsewhere nothing.
@@ -126,7 +126,7 @@ class Meshed final : public Trainer {
       for (const Slice& slice : own) me_.exchange({send(0, slice)});
       return {};
     }
-    std::vector<float> whole(plan_.model.parameters());
+    std::vector<float> whole(plan_.options.model.parameters());
     for (int rank = 0; rank < me_.size(); ++rank) {
       const week25::Coordinate at = week25::coordinate_of(o().mesh, o().order, rank);
       if (at.dp == 0) put(rank == 0 ? own : received(rank, at, own.front().dtype()), at, whole);
@@ -149,7 +149,7 @@ class Meshed final : public Trainer {
       const std::vector<float> values = to_host(me_, part);
       flat.insert(flat.end(), values.begin(), values.end());
     }
-    const std::vector<Parameter> table = gpt_parameter_table(plan_.model);
+    const std::vector<Parameter> table = gpt_parameter_table(plan_.options.model);
     for (const checkpoint::Run& run : week25::whole_runs(o(), at))
       std::copy_n(flat.begin() + static_cast<std::ptrdiff_t>(run.at), run.count,
                   whole.begin() + static_cast<std::ptrdiff_t>(table[run.tensor].offset + run.first));
@@ -169,18 +169,18 @@ std::unique_ptr<Trainer> make_trainer(const week25::Mesh& mesh, const Plan& plan
 
 std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan) {
   if (plan.serial()) return std::make_unique<Serial>(me, plan);
-  return std::make_unique<Meshed>(week25::make_mesh(me, plan.run3d.mesh, plan.run3d.order), plan);
+  return std::make_unique<Meshed>(week25::make_mesh(me, plan.options.mesh, plan.options.order), plan);
 }
 
 Memory dry_run_memory(const Plan& plan, int stage) {
-  const week25::MeshShape& shape = plan.run3d.mesh;
+  const week25::MeshShape& shape = plan.options.mesh;
   const week25::Coordinate here{.dp = 0, .tp = 0, .pp = stage};
-  const int rank = week25::rank_of(shape, plan.run3d.order, here);
+  const int rank = week25::rank_of(shape, plan.options.order, here);
   DryRun dry_run(plan.run.machine, {.ranks = shape.ranks(), .rank = rank});
   Rank me = dry_run.rank();
   const DryRunGroup first_and_last{.ranks = 2, .rank = stage == 0 ? 0 : 1};  // who share a tied embedding
   const week25::Mesh mesh{.shape = shape,
-                          .order = plan.run3d.order,
+                          .order = plan.options.order,
                           .here = here,
                           .world = me,
                           .dp = dry_run.rank({.ranks = shape.dp}),
