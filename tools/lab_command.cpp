@@ -82,9 +82,8 @@ class CommandLine {
     c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
     c->add_flag("--trace", check_.trace, "record the timeline and draw it");
     c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");
-    c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests")
-        ->check(whole_number(1, 86'400))
-        ->capture_default_str();
+    c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests (60)")
+        ->check(whole_number(1, 86'400));
     c->add_option("--json", check_.json, "write the verdicts to this file");
   }
 

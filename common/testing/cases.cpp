@@ -175,6 +175,7 @@ std::string why_no_case(const CasePlan& plan) {
 
 std::vector<std::size_t> awkward_sizes(int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
+  if (ranks > 256) return {p + 1};  // chunks of two lengths; a test's million messages should take seconds
   return {0, 1, p - 1, p, p + 1, 7, 13, 31, 101};
 }
 

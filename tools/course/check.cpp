@@ -125,7 +125,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   judge_options.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
   if (has_processes(options.backend))
     check_processes({.backend = options.backend, .processes = judge_options.processes});
-  judge_options.timeout_seconds = options.timeout_seconds;
+  judge_options.timeout_seconds = options.timeout_seconds.value_or(options.ranks.value_or(0) > 256 ? 240 : 60);
   Printed printed;
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
   Judge judge(paths, judge_options, options.borrow ? Needs::borrow : Needs::mine_only);

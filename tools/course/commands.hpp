@@ -20,8 +20,8 @@ struct CheckOptions {
   std::optional<int> ranks;
   std::optional<std::uint64_t> size, perturb;
   bool trace = false;
-  double timeout_seconds = 60;
-  std::string json;  ///< verdicts also into this file
+  std::optional<double> timeout_seconds;  ///< else 60, and 240 for more than 256 ranks
+  std::string json;                       ///< verdicts also into this file
 };
 /// Judges and prints a table of verdicts, in words; what is wrong is explained below it. 0 if all pass.
 int check(const Paths& paths, const CheckOptions& options);

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "common/support/json/whose_code.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/trainer/worker.hpp"
@@ -268,6 +269,12 @@ void TrainLog::summary(const Outcome& outcome) const {
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
                       records_.back().loss_scale, skipped_, plan_.options.steps));
   print(memory_line(plan_, outcome));
+  if (const std::string& code = whose_code(); code == "yours: all")
+    print(
+        "code      yours: all. Every pass, every sum and every update of this model went through code that you "
+        "wrote.\n");
+  else if (code != "reference")
+    print(fmt::format("code      {}. The rest of the way is yours to write.\n", code));
 }
 
 std::vector<Row> TrainLog::step_rows() const {

@@ -7,6 +7,7 @@
 
 #include "common/runtime/trace/layout.hpp"
 #include "common/support/json/escape.hpp"
+#include "common/support/json/whose_code.hpp"
 
 namespace lockstep {
 namespace {
@@ -25,7 +26,7 @@ const char* category(TraceEvent::Kind kind) {
 class EventList {
  public:
   EventList(const Trace& trace, std::ostream& out) : out_(out) {
-    out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep")";
+    out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep", "code": )" << quoted(whose_code());
     if (trace.modelled) out_ << fmt::format(R"(, "modelled": true, "eager_bytes": {})", trace.eager_bytes);
     out_ << R"(}, "traceEvents": [)";
   }
