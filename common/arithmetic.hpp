@@ -84,15 +84,13 @@ void gelu(Rank me, Slice y, Slice x, Location where = Location::current());
 /// dx = dy · GELU'(x).
 void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where = Location::current());
 
-// A linear layer and its GELU as one operation, which some GPUs do in one pass over memory. Of a 16-bit sum, its GELU
-// may be taken before it is rounded or after.
+// A linear layer and its GELU: one operation on GPUs that gain by a single pass over memory, elsewhere two, each with
+// its own time and price. Of a 16-bit sum, its GELU may be taken before it is rounded or after.
 
 /// x = a·b, plus bias as in matmul, and y = GELU(x), of x's type and size. x is what the backward needs.
 void matmul_gelu(Rank me, Slice y, Matrix x, Matrix a, Matrix b, Slice bias = {}, Location where = Location::current());
 /// dx = (a·b) · GELU'(x), all of x's type and size.
 void matmul_gelu_backward(Rank me, Matrix dx, Matrix a, Matrix b, Slice x, Location where = Location::current());
-/// Whether this rank's device gains by that. Elsewhere two operations show more: each has its own time and price.
-bool fuses_gelu(Rank me);
 
 /// Each row of y is the normalised row of x, times weight, plus bias. x, y: N × C; weight, bias: C;
 /// statistics: 2N f32 (mean, then reciprocal standard deviation), kept for the backward. ε = 1e-5.

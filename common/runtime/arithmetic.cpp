@@ -221,6 +221,10 @@ void matmul_gelu(Rank me, Slice y, Matrix x, Matrix a, Matrix b, Slice bias, Loc
   for (const auto& [name, operand] : {std::pair{"x", x.slice}, {"a", a.slice}, {"b", b.slice}, {"bias", bias}})
     need_distinct("matmul_gelu", "y", y, name, operand, where);
   if (y.empty()) return;
+  if (!me.backend().fuses_gelu()) {
+    matmul(me, x, a, b, Into::overwrite, bias, where);
+    return gelu(me, y, x.slice, where);
+  }
   Operation operation = product("matmul_gelu", x, a, b, bias);
   operation.flop += kGeluFlop * number(y.size());
   operation.bytes += bytes(y);
@@ -235,6 +239,10 @@ void matmul_gelu_backward(Rank me, Matrix dx, Matrix a, Matrix b, Slice x, Locat
   need_distinct("matmul_gelu_backward", "dx", dx.slice, "x", x, where);
   if (x.empty()) return;
   const Slice none;
+  if (!me.backend().fuses_gelu()) {
+    matmul(me, dx, a, b, Into::overwrite, none, where);
+    return gelu_backward(me, dx.slice, dx.slice, x, where);
+  }
   Operation operation = product("matmul_gelu_backward", dx, a, b, none);
   operation.flop += kGeluBackwardFlop * number(x.size());
   operation.bytes += bytes(x);
@@ -242,8 +250,6 @@ void matmul_gelu_backward(Rank me, Matrix dx, Matrix a, Matrix b, Slice x, Locat
   compute(
       me, operation, [&](Device& device) { device.matmul_gelu_backward(dx, a, b, x); }, where);
 }
-
-bool fuses_gelu(Rank me) { return me.backend().fuses_gelu(); }
 
 void add_rows(Rank me, Slice bias_gradient, Matrix x, Location where) {
   need_size("add_rows", "x", x.slice, x.rows * x.columns, "rows × columns", where);

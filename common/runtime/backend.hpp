@@ -49,8 +49,8 @@ class Backend {
   /// Arithmetic, in order on its queue: check access, price, and unless phantom call `kernel` with the
   /// device that does it.
   virtual void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) = 0;
-  /// Whether a product and its GELU take less time as one operation.
-  virtual bool fuses_gelu() const = 0;
+  /// Whether this rank's device takes less time for a product and its GELU as one operation, and is not modelled.
+  virtual bool fuses_gelu() const { return false; }
 
   virtual void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) = 0;
   virtual void close_region(int queue) = 0;

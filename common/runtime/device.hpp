@@ -28,8 +28,16 @@ class Device {
   virtual void add_rows(const Slice& bias_gradient, const Matrix& x) = 0;
   virtual void gelu(const Slice& y, const Slice& x) = 0;
   virtual void gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) = 0;
-  virtual void matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) = 0;
-  virtual void matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) = 0;
+  /// Two passes over memory, where the device has no better way: of a large product the first element is in no cache
+  /// any more when the last one is there.
+  virtual void matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) {
+    matmul(x, a, b, Into::overwrite, bias);
+    gelu(y, x.slice);
+  }
+  virtual void matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) {
+    matmul(dx, a, b, Into::overwrite, {});
+    gelu_backward(dx.slice, dx.slice, x);
+  }
   virtual void layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
                           const Slice& bias) = 0;
   virtual void layer_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy,

@@ -29,7 +29,6 @@ class MpiRank final : public processes::RankCore<Endpoint> {
   ~MpiRank() override;
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
-  bool fuses_gelu() const override { return false; }
   void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;

@@ -125,7 +125,6 @@ class SimRank final : public RankBase<Types> {
   Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
-  bool fuses_gelu() const override { return false; }  // prices and timelines are those of operations by themselves
   void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;

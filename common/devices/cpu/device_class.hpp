@@ -35,8 +35,6 @@ class CpuDevice final : public Device {
   void add_rows(const Slice& bias_gradient, const Matrix& x) override;
   void gelu(const Slice& y, const Slice& x) override;
   void gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) override;
-  void matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) override;
-  void matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) override;
   void layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
                   const Slice& bias) override;
   void layer_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy, const Slice& x,

@@ -49,15 +49,4 @@ void CpuDevice::gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) 
   });
 }
 
-/// Two passes: a product's result is in no cache any more when its last element is there.
-void CpuDevice::matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) {
-  matmul(x, a, b, Into::overwrite, bias);
-  gelu(y, x.slice);
-}
-
-void CpuDevice::matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) {
-  matmul(dx, a, b, Into::overwrite, {});
-  gelu_backward(dx.slice, dx.slice, x);
-}
-
 }  // namespace lockstep::cpu

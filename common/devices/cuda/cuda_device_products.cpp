@@ -29,15 +29,11 @@ void StreamDevice::matmul(const Matrix& c, const Matrix& a, const Matrix& b, Int
 }
 
 void StreamDevice::matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) {
-  if (gemm_.matmul_gelu(queue(), y, x, a, b, bias)) return;
-  matmul(x, a, b, Into::overwrite, bias);
-  gelu(y, x.slice);
+  if (!gemm_.matmul_gelu(queue(), y, x, a, b, bias)) Device::matmul_gelu(y, x, a, b, bias);
 }
 
 void StreamDevice::matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) {
-  if (gemm_.matmul_gelu_backward(dx, a, b, x)) return;
-  matmul(dx, a, b, Into::overwrite, {});
-  gelu_backward(dx.slice, dx.slice, x);
+  if (!gemm_.matmul_gelu_backward(dx, a, b, x)) Device::matmul_gelu_backward(dx, a, b, x);
 }
 
 void StreamDevice::attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) {

@@ -44,7 +44,7 @@ class SerialBackend final : public Backend, private BlockOwner {
     last_ = operation;
     kernel(workplace_.device());
   }
-  bool fuses_gelu() const override { return false; }
+  bool fuses_gelu() const override { return true; }  // to test the operation of every device
   void upload(CommunicatorKey, const Slice& slice, const void* values, Location) override {
     if (!slice.empty()) workplace_.upload(slice.data(), values, slice.bytes());
   }

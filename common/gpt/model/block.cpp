@@ -41,19 +41,11 @@ void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_
 }
 
 void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows) {
-  if (!fuses_gelu(me)) {
-    linear(me, x, in, weight, bias, rows);
-    return gelu(me, y, x);
-  }
   const std::size_t width = x.size() / rows, depth = in.size() / rows;
   matmul_gelu(me, y, matrix(x, rows, width), matrix(in, rows, depth), matrix(weight, width, depth).t(), bias);
 }
 
 void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows) {
-  if (!fuses_gelu(me)) {
-    linear_backward_input(me, dx, dy, weight, rows);
-    return gelu_backward(me, dx, dx, x);
-  }
   const std::size_t out = dy.size() / rows, in = dx.size() / rows;
   matmul_gelu_backward(me, matrix(dx, rows, in), matrix(dy, rows, out), matrix(weight, out, in), x);
 }

@@ -43,8 +43,6 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     queue.clock = end_of(begin, queue.clock);
   }
 
-  bool fuses_gelu() const override { return false; }  // as the simulator
-
   /// Each port serves one message at a time; what is sent and what is received go at once.
   Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location) override {
     double sent = 0, received = 0;
