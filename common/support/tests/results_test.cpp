@@ -66,6 +66,13 @@ TEST_F(Output, ContextSaysWhereItComesFromAndIsDocumented) {
     EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
 }
 
+TEST_F(Output, FoldersBelowOutputsAreMadeAndNoOthers) {
+  check_writable(folder_ / "outputs" / "week21" / "x.json");
+  write_atomically(folder_ / "outputs" / "week21" / "x.json", "new");
+  EXPECT_THROW(check_writable(folder_ / "absent" / "x.json"), Error);
+  EXPECT_FALSE(fs::exists(folder_ / "absent"));
+}
+
 TEST_F(Output, AFailedWriteLeavesTheOldFileAndNothingElse) {
   put("old.json", "old");
   fs::create_directories(folder_ / "folder.json" / "full");

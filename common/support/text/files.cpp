@@ -151,6 +151,8 @@ void make_folders_of(const std::string& path) {
 }
 
 void check_writable(const std::string& path) {
+  for (const std::filesystem::path& part : std::filesystem::path(path).parent_path())
+    if (part == "outputs") make_folders_of(path);  // where outputs go, and nowhere else: elsewhere it may be a slip
   const Target target = target_of(path);
   if (!target.through)
     PartFile(path, target.place);

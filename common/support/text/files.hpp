@@ -12,7 +12,8 @@ std::string read_file(const std::string& path);
 /// Makes the folders that `path` is in, where they are missing. Throws Error(usage), "cannot write PATH: …".
 void make_folders_of(const std::string& path);
 
-/// Throws Error(usage), "cannot write PATH: …": call before measuring for an hour.
+/// Throws Error(usage), "cannot write PATH: …": call before measuring for an hour. Makes the folders that `path` is in
+/// where one of them is called outputs.
 void check_writable(const std::string& path);
 
 /// `text` to `path`, whole or not at all: to a file beside it, which is then renamed. Links are followed; what is no
