@@ -229,8 +229,10 @@ TEST_F(FolderLocks, OfARunOnAnotherComputerIsRespectedWhileItGivesSignsOfLife) {
   std::atomic<bool> ends = false;
   write("process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat 000000000000\n");
   std::thread beta([&] {
-    for (int beat = 1; !ends; ++beat, std::this_thread::sleep_for(std::chrono::milliseconds(5)))
-      write("process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat " + std::to_string(beat) + "\n");
+    // In place, as a lock's holder does: an empty file would be one that nobody holds.
+    for (int beat = 0; !ends; beat = (beat + 1) % 10, std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      std::ofstream(folder_ + "/lock", std::ios::in)
+          << "process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat 00000000000" << beat << "\n";
   });
   const std::string said = refusal();
   ends = true;
