@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 
 namespace lockstep::train {
@@ -10,7 +11,9 @@ namespace {
 
 constexpr std::array kSignals = {SIGTERM, SIGINT, SIGUSR1};
 
-volatile std::sig_atomic_t first_signal = 0;  // a handler reaches nothing but globals
+/// A handler reaches nothing but globals. It runs in whichever thread the system chooses, and every rank's reads this.
+std::atomic<int> first_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a handler may not wait");
 
 extern "C" void note_signal(int number) {
   if (first_signal != 0 && number == SIGUSR1) return;
@@ -37,7 +40,7 @@ StopSignals::StopSignals(bool listen) : listens_(listen) {
 
 StopSignals::~StopSignals() { leave(); }
 
-int StopSignals::received() const { return listens_ ? static_cast<int>(first_signal) : 0; }
+int StopSignals::received() const { return listens_ ? first_signal.load() : 0; }
 
 void StopSignals::leave() {
   if (!listens_ || first_signal != 0) return;
