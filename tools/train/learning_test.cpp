@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <regex>
 
 #include "tools/train/sample.hpp"
 #include "tools/train/train_testing.hpp"
@@ -46,8 +47,9 @@ TEST(Train, ARunThatDivergesStopsAtThatStepAndSaysSo) {
     ASSERT_EQ(got.complaints.size(), 1u);
     const std::string begin = fmt::format("the run diverged at step {}: ", got.losses.size());
     EXPECT_TRUE(got.complaints[0].starts_with(begin)) << got.complaints[0];
-    const char* why = scaled ? "its gradients overflow at every loss scale" : "gradient norm inf";
-    EXPECT_NE(got.complaints[0].find(why), std::string::npos) << got.complaints[0];
+    // Whether the loss of that step is infinite already depends on how the compiler orders sums.
+    const std::regex why(scaled ? "its gradients overflow at every loss scale" : "gradient norm (inf|NaN)");
+    EXPECT_TRUE(std::regex_search(got.complaints[0], why)) << got.complaints[0];
   }
 }
 
