@@ -162,6 +162,10 @@ class CommandLine {
     CLI::App* e = add("expect-not-implemented", "", [this] { return expect_not_implemented(paths_, program_); });
     e->add_option("program", program_)->required();
     e->group("");
+    CLI::App* l = add("link-mine", "", [this] { return link_mine(paths_, programs_, check_.borrow); });
+    l->add_option("program", programs_)->required();
+    l->add_flag("!--no-borrow", check_.borrow);
+    l->group("");
     add("mine-summary", "", [this] { return mine_summary(paths_); })->group("");
   }
 
@@ -224,6 +228,7 @@ class CommandLine {
   int level_ = 1;
   bool overwrite_ = false, compare_ = false;
   std::string program_;
+  std::vector<std::string> programs_;
   std::vector<std::string> rest_;
 };
 

@@ -1,11 +1,14 @@
 #!/bin/sh
 # ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html, and methods.md beside it.
 #
-#   ./lab report [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
+#   ./lab report [--mine [--no-borrow]] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
 #   ./lab report --from DIRECTORY [--style paper|slides] [--output DIRECTORY]
 #
 # About four minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
 # matplotlib. A step that fails costs its own section, and the exit code is 1.
+#
+# --mine: your answers where they pass, the reference's elsewhere (--no-borrow: yours everywhere). By default into
+# outputs/report_mine; what every figure stands on says whose code ran.
 #
 # --from: runs nothing and needs no build; plots the JSON files of that directory and those below it, which any of our commands
 # wrote anywhere with --json. By default into outputs/report_from_NAME. --style (may be given twice): paper, figures as PDF of 3.3
@@ -13,7 +16,7 @@
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
-out='' from='' styles=''
+out='' from='' styles='' mine='' borrow=''
 usage() { echo "report: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
@@ -21,6 +24,8 @@ while [ $# -gt 0 ]; do
     --output | --build | --from | --style) [ -n "${2:-}" ] || usage "$1 wants a value" ;;
   esac
   case $1 in
+    --mine) mine=yes; shift ;;
+    --no-borrow) borrow=--no-borrow; shift ;;
     --output) out=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --from) from=$2; shift 2 ;;
@@ -29,7 +34,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     -h | --help) sed -n '/^set -u/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) usage "unknown option '$1'. Known: --from, --style, --output, --build." ;;
+    *) usage "unknown option '$1'. Known: --mine, --no-borrow, --from, --style, --output, --build." ;;
   esac
 done
 if [ -n "$from" ]; then
@@ -37,7 +42,9 @@ if [ -n "$from" ]; then
   from=$(cd "$from" && pwd -P)
   out=${out:-$root/outputs/report_from_$(basename "$from")}
 fi
-out=${out:-$root/outputs/report}
+[ -z "$borrow" ] || [ -n "$mine" ] || usage "--no-borrow goes with --mine"
+[ -z "$mine" ] || [ -z "$from" ] || usage "--mine runs programs, --from runs nothing: give one of them"
+out=${out:-$root/outputs/report${mine:+_mine}}
 data=$out/data
 export programs="$build/programs"
 began=$(date +%s)
@@ -119,7 +126,12 @@ esac
 say "building"
 log=$build/report.log
 # shellcheck disable=SC2086
-cmake --build "$build" --target $targets > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+cmake --build "$build" --target $targets ${mine:+lab_tool} > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+if [ -n "$mine" ]; then
+  # shellcheck disable=SC2086
+  "$build/tools/lab" link-mine $borrow $targets || exit 1
+  export programs="$build/mine/programs"
+fi
 clear_report
 
 # shellcheck source=/dev/null

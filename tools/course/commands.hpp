@@ -70,6 +70,10 @@ int mutants(const Paths& paths, const std::string& what);
 /// Runs a program of tests and wants every verdict to be NOT IMPLEMENTED (or BLOCKED BY such a one).
 int expect_not_implemented(const Paths& paths, const std::string& program);
 
+/// For ./lab report --mine: `programs` under their own names in mine/programs, those that run exercises with the
+/// learner's answers in them; the others must be built.
+int link_mine(const Paths& paths, const std::vector<std::string>& programs, bool borrow);
+
 /// One line on the student's answers, from the last verdicts.
 int mine_summary(const Paths& paths);
 

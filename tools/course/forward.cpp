@@ -1,6 +1,5 @@
 // ./lab bench, train and profile: build the program for the backend, then become it, or what starts it.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +11,7 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/run_program.hpp"
 #include "tools/course/commands.hpp"
-#include "tools/course/judge.hpp"
+#include "tools/course/mine.hpp"
 #include "tools/course/process.hpp"
 
 namespace lockstep::tools {
@@ -99,10 +98,6 @@ void need_benchmarks(const std::vector<std::string>& known) {
                 "this build has no benchmarks, because Google Benchmark was not found: ./lab setup installs it.");
 }
 
-}  // namespace
-
-namespace {
-
 /// Whose code runs in a program.
 struct Whose {
   bool mine = false;
@@ -121,55 +116,9 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
                      [](const std::string& a) { return a == "--help" || a == "-h"; });
 }
 
-/// The exercises whose answers `program` links, each after its own needs. CMake wrote them.
-std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program) {
-  std::ifstream in(paths.build / "answers" / program);
-  std::vector<Exercise> exercises;
-  for (std::string id; in >> id;) exercises.push_back(paths.course.exercise(id));
-  return exercises;
-}
-
-std::string in_words(const Choice& choice) {
-  if (choice.borrowed.empty()) return "yours: all";
-  std::string words = choice.mine.empty() ? "yours: none" : fmt::format("yours: {}", fmt::join(choice.mine, " "));
-  return words + "; borrowed: " + to_string(choice.borrowed);
-}
-
-void build_or_throw(const Paths& paths, const std::vector<std::string>& targets, const std::string& program) {
-  const Built built = build_targets(paths, targets, program);
+void build_or_throw(const Paths& paths, const std::string& program) {
+  const Built built = build_targets(paths, {program}, program);
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
-}
-
-/// What the tests of answers that are no longer as they were handed out need, at once: faster than one by one.
-void build_what_judging_needs(const Paths& paths, const std::vector<Exercise>& exercises) {
-  std::vector<std::string> targets;
-  for (const Exercise& exercise : exercises)
-    if (!is_untouched(paths, exercise) &&
-        last_record(paths, exercise).value_or(Record{.judgement = {}, .stale = true}).stale)
-      targets.insert(targets.end(), {"tests." + exercise.id, "mine." + exercise.id});
-  if (!targets.empty()) (void)build_targets(paths, targets, "what your answers are judged by");
-}
-
-/// Builds mine.PROGRAM, which links the learner's answers where they pass; whose they are, in words. What fails to link
-/// is the learner's to see.
-std::string build_mine(const Paths& paths, const std::string& program, bool borrow) {
-  const std::vector<Exercise> exercises = exercises_of(paths, program);
-  if (exercises.empty())
-    throw Error(Verdict::usage, fmt::format("{} runs no exercise's code: --mine would change nothing.", program));
-  if (borrow) build_what_judging_needs(paths, exercises);
-  JudgeOptions options;
-  options.on_judging = [](const Exercise& exercise) {
-    fmt::print(stderr, "judging your {} ({}), to know whether it can be used\n", exercise.id, exercise.title);
-  };
-  Judge judge(paths, options, borrow ? Needs::borrow : Needs::mine_only);
-  FolderLock lock(paths.mine() / "use", "linking " + program);
-  const std::string words = in_words(judge.choose(exercises));
-  const std::string source = fmt::format(
-      "#include \"common/support/json/whose_code.hpp\"\n\nstatic const lockstep::WhoseCode code(R\"({})\");\n", words);
-  if (const auto file = paths.mine() / "whose" / (program + ".cpp"); read_text(file) != source)
-    write_text(file, source);
-  build_or_throw(paths, {"mine." + program}, "mine." + program);
-  return words;
 }
 
 /// Builds TARGET_BACKEND; the command line that runs it.
@@ -187,13 +136,14 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
   std::string program = target + "_" + backend;
   std::string code = "reference";
   if (whose.mine && !asks_for_help(arguments)) {
-    code = build_mine(paths, program, whose.borrow);
+    if (exercises_of(paths, program).empty())
+      throw Error(Verdict::usage, fmt::format("{} runs no exercise's code: --mine would change nothing.", program));
+    code = build_mine(paths, {program}, whose.borrow);
     program = "mine." + program;
   } else {
-    build_or_throw(paths, {program}, program);
+    build_or_throw(paths, program);
   }
-  if (!asks_for_help(arguments) && std::filesystem::exists(paths.build / "answers" / (target + "_" + backend)))
-    fmt::print("code: {}\n", code);
+  if (!asks_for_help(arguments) && !exercises_of(paths, target + "_" + backend).empty()) fmt::print("code: {}\n", code);
   auto command = launch(paths, paths.program(program), how);
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;

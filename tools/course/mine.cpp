@@ -1,0 +1,105 @@
+#include "tools/course/mine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "common/error.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/judge.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has(const std::vector<Exercise>& exercises, const std::string& id) {
+  return std::any_of(exercises.begin(), exercises.end(), [&](const Exercise& e) { return e.id == id; });
+}
+
+/// Of all `programs`, each once, after its own needs.
+std::vector<Exercise> exercises_of_all(const Paths& paths, const std::vector<std::string>& programs) {
+  std::vector<Exercise> all;
+  for (const std::string& program : programs)
+    for (const Exercise& exercise : exercises_of(paths, program))
+      if (!has(all, exercise.id)) all.push_back(exercise);
+  return all;
+}
+
+/// What a choice says of `exercises`.
+std::string in_words(Choice choice, const std::vector<Exercise>& exercises) {
+  std::erase_if(choice.mine, [&](const std::string& id) { return !has(exercises, id); });
+  std::erase_if(choice.borrowed, [&](const Borrowed& borrowed) { return !has(exercises, borrowed.id); });
+  if (choice.borrowed.empty()) return "yours: all";
+  const std::string mine = choice.mine.empty() ? "none" : fmt::format("{}", fmt::join(choice.mine, " "));
+  return fmt::format("yours: {}; borrowed: {}", mine, to_string(choice.borrowed));
+}
+
+/// What the tests of answers that were never judged as they are now need, at once: faster than one by one.
+void build_what_judging_needs(const Paths& paths, const std::vector<Exercise>& exercises) {
+  std::vector<std::string> targets;
+  for (const Exercise& exercise : exercises) {
+    const auto record = last_record(paths, exercise);
+    if (!is_untouched(paths, exercise) && (!record || record->stale))
+      targets.insert(targets.end(), {"tests." + exercise.id, "mine." + exercise.id});
+  }
+  if (!targets.empty()) (void)build_targets(paths, targets, "what your answers are judged by");
+}
+
+/// A source that tells a program whose code it runs; written only where it says something else now.
+void tell(const Paths& paths, const std::string& program, const std::string& words) {
+  const fs::path file = paths.mine() / "whose" / (program + ".cpp");
+  const std::string source = fmt::format(
+      "#include \"common/support/json/whose_code.hpp\"\n\nstatic const lockstep::WhoseCode code(R\"({})\");\n", words);
+  if (read_text(file) != source) write_text(file, source);
+}
+
+}  // namespace
+
+std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program) {
+  std::ifstream in(paths.build / "answers" / program);  // CMake wrote it
+  std::vector<Exercise> exercises;
+  for (std::string id; in >> id;) exercises.push_back(paths.course.exercise(id));
+  return exercises;
+}
+
+std::string build_mine(const Paths& paths, const std::vector<std::string>& programs, bool borrow) {
+  const std::vector<Exercise> exercises = exercises_of_all(paths, programs);
+  if (borrow) build_what_judging_needs(paths, exercises);
+  JudgeOptions options;
+  options.on_judging = [](const Exercise& exercise) {
+    fmt::print(stderr, "judging your {} ({}), to know whether it can be used\n", exercise.id, exercise.title);
+  };
+  Judge judge(paths, options, borrow ? Needs::borrow : Needs::mine_only);
+  const std::string what = programs.size() == 1 ? "mine." + programs[0] : "programs with your code";
+  FolderLock lock(paths.mine() / "use", "linking " + what);
+  const Choice choice = judge.choose(exercises);
+  std::vector<std::string> targets;
+  for (const std::string& program : programs) {
+    tell(paths, program, in_words(choice, exercises_of(paths, program)));
+    targets.push_back("mine." + program);
+  }
+  const Built built = build_targets(paths, targets, what);
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", what, built.log));
+  return in_words(choice, exercises);
+}
+
+int link_mine(const Paths& paths, const std::vector<std::string>& programs, bool borrow) {
+  std::vector<std::string> with_answers;
+  for (const std::string& program : programs)
+    if (!exercises_of(paths, program).empty()) with_answers.push_back(program);
+  fmt::print("code: {}\n", build_mine(paths, with_answers, borrow));
+  const fs::path folder = paths.mine() / "programs";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  for (const std::string& program : programs) {
+    const bool mine = std::find(with_answers.begin(), with_answers.end(), program) != with_answers.end();
+    fs::create_symlink(paths.program(mine ? "mine." + program : program), folder / program);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::tools

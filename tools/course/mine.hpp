@@ -1,0 +1,20 @@
+// Programs with the learner's answers in them: mine.PROGRAM, beside each PROGRAM that runs exercises
+// (lockstep_use_answers in cmake/LockstepLabs.cmake).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/course/paths.hpp"
+
+namespace lockstep::tools {
+
+/// The exercises whose answers `program` links, each after its own needs; none of a program that runs none.
+std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program);
+
+/// Builds mine.PROGRAM for each of `programs`. Answers that are not known to pass are judged first; where `borrow`, the
+/// reference stands in for those that do not. Returns whose code runs in them together: "yours: all", or "yours: 21.2
+/// 21.7; borrowed: 22.4 (yours: FAIL)"; each program is told of its own. Throws Error(usage) where one cannot be built.
+std::string build_mine(const Paths& paths, const std::vector<std::string>& programs, bool borrow);
+
+}  // namespace lockstep::tools
