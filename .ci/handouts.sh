@@ -1,7 +1,7 @@
 #!/bin/sh
 # handouts.sh [FILE…]: runs every command that the handouts print, in this clone, each for two minutes at most: what is
 # still running then is fine, what fails is not. Training is cut to three steps. Left out: verdicts on answers, which are
-# the learner's; the learner's code (mine.sh runs it); what needs a GPU.
+# the learner's; the learner's code (mine.sh runs it) and files; what needs a GPU.
 set -eu
 [ $# -gt 0 ] || set -- labs/*/README.md
 mkdir -p outputs build
@@ -11,7 +11,7 @@ for file; do
   sed -n 's/^\(\.\/lab [a-z].*\)$/\1/p' "$file" | sed 's/  .*//; s/ #.*//; s/…//g' > build/handout.commands
   while IFS= read -r command; do
     case "$command " in
-      *' check '* | *' hint '* | *' list '* | *' watch '* | *' --mine '* | *' cuda '* | *' nccl '* | *'--plot'*) continue ;;
+      *' check '* | *' hint '* | *' list '* | *' watch '* | *' --mine '* | *mine.json* | *' cuda '* | *' nccl '* | *'--plot'*) continue ;;
       './lab train '*--phantom*) ;;
       './lab train '*)
         command="$(echo "$command" | sed 's/ --\(steps\|sample\|warmup\) [0-9]*//g') --steps 3 --sample 0" ;;
