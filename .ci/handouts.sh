@@ -1,6 +1,6 @@
 #!/bin/sh
 # handouts.sh [FILE…]: runs every command that the handouts print, in this clone, each for two minutes at most: what is
-# still running then is fine, what fails is not. Training is cut to three steps. Left out: verdicts on answers, which are
+# still running then is fine, what fails is not; and what ./lab predict measures. Training is cut to three steps. Left out: verdicts on answers, which are
 # the learner's; the learner's code (mine.sh runs it) and files; what needs a GPU.
 set -eu
 [ $# -gt 0 ] || set -- labs/*/README.md
@@ -27,5 +27,7 @@ for file; do
     fi
   done < build/handout.commands
 done
+# What learners are asked to predict can be measured.
+yes 1 | ./lab predict 21,22,23,24,25 > build/handout.log 2>&1 || { failed=$((failed + 1)); tail -n 3 build/handout.log; }
 echo "$count commands, $failed failed"
 [ $failed -eq 0 ]

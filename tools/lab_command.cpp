@@ -111,6 +111,8 @@ class CommandLine {
   void add_course() {
     add_for_exercises("list", "exercises, minutes, points and your verdicts",
                       [this] { return list(paths_, check_.what); });
+    add_for_exercises("predict", "write down what you expect, then see it measured: ./lab predict 21.2",
+                      [this] { return predict(paths_, named("predict")); });
     add_for_exercises("reset", "an answer as it was handed out; yours is kept in outputs/answers",
                       [this] { return reset(paths_, named("reset")); });
     add_for_exercises("reveal", "print the reference's answer; ./lab list then says so",

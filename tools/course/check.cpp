@@ -8,6 +8,7 @@
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/judge.hpp"
+#include "tools/course/predict.hpp"
 #include "tools/course/process.hpp"
 #include "tools/course/record.hpp"
 #include "tools/course/states.hpp"
@@ -138,6 +139,8 @@ int check(const Paths& paths, const CheckOptions& options) {
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(all.back());
     printed.print_and_forget();
+    if (!options.solution && selection.part.empty() && all.back().whole.ok())
+      fmt::print("{}", format_predictions(paths, exercise));
   }
   if (!selection.part.empty() && !options.solution)
     fmt::print("A part alone is not recorded: ./lab check {} judges the whole, which ./lab list shows.\n",

@@ -56,6 +56,9 @@ int hint(const Paths& paths, const std::string& what, int level);
 /// Prints the reference's answers, and keeps a record of it.
 int reveal(const Paths& paths, const std::string& what);
 
+/// Asks what the learner expects, then measures it and shows both; what was asked before stays as it was answered.
+int predict(const Paths& paths, const std::string& what);
+
 /// Answers as they were handed out; what was there is kept in outputs/answers.
 int reset(const Paths& paths, const std::string& what);
 

@@ -19,6 +19,13 @@ Part read_part(const Json& j) {
   return {j.at("id"), j.at("title"), j.value("points", 0), j.value("hints", std::vector<std::string>{})};
 }
 
+Question read_question(const Json& j) {
+  Question question{j.at("ask"), j.at("unit"), j.at("run"), j.at("field"), j.value("factor", 1.0), {}};
+  if (const Json* where = j.find("where"))
+    for (const auto& [name, value] : where->items()) question.where.emplace_back(name, value.get<std::string>());
+  return question;
+}
+
 Exercise read_exercise(const Json& j, const Week& week) {
   Exercise e{.id = j.at("id"), .name = j.at("name"), .title = j.at("title"), .week = week.number};
   e.folder = week.folder;
@@ -31,6 +38,8 @@ Exercise read_exercise(const Json& j, const Week& week) {
   e.hints = j.value("hints", std::vector<std::string>{});
   if (j.contains("parts"))
     for (const Json& part : j.at("parts")) e.parts.push_back(read_part(part));
+  if (j.contains("predict"))
+    for (const Json& question : j.at("predict")) e.questions.push_back(read_question(question));
   return e;
 }
 

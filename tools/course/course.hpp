@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::tools {
@@ -13,6 +14,14 @@ struct Part {
   std::string title;
   int points = 0;
   std::vector<std::string> hints;  ///< level 1 first
+};
+
+/// What a learner predicts before it is measured: `field`, times `factor` in `unit`, of the first row that has what
+/// `where` asks for, in the results of ./lab `run`. The formula's answer is the row's field predicted_FIELD, if any.
+struct Question {
+  std::string ask, unit, run, field;
+  double factor = 1;
+  std::vector<std::pair<std::string, std::string>> where;  ///< field, value
 };
 
 struct Exercise {
@@ -29,6 +38,7 @@ struct Exercise {
   std::vector<std::string> needs;  ///< ids of exercises that this one's answer calls
   std::vector<Part> parts;
   std::vector<std::string> hints;
+  std::vector<Question> questions;
 
   /// Its own id and those of its parts: what its tests are filed under.
   std::vector<std::string> ids() const;

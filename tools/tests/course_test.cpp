@@ -1,9 +1,13 @@
 // Finding one's way: names of exercises, what comes next, and what is kept of what a learner did.
 #include "tools/course/course.hpp"
 
+#include <iostream>
+#include <sstream>
+
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
+#include "tools/course/predict.hpp"
 #include "tools/course/skeleton.hpp"
 #include "tools/course/states.hpp"
 #include "tools/tests/small_course.hpp"
@@ -59,6 +63,48 @@ TEST_F(FindingOnesWay, ResetKeepsWhatWasThereAndRevealIsRemembered) {
   std::string deeds;
   for (const Deed& deed : read_deeds(paths_)) deeds += deed.what + " " + deed.exercise + "; ";
   EXPECT_EQ(deeds, "reset 1.1; reset 1.1; revealed 1.2; ");
+}
+
+/// What is typed.
+class Typed {
+ public:
+  explicit Typed(const std::string& text) : text_(text), before_(std::cin.rdbuf(text_.rdbuf())) {}
+  ~Typed() {
+    std::cin.rdbuf(before_);
+    std::cin.clear();
+  }
+
+ private:
+  std::istringstream text_;
+  std::streambuf* before_;
+};
+
+TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwards) {
+  // A ./lab that measures only where the prediction is on file already.
+  const auto lab = paths_.build / "tools" / "lab";
+  write_text(lab, "#!/bin/sh\ngrep -q '\"guess\": 2.5' " + (paths_.source / "outputs" / "predictions.json").string() +
+                      " || exit 1\n[ \"$1 $2 $3\" = 'bench it --json' ] || exit 1\n"
+                      "echo '{\"rows\": [{\"stage\": 2, \"name\": \"x\", \"seconds\": 9}, {\"stage\": 3, \"name\": "
+                      "\"x\", \"seconds\": 0.002, \"predicted_seconds\": 0.004}]}' > \"$4\"\n");
+  std::filesystem::permissions(lab, std::filesystem::perms::owner_all);
+  EXPECT_EQ(format_predictions(paths_, first()), "  1 question to predict: ./lab predict 1.1\n");
+  {
+    const Typed typed("\n");
+    EXPECT_EQ(predict(paths_, "1.1"), 0);  // left for later: nothing is shown
+    EXPECT_FALSE(prediction_of(paths_, first(), 1));
+  }
+  {
+    const Typed typed("soon\n2,5\n");
+    EXPECT_EQ(predict(paths_, "1.1"), 0);
+  }
+  const std::string seen = "  you predicted 2.5 ms, formula 4, measured 2 (+25 %): how long?\n";
+  EXPECT_EQ(format_predictions(paths_, first()), seen);
+  {
+    const Typed typed("2\n");
+    EXPECT_EQ(predict(paths_, "1.1"), 0);  // asks nothing any more
+  }
+  EXPECT_EQ(format_predictions(paths_, first()), seen);
+  EXPECT_FALSE(prediction_of(paths_, second(), 1));
 }
 
 }  // namespace
