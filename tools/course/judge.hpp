@@ -66,8 +66,8 @@ class Judge {
   Judged mine(const Exercise& exercise, const std::string& part = "");
   /// The reference's answer, from the week's program.
   Judged reference(const Exercise& exercise, const std::string& part = "");
-  /// Decides whose answer to each of `exercises` is linked from now on by what links chosen.ID; each comes after its
-  /// own needs. Who calls holds the lock on these choices, which stand in the tree, until what they are for is built.
+  /// Decides whose answer to each of `exercises` is linked from now on by what links chosen.ID. Who calls holds the
+  /// lock on these choices, which stand in the tree, until what they are for is built.
   Choice choose(const std::vector<Exercise>& exercises);
 
  private:

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <set>
 
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
@@ -20,12 +22,13 @@ bool has(const std::vector<Exercise>& exercises, const std::string& id) {
   return std::any_of(exercises.begin(), exercises.end(), [&](const Exercise& e) { return e.id == id; });
 }
 
-/// Of all `programs`, each once, after its own needs.
+/// Of all `programs`, each once, in the course's order.
 std::vector<Exercise> exercises_of_all(const Paths& paths, const std::vector<std::string>& programs) {
-  std::vector<Exercise> all;
+  std::set<std::string> ids;
   for (const std::string& program : programs)
-    for (const Exercise& exercise : exercises_of(paths, program))
-      if (!has(all, exercise.id)) all.push_back(exercise);
+    for (const Exercise& exercise : exercises_of(paths, program)) ids.insert(exercise.id);
+  std::vector<Exercise> all = paths.course.select("").exercises;
+  std::erase_if(all, [&](const Exercise& exercise) { return !ids.count(exercise.id); });
   return all;
 }
 
@@ -61,8 +64,9 @@ void tell(const Paths& paths, const std::string& program, const std::string& wor
 
 std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program) {
   std::ifstream in(paths.build / "answers" / program);  // CMake wrote it
-  std::vector<Exercise> exercises;
-  for (std::string id; in >> id;) exercises.push_back(paths.course.exercise(id));
+  const std::set<std::string> ids{std::istream_iterator<std::string>(in), {}};
+  std::vector<Exercise> exercises = paths.course.select("").exercises;
+  std::erase_if(exercises, [&](const Exercise& exercise) { return !ids.count(exercise.id); });
   return exercises;
 }
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::tools {
 
-/// The exercises whose answers `program` links, each after its own needs; none of a program that runs none.
+/// The exercises whose answers `program` links, in the course's order; none of a program that runs none.
 std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program);
 
 /// Builds mine.PROGRAM for each of `programs`. Answers that are not known to pass are judged first; where `borrow`, the
