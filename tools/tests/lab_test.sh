@@ -56,6 +56,10 @@ says '^handed over: list$'
 # A tree's first check builds what all checks link as well.
 ran "cmake --build $folder/build/default --target lab_tool"
 mv "$folder/build/default/tools/lab" "$folder/kept"
+lab 0
+ends_with 0
+says '^Nothing is built yet'
+[ ! -e "$folder/ran" ] || fail 'who only looks should not wait for a build'
 lab 0 check 21.0
 ran "cmake --build $folder/build/default --target lab_tool checks_need"
 mv "$folder/kept" "$folder/build/default/tools/lab"
