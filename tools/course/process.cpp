@@ -98,8 +98,9 @@ class Lines {
 bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout_seconds, int processes = 1) {
   WorkClock passed(processes);
   bool open = output != nullptr;
+  const int looks = open || timeout_seconds > 0 ? WNOHANG : 0;  // else nothing but the end: no look takes a core's time
   while (true) {
-    if (waitpid(child, &status, WNOHANG) == child) break;
+    if (waitpid(child, &status, looks) == child) break;
     if (timeout_seconds > 0 && passed.seconds() > timeout_seconds) return false;
     pollfd ready{open ? output->read : -1, POLLIN, 0};
     if (poll(&ready, 1, open ? 20 : 2) > 0) open = lines->read_some(output->read);
