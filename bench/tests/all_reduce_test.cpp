@@ -125,7 +125,8 @@ Json fastest(const Json& rows, std::uint64_t bytes, const char* field) {
 }
 
 TEST_F(BenchProgram, AutoTakesWhatThePricesPredictAsTheFastest) {
-  // A port for each GPU, another number of nodes, one port a node (rails in turn), a number with spare ranks, one level.
+  // A port for each GPU, another number of nodes, one port a node (rails in turn), a number with spare ranks, one
+  // level.
   for (const char* where : {"--machine dgx-a100-hdr --ranks 16", "--machine dgx-a100-hdr --ranks 24",
                             "--machine dgx-a100-10gbe --ranks 16", "--machine uniform --ranks 7", "--ranks 8"}) {
     const Json rows = rows_of(std::string(where) + " --bytes 1KiB:256MiB --phantom --algorithm all,auto", "all_reduce");

@@ -39,8 +39,7 @@ void fold(Rank me, Slice data) {
 
 void unfold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  todo("21.3b",
-       "the same way back: a partner sends the sum to its spare rank, a spare rank receives it into its array");
+  todo("21.3b", "the same way back: a partner sends the sum to its spare rank, which receives it into its array");
 }
 
 void halving_reduce_scatter(Rank me, Slice data) {

@@ -49,7 +49,7 @@ void fold(Rank me, Slice data) {
 
 void unfold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  // lab 21.3b begin: the same way back: a partner sends the sum to its spare rank, a spare rank receives it into its array
+  // lab 21.3b begin: the same way back: a partner sends the sum to its spare rank, which receives it into its array
   if (r >= b) me.exchange({receive(r - b, data)});
   if (r + b < p) me.exchange({send(r + b, data)});
   // lab end

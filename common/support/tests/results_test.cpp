@@ -55,7 +55,8 @@ TEST_F(Output, ContextSaysWhereItComesFromAndIsDocumented) {
   Context context = Context::here();
   context.versions.push_back({"blas", "OpenBLAS 0.3.21"});
   Json about = Json::parse(results_json(context, {})).at("context");
-  for (const char* name : {"machine", "cores", "hardware_threads", "compiler", "build", "versions", "commit", "date", "code"})
+  for (const char* name :
+       {"machine", "cores", "hardware_threads", "compiler", "build", "versions", "commit", "date", "code"})
     EXPECT_TRUE(about.contains(name)) << name;
   EXPECT_GE(about.at("cores"), 1);
   EXPECT_EQ(about.at("versions").at("blas"), "OpenBLAS 0.3.21");
