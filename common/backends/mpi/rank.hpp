@@ -27,6 +27,8 @@ class MpiRank final : public processes::RankCore<Endpoint> {
  public:
   explicit MpiRank(std::unique_ptr<Job> job);
   ~MpiRank() override;
+  /// After the outcome: its threads end, and what it has of the job is given back; slices may still come back to it.
+  void shut_down();
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;

@@ -121,7 +121,10 @@ MpiRank::MpiRank(std::unique_ptr<Job> job) : RankCore(std::move(job)) {
   progress_ = std::thread([this] { make_progress(); });
 }
 
-MpiRank::~MpiRank() {
+MpiRank::~MpiRank() { shut_down(); }
+
+void MpiRank::shut_down() {
+  if (!progress_.joinable()) return;
   {
     std::lock_guard lock(progress_mutex_);
     progress_stop_ = true;

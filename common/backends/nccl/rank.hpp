@@ -28,6 +28,8 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory, cuda::Staging& staging,
            std::function<void(const std::string&)> end_job);
   ~NcclRank() override;
+  /// After the outcome: its threads end, and what it has of the job is given back; slices may still come back to it.
+  void shut_down();
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return cuda_fuses_gelu(); }

@@ -92,7 +92,10 @@ NcclRank::NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda:
   watcher_ = std::thread([this] { keep_watch(); });
 }
 
-NcclRank::~NcclRank() {
+NcclRank::~NcclRank() { shut_down(); }
+
+void NcclRank::shut_down() {
+  if (!watcher_.joinable()) return;
   stop_watching_ = true;
   watcher_.join();
   // What holds memory gives it to this rank while there is one.

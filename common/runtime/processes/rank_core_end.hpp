@@ -31,11 +31,13 @@ Values RankCore<Endpoint>::play(const Program& program) {
   return values;
 }
 
-/// A rank whose slices outlive it stays for good: they will ask it to take them back, whenever that is. Reachable from
-/// here, so that a leak checker knows that it is meant.
+/// A rank whose slices outlive it stays until they are gone, since they ask it to take them back, and a later run ends.
+/// Reachable from here, so that a leak checker knows that it is meant.
 template <class BackendRank>
 void drop_or_keep(std::unique_ptr<BackendRank> rank) {
   static auto* const kept = new std::vector<std::unique_ptr<BackendRank>>;
+  rank->shut_down();
+  std::erase_if(*kept, [](const auto& each) { return !each->has_outliving_slices(); });
   if (rank->has_outliving_slices()) kept->push_back(std::move(rank));
 }
 
