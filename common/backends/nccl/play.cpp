@@ -96,6 +96,8 @@ void NcclRank::clean_up() {
   gate.unlock();
   if (!gpu_comes_to_an_end())
     end_job_(job_.failure().message + "\nThe GPU does not come to an end either; the job ends.");
+  std::lock_guard memory(memory_mutex_);
+  given_up_ended_ = true;
   for (const Parked& each : std::exchange(parked_, {})) memory_.free(each.data, queues_[each.queue]->stream.get());
 }
 

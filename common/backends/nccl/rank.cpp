@@ -137,9 +137,11 @@ void* NcclRank::take_memory(Queue& queue, std::size_t bytes, Category category, 
 
 /// By the contract, what other queues did with it is done before its own queue goes on: its stream's order is enough.
 void NcclRank::give_memory(const Block& block) {
-  if (!job_.failed) return memory_.free(block.data, queues_[block.queue]->stream.get());
   std::lock_guard lock(memory_mutex_);
-  parked_.push_back({block.data, block.queue});
+  if (job_.failed && !given_up_ended_)
+    parked_.push_back({block.data, block.queue});
+  else
+    memory_.free(block.data, queues_[block.queue]->stream.get());
 }
 
 // Regions, synchronisation, clocks ------------------------------------------------------------------------------------

@@ -97,7 +97,8 @@ class NcclRank final : public processes::RankCore<Endpoint> {
     int queue;
   };
   std::mutex memory_mutex_;
-  std::vector<Parked> parked_;  // released after the run failed: work that was given up may still touch it
+  std::vector<Parked> parked_;   // released after the run failed: work that was given up may still touch it
+  bool given_up_ended_ = false;  // it cannot any more
 
   cuda::Event ended_;  // main's program
   Watch watch_;
