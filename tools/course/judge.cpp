@@ -220,7 +220,7 @@ Judgement Judge::current_verdict(const Exercise& exercise) {
   Judgement verdict;
   if (is_untouched(paths_, exercise)) {
     verdict = {.id = exercise.id, .verdict = std::string(to_string(Verdict::not_implemented))};
-  } else if (const auto kept = kept_verdict(paths_, exercise, inputs_of(exercise))) {
+  } else if (const auto kept = kept_verdict(paths_, exercise, basis_of(exercise))) {
     verdict = *kept;
   } else {
     const RunFolder folder(paths_);
@@ -231,7 +231,7 @@ Judgement Judge::current_verdict(const Exercise& exercise) {
   return known_[exercise.id] = verdict;
 }
 
-std::string Judge::inputs_of(const Exercise& exercise) {
+Basis Judge::basis_of(const Exercise& exercise) {
   std::set<std::string> mine;
   for (const Exercise& need : paths_.course.all_needs(exercise.id))
     if (paths_.has(need) && current_verdict(need).ok()) mine.insert(need.id);
@@ -243,15 +243,12 @@ Choice Judge::choose(const std::vector<Exercise>& exercises) {
   Choice choice;
   for (const Exercise& exercise : exercises) {
     if (!paths_.has(exercise)) continue;
-    std::string use = "mine";
-    if (const Judgement verdict = needs_ == Needs::borrow ? current_verdict(exercise) : Judgement{};
-        needs_ == Needs::borrow && !verdict.ok()) {
-      use = "reference";
-      choice.borrowed.push_back({exercise.id, verdict.verdict});
-    } else {
+    const bool mine = needs_ == Needs::mine_only || current_verdict(exercise).ok();
+    if (mine)
       choice.mine.push_back(exercise.id);
-    }
-    write_if_different(paths_.mine() / "use" / exercise.id, use + "\n");
+    else
+      choice.borrowed.push_back({exercise.id, current_verdict(exercise).verdict});
+    write_if_different(paths_.mine() / "use" / exercise.id, mine ? "mine\n" : "reference\n");
   }
   return choice;
 }
@@ -262,7 +259,9 @@ Judge::Linked Judge::link(const Exercise& exercise, const fs::path& program) {
   Linked linked;
   const std::string target = program.filename().string();
   linked.borrowed = choose(paths_.course.all_needs(exercise.id)).borrowed;
+  if (keeps_verdicts()) linked.basis = basis_of(exercise);
   linked.built = build_targets(paths_, {target}, exercise.id);
+  if (linked.basis && basis_of(exercise) != *linked.basis) linked.basis.reset();
   if (linked.built.ok) fs::copy_file(paths_.program(target), program);
   return linked;
 }
@@ -276,8 +275,8 @@ Judged Judge::judge_linked(const Exercise& exercise, const std::string& part, co
     judged.whole = does_not_compile(paths_, exercise, linked.built.log);
   }
   judged.borrowed = linked.borrowed;
-  if (part.empty() && keeps_verdicts()) {
-    keep_verdict(paths_, exercise, judged.whole, inputs_of(exercise));
+  if (part.empty() && linked.basis) {
+    keep_verdict(paths_, exercise, judged.whole, *linked.basis);
     known_[exercise.id] = judged.whole;
   }
   return judged;

@@ -74,12 +74,13 @@ class Judge {
   struct Linked {
     std::vector<Borrowed> borrowed;
     Built built;
+    std::optional<Basis> basis;  ///< of the program; nothing where a file was saved while it was built
   };
   Linked link(const Exercise& exercise, const std::filesystem::path& program);
   Judged judge_linked(const Exercise& exercise, const std::string& part, const Linked& linked,
                       const std::filesystem::path& program);
   Judgement current_verdict(const Exercise& exercise);
-  std::string inputs_of(const Exercise& exercise);
+  Basis basis_of(const Exercise& exercise);
   Judged judge(const Exercise& exercise, const std::string& part, const std::filesystem::path& program);
   bool keeps_verdicts() const;
 

@@ -63,10 +63,6 @@ fs::path record_file(const Paths& paths, const Exercise& exercise) {
 constexpr const char* kInputs = "inputs";
 constexpr const char* kAnswer = "answer";
 
-std::string answer_fingerprint(const Paths& paths, const Exercise& exercise) {
-  return fingerprint(read_text(paths.answer(exercise)));
-}
-
 /// The row of that id; empty where there is none.
 std::string row_of(const std::vector<Judgement>& rows, const char* id) {
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const Judgement& each) { return each.id == id; });
@@ -96,33 +92,33 @@ Inputs::Inputs(const Paths& paths) : paths_(paths) {
   suite_ = hash.value();
 }
 
-std::string Inputs::of(const Exercise& exercise, const std::set<std::string>& mine) const {
+Basis Inputs::of(const Exercise& exercise, const std::set<std::string>& mine) const {
+  const std::string answer = fingerprint(read_text(paths_.answer(exercise)));
   Hash hash;
   hash.add(hexadecimal(suite_));
-  hash.add(read_text(paths_.answer(exercise)));
+  hash.add(answer);
   for (const Exercise& need : paths_.course.all_needs(exercise.id)) {
     hash.add(need.id);
     hash.add(mine.count(need.id) ? read_text(paths_.answer(need)) : "reference");
   }
-  return hexadecimal(hash.value());
+  return {answer, hexadecimal(hash.value())};
 }
 
 std::optional<Record> last_record(const Paths& paths, const Exercise& exercise) {
   const std::vector<Judgement> rows = rows_of(record_file(paths, exercise));
   if (rows.empty()) return std::nullopt;
-  return Record{rows.front(), row_of(rows, kAnswer) != answer_fingerprint(paths, exercise)};
+  return Record{rows.front(), row_of(rows, kAnswer) != fingerprint(read_text(paths.answer(exercise)))};
 }
 
-std::optional<Judgement> kept_verdict(const Paths& paths, const Exercise& exercise, const std::string& inputs) {
+std::optional<Judgement> kept_verdict(const Paths& paths, const Exercise& exercise, const Basis& basis) {
   const std::vector<Judgement> rows = rows_of(record_file(paths, exercise));
-  if (rows.empty() || row_of(rows, kInputs) != inputs) return std::nullopt;
+  if (rows.empty() || row_of(rows, kInputs) != basis.all) return std::nullopt;
   return rows.front();
 }
 
-void keep_verdict(const Paths& paths, const Exercise& exercise, const Judgement& verdict, const std::string& inputs) {
-  testing::write_judgements(
-      record_file(paths, exercise),
-      {verdict, {.id = kInputs, .verdict = inputs}, {.id = kAnswer, .verdict = answer_fingerprint(paths, exercise)}});
+void keep_verdict(const Paths& paths, const Exercise& exercise, const Judgement& verdict, const Basis& basis) {
+  testing::write_judgements(record_file(paths, exercise),
+                            {verdict, {.id = kInputs, .verdict = basis.all}, {.id = kAnswer, .verdict = basis.answer}});
 }
 
 }  // namespace lockstep::tools

@@ -38,7 +38,7 @@ TEST_F(FindingOnesWay, AnExerciseIsFoundByItsNameOrAPieceOfIt) {
 TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(next_exercise(paths_).value().id, "1.1");
   EXPECT_EQ(state_of(paths_, first()).words, "begun, not checked");
-  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, "inputs");
+  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, Inputs(paths_).of(first(), {}));
   EXPECT_TRUE(state_of(paths_, first()).passes);
   EXPECT_EQ(next_exercise(paths_).value().id, "1.2");
   EXPECT_EQ(next_exercise(paths_, "1.1").value().id, "1.2");

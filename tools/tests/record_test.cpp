@@ -9,11 +9,11 @@ namespace {
 
 class Kept : public SmallCourse {
  protected:
-  std::string inputs(const std::set<std::string>& mine) const { return Inputs(paths_).of(second(), mine); }
+  Basis inputs(const std::set<std::string>& mine) const { return Inputs(paths_).of(second(), mine); }
 };
 
 TEST_F(Kept, StandsAsLongAsItsInputsDo) {
-  const std::string before = inputs({"1.1"});
+  const Basis before = inputs({"1.1"});
   keep_verdict(paths_, second(), {.id = "1.2", .verdict = "PASS", .passed = 3}, before);
   EXPECT_EQ(kept_verdict(paths_, second(), before).value().passed, 3);
   EXPECT_FALSE(kept_verdict(paths_, second(), inputs({})));  // with the reference's 1.1
@@ -30,7 +30,7 @@ TEST_F(Kept, StandsAsLongAsItsInputsDo) {
 }
 
 TEST_F(Kept, AnAnswerOfANeedThatIsBorrowedMakesNoDifference) {
-  const std::string before = inputs({});
+  const Basis before = inputs({});
   write_text(paths_.answer(first()), "int f() { return 2; }\n");
   EXPECT_EQ(inputs({}), before);
   EXPECT_NE(inputs({"1.1"}), before);
@@ -38,7 +38,7 @@ TEST_F(Kept, AnAnswerOfANeedThatIsBorrowedMakesNoDifference) {
 
 TEST_F(Kept, AnAnswerThatWasRestoredIsNotStale) {
   EXPECT_FALSE(last_record(paths_, first()));
-  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "FAIL"}, "inputs");
+  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "FAIL"}, Inputs(paths_).of(first(), {}));
   const std::string text = read_text(paths_.answer(first()));
   write_text(paths_.answer(first()), "int f() { return 3; }\n");
   EXPECT_TRUE(last_record(paths_, first()).value().stale);
