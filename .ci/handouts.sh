@@ -1,7 +1,7 @@
 #!/bin/sh
 # handouts.sh [FILE…]: runs every command that the handouts print, in this clone, each for two minutes at most: what is
-# still running then is fine, what fails is not; and what ./lab predict measures. Training is cut to three steps. Left out: verdicts on answers, which are
-# the learner's; the learner's code (mine.sh runs it) and files; what needs a GPU.
+# still running then is fine, what fails is not; and what ./lab predict measures. Training is cut to three steps. Left
+# out: verdicts on answers, which are the learner's; the learner's code (mine.sh runs it) and files; what needs a GPU.
 set -eu
 [ $# -gt 0 ] || set -- labs/*/README.md
 mkdir -p outputs build

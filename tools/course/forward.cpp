@@ -134,16 +134,17 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
   Launch how = launch_options(backend, arguments, around);
   if (target == "train") how.grace_seconds = 600;
   std::string program = target + "_" + backend;
+  const bool runs = !asks_for_help(arguments), has_answers = !exercises_of(paths, program).empty();
   std::string code = "reference";
-  if (whose.mine && !asks_for_help(arguments)) {
-    if (exercises_of(paths, program).empty())
+  if (whose.mine && runs) {
+    if (!has_answers)
       throw Error(Verdict::usage, fmt::format("{} runs no exercise's code: --mine would change nothing.", program));
     code = build_mine(paths, {program}, whose.borrow);
     program = "mine." + program;
   } else {
     build_or_throw(paths, program);
   }
-  if (!asks_for_help(arguments) && !exercises_of(paths, target + "_" + backend).empty()) fmt::print("code: {}\n", code);
+  if (runs && has_answers) fmt::print("code: {}\n", code);
   auto command = launch(paths, paths.program(program), how);
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;

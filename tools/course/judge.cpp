@@ -88,14 +88,6 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
   return running;
 }
 
-void write_if_different(const fs::path& file, const std::string& text) {
-  std::ifstream in(file);
-  std::string there{std::istreambuf_iterator<char>(in), {}};
-  if (in && there == text) return;
-  fs::create_directories(file.parent_path());
-  std::ofstream(file) << text;
-}
-
 Judgement does_not_compile(const Paths& paths, const Exercise& exercise, const std::string& log) {
   // The student's file compiles, or has a stub; so this is the linker's complaint, or the suite's own trouble.
   Judgement judgement{.id = exercise.id, .verdict = std::string(to_string(Verdict::does_not_compile)), .failed = 1};

@@ -54,10 +54,10 @@ void build_what_judging_needs(const Paths& paths, const std::vector<Exercise>& e
 
 /// A source that tells a program whose code it runs; written only where it says something else now.
 void tell(const Paths& paths, const std::string& program, const std::string& words) {
-  const fs::path file = paths.mine() / "whose" / (program + ".cpp");
-  const std::string source = fmt::format(
-      "#include \"common/support/json/whose_code.hpp\"\n\nstatic const lockstep::WhoseCode code(R\"({})\");\n", words);
-  if (read_text(file) != source) write_text(file, source);
+  write_if_different(paths.mine() / "whose" / (program + ".cpp"),
+                     fmt::format("#include \"common/support/json/whose_code.hpp\"\n\n"
+                                 "static const lockstep::WhoseCode code(R\"({})\");\n",
+                                 words));
 }
 
 }  // namespace

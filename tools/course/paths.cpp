@@ -236,6 +236,10 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
   write_atomically(file.string(), text);
 }
 
+void write_if_different(const std::filesystem::path& file, const std::string& text) {
+  if (read_text(file) != text || !std::filesystem::exists(file)) write_text(file, text);
+}
+
 std::string indented(std::string_view text, std::string_view indent) {
   std::istringstream lines{std::string(text)};
   std::string result;

@@ -103,6 +103,8 @@ std::string padded(std::string_view text, std::size_t columns);
 std::string read_text(const std::filesystem::path& file);
 /// Writes a file, whole or not at all, and the folders above it. Throws Error(usage) where that fails.
 void write_text(const std::filesystem::path& file, const std::string& text);
+/// The same, but a file that says so already stays as it is, and what is built from it up to date.
+void write_if_different(const std::filesystem::path& file, const std::string& text);
 
 /// Each line of `text` with `indent` before it.
 std::string indented(std::string_view text, std::string_view indent);

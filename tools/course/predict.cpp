@@ -112,18 +112,20 @@ std::vector<Prediction> read_predictions(const Paths& paths) {
   return predictions;
 }
 
-std::optional<Prediction> prediction_of(const Paths& paths, const Exercise& exercise, std::size_t number) {
-  for (const Prediction& prediction : read_predictions(paths))
+std::optional<Prediction> prediction_of(const std::vector<Prediction>& predictions, const Exercise& exercise,
+                                        std::size_t number) {
+  for (const Prediction& prediction : predictions)
     if (prediction.question == id_of(exercise, number)) return prediction;
   return std::nullopt;
 }
 
 std::string format_predictions(const Paths& paths, const Exercise& exercise) {
+  const std::vector<Prediction> predictions = read_predictions(paths);
   std::string text;
   std::size_t open = 0;
   for (std::size_t i = 0; i < exercise.questions.size(); ++i) {
     const Question& question = exercise.questions[i];
-    const auto p = prediction_of(paths, exercise, i + 1);
+    const auto p = prediction_of(predictions, exercise, i + 1);
     if (!p || !p->measured) {
       ++open;
       continue;
@@ -145,7 +147,7 @@ int predict(const Paths& paths, const std::string& what) {
     std::vector<Prediction> predictions = read_predictions(paths);
     for (std::size_t i = 0; i < exercise.questions.size(); ++i) {
       ++asked;
-      if (prediction_of(paths, exercise, i + 1)) continue;
+      if (prediction_of(predictions, exercise, i + 1)) continue;
       const auto guess = ask(exercise.questions[i], i + 1);
       if (!guess) continue;
       const Context here = Context::here();

@@ -20,7 +20,8 @@ struct Prediction {
 
 std::vector<Prediction> read_predictions(const Paths& paths);
 /// That of question `number` (from 1) of `exercise`, if it was answered.
-std::optional<Prediction> prediction_of(const Paths& paths, const Exercise& exercise, std::size_t number);
+std::optional<Prediction> prediction_of(const std::vector<Prediction>& predictions, const Exercise& exercise,
+                                        std::size_t number);
 
 /// "you predicted 0.7 ms, measured 0.642 ms (+9 %): Ring all-reduce of …", a line for each question that was answered
 /// and measured; else which questions there are.

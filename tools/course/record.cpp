@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "common/support/text/fnv.hpp"
 #include "tools/course/skeleton.hpp"
 
 namespace lockstep::tools {
@@ -13,18 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// FNV-1a, 64 bits, of one text after the other.
+/// Of one text after the other.
 class Hash {
  public:
   void add(std::string_view text) {
-    for (const unsigned char byte : text) add_byte(byte);
-    add_byte(0);  // where one ends
+    hash_.add(text);
+    hash_.add('\0');  // where one ends
   }
-  std::uint64_t value() const { return value_; }
+  std::uint64_t value() const { return hash_.value(); }
 
  private:
-  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 1099511628211u; }
-  std::uint64_t value_ = 14695981039346656037u;
+  Fnv1a hash_;
 };
 
 std::string hexadecimal(std::uint64_t value) { return fmt::format("{:016x}", value); }

@@ -27,9 +27,13 @@ std::optional<Exercise> next_exercise(const Paths& paths, const std::string& aft
   return std::nullopt;
 }
 
+std::string in_one_line(const Exercise& exercise) {
+  return fmt::format("{} {}, {} minute{}{}", exercise.id, exercise.title, exercise.minutes,
+                     exercise.minutes == 1 ? "" : "s", exercise.core ? "" : " (extra)");
+}
+
 std::string describe_next(const Exercise& exercise) {
-  return fmt::format("{} {}, {} minute{}{}: ./lab check {}", exercise.id, exercise.title, exercise.minutes,
-                     exercise.minutes == 1 ? "" : "s", exercise.core ? "" : " (extra)", exercise.id);
+  return fmt::format("{}: ./lab check {}", in_one_line(exercise), exercise.id);
 }
 
 }  // namespace lockstep::tools

@@ -20,7 +20,10 @@ State state_of(const Paths& paths, const Exercise& exercise);
 /// one; `after` an exercise, the first of those behind it if there is any. Empty where all pass.
 std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after = "");
 
-/// "21.3 Recursive doubling and Rabenseifner, 90 minutes: ./lab check 21.3".
+/// "21.3 Recursive doubling and Rabenseifner, 90 minutes (extra)".
+std::string in_one_line(const Exercise& exercise);
+
+/// The same, ": ./lab check 21.3" behind it.
 std::string describe_next(const Exercise& exercise);
 
 }  // namespace lockstep::tools

@@ -49,8 +49,7 @@ std::string relative(const Paths& paths, const std::filesystem::path& file) {
 }
 
 void print_what_to_do(const Paths& paths, const Exercise& exercise) {
-  fmt::print("next   {} {}, {} minutes{}\n", exercise.id, exercise.title, exercise.minutes,
-             exercise.core ? "" : " (extra)");
+  fmt::print("next   {}\n", in_one_line(exercise));
   fmt::print("       read {}, edit {}\n", "labs/" + exercise.folder + "/README.md",
              relative(paths, paths.answer(exercise)));
   fmt::print("       ./lab check {0}   ./lab watch {0}   ./lab hint {0}\n", exercise.id);

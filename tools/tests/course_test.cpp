@@ -91,7 +91,7 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
   {
     const Typed typed("\n");
     EXPECT_EQ(predict(paths_, "1.1"), 0);  // left for later: nothing is shown
-    EXPECT_FALSE(prediction_of(paths_, first(), 1));
+    EXPECT_FALSE(prediction_of(read_predictions(paths_), first(), 1));
   }
   {
     const Typed typed("soon\n2,5\n");
@@ -104,7 +104,7 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
     EXPECT_EQ(predict(paths_, "1.1"), 0);  // asks nothing any more
   }
   EXPECT_EQ(format_predictions(paths_, first()), seen);
-  EXPECT_FALSE(prediction_of(paths_, second(), 1));
+  EXPECT_FALSE(prediction_of(read_predictions(paths_), second(), 1));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "common/error.hpp"
+#include "common/support/text/fnv.hpp"
 
 namespace lockstep::nccl {
 
@@ -222,14 +223,14 @@ std::vector<std::string> all_gather(Control& control, Label label, const std::ve
 }
 
 std::uint64_t key_of(const std::vector<int>& members, const std::string& name, std::uint64_t number) {
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  Fnv1a hash;
   auto mix = [&](std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (value >> (8 * byte) & 0xff)) * 0x100000001b3u;
+    for (int byte = 0; byte < 8; ++byte) hash.add(static_cast<unsigned char>(value >> (8 * byte)));
   };
   for (int member : members) mix(static_cast<std::uint64_t>(member));
   for (char letter : name) mix(static_cast<unsigned char>(letter));
   mix(number);
-  return hash;
+  return hash.value();
 }
 
 }  // namespace lockstep::nccl

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <ostream>
 
 #include "common/runtime/trace/layout.hpp"
 #include "common/runtime/trace/shades.hpp"
+#include "common/support/text/fnv.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep {
@@ -85,11 +85,9 @@ class Chart {
  public:
   Chart(const Trace& trace, std::ostream& out, const std::string& title, const std::vector<Shade>& shades)
       : out_(out), title_(title), shades_(shades), rows_(trace_rows(trace)), span_(time_span(trace)) {
-    std::uint64_t hash = 14695981039346656037u;  // FNV-1a: ids must differ between charts of one page
-    for (char letter : title + std::to_string(trace.events.size())) {
-      hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
-    }
-    id_ = fmt::format("gantt{:08x}", hash & 0xffffffff);
+    Fnv1a hash;  // ids must differ between charts of one page
+    hash.add(title + std::to_string(trace.events.size()));
+    id_ = fmt::format("gantt{:08x}", hash.value() & 0xffffffff);
     if (span_.length() <= 0) span_.end = span_.begin + 1e-9;
   }
 

@@ -1,0 +1,21 @@
+// FNV-1a, 64 bits: the same number for the same bytes in every process, on every computer.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+class Fnv1a {
+ public:
+  void add(unsigned char byte) { value_ = (value_ ^ byte) * 1099511628211u; }
+  void add(std::string_view bytes) {
+    for (const char byte : bytes) add(static_cast<unsigned char>(byte));
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 14695981039346656037u;
+};
+
+}  // namespace lockstep
