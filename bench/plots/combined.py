@@ -24,7 +24,7 @@ def plans(report):
     columns = {"": "place", "dp": "dp", "tp": "tp", "pp": "pp", "b": "microbatch", "m": "microbatches", "schedule": "schedule", "chunks": "chunks", "ZeRO": "zero",
                "recompute": "recompute", "rows cut": "sequence_parallel", "step": "step_seconds", "simulated": "simulated_seconds", "error": against("step_seconds", "simulated_seconds"),
                "MFU": lambda r: percent(r["mfu"]), "days": lambda r: f"{r['days']:.1f}", "GB": gigabytes("memory_bytes"), "simulated GB": gigabytes("simulated_memory_bytes"),
-               "limited by": "limited_by"}
+               "largest overhead": "largest_overhead"}
     found = (f" The first {len(checked)} were simulated as well (black marks): predictions are {min(errors):+.1f} to {max(errors):+.1f} % off." if checked else "")
     c = results["context"]
     return report.figure(

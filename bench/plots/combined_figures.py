@@ -35,7 +35,7 @@ def plans(data):
         if marks:
             axis.plot(*zip(*marks), linestyle="none", marker="|", markersize=20, markeredgewidth=2, color="black", label="simulated")
     for i, row in enumerate(rows):
-        axes[0][0].annotate(f"limited by {row['limited_by']}", (max(ends[i], row.get("simulated_seconds") or 0), i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7)
+        axes[0][0].annotate(f"largest overhead: {row['largest_overhead']}", (max(ends[i], row.get("simulated_seconds") or 0), i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7)
     axes[0][0].set_xlim(0, 1.45 * max(ends))
     axes[0][0].set_xlabel("a step, s")
     axes[0][1].axvline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)

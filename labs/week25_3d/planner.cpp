@@ -4,131 +4,100 @@
 #include "labs/week25_3d/planner.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "common/error.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::week25 {
 
-double in_flight(const Strategy& strategy, int microbatches, int stage) {
-  const int p = strategy.pp, m = microbatches, v = strategy.chunks;
+// Part a: memory ------------------------------------------------------------------------------------------------------
+
+double in_flight(const StageSchedule& steps, int chunks) {
+  std::vector<int> now(static_cast<std::size_t>(chunks), 0), peak = now;
   todo("25.3a",
-       "by schedule. Of n forwards, chunk c has p in each whole round of p·v, and of the rest what comes after c·p, "
-       "at most p");
+       "walk through the steps; a chunk's forward adds one to what it holds, the end of its backward (whole, or the "
+       "weights' half) takes one away. The chunks' own peaks, a v-th of a microbatch each");
 }
 
-StageMemory stage_memory(const Strategy& strategy, const Work& work, int stage) {
-  const StageWork& here = work.stages[static_cast<std::size_t>(stage)];
+StageMemory stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches) {
   todo("25.3a",
        "week 22's model state of this stage's parameters, shared by dp ranks; activations kept for each microbatch "
        "in flight, and what all of them share");
 }
 
-StageMemory largest_memory(const Strategy& strategy, const Work& work) {
+// Part b: the pipeline ------------------------------------------------------------------------------------------------
+
+double Pipeline::seconds() const { return *std::max_element(ends.begin(), ends.end()); }
+
+Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, int microbatches) {
+  const PipelineShape shape{strategy.pp, microbatches, strategy.chunks};
+  const double v = strategy.chunks;
+  std::vector<StepTimes> times;
+  for (const StageWork& stage : stages)
+    times.push_back({.forward = stage.forward / v,
+                     .input_gradient = (stage.backward - stage.weights) / v,
+                     .weight_gradient = stage.weights / v,
+                     .transfer = stage.hop});
+  const Schedule schedule = week24::make_schedule(strategy.schedule, shape);
+  Pipeline played;
+  for (const auto& stage : time_schedule(schedule, shape, times)) played.ends.push_back(stage.back().end);
+  for (const StageSchedule& steps : schedule) played.in_flight.push_back(in_flight(steps, strategy.chunks));
+  return played;
+}
+
+Pipeline pipeline(const Strategy& strategy, const Workload& work) {
+  const int p = strategy.pp, m = work.microbatches;
+  todo("25.3b",
+       "a short pipeline is played whole; of a longer one 3p microbatches, and the change from 2p to 3p is added for "
+       "every p more: to each stage's end, and to what it has in flight");
+}
+
+StageMemory largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline) {
   StageMemory largest;
-  for (int stage = 0; stage < strategy.pp; ++stage) {
-    const StageMemory memory = stage_memory(strategy, work, stage);
+  for (std::size_t s = 0; s < work.stages.size(); ++s) {
+    const StageMemory memory = stage_memory(strategy, work.stages[s], pipeline.in_flight[s]);
     if (memory.total_bytes() > largest.total_bytes()) largest = memory;
   }
   return largest;
 }
 
-namespace {
+// Part c: the step ----------------------------------------------------------------------------------------------------
 
-/// T: forward and whole backward of one microbatch.
-double seconds(const StageWork& stage) { return stage.forward + stage.backward; }
-
-/// The stage with the largest T.
-const StageWork& busiest(const Work& work) {
-  return *std::max_element(work.stages.begin(), work.stages.end(),
-                           [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
-}
-
-/// Over all stages: ΣT, ΣW, and Σ hop without the last one's, which is the way back to the first.
-struct Sums {
-  double work = 0, weights = 0, hops = 0;
-};
-Sums around(const Work& work) {
-  Sums sums;
-  for (const StageWork& stage : work.stages) {
-    sums.work += seconds(stage);
-    sums.weights += stage.weights;
-    sums.hops += stage.hop;
-  }
-  sums.hops -= work.stages.back().hop;
-  return sums;
-}
-
-/// 1F1B's pace, by s: the slowest round trip among stages s, s + 1, … alone.
-std::vector<double> paces(const std::vector<StageWork>& stages) {
-  std::vector<double> pace(stages.size() + 1, 0);
-  todo("25.3b",
-       "from the last stage s to the first: pace[s + 1], or a round trip from s to any j ≥ s, whichever is slower");
-  return pace;
-}
-
-/// zb-h1: what is left to do when the first microbatch is back, on the stage where that is most.
-double zero_bubble_rest(const Work& work) {
-  const int p = static_cast<int>(work.stages.size()), m = work.microbatches;
-  double most = 0;
-  for (int s = 0; s < p; ++s) {
-    const StageWork& stage = work.stages[static_cast<std::size_t>(s)];
-    const double inputs = stage.backward - stage.weights;  // I
-    todo("25.3b",
-         "m·T, without the min(p − s, m) forwards and the one I that are done, and without the min(s, m − 1) W that "
-         "others do not wait for");
-  }
-  return most;
-}
-
-}  // namespace
-
-double pipeline_seconds(const Strategy& strategy, const Work& work) {
-  const int p = strategy.pp, m = work.microbatches, v = strategy.chunks;
-  const auto [sum, weights, hops] = around(work);
-  const double slowest = seconds(busiest(work)), round_trip = sum + 2 * hops;  // Λ
-  double forward = 0, backward = 0;
-  for (const StageWork& stage : work.stages) {
-    forward = std::max(forward, stage.forward);
-    backward = std::max(backward, stage.backward);
-  }
-  todo("25.3b", "by schedule; for 1f1b add up the paces of microbatches 1 … m − 1");
-}
-
-double gather_seconds(const Strategy& strategy, const Work& work, double elements) {
+double gather_seconds(const Strategy& strategy, const Workload& work, double elements) {
   const double part = 2 * elements / strategy.dp;
   return (strategy.dp - 1) * (work.data.alpha + part * work.data.beta);
 }
 
-double scatter_seconds(const Strategy& strategy, const Work& work, double elements) {
-  todo("25.3c", "the gather's, and as many additions");
+double scatter_seconds(const Strategy& strategy, const Workload& work, double elements) {
+  const double part = 2 * elements / strategy.dp;
+  return gather_seconds(strategy, work, elements) + (strategy.dp - 1) * (part * work.data.gamma + work.data.launch);
 }
 
-double exposed_data(const Strategy& strategy, const Work& work, const StageWork& stage) {
+double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {
   if (strategy.dp == 1) return 0;
   const double m = work.microbatches, v = strategy.chunks, others = stage.parameters - stage.late;
   const double s = scatter_seconds(strategy, work, others), g = gather_seconds(strategy, work, others);
-  const double late_s = scatter_seconds(strategy, work, stage.late),
-               late_g = gather_seconds(strategy, work, stage.late);
-  const double additions = s - g, share = stage.backward > 0 ? stage.window / stage.backward : 0;
-  const double last = stage.window * (1 + (v - 1) * strategy.pp) / v;  // of the last microbatch
-  todo("25.3c", "by ZeRO stage");
+  const double late_s = scatter_seconds(strategy, work, stage.late);
+  const double late_g = gather_seconds(strategy, work, stage.late);
+  const double backward = stage.window, last = stage.window * (1 + (v - 1) * strategy.pp) / v;
+  const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
+  todo("25.3c",
+       "by ZeRO stage: what is sent, less what hides it, but never less than the additions of a scatter; once a step "
+       "or once a microbatch; and the late elements' sums, which nothing hides");
 }
 
 namespace {
 
-/// How long before stage 0 the pipeline leaves stage `stage`: the backwards of the last microbatch that are still to
-/// go.
-double lead(const Strategy& strategy, const Work& work, std::size_t stage) {
-  if (strategy.schedule == "zb-h1") return 0;  // weights are left to the end everywhere
-  double seconds = 0;
-  for (std::size_t s = 0; s < stage; ++s) seconds += work.stages[s].backward / strategy.chunks + work.stages[s].hop;
-  return seconds;
+/// F + B of one microbatch.
+double seconds(const StageWork& stage) { return stage.forward + stage.backward; }
+
+const StageWork& busiest(const Workload& work) {
+  return *std::max_element(work.stages.begin(), work.stages.end(),
+                           [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
 }
 
 /// norm, and the bytes that the optimizer moves.
-double update_seconds(const Strategy& strategy, const Work& work, const StageWork& stage) {
+double update_seconds(const Strategy& strategy, const Workload& work, const StageWork& stage) {
   const double own = stage.parameters / (strategy.zero >= 1 ? strategy.dp : 1);
   const double gradients = stage.parameters / (strategy.zero >= 2 ? strategy.dp : 1);
   return work.norm + (30 * own + 2 * gradients) / work.memory_bytes_per_second;
@@ -136,7 +105,8 @@ double update_seconds(const Strategy& strategy, const Work& work, const StageWor
 
 }  // namespace
 
-StepTime step_time(const Strategy& strategy, const Work& work) {
+StepTime step_time(const Strategy& strategy, const Workload& work, const Pipeline& pipeline,
+                   const Pipeline& without_hops) {
   const StageWork& most = busiest(work);
   const double m = work.microbatches;
   StepTime time;
@@ -145,21 +115,36 @@ StepTime step_time(const Strategy& strategy, const Work& work) {
   time.compute = m * seconds(most) - time.recomputed - time.tensor;
   todo("25.3c",
        "what the pipeline takes beyond the busiest stage's m microbatches, without hops, and what hops add; then the "
-       "largest of each stage's data (given: lead) and update (given: update_seconds)");
+       "largest of each stage's data and update (given: update_seconds)");
 }
+
+// Part d: choosing ----------------------------------------------------------------------------------------------------
 
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
   todo("25.3d", "forget what does not fit; sort by seconds, and equal seconds by memory; keep `count`");
 }
 
-std::string limit(const StepTime& time) {
-  const std::array<std::pair<double, std::string>, 6> costs = {{{time.recomputed, "recomputation"},
-                                                                {time.tensor, "tensor parallelism"},
-                                                                {time.bubble, "bubble"},
-                                                                {time.hops, "pipeline hops"},
-                                                                {time.data, "data parallelism"},
-                                                                {time.update, "optimizer"}}};
-  todo("25.3d", "the largest of `costs`, unless compute is nearly all");
+std::vector<Share> shares(const StepTime& time) {
+  return {{"compute", time.compute}, {"recomputation", time.recomputed}, {"tensor parallelism", time.tensor},
+          {"bubble", time.bubble},   {"pipeline hops", time.hops},       {"data parallelism", time.data},
+          {"optimizer", time.update}};
+}
+
+namespace {
+
+Share largest(const std::vector<Share>& shares) {
+  return *std::max_element(shares.begin(), shares.end(),
+                           [](const Share& a, const Share& b) { return a.seconds < b.seconds; });
+}
+
+}  // namespace
+
+Share limit(const StepTime& time) { return largest(shares(time)); }
+
+Share largest_overhead(const StepTime& time) {
+  std::vector<Share> overheads = shares(time);
+  overheads.erase(overheads.begin());
+  return largest(overheads);
 }
 
 }  // namespace lockstep::week25

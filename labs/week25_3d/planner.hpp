@@ -1,6 +1,6 @@
 // Exercise 25.3 (extra): the planner. For a model, a cluster and a global batch there are thousands of ways to train:
 // which (dp, tp, pp), which microbatch, schedule, ZeRO stage, recomputation? Predict the memory and the step time of
-// each in microseconds, before anything runs, and choose. `./lab plan` is this exercise with a command line.
+// each within a millisecond, before anything runs, and choose. `./lab plan` is this exercise with a command line.
 //
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters" (arXiv 2104.04473), section 3;
 // Isaev et al., "Calculon: a methodology and tool for high-level co-design of systems and large language models" (SC
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/gpt/pipeline/schedule.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 
@@ -52,7 +53,7 @@ struct StageWork {
 };
 
 /// Given: what a strategy needs beside its stages.
-struct Work {
+struct Workload {
   std::vector<StageWork> stages;
   int microbatches = 1;                ///< m
   week21::CostModel data;              ///< prices between the ranks of a dp group, all groups at once
@@ -62,69 +63,74 @@ struct Work {
 
 // Part a: memory ------------------------------------------------------------------------------------------------------
 
-/// How many microbatches' activations stage `stage` has memory for: gpipe m; 1f1b p − stage; zb-h1 p; never more than
-/// m. Interleaved counts chunks, a v-th of a microbatch each. The memory of a chunk is used again by the same chunk
-/// alone, so chunk c needs as much as it has forwards (never more than m) before its first backward: among the first
-/// 2(p − 1 − stage) + (v − 1)p + (v − 1 − c)p + 1 forwards of the stage, which go in groups of p through the chunks.
-double in_flight(const Strategy& strategy, int microbatches, int stage);
+/// How many microbatches' activations a stage needs memory for, if these are its steps: a forward begins to hold them,
+/// the last step of its backward lets go. The memory of a chunk is used again by the same chunk alone: each chunk needs
+/// its own peak, of a v-th of what the stage keeps of a microbatch.
+double in_flight(const StageSchedule& steps, int chunks);
 
 struct StageMemory {
   week22::ModelState state;     ///< week 22's, of this stage's parameters over dp
   double activation_bytes = 0;  ///< kept and working
   double total_bytes() const { return state.total_bytes() + activation_bytes; }
 };
-/// 16 bits with fp32 master weights.
-StageMemory stage_memory(const Strategy& strategy, const Work& work, int stage);
-/// Given: of the stage that needs most.
-StageMemory largest_memory(const Strategy& strategy, const Work& work);
+/// 16 bits with fp32 master weights; `microbatches` in flight.
+StageMemory stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches);
 
 // Part b: the pipeline ------------------------------------------------------------------------------------------------
 
-/// Seconds from the first forward to the end of the last backward. Stages may differ, and hops are hidden only where
-/// the schedule lets them. With T_s = F_s + B_s (B whole, I + W), H = Σ hop_s without the last one's, and Λ = Σ T_s +
-/// 2H, the first microbatch there and back:
-///   gpipe        Λ + (m − 1)(max F_s + max B_s)
-///   1f1b         Λ + the paces of microbatches n = 1 … m − 1: the slowest round trip among the stages that still have
-///                forwards to do, which are those from p − m + n on (all, where that is less than 0). One from i to j
-///                and back brings j − i + 1 microbatches forward: (T_i + … + T_j + 2(hop_i + … + hop_(j − 1)))/(j − i +
-///                1)
-///   interleaved  m·max T_s + (Σ of the other T_s)/v + 2(vH + (v − 1)·the last one's hop)
-///   zb-h1        Σ(F_s + I_s) + 4H + the largest of what a stage has left to do then: m·T_s, but for min(p − s, m)
-///                forwards and one I that are done, and min(s, m − 1) W that nobody waits for
-double pipeline_seconds(const Strategy& strategy, const Work& work);
+/// What becomes of m microbatches in the pipeline, from the first forward on.
+struct Pipeline {
+  std::vector<double> ends;       ///< by stage: seconds until its last step ends
+  std::vector<double> in_flight;  ///< by stage
+  double seconds() const;
+};
+
+/// Given: plays week 24's schedule of `microbatches` step by step by its clock (time_schedule). Its cost grows with
+/// microbatches × stages × chunks.
+Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, int microbatches);
+
+/// The same for any m, playing no more than 3p microbatches at a time. Once a pipeline is full, p microbatches more
+/// take as long as the p before them, on every stage: what changes from 2p to 3p changes again with each p.
+Pipeline pipeline(const Strategy& strategy, const Workload& work);
+
+/// Given: of the stage that needs most.
+StageMemory largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline);
 
 // Part c: the step ----------------------------------------------------------------------------------------------------
 
 /// Where a step's seconds go; their sum is the step.
 struct StepTime {
-  double compute = 0;     ///< of the busiest stage (largest T_s), without what follows
+  double compute = 0;     ///< of the busiest stage (largest F + B), without what follows
   double recomputed = 0;  ///< by it: the price of memory
   double tensor = 0;      ///< it waits for tensor-parallel sums
-  double bubble = 0;      ///< the pipeline's remaining seconds, as if hops took none
+  double bubble = 0;      ///< the pipeline's remaining seconds, if hops took none
   double hops = 0;        ///< what they add
   double data = 0;        ///< sums over dp, and tied embeddings
   double update = 0;      ///< the optimizer
   double total() const { return compute + recomputed + tensor + bubble + hops + data + update; }
 };
 
-/// One way round a ring over dp: p − 1 steps that each move a part; the first is given.
-double gather_seconds(const Strategy& strategy, const Work& work, double elements);   ///< (p − 1)(α + nβ/p)
-double scatter_seconds(const Strategy& strategy, const Work& work, double elements);  ///< and add it: nγ/p + launch
+/// Given: one way round a ring over dp, p − 1 steps that each move a part.
+double gather_seconds(const Strategy& strategy, const Workload& work, double elements);   ///< (p − 1)(α + nβ/p)
+double scatter_seconds(const Strategy& strategy, const Workload& work, double elements);  ///< and add it: nγ/p + launch
 
-/// Seconds of a step's sums over dp at `stage` that nothing hides. Elements have 2 bytes. `late` gradients have nothing
-/// left to hide behind; a sum that is hidden still lengthens what it hides behind by its additions. Seconds:
-///   stage 0  s + g of the late ones, and max(additions, s + g − last) of the others
-///   stage 1  s of the late ones, max(additions, s − last) of the others; g of all: the values, after the update
-///   stage 2  m times (s of the late ones, and max(additions, s − w) of the others); g of all
-///   stage 3  m times (s and 2g of the late ones, max(0, g − w·F/B) and max(additions, g + s − w) of the others)
-/// with s = scatter_seconds, g = gather_seconds, additions = s − g of the others; w the window, and last = w(1 + (v −
-/// 1)p)/v that of the last microbatch, whose v chunks begin p turns apart.
-double exposed_data(const Strategy& strategy, const Work& work, const StageWork& stage);
+/// Seconds of a step's sums over dp at `stage` that nothing hides. Gradients and parameters have 2 bytes.
+///   ZeRO-0  a step sums once: a scatter and a gather, behind the backward of the last microbatch
+///   ZeRO-1  a scatter, behind the backward of the last microbatch; the gather of new parameters, behind nothing
+///   ZeRO-2  every microbatch a scatter, behind its backward; and the gather, behind nothing
+///   ZeRO-3  every microbatch a gather behind its forward, a gather and a scatter behind its backward
+/// What a backward hides is its `window`; what a forward does, F/B of that; what the last microbatch's backward does,
+/// w(1 + (v − 1)p)/v: its v chunks begin p turns apart. The `late` elements' own sums hide behind nothing. And a hidden
+/// scatter is not free: its additions (scatter − gather) lengthen what it hides behind.
+double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage);
 
-/// data: the largest over the stages of `after` and exposed_data, less the stage's `lead`; never less than 0. update:
-/// the largest of norm and, over the memory's bandwidth, 30 bytes for each element that this rank updates (parameters,
-/// or from stage 1 on a dp-th) and 2 for each of its gradients, to zero them (from stage 2 on a dp-th too).
-StepTime step_time(const Strategy& strategy, const Work& work);
+/// `pipeline`: of this work; `without_hops`: of the same, if hops took no time. They give bubble and hops. data: the
+/// largest over the stages of `after` and exposed_data, less what the stage has ended before the last one; never less
+/// than 0. update: the largest of norm and, over the memory's bandwidth, 30 bytes for each element that this rank
+/// updates (parameters, or from ZeRO-1 on a dp-th) and 2 for each of its gradients, to zero them (from ZeRO-2 on a
+/// dp-th too).
+StepTime step_time(const Strategy& strategy, const Workload& work, const Pipeline& pipeline,
+                   const Pipeline& without_hops);
 
 // Part d: choosing ----------------------------------------------------------------------------------------------------
 
@@ -136,8 +142,16 @@ struct Rated {
 /// The `count` fastest of those that fit `memory_bytes`, fastest first; of equally fast ones the smaller memory first.
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count);
 
-/// What costs a step most beside its compute: "recomputation" (memory), "tensor parallelism", "bubble", "pipeline
-/// hops", "data parallelism" or "optimizer"; "compute" where that is at least 9 tenths of the step.
-std::string limit(const StepTime& time);
+struct Share {
+  std::string name;
+  double seconds = 0;
+};
+/// Given: a step's seconds by name: "compute", "recomputation" (of memory), "tensor parallelism", "bubble", "pipeline
+/// hops", "data parallelism" and "optimizer".
+std::vector<Share> shares(const StepTime& time);
+/// Given. What limits a step: its largest share.
+Share limit(const StepTime& time);
+/// Given. What another strategy could gain most from: its largest share but compute.
+Share largest_overhead(const StepTime& time);
 
 }  // namespace lockstep::week25

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,29 @@
 
 namespace lockstep::week25 {
 
+/// expect_near(predicted, expected, tolerance) << "what": fails in words, with both numbers. The tolerance is relative
+/// to `expected`, and absolute where that is below 1.
+class expect_near {
+ public:
+  expect_near(double predicted, double expected, double tolerance)
+      : right_(std::abs(predicted - expected) <= tolerance * std::max(1.0, std::abs(expected))),
+        numbers_(fmt::format(": expected {:.9g}, yours is {:.9g}", expected, predicted)) {}
+  expect_near(const expect_near&) = delete;
+  ~expect_near() {
+    if (!right_) ADD_FAILURE() << what_.str() << numbers_;
+  }
+  template <class T>
+  expect_near& operator<<(const T& part) {
+    what_ << part;
+    return *this;
+  }
+
+ private:
+  bool right_;
+  std::string numbers_;
+  std::ostringstream what_;
+};
+
 struct Named {
   std::string schedule;
   int chunks;
@@ -20,7 +46,7 @@ struct Named {
 inline const std::vector<Named> kSchedules{
     {"gpipe", 1}, {"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"interleaved", 3}};
 
-inline Strategy pipeline(const Named& named, int stages) {
+inline Strategy pipeline_of(const Named& named, int stages) {
   return {.pp = stages, .schedule = named.schedule, .chunks = named.chunks};
 }
 inline std::string format_case(const Named& named, int stages, int microbatches) {
@@ -32,7 +58,7 @@ template <class F>
 void for_pipelines(const F& judge) {
   for (const Named& named : kSchedules)
     for (const int p : {1, 2, 3, 4, 8, 16})
-      for (const int groups : {1, 2, 4})
+      for (const int groups : {1, 2, 4, 12})
         if (p > 1 || named.chunks == 1) judge(named, p, p * groups);
 }
 
@@ -49,32 +75,32 @@ inline int peak_of_chunks(const StageSchedule& steps, int chunks) {
 }
 
 /// 1 billion parameters on each rank, 3 GB a microbatch, 5 GB once.
-inline Work billion(int stages, int microbatches) {
-  Work work{.microbatches = microbatches};
+inline Workload billion(int stages, int microbatches) {
+  Workload work{.microbatches = microbatches};
   work.stages.assign(static_cast<std::size_t>(stages),
                      {.forward = 1, .backward = 2, .parameters = 1e9, .kept_bytes = 3e9, .working_bytes = 5e9});
   return work;
 }
 
 /// Stages that take 1 forward and 2 back, of which the weights are half; the last one `head` longer in each.
-inline Work uneven(int stages, int microbatches, double hop, double head) {
-  Work work{.microbatches = microbatches};
+inline Workload uneven(int stages, int microbatches, double hop, double head) {
+  Workload work{.microbatches = microbatches};
   work.stages.assign(static_cast<std::size_t>(stages), {.forward = 1, .backward = 2, .weights = 1, .hop = hop});
   work.stages.back() = {.forward = 1 + head, .backward = 2 + 2 * head, .weights = 1 + head, .hop = hop};
   return work;
 }
 
-/// When the last step of week 24's schedule ends.
-inline double makespan(const Named& named, const Work& work) {
+/// When the last step of each stage ends, by week 24's schedule at its full length.
+inline std::vector<double> ends_of(const Named& named, const Workload& work) {
   const PipelineShape shape{static_cast<int>(work.stages.size()), work.microbatches, named.chunks};
   std::vector<StepTimes> times;
   for (const StageWork& stage : work.stages)
     times.push_back({stage.forward / named.chunks, (stage.backward - stage.weights) / named.chunks,
                      stage.weights / named.chunks, stage.hop});
-  double end = 0;
+  std::vector<double> ends;
   for (const auto& stage : time_schedule(week24::make_schedule(named.schedule, shape), shape, times))
-    end = std::max(end, stage.back().end);
-  return end;
+    ends.push_back(stage.back().end);
+  return ends;
 }
 
 /// On nodes of eight A100 with 80 GB each, in bf16.

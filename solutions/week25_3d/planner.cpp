@@ -4,174 +4,131 @@
 #include "labs/week25_3d/planner.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "common/error.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::week25 {
 
-double in_flight(const Strategy& strategy, int microbatches, int stage) {
-  const int p = strategy.pp, m = microbatches, v = strategy.chunks;
-  // lab 25.3a begin: by schedule. Of n forwards, chunk c has p in each whole round of p·v, and of the rest what comes
-  // after c·p, at most p
-  if (strategy.schedule == "gpipe") return m;
-  if (strategy.schedule == "1f1b") return std::min(p - stage, m);
-  if (strategy.schedule == "zb-h1") return std::min(p, m);
-  double chunks = 0;
-  for (int c = 0; c < v; ++c) {
-    const int n = 2 * (p - 1 - stage) + (v - 1) * p + (v - 1 - c) * p + 1;
-    chunks += std::min(n / (p * v) * p + std::clamp(n % (p * v) - c * p, 0, p), m);
+// Part a: memory ------------------------------------------------------------------------------------------------------
+
+double in_flight(const StageSchedule& steps, int chunks) {
+  std::vector<int> now(static_cast<std::size_t>(chunks), 0), peak = now;
+  // lab 25.3a begin: walk through the steps; a chunk's forward adds one to what it holds, the end of its backward
+  // (whole, or the weights' half) takes one away. The chunks' own peaks, a v-th of a microbatch each
+  for (const Step& step : steps) {
+    const auto c = static_cast<std::size_t>(step.chunk);
+    if (step.work == lockstep::Work::forward)
+      peak[c] = std::max(peak[c], ++now[c]);
+    else if (step.work != lockstep::Work::input_gradient)
+      --now[c];
   }
-  return chunks / v;
+  double sum = 0;
+  for (const int of_chunk : peak) sum += of_chunk;
+  return sum / chunks;
   // lab end
 }
 
-StageMemory stage_memory(const Strategy& strategy, const Work& work, int stage) {
-  const StageWork& here = work.stages[static_cast<std::size_t>(stage)];
+StageMemory stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches) {
   // lab 25.3a begin: week 22's model state of this stage's parameters, shared by dp ranks; activations kept for each
   // microbatch in flight, and what all of them share
   StageMemory memory;
-  memory.state = week22::model_state(here.parameters, strategy.zero, strategy.dp, week22::recipe_of(DType::bf16));
-  memory.activation_bytes = in_flight(strategy, work.microbatches, stage) * here.kept_bytes + here.working_bytes;
+  memory.state = week22::model_state(stage.parameters, strategy.zero, strategy.dp, week22::recipe_of(DType::bf16));
+  memory.activation_bytes = microbatches * stage.kept_bytes + stage.working_bytes;
   return memory;
   // lab end
 }
 
-StageMemory largest_memory(const Strategy& strategy, const Work& work) {
+// Part b: the pipeline ------------------------------------------------------------------------------------------------
+
+double Pipeline::seconds() const { return *std::max_element(ends.begin(), ends.end()); }
+
+Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, int microbatches) {
+  const PipelineShape shape{strategy.pp, microbatches, strategy.chunks};
+  const double v = strategy.chunks;
+  std::vector<StepTimes> times;
+  for (const StageWork& stage : stages)
+    times.push_back({.forward = stage.forward / v,
+                     .input_gradient = (stage.backward - stage.weights) / v,
+                     .weight_gradient = stage.weights / v,
+                     .transfer = stage.hop});
+  const Schedule schedule = week24::make_schedule(strategy.schedule, shape);
+  Pipeline played;
+  for (const auto& stage : time_schedule(schedule, shape, times)) played.ends.push_back(stage.back().end);
+  for (const StageSchedule& steps : schedule) played.in_flight.push_back(in_flight(steps, strategy.chunks));
+  return played;
+}
+
+Pipeline pipeline(const Strategy& strategy, const Workload& work) {
+  const int p = strategy.pp, m = work.microbatches;
+  // lab 25.3b begin: a short pipeline is played whole; of a longer one 3p microbatches, and the change from 2p to 3p is
+  // added for every p more: to each stage's end, and to what it has in flight
+  if (m <= 3 * p) return play(strategy, work.stages, m);
+  const Pipeline shorter = play(strategy, work.stages, 2 * p);
+  Pipeline result = play(strategy, work.stages, 3 * p);
+  const double more = static_cast<double>(m - 3 * p) / p;
+  const auto extend = [more](std::vector<double>& values, const std::vector<double>& before) {
+    for (std::size_t s = 0; s < values.size(); ++s) values[s] += more * (values[s] - before[s]);
+  };
+  extend(result.ends, shorter.ends);
+  extend(result.in_flight, shorter.in_flight);
+  return result;
+  // lab end
+}
+
+StageMemory largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline) {
   StageMemory largest;
-  for (int stage = 0; stage < strategy.pp; ++stage) {
-    const StageMemory memory = stage_memory(strategy, work, stage);
+  for (std::size_t s = 0; s < work.stages.size(); ++s) {
+    const StageMemory memory = stage_memory(strategy, work.stages[s], pipeline.in_flight[s]);
     if (memory.total_bytes() > largest.total_bytes()) largest = memory;
   }
   return largest;
 }
 
-namespace {
+// Part c: the step ----------------------------------------------------------------------------------------------------
 
-/// T: forward and whole backward of one microbatch.
-double seconds(const StageWork& stage) { return stage.forward + stage.backward; }
-
-/// The stage with the largest T.
-const StageWork& busiest(const Work& work) {
-  return *std::max_element(work.stages.begin(), work.stages.end(),
-                           [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
-}
-
-/// Over all stages: ΣT, ΣW, and Σ hop without the last one's, which is the way back to the first.
-struct Sums {
-  double work = 0, weights = 0, hops = 0;
-};
-Sums around(const Work& work) {
-  Sums sums;
-  for (const StageWork& stage : work.stages) {
-    sums.work += seconds(stage);
-    sums.weights += stage.weights;
-    sums.hops += stage.hop;
-  }
-  sums.hops -= work.stages.back().hop;
-  return sums;
-}
-
-/// 1F1B's pace, by s: the slowest round trip among stages s, s + 1, … alone.
-std::vector<double> paces(const std::vector<StageWork>& stages) {
-  std::vector<double> pace(stages.size() + 1, 0);
-  // lab 25.3b begin: from the last stage s to the first: pace[s + 1], or a round trip from s to any j ≥ s, whichever is
-  // slower
-  for (std::size_t s = stages.size(); s-- > 0;) {
-    pace[s] = pace[s + 1];
-    double round_trip = 0, count = 0;
-    for (std::size_t j = s; j < stages.size(); ++j) {
-      round_trip += seconds(stages[j]);
-      pace[s] = std::max(pace[s], round_trip / ++count);
-      round_trip += 2 * stages[j].hop;
-    }
-  }
-  // lab end
-  return pace;
-}
-
-/// zb-h1: what is left to do when the first microbatch is back, on the stage where that is most.
-double zero_bubble_rest(const Work& work) {
-  const int p = static_cast<int>(work.stages.size()), m = work.microbatches;
-  double most = 0;
-  for (int s = 0; s < p; ++s) {
-    const StageWork& stage = work.stages[static_cast<std::size_t>(s)];
-    const double inputs = stage.backward - stage.weights;  // I
-    // lab 25.3b begin: m·T, without the min(p − s, m) forwards and the one I that are done, and without the min(s, m −
-    // 1) W that others do not wait for
-    const double done = std::min(p - s, m) * stage.forward + inputs, after = std::min(s, m - 1) * stage.weights;
-    most = std::max(most, m * seconds(stage) - done - after);
-    // lab end
-  }
-  return most;
-}
-
-}  // namespace
-
-double pipeline_seconds(const Strategy& strategy, const Work& work) {
-  const int p = strategy.pp, m = work.microbatches, v = strategy.chunks;
-  const auto [sum, weights, hops] = around(work);
-  const double slowest = seconds(busiest(work)), round_trip = sum + 2 * hops;  // Λ
-  double forward = 0, backward = 0;
-  for (const StageWork& stage : work.stages) {
-    forward = std::max(forward, stage.forward);
-    backward = std::max(backward, stage.backward);
-  }
-  // lab 25.3b begin: by schedule; for 1f1b add up the paces of microbatches 1 … m − 1
-  if (strategy.schedule == "gpipe") return round_trip + (m - 1) * (forward + backward);
-  if (strategy.schedule == "interleaved")
-    return m * slowest + (sum - slowest) / v + 2 * (v * hops + (v - 1) * work.stages.back().hop);
-  if (strategy.schedule == "zb-h1") return sum - weights + 4 * hops + zero_bubble_rest(work);
-  const std::vector<double> pace = paces(work.stages);
-  double total = round_trip;
-  for (int n = 1; n < m; ++n) total += pace[static_cast<std::size_t>(std::max(0, p - m + n))];
-  return total;
-  // lab end
-}
-
-double gather_seconds(const Strategy& strategy, const Work& work, double elements) {
+double gather_seconds(const Strategy& strategy, const Workload& work, double elements) {
   const double part = 2 * elements / strategy.dp;
   return (strategy.dp - 1) * (work.data.alpha + part * work.data.beta);
 }
 
-double scatter_seconds(const Strategy& strategy, const Work& work, double elements) {
-  // lab 25.3c begin: the gather's, and as many additions
+double scatter_seconds(const Strategy& strategy, const Workload& work, double elements) {
   const double part = 2 * elements / strategy.dp;
   return gather_seconds(strategy, work, elements) + (strategy.dp - 1) * (part * work.data.gamma + work.data.launch);
-  // lab end
 }
 
-double exposed_data(const Strategy& strategy, const Work& work, const StageWork& stage) {
+double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {
   if (strategy.dp == 1) return 0;
   const double m = work.microbatches, v = strategy.chunks, others = stage.parameters - stage.late;
   const double s = scatter_seconds(strategy, work, others), g = gather_seconds(strategy, work, others);
-  const double late_s = scatter_seconds(strategy, work, stage.late),
-               late_g = gather_seconds(strategy, work, stage.late);
-  const double additions = s - g, share = stage.backward > 0 ? stage.window / stage.backward : 0;
-  const double last = stage.window * (1 + (v - 1) * strategy.pp) / v;  // of the last microbatch
-  // lab 25.3c begin: by ZeRO stage
-  if (strategy.zero == 0) return late_s + late_g + std::max(additions, s + g - last);
-  if (strategy.zero == 1) return late_s + std::max(additions, s - last) + late_g + g;
-  if (strategy.zero == 2) return m * (late_s + std::max(additions, s - stage.window)) + late_g + g;
-  const double forward = std::max(0.0, g - share * stage.forward);
-  return m * (late_s + 2 * late_g + forward + std::max(additions, g + s - stage.window));
+  const double late_s = scatter_seconds(strategy, work, stage.late);
+  const double late_g = gather_seconds(strategy, work, stage.late);
+  const double backward = stage.window, last = stage.window * (1 + (v - 1) * strategy.pp) / v;
+  const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
+  // lab 25.3c begin: by ZeRO stage: what is sent, less what hides it, but never less than the additions of a scatter;
+  // once a step or once a microbatch; and the late elements' sums, which nothing hides
+  const double additions = s - g;
+  switch (strategy.zero) {
+    case 0: return late_s + late_g + std::max(additions, s + g - last);
+    case 1: return late_s + late_g + std::max(additions, s - last) + g;
+    case 2: return m * (late_s + std::max(additions, s - backward)) + late_g + g;
+    default: return m * (late_s + 2 * late_g + std::max(0.0, g - forward) + std::max(additions, g + s - backward));
+  }
   // lab end
 }
 
 namespace {
 
-/// How long before stage 0 the pipeline leaves stage `stage`: the backwards of the last microbatch that are still to
-/// go.
-double lead(const Strategy& strategy, const Work& work, std::size_t stage) {
-  if (strategy.schedule == "zb-h1") return 0;  // weights are left to the end everywhere
-  double seconds = 0;
-  for (std::size_t s = 0; s < stage; ++s) seconds += work.stages[s].backward / strategy.chunks + work.stages[s].hop;
-  return seconds;
+/// F + B of one microbatch.
+double seconds(const StageWork& stage) { return stage.forward + stage.backward; }
+
+const StageWork& busiest(const Workload& work) {
+  return *std::max_element(work.stages.begin(), work.stages.end(),
+                           [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
 }
 
 /// norm, and the bytes that the optimizer moves.
-double update_seconds(const Strategy& strategy, const Work& work, const StageWork& stage) {
+double update_seconds(const Strategy& strategy, const Workload& work, const StageWork& stage) {
   const double own = stage.parameters / (strategy.zero >= 1 ? strategy.dp : 1);
   const double gradients = stage.parameters / (strategy.zero >= 2 ? strategy.dp : 1);
   return work.norm + (30 * own + 2 * gradients) / work.memory_bytes_per_second;
@@ -179,7 +136,8 @@ double update_seconds(const Strategy& strategy, const Work& work, const StageWor
 
 }  // namespace
 
-StepTime step_time(const Strategy& strategy, const Work& work) {
+StepTime step_time(const Strategy& strategy, const Workload& work, const Pipeline& pipeline,
+                   const Pipeline& without_hops) {
   const StageWork& most = busiest(work);
   const double m = work.microbatches;
   StepTime time;
@@ -187,20 +145,20 @@ StepTime step_time(const Strategy& strategy, const Work& work) {
   time.tensor = m * most.tensor;
   time.compute = m * seconds(most) - time.recomputed - time.tensor;
   // lab 25.3c begin: what the pipeline takes beyond the busiest stage's m microbatches, without hops, and what hops
-  // add; then the largest of each stage's data (given: lead) and update (given: update_seconds)
-  Work still = work;
-  for (StageWork& stage : still.stages) stage.hop = 0;
-  time.bubble = std::max(0.0, pipeline_seconds(strategy, still) - m * seconds(most));
-  time.hops = pipeline_seconds(strategy, work) - pipeline_seconds(strategy, still);
+  // add; then the largest of each stage's data and update (given: update_seconds)
+  time.bubble = std::max(0.0, without_hops.seconds() - m * seconds(most));
+  time.hops = pipeline.seconds() - without_hops.seconds();
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
     const StageWork& stage = work.stages[s];
-    const double data = stage.after + exposed_data(strategy, work, stage) - lead(strategy, work, s);
-    time.data = std::max(time.data, data);
+    const double lead = pipeline.seconds() - pipeline.ends[s];
+    time.data = std::max(time.data, stage.after + exposed_data(strategy, work, stage) - lead);
     time.update = std::max(time.update, update_seconds(strategy, work, stage));
   }
   return time;
   // lab end
 }
+
+// Part d: choosing ----------------------------------------------------------------------------------------------------
 
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
   // lab 25.3d begin: forget what does not fit; sort by seconds, and equal seconds by memory; keep `count`
@@ -213,17 +171,27 @@ std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size
   // lab end
 }
 
-std::string limit(const StepTime& time) {
-  const std::array<std::pair<double, std::string>, 6> costs = {{{time.recomputed, "recomputation"},
-                                                                {time.tensor, "tensor parallelism"},
-                                                                {time.bubble, "bubble"},
-                                                                {time.hops, "pipeline hops"},
-                                                                {time.data, "data parallelism"},
-                                                                {time.update, "optimizer"}}};
-  // lab 25.3d begin: the largest of `costs`, unless compute is nearly all
-  if (time.compute >= 0.9 * time.total()) return "compute";
-  return std::max_element(costs.begin(), costs.end())->second;
-  // lab end
+std::vector<Share> shares(const StepTime& time) {
+  return {{"compute", time.compute}, {"recomputation", time.recomputed}, {"tensor parallelism", time.tensor},
+          {"bubble", time.bubble},   {"pipeline hops", time.hops},       {"data parallelism", time.data},
+          {"optimizer", time.update}};
+}
+
+namespace {
+
+Share largest(const std::vector<Share>& shares) {
+  return *std::max_element(shares.begin(), shares.end(),
+                           [](const Share& a, const Share& b) { return a.seconds < b.seconds; });
+}
+
+}  // namespace
+
+Share limit(const StepTime& time) { return largest(shares(time)); }
+
+Share largest_overhead(const StepTime& time) {
+  std::vector<Share> overheads = shares(time);
+  overheads.erase(overheads.begin());
+  return largest(overheads);
 }
 
 }  // namespace lockstep::week25

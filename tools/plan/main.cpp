@@ -100,7 +100,9 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
   row.set("memory_bytes", rated.memory.total_bytes()).set("parameter_bytes", rated.memory.state.parameter_bytes);
   row.set("gradient_bytes", rated.memory.state.gradient_bytes);
   row.set("optimizer_bytes", rated.memory.state.optimizer_bytes);
-  row.set("activation_bytes", rated.memory.activation_bytes).set("limited_by", week25::limit(rated.time));
+  row.set("activation_bytes", rated.memory.activation_bytes);
+  row.set("limited_by", week25::limit(rated.time).name);
+  row.set("largest_overhead", week25::largest_overhead(rated.time).name);
   return row;
 }
 

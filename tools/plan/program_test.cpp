@@ -66,7 +66,7 @@ TEST(Program, ColumnsStandBelowTheirNamesWhereStepsTakeYears) {
     lines.push_back(text.substr(at, (end = text.find('\n', at)) - at));
   ASSERT_EQ(lines.size(), 6u) << text;
   for (std::string& line : lines) std::erase_if(line, [](char c) { return (c & 0xC0) == 0x80; });  // a column a letter
-  const std::size_t limit = lines[0].find("limited by");
+  const std::size_t limit = lines[0].find("largest overhead");
   for (std::size_t i = 1; i < lines.size(); ++i) {
     EXPECT_EQ(lines[i].find("e+"), std::string::npos) << "a power of ten for days: " << lines[i];
     EXPECT_TRUE(says(lines[i].substr(0, limit), " GB  ")) << lines[i];

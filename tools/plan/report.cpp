@@ -40,10 +40,21 @@ void print_task(const Task& task) {
              cluster.network.empty() ? "" : ", joined as in " + cluster.network);
 }
 
+namespace {
+
+/// "bubble 4.2 %": of the step.
+std::string format_share(const week25::Share& share, const StepTime& step) {
+  return fmt::format("{} {:.1f} %", share.name, 100 * share.seconds / step.total());
+}
+
+std::string overhead_of(const StepTime& step) { return format_share(week25::largest_overhead(step), step); }
+
+}  // namespace
+
 void print_plans(const Task& task, const std::vector<Rated>& plans) {
   fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9} {:>8} {:>6} {:>7} {:>9}  {}\n", "", "dp",
              "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.", "step", "MFU", "days", "memory",
-             "limited by");
+             "largest overhead");
   int place = 0;
   for (const Rated& rated : plans) {
     const week25::Strategy& s = rated.strategy;
@@ -54,7 +65,7 @@ void print_plans(const Task& task, const std::vector<Rated>& plans) {
     fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9} {:>8} {:>5.1f}% {:>7} {:>6.1f} GB  {}\n",
                ++place, s.dp, s.tp, s.pp, s.microbatch, microbatches(task, s), schedule, s.zero,
                s.recompute ? "full" : "none", s.sequence_parallel ? "yes" : "no", format_seconds(rated.time.total()),
-               100 * f.mfu, days(f.days), rated.memory.total_bytes() / 1e9, week25::limit(rated.time));
+               100 * f.mfu, days(f.days), rated.memory.total_bytes() / 1e9, overhead_of(rated.time));
   }
 }
 
@@ -90,8 +101,9 @@ void print_account(const Task& task, const Rated& rated) {
   const StepTime& t = rated.time;
   const Figures f = figures(task, rated);
   fmt::print("{}\n", format_strategy(rated.strategy));
-  fmt::print("step {}, MFU {:.1f} %, {} days to 20 tokens a parameter; limited by {}\n", format_seconds(t.total()),
-             100 * f.mfu, days(f.days), week25::limit(t));
+  fmt::print("step {}, MFU {:.1f} %, {} days to 20 tokens a parameter\n", format_seconds(t.total()), 100 * f.mfu,
+             days(f.days));
+  fmt::print("limited by {}; largest overhead: {}\n", format_share(week25::limit(t), t), overhead_of(t));
   print_shares(lines_of(t), t.total(), format_seconds);
   const week25::StageMemory& memory = rated.memory;
   fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);

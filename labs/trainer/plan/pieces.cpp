@@ -264,11 +264,11 @@ const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axi
   return rings_[key] = ring_prices(machine_, {.dp = strategy.dp, .tp = strategy.tp, .pp = strategy.pp}, axis);
 }
 
-week25::Work Pricer::work(const Strategy& strategy, int microbatches) {
+week25::Workload Pricer::work(const Strategy& strategy, int microbatches) {
   using week25::Axis;
   const Pieces& pieces = this->pieces(strategy);
   const Stages& stages = this->stages(strategy, pieces);
-  week25::Work work{.stages = stages.work, .microbatches = microbatches};
+  week25::Workload work{.stages = stages.work, .microbatches = microbatches};
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
     double& bytes = work.stages[s].working_bytes;
     bytes += unit_bytes(strategy, pieces);
@@ -291,7 +291,7 @@ week25::Work Pricer::work(const Strategy& strategy, int microbatches) {
   return work;
 }
 
-void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Work& work) {
+void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Workload& work) {
   const week25::MeshShape shape{.dp = strategy.dp, .tp = strategy.tp, .pp = strategy.pp};
   std::vector<int>& levels = hops_[{shape.dp, shape.tp, shape.pp}];
   if (levels.empty()) levels = hop_levels(machine_, shape);

@@ -54,11 +54,11 @@ class Pricer {
       : model_(model), machine_(machine), length_(length) {}
 
   /// `strategy` is one that can be (see why_not). m = global batch / (dp × microbatch).
-  week25::Work work(const week25::Strategy& strategy, int microbatches);
+  week25::Workload work(const week25::Strategy& strategy, int microbatches);
 
  private:
   const Pieces& pieces(const week25::Strategy& strategy);
-  void add_hops(const week25::Strategy& strategy, const Pieces& pieces, week25::Work& work);
+  void add_hops(const week25::Strategy& strategy, const Pieces& pieces, week25::Workload& work);
   const std::vector<std::size_t>& parts(const week25::Strategy& strategy);
   /// Stages as far as they do not depend on m and links.
   struct Stages {

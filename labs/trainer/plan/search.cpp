@@ -111,9 +111,20 @@ std::string format_strategy(const Strategy& s) {
   return text;
 }
 
+const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const week25::Workload& work) {
+  const auto key = std::tuple(strategy.tp, strategy.pp, strategy.microbatch, strategy.schedule, strategy.chunks,
+                              strategy.recompute, strategy.sequence_parallel);
+  if (const auto known = pipelines_.find(key); known != pipelines_.end()) return known->second;
+  week25::Workload still = work;
+  for (week25::StageWork& stage : still.stages) stage.hop = 0;
+  return pipelines_[key] = {week25::pipeline(strategy, work), week25::pipeline(strategy, still)};
+}
+
 Rated Predictor::rate(const Strategy& strategy) {
-  const week25::Work work = pricer_.work(strategy, microbatches(task_, strategy));
-  return {strategy, week25::step_time(strategy, work), week25::largest_memory(strategy, work)};
+  const week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy));
+  const auto& [pipeline, without_hops] = pipelines(strategy, work);
+  return {strategy, week25::step_time(strategy, work, pipeline, without_hops),
+          week25::largest_memory(strategy, work, pipeline)};
 }
 
 std::optional<Refusal> Predictor::too_large(const Rated& rated) const {

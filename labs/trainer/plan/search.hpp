@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "labs/trainer/plan/cluster.hpp"
@@ -50,8 +51,16 @@ class Predictor {
   Pricer& pricer() { return pricer_; }
 
  private:
+  struct Pipelines {
+    week25::Pipeline pipeline;
+    week25::Pipeline without_hops;
+  };
+  /// The same at every ZeRO stage.
+  const Pipelines& pipelines(const week25::Strategy& strategy, const week25::Workload& work);
+
   Task task_;
   Pricer pricer_;
+  std::map<std::tuple<int, int, int, std::string, int, bool, bool>, Pipelines> pipelines_;
 };
 
 struct Refused {
