@@ -46,6 +46,9 @@ verdicts 'without a function' 'DOES NOT COMPILE'
 cp $solution $answer
 verdicts 'solved' PASS
 
+# What the handouts compare with a prediction stands below PASS.
+./lab check 24.6 --solution | grep -q '^  measured: p = 4: .* from m = 28' || fail 'PASS of 24.6 should print its bubbles'
+
 # Two at a time, with answers that each has to build: neither gets the other's verdicts.
 for file in naive_all_reduce halving_doubling; do printf '\n' >> labs/week21_data_parallel/$file.cpp; done
 ./lab check 21.1 > build/students.one 2>&1 &

@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kVerdictKey = "verdict";
 constexpr const char* kMessageKey = "verdict_message";
+constexpr const char* kNoteKey = "note";  // and its number
 
 /// The value that the test recorded under `key`; null where it recorded none.
 const char* recorded(const ::testing::TestResult& result, std::string_view key) {
@@ -17,6 +18,13 @@ const char* recorded(const ::testing::TestResult& result, std::string_view key) 
     if (result.GetTestProperty(i).key() == key) return result.GetTestProperty(i).value();
   }
   return nullptr;
+}
+
+/// In the order in which they were made.
+std::vector<std::string> notes_of(const ::testing::TestResult& result) {
+  std::vector<std::string> notes;
+  while (const char* line = recorded(result, kNoteKey + std::to_string(notes.size()))) notes.emplace_back(line);
+  return notes;
 }
 
 /// The first failed expectation's text, or the reason why the test was skipped.
@@ -81,6 +89,11 @@ void record_verdict(Verdict verdict, std::string_view message) {
   ::testing::Test::RecordProperty(kMessageKey, std::string(message));
 }
 
+void note(const std::string& line) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  if (test) ::testing::Test::RecordProperty(kNoteKey + std::to_string(notes_of(*test->result()).size()), line);
+}
+
 Judgement& VerdictListener::row(const std::string& id) {
   auto found = std::find_if(rows_.begin(), rows_.end(), [&](const Judgement& r) { return r.id == id; });
   if (found != rows_.end()) return *found;
@@ -106,6 +119,7 @@ void VerdictListener::OnTestEnd(const ::testing::TestInfo& test) {
   so_far.seconds += static_cast<double>(result.elapsed_time()) * 1e-3;
   if (result.Passed() || (result.Skipped() && recorded(result, kHasCases))) {
     ++so_far.passed;
+    for (std::string& line : notes_of(result)) so_far.notes.push_back(std::move(line));
     // A skipped test beside one that passed changes nothing.
     if (so_far.verdict.starts_with("SKIPPED")) so_far.verdict = "PASS", so_far.message.clear(), so_far.test.clear();
     return;

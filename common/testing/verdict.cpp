@@ -115,6 +115,7 @@ std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows) {
     sum.passed += part.passed, sum.failed += part.failed, sum.seconds += part.seconds;
     sum.skipped += part.skipped;
     if (sum.left_out.empty()) sum.left_out = part.left_out;
+    sum.notes.insert(sum.notes.end(), part.notes.begin(), part.notes.end());
   }
   for (auto& [id, judgement] : whole) result.push_back(judgement);
   return result;

@@ -16,6 +16,9 @@ namespace lockstep::testing {
 /// PASS is what the running test will be called, instead of FAIL. It does not fail the test: ADD_FAILURE does.
 void record_verdict(Verdict verdict, std::string_view message);
 
+/// Called by a test that measures: what a learner is to compare with a prediction, in one line. It stands below PASS.
+void note(const std::string& line);
+
 /// The property of a test that ran cases: what else of it was skipped does not make it a skipped test.
 inline constexpr const char* kHasCases = "has_cases";
 
@@ -28,8 +31,9 @@ struct Judgement {
   int passed = 0;       ///< tests
   int failed = 0;
   double seconds = 0;
-  int skipped = 0;       ///< tests
-  std::string left_out;  ///< why the first of them was skipped
+  int skipped = 0;                 ///< tests
+  std::string left_out;            ///< why the first of them was skipped
+  std::vector<std::string> notes;  ///< what passing tests measured
 
   bool ok() const { return verdict == "PASS"; }
 };
@@ -63,7 +67,7 @@ int severity(const std::string& verdict);
 std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows);
 
 /// JSON, one row a test suite: {"verdicts": [{"id", "verdict", "message", "test", "passed", "failed", "seconds",
-/// "skipped", "left_out"}, …]}.
+/// "skipped", "left_out", "notes"}, …]}.
 /// Writes to a temporary file first, so a reader never sees half of it. While a test runs, its suite's row stands last
 /// with the verdict RUNNING: what a reader finds after a crash. Throws Error(usage) where the file cannot be written or
 /// read.

@@ -9,6 +9,12 @@
 namespace lockstep::testing {
 namespace {
 
+Json list_of(const std::vector<std::string>& lines) {
+  std::vector<Json> items;
+  for (const std::string& line : lines) items.push_back(Json::of(line));
+  return Json::list(std::move(items));
+}
+
 Json row_of(const Judgement& j) {
   return Json::object({{"id", Json::of(j.id)},
                        {"verdict", Json::of(j.verdict)},
@@ -18,7 +24,8 @@ Json row_of(const Judgement& j) {
                        {"failed", Json::of(j.failed)},
                        {"seconds", Json::of(j.seconds)},
                        {"skipped", Json::of(j.skipped)},
-                       {"left_out", Json::of(j.left_out)}});
+                       {"left_out", Json::of(j.left_out)},
+                       {"notes", list_of(j.notes)}});
 }
 
 Judgement judgement_of(const Json& row) {
@@ -31,6 +38,8 @@ Judgement judgement_of(const Json& row) {
                       .seconds = row.at("seconds")};
   if (row.contains("skipped")) judgement.skipped = row.at("skipped");  // older records have none
   if (row.contains("left_out")) judgement.left_out = std::string(row.at("left_out"));
+  if (row.contains("notes"))
+    for (const Json& line : row.at("notes")) judgement.notes.push_back(std::string(line));
   return judgement;
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/compression_testing.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
 
@@ -135,6 +136,10 @@ TEST(Lab21_9, AGptLearnsFromWhatIsLeft) {
               drops[c.size] = seen[0] - seen[1];
               const double part = drops[c.size] / drops[0];
               const bool forgets = c.size == 2;
+              const std::string of_ring =
+                  c.size == 0 ? "" : fmt::format(", {:.0f} % of what it falls without compression", 100 * part);
+              testing::note(fmt::format("{}{}: the loss falls by {:.3f}{}", name_of(kTrained[c.size].method),
+                                        forgets ? " without memory" : "", drops[c.size], of_ring));
               if (forgets ? part < 0.6 : part > 0.85) return "";
               return fmt::format(
                   "trained with {}{} the loss fell by {:.3f}, {:.0f} % of what it falls without compression; "

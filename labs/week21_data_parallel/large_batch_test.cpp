@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "common/testing/cases.hpp"
+#include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
 
 namespace lockstep::week21 {
@@ -177,6 +178,14 @@ TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
         return fmt::format("√k lies between the other rules, but they have come {:.0f}, {:.0f} and {:.0f} % of the way",
                            100 * none, 100 * root, 100 * linear);
     }
+    const auto end_of = [&](RateRule rule) {
+      return seen.at((1 + kLargeSteps) * (1 + static_cast<std::size_t>(rule)) + kLargeSteps);
+    };
+    testing::note(
+        fmt::format("batches of {}: loss {:.3f} → {:.3f}. Batches of {}: → {:.3f} with the same rate, {:.3f} "
+                    "with √k, {:.3f} with the linear rule",
+                    kBatch, seen[0], seen[kLargeSteps], kBatch * kTimes, end_of(RateRule::none),
+                    end_of(RateRule::square_root), end_of(RateRule::linear)));
     return "";
   });
 }
@@ -185,6 +194,8 @@ TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
 TEST(Lab21_8, UntilTheRateIsTooLarge) {
   check_curves(0.2, [](const Values& seen) -> std::string {
     const double linear = share(seen, RateRule::linear, kLargeSteps);
+    testing::note(
+        fmt::format("from a rate of 0.2 the linear rule comes {:.0f} % of the way of small batches", 100 * linear));
     if (linear < 0.8) return "";
     return fmt::format(
         "with a rate of 0.2 · {} the loss came {:.0f} % of the way of small batches: the linear rule is "

@@ -2,8 +2,10 @@
 // published rates of 1F1B.
 #include "labs/week24_pipeline/bubble.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/testing/verdict.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
@@ -46,7 +48,26 @@ TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
     const Bubble bubble =
         measured_bubble(run_timed(all_stages(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
     EXPECT_NEAR(100 * (1 - bubble.of_total), percent, 0.001) << "m = " << m;
+    testing::note(
+        fmt::format("p = 2, m = {}: stages work {:.1f} % of the time; bubble {:.1f} % of the ideal, {:.1f} % "
+                    "of the total",
+                    m, 100 * (1 - bubble.of_total), 100 * bubble.of_ideal, 100 * bubble.of_total));
   }
+}
+
+TEST(Lab24_6b, HowManyMicrobatchesForATenth) {
+  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  int total = 0, ideal = 0;  // the fewest
+  for (int m = 40; m > 0; --m) {
+    const PipelineShape shape{4, m};
+    const Bubble bubble =
+        measured_bubble(run_timed(all_stages(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
+    if (bubble.of_total < 0.1) total = m;
+    if (bubble.of_ideal < 0.1) ideal = m;
+  }
+  testing::note(fmt::format("p = 4: less than 10 % of the total from m = {}, of the ideal from m = {}", total, ideal));
+  EXPECT_EQ(total, 28) << "p = 4: (p − 1)/(m + p − 1) < 0.1 from m = 28";
+  EXPECT_EQ(ideal, 31) << "p = 4: (p − 1)/m < 0.1 from m = 31";
 }
 
 TEST(Lab24_6b, PublishedRates) {

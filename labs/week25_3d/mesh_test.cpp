@@ -182,6 +182,8 @@ TEST(Lab25_1c, TensorParallelismBelongsInsideTheNode) {
     return outcome.seconds;
   };
   const double inside = seconds(kMegatronOrder), outside = seconds(kTensorOutside);
+  testing::note(fmt::format("4 MiB summed over tp = 4: {:.1f} µs inside the node, {:.1f} µs across: {:.1f} times",
+                            inside * 1e6, outside * 1e6, outside / inside));
   EXPECT_GT(outside, 10 * inside) << "4 MiB summed over four ranks: " << inside * 1e6 << " µs inside the node, "
                                   << outside * 1e6 << " µs across";
   EXPECT_EQ(slowest_level(nodes_of_four(), {.dp = 2, .tp = 4, .pp = 2}, kMegatronOrder, Axis::tp), 0);

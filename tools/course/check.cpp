@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "common/error.hpp"
 #include "common/support/text/files.hpp"
@@ -53,6 +54,17 @@ void print_table(const Judged& judged) {
   }
   if (!judged.borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", to_string(judged.borrowed));
   std::fflush(stdout);
+}
+
+/// What the tests measured, for the handout's tables: where everything passed, since a wrong answer's numbers mislead.
+void print_notes(const Judged& judged) {
+  if (!judged.whole.ok()) return;
+  std::vector<Judgement> rows = judged.parts;
+  rows.push_back(judged.whole);
+  std::set<std::string> told;
+  for (const Judgement& row : rows)
+    for (const std::string& line : row.notes)
+      if (told.insert(line).second) fmt::print("  {}measured:{} {}\n", style().faint, style().off, line);
 }
 
 /// False where the verdict is about the file and not about a test of it.
@@ -138,6 +150,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(all.back());
+    print_notes(all.back());
     printed.print_and_forget();
     if (!options.solution && selection.part.empty() && all.back().whole.ok())
       fmt::print("{}", format_predictions(paths, exercise));

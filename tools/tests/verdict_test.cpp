@@ -94,12 +94,23 @@ TEST(Verdict, WhatIsSkippedBesideAPassIsCounted) {
   EXPECT_EQ(testing::with_exercises({passed, {.id = "21.3", .verdict = "FAIL", .failed = 1}}).back().verdict, "FAIL");
 }
 
+TEST(Verdict, WhatPartsMeasuredIsTheExercisesToo) {
+  const auto rows = testing::with_exercises({{.id = "21.7c", .verdict = "PASS", .passed = 1, .notes = {"1 ms"}},
+                                             {.id = "21.7", .verdict = "PASS", .passed = 1, .notes = {"2 ms"}}});
+  EXPECT_EQ(rows.back().notes, (std::vector<std::string>{"1 ms", "2 ms"}));
+}
+
 TEST(Verdict, FilesKeepWhatWasWritten) {
   auto file = std::filesystem::path(::testing::TempDir()) / "verdict_test.json";
-  testing::write_judgements(file, {{.id = "21.2", .verdict = "FAIL", .message = "line\n\"quoted\" \xff", .failed = 1}});
+  testing::write_judgements(file, {{.id = "21.2",
+                                    .verdict = "FAIL",
+                                    .message = "line\n\"quoted\" \xff",
+                                    .failed = 1,
+                                    .notes = {"3 ms of \"work\"", "4 ms"}}});
   auto rows = testing::read_judgements(file);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].verdict, "FAIL");
+  EXPECT_EQ(rows[0].notes, (std::vector<std::string>{"3 ms of \"work\"", "4 ms"}));
   EXPECT_TRUE(rows[0].message.starts_with("line\n\"quoted\" "));
   std::filesystem::remove(file);
   EXPECT_THROW(testing::read_judgements(file), Error);
