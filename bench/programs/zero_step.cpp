@@ -32,7 +32,7 @@ Batch batch_of(Rank me, const ZeroShape& shape, int rank, int i) {
 week25::EngineModel engine_model(Gpt& gpt, std::uint64_t seed) {
   return {.storage = gpt.config().storage,
           .parameters = gpt.parameters(),
-          .visits = gpt_visits(gpt.config()),
+          .usage_order = gpt_usage_order(gpt.config()),
           .bind = [&gpt](std::size_t i, Slice value,
                          Slice gradient) { gpt.bind(i, std::move(value), std::move(gradient)); },
           .begin = [table = gpt.parameters().list, config = gpt.config(), seed](
@@ -155,7 +155,7 @@ constexpr std::size_t kKindCount = std::size(kKinds);
 /// What the layout of the units says, in elements; see Explained.
 struct Layout {
   std::vector<Unit> units;
-  week22::Visits visits;
+  UsageOrder usage_order;
 };
 
 /// Elements of rank's chunks of all units.
@@ -187,8 +187,8 @@ struct Explained {
 /// use until main has waited for its reduction, or for anything that the same queue was given after it: waiting for a
 /// unit that is gathered frees what was being reduced before.
 std::size_t most_gradients(const Layout& layout, std::size_t ahead, bool overlap) {
-  if (!overlap) return week22::most_elements(layout.units, layout.visits, Pass::backward, 0, false);
-  const week22::UnitTimes times = week22::unit_times(layout.units, layout.visits, Pass::backward);
+  if (!overlap) return week22::most_elements(layout.units, layout.usage_order, Pass::backward, 0, false);
+  const week22::UnitTimes times = week22::unit_times(layout.units, layout.usage_order, Pass::backward);
   std::vector<std::size_t> gathered(layout.units.size(), 0), reduced;  // which piece of the queue's work, from 1 on
   std::vector<bool> open(layout.units.size(), false);
   std::size_t work = 0, started = 0, used = 0, sum = 0, most = 0;
@@ -197,7 +197,7 @@ std::size_t most_gradients(const Layout& layout, std::size_t ahead, bool overlap
     for (std::size_t i = 0; i < reduced.size(); ++i)
       if (reduced[i] <= until) in_flight[i] = 0;
   };
-  for (std::size_t now = 0; now < layout.visits.size(); ++now) {
+  for (std::size_t now = 0; now < layout.usage_order.size(); ++now) {
     for (std::size_t u : times.order)
       if (open[u] && times.end[u] < now) {
         open[u] = false;
@@ -241,7 +241,7 @@ Explained explain(const ZeroShape& shape, int stage, int ranks, Category kind, b
   }
   if (!peak) return explained;
   const auto whole = [&](Pass pass, std::size_t ahead, bool behind) {
-    return element * static_cast<double>(week22::most_elements(layout.units, layout.visits, pass, ahead, behind));
+    return element * static_cast<double>(week22::most_elements(layout.units, layout.usage_order, pass, ahead, behind));
   };
   const std::size_t ahead = o.overlap ? static_cast<std::size_t>(o.prefetch) : 0;
   if (kind == Category::gradient && stage >= 2)
@@ -291,7 +291,7 @@ Prepared prepare_zero(Rank me, const ZeroShape& shape, int stage, Purpose purpos
 }
 
 std::vector<Row> weigh(const RunOptions& options, const ZeroShape& shape, int stage) {
-  Layout layout{{}, gpt_visits(shape.model)};
+  Layout layout{{}, gpt_usage_order(shape.model)};
   const Outcome outcome = run(options, [&](Rank me) -> Values {
     Step step(me, shape, stage, Purpose::time, nullptr);
     if (me.rank() == 0) layout.units = step.engine().units();  // the same on every rank

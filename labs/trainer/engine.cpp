@@ -162,12 +162,12 @@ class Stage2 final : public Sharded<week22::Zero2> {
  public:
   Stage2(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
     zero_ = week22::make_zero2(
-        dp, model_.parameters, wrapped_units(), model_.visits, {.overlap = o.overlap, .adamw = o.adamw},
+        dp, model_.parameters, wrapped_units(), model_.usage_order, {.overlap = o.overlap, .adamw = o.adamw},
         [this](std::size_t i, Slice gradient) { model_.bind(i, model_.parameters.value(i), std::move(gradient)); });
   }
   Hooks hooks() override {
     Hooks hooks;
-    hooks.before_backward = [this](std::size_t visit) { zero_->before_backward(visit); };
+    hooks.before_backward = [this](std::size_t piece) { zero_->before_backward(piece); };
     hooks.end_backward = [this] { zero_->end_backward(); };
     return hooks;
   }
@@ -177,20 +177,20 @@ class Stage3 final : public Sharded<week22::Fsdp> {
  public:
   Stage3(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
     const week22::ShardPrecision precision{.keep = model_.storage, .compute = model_.storage, .reduce = o.reduce};
-    zero_ = week22::make_fsdp(dp, {table(), wrapped_units(), model_.visits, model_.begin},
+    zero_ = week22::make_fsdp(dp, {table(), wrapped_units(), model_.usage_order, model_.begin},
                               {.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw},
                               model_.bind);
   }
   Hooks hooks() override {
     Hooks hooks = forward_hooks();
-    hooks.before_backward = [this](std::size_t visit) { zero_->before(week22::Pass::backward, visit); };
+    hooks.before_backward = [this](std::size_t piece) { zero_->before(week22::Pass::backward, piece); };
     hooks.end_backward = [this] { zero_->end(week22::Pass::backward); };
     return hooks;
   }
   Hooks forward_hooks() override {
     if (!whole_.empty()) return {};
     Hooks hooks;
-    hooks.before_forward = [this](std::size_t visit) { zero_->before(week22::Pass::forward, visit); };
+    hooks.before_forward = [this](std::size_t piece) { zero_->before(week22::Pass::forward, piece); };
     hooks.end_forward = [this] { zero_->end(week22::Pass::forward); };
     return hooks;
   }

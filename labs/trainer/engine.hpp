@@ -32,8 +32,8 @@ Owns owned_by_model(int stage);
 struct EngineModel {
   DType storage = DType::f32;  ///< of values and gradients
   Parameters parameters;       ///< the table, and what owned_by_model says
-  week22::Visits visits;       ///< stages 2 and 3
-  week22::LendTensor bind;
+  UsageOrder usage_order;      ///< stages 2 and 3
+  week22::BindTensor bind;
   week22::BeginPart begin;
 };
 

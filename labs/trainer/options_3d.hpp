@@ -43,8 +43,8 @@ struct Options3d : EngineOptions {
 /// Throws Error(usage) with one sentence and its reason for what cannot work, or makes no sense.
 void check(const Options3d& options);
 
-/// The pieces of gpt_visits that each part has: part k is chunk k / pp of stage k % pp. By cost, embedding, head and
-/// recomputation included (24.1). pp·chunks + 1 elements.
+/// The pieces of gpt_usage_order that each part has: part k is chunk k / pp of stage k % pp. By cost, embedding, head
+/// and recomputation included (24.1). pp·chunks + 1 elements.
 std::vector<std::size_t> stage_pieces(const Options3d& options);
 
 /// Where a stage's tensors are in gpt_parameter_table(options.part(…)), in order.

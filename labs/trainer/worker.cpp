@@ -107,7 +107,7 @@ EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) 
   const std::size_t size = last.offset + last.size;
   if (!all.values.empty()) model.parameters.values = all.values.cut(offset, size);
   if (!all.gradients.empty()) model.parameters.gradients = all.gradients.cut(offset, size);
-  model.visits = stage.visits();  // used where these are all tensors
+  model.usage_order = stage.usage_order();  // used where these are all tensors
   model.bind = [&stage, first](std::size_t i, Slice value, Slice gradient) {
     stage.bind(first + i, std::move(value), std::move(gradient));
   };

@@ -5,7 +5,7 @@ namespace lockstep::week22 {
 
 std::vector<BlockActivations> keep_inputs(Rank me, std::size_t layers, const BlockShape& shape, DType dtype) {
   todo("22.6a",
-       "the memory of one block, lent to all of them; then every block but the first gets an input of its own");
+       "the memory of one block, shared by all of them; then every block but the first gets an input of its own");
 }
 
 void restore_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) {

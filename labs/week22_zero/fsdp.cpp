@@ -46,13 +46,13 @@ class UnitFsdp final : public FsdpUnits {
   }
 
  private:
-  /// Starts to gather unit `u`: afterwards, once held_[u].gathered is done, held_[u].values is whole.
+  /// Starts to gather unit `u`: afterwards, once unsharded_[u].gathered is done, unsharded_[u].values is whole.
   void gather(std::size_t u) override {
     const Slice share = values_[u];
     todo("22.4a",
-         "held_[u].values is memory for the whole unit, of options_.precision.compute and Category::parameter. In "
-         "held_[u].gathered, communicate in a region \"all_gather\" of its bytes: this rank's chunk of the unit is "
-         "its share (convert), the others' chunks come from them");
+         "unsharded_[u].values is memory for the whole unit, of options_.precision.compute and Category::parameter. "
+         "In unsharded_[u].gathered, communicate in a region \"all_gather\" of its bytes: this rank's chunk of the "
+         "unit is its share (convert), the others' chunks come from them");
   }
 
   void release(std::size_t u) override {
@@ -86,9 +86,9 @@ class UnitFsdp final : public FsdpUnits {
 
 }  // namespace
 
-std::unique_ptr<Fsdp> make_fsdp(Rank dp, ShardedModel model, FsdpOptions options, LendTensor lend) {
+std::unique_ptr<Fsdp> make_fsdp(Rank dp, ShardedModel model, FsdpOptions options, BindTensor bind) {
   if (options.prefetch < 0) usage_error("a negative number of units to prefetch");
-  return std::make_unique<UnitFsdp>(dp, std::move(model), options, std::move(lend));
+  return std::make_unique<UnitFsdp>(dp, std::move(model), options, std::move(bind));
 }
 
 }  // namespace lockstep::week22

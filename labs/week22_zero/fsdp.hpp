@@ -6,13 +6,13 @@
 // Fully Sharded Data Parallel", VLDB 2023 (arXiv 2304.11277).
 //
 //   Gpt gpt(dp, config, seed, Owns::nothing);
-//   auto fsdp = make_fsdp(dp, {gpt.parameters().list, units, gpt_visits(config), begin}, options,
+//   auto fsdp = make_fsdp(dp, {gpt.parameters().list, units, gpt_usage_order(config), begin}, options,
 //                         [&](std::size_t i, Slice value, Slice gradient) { gpt.bind(i, value, gradient); });
 //   for (…) {
 //     for (each microbatch) {
-//       gpt.forward(…, [&](std::size_t visit) { fsdp->before(Pass::forward, visit); });
+//       gpt.forward(…, [&](std::size_t piece) { fsdp->before(Pass::forward, piece); });
 //       fsdp->end(Pass::forward);
-//       gpt.backward(…, [&](std::size_t visit) { fsdp->before(Pass::backward, visit); });
+//       gpt.backward(…, [&](std::size_t piece) { fsdp->before(Pass::backward, piece); });
 //       fsdp->end(Pass::backward);
 //     }
 //     fsdp->step(learning_rate);
@@ -25,7 +25,7 @@
 
 #include "common/gpt/model/optimizer.hpp"
 #include "common/gpt/model/units.hpp"
-#include "labs/week22_zero/visits.hpp"
+#include "labs/week22_zero/usage_order.hpp"
 
 namespace lockstep::week22 {
 
@@ -65,14 +65,14 @@ struct FsdpOptions {
 /// Writes the initial values of elements first, first + 1, … of tensor `tensor`, as many as `part` has.
 using BeginPart = std::function<void(Rank me, std::size_t tensor, std::size_t first, Slice part)>;
 
-/// Lends the model the value of a tensor, and in the backward pass memory for its gradient (zeros at first); empty
-/// slices take both back.
-using LendTensor = std::function<void(std::size_t tensor, Slice value, Slice gradient)>;
+/// Binds the model's tensor to its value, and in the backward pass to memory for its gradient (zeros at first); empty
+/// slices unbind both.
+using BindTensor = std::function<void(std::size_t tensor, Slice value, Slice gradient)>;
 
 struct ShardedModel {
   std::vector<Parameter> table;
   std::vector<Unit> units;  ///< hold every tensor of the table once, in order
-  Visits visits;
+  UsageOrder usage_order;
   BeginPart begin;
 };
 
@@ -80,10 +80,11 @@ class Fsdp {
  public:
   virtual ~Fsdp() = default;
 
-  /// Before the model works on piece `visit` of a pass: units that no later visit of this pass uses are freed (and in a
-  /// backward pass their gradients reduced); the tensors of those that this one uses are lent. A unit that is used
-  /// twice in a pass is gathered once and stays from its first use to its last. All calls are made on the main queue.
-  virtual void before(Pass pass, std::size_t visit) = 0;
+  /// Before the model works on piece `piece` of a pass: units that no later piece of this pass uses are resharded (and
+  /// in a backward pass their gradients reduced), those that this one uses unsharded, their tensors bound. A unit that
+  /// is used twice in a pass is gathered once and stays from its first use to its last. All calls are made on the main
+  /// queue.
+  virtual void before(Pass pass, std::size_t piece) = 0;
 
   /// After the last piece: nothing is gathered any more. After a backward pass the shares of the gradients are complete
   /// (in main's order of work). Every backward pass of a window adds its average to them.
@@ -101,6 +102,6 @@ class Fsdp {
 };
 
 /// Collective over `dp`, at set-up. No rank ever holds a whole model.
-std::unique_ptr<Fsdp> make_fsdp(Rank dp, ShardedModel model, FsdpOptions options, LendTensor lend);
+std::unique_ptr<Fsdp> make_fsdp(Rank dp, ShardedModel model, FsdpOptions options, BindTensor bind);
 
 }  // namespace lockstep::week22

@@ -46,7 +46,8 @@ TEST(Lab22_4a, AtRestThereIsAShareAndInAPassOneUnitMore) {
   };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const std::vector<Unit> units = scripted_units(scripted_table(c.size));
-    const auto most = 4 * static_cast<double>(most_elements(units, scripted_visits(c.size), Pass::forward, 0, false));
+    const auto most =
+        4 * static_cast<double>(most_elements(units, scripted_usage_order(c.size), Pass::forward, 0, false));
     for (int rank = 0; rank < c.ranks; ++rank) {
       const double share = 4 * static_cast<double>(share_elements(units, rank, c.ranks));
       const Values& seen = outcome.values[rank];
@@ -135,9 +136,9 @@ TEST(Lab22_4d, GatheringHidesBehindTheModel) {
       TimedModel model(dp);
       FsdpOptions options = kPrefetch;
       options.prefetch = prefetch;
-      const auto fsdp =
-          make_fsdp(dp, {model.table(), model.units(), model.visits(), [](Rank, std::size_t, std::size_t, Slice) {}},
-                    options, [](std::size_t, Slice, Slice) {});
+      const auto fsdp = make_fsdp(
+          dp, {model.table(), model.units(), model.usage_order(), [](Rank, std::size_t, std::size_t, Slice) {}},
+          options, [](std::size_t, Slice, Slice) {});
       return model.measure([&] {
         for (std::size_t v = 0; v < kTimedLayers; ++v) {
           fsdp->before(Pass::forward, v);

@@ -26,41 +26,41 @@ inline constexpr FsdpOptions kPrefetch{.prefetch = 1, .precision = {}, .adamw = 
 class ScriptedFsdp {
  public:
   ScriptedFsdp(Rank dp, std::size_t tensors, FsdpOptions options)
-      : dp_(dp), table_(scripted_table(tensors)), visits_(scripted_visits(tensors)), lent_(tensors) {
+      : dp_(dp), table_(scripted_table(tensors)), usage_order_(scripted_usage_order(tensors)), bound_(tensors) {
     const BeginPart begin = [this](Rank me, std::size_t tensor, std::size_t first, Slice part) {
       std::vector<float> values;
       for (std::size_t i = 0; i < part.size(); ++i) values.push_back(value(tensor, first + i));
       upload(me, part, values);
     };
-    fsdp_ = make_fsdp(dp, {table_, scripted_units(table_), visits_, begin}, options,
+    fsdp_ = make_fsdp(dp, {table_, scripted_units(table_), usage_order_, begin}, options,
                       [this](std::size_t i, Slice value, Slice gradient) {
-                        lent_.values[i] = std::move(value);
-                        lent_.gradients[i] = std::move(gradient);
+                        bound_.values[i] = std::move(value);
+                        bound_.gradients[i] = std::move(gradient);
                       });
   }
 
   /// Looks at the values of every piece; they must be those of the beginning.
   void forward() {
-    for (std::size_t v = 0; v < visits_.size(); ++v) {
+    for (std::size_t v = 0; v < usage_order_.size(); ++v) {
       fsdp_->before(Pass::forward, v);
       check_values("forward", v);
     }
     fsdp_->end(Pass::forward);
-    check_nothing_lent("forward");
+    check_nothing_bound("forward");
   }
 
   void backward(int window, int pass) {
-    for (std::size_t v = visits_.size(); v-- > 0;) {
+    for (std::size_t v = usage_order_.size(); v-- > 0;) {
       fsdp_->before(Pass::backward, v);
       check_values("backward", v);
-      for (std::size_t i : visits_[v])
-        if (lent_.gradients[i].size() != table_[i].size)
-          complain(fmt::format("backward visit {} uses {}, of {} elements, but was lent {} for its gradient", v,
-                               table_[i].name, table_[i].size, lent_.gradients[i].size()));
-      add_scripted_piece(dp_, table_, visits_, v, lent_, window, pass);
+      for (std::size_t i : usage_order_[v])
+        if (bound_.gradients[i].size() != table_[i].size)
+          complain(fmt::format("backward piece {} uses {}, of {} elements, but was bound to {} for its gradient", v,
+                               table_[i].name, table_[i].size, bound_.gradients[i].size()));
+      add_scripted_piece(dp_, table_, usage_order_, v, bound_, window, pass);
     }
     fsdp_->end(Pass::backward);
-    check_nothing_lent("backward");
+    check_nothing_bound("backward");
   }
 
   Fsdp& fsdp() { return *fsdp_; }
@@ -73,29 +73,29 @@ class ScriptedFsdp {
     throw Error(Verdict::fail, fmt::format("rank {}: {}", dp_.rank(), text));
   }
 
-  void check_values(const char* pass, std::size_t visit) const {
-    for (std::size_t i : visits_[visit]) {
-      if (lent_.values[i].size() != table_[i].size)
-        complain(fmt::format("{} visit {} uses {}, of {} elements, but was lent {}", pass, visit, table_[i].name,
-                             table_[i].size, lent_.values[i].size()));
-      const std::vector<float> seen = to_host(dp_, lent_.values[i]);
+  void check_values(const char* pass, std::size_t piece) const {
+    for (std::size_t i : usage_order_[piece]) {
+      if (bound_.values[i].size() != table_[i].size)
+        complain(fmt::format("{} piece {} uses {}, of {} elements, but was bound to {}", pass, piece, table_[i].name,
+                             table_[i].size, bound_.values[i].size()));
+      const std::vector<float> seen = to_host(dp_, bound_.values[i]);
       for (std::size_t e = 0; e < seen.size(); ++e)
         if (seen[e] != value(i, e))
-          complain(fmt::format("{} visit {}: {}[{}] is {}, expected {}{}", pass, visit, table_[i].name, e, seen[e],
+          complain(fmt::format("{} piece {}: {}[{}] is {}, expected {}{}", pass, piece, table_[i].name, e, seen[e],
                                value(i, e),
                                std::isnan(seen[e]) ? "; memory that nobody has written: was its unit gathered?" : ""));
     }
   }
-  void check_nothing_lent(const char* pass) const {
+  void check_nothing_bound(const char* pass) const {
     for (std::size_t i = 0; i < table_.size(); ++i)
-      if (!lent_.values[i].empty() || !lent_.gradients[i].empty())
+      if (!bound_.values[i].empty() || !bound_.gradients[i].empty())
         complain(fmt::format("after the {} pass the model still holds {}", pass, table_[i].name));
   }
 
   Rank dp_;
   std::vector<Parameter> table_;
-  Visits visits_;
-  Lent lent_;
+  UsageOrder usage_order_;
+  Bound bound_;
   std::unique_ptr<Fsdp> fsdp_;
 };
 
@@ -155,10 +155,10 @@ inline void memory_is_bounded(const FsdpOptions& options, Location where = Locat
   };
   const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
     const std::vector<Unit> units = scripted_units(scripted_table(c.size));
-    const Visits visits = scripted_visits(c.size);
+    const UsageOrder usage_order = scripted_usage_order(c.size);
     const auto ahead = static_cast<std::size_t>(options.prefetch);
     const auto most = [&](Pass pass, std::size_t further, bool behind) {
-      return 4 * static_cast<double>(most_elements(units, visits, pass, further, behind));
+      return 4 * static_cast<double>(most_elements(units, usage_order, pass, further, behind));
     };
     const double forward = most(Pass::forward, ahead, false);
     const double backward = std::max(forward, most(Pass::backward, ahead, false));
@@ -196,12 +196,12 @@ inline Values train_fsdp(Rank dp, std::size_t sequences, int passes, const std::
   const BeginPart begin = [&](Rank me, std::size_t i, std::size_t first, Slice part) {
     initialise_part(me, config, table[i], i, first, part, /*seed=*/0);
   };
-  const auto fsdp = make_fsdp(dp, {table, units, gpt_visits(config), begin}, options,
+  const auto fsdp = make_fsdp(dp, {table, units, gpt_usage_order(config), begin}, options,
                               [&](std::size_t i, Slice value, Slice gradient) { gpt.bind(i, value, gradient); });
   Engine engine;
-  engine.before_forward = [&](std::size_t visit) { fsdp->before(Pass::forward, visit); };
+  engine.before_forward = [&](std::size_t piece) { fsdp->before(Pass::forward, piece); };
   engine.end_forward = [&] { fsdp->end(Pass::forward); };
-  engine.before_backward = [&](std::size_t visit) { fsdp->before(Pass::backward, visit); };
+  engine.before_backward = [&](std::size_t piece) { fsdp->before(Pass::backward, piece); };
   engine.end_backward = [&] { fsdp->end(Pass::backward); };
   engine.step = [&] { fsdp->step(kRate); };
   return train_engine(dp, gpt, sequences, passes, engine, [&] {

@@ -1,5 +1,6 @@
-// Given: the bookkeeping of 22.4. When a unit is needed and when it is not any more (visits.hpp), which tensors of it
-// the model is lent, and this rank's shares; fsdp.cpp adds how a unit is gathered, freed, gathered ahead and reduced.
+// Given: the bookkeeping of 22.4. When a unit is needed and when it is not any more (usage_order.hpp), which tensors of
+// it the model is bound to, and this rank's shares; fsdp.cpp adds how a unit is gathered, freed, gathered ahead and
+// reduced.
 #pragma once
 
 #include <functional>
@@ -12,33 +13,33 @@ namespace lockstep::week22 {
 
 class FsdpUnits : public Fsdp {
  public:
-  FsdpUnits(Rank dp, ShardedModel model, FsdpOptions options, LendTensor lend)
+  FsdpUnits(Rank dp, ShardedModel model, FsdpOptions options, BindTensor bind)
       : dp_(dp),
         comm_(options.prefetch > 0 ? dp.stream("comm") : dp),
         model_(std::move(model)),
         options_(options),
-        held_(model_.units.size()),
-        lend_(std::move(lend)),
-        forward_(unit_times(model_.units, model_.visits, Pass::forward)),
-        backward_(unit_times(model_.units, model_.visits, Pass::backward)) {
+        unsharded_(model_.units.size()),
+        bind_(std::move(bind)),
+        forward_(unit_times(model_.units, model_.usage_order, Pass::forward)),
+        backward_(unit_times(model_.units, model_.usage_order, Pass::backward)) {
     for (const Unit& unit : model_.units) keep_share(unit);
   }
 
-  void before(Pass pass, std::size_t visit) override {
+  void before(Pass pass, std::size_t piece) override {
     const UnitTimes& times = pass == Pass::forward ? forward_ : backward_;
-    const std::size_t now = position_of(pass, visit, model_.visits.size());
+    const std::size_t now = position_of(pass, piece, model_.usage_order.size());
     for (std::size_t u : times.order)
-      if (held_[u].lent && times.end[u] < now) finish(pass, u);
+      if (unsharded_[u].bound && times.end[u] < now) reshard(pass, u);
     while (used_ < times.order.size() && times.begin[times.order[used_]] <= now) ++used_;
     for (; gathered_ < used_; ++gathered_) gather(times.order[gathered_]);  // none with prefetch, but the very first
     if (options_.prefetch > 0) prefetch(times.order);
     for (std::size_t u : times.order)
-      if (times.begin[u] <= now && now <= times.end[u] && !held_[u].lent) lend(pass, u);
+      if (times.begin[u] <= now && now <= times.end[u] && !unsharded_[u].bound) unshard(pass, u);
   }
 
   void end(Pass pass) override {
     for (std::size_t u : (pass == Pass::forward ? forward_ : backward_).order)
-      if (held_[u].lent) finish(pass, u);
+      if (unsharded_[u].bound) reshard(pass, u);
     used_ = gathered_ = 0;
     if (pass == Pass::backward) dp_.wait(last_reduction_);
   }
@@ -50,21 +51,21 @@ class FsdpUnits : public Fsdp {
  protected:
   // What fsdp.cpp adds.
 
-  /// Part a: starts to fill held_[u].values.
+  /// Part a: starts to fill unsharded_[u].values.
   virtual void gather(std::size_t u) = 0;
   /// Part a, after the last use of a unit in a pass.
   virtual void release(std::size_t u) = 0;
   /// Part b, after release in a backward pass: the gradients of a unit, and this rank's share of them.
   virtual Ticket reduce(Slice whole, Slice share) = 0;
-  /// Part d, before each visit with options_.prefetch > 0. `order` has the units of this pass.
+  /// Part d, before each piece with options_.prefetch > 0. `order` has the units of this pass.
   virtual void prefetch(const std::vector<std::size_t>& order) = 0;
 
   /// What exists of a unit beside its shares.
-  struct Held {
-    Slice values;     // whole, from gather to release
-    Slice gradients;  // whole, in a backward pass
-    Ticket gathered;  // on comm_
-    bool lent = false;
+  struct Unsharded {
+    Slice values;        // whole, from gather to release
+    Slice gradients;     // whole, in a backward pass
+    Ticket gathered;     // on comm_
+    bool bound = false;  // the model's tensors are these
   };
 
   Slice my_chunk(const Slice& whole) const { return chunk(whole, dp_.rank(), dp_.size()); }
@@ -93,7 +94,7 @@ class FsdpUnits : public Fsdp {
   Rank comm_;  // the same ranks on the queue "comm" with options_.prefetch > 0, else on main
   ShardedModel model_;
   FsdpOptions options_;
-  std::vector<Held> held_;                 // by unit
+  std::vector<Unsharded> unsharded_;       // by unit
   std::vector<Slice> values_, gradients_;  // by unit: this rank's chunk
   std::vector<Optimizer> optimizers_;      // by unit
   std::size_t used_ = 0, gathered_ = 0;    // of this pass's order: units that were needed so far, that were gathered
@@ -112,26 +113,27 @@ class FsdpUnits : public Fsdp {
     optimizers_.emplace_back(dp_, shard_parameters(model_.table, unit, mine, values, gradients), options_.adamw);
   }
 
-  /// Lends the tensors of unit `u`, which has been gathered or is on its way; in a backward pass with memory for its
+  /// Binds the tensors of unit `u`, which has been gathered or is on its way; in a backward pass with memory for their
   /// gradients.
-  void lend(Pass pass, std::size_t u) {
-    Held& held = held_[u];
-    dp_.wait(held.gathered);
+  void unshard(Pass pass, std::size_t u) {
+    Unsharded& unsharded = unsharded_[u];
+    dp_.wait(unsharded.gathered);
     if (pass == Pass::backward) {
       dp_.wait(before_last_reduction_);  // no more than one unit of gradients is in flight
-      held.gradients = dp_.allocate(model_.units[u].size, options_.precision.compute, Category::gradient);
-      fill(dp_, held.gradients, 0);
+      unsharded.gradients = dp_.allocate(model_.units[u].size, options_.precision.compute, Category::gradient);
+      fill(dp_, unsharded.gradients, 0);
     }
-    held.lent = true;
+    unsharded.bound = true;
     for_each_tensor(u, [&](std::size_t i, std::size_t offset, std::size_t size) {
-      lend_(i, held.values.cut(offset, size), held.gradients.empty() ? Slice{} : held.gradients.cut(offset, size));
+      bind_(i, unsharded.values.cut(offset, size),
+            unsharded.gradients.empty() ? Slice{} : unsharded.gradients.cut(offset, size));
     });
   }
 
   /// This pass does not use unit `u` any more.
-  void finish(Pass pass, std::size_t u) {
-    for_each_tensor(u, [&](std::size_t i, std::size_t, std::size_t) { lend_(i, {}, {}); });
-    const Slice gradients = held_[u].gradients;
+  void reshard(Pass pass, std::size_t u) {
+    for_each_tensor(u, [&](std::size_t i, std::size_t, std::size_t) { bind_(i, {}, {}); });
+    const Slice gradients = unsharded_[u].gradients;
     release(u);
     if (pass == Pass::forward) return;
     before_last_reduction_ = last_reduction_;
@@ -146,7 +148,7 @@ class FsdpUnits : public Fsdp {
       f(i, model_.table[i].offset - unit.offset, model_.table[i].size);
   }
 
-  LendTensor lend_;
+  BindTensor bind_;
   UnitTimes forward_, backward_;
   Ticket last_reduction_, before_last_reduction_;
 };

@@ -4,11 +4,11 @@
 // Follows Rajbhandari et al. (arXiv 1910.02054), section 5.2. PyTorch: FullyShardedDataParallel with SHARD_GRAD_OP.
 //
 //   Gpt gpt(dp, config, seed, Owns::values);                            // no gradients of its own
-//   auto zero = make_zero2(dp, gpt.parameters(), units, gpt_visits(config), options,
+//   auto zero = make_zero2(dp, gpt.parameters(), units, gpt_usage_order(config), options,
 //                          [&](std::size_t i, Slice gradient) { gpt.bind(i, gpt.parameters().value(i), gradient); });
 //   for (…) {
 //     for (each microbatch) {
-//       gpt.backward(…, [&](std::size_t visit) { zero->before_backward(visit); });
+//       gpt.backward(…, [&](std::size_t piece) { zero->before_backward(piece); });
 //       zero->end_backward();
 //     }
 //     zero->step(learning_rate);
@@ -21,7 +21,7 @@
 
 #include "common/gpt/model/optimizer.hpp"
 #include "common/gpt/model/units.hpp"
-#include "labs/week22_zero/visits.hpp"
+#include "labs/week22_zero/usage_order.hpp"
 
 namespace lockstep::week22 {
 
@@ -30,16 +30,16 @@ struct Zero2Options {
   AdamW adamw;
 };
 
-/// Lends the model memory for the gradient of tensor `tensor`, all zeros; an empty slice takes it back.
-using LendGradient = std::function<void(std::size_t tensor, Slice gradient)>;
+/// Binds the gradient of the model's tensor `tensor` to memory, all zeros; an empty slice unbinds it.
+using BindGradient = std::function<void(std::size_t tensor, Slice gradient)>;
 
 class Zero2 {
  public:
   virtual ~Zero2() = default;
 
-  /// Before the backward pass works on piece `visit`: units that no later visit uses are reduced, those that this one
+  /// Before the backward pass works on piece `piece`: units that no later piece uses are reduced, those that this one
   /// uses have gradients. All calls are made on the main queue.
-  virtual void before_backward(std::size_t visit) = 0;
+  virtual void before_backward(std::size_t piece) = 0;
 
   /// After the last piece: what is left is reduced, and the shares are complete when it returns (in main's order of
   /// work). Every backward pass of a window adds its average to them.
@@ -57,7 +57,7 @@ class Zero2 {
 
 /// Collective over `dp`, at set-up: broadcasts rank 0's values. `parameters` has the table and whole values; its
 /// gradients are empty. The units hold every tensor once, in order.
-std::unique_ptr<Zero2> make_zero2(Rank dp, Parameters parameters, std::vector<Unit> units, const Visits& visits,
-                                  Zero2Options options, LendGradient lend);
+std::unique_ptr<Zero2> make_zero2(Rank dp, Parameters parameters, std::vector<Unit> units,
+                                  const UsageOrder& usage_order, Zero2Options options, BindGradient bind);
 
 }  // namespace lockstep::week22

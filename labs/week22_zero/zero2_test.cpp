@@ -21,36 +21,36 @@ constexpr int kBackwards = 3;
 class ScriptedZero2 {
  public:
   ScriptedZero2(Rank dp, std::size_t tensors, bool overlap)
-      : dp_(dp), table_(scripted_table(tensors)), visits_(scripted_visits(tensors)), lent_(tensors) {
-    zero_ = make_zero2(dp, scripted_values(dp, table_), scripted_units(table_), visits_,
+      : dp_(dp), table_(scripted_table(tensors)), usage_order_(scripted_usage_order(tensors)), bound_(tensors) {
+    zero_ = make_zero2(dp, scripted_values(dp, table_), scripted_units(table_), usage_order_,
                        {.overlap = overlap, .adamw = kAdamW},
-                       [this](std::size_t i, Slice gradient) { lent_.gradients[i] = std::move(gradient); });
+                       [this](std::size_t i, Slice gradient) { bound_.gradients[i] = std::move(gradient); });
   }
 
   void backward(int window, int pass) {
-    for (std::size_t v = visits_.size(); v-- > 0;) {
+    for (std::size_t v = usage_order_.size(); v-- > 0;) {
       zero_->before_backward(v);
-      check_lent(v);
-      add_scripted_piece(dp_, table_, visits_, v, lent_, window, pass);
+      check_bound(v);
+      add_scripted_piece(dp_, table_, usage_order_, v, bound_, window, pass);
     }
     zero_->end_backward();
   }
 
   Zero2& zero() { return *zero_; }
-  const Lent& lent() const { return lent_; }
+  const Bound& bound() const { return bound_; }
 
  private:
-  void check_lent(std::size_t visit) const {
-    for (std::size_t i : visits_[visit])
-      if (lent_.gradients[i].size() != table_[i].size)
-        throw Error(Verdict::fail, fmt::format("visit {} uses {}, of {} elements, but was lent {} for its gradient",
-                                               visit, table_[i].name, table_[i].size, lent_.gradients[i].size()));
+  void check_bound(std::size_t piece) const {
+    for (std::size_t i : usage_order_[piece])
+      if (bound_.gradients[i].size() != table_[i].size)
+        throw Error(Verdict::fail, fmt::format("piece {} uses {}, of {} elements, but was bound to {} for its gradient",
+                                               piece, table_[i].name, table_[i].size, bound_.gradients[i].size()));
   }
 
   Rank dp_;
   std::vector<Parameter> table_;
-  Visits visits_;
-  Lent lent_;
+  UsageOrder usage_order_;
+  Bound bound_;
   std::unique_ptr<Zero2> zero_;
 };
 
@@ -99,7 +99,7 @@ void memory_is_bounded(bool overlap, Location where = Location::current()) {
   };
   const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
     const std::vector<Unit> units = scripted_units(scripted_table(c.size));
-    const std::size_t whole = most_elements(units, scripted_visits(c.size), Pass::backward, 0, overlap);
+    const std::size_t whole = most_elements(units, scripted_usage_order(c.size), Pass::backward, 0, overlap);
     const double all = 4.0 * static_cast<double>(all_elements(units));
     for (int rank = 0; rank < c.ranks; ++rank) {
       const auto resident = 4 * static_cast<double>(share_elements(units, rank, c.ranks));
@@ -128,12 +128,12 @@ TEST(Lab22_3a, SharesAreAverages) { shares_are_averages(false, false); }
 
 TEST(Lab22_3a, GradientsLiveWhileTheyAreWritten) { memory_is_bounded(false); }
 
-TEST(Lab22_3a, WhatIsLentIsTakenBack) {
+TEST(Lab22_3a, WhatIsBoundIsUnbound) {
   const auto program = [](Rank dp, const Case& c) {
     ScriptedZero2 model(dp, c.size, false);
     model.backward(0, 0);
     Values seen;
-    for (const Slice& gradient : model.lent().gradients) seen.push_back(static_cast<double>(gradient.size()));
+    for (const Slice& gradient : model.bound().gradients) seen.push_back(static_cast<double>(gradient.size()));
     return seen;
   };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
@@ -157,7 +157,7 @@ TEST(Lab22_3b, ReductionsHideBehindTheBackward) {
   const auto program = [](Rank dp, const Case&) {
     TimedModel model(dp);
     std::vector<Slice> gradients(kTimedLayers);
-    const auto zero = make_zero2(dp, model.parameters(), model.units(), model.visits(), {.overlap = true},
+    const auto zero = make_zero2(dp, model.parameters(), model.units(), model.usage_order(), {.overlap = true},
                                  [&](std::size_t i, Slice gradient) { gradients[i] = std::move(gradient); });
     return model.measure([&] {
       for (std::size_t v = kTimedLayers; v-- > 0;) {
@@ -211,10 +211,10 @@ Values train_zero2(Rank dp, std::size_t sequences, int passes, DType storage, bo
   config.storage = storage;
   Gpt gpt(dp, config, static_cast<std::uint64_t>(dp.rank()), Owns::values);
   const auto zero =
-      make_zero2(dp, gpt.parameters(), gpt_units(), gpt_visits(config), {.overlap = overlap, .adamw = kAdamW},
+      make_zero2(dp, gpt.parameters(), gpt_units(), gpt_usage_order(config), {.overlap = overlap, .adamw = kAdamW},
                  [&](std::size_t i, Slice gradient) { gpt.bind(i, gpt.parameters().value(i), std::move(gradient)); });
   Engine engine;
-  engine.before_backward = [&](std::size_t visit) { zero->before_backward(visit); };
+  engine.before_backward = [&](std::size_t piece) { zero->before_backward(piece); };
   engine.end_backward = [&] { zero->end_backward(); };
   engine.step = [&] { zero->step(kRate); };
   return train_engine(dp, gpt, sequences, passes, engine, [&] { return to_host(dp, gpt.parameters().values); });

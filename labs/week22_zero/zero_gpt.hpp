@@ -29,9 +29,9 @@ inline constexpr week21::DdpOptions kBuckets{.bucket_bytes = 1024, .first_bucket
 /// What one way of training does around the model's own work. Everything may be empty.
 struct Engine {
   std::function<void()> begin_step;
-  BeforeVisit before_forward;
+  BeforePiece before_forward;
   std::function<void()> end_forward;
-  BeforeVisit before_backward;
+  BeforePiece before_backward;
   GradientReady ready;
   std::function<void()> end_backward;
   std::function<void()> step;
@@ -43,13 +43,13 @@ inline void call(const std::function<void()>& f) {
 
 /// Forward and backward of one microbatch. Without sequences the hooks are called all the same: the other ranks wait.
 inline void engine_pass(Rank me, const Gpt& gpt, const Batch& batch, float weight, const Engine& engine) {
-  const std::size_t visits = gpt.config().layers + 2;
+  const std::size_t pieces = gpt.config().layers + 2;
   Activations saved;
   if (batch.sequences > 0) {
     saved = gpt.allocate_activations(me, batch.sequences, batch.length);
     gpt.forward(me, batch, saved, engine.before_forward);
   } else if (engine.before_forward) {
-    for (std::size_t v = 0; v < visits; ++v) engine.before_forward(v);
+    for (std::size_t v = 0; v < pieces; ++v) engine.before_forward(v);
   }
   call(engine.end_forward);
   if (batch.sequences > 0) {
@@ -58,7 +58,7 @@ inline void engine_pass(Rank me, const Gpt& gpt, const Batch& batch, float weigh
     cross_entropy(me, loss, saved.logits, batch.targets, weight / static_cast<float>(batch.rows()));
     gpt.backward(me, batch, saved, engine.ready, engine.before_backward);
   } else {
-    for (std::size_t v = visits; v-- > 0 && engine.before_backward;) engine.before_backward(v);
+    for (std::size_t v = pieces; v-- > 0 && engine.before_backward;) engine.before_backward(v);
     for (std::size_t i = gpt.parameters().list.size(); i-- > 0 && engine.ready;) engine.ready(i);
   }
   call(engine.end_backward);

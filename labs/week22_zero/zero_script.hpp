@@ -8,7 +8,7 @@
 #include "common/arithmetic.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/scripted_model.hpp"
-#include "labs/week22_zero/visits.hpp"
+#include "labs/week22_zero/usage_order.hpp"
 
 namespace lockstep::week22 {
 
@@ -39,14 +39,14 @@ inline Parameters scripted_values(Rank me, const std::vector<Parameter>& table) 
 }
 
 /// Pieces of three tensors; the last one uses tensor 0 again, as a tied embedding.
-inline Visits scripted_visits(std::size_t tensors) {
-  Visits visits;
+inline UsageOrder scripted_usage_order(std::size_t tensors) {
+  UsageOrder usage_order;
   for (std::size_t i = 0; i < tensors; ++i) {
-    if (i % 3 == 0) visits.emplace_back();
-    visits.back().push_back(i);
+    if (i % 3 == 0) usage_order.emplace_back();
+    usage_order.back().push_back(i);
   }
-  if (visits.size() > 1) visits.back().push_back(0);
-  return visits;
+  if (usage_order.size() > 1) usage_order.back().push_back(0);
+  return usage_order;
 }
 
 /// Units of two tensors: some are used by one piece, some by two that follow each other, one by the first and the last.
@@ -57,26 +57,26 @@ inline std::vector<Unit> scripted_units(const std::vector<Parameter>& table) {
   return units;
 }
 
-/// What the model was lent, by tensor.
-struct Lent {
+/// What the model's tensors are bound to, by tensor.
+struct Bound {
   std::vector<Slice> values, gradients;
-  explicit Lent(std::size_t tensors) : values(tensors), gradients(tensors) {}
+  explicit Bound(std::size_t tensors) : values(tensors), gradients(tensors) {}
 };
 
-/// The backward pass of one piece: adds this rank's scripted gradient to what was lent. A tensor that two pieces use
+/// The backward pass of one piece: adds this rank's scripted gradient to what is bound. A tensor that two pieces use
 /// gets twice the gradient in the one that comes first, and minus once in the other.
-inline void add_scripted_piece(Rank me, const std::vector<Parameter>& table, const Visits& visits, std::size_t visit,
-                               const Lent& lent, int window, int pass) {
-  for (std::size_t tensor : visits[visit]) {
+inline void add_scripted_piece(Rank me, const std::vector<Parameter>& table, const UsageOrder& usage_order,
+                               std::size_t piece, const Bound& bound, int window, int pass) {
+  for (std::size_t tensor : usage_order[piece]) {
     const Parameter& parameter = table[tensor];
-    const bool twice = tensor == 0 && visits.size() > 1;
-    const float times = !twice ? 1.0f : visit == 0 ? -1.0f : 2.0f;
+    const bool twice = tensor == 0 && usage_order.size() > 1;
+    const float times = !twice ? 1.0f : piece == 0 ? -1.0f : 2.0f;
     std::vector<float> values(parameter.size);
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = times * testing::scripted_gradient(me.rank(), window, pass, parameter.offset + i);
     Slice scratch = me.allocate(values.size(), DType::f32, Category::buffer);
     upload(me, scratch, values);
-    add(me, lent.gradients[tensor], scratch);
+    add(me, bound.gradients[tensor], scratch);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "common/arithmetic.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
-#include "labs/week22_zero/visits.hpp"
+#include "labs/week22_zero/usage_order.hpp"
 
 namespace lockstep::week22 {
 
@@ -41,10 +41,10 @@ class TimedModel {
     for (std::size_t i = 0; i < kTimedLayers; ++i) units.push_back(make_unit(table_, i, 1));
     return units;
   }
-  static Visits visits() {
-    Visits visits;
-    for (std::size_t i = 0; i < kTimedLayers; ++i) visits.push_back({i});
-    return visits;
+  static UsageOrder usage_order() {
+    UsageOrder usage_order;
+    for (std::size_t i = 0; i < kTimedLayers; ++i) usage_order.push_back({i});
+    return usage_order;
   }
 
   /// The arithmetic of one layer, `times` forward passes long.

@@ -73,7 +73,7 @@ Found pipelined(const std::string& name, const PipelineShape& shape, const GptCo
   found.outcome.check();
   const Values expected = serial(config, shape.microbatches);
   const std::vector<Parameter> table = gpt_parameter_table(config);
-  const auto visits = gpt_visits(config);
+  const auto usage_order = gpt_usage_order(config);
   for (int s = 0; s < shape.stages; ++s) {
     const Values& seen = found.outcome.values[static_cast<std::size_t>(s)];
     found.loss += seen[0];
@@ -81,7 +81,7 @@ Found pipelined(const std::string& name, const PipelineShape& shape, const GptCo
     for (int c = 0; c < shape.chunks; ++c)
       for (std::size_t piece = first[static_cast<std::size_t>(c * shape.stages + s)];
            piece < first[static_cast<std::size_t>(c * shape.stages + s) + 1]; ++piece)
-        for (const std::size_t index : visits[piece]) own[index] = true;
+        for (const std::size_t index : usage_order[piece]) own[index] = true;
     std::size_t at = 1;
     for (std::size_t i = 0; i < table.size(); ++i)
       for (std::size_t k = 0; own[i] && k < table[i].size; ++k, ++at, ++found.compared) {

@@ -4,8 +4,8 @@
 namespace lockstep::week22 {
 
 std::vector<BlockActivations> keep_inputs(Rank me, std::size_t layers, const BlockShape& shape, DType dtype) {
-  // lab 22.6a begin: the memory of one block, lent to all of them; then every block but the first gets an input of its
-  // own
+  // lab 22.6a begin: the memory of one block, shared by all of them; then every block but the first gets an input of
+  // its own
   std::vector<BlockActivations> blocks(layers, allocate_block_activations(me, shape, dtype));
   for (std::size_t l = 1; l < layers; ++l)
     blocks[l].input = me.allocate(shape.rows() * shape.d_model, dtype, Category::activation);

@@ -63,24 +63,25 @@ class UnitFsdp final : public FsdpUnits {
   }
 
  private:
-  /// Starts to gather unit `u`: afterwards, once held_[u].gathered is done, held_[u].values is whole.
+  /// Starts to gather unit `u`: afterwards, once unsharded_[u].gathered is done, unsharded_[u].values is whole.
   void gather(std::size_t u) override {
     const Slice share = values_[u];
-    // lab 22.4a begin: held_[u].values is memory for the whole unit, of options_.precision.compute and
-    // Category::parameter. In held_[u].gathered, communicate in a region "all_gather" of its bytes: this rank's chunk
-    // of the unit is its share (convert), the others' chunks come from them
+    // lab 22.4a begin: unsharded_[u].values is memory for the whole unit, of options_.precision.compute and
+    // Category::parameter. In unsharded_[u].gathered, communicate in a region "all_gather" of its bytes: this rank's
+    // chunk of the unit is its share (convert), the others' chunks come from them
     const Slice whole = dp_.allocate(model_.units[u].size, options_.precision.compute, Category::parameter);
-    held_[u].values = whole;
-    held_[u].gathered = communicate("all_gather", whole.bytes(), [whole, mine = my_chunk(whole), share](Rank queue) {
-      convert(queue, mine, share);
-      week21::ring_all_gather(queue, whole);
-    });
+    unsharded_[u].values = whole;
+    unsharded_[u].gathered =
+        communicate("all_gather", whole.bytes(), [whole, mine = my_chunk(whole), share](Rank queue) {
+          convert(queue, mine, share);
+          week21::ring_all_gather(queue, whole);
+        });
     // lab end
   }
 
   void release(std::size_t u) override {
     // lab 22.4a begin: nothing is held of the unit any more, in either pass
-    held_[u] = {};
+    unsharded_[u] = {};
     // lab end
   }
 
@@ -121,9 +122,9 @@ class UnitFsdp final : public FsdpUnits {
 
 }  // namespace
 
-std::unique_ptr<Fsdp> make_fsdp(Rank dp, ShardedModel model, FsdpOptions options, LendTensor lend) {
+std::unique_ptr<Fsdp> make_fsdp(Rank dp, ShardedModel model, FsdpOptions options, BindTensor bind) {
   if (options.prefetch < 0) usage_error("a negative number of units to prefetch");
-  return std::make_unique<UnitFsdp>(dp, std::move(model), options, std::move(lend));
+  return std::make_unique<UnitFsdp>(dp, std::move(model), options, std::move(bind));
 }
 
 }  // namespace lockstep::week22

@@ -12,16 +12,16 @@ namespace {
 
 class UnitZero2 final : public Zero2 {
  public:
-  UnitZero2(Rank dp, Parameters parameters, std::vector<Unit> units, const Visits& visits, Zero2Options options,
-            LendGradient lend)
+  UnitZero2(Rank dp, Parameters parameters, std::vector<Unit> units, const UsageOrder& usage_order,
+            Zero2Options options, BindGradient bind)
       : dp_(dp),
         comm_(options.overlap ? dp.stream("comm") : dp),
         parameters_(std::move(parameters)),
         units_(std::move(units)),
-        visits_(visits.size()),
-        times_(unit_times(units_, visits, Pass::backward)),
+        pieces_(usage_order.size()),
+        times_(unit_times(units_, usage_order, Pass::backward)),
         options_(options),
-        lend_(std::move(lend)),
+        bind_(std::move(bind)),
         gradients_(units_.size()) {
     week21::broadcast_values(dp_, parameters_.values);
     for (const Unit& unit : units_) {
@@ -34,8 +34,8 @@ class UnitZero2 final : public Zero2 {
     }
   }
 
-  void before_backward(std::size_t visit) override {
-    const std::size_t now = position_of(Pass::backward, visit, visits_);
+  void before_backward(std::size_t piece) override {
+    const std::size_t now = position_of(Pass::backward, piece, pieces_);
     for (std::size_t u : times_.order)
       if (!gradients_[u].empty() && times_.end[u] < now) reduce(u);
     for (std::size_t u : times_.order)
@@ -71,29 +71,29 @@ class UnitZero2 final : public Zero2 {
     week21::ring_all_gather(dp_, values);
   }
 
-  /// Lends the model the tensors of `gradients`, which is the whole gradient of a unit.
-  void lend_unit(const Unit& unit, const Slice& gradients) {
+  /// Binds the model's gradients to parts of `gradients`, which is the whole gradient of a unit.
+  void bind_unit(const Unit& unit, const Slice& gradients) {
     for (std::size_t i = unit.first; i < unit.first + unit.count; ++i)
-      lend_(i, gradients.cut(parameters_.list[i].offset - unit.offset, parameters_.list[i].size));
+      bind_(i, gradients.cut(parameters_.list[i].offset - unit.offset, parameters_.list[i].size));
   }
-  void take_back(const Unit& unit) {
-    for (std::size_t i = unit.first; i < unit.first + unit.count; ++i) lend_(i, {});
+  void unbind_unit(const Unit& unit) {
+    for (std::size_t i = unit.first; i < unit.first + unit.count; ++i) bind_(i, {});
   }
 
   /// The backward pass is about to write gradients of unit `u`.
   void open(std::size_t u) {
     // lab 22.3a begin: wait for all reductions but the last one started, so that no more than one unit is in flight;
-    // then gradients_[u] is memory for the whole unit (dtype of parameters_.values, Category::gradient), zeros, lent
+    // then gradients_[u] is memory for the whole unit (dtype of parameters_.values, Category::gradient), zeros, bound
     dp_.wait(before_last_);
     gradients_[u] = dp_.allocate(units_[u].size, parameters_.values.dtype(), Category::gradient);
     fill(dp_, gradients_[u], 0);
-    lend_unit(units_[u], gradients_[u]);
+    bind_unit(units_[u], gradients_[u]);
     // lab end
   }
 
   /// The gradients of unit `u` are final: they leave the model, and their memory ends with the reduction.
   void reduce(std::size_t u) {
-    take_back(units_[u]);
+    unbind_unit(units_[u]);
     Slice whole = std::exchange(gradients_[u], {}), mine = my_chunk(whole);
     const auto work = [whole, mine, share = shares_[u]](Rank queue) {
       Scope scope = queue.region("reduce_scatter", whole.bytes());
@@ -114,10 +114,10 @@ class UnitZero2 final : public Zero2 {
   Rank comm_;
   Parameters parameters_;
   std::vector<Unit> units_;
-  std::size_t visits_;
+  std::size_t pieces_;
   UnitTimes times_;  // in the backward pass
   Zero2Options options_;
-  LendGradient lend_;
+  BindGradient bind_;
   std::vector<Slice> gradients_;       // by unit: whole, while the backward pass writes to it; else empty
   std::vector<Slice> shares_;          // by unit: this rank's chunk
   std::vector<Optimizer> optimizers_;  // by unit
@@ -126,9 +126,10 @@ class UnitZero2 final : public Zero2 {
 
 }  // namespace
 
-std::unique_ptr<Zero2> make_zero2(Rank dp, Parameters parameters, std::vector<Unit> units, const Visits& visits,
-                                  Zero2Options options, LendGradient lend) {
-  return std::make_unique<UnitZero2>(dp, std::move(parameters), std::move(units), visits, options, std::move(lend));
+std::unique_ptr<Zero2> make_zero2(Rank dp, Parameters parameters, std::vector<Unit> units,
+                                  const UsageOrder& usage_order, Zero2Options options, BindGradient bind) {
+  return std::make_unique<UnitZero2>(dp, std::move(parameters), std::move(units), usage_order, options,
+                                     std::move(bind));
 }
 
 }  // namespace lockstep::week22

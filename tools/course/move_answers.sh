@@ -1,5 +1,5 @@
 #!/bin/sh
-# move_answers.sh FOLDER…: answers that were begun before the runtime got its storeys, moved to today's paths and names.
+# move_answers.sh FOLDER…: answers that were begun with paths and names of before, moved to today's.
 #
 # Rewrites what the .cpp files in these folders (labs/, a folder of submissions) include and name, and says which it
 # changed; a second time it changes nothing. Given code that has moved to a header since stays in the answer and works,
@@ -8,7 +8,7 @@ set -eu
 [ $# -gt 0 ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
 
 rules=$(mktemp)
-trap 'rm -rf "$rules" "$rules.new"' EXIT
+trap 'rm -f "$rules" "$rules".*' EXIT
 # Where headers went: old path, new path.
 while read -r before after; do
   [ -z "$before" ] || printf 's#include "common/%s#include "common/%s#\n' "$before" "$after"
@@ -29,7 +29,31 @@ END
 for name in options_3d phantom_step; do
   printf 's#include "labs/week25_3d/%s.hpp#include "labs/trainer/%s.hpp#\n' "$name" "$name" >> "$rules"
 done
-echo 's#\<storage_named\>#parse_storage#g' >> "$rules"
+echo 's#labs/week22_zero/visits\.hpp#labs/week22_zero/usage_order.hpp#' >> "$rules"
+# Names that answers use: old name, new name.
+words() { sed 's/\(.*\) \(.*\)/s#\\<\1\\>#\2#g/'; }
+words >> "$rules" << 'END'
+storage_named parse_storage
+gpt_visits gpt_usage_order
+Visits UsageOrder
+BeforeVisit BeforePiece
+LendGradient BindGradient
+LendTensor BindTensor
+END
+# Members that 22.3 and 22.4 are given; in other answers these words may be anybody's.
+cat > "$rules.week22" << 'END'
+s#\(held_\[[^]]*\]\.\)lent\>#\1bound#g
+END
+words >> "$rules.week22" << 'END'
+held_ unsharded_
+lend bind
+lend_ bind_
+lend_unit bind_unit
+take_back unbind_unit
+visits_ pieces_
+visits usage_order
+visit piece
+END
 
 # given_now FILE ENDING TEXT WORDS: where FILE ends so and has the text, its functions that a header has now.
 given_now() {
@@ -41,6 +65,7 @@ for folder; do
   [ -e "$folder" ] || { echo "move_answers.sh: $folder does not exist" >&2; exit 2; }
   find "$folder" -name '*.cpp' -type f | while read -r file; do
     sed -f "$rules" "$file" > "$rules.new"
+    case $file in */zero2.cpp | */fsdp.cpp) sed -i -f "$rules.week22" "$rules.new" ;; esac
     if ! cmp -s "$file" "$rules.new"; then
       cat "$rules.new" > "$file" # in place: owner and mode stay
       echo "moved: $file"

@@ -57,15 +57,15 @@ std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
   return maker.table;
 }
 
-std::vector<std::vector<std::size_t>> gpt_visits(const GptConfig& config) {
-  std::vector<std::vector<std::size_t>> visits{{0, 1}};
+UsageOrder gpt_usage_order(const GptConfig& config) {
+  UsageOrder usage_order{{0, 1}};
   std::size_t next = 2;
   for (std::size_t l = 0; l < config.layers; ++l) {
-    std::vector<std::size_t>& block = visits.emplace_back(BlockPart::count);
+    std::vector<std::size_t>& block = usage_order.emplace_back(BlockPart::count);
     for (std::size_t& tensor : block) tensor = next++;
   }
-  visits.push_back({next, next + 1, config.tied_head ? 0 : next + 2});
-  return visits;
+  usage_order.push_back({next, next + 1, config.tied_head ? 0 : next + 2});
+  return usage_order;
 }
 
 std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor) {
@@ -193,7 +193,7 @@ Activations Gpt::first_sequences(const Activations& saved, std::size_t sequences
   return cut;
 }
 
-void Gpt::forward(Rank me, const Batch& batch, Activations& saved, const BeforeVisit& before) const {
+void Gpt::forward(Rank me, const Batch& batch, Activations& saved, const BeforePiece& before) const {
   auto phase = me.region("forward");
   call(before, 0);
   embed(me, batch, saved);
@@ -206,7 +206,7 @@ void Gpt::forward(Rank me, const Batch& batch, Activations& saved, const BeforeV
 }
 
 void Gpt::backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready,
-                   const BeforeVisit& before) const {
+                   const BeforePiece& before) const {
   auto phase = me.region("backward");
   call(before, config_.layers + 1);
   backward_head(me, saved, ready);

@@ -78,13 +78,13 @@ class Gpt {
   Activations first_sequences(const Activations& saved, std::size_t sequences) const;
 
   /// saved.logits = model(batch.tokens); batch and `saved` have the same shape. Calls `before` with the number of each
-  /// piece of gpt_visits before that runs.
-  void forward(Rank me, const Batch& batch, Activations& saved, const BeforeVisit& before = {}) const;
+  /// piece of gpt_usage_order before that runs.
+  void forward(Rank me, const Batch& batch, Activations& saved, const BeforePiece& before = {}) const;
 
   /// From the gradient of the logits in saved.logits to the gradients of all parameters, which accumulate. Calls
   /// `ready` for each parameter once its gradient is final; a tied embedding comes last of all.
   void backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready = {},
-                const BeforeVisit& before = {}) const;
+                const BeforePiece& before = {}) const;
 
   // The pieces, for pipelines and recomputation. Block l's input is saved.blocks[l].input, its output the next one's
   // input, or saved.output. All backward pieces work on saved.residual_gradient in place.
@@ -137,7 +137,7 @@ struct TensorRun {
 std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor);
 
 /// The tensors that each piece of the forward pass works with, by their places in the table: the embedding, each block,
-/// the head. The backward pass visits the pieces in reverse. A tied embedding is in the first and in the last.
-std::vector<std::vector<std::size_t>> gpt_visits(const GptConfig& config);
+/// the head. The backward pass goes through the pieces in reverse. A tied embedding is in the first and in the last.
+UsageOrder gpt_usage_order(const GptConfig& config);
 
 }  // namespace lockstep

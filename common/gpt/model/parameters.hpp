@@ -36,8 +36,12 @@ struct Parameters {
 /// microbatch: each parameter once, roughly from last to first. Data parallelism starts its communication here.
 using GradientReady = std::function<void(std::size_t index)>;
 
+/// The tensors that each piece of a model works with, by their places in the table: pieces in the order of the forward
+/// pass. A tensor may be in several: a tied embedding is in the first and in the last.
+using UsageOrder = std::vector<std::vector<std::size_t>>;
+
 /// What a model calls before it works on one of its pieces, numbered in the order of the forward pass. Sharded
 /// parameters are gathered here.
-using BeforeVisit = std::function<void(std::size_t visit)>;
+using BeforePiece = std::function<void(std::size_t piece)>;
 
 }  // namespace lockstep

@@ -72,12 +72,12 @@ std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length)
 
 std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const PipelineShape& shape,
                                            const std::vector<std::size_t>& first, int stage) {
-  const auto visits = gpt_visits(config);
+  const auto usage_order = gpt_usage_order(config);
   std::set<std::size_t> tensors;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const auto part = static_cast<std::size_t>(chunk * shape.stages + stage);
     for (std::size_t piece = first.at(part); piece < first.at(part + 1); ++piece)
-      tensors.insert(visits[piece].begin(), visits[piece].end());
+      tensors.insert(usage_order[piece].begin(), usage_order[piece].end());
   }
   return {tensors.begin(), tensors.end()};
 }
@@ -156,12 +156,12 @@ void GptStage::initialise(std::size_t index, std::size_t first, Slice part) cons
   initialise_part(me_, gpt_.config(), parameters_.list.at(index), tensors_[index], first, std::move(part), seed_);
 }
 
-std::vector<std::vector<std::size_t>> GptStage::visits() const {
-  std::vector<std::vector<std::size_t>> own = gpt_visits(gpt_.config());
-  for (std::vector<std::size_t>& visit : own) {
-    std::erase_if(visit,
+UsageOrder GptStage::usage_order() const {
+  UsageOrder own = gpt_usage_order(gpt_.config());
+  for (std::vector<std::size_t>& piece : own) {
+    std::erase_if(piece,
                   [&](std::size_t index) { return own_[index] >= tensors_.size() || tensors_[own_[index]] != index; });
-    for (std::size_t& index : visit) index = own_[index];
+    for (std::size_t& index : piece) index = own_[index];
   }
   return own;
 }
@@ -320,9 +320,9 @@ void GptStage::pass_back(const Part& part, const Batch& batch, Activations& save
 void GptStage::all_ready(const Part& part) const {
   if (!hooks_.ready) return;
   std::set<std::size_t, std::greater<>> own;
-  const auto visits = gpt_visits(gpt_.config());
+  const auto usage_order = gpt_usage_order(gpt_.config());
   for (std::size_t piece = part.begin; piece < part.end; ++piece)
-    own.insert(visits[piece].begin(), visits[piece].end());
+    own.insert(usage_order[piece].begin(), usage_order[piece].end());
   for (const std::size_t index : own) hooks_.ready(own_[index]);
 }
 

@@ -17,22 +17,23 @@
 
 namespace lockstep {
 
-/// FLOP of each piece of gpt_visits(config), forward, a token of a sequence of `length`: the embedding (which only
+/// FLOP of each piece of gpt_usage_order(config), forward, a token of a sequence of `length`: the embedding (which only
 /// reads: 2 C, so that it is not nothing), each block, the head with the loss's logits.
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length);
 
 /// Tensors of gpt_parameter_table(config) that stage `stage` has, in their order. Part k of the model (chunk c of stage
-/// s is part c·p + s) has the pieces [first[k], first[k + 1]) of gpt_visits.
+/// s is part c·p + s) has the pieces [first[k], first[k + 1]) of gpt_usage_order.
 std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const PipelineShape& shape,
                                            const std::vector<std::size_t>& first, int stage);
 
 class SplitLayers;
 
-/// What a stage calls around its passes; any may be empty. Tensors count in its own table, pieces as in gpt_visits.
+/// What a stage calls around its passes; any may be empty. Tensors count in its own table, pieces as in
+/// gpt_usage_order.
 struct StageHooks {
-  BeforeVisit before_forward;
+  BeforePiece before_forward;
   std::function<void()> end_forward;
-  BeforeVisit before_backward;
+  BeforePiece before_backward;
   std::function<void()> end_backward;
   GradientReady ready;  ///< once a schedule for each tensor: no microbatch adds to its gradient any more
   std::function<void(const Step& step, bool begins)> step;  ///< around each step of the schedule
@@ -49,7 +50,7 @@ struct StageMemory {
 class GptStage final : public StageModel {
  public:
   /// Collective over `group`, whose rank is the stage. Part k of the model (chunk c of stage s is part c·p + s) has the
-  /// pieces [first[k], first[k + 1]) of gpt_visits. `batches`: the microbatches of every step, on every stage (the
+  /// pieces [first[k], first[k + 1]) of gpt_usage_order. `batches`: the microbatches of every step, on every stage (the
   /// first reads their tokens, the last their targets); none is larger than the first. The loss and gradients are Σ
   /// over all tokens times `factor`. Values are those of Gpt(…, seed); of gradients and values it has what `owns` says,
   /// and the rest is bound.
@@ -85,8 +86,8 @@ class GptStage final : public StageModel {
   /// The tensors of this stage, with places in its own flat slices, and where each is in the whole model's table.
   Parameters& parameters() { return parameters_; }
   const std::vector<std::size_t>& tensors() const { return tensors_; }
-  /// The same for tensors of this table that gpt_visits' pieces use; a piece of another stage has none.
-  std::vector<std::vector<std::size_t>> visits() const;
+  /// The same for tensors of this table that the pieces of gpt_usage_order use; a piece of another stage has none.
+  UsageOrder usage_order() const;
   /// From now on tensor `index` of this table has this value and gradient.
   void bind(std::size_t index, Slice value, Slice gradient);
   /// Elements first, … of tensor `index` of this table as they begin.

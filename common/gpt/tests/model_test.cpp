@@ -98,9 +98,9 @@ TEST(Optimizer, ShardsTogetherDoWhatOneDoes) {
 }
 
 TEST_P(Model, BringsItsTensorsAVisitAtATime) {
-  // Values and gradients of a model that owns nothing are lent to it before each visit and taken back after it.
+  // Values and gradients of a model that owns nothing are bound before each piece and unbound after it.
   const GptConfig config{2, 2, 16, 13, 8, GetParam()};
-  const auto visits = gpt_visits(config);
+  const auto usage_order = gpt_usage_order(config);
   run_one([&](Rank me) {
     const Batch batch = formula_batch(me, 3, 8, config.vocabulary);
     Gpt whole(me, config, 3), lent(me, config, 3, Owns::nothing);
@@ -111,10 +111,10 @@ TEST_P(Model, BringsItsTensorsAVisitAtATime) {
     accumulate_gradients(me, whole, std::span(&batch, 1), saved, loss, 1.0f / 24);
     fill(me, gradients, 0);
     std::vector<std::size_t> order;
-    const BeforeVisit before = [&](std::size_t visit) {
-      order.push_back(visit);
+    const BeforePiece before = [&](std::size_t piece) {
+      order.push_back(piece);
       for (std::size_t i = 0; i < parameters.list.size(); ++i) lent.bind(i, {}, {});
-      for (std::size_t i : visits[visit])
+      for (std::size_t i : usage_order[piece])
         lent.bind(i, parameters.value(i), gradients.cut(parameters.list[i].offset, parameters.list[i].size));
     };
     lent.forward(me, batch, saved, before);

@@ -104,10 +104,10 @@ void price_halves(const Machine& machine, const GptConfig& config, std::size_t s
 
 void count_parameters(const GptConfig& config, Pieces& pieces) {
   const std::vector<Parameter> table = gpt_parameter_table(config);
-  const auto visits = gpt_visits(config);
-  const auto size = [&](std::size_t visit) {
+  const auto usage_order = gpt_usage_order(config);
+  const auto size = [&](std::size_t piece) {
     double sum = 0;
-    for (const std::size_t tensor : visits[visit]) sum += number(table[tensor].size);
+    for (const std::size_t tensor : usage_order[piece]) sum += number(table[tensor].size);
     return sum;
   };
   pieces.embed_parameters = size(0);
