@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "bench/programs/library_all_reduce.hpp"
+#include "common/backends/mpi/gather.hpp"
 #include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"
 
@@ -23,11 +23,11 @@ namespace {
 /// Where Gloo's ranks leave addresses for each other. All of them set as often, so a `set` is an all-gather.
 class MpiStore final : public gloo::rendezvous::Store {
  public:
-  explicit MpiStore(MPI_Comm world) : world_(world) { mpi::check(MPI_Comm_size(world, &ranks_)); }
+  explicit MpiStore(MPI_Comm world) : world_(world) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    const std::vector<std::string> keys = all(key);
-    const std::vector<std::string> values = all({data.begin(), data.end()});
+    const std::vector<std::string> keys = mpi::gather(world_, key);
+    const std::vector<std::string> values = mpi::gather(world_, {data.begin(), data.end()});
     for (std::size_t rank = 0; rank < keys.size(); ++rank)
       entries_[keys[rank]] = {values[rank].begin(), values[rank].end()};
   }
@@ -36,24 +36,7 @@ class MpiStore final : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>&) override {}  // what all have set is here
 
  private:
-  /// Every rank's.
-  std::vector<std::string> all(const std::string& mine) const {
-    std::vector<int> lengths(static_cast<std::size_t>(ranks_)), offsets;
-    const int length = static_cast<int>(mine.size());
-    mpi::check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, world_));
-    int total = 0;
-    for (const int each : lengths) offsets.push_back(std::exchange(total, total + each));
-    std::string text(static_cast<std::size_t>(total), '\0');
-    mpi::check(
-        MPI_Allgatherv(mine.data(), length, MPI_BYTE, text.data(), lengths.data(), offsets.data(), MPI_BYTE, world_));
-    std::vector<std::string> parts;
-    for (std::size_t rank = 0; rank < lengths.size(); ++rank)
-      parts.push_back(text.substr(static_cast<std::size_t>(offsets[rank]), static_cast<std::size_t>(lengths[rank])));
-    return parts;
-  }
-
   MPI_Comm world_;
-  int ranks_ = 1;
   std::map<std::string, std::vector<char>> entries_;
 };
 

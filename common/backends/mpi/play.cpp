@@ -1,6 +1,5 @@
 // A rank from the program's first line to the moment when all ranks know how the run ended.
-#include <numeric>
-
+#include "common/backends/mpi/gather.hpp"
 #include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"
 
@@ -49,21 +48,7 @@ void MpiRank::finish() {
 
 std::vector<std::string> MpiRank::gather(const char*, const std::string& mine, bool for_all) {
   std::lock_guard gate(job_.gate);
-  const MPI_Comm comm = job_.comm;
-  const int length = static_cast<int>(mine.size());
-  std::vector<int> lengths(job_.ranks), offsets(job_.ranks);
-  check(for_all ? MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm)
-                : MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm));
-  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-  std::string all(offsets.back() + lengths.back(), '\0');
-  check(
-      for_all
-          ? MPI_Allgatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, comm)
-          : MPI_Gatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, 0, comm));
-  std::vector<std::string> parts;
-  if (for_all || job_.rank == 0)
-    for (int rank = 0; rank < job_.ranks; ++rank) parts.push_back(all.substr(offsets[rank], lengths[rank]));
-  return parts;
+  return mpi::gather(job_.comm, mine, for_all);
 }
 
 /// Nothing of this run is left in MPI's hands afterwards, so that another may follow.

@@ -11,6 +11,7 @@
 #include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/start_up.hpp"
 #include "common/backends/mpi/status.hpp"
+#include "common/backends/mpi/wire.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
 #include "common/runtime/processes/results.hpp"
 #include "common/support/host/host.hpp"
@@ -48,7 +49,7 @@ int world_size() {
 /// Without a core, for processes that a run does not use. A broadcast of MPI would spin.
 std::string hear_from_judge(std::string bytes) {
   using namespace std::chrono_literals;
-  unsigned long length = bytes.size();
+  std::size_t length = bytes.size();
   auto hear = [](void* data, std::size_t size) {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibcast(data, static_cast<int>(size), MPI_BYTE, 0, MPI_COMM_WORLD, &request));
@@ -62,7 +63,8 @@ std::string hear_from_judge(std::string bytes) {
   };
   hear(&length, sizeof length);
   bytes.resize(length);
-  hear(bytes.data(), length);
+  for (std::size_t part = 0; part < mpi::parts_of(length); ++part)
+    hear(bytes.data() + part * mpi::kPartBytes, mpi::part_bytes(length, part));
   return bytes;
 }
 
