@@ -1,5 +1,4 @@
-// Tests of ./lab plan: clusters by name, what is refused and in which words, prices against the simulator, and the
-// predictions against simulated and published steps.
+// Tests of ./lab plan: what is refused and in which words, and the predictions against simulated and published steps.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,49 +21,6 @@ namespace {
 
 using week25::Rated;
 using week25::Strategy;
-
-const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
-
-Task task_of(const std::string& model, const std::string& cluster, int batch) {
-  return preset_task(model, cluster, batch, kMachines);
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-    return "nothing was refused";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-
-// Clusters ------------------------------------------------------------------------------------------------------------
-
-TEST(Cluster, NodesOfANodesFileAreJoinedByItsFastestNetwork) {
-  const Cluster cluster = find_cluster("dgx-a100x128", kMachines);
-  EXPECT_EQ(cluster.gpus, 1024);
-  EXPECT_EQ(cluster.nodes, 128);
-  EXPECT_EQ(cluster.network, "dgx-a100-hdr");
-  EXPECT_EQ(cluster.machine.levels.size(), 2u);
-}
-
-TEST(Cluster, AClustersFileSaysItsNetwork) {
-  const Cluster cluster = find_cluster("dgx-a100-10gbex4", kMachines);
-  EXPECT_EQ(cluster.gpus, 32);
-  EXPECT_EQ(cluster.network, "");
-  EXPECT_EQ(find_cluster("dgx-h100", kMachines).gpus, 8);
-  EXPECT_EQ(find_cluster("uniformx16", kMachines).gpus, 16);
-}
-
-TEST(Cluster, WhatIsUnknownIsAnsweredWithTheNearest) {
-  const auto error = [](const std::string& name) { return error_of([&] { find_cluster(name, kMachines); }); };
-  EXPECT_TRUE(contains(error("dgx-a10x4"), "did you mean 'dgx-a100'?")) << error("dgx-a10x4");
-  EXPECT_TRUE(contains(error("dgx-a100-hdr"), "dgx-a100-hdrx16")) << error("dgx-a100-hdr");
-  EXPECT_TRUE(contains(error("dgx-a100x0"), "from 1 to")) << error("dgx-a100x0");
-  EXPECT_TRUE(contains(error("laptopx2"), "no machine file says what joins")) << error("laptopx2");
-}
 
 // What cannot be ------------------------------------------------------------------------------------------------------
 
@@ -108,118 +64,6 @@ TEST(WhyNot, TheSearchCountsWhatItRefuses) {
   }
 }
 
-// Files ---------------------------------------------------------------------------------------------------------------
-
-TEST(StrategyFile, ReadsWhatItWrites) {
-  const Strategy strategy{.dp = 8,
-                          .tp = 4,
-                          .pp = 2,
-                          .microbatch = 3,
-                          .schedule = "interleaved",
-                          .chunks = 2,
-                          .zero = 1,
-                          .recompute = true,
-                          .sequence_parallel = true};
-  const std::string path = ::testing::TempDir() + "/strategy.json";
-  std::ofstream(path) << strategy_json(strategy);
-  EXPECT_EQ(format_strategy(read_strategy(path)), format_strategy(strategy));
-  EXPECT_TRUE(has_fields(strategy, wanted_fields("dp=8,schedule=interleaved,recompute=full")));
-  EXPECT_FALSE(has_fields(strategy, wanted_fields("dp=8,zero=0")));
-  std::remove(path.c_str());
-}
-
-TEST(StrategyFile, SaysWhatIsWrong) {
-  const std::string path = ::testing::TempDir() + "/wrong_strategy.json";
-  const auto error = [&](const std::string& text) {
-    std::ofstream(path) << text;
-    return error_of([&] { read_strategy(path); });
-  };
-  EXPECT_TRUE(contains(error(R"({"pd": 8})"), "did you mean 'pp'?") ||
-              contains(error(R"({"pd": 8})"), "did you mean 'dp'?"));
-  EXPECT_TRUE(contains(error(R"({"dp": 0})"), "dp is 0; a whole number from 1"));
-  EXPECT_TRUE(contains(error(R"({"zero": 4})"), "zero is 4; a whole number from 0 to 3"));
-  EXPECT_TRUE(contains(error(R"({"schedule": "1f2b"})"), "did you mean '1f1b'?"));
-  EXPECT_TRUE(contains(error(R"({"recompute": "selective"})"), "flash attention does not keep"));
-  EXPECT_TRUE(contains(error("[1]"), "is no JSON object"));
-  EXPECT_TRUE(contains(error_of([] { wanted_fields("dp"); }), "name=value"));
-  std::remove(path.c_str());
-}
-
-// Prices --------------------------------------------------------------------------------------------------------------
-
-/// Forward and backward of one block of a model that `ranks` share: seconds from begin to end.
-double block_seconds(Rank me, GptConfig config, bool sequence_parallel) {
-  config.tensor = {me.rank(), me.size(), sequence_parallel};
-  Gpt gpt(me, config, 1);
-  const week23::TensorParallel tp = week23::make_tensor_parallel(me);
-  gpt.use(sequence_parallel ? week23::make_sequence_layers(tp, config.vocabulary)
-                            : week23::make_tensor_layers(tp, config.vocabulary));
-  Activations saved = gpt.allocate_activations(me, 2, config.context);
-  const double begin = me.now();
-  gpt.forward_block(me, 0, saved);
-  gpt.backward_block(me, 0, saved, {});
-  return me.now() - begin;
-}
-
-TEST(DryRun, TakesAsLongAsInTheSimulator) {
-  const Machine machine = find_machine("dgx-a100", kMachines);
-  const GptConfig config{.layers = 1, .heads = 16, .d_model = 2048, .vocabulary = 50257, .context = 1024};
-  for (const int ranks : {2, 4, 8})
-    for (const bool sequence_parallel : {false, true}) {
-      RunOptions options{.ranks = ranks, .machine = machine, .phantom = true, .check_races = false};
-      const Outcome outcome =
-          run(options, Program([&](Rank me) { return Values{block_seconds(me, config, sequence_parallel)}; }));
-      outcome.check();
-      DryRun dry_run(machine, {.ranks = ranks, .alpha = machine.alpha(0), .beta = machine.beta(0)});
-      const double dry = block_seconds(dry_run.rank(), config, sequence_parallel);
-      EXPECT_NEAR(dry / outcome.values[0][0], 1,
-                  2e-3)  // ranks begin additions beside main at slightly different moments
-          << ranks << " ranks" << (sequence_parallel ? ", sequence parallelism" : "");
-    }
-}
-
-TEST(DryRun, CountsWhatLives) {
-  DryRun dry_run(Machine::uniform(1e-6, 1e-9, 1e-10));
-  Rank me = dry_run.rank();
-  Slice kept = me.allocate(10, DType::f32, Category::buffer);
-  { Slice scratch = me.allocate(100, DType::bf16, Category::buffer); }
-  EXPECT_EQ(dry_run.live_bytes(), 40u);
-  EXPECT_EQ(dry_run.peak_bytes(), 240u);
-  dry_run.forget_peak();
-  EXPECT_EQ(dry_run.peak_bytes(), 40u);
-}
-
-TEST(DryRun, HoldsWhatWasNotWaitedFor) {
-  DryRun dry_run(Machine::uniform(1e-6, 1e-9, 1e-10));
-  Rank me = dry_run.rank({.ranks = 2, .rank = 1});
-  Rank comm = me.stream("comm");
-  const Ticket sent = me.start({send(0, me.allocate(10, DType::f32, Category::buffer))});
-  const Ticket run = me.run(comm, [kept = me.allocate(5, DType::f32, Category::gradient)](Rank queue) {
-    queue.allocate(3, DType::f32, Category::gradient);
-  });
-  EXPECT_EQ(dry_run.live_bytes(), 60u);
-  me.wait(run);
-  EXPECT_EQ(dry_run.live_bytes(), 40u);
-  me.wait(sent);
-  EXPECT_EQ(dry_run.live_bytes(), 0u);
-  EXPECT_EQ(ledger_of(me).memory.peak_of(Category::gradient), 32u) << "main's and the queue's";
-}
-
-TEST(Prices, ASharedPortIsDivided) {
-  // Four V100 behind one EDR port each way, in dgx-1v-edr one port for a node: with tp 2 two rings go through it.
-  const Cluster cluster = find_cluster("dgx-1v-edrx4", kMachines);
-  const week25::MeshShape one{.dp = cluster.gpus, .tp = 1, .pp = 1}, two{.dp = cluster.gpus / 2, .tp = 2, .pp = 1};
-  const double alone = ring_prices(cluster.machine, one, week25::Axis::dp).beta;
-  EXPECT_DOUBLE_EQ(ring_prices(cluster.machine, two, week25::Axis::dp).beta, 2 * alone);
-  EXPECT_LT(ring_prices(cluster.machine, two, week25::Axis::tp).beta, alone) << "inside the node";
-}
-
-TEST(Prices, OnlyHopsThatCrossNodesAreLong) {
-  const Cluster cluster = find_cluster("dgx-a100x2", kMachines);
-  EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 4, .pp = 4}), (std::vector<int>{0, 1, 0, 1}));
-  EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 8, .pp = 2}), (std::vector<int>{1, 1}));
-}
-
 // A thousand GPUs -----------------------------------------------------------------------------------------------------
 
 TEST(Simulated, Gpt3On1024A100IsPredicted) {
@@ -237,8 +81,7 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
   }
 }
 
-// Claims of the course texts: docs/claims.md
-// ----------------------------------------------------------------------------
+// Claims of the course texts: docs/claims.md --------------------------------------------------------------------------
 
 TEST(Claims, TheTextsPlanOfGpt3) {
   // 8 stages × 8 tensor-parallel ranks × 16 replicas; the text counts 5.4 GB of values, 16.2 of optimizer, 40 of

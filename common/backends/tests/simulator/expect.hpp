@@ -29,4 +29,10 @@ inline void expect(const RunOptions& options, const std::function<void(Rank)>& p
     EXPECT_NE(outcome.message.find(word), std::string::npos) << "no \"" << word << "\" in:\n" << outcome.message;
 }
 
+inline void receive_first(Rank me) {
+  Slice x = buffer(me);
+  me.exchange({receive((me.rank() + 1) % me.size(), x)});
+  me.exchange({send((me.rank() + me.size() - 1) % me.size(), x)});
+}
+
 }  // namespace lockstep::simulator_tests
