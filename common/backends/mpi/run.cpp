@@ -142,7 +142,8 @@ Outcome run(const RunOptions& options, const Program& program) {
     }
     MPI_Comm_free(&comm);
   }
-  Outcome outcome = processes::unpack_outcome(hear_from_judge(is_judge() ? processes::pack(mine) : ""));
+  Outcome outcome;
+  processes::from_bytes(hear_from_judge(is_judge() ? processes::to_bytes(mine) : ""), outcome);
   if (outcome.ledgers.empty()) throw Error(outcome.verdict, outcome.message);
   outcome.trace = std::move(mine.trace);
   return outcome;

@@ -80,8 +80,9 @@ Outcome run(const RunOptions& options, const Program& program) {
   std::vector<int> everybody;
   for (int rank = 0; rank < control.size(); ++rank) everybody.push_back(rank);
   Trace trace = std::move(outcome.trace);
-  const auto texts = nccl::all_gather(control, label, everybody, control.rank() == 0 ? processes::pack(outcome) : "");
-  outcome = processes::unpack_outcome(texts.front());
+  const auto texts =
+      nccl::all_gather(control, label, everybody, control.rank() == 0 ? processes::to_bytes(outcome) : "");
+  processes::from_bytes(texts.front(), outcome);
   outcome.trace = std::move(trace);
   return outcome;
 }

@@ -1,4 +1,7 @@
 // Values as bytes, to travel between the processes of a job, which are one program.
+//
+// A structure says once what it is made of, for both ways: template <class Io> void fields(Io& io, T& t) { io(t.a,
+// t.b); }, where T may be const.
 #pragma once
 
 #include <cstring>
@@ -10,47 +13,80 @@ namespace lockstep::processes {
 
 class Writer {
  public:
+  template <class... T>
+  void operator()(const T&... values) {
+    (put(values), ...);
+  }
+  std::string bytes;
+
+ private:
   template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void put(const T& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void put(const T& value) {
+    if constexpr (std::is_trivially_copyable_v<T>)
+      bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    else
+      fields(*this, value);
+  }
   void put(const std::string& text) {
     put(text.size());
     bytes += text;
   }
-  template <class T, class F>
-  void each(const std::vector<T>& items, F f) {
+  template <class T>
+  void put(const std::vector<T>& items) {
     put(items.size());
-    for (const T& item : items) f(item);
+    for (const T& item : items) put(item);
   }
-  std::string bytes;
 };
 
 class Reader {
  public:
   explicit Reader(const std::string& bytes) : bytes_(bytes) {}
-  template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void get(T& value) {
-    std::memcpy(&value, bytes_.data() + at_, sizeof value);
-    at_ += sizeof value;
-  }
-  void get(std::string& text) {
-    std::size_t size = 0;
-    get(size);
-    text = bytes_.substr(at_, size);
-    at_ += size;
-  }
-  template <class T, class F>
-  void each(std::vector<T>& items, F f) {
-    std::size_t size = 0;
-    get(size);
-    items.resize(size);
-    for (T& item : items) f(item);
+  template <class... T>
+  void operator()(T&... values) {
+    (get(values), ...);
   }
 
  private:
+  template <class T>
+  void get(T& value) {
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      std::memcpy(&value, bytes_.data() + at_, sizeof value);
+      at_ += sizeof value;
+    } else {
+      fields(*this, value);
+    }
+  }
+  void get(std::string& text) {
+    const auto size = get_size();
+    text = bytes_.substr(at_, size);
+    at_ += size;
+  }
+  template <class T>
+  void get(std::vector<T>& items) {
+    items.resize(get_size());
+    for (T& item : items) get(item);
+  }
+  std::size_t get_size() {
+    std::size_t size = 0;
+    get(size);
+    return size;
+  }
+
   const std::string& bytes_;
   std::size_t at_ = 0;
 };
+
+template <class... T>
+std::string to_bytes(const T&... values) {
+  Writer out;
+  out(values...);
+  return out.bytes;
+}
+
+template <class... T>
+void from_bytes(const std::string& bytes, T&... values) {
+  Reader in(bytes);
+  in(values...);
+}
 
 }  // namespace lockstep::processes

@@ -1,46 +1,23 @@
-#include "common/runtime/processes/bytes.hpp"
 #include "common/runtime/processes/results.hpp"
 #include "common/runtime/processes/watch.hpp"
 
 namespace lockstep::processes {
 
-std::string ControlMessage::bytes() const {
-  Writer out;
-  out.put(kind);
-  out.put(from);
-  out.put(timed_out);
-  out.put(round);
-  out.put(pack(failure));
-  out.put(row.state);
-  out.put(row.peer);
-  out.put(row.idle_seconds);
-  out.put(row.activity);
-  out.put(row.counted);
-  out.each(row.begun, [&](const Begun& begun) { out.put(begun); });
-  out.each(row.unfinished, [&](const Unfinished& unfinished) { out.put(unfinished); });
-  out.put(row.words);
-  return out.bytes;
+template <class Io>
+void fields(Io& io, Of<Row> auto& row) {
+  io(row.state, row.peer, row.idle_seconds, row.activity, row.counted, row.begun, row.unfinished, row.words);
 }
 
+template <class Io>
+void fields(Io& io, Of<ControlMessage> auto& message) {
+  io(message.kind, message.from, message.timed_out, message.round, message.failure, message.row);
+}
+
+std::string ControlMessage::bytes() const { return to_bytes(*this); }
+
 ControlMessage ControlMessage::parse(const std::string& bytes) {
-  Reader in(bytes);
   ControlMessage message;
-  std::string failure;
-  in.get(message.kind);
-  in.get(message.from);
-  in.get(message.timed_out);
-  in.get(message.round);
-  in.get(failure);
-  message.failure = unpack_failure(failure);
-  Row& row = message.row;
-  in.get(row.state);
-  in.get(row.peer);
-  in.get(row.idle_seconds);
-  in.get(row.activity);
-  in.get(row.counted);
-  in.each(row.begun, [&](Begun& begun) { in.get(begun); });
-  in.each(row.unfinished, [&](Unfinished& unfinished) { in.get(unfinished); });
-  in.get(row.words);
+  from_bytes(bytes, message);
   return message;
 }
 

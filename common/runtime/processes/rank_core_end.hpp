@@ -66,9 +66,10 @@ template <BackendEndpoint Endpoint>
 bool RankCore<Endpoint>::agree_on_failure(const char* what) {
   const Failure mine = job_.failure();
   Failure first;
-  for (const std::string& bytes : gather(what, mine.origin == job_.rank ? pack(mine) : "", true)) {
+  for (const std::string& bytes : gather(what, mine.origin == job_.rank ? to_bytes(mine) : "", true)) {
     if (bytes.empty()) continue;
-    const Failure failure = unpack_failure(bytes);
+    Failure failure;
+    from_bytes(bytes, failure);
     if (first.origin < 0 || failure.when < first.when) first = failure;
   }
   if (first.origin < 0) return false;
@@ -131,8 +132,8 @@ template <BackendEndpoint Endpoint>
 Outcome RankCore<Endpoint>::outcome(const Values& values) {
   const Failure failure = job_.failure();
   Outcome outcome{.verdict = failure.verdict, .message = failure.message, .failed_rank = failure.rank};
-  for (const std::string& bytes : gather("results", pack(values, ledger()), false)) {
-    unpack(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
+  for (const std::string& bytes : gather("results", to_bytes(values, ledger()), false)) {
+    from_bytes(bytes, outcome.values.emplace_back(), outcome.ledgers.emplace_back());
     outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
     outcome.messages += outcome.ledgers.back().traffic.messages_sent;
   }
