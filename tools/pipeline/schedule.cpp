@@ -151,12 +151,21 @@ int chart_columns(const PipelineOptions& o) {
   return columns >= 60 && columns <= kMostColumns ? columns : 120;
 }
 
+void print_chart(const Trace& named, int columns) {
+  std::ostringstream chart;
+  write_gantt_text(named, chart, columns, shades_of(named));
+  fmt::print("{}", chart.str());
+}
+
 void write_files(const PipelineOptions& o, const Trace& named, const std::string& title) {
-  if (!o.svg.empty()) write_atomically(o.svg, chart_svg(named, title));
-  if (o.trace.empty()) return;
-  std::ostringstream text;
-  write_chrome_trace(named, text);
-  write_atomically(o.trace, text.str());
+  const auto write = [](const std::string& path, const auto& draw) {
+    if (path.empty()) return;
+    std::ostringstream text;
+    draw(text);
+    write_atomically(path, text.str());
+  };
+  write(o.svg, [&](std::ostream& out) { write_gantt_svg(named, out, title, shades_of(named)); });
+  write(o.trace, [&](std::ostream& out) { write_chrome_trace(named, out); });
 }
 
 void show_pipelines(const PipelineOptions& o) {
@@ -183,7 +192,7 @@ void show_pipelines(const PipelineOptions& o) {
       const Trace named = named_trace(run, shape);
       for (int stage = 0; stage < shape.stages; ++stage)
         numbers.wire = std::max(numbers.wire, wire_seconds(named, stage));
-      if (chart) fmt::print("{}", chart_text(named, chart_columns(o), times.transfer > 0));
+      if (chart) print_chart(named, chart_columns(o));
       write_files(o, named, title);
     }
     print(pipe, run, numbers);

@@ -1,64 +1,15 @@
 #include "tools/pipeline/schedule_chart.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <sstream>
 
 #include "common/runtime/trace/layout.hpp"
-#include "common/runtime/trace/shades.hpp"
-#include "common/support/text/units.hpp"
 
 namespace lockstep::bench {
 namespace {
 
 using Kind = TraceEvent::Kind;
-enum Queue : int { kMain, kDown, kUp };
-
-const char* filling(char work) {
-  switch (work) {
-    case 'F': return "─";
-    case 'B': return "═";
-    case 'I': return "≈";
-    default: return "+";
-  }
-}
-
-/// One character a column; a character may have several bytes.
-using Line = std::vector<std::string>;
-
-std::string joined(const Line& line) {
-  std::string text;
-  for (const std::string& cell : line) text += cell;
-  return text;
-}
-
-class Painter {
- public:
-  Painter(TimeSpan span, int width) : span_(span), width_(width) {}
-  Line empty(const char* with) const { return Line(static_cast<std::size_t>(width_), with); }
-
-  /// Every column whose middle the event covers; `word` first, as far as it fits.
-  void paint(Line& line, const TraceEvent& event, const std::string& word, const char* fill) const {
-    const int first = column(event.begin), last = column(event.end);
-    for (int c = first; c < last; ++c) {
-      const auto at = static_cast<std::size_t>(c - first);
-      const bool fits = word.size() <= static_cast<std::size_t>(last - first);
-      line[static_cast<std::size_t>(c)] = at < (fits ? word.size() : 1) && !word.empty() ? word.substr(at, 1) : fill;
-    }
-  }
-
- private:
-  /// The first column whose middle is not before `seconds`.
-  int column(double seconds) const {
-    return std::clamp(static_cast<int>(std::ceil((seconds - span_.begin) / span_.length() * width_ - 0.5 - 1e-9)), 0,
-                      width_);
-  }
-  TimeSpan span_;
-  int width_;
-};
+constexpr int kMain = 0, kDown = 1, kUp = 2;  // queues
+constexpr const char *kForwards = "activations on", *kBackwards = "gradients back";
 
 /// One direction of a link: what its two ends saw of each message, in order.
 struct Link {
@@ -98,9 +49,9 @@ void add_messages(Trace& named, const Trace& trace, int stages) {
     const bool down = i % 2 == 0;
     const int first = static_cast<int>(i / 2), sender = down ? first : (first + 1) % stages;
     for (std::size_t k = 0; k < std::min(link.sent.size(), link.received.size()); ++k)
-      if (link.received[k] > link.sent[k])
-        named.events.push_back({Kind::transfer, sender, down ? kDown : kUp, down ? "activations on" : "gradients back",
-                                "", link.sent[k], link.received[k]});
+      if (nanoseconds(link.received[k]) > nanoseconds(link.sent[k]))
+        named.events.push_back({Kind::transfer, sender, down ? kDown : kUp, down ? kForwards : kBackwards, "",
+                                link.sent[k], link.received[k]});
   }
 }
 
@@ -133,59 +84,19 @@ Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape) {
   return named;
 }
 
-std::string chart_text(const Trace& named, int columns, bool transfers) {
-  const TimeSpan span = time_span(named);
-  int stages = 0;
-  for (const TraceEvent& event : named.events) stages = std::max(stages, event.rank + 1);
-  const int width = std::max(20, columns - 18);
-  const Painter painter(span, width);
-  std::array<std::vector<Line>, 2> lines;  // steps, sends
-  for (int s = 0; s < stages; ++s) lines[0].push_back(painter.empty("·")), lines[1].push_back(painter.empty(" "));
-  std::vector<double> busy(static_cast<std::size_t>(stages), 0);
-  // Waiting first: a step that begins in the same column hides it.
-  for (const TraceEvent& event : named.events)
-    if (event.kind == Kind::wait) painter.paint(lines[0][static_cast<std::size_t>(event.rank)], event, "", "w");
-  for (const TraceEvent& event : named.events) {
-    const auto rank = static_cast<std::size_t>(event.rank);
-    if (event.kind == Kind::compute) {
-      painter.paint(lines[0][rank], event, event.name, filling(event.name[0]));
-      busy[rank] += event.end - event.begin;
-    } else if (event.kind == Kind::transfer) {
-      painter.paint(lines[1][rank], event, "", event.queue == kDown ? "v" : "^");
-    }
-  }
-  std::string text;
-  for (std::size_t s = 0; s < busy.size(); ++s) {
-    text += fmt::format("stage {:>2} |{}| {:3.0f} %\n", s, joined(lines[0][s]), 100 * busy[s] / span.length());
-    if (transfers) text += fmt::format("         |{}|\n", joined(lines[1][s]));
-  }
-  text += fmt::format("{:9} {:<{}} {}\n", "", format_seconds(span.begin), width - 4, format_seconds(span.end));
-  std::string kinds;
-  for (const auto& [letter, name] : {std::pair{'F', "forward"},
-                                     {'B', "backward"},
-                                     {'I', "its half for the input"},
-                                     {'W', "its half for the weights"}})
-    if (std::any_of(named.events.begin(), named.events.end(), [&, wanted = letter](const TraceEvent& e) {
-          return e.kind == Kind::compute && e.name[0] == wanted;
+std::vector<Shade> shades_of(const Trace& named) {
+  std::vector<Shade> shades;
+  for (const Shade& shade : {Shade{"F", "forward", "─"},
+                             {"B", "backward", "═"},
+                             {"I", "input's half", "≈"},
+                             {"W", "weights' half", "+"},
+                             {kForwards, kForwards, "v", false},
+                             {kBackwards, kBackwards, "^", false}})
+    if (std::any_of(named.events.begin(), named.events.end(), [&](const TraceEvent& event) {
+          return event.kind != Kind::wait && event.name.starts_with(shade.prefix);
         }))
-      kinds += fmt::format("{}0{} {}  ", letter, filling(letter), name);
-  text += fmt::format("{}w waiting for a neighbour  · idle at the ends{};  % = share computing\n", kinds,
-                      transfers ? "  v ^ on its way to the next stage, and back" : "");
-  return text;
-}
-
-std::string chart_svg(const Trace& named, const std::string& title) {
-  std::ostringstream out;
-  std::vector<Shade> shades = {{"F", "forward F"}, {"B", "backward B"}};
-  const auto has = [&](char letter) {
-    return std::any_of(named.events.begin(), named.events.end(),
-                       [&](const TraceEvent& e) { return e.kind == Kind::compute && e.name[0] == letter; });
-  };
-  if (has('I')) shades.push_back({"I", "input's half I"});
-  if (has('W')) shades.push_back({"W", "weights' half W"});
-  if (!has('B')) shades.erase(shades.begin() + 1);
-  write_gantt_svg(named, out, title, shades);
-  return out.str();
+      shades.push_back(shade);
+  return shades;
 }
 
 }  // namespace lockstep::bench

@@ -1,8 +1,9 @@
-// A pipeline's run as a chart: a line a stage in a terminal, and a trace with a name for each step.
+// A pipeline's run as a trace in which each step has its name, for charts.
 #pragma once
 
-#include <string>
+#include <vector>
 
+#include "common/runtime/trace/shades.hpp"
 #include "labs/week24_pipeline/scripted_stage.hpp"
 
 namespace lockstep::bench {
@@ -14,11 +15,7 @@ Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape);
 /// Seconds in which at least one message from this stage was on its way, beside the work or not.
 double wire_seconds(const Trace& named, int stage);
 
-/// `columns` characters wide. A step is its word and what fills it, other for each kind of work; below it, what is on
-/// its way from this stage, if hops take time.
-std::string chart_text(const Trace& named, int columns, bool transfers);
-
-/// A Gantt chart that stands alone; kinds of work differ in pattern as well as colour.
-std::string chart_svg(const Trace& named, const std::string& title);
+/// How its kinds of work and of messages look, of those that it has.
+std::vector<Shade> shades_of(const Trace& named);
 
 }  // namespace lockstep::bench

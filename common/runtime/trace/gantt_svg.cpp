@@ -84,7 +84,9 @@ constexpr Stripes kStripes[] = {
 class Chart {
  public:
   Chart(const Trace& trace, std::ostream& out, const std::string& title, const std::vector<Shade>& shades)
-      : out_(out), title_(title), shades_(shades), rows_(trace_rows(trace)), span_(time_span(trace)) {
+      : out_(out), title_(title), rows_(trace_rows(trace)), span_(time_span(trace)) {
+    std::copy_if(shades.begin(), shades.end(), std::back_inserter(shades_),
+                 [](const Shade& s) { return s.arithmetic; });
     Fnv1a hash;  // ids must differ between charts of one page
     hash.add(title + std::to_string(trace.events.size()));
     id_ = fmt::format("gantt{:08x}", hash.value() & 0xffffffff);
@@ -191,8 +193,9 @@ class Chart {
     std::vector<std::pair<std::string, std::string>> marks;  // how it is filled, what it is
     if (shades_.empty()) marks.emplace_back(fill(Kind::compute), "arithmetic (plain)");
     for (std::size_t i = 0; i < shades_.size(); ++i)
-      marks.emplace_back(i == 0 ? fill(Kind::compute) : fmt::format("url(#{}-shade{})", id_, i),
-                         fmt::format("{} ({})", shades_[i].name, i == 0 ? "plain" : stripes_of(i).word));
+      marks.emplace_back(
+          i == 0 ? fill(Kind::compute) : fmt::format("url(#{}-shade{})", id_, i),
+          fmt::format("{} {} ({})", shades_[i].name, shades_[i].prefix, i == 0 ? "plain" : stripes_of(i).word));
     marks.emplace_back(fill(Kind::wait), "waiting (hatched)");
     marks.emplace_back(fill(Kind::transfer), "bytes moving (dotted)");
     if (shades_.empty()) marks.emplace_back(fill(Kind::region), "region (outlined)");

@@ -1,31 +1,84 @@
-// A trace as lines of letters, for a terminal: one row a queue, one letter for what a queue mostly does in a column.
+// A trace as lines of characters, for a terminal. A line a queue, one letter for what it mostly does in a column; or of
+// a pipeline a line a stage, in which each step has its name.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "common/runtime/trace/layout.hpp"
+#include "common/runtime/trace/shades.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep {
 namespace {
 
 using Kind = TraceEvent::Kind;
+using Cells = std::vector<std::string>;  // one character a column; a character may have several bytes
 
-/// Share of each of `columns` equal parts of `span` that events of `kind` cover; overlaps count once.
-std::vector<double> coverage(const std::vector<const TraceEvent*>& events, Kind kind, TimeSpan span, int columns) {
-  std::vector<double> shares(static_cast<std::size_t>(columns), 0.0);
-  double width = span.length() / columns, until = span.begin;
-  for (const TraceEvent* event : events) {
-    if (event->kind != kind || event->end <= until) continue;
-    double begin = (std::max(event->begin, until) - span.begin) / width, end = (event->end - span.begin) / width;
-    until = event->end;
-    for (int column = static_cast<int>(begin); column < columns && column < end; ++column)
-      shares[static_cast<std::size_t>(column)] +=
-          std::min(end, column + 1.0) - std::max(begin, static_cast<double>(column));
-  }
-  return shares;
+/// Letters of a UTF-8 text.
+std::size_t length(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](unsigned char byte) { return (byte & 0xC0) != 0x80; }));
 }
+
+/// The frame of all charts: |label |line| share|, and below the lines the time and what the characters mean.
+class TextChart {
+ public:
+  TextChart(TimeSpan span, std::ostream& out, int columns, std::size_t label_width)
+      : span_(span),
+        out_(out),
+        label_width_(label_width),
+        width_(std::max(10, columns - static_cast<int>(label_width) - 10)) {}  // " |…| 100 %"
+
+  int width() const { return width_; }
+  Cells empty(const char* with) const { return Cells(static_cast<std::size_t>(width_), with); }
+
+  /// Share of each column that events of `kind` cover; overlaps count once.
+  std::vector<double> coverage(const std::vector<const TraceEvent*>& events, Kind kind) const {
+    std::vector<double> shares(static_cast<std::size_t>(width_), 0.0);
+    double until = span_.begin;
+    for (const TraceEvent* event : events) {
+      if (event->kind != kind || event->end <= until) continue;
+      const double begin = column(std::max(event->begin, until)), end = column(event->end);
+      until = event->end;
+      for (int c = static_cast<int>(begin); c < width_ && c < end; ++c)
+        shares[static_cast<std::size_t>(c)] += std::min(end, c + 1.0) - std::max(begin, static_cast<double>(c));
+    }
+    return shares;
+  }
+
+  /// Every column whose middle the event covers; `word` first, as far as it fits.
+  void paint(Cells& line, const TraceEvent& event, const std::string& word, const std::string& fill) const {
+    const auto first_middle = [&](double seconds) {
+      return std::clamp(static_cast<int>(std::ceil(column(seconds) - 0.5 - 1e-9)), 0, width_);
+    };
+    const auto first = static_cast<std::size_t>(first_middle(event.begin)),
+               last = static_cast<std::size_t>(first_middle(event.end));
+    const std::size_t letters = word.size() <= last - first ? word.size() : std::min<std::size_t>(1, word.size());
+    for (std::size_t c = first; c < last; ++c) line[c] = c - first < letters ? word.substr(c - first, 1) : fill;
+  }
+
+  void write(const std::string& label, const Cells& line) const {
+    out_ << fmt::format("{:<{}} |{}|", label, label_width_, fmt::join(line, ""));
+  }
+  void write_share(double seconds) const { out_ << fmt::format(" {:3.0f} %", 100 * seconds / span_.length()); }
+  void write_end(const std::string& meaning) const {
+    const std::string begin = format_seconds(span_.begin), end = format_seconds(span_.end);
+    const std::size_t width = static_cast<std::size_t>(width_),
+                      padding = std::max(length(begin) + 2, width - std::min(length(end), width));
+    out_ << fmt::format("{:<{}}  {:<{}}{}\n", "", label_width_, begin, padding, end) << meaning
+         << "w waiting  · idle;  % = share computing\n";
+  }
+
+ private:
+  double column(double seconds) const { return (seconds - span_.begin) / span_.length() * width_; }
+
+  TimeSpan span_;
+  std::ostream& out_;
+  std::size_t label_width_;
+  int width_;
+};
 
 /// What the queue does the longest: C computing, or B where bytes move for most of the column as well; else t where
 /// bytes move for most of it; else w waiting or · nothing.
@@ -37,40 +90,68 @@ const char* letter(double compute, double wait, double transfer) {
   return wait >= idle ? "w" : "·";
 }
 
-/// Letters of a UTF-8 text.
-std::size_t length(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](unsigned char byte) { return (byte & 0xC0) != 0x80; }));
+bool is_empty(const Trace& trace, std::ostream& out) {
+  if (time_span(trace).length() > 0) return false;
+  out << "(nothing happened)\n";
+  return true;
 }
 
 }  // namespace
 
 void write_gantt_text(const Trace& trace, std::ostream& out, int columns) {
-  std::vector<TraceRow> rows = trace_rows(trace);
-  TimeSpan span = time_span(trace);
-  if (rows.empty() || span.length() <= 0) {
-    out << "(nothing happened)\n";
-    return;
-  }
+  if (is_empty(trace, out)) return;
+  const std::vector<TraceRow> rows = trace_rows(trace);
   std::size_t label_width = 0;
-  auto label = [](const TraceRow& row) { return fmt::format("rank {} {}", row.rank, row.queue_name); };
+  const auto label = [](const TraceRow& row) { return fmt::format("rank {} {}", row.rank, row.queue_name); };
   for (const TraceRow& row : rows) label_width = std::max(label_width, label(row).size());
-  int width = std::max(10, columns - static_cast<int>(label_width) - 10);  // " |…| 100 %"
-
+  const TextChart chart(time_span(trace), out, columns, label_width);
   for (const TraceRow& row : rows) {
-    std::vector<double> compute = coverage(row.work, Kind::compute, span, width);
-    std::vector<double> wait = coverage(row.work, Kind::wait, span, width);
-    std::vector<double> transfer = coverage(row.transfers, Kind::transfer, span, width);
-    std::string line;
-    for (std::size_t i = 0; i < compute.size(); ++i) line += letter(compute[i], wait[i], transfer[i]);
-    out << fmt::format("{:<{}} |{}| {:3.0f} %\n", label(row), label_width, line,
-                       100 * covered(row.work, Kind::compute) / span.length());
+    const std::vector<double> compute = chart.coverage(row.work, Kind::compute),
+                              wait = chart.coverage(row.work, Kind::wait),
+                              transfer = chart.coverage(row.transfers, Kind::transfer);
+    Cells line;
+    for (std::size_t i = 0; i < compute.size(); ++i) line.emplace_back(letter(compute[i], wait[i], transfer[i]));
+    chart.write(label(row), line);
+    chart.write_share(covered(row.work, Kind::compute));
+    out << "\n";
   }
-  std::string begin = format_seconds(span.begin), end = format_seconds(span.end);
-  std::size_t padding =
-      std::max(length(begin) + 2, static_cast<std::size_t>(width) - std::min<std::size_t>(length(end), width));
-  out << fmt::format("{:<{}}  {:<{}}{}\n", "", label_width, begin, padding, end)
-      << "C computing  B computing while bytes move  t bytes moving  w waiting  · idle;  % = share computing\n";
+  chart.write_end("C computing  B computing while bytes move  t bytes moving  ");
+}
+
+void write_gantt_text(const Trace& trace, std::ostream& out, int columns, const std::vector<Shade>& shades) {
+  if (is_empty(trace, out)) return;
+  const TextChart chart(time_span(trace), out, columns, std::string("stage 00").size());
+  const auto fill = [&](const TraceEvent& event) -> std::string {
+    for (const Shade& shade : shades)
+      if (event.name.starts_with(shade.prefix)) return shade.fill;
+    return "+";
+  };
+  int stages = 0;
+  bool moves = false;
+  for (const TraceEvent& event : trace.events) {
+    stages = std::max(stages, event.rank + 1);
+    moves = moves || event.kind == Kind::transfer;
+  }
+  for (int stage = 0; stage < stages; ++stage) {
+    Cells steps = chart.empty("·"), messages = chart.empty(" ");
+    double busy = 0;
+    for (const Kind kind : {Kind::wait, Kind::compute, Kind::transfer})  // a step hides waiting in its first column
+      for (const TraceEvent& event : trace.events) {
+        if (event.rank != stage || event.kind != kind) continue;
+        if (kind == Kind::compute) busy += event.end - event.begin;
+        chart.paint(kind == Kind::transfer ? messages : steps, event, kind == Kind::compute ? event.name : "",
+                    kind == Kind::wait ? "w" : fill(event));
+      }
+    chart.write(fmt::format("stage {:>2}", stage), steps);
+    chart.write_share(busy);
+    out << "\n";
+    if (moves) chart.write("", messages), out << "\n";
+  }
+  std::string meaning;
+  for (const Shade& shade : shades)
+    meaning += shade.arithmetic ? fmt::format("{}0{} {}  ", shade.prefix, shade.fill, shade.name)
+                                : fmt::format("{} {}  ", shade.fill, shade.name);
+  chart.write_end(meaning);
 }
 
 }  // namespace lockstep

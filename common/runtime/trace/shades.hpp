@@ -1,4 +1,5 @@
-// A Gantt chart whose arithmetic is of several kinds, told apart by pattern: forwards from backwards, say.
+// Charts of a pipeline: rank r is stage r, and its work is of several kinds, told apart by pattern: forwards from
+// backwards, say.
 #pragma once
 
 #include <iosfwd>
@@ -9,14 +10,19 @@
 
 namespace lockstep {
 
-/// Arithmetic whose name begins with `prefix`. The first shade is plain, others (at most 3 more) are striped, each in
-/// its own direction and colour. The legend says `name` and which it is: "forward (plain)", "backward (level)".
+/// Events whose name begins with `prefix`. In an SVG chart the first arithmetic is plain, others (at most 3 more) are
+/// striped, each in its own direction and colour, and the legend says which: "forward F (plain)", "backward B (level)".
+/// In text a step is its name, and the rest of it `fill`.
 struct Shade {
   std::string prefix;
   std::string name;
+  std::string fill;
+  bool arithmetic = true;  // else messages, which an SVG chart does not tell apart
 };
 
-/// As write_gantt_svg of trace.hpp. Arithmetic of no shade looks like that of the first.
+/// As those of trace.hpp. Arithmetic of no shade looks like that of the first.
 void write_gantt_svg(const Trace& trace, std::ostream& out, const std::string& title, const std::vector<Shade>& shades);
+/// Below each stage's line, where messages take time, those on their way from it.
+void write_gantt_text(const Trace& trace, std::ostream& out, int columns, const std::vector<Shade>& shades);
 
 }  // namespace lockstep
