@@ -11,10 +11,15 @@ std::string file_name(std::string_view path) {
   return std::string(slash == path.npos ? path : path.substr(slash + 1));
 }
 
-/// The line number in "path:LINE:…" where `line` names `source`; 0 where it does not.
+/// The line number in "path:LINE:…" where `line` names `source`, by whatever path; 0 where it does not. The compiler
+/// may have been given another path to the same file: ccache makes paths relative.
 int line_in(const std::string& line, std::string_view source) {
-  auto at = line.find(std::string(source) + ":");
-  return at == line.npos ? 0 : std::atoi(line.c_str() + at + source.size() + 1);
+  const std::string name = file_name(source) + ":";
+  for (auto at = line.find(name); at != line.npos; at = line.find(name, at + 1)) {
+    const int number = std::atoi(line.c_str() + at + name.size());
+    if (number > 0 && (at == 0 || line[at - 1] == '/' || line[at - 1] == ' ')) return number;
+  }
+  return 0;
 }
 
 struct Phrase {
@@ -62,6 +67,9 @@ constexpr Phrase kPhrases[] = {
     {"missing terminating", "A quotation mark is missing."},
     {"was not declared in this scope", kUnknownName},
     {"undeclared identifier", kUnknownName},
+    {"is not a member of 'std'",
+     "The standard library has no such name in what is included: check the spelling, or "
+     "#include the header that has it."},
     {"is not a member of", kUnknownName},
     {"does not name a type", kUnknownName},
     {"too few arguments", "The function wants more arguments than it was given; its declaration says which."},
@@ -75,6 +83,8 @@ constexpr Phrase kPhrases[] = {
     {"cannot convert", kWrongType},
     {"no viable conversion", kWrongType},
     {"assignment of read-only", "This is const: it cannot be changed."},
+    {"const lockstep::Rank' as 'this'",
+     "A const Rank only answers questions; to start work, copy it first: Rank me = tp.group;"},
     {"discards qualifiers", "This is const: only its const member functions can be called."},
     {"is not captured", kCapture},
     {"cannot be implicitly captured", kCapture},

@@ -78,12 +78,24 @@ TEST(CompilerError, InAHeaderCountsWhereTheStudentLedToIt) {
   EXPECT_EQ(first_error(used, "labs/f.cpp").line, 12);
 }
 
+TEST(CompilerError, TheFileMayBeNamedByAnotherPath) {
+  const std::string log =
+      "In file included from ../../labs/week/other_f.cpp:3:\n"
+      "../../labs/week/f.cpp: In function 'void g()':\n../../labs/week/f.cpp:12:8: error: 'x' was not declared\n";
+  EXPECT_EQ(first_error(log, "/home/me/lockstep/labs/week/f.cpp").line, 12);
+}
+
 TEST(CompilerError, ComesWithOnePlainSentence) {
   EXPECT_EQ(explain("a/f.cpp:7:3: error: expected ';' before 'x'\n", "a/f.cpp"),
             "f.cpp:7: expected ';' before 'x' — A semicolon is missing, at the end of this line or of the one before.");
   EXPECT_NE(
       explain_compiler_error("no match for 'operator[]' (operand types are 'lockstep::Slice' and 'int')").find("GPU"),
       std::string::npos);
+  EXPECT_NE(
+      explain_compiler_error("passing 'const lockstep::Rank' as 'this' argument discards qualifiers [-fpermissive]")
+          .find("copy it first"),
+      std::string::npos);
+  EXPECT_NE(explain_compiler_error("'optional' is not a member of 'std'").find("#include"), std::string::npos);
   EXPECT_EQ(explain_compiler_error("something nobody has seen"), "");
 }
 
