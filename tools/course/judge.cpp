@@ -78,8 +78,15 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
           fmt::format(" Or do ranks wait for each other? On the simulator, ./lab check {} says which.", running.id);
     }
   } else if (signal) {
-    running.message = fmt::format("{} died of signal {} ({}); ./lab check {} --debug stops there in gdb", test, signal,
-                                  strsignal(signal), running.id);
+    running.message = fmt::format(
+        "{} died of signal {} ({}); ./lab check {} --debug stops there in gdb, where `bt` lists "
+        "the calls that led there",
+        test, signal, strsignal(signal), running.id);
+    if (signal == SIGSEGV)
+      running.message +=
+          ". Usual causes: an index beyond the end of a std::vector, or a closure that captures by reference ([&]) "
+          "what "
+          "is gone when it runs";
   } else {
     running.message = fmt::format("{} ended the process with exit code {}", test, ended.exit_code);
   }
