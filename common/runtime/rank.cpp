@@ -21,8 +21,11 @@ Ticket Rank::start(std::span<const Transfer> batch, Location where) {
   for (const Transfer& transfer : batch) {
     const char* verb = transfer.kind == Transfer::Kind::send ? "send to" : "receive from";
     if (transfer.peer < 0 || transfer.peer >= size_)
-      usage_error(fmt::format("{} rank {} in a group of {}", verb, transfer.peer, size_), where);
-    if (transfer.peer == rank_) usage_error(fmt::format("rank {} would {} itself: use copy", rank_, verb), where);
+      usage_error(fmt::format("{} rank {} in a group of {}{}", verb, transfer.peer, size_,
+                              transfer.peer < 0 ? " (in C++ a negative number % p is not positive: add p first)" : ""),
+                  where);
+    if (transfer.peer == rank_)
+      usage_error(fmt::format("rank {} would {} itself: leave that transfer out, or use copy", rank_, verb), where);
     if (!transfer.slice.block())
       usage_error(fmt::format("{} rank {} of a slice that was never allocated", verb, transfer.peer), where);
   }

@@ -203,7 +203,10 @@ TEST(Usage, ARegionOfTheWrongQueue) {
 TEST(Usage, PeersAndSlices) {
   expect(ranks(2), [](Rank me) { me.exchange({send(2, buffer(me))}); }, Verdict::usage,
          {"send to rank 2 in a group of 2"});
-  expect(ranks(2), [](Rank me) { me.exchange({send(me.rank(), buffer(me))}); }, Verdict::usage, {"use copy"});
+  expect(ranks(2), [](Rank me) { me.exchange({receive(-1, buffer(me))}); }, Verdict::usage,
+         {"receive from rank -1 in a group of 2", "add p first"});
+  expect(ranks(2), [](Rank me) { me.exchange({send(me.rank(), buffer(me))}); }, Verdict::usage,
+         {"leave that transfer out, or use copy"});
   expect(ranks(1), [](Rank me) { (void)buffer(me).cut(10, 7); }, Verdict::usage, {"cut(10, 7)", "16 elements"});
 }
 
