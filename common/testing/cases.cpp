@@ -73,11 +73,20 @@ void write_trace(const Case& the_case, const Outcome& outcome, std::optional<std
   }
 }
 
+/// "1 microbatch", "2 microbatches", "3 ranks a node".
+std::string counted(std::size_t count, std::string unit) {
+  if (count != 1) {
+    const std::size_t noun = std::min(unit.find(" a "), unit.size());
+    unit.insert(noun, unit.substr(0, noun).ends_with("ch") ? "es" : "s");
+  }
+  return fmt::format("{} {}", count, unit);
+}
+
 /// What a failed case tells its reader.
 std::string report(const Case& the_case, const std::string& unit, const Outcome& outcome, const std::string& wrong,
                    std::optional<std::uint64_t> perturb) {
-  std::string text = fmt::format("with {} rank{} and {} {}{}", the_case.ranks, the_case.ranks == 1 ? "" : "s",
-                                 the_case.size, unit, the_case.size == 1 ? "" : "s");
+  std::string text = fmt::format("with {} and {}", counted(static_cast<std::size_t>(the_case.ranks), "rank"),
+                                 counted(the_case.size, unit));
   if (perturb)
     text += fmt::format(", queued work run early or late (--perturb {}): the result depends on luck, a wait is missing",
                         *perturb);

@@ -34,9 +34,9 @@ inline std::vector<PipelineShape> shapes(int chunks = 1, bool multiples = false)
 }
 
 inline std::string where(const PipelineShape& shape) {
-  return shape.chunks == 1 ? fmt::format("with {} stages and {} microbatches: ", shape.stages, shape.microbatches)
-                           : fmt::format("with {} stages, {} microbatches and {} chunks: ", shape.stages,
-                                         shape.microbatches, shape.chunks);
+  std::string text = fmt::format("with {} stage{} and {} microbatch{}", shape.stages, shape.stages == 1 ? "" : "s",
+                                 shape.microbatches, shape.microbatches == 1 ? "" : "es");
+  return text + (shape.chunks == 1 ? ": " : fmt::format(", {} chunks a stage: ", shape.chunks));
 }
 
 /// Of a run in virtual time, without 24.6: the end of the last stage, and the longest time from a stage's own begin to

@@ -184,9 +184,9 @@ void show_pipelines(const PipelineOptions& o) {
     const week24::TimedRun run = week24::run_timed(pipe.schedule, shape, times, {.trace = trace});
     Numbers numbers = numbers_of(pipe, run);
     rows.push_back(row_of(pipe, times, run, numbers));
-    const std::string title =
-        fmt::format("{}: {} stages, {} microbatches{}", pipe.name, shape.stages, shape.microbatches,
-                    shape.chunks > 1 ? fmt::format(", {} chunks", shape.chunks) : "");
+    const std::string title = fmt::format(
+        "{}: {} stage{}, {} microbatch{}{}", pipe.name, shape.stages, shape.stages == 1 ? "" : "s", shape.microbatches,
+        shape.microbatches == 1 ? "" : "es", shape.chunks > 1 ? fmt::format(", {} chunks", shape.chunks) : "");
     fmt::print("{}\n", title);
     if (trace) {
       const Trace named = named_trace(run, shape);

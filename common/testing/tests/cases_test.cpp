@@ -105,6 +105,18 @@ TEST(Cases, ARegionThatTheAnswerForgotIsASentenceAndVisitsOfAllQueuesCount) {
   EXPECT_NONFATAL_FAILURE(forgot(), "open it around the sum");
 }
 
+TEST(Cases, CountTheirUnitInEnglish) {
+  const auto wrong = [](const Case&, const Outcome&) -> std::string { return "wrong"; };
+  const auto with = [&](std::size_t size, const char* unit) {
+    run_cases([](Rank, const Case&) { return Values{}; }, wrong,
+              {.ranks = {1}, .sizes = sizes_of({size}), .unit = unit});
+  };
+  EXPECT_NONFATAL_FAILURE(with(1, "microbatch"), "with 1 rank and 1 microbatch:");
+  EXPECT_NONFATAL_FAILURE(with(5, "microbatch"), "with 1 rank and 5 microbatches:");
+  EXPECT_NONFATAL_FAILURE(with(0, "element"), "with 1 rank and 0 elements:");
+  EXPECT_NONFATAL_FAILURE(with(2, "rank a node"), "with 1 rank and 2 ranks a node:");
+}
+
 TEST(Cases, ASendThatNeedsABufferIsADeadlock) {
   const auto send_first = [](Rank me, const Case& c) {
     Slice mine = me.allocate(c.size, DType::f32, Category::buffer),
