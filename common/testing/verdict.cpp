@@ -72,6 +72,7 @@ std::string sentence_first(std::string_view message) {
   const auto begins_with_any = [](std::string_view line, std::initializer_list<std::string_view> words) {
     return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return line.starts_with(word); });
   };
+  if (message.starts_with("Failed\n")) message.remove_prefix(7);  // GoogleTest begins with it what FAIL() << says
   while (message.ends_with('\n')) message.remove_suffix(1);  // GoogleTest ends what a skipped test says with one
   const auto line_at = [&](std::size_t at) { return message.substr(at, message.find('\n', at) - at); };
   if (!begins_with_any(message,

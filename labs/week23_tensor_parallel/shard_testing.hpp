@@ -163,19 +163,41 @@ inline double rounding_tolerance(std::span<const double> tensor, std::size_t rou
   return 8 * std::sqrt(static_cast<double>(roundings)) * 0x1p-24 * size;
 }
 
+/// What a tensor that must be the same on all ranks is instead, where that can be told; `at` is where it begins.
+inline std::string explain_whole(const Outcome& outcome, const Part& part, std::size_t at,
+                                 std::span<const double> exact, double tolerance) {
+  const std::size_t p = outcome.values.size();
+  if (p == 1)
+    return ". One rank has nothing to sum, so this is no missing sum: is an operation wrong, or one of its arguments?";
+  bool parts = true, times_p = true;
+  for (std::size_t i = 0; i < part.own; ++i) {
+    double sum = 0;
+    for (const Values& values : outcome.values) sum += values.at(at + i);
+    parts = parts && std::abs(sum - exact[i]) <= tolerance * static_cast<double>(p);
+    times_p = times_p && std::abs(sum / static_cast<double>(p) - static_cast<double>(p) * exact[i]) <=
+                             tolerance * static_cast<double>(p);
+  }
+  if (parts) return ". What the ranks have adds up to it: the sum over the ranks is missing";
+  return times_p ? fmt::format(". It is {} times too large: what was the same on every rank was summed", p) : "";
+}
+
 /// What ranks returned, part after part, against the serial run's. Ranks add in another order than one matrix product:
 /// `roundings` is how many there are, at most, between the inputs and a result.
 inline std::string differs(const Outcome& outcome, const std::vector<Part>& parts, const Values& serial,
                            std::size_t roundings) {
   std::size_t at = 0, whole = 0;
   for (const Part& part : parts) {
-    const double tolerance = rounding_tolerance(std::span(serial).subspan(whole, part.whole), roundings);
+    const std::span<const double> expected = std::span(serial).subspan(whole, part.whole);
+    const double tolerance = rounding_tolerance(expected, roundings);
     for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
       for (std::size_t i = 0; i < part.own; ++i) {
         const double value = outcome.values[rank].at(at + i), exact = serial.at(whole + part.place(rank, i));
         if (!(std::abs(value - exact) <= tolerance))
           return fmt::format("rank {}: {}, element {} of its {}, is {:g}; on one rank it is {:g}{}", rank, part.name, i,
-                             part.own, value, exact, value != value ? " (memory that nobody has written)" : "");
+                             part.own, value, exact,
+                             value != value           ? " (memory that nobody has written)"
+                             : part.own == part.whole ? explain_whole(outcome, part, at, expected, tolerance)
+                                                      : "");
       }
     }
     at += part.own;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/support/text/nearest.hpp"
+#include "labs/week23_tensor_parallel/shard_testing.hpp"
 #include "tools/course/course.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/paths.hpp"
@@ -67,6 +68,7 @@ TEST(Verdict, TheTestsOwnSentenceComesFirst) {
   for (const char* alone :
        {"", "a sentence\nand one more", "Value of: a\n  Actual: false\nExpected: true", was.c_str()})
     EXPECT_EQ(testing::sentence_first(alone), alone);
+  EXPECT_EQ(testing::sentence_first("Failed\nthe rate is √k"), "the rate is √k");
 }
 
 TEST(Verdict, AnExerciseIsCalledWhatIsWrongBeforeWhatIsMissing) {
@@ -280,6 +282,19 @@ TEST(Process, TellsHowAProgramEnded) {
   EXPECT_EQ(shell("kill -SEGV $$").signal, 11);
   EXPECT_TRUE(shell("exec sleep 20", 0.1).timed_out);
   EXPECT_THROW(run_command({.arguments = {"/no/such/program"}, .folder = {}, .on_line = {}}), Error);
+}
+
+TEST(WrongTensor, IsNamedByWhatItIsInstead) {
+  const auto told = [](std::vector<Values> seen) {
+    Outcome outcome;
+    outcome.values = std::move(seen);
+    return week23::differs(outcome, {week23::same_on_all("dx", 2)}, {3, -5}, 1);
+  };
+  EXPECT_EQ(told({{3, -5}, {3, -5}}), "");
+  EXPECT_NE(told({{1, -4}, {2, -1}}).find("the sum over the ranks is missing"), std::string::npos);
+  EXPECT_NE(told({{6, -10}, {6, -10}}).find("2 times too large"), std::string::npos);
+  EXPECT_NE(told({{4, -5}}).find("no missing sum"), std::string::npos);
+  EXPECT_EQ(told({{4, -5}, {3, -5}}), "rank 0: dx, element 0 of its 2, is 4; on one rank it is 3");
 }
 
 }  // namespace
