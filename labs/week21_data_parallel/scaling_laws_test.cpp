@@ -22,7 +22,9 @@ TEST(Lab21_10, SpeedupAndEfficiency) {
   EXPECT_DOUBLE_EQ(efficiency(12, 12, 1), 1) << "one rank is as good as itself";
   EXPECT_DOUBLE_EQ(weak_efficiency(12, 15), 0.8) << "p times the work in 15 s instead of 12 s: 12/15";
   EXPECT_NEAR(karp_flatt(speedup(12, 4), 4), 1.0 / 9, 1e-12)
-      << "of 12 s 4/3 are serial, since 4/3 + (32/3)/4 = 4: Karp–Flatt must trace back to s = 1/9";
+      << "of 12 s 4/3 are serial, since 4/3 + (32/3)/4 = 4: Karp–Flatt must trace back to s = 1/9. (1 / ranks of an "
+         "int "
+         "is 0 in C++)";
 }
 
 TEST(Lab21_10, Amdahl) {
@@ -38,7 +40,7 @@ TEST(Lab21_10, Amdahl) {
 
 TEST(Lab21_10, Gustafson) {
   for (int p : kRanks) {
-    EXPECT_DOUBLE_EQ(gustafson_speedup(0, p), p);
+    EXPECT_DOUBLE_EQ(gustafson_speedup(0, p), p) << "without a serial part the speedup is p";
     EXPECT_DOUBLE_EQ(gustafson_speedup(1, p), 1) << "where all is serial, more ranks change nothing";
     EXPECT_GE(gustafson_speedup(0.05, p), amdahl_speedup(0.05, p)) << "a problem that grows is easier to speed up";
   }
@@ -101,8 +103,10 @@ TEST(Lab21_10, TheFitRecoversAKnownFractionFromNoisyTimes) {
     sum += fit.value / kExperiments;
   }
   EXPECT_NEAR(sum, kTruth, 5e-4) << "over many experiments with ±3 % noise the fits must average to the truth";
-  EXPECT_GE(held, 0.91 * kExperiments) << "the interval holds the true fraction too rarely: half a 95 % interval is "
-                                          "Student's t times the standard error of s";
+  EXPECT_GE(held, 0.91 * kExperiments) << "the interval holds the true fraction too rarely, in " << held << " of "
+                                       << kExperiments
+                                       << " experiments: half a 95 % interval is Student's t times the standard error "
+                                          "of s, of fits with relative weights";
   EXPECT_LE(held, 0.99 * kExperiments)
       << "the interval holds the true fraction nearly always: it is too wide to say much";
   EXPECT_LT(width, 0.012) << "six measurements with 3 % noise know s better than that";

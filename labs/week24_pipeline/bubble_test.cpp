@@ -14,21 +14,22 @@ namespace lockstep::week24 {
 namespace {
 
 TEST(Lab24_6a, BothConventions) {
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8}), 3.0 / 8);
-  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8}), 3.0 / 11);
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8, 2}), 3.0 / 16);
-  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8, 2}), 3.0 / 19);
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({1, 8}), 0);
-  EXPECT_DOUBLE_EQ(bubble_of_total({2, 1}), 0.5);
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8}), 3.0 / 8)
+      << "p = 4, m = 8: 3 idle turns to 8 of work. A ratio of two ints is cut to a whole number in C++";
+  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8}), 3.0 / 11) << "p = 4, m = 8: 3 idle turns of 11 in all";
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8, 2}), 3.0 / 16) << "two chunks a stage: 3 idle turns of a chunk to 16 of work";
+  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8, 2}), 3.0 / 19) << "two chunks a stage: 3 idle turns of a chunk of 19 in all";
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({1, 8}), 0) << "one stage waits for nobody";
+  EXPECT_DOUBLE_EQ(bubble_of_total({2, 1}), 0.5) << "p = 2, m = 1: one stage works, the other waits";
 }
 
 TEST(Lab24_6b, FromWhatStagesDid) {
   const Bubble bubble = measured_bubble({{.begin = 0, .end = 9, .busy = 6}, {.begin = 1, .end = 10, .busy = 5}});
-  EXPECT_DOUBLE_EQ(bubble.makespan, 10);
-  EXPECT_DOUBLE_EQ(bubble.longest_span, 9);
+  EXPECT_DOUBLE_EQ(bubble.makespan, 10) << "the last stage ends at 10";
+  EXPECT_DOUBLE_EQ(bubble.longest_span, 9) << "each stage from its own begin to its own end: 0 to 9, and 1 to 10";
   EXPECT_DOUBLE_EQ(bubble.of_ideal, 4.0 / 6) << "the ideal time is the work of the busiest stage";
-  EXPECT_DOUBLE_EQ(bubble.of_total, 4.0 / 10);
-  EXPECT_DOUBLE_EQ(bubble.of_span, 3.0 / 9);
+  EXPECT_DOUBLE_EQ(bubble.of_total, 4.0 / 10) << "what is not the ideal, of the makespan";
+  EXPECT_DOUBLE_EQ(bubble.of_span, 3.0 / 9) << "what is not the ideal, of the longest span";
 }
 
 TEST(Lab24_6b, ARunHasTheBubbleOfTheFormula) {
