@@ -69,6 +69,14 @@ class Maker {
       throw Error(Verdict::usage,
                   "this trace does not say what waited for what, so it cannot be replayed: record the run with ./lab "
                   "train --trace FILE.json");
+    const auto lost = std::find_if(trace_.events.begin(), trace_.events.end(), [](const TraceEvent& e) {
+      return e.first == 0 && (e.kind == Kind::compute || e.kind == Kind::transfer);
+    });
+    if (lost != trace_.events.end())
+      throw Error(Verdict::usage,
+                  fmt::format("this trace does not say where '{}' of rank {} stands in its program, so it cannot be "
+                              "replayed: it is a picture of a run",
+                              lost->name, lost->rank));
   }
 
   void choose_steps(const std::string& name) {

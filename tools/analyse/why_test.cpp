@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 #include "common/support/json/document.hpp"
 #include "labs/week24_pipeline/gpipe.hpp"
@@ -200,6 +201,24 @@ TEST_F(TraceProgram, DiffRanksWhatAnotherMachineDoesSlower) {
     }
   ASSERT_EQ(start("why", "diff " + file("a.json") + " " + file("a.json") + " --top 1"), 0) << err_;
   EXPECT_NE(out_.find("+0 s"), std::string::npos) << out_;
+}
+
+TEST_F(TraceProgram, WhyReplaysWhatLabPipelineDraws) {
+  ASSERT_EQ(start("bench_schedule_sim", "--stages 4 --microbatches 8 --no-chart --trace " + file("1f1b.json")), 0);
+  ASSERT_EQ(start("why", "why " + file("1f1b.json")), 0) << err_;
+  EXPECT_NE(out_.find("33.0 ms as recorded, 33.0 ms replayed"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("the bubble limits this run"), std::string::npos) << out_;
+  EXPECT_NE(out_.find(" B0\n"), std::string::npos) << "steps have their names: " << out_;
+}
+
+TEST_F(TraceProgram, WhyRefusesAPictureOfARun) {
+  train("--ranks 2 --trace " + file("a.json"));
+  // As a chart would have it: an operation without its place in the program.
+  const auto text = std::regex_replace(read(file("a.json")), std::regex(R"(("cat": ?"compute".*?"args": ?\{)[^}]*\})"),
+                                       "$1\"where\": \"\"}", std::regex_constants::format_first_only);
+  std::ofstream(file("chart.json")) << text;
+  EXPECT_EQ(start("why", "why " + file("chart.json")), 2) << out_;
+  EXPECT_NE(err_.find("cannot be replayed"), std::string::npos) << err_;
 }
 
 TEST_F(TraceProgram, BadInputIsOneSentence) {

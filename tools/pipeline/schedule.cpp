@@ -157,7 +157,7 @@ void print_chart(const Trace& named, int columns) {
   fmt::print("{}", chart.str());
 }
 
-void write_files(const PipelineOptions& o, const Trace& named, const std::string& title) {
+void write_files(const PipelineOptions& o, const Trace& named, const Trace& replayable, const std::string& title) {
   const auto write = [](const std::string& path, const auto& draw) {
     if (path.empty()) return;
     std::ostringstream text;
@@ -165,7 +165,7 @@ void write_files(const PipelineOptions& o, const Trace& named, const std::string
     write_atomically(path, text.str());
   };
   write(o.svg, [&](std::ostream& out) { write_gantt_svg(named, out, title, shades_of(named)); });
-  write(o.trace, [&](std::ostream& out) { write_chrome_trace(named, out); });
+  write(o.trace, [&](std::ostream& out) { write_chrome_trace(replayable, out); });
 }
 
 void show_pipelines(const PipelineOptions& o) {
@@ -193,7 +193,7 @@ void show_pipelines(const PipelineOptions& o) {
       for (int stage = 0; stage < shape.stages; ++stage)
         numbers.wire = std::max(numbers.wire, wire_seconds(named, stage));
       if (chart) print_chart(named, chart_columns(o));
-      write_files(o, named, title);
+      write_files(o, named, replayable_trace(run, shape), title);
     }
     print(pipe, run, numbers);
   }
@@ -224,7 +224,7 @@ int main(int argc, char** argv) {
     line.add("--columns", o.columns, "of the chart; 0: the terminal's", {0, bench::kMostColumns});
     line.add("--no-chart", o.no_chart, "only the numbers");
     line.add("--svg", o.svg, "the chart as a file");
-    line.add("--trace", o.trace, "the timeline for ui.perfetto.dev");
+    line.add("--trace", o.trace, "the timeline for ui.perfetto.dev and ./lab why");
     line.add("--json", o.json, "rows with their context");
     line.add("--csv", o.csv, "rows");
     line.exclude("--schedule-file", {"--schedule", "--microbatches", "--chunks"});

@@ -84,6 +84,21 @@ Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape) {
   return named;
 }
 
+Trace replayable_trace(const week24::TimedRun& run, const PipelineShape& shape) {
+  Trace trace = run.outcome.trace;
+  // What a link's queue waits for, its transfers say.
+  std::erase_if(trace.events, [](const TraceEvent& e) { return e.kind == Kind::wait && e.queue != 0; });
+  std::vector<std::vector<TraceEvent*>> works(run.steps.size());  // of each stage, in its order
+  for (TraceEvent& event : trace.events)
+    if (event.kind == Kind::compute && event.queue == 0) works[static_cast<std::size_t>(event.rank)].push_back(&event);
+  for (std::size_t s = 0; s < works.size(); ++s) {
+    std::sort(works[s].begin(), works[s].end(), [](auto* a, auto* b) { return a->first < b->first; });
+    if (works[s].size() != run.steps[s].size()) continue;  // steps that take no time do no work
+    for (std::size_t i = 0; i < works[s].size(); ++i) works[s][i]->name = to_string(run.steps[s][i].step, shape.chunks);
+  }
+  return trace;
+}
+
 std::vector<Shade> shades_of(const Trace& named) {
   std::vector<Shade> shades;
   for (const Shade& shade : {Shade{"F", "forward", "─"},

@@ -1,4 +1,4 @@
-// A pipeline's run as a trace in which each step has its name, for charts.
+// A pipeline's run as traces in which each step has its name, for charts and for replays.
 #pragma once
 
 #include <vector>
@@ -11,6 +11,9 @@ namespace lockstep::bench {
 /// Of each stage (rank) a main queue with its steps, named F3, B3, I3, W3, and its waiting; and what it sends, by
 /// direction, "down" and "up". The run was traced.
 Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape);
+
+/// The whole run as it was traced, with the same names for steps: what ./lab why and ./lab diff replay.
+Trace replayable_trace(const week24::TimedRun& run, const PipelineShape& shape);
 
 /// Seconds in which at least one message from this stage was on its way, beside the work or not.
 double wire_seconds(const Trace& named, int stage);
