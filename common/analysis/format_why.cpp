@@ -30,6 +30,7 @@ std::string evidence(const Why& w) {
   const auto waiting = rank_with_most(w, [](const RankUse& u) { return u.waiting; });
   const auto moving = rank_with_most(w, [](const RankUse& u) { return u.moving; });
   const auto working = rank_with_most(w, [](const RankUse& u) { return u.arithmetic; });
+  const auto loading = rank_with_most(w, [](const RankUse& u) { return u.loading; });
   const RankUse &most_waiting = w.use[waiting], &most_moving = w.use[moving], &most_working = w.use[working];
   double mean = 0;
   for (const RankUse& use : w.use) mean += use.arithmetic / static_cast<double>(w.use.size());
@@ -53,8 +54,8 @@ std::string evidence(const Why& w) {
       return fmt::format("the {} operations of rank {} take {} of a step; the rest passes between them",
                          most_working.operations, working, format_seconds(most_working.arithmetic));
     case Cost::data:
-      return fmt::format("{} of the critical path is host time, and that is where data are loaded",
-                         format_seconds(w.path_host));
+      return fmt::format("rank {} loads for {} of a step, and {} of the critical path is host time", loading,
+                         format_seconds(w.use[loading].loading), format_seconds(w.path_host));
     case Cost::arithmetic: break;
   }
   return fmt::format("rank {} computes for {:.0f} % of a step", working, percent(most_working.arithmetic, w.seconds));
@@ -101,6 +102,20 @@ std::string header(const Why& w) {
   return text;
 }
 
+/// A line a rank, where they are few.
+std::string format_ranks(const Why& w) {
+  constexpr std::size_t kMost = 16;
+  if (w.use.size() < 2 || w.use.size() > kMost) return "";
+  std::string text = fmt::format("\n{:>4}  {:>10}  {:>10}  {:>10}  {:>10}   of a step\n", "rank", "computes", "loads",
+                                 "waits", "moves");
+  for (std::size_t rank = 0; rank < w.use.size(); ++rank) {
+    const RankUse& use = w.use[rank];
+    text += fmt::format("{:>4}  {:>10}  {:>10}  {:>10}  {:>10}\n", rank, format_seconds(use.arithmetic),
+                        format_seconds(use.loading), format_seconds(use.waiting), format_seconds(use.moving));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string_view to_string(Cost cost) {
@@ -144,7 +159,7 @@ std::string format_why(const Why& w) {
                         share.visits, share.name, share.transfer ? " (transfers)" : "");
   }
   if (w.path.size() > kMost) text += fmt::format("  and {} more\n", w.path.size() - kMost);
-  return text;
+  return text + format_ranks(w);
 }
 
 std::vector<Row> rows(const Why& w) {
@@ -167,6 +182,7 @@ std::vector<Row> rows(const Why& w) {
         .set("rank", rank)
         .set("arithmetic_seconds", w.use[rank].arithmetic)
         .set("launch_seconds", w.use[rank].launch)
+        .set("loading_seconds", w.use[rank].loading)
         .set("waiting_seconds", w.use[rank].waiting)
         .set("moving_seconds", w.use[rank].moving)
         .set("hidden_seconds", w.use[rank].hidden)

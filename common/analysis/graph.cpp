@@ -48,7 +48,7 @@ class Maker {
     for (int event : in_program_order(Kind::transfer)) add_batch(event);
     join_messages();
     for (int event : in_program_order(Kind::compute)) add_arithmetic(event);
-    if (!trace_.modelled) add_host_time();
+    add_host_time();
     write_programs();
     set_delays();
     return std::move(graph_);
@@ -236,7 +236,8 @@ class Maker {
         {.event = index, .lane = lane, .step = step, .seconds = seconds, .launch = std::min(e.launch, seconds)});
   }
 
-  // Measured runs only: what lies between two recorded things of a queue --------------------------------------------
+  // What lies between two recorded things of a queue: of a modelled run only what it loads, the rest costs nothing
+  // -----
 
   void add_host_time() {
     for (const TraceEvent& e : trace_.events)
@@ -310,7 +311,7 @@ class Maker {
       graph_.works.push_back({.kind = kind, .lane = lane, .step = step, .seconds = seconds});
     };
     add(Work::Kind::data, data);
-    add(Work::Kind::host, to - from - data);
+    if (!trace_.modelled) add(Work::Kind::host, to - from - data);
   }
 
   // ------------------------------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
   const auto rank_of = [&](int lane) { return graph.lanes[static_cast<std::size_t>(lane)].rank; };
   for (const Lane& lane : graph.lanes) by_rank[lane.rank];
   for (const Work& work : graph.works) {
+    if (work.kind == Work::Kind::data) by_rank[rank_of(work.lane)].loading += work.seconds / steps;
     if (work.kind != Work::Kind::arithmetic) continue;
     const TraceEvent& event = trace.events[static_cast<std::size_t>(work.event)];
     RankUse& use = by_rank[event.rank];

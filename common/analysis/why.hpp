@@ -39,6 +39,7 @@ struct PathShare {
 struct RankUse {
   double arithmetic = 0;  // seconds of all its operations
   double launch = 0;      // of them
+  double loading = 0;     // seconds of its host in regions called "data"
   double waiting = 0;     // of main, as replayed
   double moving = 0;      // at least one of its batches was on its way
   double hidden = 0;      // of these: while it computed

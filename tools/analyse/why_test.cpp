@@ -10,7 +10,10 @@
 #include <iterator>
 #include <regex>
 
+#include "common/arithmetic.hpp"
+#include "common/backends/sim/host_time.hpp"
 #include "common/support/json/document.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/scripted_stage.hpp"
@@ -132,6 +135,27 @@ TEST(Why, WhereNothingElseDoesArithmeticLimits) {
   TrainOptions options = training("gpt2-124m", 1, "laptop");
   options.batch = 2;
   expect_limit(why_of_training(options), Cost::arithmetic, "arithmetic");
+}
+
+TEST(Why, ARankThatLoadsForLongIsNamed) {
+  const Outcome outcome = run({.ranks = 3, .trace = true}, [](Rank me) {
+    Slice data = me.allocate(1000, DType::f32, Category::gradient);
+    for (int step = 0; step < 3; ++step) {
+      auto phase = me.region("step");
+      {
+        auto loading = me.region("data");
+        if (me.rank() == 1) pass_host_time(me, 0.25);
+      }
+      fill(me, data, 1);
+      week21::ring_all_reduce(me, data);
+    }
+  });
+  const Why why = analysis::why(outcome.check().trace);
+  expect_limit(why, Cost::data, "rank 1 loads for 250 ms of a step");
+  EXPECT_NEAR(why.use[1].loading, 0.25, 1e-9);
+  EXPECT_EQ(why.use[0].loading, 0);
+  const std::string text = format_why(why);
+  EXPECT_NE(text.find("\n   1 "), std::string::npos) << "a line a rank: " << text;
 }
 
 /// The programs behind ./lab why and ./lab diff.

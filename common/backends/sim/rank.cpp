@@ -1,6 +1,7 @@
 // The verbs of one virtual rank that others take part in, messages and closures: what they are in virtual time.
 #include <fmt/format.h>
 
+#include "common/backends/sim/host_time.hpp"
 #include "common/backends/sim/symmetry.hpp"
 #include "common/backends/sim/world.hpp"
 
@@ -124,6 +125,12 @@ Rank symmetric_group(Rank me, int size, int level) {
   if (!rank || size < 1 || level < 0)
     usage_error("symmetric groups are of the simulator, of at least one rank on some link");
   return rank->symmetric_group(size, level);
+}
+
+void pass_host_time(Rank me, double seconds) {
+  auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
+  if (!rank || !(seconds >= 0)) usage_error("host time passes in the simulator, and forwards");
+  rank->queue(me.queue()).clock += seconds;
 }
 
 }  // namespace lockstep
