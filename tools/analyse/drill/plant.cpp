@@ -1,0 +1,69 @@
+#include "tools/analyse/drill/plant.hpp"
+
+#include <algorithm>
+
+namespace lockstep::drill {
+namespace {
+
+/// One kind of arithmetic takes longer.
+void slow_down(FaultyBackend& backend, const Fault& fault) {
+  backend.differ({.price = [&fault](Operation& operation) {
+    if (fault.operation != operation.name) return;
+    operation.flop *= fault.factor;
+    operation.bytes *= fault.factor;
+  }});
+}
+
+/// The last microbatch's activations of one step are never sent to the next stage.
+void lose_last_send(FaultyBackend& backend, const Fault& fault, const week25::Worker& worker) {
+  const auto stage = static_cast<std::size_t>(worker.pipeline.group.rank());
+  const Rank& down = worker.pipeline.down.at(stage);
+  const int lost = (fault.step + 1) * worker.pipeline.shape.microbatches;
+  backend.differ({.loses = [lost, group = down.group(), queue = down.queue(), sent = 0](
+                               CommunicatorKey at, std::span<const Transfer> batch) mutable {
+    if (at.group != group || at.queue != queue || batch.front().kind != Transfer::Kind::send) return false;
+    return ++sent == lost;
+  }});
+}
+
+/// One forward more (or less) before the first backward: 1F1B with another warm-up.
+StageSchedule with_warm_up(const StageSchedule& steps, int more) {
+  const auto is_forward = [](const Step& step) { return step.work == Work::forward; };
+  const auto first_backward = std::find_if_not(steps.begin(), steps.end(), is_forward);
+  // 1F1B's steady state begins with a forward: the last one before the first backward.
+  auto warm_up = first_backward - steps.begin() - 1 + more;
+  StageSchedule forwards, backwards, all;
+  std::partition_copy(steps.begin(), steps.end(), std::back_inserter(forwards), std::back_inserter(backwards),
+                      is_forward);
+  const auto count = static_cast<std::ptrdiff_t>(forwards.size());
+  warm_up = std::clamp<std::ptrdiff_t>(warm_up, 0, count);
+  all.assign(forwards.begin(), forwards.begin() + warm_up);
+  for (std::ptrdiff_t i = 0; i < count; ++i) {
+    if (warm_up + i < count) all.push_back(forwards[static_cast<std::size_t>(warm_up + i)]);
+    all.push_back(backwards[static_cast<std::size_t>(i)]);
+  }
+  return all;
+}
+
+}  // namespace
+
+StageSchedule faulty_schedule(const StageSchedule& steps, const Fault& fault) {
+  if (fault.is("long-warm-up")) return with_warm_up(steps, 1);
+  if (fault.is("short-warm-up")) return with_warm_up(steps, -1);
+  if (!fault.is("crossed-microbatches")) return steps;
+  StageSchedule crossed = steps;
+  const auto one = std::find(crossed.begin(), crossed.end(), Step{Work::forward, fault.microbatch});
+  const auto other = std::find(crossed.begin(), crossed.end(), Step{Work::forward, fault.microbatch + 1});
+  std::iter_swap(one, other);
+  return crossed;
+}
+
+void plant(const Fault& fault, int rank, FaultyBackend& backend, week25::Worker& worker) {
+  if (fault.is("norm-not-summed")) worker.sharded = false;
+  if (fault.rank != rank) return;
+  if (fault.is("straggler")) slow_down(backend, fault);
+  if (fault.is("lost-message")) lose_last_send(backend, fault, worker);
+  worker.schedule = faulty_schedule(worker.schedule, fault);
+}
+
+}  // namespace lockstep::drill
