@@ -29,8 +29,6 @@ class Recorder {
   }
 
   void add_queue(const std::string& name);
-  void rename_queue(int queue, const std::string& name) { queues_[queue].time.queue = name; }
-  bool has_queue(int queue) const { return static_cast<std::size_t>(queue) < queues_.size(); }
 
   // Memory: main's blocks and each queue's own scratch are counted apart.
   void allocated(int queue, Category category, std::uint64_t bytes);

@@ -34,10 +34,4 @@ __device__ inline PhiloxWords philox(std::uint64_t counter, std::uint64_t key) {
 /// [0, 1), a multiple of 2⁻²⁴.
 __device__ inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<int>(bits >> 8)) * 0x1p-24f; }
 
-/// The number in [0, 1) of global element `element`.
-__device__ inline float unit_of_element(std::uint64_t element, std::uint64_t key) {
-  const std::uint64_t counter = element / kPhiloxBlock * kPhiloxLanes + element % kPhiloxLanes;
-  return unit(philox(counter, key).word[element / kPhiloxLanes % 4]);
-}
-
 }  // namespace lockstep::kernels

@@ -133,14 +133,6 @@ cudaError_t cudaSetDevice(int device) {
   });
 }
 
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
-  return call([&](Runtime& r, Lock&, int) { return exists(r, device) ? cudaSuccess : cudaErrorInvalidDevice; });
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned) {
-  return call([](Runtime&, Lock&, int) { return cudaSuccess; });
-}
-
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* result, int device) {
   return call([&](Runtime& r, Lock&, int) {
     if (!exists(r, device)) return cudaErrorInvalidDevice;
@@ -156,33 +148,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device)
   });
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  return call([&](Runtime& r, Lock&, int) {
-    if (!exists(r, device)) return cudaErrorInvalidDevice;
-    std::snprintf(id, static_cast<std::size_t>(length), "0000:%02X:00.0", kFirstBus + device);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return call([&](Runtime&, Lock&, int) {
-    *least = 0;
-    *greatest = -5;
-    return cudaSuccess;
-  });
-}
-
 cudaError_t cudaDeviceSynchronize() {
   return call([](Runtime& r, Lock& lock, int device) {
     r.wait_for_all(lock, device);
     return r.broken;
-  });
-}
-
-cudaError_t cudaDeviceReset() {
-  return call([](Runtime& r, Lock&, int) {
-    r.begin(r.settings);
-    return cudaSuccess;
   });
 }
 
@@ -192,20 +161,6 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
     *can = device != peer;
     return cudaSuccess;
   });
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  return call([&](Runtime& r, Lock&, int device) {
-    return exists(r, peer) && peer != device ? cudaSuccess : cudaErrorInvalidDevice;
-  });
-}
-
-cudaError_t cudaProfilerStart() {
-  return call([](Runtime&, Lock&, int) { return cudaSuccess; });
-}
-
-cudaError_t cudaProfilerStop() {
-  return call([](Runtime&, Lock&, int) { return cudaSuccess; });
 }
 
 }  // extern "C"

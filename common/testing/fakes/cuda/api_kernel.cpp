@@ -61,33 +61,11 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   });
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
-  return call([&](Runtime& r, Lock&, int) {
-    *attributes = {};
-    attributes->maxThreadsPerBlock = static_cast<int>(kMostThreads);
-    attributes->numRegs = 32;
-    attributes->ptxVersion = attributes->binaryVersion = r.settings.major * 10 + r.settings.minor;
-    const auto asked = r.most_shared_bytes.find(kernel);
-    attributes->maxDynamicSharedSizeBytes =
-        asked == r.most_shared_bytes.end() ? static_cast<int>(kUnaskedSharedBytes) : asked->second;
-    return cudaSuccess;
-  });
-}
-
 cudaError_t cudaFuncGetName(const char** name, const void* kernel) {
   static std::map<const void*, std::string> names;  // the caller keeps the pointer
   return call([&](Runtime&, Lock&, int) {
     if (!name || !kernel) return cudaErrorInvalidValue;
     *name = names.try_emplace(kernel, kernel_name(kernel)).first->second.c_str();
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, std::size_t shared) {
-  return call([&](Runtime& r, Lock&, int) {
-    if (threads <= 0) return cudaErrorInvalidValue;
-    *blocks = std::min(2048 / threads, 32);
-    if (shared > 0) *blocks = std::min(*blocks, r.settings.most_shared_bytes / static_cast<int>(shared));
     return cudaSuccess;
   });
 }

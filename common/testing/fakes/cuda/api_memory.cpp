@@ -40,7 +40,7 @@ Allocation* to_free(Runtime& r, const void* data, Place place) {
     r.problem(fmt::format("{} bytes were freed twice", freed));
     return nullptr;
   }
-  if (!found || found->place != place || found->registered) {
+  if (!found || found->place != place) {
     r.problem("memory was freed that was not allocated, or not in this way");
     return nullptr;
   }
@@ -176,10 +176,6 @@ cudaError_t cudaMallocAsync(void** result, std::size_t bytes, cudaStream_t handl
                  [&](Runtime& r, Lock& lock, CUstream_st* stream) { return allocate(r, lock, result, bytes, stream); });
 }
 
-cudaError_t cudaMallocFromPoolAsync(void** result, std::size_t bytes, cudaMemPool_t, cudaStream_t stream) {
-  return cudaMallocAsync(result, bytes, stream);
-}
-
 cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
   return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
     Allocation* const found = to_free(r, data, Place::device);
@@ -201,27 +197,8 @@ cudaError_t cudaMalloc(void** result, std::size_t bytes) {
   });
 }
 
-cudaError_t cudaFree(void* data) { return free_now(data, Place::device); }
 cudaError_t cudaMallocHost(void** result, std::size_t bytes) { return allocate_pinned(result, bytes); }
-cudaError_t cudaHostAlloc(void** result, std::size_t bytes, unsigned) { return allocate_pinned(result, bytes); }
 cudaError_t cudaFreeHost(void* data) { return free_now(data, Place::pinned); }
-
-cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned) {
-  return call([&](Runtime& r, Lock&, int) {
-    if (!data || bytes == 0 || r.memory.containing(data)) return cudaErrorInvalidValue;
-    r.memory.add_registered(data, bytes);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaHostUnregister(void* data) {
-  return call([&](Runtime& r, Lock&, int) {
-    Allocation* const found = r.memory.find(data);
-    if (!found || !found->registered) return cudaErrorInvalidValue;
-    give_back(r, data);
-    return cudaSuccess;
-  });
-}
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return call([&](Runtime& r, Lock&, int device) {
@@ -254,24 +231,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   });
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return call_on(nullptr, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
-    const cudaError_t status = copy(r, lock, to, from, bytes, kind, stream);
-    if (status == cudaSuccess) r.wait(lock, r.mark(stream));
-    return status;
-  });
-}
-
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t stream) {
-  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
-}
-
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t handle) {
   return call_on(handle,
                  [&](Runtime& r, Lock& lock, CUstream_st* stream) { return set(r, lock, to, value, bytes, stream); });
 }
-
-cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return call([&](Runtime& r, Lock&, int) {
@@ -281,28 +244,10 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   });
 }
 
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) { return cudaDeviceGetDefaultMemPool(pool, device); }
-
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr which, void* value) {
   return call([&](Runtime&, Lock&, int) {
     if (!pool || !value) return cudaErrorInvalidValue;
     if (which == cudaMemPoolAttrReleaseThreshold) pool->release_threshold = *static_cast<std::uint64_t*>(value);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr which, void* value) {
-  return call([&](Runtime& r, Lock&, int) {
-    if (!pool || !value) return cudaErrorInvalidValue;
-    auto& number = *static_cast<std::uint64_t*>(value);
-    switch (which) {
-      case cudaMemPoolAttrReleaseThreshold: number = pool->release_threshold; break;
-      case cudaMemPoolAttrReservedMemCurrent:
-      case cudaMemPoolAttrUsedMemCurrent: number = r.memory.used_bytes(pool->device); break;
-      case cudaMemPoolAttrReservedMemHigh:
-      case cudaMemPoolAttrUsedMemHigh: number = r.memory.most_used_bytes(pool->device); break;
-      default: return cudaErrorNotSupported;
-    }
     return cudaSuccess;
   });
 }

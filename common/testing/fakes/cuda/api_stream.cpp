@@ -31,35 +31,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return cudaStreamCreateWithFlags(stream, flags);
-}
-
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy) return remember(cudaErrorInvalidResourceHandle);
   return call_on(handle, [](Runtime& r, Lock&, CUstream_st* stream) {
     r.destroy(stream);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
-  return call_on(handle, [&](Runtime&, Lock&, CUstream_st* stream) {
-    *flags = stream->blocking ? cudaStreamDefault : cudaStreamNonBlocking;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  return call_on(handle, [&](Runtime&, Lock&, CUstream_st*) {
-    *priority = 0;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
-  return call_on(handle, [&](Runtime&, Lock&, CUstream_st* stream) {
-    *device = stream->device;
     return cudaSuccess;
   });
 }

@@ -72,7 +72,7 @@ class Emulator {
   }
 
   void meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site);
-  int meet_block(bool mine, const char* name, Site site);
+  void meet_block(const char* name, Site site);
 
   Thread& me() { return threads_[current_]; }
 
@@ -142,7 +142,7 @@ class Emulator {
         }
       }
     }
-    next_ = returned_ = in_block_ = votes_ = 0;
+    next_ = returned_ = in_block_ = 0;
     first_ready_ = ready_count_ = 0;
     poison(shared(), launch_->shared_bytes + kGuard, Poison::shared);
     for (const SharedArray& array : *shared_arrays_) poison(array.data, array.bytes, Poison::shared);
@@ -294,12 +294,10 @@ class Emulator {
   std::string error_;
 
   std::vector<Thread> threads_;
-  int current_ = 0;   // who runs
-  int next_ = 0;      // the first that has not started
-  int returned_ = 0;  // how many have returned
-  int in_block_ = 0;  // how many wait for the block, and how many of them brought true
-  int votes_ = 0;
-  int counted_ = 0;         // the votes of the last meeting
+  int current_ = 0;         // who runs
+  int next_ = 0;            // the first that has not started
+  int returned_ = 0;        // how many have returned
+  int in_block_ = 0;        // how many wait for the block, and how many of them brought true
   std::vector<int> ready_;  // a ring: who may go on, oldest first
   std::size_t first_ready_ = 0, ready_count_ = 0;
   std::vector<char> shared_;                                          // dynamic shared memory
@@ -353,13 +351,9 @@ void Emulator::meet_warp(unsigned mask, void* mine, Together together, const cha
   }
 }
 
-int Emulator::meet_block(bool mine, const char* name, Site site) {
+void Emulator::meet_block(const char* name, Site site) {
   wait_in(Thread::in_block, name, site);
-  votes_ += mine;
-  if (++in_block_ < count()) {
-    give_way();
-    return counted_;
-  }
+  if (++in_block_ < count()) return give_way();
   for (const Thread& other : threads_) {
     if (other.site.line != site.line || other.name != name) {
       kernel_error(fmt::format("{}, while thread ({}, {}, {}) is in {} ({})", name, other.index.x, other.index.y,
@@ -369,10 +363,8 @@ int Emulator::meet_block(bool mine, const char* name, Site site) {
   }
   after_arrivals(0, count(), ~0u);
   before_they_go_on(0, count(), ~0u);
-  counted_ = votes_;
-  in_block_ = votes_ = 0;
+  in_block_ = 0;
   for (int i = 0; i < count(); ++i) wake(i);
-  return counted_;
 }
 
 /// Nobody can go on: who waits where, and who has returned.
@@ -437,7 +429,7 @@ void meet_warp(unsigned mask, void* mine, Together together, const char* name, S
   emulator().meet_warp(mask, mine, together, name, site);
 }
 
-int meet_block(bool mine, const char* name, Site site) { return emulator().meet_block(mine, name, site); }
+void meet_block(const char* name, Site site) { emulator().meet_block(name, site); }
 
 void* dynamic_shared_memory() { return emulator().shared(); }
 

@@ -37,8 +37,8 @@ void prepare_emulator();
 using Together = void (*)(void* const* of_lane, unsigned mask);
 void meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site);
 
-/// From a kernel: waits until every thread of the block is here. Returns how many brought `true`.
-int meet_block(bool mine, const char* name, Site site);
+/// From a kernel: waits until every thread of the block is here.
+void meet_block(const char* name, Site site);
 
 /// From a kernel: the block's dynamic shared memory, aligned to 128 bytes.
 void* dynamic_shared_memory();

@@ -46,11 +46,6 @@ const Words* find(cudaError_t error) {
 
 extern "C" {
 
-const char* cudaGetErrorName(cudaError_t error) {
-  const Words* const words = find(error);
-  return words ? words->name : "unrecognized error code";
-}
-
 const char* cudaGetErrorString(cudaError_t error) {
   const Words* const words = find(error);
   return words ? words->text : "unrecognized error code";

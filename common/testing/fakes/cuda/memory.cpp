@@ -25,7 +25,6 @@ std::string words(Place place) { return place == Place::device ? "GPU memory" : 
 void Memory::begin(int devices, std::size_t bytes_per_device) {
   forget();
   used_.assign(std::max(devices, 1), 0);
-  most_used_ = used_;
   limit_ = bytes_per_device;
 }
 
@@ -33,18 +32,13 @@ Allocation* Memory::allocate(std::size_t bytes, Place place, int device) {
   if (place == Place::device && (bytes > limit_ || used_[device] > limit_ - bytes)) return nullptr;
   char* const whole = static_cast<char*>(std::aligned_alloc(256, whole_bytes(bytes)));
   if (!whole) return nullptr;
-  if (place == Place::device) most_used_[device] = std::max(most_used_[device], used_[device] += bytes);
+  if (place == Place::device) used_[device] += bytes;
   char* const data = whole + kGuard;
   poison(whole, kGuard, Poison::guard);
   poison(data + bytes, whole + whole_bytes(bytes) - (data + bytes), Poison::guard);
   Allocation& made = by_address_[reinterpret_cast<std::uintptr_t>(data)];
-  made = {data, bytes, place, device, false, false};
+  made = {data, bytes, place, device, false};
   return &made;
-}
-
-void Memory::add_registered(void* data, std::size_t bytes) {
-  by_address_[reinterpret_cast<std::uintptr_t>(data)] = {
-      static_cast<char*>(data), bytes, Place::pinned, 0, false, true};
 }
 
 Allocation* Memory::find(const void* begin) {
@@ -68,7 +62,6 @@ std::size_t Memory::freed_bytes(const void* address) const {
 }
 
 std::vector<std::string> Memory::guards(const Allocation& a) {
-  if (a.registered) return {};
   if (!is_poison(a.data - kGuard, kGuard, Poison::guard)) {
     return {fmt::format("something wrote before the begin of {} bytes of {}", a.bytes, words(a.place))};
   }
@@ -82,7 +75,6 @@ std::vector<std::string> Memory::guards(const Allocation& a) {
 std::vector<std::string> Memory::release(Allocation* allocation) {
   const Allocation a = *allocation;
   by_address_.erase(reinterpret_cast<std::uintptr_t>(a.data));
-  if (a.registered) return {};
   std::vector<std::string> problems = guards(a);
   if (a.place == Place::device) used_[a.device] -= a.bytes;
   char* const whole = a.data - kGuard;
@@ -127,7 +119,7 @@ std::vector<const Allocation*> Memory::all() const {
 void Memory::forget() {
   for (const Gone& gone : gone_) give_back(gone.whole, whole_bytes(gone.bytes));
   for (const auto& [address, allocation] : by_address_) {
-    if (!allocation.registered) give_back(allocation.data - kGuard, whole_bytes(allocation.bytes));
+    give_back(allocation.data - kGuard, whole_bytes(allocation.bytes));
   }
   gone_.clear();
   gone_by_address_.clear();

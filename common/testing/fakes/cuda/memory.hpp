@@ -17,8 +17,7 @@ struct Allocation {
   std::size_t bytes = 0;
   Place place = Place::device;
   int device = 0;
-  bool freed = false;       // by the host; the stream may not have got there yet
-  bool registered = false;  // the caller's own memory, pinned: no guard zones
+  bool freed = false;  // by the host; the stream may not have got there yet
 };
 
 class Memory {
@@ -29,7 +28,6 @@ class Memory {
 
   /// Null where the device is full. Device memory is aligned to 256 bytes; what it holds is not poisoned yet.
   Allocation* allocate(std::size_t bytes, Place place, int device);
-  void add_registered(void* data, std::size_t bytes);
 
   /// The allocation that begins at, or contains, an address; null if there is none.
   Allocation* find(const void* begin);
@@ -47,7 +45,6 @@ class Memory {
   void forget();
 
   std::size_t used_bytes(int device) const { return used_[device]; }
-  std::size_t most_used_bytes(int device) const { return most_used_[device]; }
 
  private:
   struct Gone {
@@ -64,7 +61,7 @@ class Memory {
   std::deque<Gone> gone_;  // oldest first
   std::map<std::uintptr_t, std::size_t> gone_by_address_;
   std::size_t gone_bytes_ = 0;
-  std::vector<std::size_t> used_, most_used_;
+  std::vector<std::size_t> used_;
   std::size_t limit_ = 0;
 };
 

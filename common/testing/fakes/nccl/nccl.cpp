@@ -312,8 +312,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
-
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   finish(comm);
   return ncclSuccess;

@@ -107,38 +107,16 @@ T atomic_update(T* address, F f) {
 
 // --- waiting ---------------------------------------------------------------------------------------------------------
 // NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names are CUDA's.
-inline void __syncthreads(LOCKSTEP_FROM) { lockstep::fake::meet_block(false, "__syncthreads", {file, line}); }
-inline int __syncthreads_count(int predicate, LOCKSTEP_FROM) {
-  return lockstep::fake::meet_block(predicate != 0, "__syncthreads_count", {file, line});
-}
-inline int __syncthreads_or(int predicate, LOCKSTEP_FROM) {
-  return lockstep::fake::meet_block(predicate != 0, "__syncthreads_or", {file, line}) > 0;
-}
-inline int __syncthreads_and(int predicate, LOCKSTEP_FROM) {
-  return lockstep::fake::meet_block(predicate == 0, "__syncthreads_and", {file, line}) == 0;
-}
+inline void __syncthreads(LOCKSTEP_FROM) { lockstep::fake::meet_block("__syncthreads", {file, line}); }
 inline void __syncwarp(unsigned mask = 0xffffffffu, LOCKSTEP_FROM) {
   lockstep::fake::meet_warp(mask, nullptr, [](void* const*, unsigned) {}, "__syncwarp", {file, line});
 }
-inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // --- the warp --------------------------------------------------------------------------------------------------------
-template <typename T>
-T __shfl_sync(unsigned mask, T value, int from, int width = 32, LOCKSTEP_FROM) {
-  const int first = lockstep::fake::lane() / width * width;
-  return lockstep::fake::shuffle(mask, value, first + (from & (width - 1)), "__shfl_sync", {file, line});
-}
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, LOCKSTEP_FROM) {
   const int lane = lockstep::fake::lane(), from = lane ^ flip;
   return lockstep::fake::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_xor_sync",
-                                 {file, line});
-}
-template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, LOCKSTEP_FROM) {
-  const int lane = lockstep::fake::lane(), from = lane + static_cast<int>(by);
-  return lockstep::fake::shuffle(mask, value, from / width > lane / width ? lane : from, "__shfl_down_sync",
                                  {file, line});
 }
 template <typename T>
@@ -153,9 +131,6 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
 inline int __any_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
   return lockstep::fake::ballot(mask, predicate != 0, "__any_sync", {file, line}) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate, LOCKSTEP_FROM) {
-  return lockstep::fake::ballot(mask, predicate != 0, "__all_sync", {file, line}) == mask;
-}
 
 // --- atomics ---------------------------------------------------------------------------------------------------------
 template <typename T>
@@ -163,61 +138,15 @@ T atomicAdd(T* address, std::common_type_t<T> value) {
   return lockstep::fake::atomic_update(address, [value](T was) { return static_cast<T>(was + value); });
 }
 template <typename T>
-T atomicSub(T* address, std::common_type_t<T> value) {
-  return lockstep::fake::atomic_update(address, [value](T was) { return static_cast<T>(was - value); });
-}
-template <typename T>
 T atomicMax(T* address, std::common_type_t<T> value) {
   return lockstep::fake::atomic_update(address, [value](T was) { return was < value ? value : was; });
-}
-template <typename T>
-T atomicMin(T* address, std::common_type_t<T> value) {
-  return lockstep::fake::atomic_update(address, [value](T was) { return value < was ? value : was; });
-}
-template <typename T>
-T atomicOr(T* address, std::common_type_t<T> value) {
-  return lockstep::fake::atomic_update(address, [value](T was) { return was | value; });
-}
-template <typename T>
-T atomicAnd(T* address, std::common_type_t<T> value) {
-  return lockstep::fake::atomic_update(address, [value](T was) { return was & value; });
-}
-template <typename T>
-T atomicExch(T* address, std::common_type_t<T> value) {
-  return lockstep::fake::atomic_update(address, [value](T) { return value; });
-}
-template <typename T>
-T atomicCAS(T* address, std::common_type_t<T> expected, std::common_type_t<T> value) {
-  return lockstep::fake::atomic_update(address, [=](T was) { return was == expected ? value : was; });
 }
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
 // The C library declares some of these names for itself and does not define them.
 #define __expf(x) ::expf(x)
-#define __exp10f(x) ::exp10f(x)
-#define __logf(x) ::logf(x)
-#define __log2f(x) ::log2f(x)
-#define __log10f(x) ::log10f(x)
-#define __powf(x, y) ::powf(x, y)
-#define __sinf(x) ::sinf(x)
-#define __cosf(x) ::cosf(x)
-#define __tanf(x) ::tanf(x)
 
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float __fdividef(float x, float y) { return x / y; }
-inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __fsqrt_rn(float x) { return sqrtf(x); }
-inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
-inline float __fadd_rn(float x, float y) { return x + y; }
-inline float __fsub_rn(float x, float y) { return x - y; }
-inline float __fmul_rn(float x, float y) { return x * y; }
-inline float __fdiv_rn(float x, float y) { return x / y; }
-inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
-inline int __float2int_rn(float x) { return static_cast<int>(lrintf(x)); }
-inline int __float2int_rz(float x) { return static_cast<int>(x); }
-inline float __int2float_rn(int x) { return static_cast<float>(x); }
 
 namespace lockstep::fake {
 template <typename To, typename From>
@@ -228,15 +157,11 @@ To bits(From from) {
   return to;
 }
 }  // namespace lockstep::fake
-inline int __float_as_int(float x) { return lockstep::fake::bits<int>(x); }
 inline unsigned __float_as_uint(float x) { return lockstep::fake::bits<unsigned>(x); }
 inline float __int_as_float(int x) { return lockstep::fake::bits<float>(x); }
 inline float __uint_as_float(unsigned x) { return lockstep::fake::bits<float>(x); }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned __umulhi(unsigned x, unsigned y) {
   return static_cast<unsigned>((static_cast<unsigned long long>(x) * y) >> 32);
 }
@@ -253,28 +178,6 @@ inline long long max(long long x, long long y) { return x < y ? y : x; }
 inline float min(float x, float y) { return fminf(x, y); }
 inline float max(float x, float y) { return fmaxf(x, y); }
 
-// --- loads and stores with a cache's hint
-// -------------------------------------------------------------------------------
-template <typename T>
-T __ldg(const T* address) {
-  return *address;
-}
-template <typename T>
-T __ldcs(const T* address) {
-  return *address;
-}
-template <typename T>
-T __ldcg(const T* address) {
-  return *address;
-}
-template <typename T>
-void __stcs(T* address, std::common_type_t<T> value) {
-  *address = value;
-}
-template <typename T>
-void __stcg(T* address, std::common_type_t<T> value) {
-  *address = value;
-}
 // NOLINTEND(bugprone-reserved-identifier)
 
 // --- launches --------------------------------------------------------------------------------------------------------
