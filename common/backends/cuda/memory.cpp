@@ -4,6 +4,7 @@
 
 #include "common/backends/cuda/world.hpp"
 #include "common/devices/cuda/status.hpp"
+#include "common/runtime/new_block.hpp"
 
 namespace lockstep::cuda {
 
@@ -73,14 +74,7 @@ void CudaRank::compute(CommunicatorKey at, const Operation& operation, Kernel ke
 
 Slice CudaRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) {
   Queue& queue = calling(at.queue, where);
-  auto block = std::make_unique<GpuBlock>();
-  block->category = category;
-  block->dtype = dtype;
-  block->queue = at.queue;
-  block->bytes = count * bytes_of(dtype);
-  block->owner = this;
-  block->id = ++allocations_;
-  block->where = where;
+  auto block = new_block<GpuBlock>(at, count, dtype, category, *this, ++allocations_, where);
   if (block->bytes > 0) {
     queue.last = {};
     block->data = world_.allocate(block->bytes, category, queue.stream.get(), where);

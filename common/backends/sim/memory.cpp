@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "common/backends/sim/world.hpp"
+#include "common/runtime/new_block.hpp"
+#include "common/support/stats/mix.hpp"
 
 namespace lockstep::sim {
 
@@ -46,12 +48,9 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
 double SimRank::jitter() {
   if (!world_.options().perturb) return 0;
   // Half of the work goes at once, the other half up to ten seconds late, which outlasts what runs beside it.
-  // splitmix64 of (seed, rank, draw).
-  std::uint64_t x = *world_.options().perturb * 0x9e3779b97f4a7c15u +
-                    static_cast<std::uint64_t>(rank_) * 0xbf58476d1ce4e5b9u + ++draws_ * 0x94d049bb133111ebu;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  x ^= x >> 31;
+  const std::uint64_t x =
+      mix_bits(*world_.options().perturb * 0x9e3779b97f4a7c15u +
+               static_cast<std::uint64_t>(rank_) * 0xbf58476d1ce4e5b9u + ++draws_ * 0x94d049bb133111ebu);
   const double uniform = static_cast<double>(x >> 40) / static_cast<double>(1u << 24);
   return (x & 1) ? 0 : 10 * uniform;
 }
@@ -60,26 +59,16 @@ double SimRank::jitter() {
 
 Slice SimRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) {
   calling(at.queue, where);
-  auto* block = new Block;
-  block->category = category;
-  block->dtype = dtype;
-  block->queue = at.queue;
-  block->bytes = count * bytes_of(dtype);
-  block->owner = this;
-  block->id = ++allocations_;
-  block->where = where;
+  auto block = new_block(at, count, dtype, category, *this, ++allocations_, where);
   if (!world_.options().phantom && block->bytes > 0) {
     block->data = std::aligned_alloc(64, (block->bytes + 63) / 64 * 64);
-    if (!block->data) {
-      const std::size_t bytes = block->bytes;
-      delete block;
-      throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", bytes, to_string(category)));
-    }
+    if (!block->data)
+      throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", block->bytes, to_string(category)));
     if (world_.options().poison) std::memset(block->data, 0xff, block->bytes);
   }
   recorder_.allocated(at.queue, category, block->bytes);
   ++live_blocks_;
-  return Slice(*block);
+  return Slice(*block.release());
 }
 
 void SimRank::release(Block& block) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "common/error.hpp"
+#include "common/support/stats/mix.hpp"
 #include "common/support/text/files.hpp"
 
 namespace lockstep {
@@ -40,14 +41,6 @@ std::vector<std::string_view> characters(std::string_view text, const std::strin
     at += bytes;
   }
   return pieces;
-}
-
-/// Mixes 64 bits so that nearby inputs give unrelated outputs (Steele, Lea, Flood: SplittableRandom, OOPSLA 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
 }
 
 /// Uniform in 0 … bound − 1, a function of the three counters alone.

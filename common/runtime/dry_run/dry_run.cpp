@@ -7,6 +7,7 @@
 
 #include "common/runtime/backend.hpp"
 #include "common/runtime/ledger/recorder.hpp"
+#include "common/runtime/new_block.hpp"
 
 namespace lockstep {
 
@@ -87,17 +88,12 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     return handle(part, 0);
   }
 
-  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location) override {
-    auto* block = new Block;
-    block->dtype = dtype;
-    block->category = category;
-    block->queue = at.queue;
-    block->bytes = count * bytes_of(dtype);
-    block->owner = this;
+  Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override {
+    auto block = new_block(at, count, dtype, category, *this, 0, where);
     recorder_.allocated(at.queue, category, block->bytes);
     live_ += block->bytes;
     peak_ = std::max(peak_, live_);
-    return Slice(*block);
+    return Slice(*block.release());
   }
   void upload(CommunicatorKey, const Slice&, const void*, Location) override {}
   bool download(CommunicatorKey, const Slice&, void*, Location) override { return false; }

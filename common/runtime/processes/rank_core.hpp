@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/runtime/backend.hpp"
+#include "common/runtime/new_block.hpp"
 #include "common/runtime/processes/closure_queue.hpp"
 #include "common/runtime/processes/endpoint_core.hpp"
 #include "common/runtime/processes/results.hpp"

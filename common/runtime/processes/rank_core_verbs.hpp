@@ -124,16 +124,9 @@ template <BackendEndpoint Endpoint>
 Slice RankCore<Endpoint>::allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category,
                                    Location where) {
   (void)enter(at.queue, where);
-  auto block = std::make_unique<Block>();
+  auto block = new_block(at, count, dtype, category, *this, ++blocks_, where);
   block->threads = true;
-  block->category = category;
-  block->dtype = dtype;
-  block->queue = at.queue;
-  block->bytes = count * bytes_of(dtype);
   block->data = block->bytes > 0 ? take_memory(*queues_[at.queue], block->bytes, category, where) : nullptr;
-  block->owner = this;
-  block->id = ++blocks_;
-  block->where = where;
   ++live_blocks_;
   job_.record([&](Recorder& recorder) { recorder.allocated(at.queue, category, block->bytes); });
   return Slice(*block.release());

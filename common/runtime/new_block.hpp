@@ -1,0 +1,25 @@
+// What every backend writes into a new block.
+#pragma once
+
+#include <memory>
+
+#include "common/runtime/backend.hpp"
+
+namespace lockstep {
+
+/// Without memory yet. `B` is Block or derived from it; `id` counts the owner's blocks.
+template <class B = Block>
+std::unique_ptr<B> new_block(CommunicatorKey at, std::size_t count, DType dtype, Category category, BlockOwner& owner,
+                             std::uint64_t id, Location where) {
+  auto block = std::make_unique<B>();
+  block->category = category;
+  block->dtype = dtype;
+  block->queue = at.queue;
+  block->bytes = count * bytes_of(dtype);
+  block->owner = &owner;
+  block->id = id;
+  block->where = where;
+  return block;
+}
+
+}  // namespace lockstep
