@@ -116,11 +116,6 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
                      [](const std::string& a) { return a == "--help" || a == "-h"; });
 }
 
-void build_or_throw(const Paths& paths, const std::string& program) {
-  const Built built = build_targets(paths, {program}, program);
-  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", program, built.log));
-}
-
 /// Builds TARGET_BACKEND; the command line that runs it.
 std::vector<std::string> built_command(const Paths& paths, const std::string& target,
                                        std::vector<std::string> arguments, const std::vector<std::string>& around) {
@@ -142,7 +137,7 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
     code = build_mine(paths, {program}, whose.borrow);
     program = "mine." + program;
   } else {
-    build_or_throw(paths, program);
+    need_built(paths, {program}, program);
   }
   if (runs && has_answers) fmt::print("code: {}\n", code);
   auto command = launch(paths, paths.program(program), how);
@@ -172,8 +167,7 @@ int trace_tool(const Paths& paths, const std::string& command, std::vector<std::
   if (command == "why" && !arguments.empty() && arguments[0] != "train" && near(arguments[0], "train") &&
       !std::filesystem::exists(arguments[0]))
     throw Error(Verdict::usage, fmt::format("lab why: there is no trace '{}': did you mean 'train'?", arguments[0]));
-  const Built built = build_targets(paths, {"why"}, command);
-  if (!built.ok) throw Error(Verdict::usage, fmt::format("why cannot be built:\n{}", built.log));
+  need_built(paths, {"why"}, command);
   if (command == "why" && !arguments.empty() && arguments[0] == "train") {
     arguments.erase(arguments.begin());
     const std::filesystem::path folder = paths.source / "outputs" / "why";

@@ -293,8 +293,7 @@ Judged Judge::mine(const Exercise& exercise, const std::string& part) {
 
 Judged Judge::reference(const Exercise& exercise, const std::string& part) {
   std::string target = fmt::format("reference.week{}_{}", exercise.week, options_.backend);
-  Built built = build_targets(paths_, {target}, fmt::format("the reference of week {}", exercise.week));
-  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", target, last_lines(built.log, 30)));
+  need_built(paths_, {target}, fmt::format("the reference of week {}", exercise.week));
   return judge(exercise, part, paths_.program(target));
 }
 

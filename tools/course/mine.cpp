@@ -86,8 +86,7 @@ std::string build_mine(const Paths& paths, const std::vector<std::string>& progr
     tell(paths, program, in_words(choice, exercises_of(paths, program)));
     targets.push_back("mine." + program);
   }
-  const Built built = build_targets(paths, targets, what);
-  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", what, built.log));
+  need_built(paths, targets, what);
   return in_words(choice, exercises);
 }
 

@@ -134,6 +134,11 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
   return built;
 }
 
+void need_built(const Paths& paths, const std::vector<std::string>& targets, std::string_view what) {
+  const Built built = build_targets(paths, targets, what);
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", what, built.log));
+}
+
 bool has_processes(std::string_view backend) { return backend == "mpi" || backend == "nccl"; }
 
 namespace {

@@ -63,6 +63,8 @@ struct Built {
 /// Brings targets up to date, one build at a time in this tree. While it takes, standard error says how far it is with
 /// `what` ("21.2").
 Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
+/// The same; throws Error(usage) with the log where `what` cannot be built.
+void need_built(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
 
 /// How a program of a backend is started. The simulator and CUDA are one process; MPI and NCCL several.
 struct Launch {
