@@ -15,18 +15,16 @@ using namespace front;
 
 void fill(Rank me, Slice x, float value, Location where) {
   if (x.empty()) return;
-  const Operation operation{"fill", 0, bytes(x), x.dtype(), false, {}, {}, {&x}};
-  compute(
-      me, operation, [&](Device& device) { device.fill(x, value); }, where);
+  const Operation operation{"fill", 0, bytes(x), x.dtype(), {}, {&x}};
+  compute(me, operation, where, [&](Device& device) { device.fill(x, value); });
 }
 
 void copy(Rank me, Slice y, Slice x, Location where) {
   need_same("copy", "y", y, "x", x, where);
   need_apart("copy", "y", y, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"copy", 0, bytes(x) + bytes(y), x.dtype(), false, {}, {&x}, {&y}};
-  compute(
-      me, operation, [&](Device& device) { device.copy(y, x); }, where);
+  const Operation operation{"copy", 0, bytes(x) + bytes(y), x.dtype(), {&x}, {&y}};
+  compute(me, operation, where, [&](Device& device) { device.copy(y, x); });
 }
 
 void cast(Rank me, Slice y, Slice x, Location where) {
@@ -35,9 +33,8 @@ void cast(Rank me, Slice y, Slice x, Location where) {
   need_floating("cast", "x", x, where);
   need_apart("cast", "y", y, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"cast", 0, bytes(x) + bytes(y), y.dtype(), false, {}, {&x}, {&y}};
-  compute(
-      me, operation, [&](Device& device) { device.cast(y, x); }, where);
+  const Operation operation{"cast", 0, bytes(x) + bytes(y), y.dtype(), {&x}, {&y}};
+  compute(me, operation, where, [&](Device& device) { device.cast(y, x); });
 }
 
 void add(Rank me, Slice y, Slice x, Location where) {
@@ -45,9 +42,8 @@ void add(Rank me, Slice y, Slice x, Location where) {
   if (y.dtype() != DType::i32) need_floating("add", "y", y, where);
   need_apart("add", "y", y, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"add", number(x.size()), bytes(x) + 2 * bytes(y), x.dtype(), false, {}, {&x}, {&y}};
-  compute(
-      me, operation, [&](Device& device) { device.add(y, y, x); }, where);
+  const Operation operation{"add", number(x.size()), bytes(x) + 2 * bytes(y), x.dtype(), {&x}, {&y}};
+  compute(me, operation, where, [&](Device& device) { device.add(y, y, x); });
 }
 
 void add(Rank me, Slice z, Slice x, Slice y, Location where) {
@@ -57,17 +53,15 @@ void add(Rank me, Slice z, Slice x, Slice y, Location where) {
   need_apart("add", "z", z, "x", x, where);
   need_apart("add", "z", z, "y", y, where);
   if (z.empty()) return;
-  const Operation operation{"add", number(z.size()), 3 * bytes(z), z.dtype(), false, {}, {&x, &y}, {&z}};
-  compute(
-      me, operation, [&](Device& device) { device.add(z, x, y); }, where);
+  const Operation operation{"add", number(z.size()), 3 * bytes(z), z.dtype(), {&x, &y}, {&z}};
+  compute(me, operation, where, [&](Device& device) { device.add(z, x, y); });
 }
 
 void scale(Rank me, Slice x, float factor, Location where) {
   need_floating("scale", "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"scale", number(x.size()), 2 * bytes(x), x.dtype(), false, {}, {}, {&x}};
-  compute(
-      me, operation, [&](Device& device) { device.scale(x, factor); }, where);
+  const Operation operation{"scale", number(x.size()), 2 * bytes(x), x.dtype(), {}, {&x}};
+  compute(me, operation, where, [&](Device& device) { device.scale(x, factor); });
 }
 
 void scale(Rank me, Slice x, Slice factor, Location where) {
@@ -75,10 +69,8 @@ void scale(Rank me, Slice x, Slice factor, Location where) {
   need_scalar("scale", "factor", factor, where);
   need_distinct("scale", "x", x, "factor", factor, where);
   if (x.empty()) return;
-  const Operation operation{"scale", number(x.size()), 2 * bytes(x) + bytes(factor), x.dtype(), false, {}, {&factor},
-                            {&x}};
-  compute(
-      me, operation, [&](Device& device) { device.scale(x, factor); }, where);
+  const Operation operation{"scale", number(x.size()), 2 * bytes(x) + bytes(factor), x.dtype(), {&factor}, {&x}};
+  compute(me, operation, where, [&](Device& device) { device.scale(x, factor); });
 }
 
 void scale_if(Rank me, Slice x, float factor, Slice condition, Location where) {
@@ -86,18 +78,16 @@ void scale_if(Rank me, Slice x, float factor, Slice condition, Location where) {
   need_scalar("scale_if", "condition", condition, where);
   need_distinct("scale_if", "x", x, "condition", condition, where);
   if (x.empty()) return;
-  const Operation operation{
-      "scale_if", number(x.size()), 2 * bytes(x) + bytes(condition), x.dtype(), false, {}, {&condition}, {&x}};
-  compute(
-      me, operation, [&](Device& device) { device.scale_if(x, factor, condition); }, where);
+  const Operation operation{"scale_if", number(x.size()), 2 * bytes(x) + bytes(condition),
+                            x.dtype(),  {&condition},     {&x}};
+  compute(me, operation, where, [&](Device& device) { device.scale_if(x, factor, condition); });
 }
 
 void at_least(Rank me, Slice flag, Slice x, float threshold, Location where) {
   need_scalar("at_least", "flag", flag, where);
   need_scalar("at_least", "x", x, where);
-  const Operation operation{"at_least", 1, bytes(flag) + bytes(x), DType::f32, false, {}, {&x}, {&flag}};
-  compute(
-      me, operation, [&](Device& device) { device.at_least(flag, x, threshold); }, where);
+  const Operation operation{"at_least", 1, bytes(flag) + bytes(x), DType::f32, {&x}, {&flag}};
+  compute(me, operation, where, [&](Device& device) { device.at_least(flag, x, threshold); });
 }
 
 void add_squares(Rank me, Slice sum, Slice x, Location where) {
@@ -105,10 +95,8 @@ void add_squares(Rank me, Slice sum, Slice x, Location where) {
   need_floating("add_squares", "x", x, where);
   need_distinct("add_squares", "sum", sum, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"add_squares", 2 * number(x.size()), bytes(x) + 2 * bytes(sum), x.dtype(), false, {}, {&x},
-                            {&sum}};
-  compute(
-      me, operation, [&](Device& device) { device.add_squares(sum, x); }, where);
+  const Operation operation{"add_squares", 2 * number(x.size()), bytes(x) + 2 * bytes(sum), x.dtype(), {&x}, {&sum}};
+  compute(me, operation, where, [&](Device& device) { device.add_squares(sum, x); });
 }
 
 void add_sum(Rank me, Slice sum, Slice x, Location where) {
@@ -116,18 +104,16 @@ void add_sum(Rank me, Slice sum, Slice x, Location where) {
   need_floating("add_sum", "x", x, where);
   need_distinct("add_sum", "sum", sum, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"add_sum", number(x.size()), bytes(x) + 2 * bytes(sum), x.dtype(), false, {}, {&x}, {&sum}};
-  compute(
-      me, operation, [&](Device& device) { device.add_sum(sum, x); }, where);
+  const Operation operation{"add_sum", number(x.size()), bytes(x) + 2 * bytes(sum), x.dtype(), {&x}, {&sum}};
+  compute(me, operation, where, [&](Device& device) { device.add_sum(sum, x); });
 }
 
 void clip_factor(Rank me, Slice factor, Slice sum_of_squares, float max_norm, Location where) {
   need_scalar("clip_factor", "factor", factor, where);
   need_scalar("clip_factor", "sum_of_squares", sum_of_squares, where);
-  const Operation operation{"clip_factor",     4,        bytes(factor) + bytes(sum_of_squares), DType::f32, false, {},
+  const Operation operation{"clip_factor",     4,        bytes(factor) + bytes(sum_of_squares), DType::f32,
                             {&sum_of_squares}, {&factor}};
-  compute(
-      me, operation, [&](Device& device) { device.clip_factor(factor, sum_of_squares, max_norm); }, where);
+  compute(me, operation, where, [&](Device& device) { device.clip_factor(factor, sum_of_squares, max_norm); });
 }
 
 void find_overflow(Rank me, Slice flag, Slice x, Location where) {
@@ -135,27 +121,23 @@ void find_overflow(Rank me, Slice flag, Slice x, Location where) {
   need_floating("find_overflow", "x", x, where);
   need_distinct("find_overflow", "flag", flag, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"find_overflow", number(x.size()), bytes(x) + 2 * bytes(flag), x.dtype(), false, {}, {&x},
-                            {&flag}};
-  compute(
-      me, operation, [&](Device& device) { device.find_overflow(flag, x); }, where);
+  const Operation operation{"find_overflow", number(x.size()), bytes(x) + 2 * bytes(flag), x.dtype(), {&x}, {&flag}};
+  compute(me, operation, where, [&](Device& device) { device.find_overflow(flag, x); });
 }
 
 // A draw is about 20 integer and floating-point operations an element.
 void random_normal(Rank me, Slice x, Random key, float mean, float deviation, Location where) {
   need_floating("random_normal", "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"random_normal", 20 * number(x.size()), bytes(x), DType::f32, false, {}, {}, {&x}};
-  compute(
-      me, operation, [&](Device& device) { device.random_normal(x, key, mean, deviation); }, where);
+  const Operation operation{"random_normal", 20 * number(x.size()), bytes(x), DType::f32, {}, {&x}};
+  compute(me, operation, where, [&](Device& device) { device.random_normal(x, key, mean, deviation); });
 }
 
 void random_uniform(Rank me, Slice x, Random key, float low, float high, Location where) {
   need_floating("random_uniform", "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"random_uniform", 20 * number(x.size()), bytes(x), DType::f32, false, {}, {}, {&x}};
-  compute(
-      me, operation, [&](Device& device) { device.random_uniform(x, key, low, high); }, where);
+  const Operation operation{"random_uniform", 20 * number(x.size()), bytes(x), DType::f32, {}, {&x}};
+  compute(me, operation, where, [&](Device& device) { device.random_uniform(x, key, low, high); });
 }
 
 // Matrix products ---------------------------------------------------------------------------------------------------
@@ -198,10 +180,10 @@ Operation product(const char* name, const Matrix& c, const Matrix& a, const Matr
           2 * number(c.m()) * number(c.n()) * number(a.n()),
           bytes(c.slice) + bytes(a.slice) + bytes(b.slice) + bytes(bias),
           a.slice.dtype(),
-          true,
-          {c.m(), c.n(), a.n()},
           {&a.slice, &b.slice, &bias},
-          {&c.slice}};
+          {&c.slice},
+          true,
+          {c.m(), c.n(), a.n()}};
 }
 
 }  // namespace
@@ -211,8 +193,7 @@ void matmul(Rank me, Matrix c, Matrix a, Matrix b, Into into, Slice bias, Locati
   if (c.slice.empty()) return;
   Operation operation = product("matmul", c, a, b, bias);
   if (into == Into::accumulate) operation.bytes += bytes(c.slice);
-  compute(
-      me, operation, [&](Device& device) { device.matmul(c, a, b, into, bias); }, where);
+  compute(me, operation, where, [&](Device& device) { device.matmul(c, a, b, into, bias); });
 }
 
 void matmul_gelu(Rank me, Slice y, Matrix x, Matrix a, Matrix b, Slice bias, Location where) {
@@ -229,8 +210,7 @@ void matmul_gelu(Rank me, Slice y, Matrix x, Matrix a, Matrix b, Slice bias, Loc
   operation.flop += kGeluFlop * number(y.size());
   operation.bytes += bytes(y);
   operation.writes[1] = &y;
-  compute(
-      me, operation, [&](Device& device) { device.matmul_gelu(y, x, a, b, bias); }, where);
+  compute(me, operation, where, [&](Device& device) { device.matmul_gelu(y, x, a, b, bias); });
 }
 
 void matmul_gelu_backward(Rank me, Matrix dx, Matrix a, Matrix b, Slice x, Location where) {
@@ -247,8 +227,7 @@ void matmul_gelu_backward(Rank me, Matrix dx, Matrix a, Matrix b, Slice x, Locat
   operation.flop += kGeluBackwardFlop * number(x.size());
   operation.bytes += bytes(x);
   operation.reads[3] = &x;
-  compute(
-      me, operation, [&](Device& device) { device.matmul_gelu_backward(dx, a, b, x); }, where);
+  compute(me, operation, where, [&](Device& device) { device.matmul_gelu_backward(dx, a, b, x); });
 }
 
 void add_rows(Rank me, Slice bias_gradient, Matrix x, Location where) {
@@ -260,10 +239,9 @@ void add_rows(Rank me, Slice bias_gradient, Matrix x, Location where) {
   need_distinct("add_rows", "bias_gradient", bias_gradient, "x", x.slice, where);
   if (x.slice.empty()) return;
   const Operation operation{
-      "add_rows", number(x.slice.size()), bytes(x.slice) + 2 * bytes(bias_gradient), x.slice.dtype(), false, {},
+      "add_rows", number(x.slice.size()), bytes(x.slice) + 2 * bytes(bias_gradient), x.slice.dtype(),
       {&x.slice}, {&bias_gradient}};
-  compute(
-      me, operation, [&](Device& device) { device.add_rows(bias_gradient, x); }, where);
+  compute(me, operation, where, [&](Device& device) { device.add_rows(bias_gradient, x); });
 }
 
 }  // namespace lockstep

@@ -37,12 +37,11 @@ void attention(Rank me, Slice y, Slice statistics, Slice qkv, AttentionShape sha
                             2 * causal_product(shape),
                             bytes(qkv) + bytes(y) + bytes(statistics),
                             qkv.dtype(),
-                            true,
-                            {shape.positions, shape.positions, shape.head_size},
                             {&qkv},
-                            {&y, &statistics}};
-  compute(
-      me, operation, [&](Device& device) { device.attention(y, statistics, qkv, shape); }, where);
+                            {&y, &statistics},
+                            true,
+                            {shape.positions, shape.positions, shape.head_size}};
+  compute(me, operation, where, [&](Device& device) { device.attention(y, statistics, qkv, shape); });
 }
 
 void attention_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice qkv, Slice statistics, AttentionShape shape,
@@ -59,12 +58,12 @@ void attention_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice qkv, Slice
                             5 * causal_product(shape),
                             bytes(dqkv) + bytes(dy) + bytes(y) + bytes(qkv) + bytes(statistics),
                             qkv.dtype(),
-                            true,
-                            {shape.positions, shape.positions, shape.head_size},
                             {&dy, &y, &qkv, &statistics},
-                            {&dqkv}};
-  compute(
-      me, operation, [&](Device& device) { device.attention_backward(dqkv, dy, y, qkv, statistics, shape); }, where);
+                            {&dqkv},
+                            true,
+                            {shape.positions, shape.positions, shape.head_size}};
+  compute(me, operation, where,
+          [&](Device& device) { device.attention_backward(dqkv, dy, y, qkv, statistics, shape); });
 }
 
 namespace {
@@ -96,12 +95,11 @@ void attention_probabilities(Rank me, Slice probabilities, Slice qkv, AttentionS
                             causal_product(shape),
                             bytes(qkv) / 3 * 2 + bytes(probabilities),
                             qkv.dtype(),
-                            true,
-                            {shape.positions, shape.positions, shape.head_size},
                             {&qkv},
-                            {&probabilities}};
-  compute(
-      me, operation, [&](Device& device) { device.attention_probabilities(probabilities, qkv, shape); }, where);
+                            {&probabilities},
+                            true,
+                            {shape.positions, shape.positions, shape.head_size}};
+  compute(me, operation, where, [&](Device& device) { device.attention_probabilities(probabilities, qkv, shape); });
 }
 
 void attention_output(Rank me, Slice y, Slice probabilities, Slice qkv, AttentionShape shape, Location where) {
@@ -114,12 +112,11 @@ void attention_output(Rank me, Slice y, Slice probabilities, Slice qkv, Attentio
                             causal_product(shape),
                             bytes(qkv) / 3 + bytes(probabilities) + bytes(y),
                             qkv.dtype(),
-                            true,
-                            {shape.positions, shape.head_size, shape.positions},
                             {&qkv, &probabilities},
-                            {&y}};
-  compute(
-      me, operation, [&](Device& device) { device.attention_output(y, probabilities, qkv, shape); }, where);
+                            {&y},
+                            true,
+                            {shape.positions, shape.head_size, shape.positions}};
+  compute(me, operation, where, [&](Device& device) { device.attention_output(y, probabilities, qkv, shape); });
 }
 
 void attention_probabilities_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice probabilities, Slice qkv,
@@ -137,13 +134,12 @@ void attention_probabilities_backward(Rank me, Slice dqkv, Slice dy, Slice y, Sl
                             4 * causal_product(shape),
                             bytes(dqkv) + bytes(dy) + bytes(y) + bytes(qkv) + bytes(probabilities),
                             qkv.dtype(),
-                            true,
-                            {shape.positions, shape.positions, shape.head_size},
                             {&dy, &y, &qkv, &probabilities},
-                            {&dqkv}};
-  compute(
-      me, operation,
-      [&](Device& device) { device.attention_probabilities_backward(dqkv, dy, y, probabilities, qkv, shape); }, where);
+                            {&dqkv},
+                            true,
+                            {shape.positions, shape.positions, shape.head_size}};
+  compute(me, operation, where,
+          [&](Device& device) { device.attention_probabilities_backward(dqkv, dy, y, probabilities, qkv, shape); });
 }
 
 }  // namespace lockstep

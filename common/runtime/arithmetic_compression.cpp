@@ -19,11 +19,9 @@ void top_k(Rank me, Slice values, Slice indices, Slice x, Location where) {
     usage_error(fmt::format("top_k: x has {} elements, more than an int32 can index", x.size()), where);
   need_distinct("top_k", "values", values, "x", x, where);
   if (values.empty()) return;
-  const Operation operation{
-      "top_k", 5 * number(x.size()), 5 * bytes(x) + bytes(values) + bytes(indices), x.dtype(), false, {},
-      {&x},    {&values, &indices}};
-  compute(
-      me, operation, [&](Device& device) { device.top_k(values, indices, x); }, where);
+  const Operation operation{"top_k", 5 * number(x.size()), 5 * bytes(x) + bytes(values) + bytes(indices), x.dtype(),
+                            {&x},    {&values, &indices}};
+  compute(me, operation, where, [&](Device& device) { device.top_k(values, indices, x); });
 }
 
 void scatter_add(Rank me, Slice y, Slice values, Slice indices, float factor, Location where) {
@@ -34,16 +32,9 @@ void scatter_add(Rank me, Slice y, Slice values, Slice indices, float factor, Lo
   need_distinct("scatter_add", "y", y, "values", values, where);
   if (values.empty()) return;
   const double touched = 2 * number(values.size()) * number(bytes_of(y.dtype()));
-  const Operation operation{"scatter_add",
-                            2 * number(values.size()),
-                            bytes(values) + bytes(indices) + touched,
-                            y.dtype(),
-                            false,
-                            {},
-                            {&values, &indices},
-                            {&y}};
-  compute_indexed(
-      me, operation, [&](Device& device) { device.scatter_add(y, values, indices, factor); }, where);
+  const Operation operation{"scatter_add", 2 * number(values.size()), bytes(values) + bytes(indices) + touched,
+                            y.dtype(),     {&values, &indices},       {&y}};
+  compute_indexed(me, operation, where, [&](Device& device) { device.scatter_add(y, values, indices, factor); });
 }
 
 namespace {
@@ -65,27 +56,18 @@ void quantise(Rank me, Slice q, Slice scales, Slice x, std::size_t block, Random
   need_blocks("quantise", q, scales, "x", x, block, where);
   need_distinct("quantise", "scales", scales, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{
-      "quantise", 25 * number(x.size()), 2 * bytes(x) + bytes(q) + bytes(scales), DType::f32, false, {},
-      {&x},       {&q, &scales}};
-  compute(
-      me, operation, [&](Device& device) { device.quantise(q, scales, x, block, key); }, where);
+  const Operation operation{"quantise", 25 * number(x.size()), 2 * bytes(x) + bytes(q) + bytes(scales), DType::f32,
+                            {&x},       {&q, &scales}};
+  compute(me, operation, where, [&](Device& device) { device.quantise(q, scales, x, block, key); });
 }
 
 void add_dequantised(Rank me, Slice y, Slice q, Slice scales, std::size_t block, float factor, Location where) {
   need_blocks("add_dequantised", q, scales, "y", y, block, where);
   need_distinct("add_dequantised", "y", y, "scales", scales, where);
   if (y.empty()) return;
-  const Operation operation{"add_dequantised",
-                            2 * number(y.size()),
-                            2 * bytes(y) + bytes(q) + bytes(scales),
-                            y.dtype(),
-                            false,
-                            {},
-                            {&q, &scales},
-                            {&y}};
-  compute(
-      me, operation, [&](Device& device) { device.add_dequantised(y, q, scales, block, factor); }, where);
+  const Operation operation{"add_dequantised", 2 * number(y.size()), 2 * bytes(y) + bytes(q) + bytes(scales),
+                            y.dtype(),         {&q, &scales},        {&y}};
+  compute(me, operation, where, [&](Device& device) { device.add_dequantised(y, q, scales, block, factor); });
 }
 
 }  // namespace lockstep

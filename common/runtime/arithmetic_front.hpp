@@ -81,23 +81,20 @@ inline void need_distinct(const char* operation, const char* name_a, const Slice
 // Handing over ------------------------------------------------------------------------------------------------------
 
 template <class F>
-void compute(Rank me, const Operation& operation, const F& f, Location where) {
+void compute(Rank me, const Operation& operation, Location where, const F& f) {
   me.backend().compute({me.group(), me.queue()}, operation, Kernel(f), where);
 }
 
 /// For operations that index by data: a device that finds an index outside its table throws out_of_range.
 template <class F>
-void compute_indexed(Rank me, const Operation& operation, const F& f, Location where) {
-  compute(
-      me, operation,
-      [&](Device& device) {
-        try {
-          f(device);
-        } catch (const std::out_of_range& error) {
-          usage_error(fmt::format("{}: {}", operation.name, error.what()), where);
-        }
-      },
-      where);
+void compute_indexed(Rank me, const Operation& operation, Location where, const F& f) {
+  compute(me, operation, where, [&](Device& device) {
+    try {
+      f(device);
+    } catch (const std::out_of_range& error) {
+      usage_error(fmt::format("{}: {}", operation.name, error.what()), where);
+    }
+  });
 }
 
 // FLOP an element. The tanh form: 3 multiplies and 1 add for the argument, exponential, add, divide, multiply.

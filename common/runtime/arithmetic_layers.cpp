@@ -15,10 +15,8 @@ void gelu(Rank me, Slice y, Slice x, Location where) {
   need_floating("gelu", "x", x, where);
   need_apart("gelu", "y", y, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"gelu", kGeluFlop * number(x.size()), bytes(x) + bytes(y), x.dtype(), false, {}, {&x},
-                            {&y}};
-  compute(
-      me, operation, [&](Device& device) { device.gelu(y, x); }, where);
+  const Operation operation{"gelu", kGeluFlop * number(x.size()), bytes(x) + bytes(y), x.dtype(), {&x}, {&y}};
+  compute(me, operation, where, [&](Device& device) { device.gelu(y, x); });
 }
 
 void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where) {
@@ -29,9 +27,8 @@ void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where) {
   need_apart("gelu_backward", "dx", dx, "x", x, where);
   if (x.empty()) return;
   const Operation operation{
-      "gelu_backward", kGeluBackwardFlop * number(x.size()), 3 * bytes(x), x.dtype(), false, {}, {&dy, &x}, {&dx}};
-  compute(
-      me, operation, [&](Device& device) { device.gelu_backward(dx, dy, x); }, where);
+      "gelu_backward", kGeluBackwardFlop * number(x.size()), 3 * bytes(x), x.dtype(), {&dy, &x}, {&dx}};
+  compute(me, operation, where, [&](Device& device) { device.gelu_backward(dx, dy, x); });
 }
 
 // Mean 1, variance 3, normalise 2, weight and bias 2 FLOP an element.
@@ -45,16 +42,10 @@ void layer_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Slice
   need_floating("layer_norm", "weight", weight, where);
   need_apart("layer_norm", "y", y, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"layer_norm",
-                            8 * number(x.size()),
-                            bytes(x) + bytes(y) + bytes(weight) + bytes(bias) + bytes(statistics),
-                            x.dtype(),
-                            false,
-                            {},
-                            {&x, &weight, &bias},
-                            {&y, &statistics}};
-  compute(
-      me, operation, [&](Device& device) { device.layer_norm(y, statistics, x, weight, bias); }, where);
+  const Operation operation{
+      "layer_norm", 8 * number(x.size()), bytes(x) + bytes(y) + bytes(weight) + bytes(bias) + bytes(statistics),
+      x.dtype(),    {&x, &weight, &bias}, {&y, &statistics}};
+  compute(me, operation, where, [&](Device& device) { device.layer_norm(y, statistics, x, weight, bias); });
 }
 
 void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x, Slice weight,
@@ -77,13 +68,10 @@ void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy
                             14 * number(x.size()),
                             bytes(dy) + bytes(x) + bytes(weight) + bytes(statistics) + gradients,
                             x.dtype(),
-                            false,
-                            {},
                             {&dy, &x, &weight, &statistics},
                             {&dx, &dweight, &dbias}};
-  compute(
-      me, operation,
-      [&](Device& device) { device.layer_norm_backward(dx, dweight, dbias, dy, x, weight, statistics, into); }, where);
+  compute(me, operation, where,
+          [&](Device& device) { device.layer_norm_backward(dx, dweight, dbias, dy, x, weight, statistics, into); });
 }
 
 namespace {
@@ -123,12 +111,10 @@ void embedding(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std
                             positions.empty() ? 0 : number(y.size()),
                             bytes(tokens) + (1 + row_reads) * bytes(y),
                             y.dtype(),
-                            false,
-                            {},
                             {&tokens, &table, &positions},
                             {&y}};
-  compute_indexed(
-      me, operation, [&](Device& device) { device.embedding(y, tokens, table, positions, sequence); }, where);
+  compute_indexed(me, operation, where,
+                  [&](Device& device) { device.embedding(y, tokens, table, positions, sequence); });
 }
 
 void embedding_backward(Rank me, Slice dtable, Slice dpositions, Slice dy, Slice tokens, std::size_t sequence,
@@ -139,17 +125,11 @@ void embedding_backward(Rank me, Slice dtable, Slice dpositions, Slice dy, Slice
   need_distinct("embedding_backward", "dpositions", dpositions, "dtable", dtable, where);
   if (dy.empty()) return;
   const double additions = dpositions.empty() ? 1 : 2;
-  const Operation operation{"embedding_backward",
-                            additions * number(dy.size()),
-                            bytes(tokens) + (1 + 2 * additions) * bytes(dy),
-                            dy.dtype(),
-                            false,
-                            {},
-                            {&dy, &tokens},
-                            {&dtable, &dpositions}};
-  compute_indexed(
-      me, operation, [&](Device& device) { device.embedding_backward(dtable, dpositions, dy, tokens, sequence); },
-      where);
+  const Operation operation{
+      "embedding_backward", additions * number(dy.size()), bytes(tokens) + (1 + 2 * additions) * bytes(dy), dy.dtype(),
+      {&dy, &tokens},       {&dtable, &dpositions}};
+  compute_indexed(me, operation, where,
+                  [&](Device& device) { device.embedding_backward(dtable, dpositions, dy, tokens, sequence); });
 }
 
 namespace {
@@ -175,28 +155,20 @@ void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float facto
                             5 * number(logits.size()),
                             2 * bytes(logits) + bytes(targets) + 2 * bytes(loss) + bytes(gradient_scale),
                             logits.dtype(),
-                            false,
-                            {},
                             {&targets, &gradient_scale},
                             {&loss, &logits}};
-  compute_indexed(
-      me, operation, [&](Device& device) { device.cross_entropy(loss, logits, targets, factor, gradient_scale); },
-      where);
+  compute_indexed(me, operation, where,
+                  [&](Device& device) { device.cross_entropy(loss, logits, targets, factor, gradient_scale); });
 }
 
 void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Location where) {
   need_cross_entropy("cross_entropy_loss", loss, logits, targets, where);
   if (logits.empty()) return;
-  const Operation operation{"cross_entropy_loss",
-                            4 * number(logits.size()),
-                            bytes(logits) + bytes(targets) + 2 * bytes(loss),
-                            logits.dtype(),
-                            false,
-                            {},
-                            {&logits, &targets},
-                            {&loss}};
-  compute_indexed(
-      me, operation, [&](Device& device) { device.cross_entropy_loss(loss, logits, targets, factor); }, where);
+  const Operation operation{
+      "cross_entropy_loss", 4 * number(logits.size()), bytes(logits) + bytes(targets) + 2 * bytes(loss),
+      logits.dtype(),       {&logits, &targets},       {&loss}};
+  compute_indexed(me, operation, where,
+                  [&](Device& device) { device.cross_entropy_loss(loss, logits, targets, factor); });
 }
 
 // Moments 7, step 5, decay 2 FLOP an element.
@@ -226,14 +198,11 @@ void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradi
                                 (separate ? bytes(parameter) : 0) + bytes(gradient_factor) + bytes(skip) +
                                 bytes(skipped),
                             DType::f32,
-                            false,
-                            {},
                             {&gradient, &gradient_factor, &skip, &skipped},
                             {&parameter, &master, &m, &v}};
-  compute(
-      me, operation,
-      [&](Device& device) { device.adamw(parameter, master, m, v, gradient, options, gradient_factor, skip, skipped); },
-      where);
+  compute(me, operation, where, [&](Device& device) {
+    device.adamw(parameter, master, m, v, gradient, options, gradient_factor, skip, skipped);
+  });
 }
 
 }  // namespace lockstep

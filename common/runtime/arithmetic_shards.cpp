@@ -21,9 +21,8 @@ void shard_tokens(Rank me, Slice y, Slice x, VocabularyShard shard, Location whe
   need_same("shard_tokens", "y", y, "x", x, where);
   need_apart("shard_tokens", "y", y, "x", x, where);
   if (x.empty()) return;
-  const Operation operation{"shard_tokens", number(x.size()), 2 * bytes(x), DType::i32, false, {}, {&x}, {&y}};
-  compute(
-      me, operation, [&](Device& device) { device.shard_tokens(y, x, shard); }, where);
+  const Operation operation{"shard_tokens", number(x.size()), 2 * bytes(x), DType::i32, {&x}, {&y}};
+  compute(me, operation, where, [&](Device& device) { device.shard_tokens(y, x, shard); });
 }
 
 // Maximum 1, exponential and sum 3 FLOP an element.
@@ -38,13 +37,10 @@ void cross_entropy_statistics(Rank me, Slice statistics, Slice logits, Slice tar
                             4 * number(logits.size()),
                             bytes(logits) + bytes(targets) + bytes(statistics),
                             logits.dtype(),
-                            false,
-                            {},
                             {&logits, &targets},
                             {&statistics}};
-  compute(
-      me, operation, [&](Device& device) { device.cross_entropy_statistics(statistics, logits, targets, shard); },
-      where);
+  compute(me, operation, where,
+          [&](Device& device) { device.cross_entropy_statistics(statistics, logits, targets, shard); });
 }
 
 void cross_entropy_shard(Rank me, Slice loss, Slice logits, Slice statistics, Slice targets, VocabularyShard shard,
@@ -63,16 +59,11 @@ void cross_entropy_shard(Rank me, Slice loss, Slice logits, Slice statistics, Sl
       3 * number(logits.size()) + 4 * number(statistics.size()),
       2 * bytes(logits) + bytes(statistics) + bytes(targets) + 2 * bytes(loss) + bytes(gradient_scale),
       logits.dtype(),
-      false,
-      {},
       {&statistics, &targets, &gradient_scale},
       {&loss, &logits}};
-  compute(
-      me, operation,
-      [&](Device& device) {
-        device.cross_entropy_shard(loss, logits, statistics, targets, shard, factor, gradient_scale);
-      },
-      where);
+  compute(me, operation, where, [&](Device& device) {
+    device.cross_entropy_shard(loss, logits, statistics, targets, shard, factor, gradient_scale);
+  });
 }
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ void expect_words(const std::string& text, std::initializer_list<const char*> wo
 /// On the stream of a rank's queue.
 void spin_on(const Spin& spin, Rank me, const Slice& x, Location where = Location::current()) {
   const cudaStream_t stream = static_cast<cuda::CudaRank&>(me.backend()).queue(me.queue()).stream.get();
-  const Operation operation{"spin", 0, 0, x.dtype(), false, {}, {}, {&x}};
+  const Operation operation{"spin", 0, 0, x.dtype(), {}, {&x}};
   me.backend().compute({me.group(), me.queue()}, operation, Kernel([&](Device&) { spin.on(stream); }), where);
 }
 
