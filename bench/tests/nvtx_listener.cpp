@@ -25,6 +25,7 @@ int push(const char* name) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): NVTX looks for this name
 extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t table_of) {
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(table_of(NVTX_ETID_CALLBACKS));
   NvtxFunctionTable table = nullptr;

@@ -21,6 +21,7 @@ const lockstep::fuzz::Target& chosen() {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer calls this name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const lockstep::fuzz::Target& target = chosen();
   const std::string fault = lockstep::fuzz::fault(target, std::string(reinterpret_cast<const char*>(data), size));

@@ -66,19 +66,20 @@ TEST(Grade, AnAnswerThatIsThereTwiceDoesNotCount) {
 
 class Folder {
  public:
-  explicit Folder(const char* name) : path_(std::filesystem::temp_directory_path() / name) {
-    std::filesystem::remove_all(path_);
+  explicit Folder(const char* name) : path(std::filesystem::temp_directory_path() / name) {
+    std::filesystem::remove_all(path);
   }
-  ~Folder() { std::filesystem::remove_all(path_); }
+  ~Folder() { std::filesystem::remove_all(path); }
   std::filesystem::path write(const char* name, const char* text) const {
-    write_text(path_ / name, text);
-    return path_ / name;
+    write_text(path / name, text);
+    return path / name;
   }
   Submission read(const std::filesystem::path& from) const {
-    std::filesystem::create_directories(path_ / "scratch");
-    return read_submission(from, the_course().select("").exercises, path_ / "scratch");
+    std::filesystem::create_directories(path / "scratch");
+    return read_submission(from, the_course().select("").exercises, path / "scratch");
   }
-  std::filesystem::path path_;
+
+  std::filesystem::path path;
 };
 
 TEST(Grade, FilesInAFolderOfAnotherNameCountWhereNothingElseDoes) {
@@ -88,11 +89,11 @@ TEST(Grade, FilesInAFolderOfAnotherNameCountWhereNothingElseDoes) {
   folder.write("in/week21_data_parallel/ddp.cpp", "// the answer\n");
   folder.write("in/anna/accumulation.cpp", "// one\n");
   folder.write("in/old/accumulation.cpp", "// two\n");
-  const Submission found = folder.read(folder.path_ / "in");
+  const Submission found = folder.read(folder.path / "in");
   EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// anna's\n"}, {"21.7", "// the answer\n"}}));
   EXPECT_NE(found.refused.at("21.6").find("more than once"), std::string::npos);
   EXPECT_EQ(found.ignored, std::vector<std::string>{"anna/ddp.cpp"});
-  EXPECT_EQ(folder.read(folder.path_ / "in" / "anna" / "ddp.cpp").answers.at("21.7"), "// a draft\n");
+  EXPECT_EQ(folder.read(folder.path / "in" / "anna" / "ddp.cpp").answers.at("21.7"), "// a draft\n");
 }
 
 TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
@@ -100,7 +101,7 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
   folder.write("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
   folder.write("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce_test.cpp", "");
   folder.write("in/Assignment 1/anna.zip", "");
-  const Submission found = folder.read(folder.path_ / "in");
+  const Submission found = folder.read(folder.path / "in");
   const std::string deep = "Assignment 1/anna/week21_data_parallel/ring_all_reduce.cpp";
   EXPECT_TRUE(found.empty());
   EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"21.2", deep}}));
@@ -123,13 +124,13 @@ TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
                                .reason = "Lab21_2a.Sums: with 2 ranks:\nrank 0 is late\x1b. It waits.\nreplay: no"}},
                      .seconds = 2};
   const Grading bob{.rows = {}, .remarks = "nothing was graded: \"bob.zip\" is\nno archive\n", .graded = false};
-  write_summary(folder.path_, {"=an\xfcna", "bob"}, {anna, bob});
+  write_summary(folder.path, {"=an\xfcna", "bob"}, {anna, bob});
   EXPECT_EQ(
-      read_text(folder.path_ / "summary.csv"),
+      read_text(folder.path / "summary.csv"),
       "submission,points,most,seconds,21.1,21.2a,remarks,why\n"
       "\"'=an\uFFFDna\",5,18,2,\"PASS\",\"TIMEOUT\",\"\",\"21.2a: Lab21_2a.Sums: with 2 ranks: rank 0 is late .\"\n"
       "\"bob\",0,0,0,\"\",\"\",\"nothing was graded: \"\"bob.zip\"\" is no archive\",\"\"\n");
-  const std::string json = read_text(folder.path_ / "summary.json");
+  const std::string json = read_text(folder.path / "summary.json");
   for (const char* words : {"\"points\": 5", "\"21.2a\": \"TIMEOUT\"", "\"graded\": false", "an\uFFFDna"})
     EXPECT_NE(json.find(words), json.npos) << json;
 }
@@ -138,7 +139,7 @@ TEST(Output, AFolderInPlaceOfTheFileIsRefusedBeforeAnythingIsJudged) {
   const Folder folder("lockstep_out_folder");
   folder.write("build/backends/sim", "");
   folder.write("anna/x", "");
-  const auto path = folder.path_;
+  const auto path = folder.path;
   const Paths paths{.source = path, .build = path / "build", .labs = path, .course = the_course()};
   const auto expect_refused = [&](const std::function<void()>& command) {
     try {

@@ -10,7 +10,7 @@
 
 namespace lockstep::mpi {
 
-enum Tag : int { kHead = 1, kBody = 2, kAcknowledge = 3 };
+inline constexpr int kHead = 1, kBody = 2, kAcknowledge = 3;  // tags
 
 /// Precedes each message while checks are on or links are emulated.
 struct Header : processes::Envelope {

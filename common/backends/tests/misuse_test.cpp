@@ -13,14 +13,28 @@ struct Misuse {
   std::vector<const char*> words;
 };
 
-std::vector<Misuse> misuses() {
-  static auto slice = [](Rank me) { return filled(me, 4, 1); };
+Slice slice(Rank me) { return filled(me, 4, 1); }
+
+std::vector<Misuse> of_peers_and_slices() {
   return {
       {"peer outside the group", 2, [](Rank me) { me.exchange({send(2, slice(me))}); }, {"group of 2"}},
       {"to myself", 2, [](Rank me) { me.exchange({send(me.rank(), slice(me))}); }, {"itself"}},
       {"never allocated", 2, [](Rank me) { me.exchange({send(1 - me.rank(), Slice())}); }, {"never allocated"}},
       {"cut too long", 1, [](Rank me) { (void)slice(me).cut(2, 3); }, {"outside"}},
       {"run on main", 1, [](Rank me) { me.wait(me.run(me, [](Rank) {})); }, {"stream"}},
+      {"not a member",
+       2,
+       [](Rank me) {
+         Rank none = me.split(-1, 0);
+         (void)none.stream("comm");
+       },
+       {"not in this group"}},
+      {"upload of the wrong length", 1, [](Rank me) { upload(me, slice(me), std::vector<float>{1}); }, {"upload"}},
+  };
+}
+
+std::vector<Misuse> of_queues() {
+  return {
       {"queue outside its closure",
        1,
        [](Rank me) {
@@ -76,19 +90,11 @@ std::vector<Misuse> misuses() {
          me.wait(me.run(comm, [kept](Rank r) { *kept = r.allocate(4, DType::f32, kBuffer); }));
        },
        {"scratch"}},
-      {"not a member",
-       2,
-       [](Rank me) {
-         Rank none = me.split(-1, 0);
-         (void)none.stream("comm");
-       },
-       {"not in this group"}},
-      {"upload of the wrong length", 1, [](Rank me) { upload(me, slice(me), std::vector<float>{1}); }, {"upload"}},
   };
 }
 
-TEST(Misuse, IsExplained) {
-  for (const Misuse& misuse : misuses()) {
+void expect_explained(const std::vector<Misuse>& misuses) {
+  for (const Misuse& misuse : misuses) {
     if (!testing::has_ranks(misuse.ranks)) continue;
     SCOPED_TRACE(misuse.name);
     const Outcome outcome = run_on(misuse.ranks, [&](Rank me) {
@@ -99,6 +105,10 @@ TEST(Misuse, IsExplained) {
     for (const char* word : misuse.words) EXPECT_NE(outcome.message.find(word), std::string::npos) << outcome.message;
   }
 }
+
+TEST(Misuse, OfPeersAndSlicesIsExplained) { expect_explained(of_peers_and_slices()); }
+
+TEST(Misuse, OfQueuesIsExplained) { expect_explained(of_queues()); }
 
 TEST(Misuse, ASliceKeptOutsideTheProgramIsNamedAndMayGoLater) {
   NEED_RANKS(2);
