@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include <algorithm>
+#include <string>
 
 #include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
@@ -11,21 +12,43 @@
 namespace lockstep::week24 {
 namespace {
 
+void expect_order(const PipelineShape& shape, Step (*number)(const PipelineShape&, int k),
+                  const std::string& expected) {
+  StageSchedule steps;
+  for (int k = 0; k < shape.chunks * shape.microbatches; ++k) steps.push_back(number(shape, k));
+  const std::string seen = words(steps, shape.chunks);
+  if (seen != expected)
+    FAIL() << where(shape) << seen << "; expected " << expected << ": groups of p microbatches, through all chunks";
+}
+
 TEST(Lab24_4a, GroupsOfPMicrobatchesGoThroughAllChunks) {
-  const PipelineShape shape{2, 4, 2};
-  StageSchedule forwards, backwards;
-  for (int k = 0; k < 8; ++k) {
-    forwards.push_back(forward_number(shape, k));
-    backwards.push_back(backward_number(shape, k));
-  }
-  EXPECT_EQ(words(forwards, 2), "F0.0 F1.0 F0.1 F1.1 F2.0 F3.0 F2.1 F3.1");
-  EXPECT_EQ(words(backwards, 2), "B0.1 B1.1 B0.0 B1.0 B2.1 B3.1 B2.0 B3.0");
+  expect_order({2, 4, 2}, forward_number, "F0.0 F1.0 F0.1 F1.1 F2.0 F3.0 F2.1 F3.1");
+  expect_order({2, 4, 2}, backward_number, "B0.1 B1.1 B0.0 B1.0 B2.1 B3.1 B2.0 B3.0");
+  // As many chunks as stages would hide which of the two a formula divides by.
+  expect_order({3, 3, 2}, forward_number, "F0.0 F1.0 F2.0 F0.1 F1.1 F2.1");
+  expect_order({2, 2, 3}, backward_number, "B0.2 B1.2 B0.1 B1.1 B0.0 B1.0");
 }
 
 TEST(Lab24_4b, CanBeRun) {
   for (int v : {1, 2, 3})
-    for (const PipelineShape& shape : shapes(v, /*multiples=*/true))
-      ASSERT_EQ(check_schedule(all_stages(interleaved, shape), shape), "") << where(shape);
+    for (const PipelineShape& shape : shapes(v, /*multiples=*/true)) {
+      const std::string wrong = check_schedule(all_stages(interleaved, shape), shape);
+      if (!wrong.empty()) FAIL() << where(shape) << wrong;
+    }
+}
+
+TEST(Lab24_4b, WarmsUpOnlyAsLongAsItMust) {
+  for (int v : {1, 2, 3})
+    for (const PipelineShape& shape : shapes(v, true))
+      for (int s = 0; s < shape.stages; ++s) {
+        const int warm_up = 2 * (shape.stages - 1 - s) + (v - 1) * shape.stages;
+        const int expected = std::min(warm_up + 1, v * shape.microbatches),
+                  held = peak_in_flight(interleaved(shape, s));
+        if (held != expected)
+          FAIL() << where(shape) << "stage " << s << " holds " << held
+                 << " microbatches × chunks at its peak, expected " << expected
+                 << ": a warm-up of 2(p − 1 − s) + (v − 1)·p = " << warm_up << " forwards, and one more";
+      }
 }
 
 TEST(Lab24_4b, TheBubbleIsAVth) {

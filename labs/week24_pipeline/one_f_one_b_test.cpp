@@ -28,7 +28,7 @@ TEST(Lab24_3, WarmsUpByTheStagesBehindIt) {
 TEST(Lab24_3, CanBeRunAndHoldsNoMoreThanThereAreStagesBehind) {
   for (const PipelineShape& shape : shapes()) {
     const Schedule schedule = all_stages(one_f_one_b, shape);
-    ASSERT_EQ(check_schedule(schedule, shape), "") << where(shape);
+    if (const std::string wrong = check_schedule(schedule, shape); !wrong.empty()) FAIL() << where(shape) << wrong;
     for (int s = 0; s < shape.stages; ++s)
       ASSERT_EQ(peak_in_flight(schedule[static_cast<std::size_t>(s)]), std::min(shape.stages - s, shape.microbatches))
           << where(shape) << "microbatches in flight on stage " << s;

@@ -15,7 +15,7 @@ namespace {
 void check_memory(MakeStage make, const std::function<int(const PipelineShape&, int stage)>& expected) {
   for (const PipelineShape& shape : shapes()) {
     const Schedule schedule = all_stages(make, shape);
-    ASSERT_EQ(check_schedule(schedule, shape), "") << where(shape);
+    if (const std::string wrong = check_schedule(schedule, shape); !wrong.empty()) FAIL() << where(shape) << wrong;
     for (int s = 0; s < shape.stages; ++s)
       ASSERT_LE(peak_in_flight(schedule[static_cast<std::size_t>(s)]), std::min(expected(shape, s), shape.microbatches))
           << where(shape) << "microbatches in flight on stage " << s;
