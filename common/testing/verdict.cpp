@@ -73,7 +73,7 @@ std::string sentence_first(std::string_view message) {
     return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return line.starts_with(word); });
   };
   if (message.starts_with("Failed\n")) message.remove_prefix(7);  // GoogleTest begins with it what FAIL() << says
-  while (message.ends_with('\n')) message.remove_suffix(1);  // GoogleTest ends what a skipped test says with one
+  while (message.ends_with('\n')) message.remove_suffix(1);       // GoogleTest ends what a skipped test says with one
   const auto line_at = [&](std::size_t at) { return message.substr(at, message.find('\n', at) - at); };
   if (!begins_with_any(message,
                        {"Expected equality of these values:", "Expected: ", "Value of: ", "The difference between "}))
@@ -98,7 +98,15 @@ int severity(const std::string& verdict) {
   return 4;
 }
 
-std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows) {
+std::vector<Judgement> with_exercises(std::vector<Judgement> rows) {
+  // Parts in their order, whichever file of tests came first; what judges the whole exercise stands last.
+  for (auto begin = rows.begin(), end = begin; begin != rows.end(); begin = end) {
+    const std::string exercise = exercise_of(begin->id);
+    end = std::find_if(begin, rows.end(), [&](const Judgement& row) { return exercise_of(row.id) != exercise; });
+    std::stable_sort(begin, end, [&](const Judgement& a, const Judgement& b) {
+      return a.id != exercise && (b.id == exercise || a.id < b.id);
+    });
+  }
   std::vector<Judgement> result;
   std::map<std::string, Judgement> whole;
   for (const Judgement& part : rows) {

@@ -64,7 +64,7 @@ int severity(const std::string& verdict);
 
 /// A row for each part and, after them, one for each exercise: its own tests' and its parts' together. What was skipped
 /// beside something that passed leaves the verdict PASS, with its count.
-std::vector<Judgement> with_exercises(const std::vector<Judgement>& rows);
+std::vector<Judgement> with_exercises(std::vector<Judgement> rows);
 
 /// JSON, one row a test suite: {"verdicts": [{"id", "verdict", "message", "test", "passed", "failed", "seconds",
 /// "skipped", "left_out", "notes"}, …]}.

@@ -84,6 +84,18 @@ TEST(Verdict, AnExerciseIsCalledWhatIsWrongBeforeWhatIsMissing) {
   EXPECT_EQ(joined.back().failed, 2);
 }
 
+TEST(Verdict, PartsStandInTheirOrder) {
+  const auto joined = testing::with_exercises({{.id = "21.9e", .verdict = "PASS"},
+                                               {.id = "21.9c", .verdict = "FAIL", .message = "c", .failed = 1},
+                                               {.id = "21.9", .verdict = "FAIL", .message = "whole", .failed = 1},
+                                               {.id = "21.9a", .verdict = "FAIL", .message = "a", .failed = 1},
+                                               {.id = "21.10", .verdict = "PASS"}});
+  std::vector<std::string> ids;
+  for (const Judgement& row : joined) ids.push_back(row.id);
+  EXPECT_EQ(ids, (std::vector<std::string>{"21.9a", "21.9c", "21.9e", "21.10", "21.9"}));
+  EXPECT_EQ(joined.back().message, "a") << "the first part that is wrong explains the exercise";
+}
+
 TEST(Verdict, WhatIsSkippedBesideAPassIsCounted) {
   const Judgement skipped{
       .id = "21.3a", .verdict = "SKIPPED (its ranks are 2)", .skipped = 2, .left_out = "its ranks are 2"};
