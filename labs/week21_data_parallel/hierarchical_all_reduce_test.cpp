@@ -172,6 +172,8 @@ Machine cluster(int per_node, bool shared) {
   return machine;
 }
 
+constexpr const char* kWhoseRun = "(What ran was your 21.4a and b: where they fail, begin there)";
+
 TEST(Lab21_4c, TheFormulaEqualsTheSimulator) {
   for (const Shape shape : {Shape{2, 4}, Shape{4, 2}, Shape{3, 3}, Shape{8, 8}})
     for (bool shared : {false, true}) {
@@ -186,7 +188,8 @@ TEST(Lab21_4c, TheFormulaEqualsTheSimulator) {
       ASSERT_NEAR(expected / seconds[0], 1, most)
           << k << " nodes of " << g << (shared ? " with one port each" : " with a port for each rank") << ": predicted "
           << expected * 1e6 << " µs, the simulator took " << seconds[0] * 1e6
-          << " µs: 2(g − 1) steps of n/g inside, 2(k − 1) of n/(g·k) across, an addition in half of them";
+          << " µs: 2(g − 1) steps of n/g inside, 2(k − 1) of n/(g·k) across, an addition in half of them. "
+          << kWhoseRun;
     }
 }
 
@@ -204,8 +207,8 @@ TEST(Lab21_4c, BytesOnTheSlowLinks) {
         }
         if (most == expected.per_rank && node == expected.per_node) return "";
         return fmt::format(
-            "{} on {} nodes of {}, {} bytes: the ledgers have {} a rank and {} a node, predicted {} and {}", name, k, g,
-            c.size * sizeof(float), most, node, expected.per_rank, expected.per_node);
+            "{} on {} nodes of {}, {} bytes: the ledgers have {} a rank and {} a node, predicted {} and {}. {}", name,
+            k, g, c.size * sizeof(float), most, node, expected.per_rank, expected.per_node, kWhoseRun);
       };
     };
     const auto size = static_cast<std::size_t>(shape.ranks() * 30);
