@@ -17,6 +17,7 @@ StuckBatch World::stuck_batch(const Queue& queue) {
           .group = endpoint.group,
           .collective = batch.collective,
           .started = batch.where,
+          .transfers = batch.transfers.data(),
           .missing = &batch.transfers[missing]};
 }
 

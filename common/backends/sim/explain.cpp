@@ -14,6 +14,7 @@ StuckBatch World::stuck_batch(const Queue& queue) {
           .group = endpoint.group,
           .collective = batch.collective,
           .started = batch.where,
+          .transfers = batch.transfers.data(),
           .missing = missing == batch.transfers.end() ? nullptr : &*missing};
 }
 

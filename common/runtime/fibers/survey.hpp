@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct StuckBatch {
   int group = 0;
   const char* collective = nullptr;
   Location started{};
-  const Transfer* missing = nullptr;  // its first transfer whose other half was not posted
+  const Transfer* transfers = nullptr;
+  const Transfer* missing = nullptr;  // the first of them whose other half was not posted
 };
 
 template <class World>
@@ -91,6 +93,10 @@ class Survey {
     stuck.needs_rank = members[transfer.peer];
     stuck.needs = who_posts(stuck.needs_rank, queue.index);
     stuck.reason = waits_for_transfer(transfer, stuck.needs_rank, batch.started, queue.blocked.where);
+    const auto like_it = [&](const Transfer& t) { return t.kind == transfer.kind && t.peer == transfer.peer; };
+    if (const auto before = std::count_if(batch.transfers, batch.missing, like_it); before > 0)
+      stuck.reason += fmt::format(" (message {} of this batch {} it)", before + 1,
+                                  transfer.kind == Transfer::Kind::send ? "to" : "from");
     const std::uint64_t eager = world_.options().machine.eager_bytes;
     if (transfer.kind == Transfer::Kind::send && transfer.slice.bytes() > eager)
       stuck.reason += fmt::format(" (a send above {} bytes waits for its receive)", eager);

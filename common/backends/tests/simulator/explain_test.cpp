@@ -17,6 +17,21 @@ TEST(Deadlock, NamesTheCycle) {
           "(receive_first)", "receives 64 bytes from rank 1, which has not started the send"});
 }
 
+TEST(Deadlock, CountsTheMessagesOfABatchThatHaveTheSamePeer) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me), y = buffer(me);
+           if (me.rank() == 0) {
+             me.exchange({send(1, x)});
+             me.exchange({receive(1, x)});
+           } else {
+             me.exchange({receive(0, x), receive(0, y)});
+           }
+         },
+         Verdict::deadlock,
+         {"receives 64 bytes from rank 0, which has not started the send (message 2 of this batch from it)"});
+}
+
 TEST(Deadlock, OfAThousandRanksIsShort) {
   const Outcome outcome = run(ranks(1024), receive_first);
   EXPECT_EQ(outcome.verdict, Verdict::deadlock);
