@@ -145,6 +145,8 @@ class CommandLine {
                 [this] { return trace_tool(paths_, "why", rest_); });
     add_forward("diff", "two traces, operation by operation: ./lab diff A B",
                 [this] { return trace_tool(paths_, "diff", rest_); });
+    add_forward("drill", "a run that went wrong: find out what, from its output and trace: ./lab drill 21",
+                [this] { return drill(paths_, rest_); });
     add_forward("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …",
                 [this] { return forward(paths_, "scale", rest_); });
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
@@ -204,6 +206,7 @@ class CommandLine {
              "./lab check 21.2    judge your answer; watch 21.2 does it whenever you save\n"
              "./lab hint 21.2     a hint\n"
              "./lab list          the course\n"
+             "./lab drill         runs that went wrong, to find out why\n"
              "./lab train --mine  train the model with your code\n"
              "./lab report        measure, and write outputs/report/index.html\n"
              "./lab help all lists every command, ./lab help COMMAND its options.\n";

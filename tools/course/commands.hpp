@@ -56,6 +56,9 @@ int hint(const Paths& paths, const std::string& what, int level);
 /// Prints the reference's answers, and keeps a record of it.
 int reveal(const Paths& paths, const std::string& what);
 
+/// Fault drills: lists them, plays one, or judges an answer; see `kHelp` in drill.cpp.
+int drill(const Paths& paths, const std::vector<std::string>& arguments);
+
 /// Asks what the learner expects, then measures it and shows both; what was asked before stays as it was answered.
 int predict(const Paths& paths, const std::string& what);
 

@@ -44,7 +44,10 @@ Exercise read_exercise(const Json& j, const Week& week) {
 }
 
 Week read_week(const Json& j) {
-  Week week{.number = j.at("number"), .folder = j.at("folder"), .title = j.at("title"), .exercises = {}};
+  Week week{.number = j.at("number"), .folder = j.at("folder"), .title = j.at("title"), .drills = {}, .exercises = {}};
+  if (j.contains("drills"))
+    for (const Json& drill : j.at("drills"))
+      week.drills.push_back({drill.at("id"), drill.at("title"), drill.value("core", true), drill.at("minutes")});
   for (const Json& exercise : j.at("exercises")) week.exercises.push_back(read_exercise(exercise, week));
   return week;
 }
@@ -72,8 +75,11 @@ Course Course::parse(const std::string& text, const std::string& name) {
 }
 
 void Course::check() const {
-  std::set<std::string> ids, ready;
+  std::set<std::string> ids, ready, drills;
   std::vector<const Exercise*> waiting;
+  for (const Week& week : weeks_)
+    for (const Drill& drill : week.drills)
+      if (!drills.insert(drill.id).second) throw JsonError(fmt::format("drill {} is there twice", drill.id));
   for (const Week& week : weeks_)
     for (const Exercise& exercise : week.exercises) {
       waiting.push_back(&exercise);

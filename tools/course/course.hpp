@@ -44,10 +44,19 @@ struct Exercise {
   std::vector<std::string> ids() const;
 };
 
+/// A run with a planted fault that is to be found: ./lab drill ID.
+struct Drill {
+  std::string id;
+  std::string title;
+  bool core = true;
+  int minutes = 0;
+};
+
 struct Week {
   int number = 0;
   std::string folder;
   std::string title;
+  std::vector<Drill> drills;
   std::vector<Exercise> exercises;
 };
 

@@ -6,6 +6,7 @@
 
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
+#include "tools/course/drill.hpp"
 #include "tools/course/states.hpp"
 
 namespace lockstep::tools {
@@ -60,6 +61,7 @@ void print_what_to_do(const Paths& paths, const Exercise& exercise) {
 int status(const Paths& paths) {
   for (const Week& week : paths.course.weeks())
     fmt::print("week {}  {}: {}\n", week.number, week.title, in_words(count_of(paths, week)));
+  if (const std::string drills = count_drills(paths); !drills.empty()) fmt::print("drills   {}: ./lab drill\n", drills);
   if (const auto last = last_edited(paths))
     fmt::print("last   {} {}: {}\n", last->id, last->title, state_of(paths, *last).words);
   if (const auto next = next_exercise(paths))
@@ -73,9 +75,14 @@ int status(const Paths& paths) {
 int list(const Paths& paths, const std::string& what) {
   const Selection selection = paths.course.select(what);
   const std::vector<Deed> deeds = read_deeds(paths);
+  const auto print_drills = [&](int number) {
+    for (const Week& w : paths.course.weeks())
+      if (w.number == number) fmt::print("{}", format_drills(paths, w.drills));
+  };
   int week = -1;
   for (const Exercise& exercise : selection.exercises) {
     if (exercise.week != week) {
+      print_drills(week);
       week = exercise.week;
       const auto& weeks = paths.course.weeks();
       const auto found = std::find_if(weeks.begin(), weeks.end(), [&](const Week& w) { return w.number == week; });
@@ -91,6 +98,7 @@ int list(const Paths& paths, const std::string& what) {
     fmt::print("  {}{}{:>4} min {:>3} points  {}  {}{}{}\n", padded(exercise.id, 7), padded(exercise.title, 72),
                exercise.minutes, exercise.points, exercise.core ? "core " : "extra", colour, words, s.off);
   }
+  print_drills(week);
   return 0;
 }
 

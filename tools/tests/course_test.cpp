@@ -7,6 +7,7 @@
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
+#include "tools/course/drill.hpp"
 #include "tools/course/predict.hpp"
 #include "tools/course/skeleton.hpp"
 #include "tools/course/states.hpp"
@@ -63,6 +64,71 @@ TEST_F(FindingOnesWay, ResetKeepsWhatWasThereAndRevealIsRemembered) {
   std::string deeds;
   for (const Deed& deed : read_deeds(paths_)) deeds += deed.what + " " + deed.exercise + "; ";
   EXPECT_EQ(deeds, "reset 1.1; reset 1.1; revealed 1.2; ");
+}
+
+/// A program `drill` that writes down its arguments, makes its folder, and finds an answer right where it says so.
+class Drilling : public SmallCourse {
+ protected:
+  void SetUp() override {
+    SmallCourse::SetUp();
+    const auto program = paths_.program("drill");
+    write_text(program, "#!/bin/sh\necho \"$*\" > " + said().string() +
+                            "\n[ \"$1\" = run ] || { grep -q right \"$6\"; exit; }\nmkdir -p \"$6\"; echo wrong > "
+                            "\"$6/answer.txt\"\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  }
+  std::filesystem::path said() const { return paths_.source / "said"; }
+  std::filesystem::path folder() const { return paths_.source / "outputs" / "drills" / "1"; }
+  std::string states() const {
+    std::string all;
+    std::istringstream lines(format_drills(paths_, paths_.course.weeks()[0].drills));
+    for (std::string line; std::getline(lines, line);) all += line.substr(line.rfind(' ') + 1) + ";";
+    return all;
+  }
+};
+
+TEST_F(Drilling, AVariantIsKeptUntilAnotherIsAskedFor) {
+  EXPECT_EQ(play_drill(paths_, {"1"}), 0);
+  const std::string first = read_text(said());
+  EXPECT_EQ(first.find("run 1 --seed "), 0u) << first;
+  EXPECT_EQ(play_drill(paths_, {"1"}), 0);
+  EXPECT_EQ(read_text(said()), first);
+  write_text(folder() / "answer.txt", "kind: mine\n");
+  EXPECT_EQ(play_drill(paths_, {"1", "--new"}), 0);
+  EXPECT_NE(read_text(said()), first);
+  EXPECT_EQ(read_text(folder().string() + ".1/answer.txt"), "kind: mine\n") << "what was there is kept";
+  EXPECT_EQ(play_drill(paths_, {"1", "--seed", "7"}), 0);
+  EXPECT_EQ(read_text(said()), "run 1 --seed 7 --out " + folder().string() + "\n");
+  Paths neighbour = paths_;
+  neighbour.source /= "neighbour";
+  EXPECT_EQ(play_drill(neighbour, {"1"}), 0);
+  EXPECT_NE(read_text(said()).substr(0, first.find(" --out")), first.substr(0, first.find(" --out")));
+}
+
+TEST_F(Drilling, ARightAnswerIsRememberedAndAWrongOneIsNot) {
+  EXPECT_EQ(states(), "-;-;");
+  EXPECT_THROW(play_drill(paths_, {"check", "1"}), Error) << "not run yet";
+  EXPECT_EQ(play_drill(paths_, {"1", "--seed", "3"}), 0);
+  EXPECT_EQ(states(), "begun;-;");
+  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 1);
+  EXPECT_EQ(count_drills(paths_), "0 of 1 core drills solved");
+  write_text(folder() / "answer.txt", "right\n");
+  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 0);
+  EXPECT_EQ(read_text(said()), "check 1 --seed 3 --answer " + (folder() / "answer.txt").string() + "\n");
+  EXPECT_EQ(states(), "solved;-;");
+  EXPECT_EQ(count_drills(paths_), "1 of 1 core drills solved");
+  EXPECT_EQ(play_drill(paths_, {"1", "--new"}), 0);
+  EXPECT_EQ(states(), "solved;-;");
+}
+
+TEST_F(Drilling, WhatIsNoDrillIsRefused) {
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"2"}, {"check"}, {"check", "2"}, {"1", "--wrong"}, {"1", "--seed", "x"}, {"1", "--seed"}})
+    EXPECT_THROW(play_drill(paths_, wrong), Error) << wrong.back();
+  EXPECT_THROW(Course::parse(R"({"weeks": [{"number": 1, "folder": "w", "title": "t", "exercises": [], "drills": [
+                                 {"id": "1", "title": "t", "minutes": 1}, {"id": "1", "title": "t", "minutes": 1}]}]})",
+                             "course"),
+               Error);
 }
 
 /// What is typed.

@@ -27,9 +27,12 @@ class SmallCourse : public ::testing::Test {
       for (std::size_t at; (at = text.find('%')) != text.npos;) text.replace(at, 1, number);
       return text.replace(text.find('@'), 1, needs);
     };
-    paths_.course = Course::parse(R"({"weeks": [{"number": 1, "folder": "week1", "title": "t", "exercises": [)" +
-                                      filled("1", "") + "," + filled("2", "\"1.1\"") + "]}]}",
-                                  "course");
+    paths_.course =
+        Course::parse(R"({"weeks": [{"number": 1, "folder": "week1", "title": "t", "drills": [{"id": "1", "title":
+                                     "gone wrong", "minutes": 20}, {"id": "1+", "title": "more", "core": false,
+                                     "minutes": 20}], "exercises": [)" +
+                          filled("1", "") + "," + filled("2", "\"1.1\"") + "]}]}",
+                      "course");
     for (const char* id : {"1.1", "1.2"}) {
       const Exercise& exercise_of = paths_.course.exercise(id);
       write_text(paths_.solution(exercise_of),

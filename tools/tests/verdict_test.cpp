@@ -247,6 +247,14 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   EXPECT_EQ(complaint("21.3,21.8a"), "unknown exercise '21.8a': did you mean '21.8'? ./lab list shows what there is.");
   EXPECT_EQ(complaint("21,,22"), "unknown exercise ''. ./lab list shows what there is.");
   EXPECT_NE(complaint("21.2a,21.3").find("21.2a is a part, which is named alone"), std::string::npos);
+  int core_drills = 0;
+  for (const Week& week : course.weeks())
+    for (const Drill& drill : week.drills) {
+      EXPECT_EQ(drill.minutes, 20) << drill.id;
+      EXPECT_EQ(drill.id.substr(0, 2), std::to_string(week.number));
+      core_drills += drill.core;
+    }
+  EXPECT_EQ(core_drills, 3);
   for (const Exercise& exercise : course.select("").exercises) {
     EXPECT_GT(exercise.minutes, 0) << exercise.id;
     for (const Exercise& need : course.all_needs(exercise.id)) EXPECT_NE(need.id, exercise.id);

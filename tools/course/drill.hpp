@@ -1,0 +1,20 @@
+// ./lab drill: which variant of a drill a learner has, what became of it, and the program that plays and judges it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/course/paths.hpp"
+
+namespace lockstep::tools {
+
+/// "drill 21   A data-parallel run that went wrong   20 min  core   open"; a line each, without the others' weeks where
+/// one is named.
+std::string format_drills(const Paths& paths, const std::vector<Drill>& drills);
+/// "1 of 3 core drills solved"; "" where the course has none.
+std::string count_drills(const Paths& paths);
+
+/// What ./lab drill does with its arguments, but for the build: runs the program `drill`.
+int play_drill(const Paths& paths, std::vector<std::string> arguments);
+
+}  // namespace lockstep::tools
