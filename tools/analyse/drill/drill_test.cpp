@@ -56,9 +56,8 @@ class Drills : public testing::TestWithParam<std::string> {
 
 TEST_P(Drills, EveryVariantIsSolvedFromItsFilesAlone) {
   const auto& [drill, good] = runs_of(GetParam());
-  EXPECT_GE(drill.kinds.size(), 5u);
   std::set<std::string> truths;
-  for (std::uint64_t seed = 0; seed < 3 * drill.kinds.size(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 2 * drill.kinds.size(); ++seed) {
     const Fault fault = fault_of(drill, good, seed);
     const Played played = play(drill.job, corpus(), fault);
     write_evidence(folder_, drill, played);
@@ -72,7 +71,7 @@ TEST_P(Drills, EveryVariantIsSolvedFromItsFilesAlone) {
     truths.insert(truth.kind + truth.rank + truth.operation);
     fs::remove_all(folder_);
   }
-  EXPECT_GT(truths.size(), 3 * drill.kinds.size() / 2) << "a seed says more than which kind it is";
+  EXPECT_GT(truths.size(), drill.kinds.size()) << "a seed says more than which kind it is";
 }
 
 TEST_P(Drills, GuessesAreRefused) {
@@ -131,9 +130,12 @@ Effect effect(const std::string& id, const std::string& kind) {
   return {runs, fault, play(runs.drill.job, corpus(), fault)};
 }
 
-bool same_losses(const Effect& e) {
-  for (int step = 0; step < e.runs.drill.job.steps; ++step)
-    if (loss_of(e.runs.drill.job, e.played, step) != loss_of(e.runs.drill.job, e.runs.good, step)) return false;
+/// To `tolerance`, relative: of sums in another order.
+bool same_losses(const Effect& e, double tolerance = 0) {
+  for (int step = 0; step < e.runs.drill.job.steps; ++step) {
+    const double loss = loss_of(e.runs.drill.job, e.played, step), good = loss_of(e.runs.drill.job, e.runs.good, step);
+    if (!(std::abs(loss - good) <= tolerance * good)) return false;
+  }
   return true;
 }
 
@@ -146,14 +148,26 @@ TEST(Planted, WhatIsSlowIsRightAndTakesLonger) {
                                                                                  {"21", "slow-loader"},
                                                                                  {"24", "straggler"},
                                                                                  {"24", "short-warm-up"},
+                                                                                 {"22", "sync-in-no-sync"},
+                                                                                 {"23", "sync-in-no-sync"},
+                                                                                 {"23", "mesh-order"},
                                                                                  {"25", "mesh-order"},
                                                                                  {"25", "straggler"},
                                                                                  {"25", "slow-loader"}}) {
     const Effect e = effect(id, kind);
     ASSERT_TRUE(e.played.outcome.passed()) << e.played.outcome.message;
-    EXPECT_TRUE(same_losses(e)) << id << " " << kind;
+    EXPECT_TRUE(same_losses(e, kind == "sync-in-no-sync" ? 1e-5 : 0)) << id << " " << kind;
     EXPECT_GT(e.played.outcome.seconds, 1.05 * e.runs.good.outcome.seconds) << id << " " << kind;
   }
+}
+
+TEST(Planted, AveragingEveryMicrobatchSendsTheGradientsEachTime) {
+  const Effect e = effect("22", "sync-in-no-sync");
+  // Of 4 microbatches 3 are summed in vain: 2 (p − 1)/p of the gradients each.
+  const auto bytes = [](const Played& played) { return played.outcome.ledgers[0].traffic.bytes_sent; };
+  const double gradients = 4.0 * static_cast<double>(e.runs.drill.job.options.model.parameters());
+  const double expected = 3 * 1.5 * gradients * e.runs.drill.job.steps;
+  EXPECT_NEAR(static_cast<double>(bytes(e.played) - bytes(e.runs.good)), expected, 1e-3 * expected);
 }
 
 TEST(Planted, AFlippedBitLeavesOneReplicaApart) {
@@ -197,17 +211,20 @@ TEST(Planted, CrossedMicrobatchesTrainSomethingElse) {
   EXPECT_FALSE(same_losses(e));
 }
 
-TEST(Planted, NormsThatAreNotSummedDifferByReplica) {
-  const Effect e = effect("25", "norm-not-summed");
-  std::set<double> norms, good;
-  for (const StepSeen& s : e.played.steps)
-    if (s.step == 0) norms.insert(s.norm);
-  for (const StepSeen& s : e.runs.good.steps)
-    if (s.step == 0) good.insert(s.norm);
-  ASSERT_EQ(good.size(), 1u);
-  ASSERT_EQ(norms.size(), 2u);
-  // Squares of the replicas' shards add up to the whole.
-  EXPECT_NEAR(std::hypot(*norms.begin(), *norms.rbegin()), *good.begin(), 1e-4);
+TEST(Planted, NormsThatAreNotSummedDifferByRank) {
+  for (const auto& [id, values] : {std::pair{"22", 4u}, {"23", 4u}, {"25", 2u}}) {
+    const Effect e = effect(id, "norm-not-summed");
+    std::set<double> norms, good;
+    for (const StepSeen& s : e.played.steps)
+      if (s.step == 0) norms.insert(s.norm);
+    for (const StepSeen& s : e.runs.good.steps)
+      if (s.step == 0) good.insert(s.norm);
+    ASSERT_EQ(good.size(), 1u) << id;
+    ASSERT_EQ(norms.size(), values) << id;
+    double squares = 0;  // of the shards: they add up to the whole
+    for (const double norm : norms) squares += norm * norm;
+    EXPECT_NEAR(std::sqrt(squares), *good.begin(), 1e-4) << id;
+  }
 }
 
 // Answers ------------------------------------------------------------------------------------------------------------

@@ -43,6 +43,15 @@ std::vector<Drill> all_drills(std::size_t vocabulary) {
   all.push_back({"21",
                  job("data parallelism on 4 ranks", {.dp = 4}, vocabulary),
                  {"straggler", "slow-loader", "flipped-bit", "swapped-order", "wrong-count"}});
+  all.push_back({"22",
+                 job("4 replicas, ZeRO-1", {.dp = 4}, vocabulary),
+                 {"norm-not-summed", "sync-in-no-sync", "straggler", "slow-loader"}});
+  all.back().job.options.zero = 1;
+  all.back().job.options.microbatches = 4;
+  all.push_back({"23",
+                 job("2 replicas × 4 tensor-parallel ranks on two nodes", {.dp = 2, .tp = 4}, vocabulary),
+                 {"mesh-order", "norm-not-summed", "sync-in-no-sync", "straggler", "slow-loader"}});
+  all.back().job.options.microbatches = 4;
   all.push_back({"24",
                  job("a pipeline of 4 stages, 1F1B", {.pp = 4}, vocabulary),
                  {"long-warm-up", "short-warm-up", "crossed-microbatches", "lost-message", "straggler"}});
@@ -88,6 +97,31 @@ int bucket_to_swap(const std::vector<std::uint64_t>& bytes, Draw& draw) {
   return fit.at(static_cast<std::size_t>(draw.below(static_cast<int>(fit.size()))));
 }
 
+void draw_bucket(Fault& fault, const std::vector<std::uint64_t>& bytes, Draw& draw) {
+  fault.bucket = fault.is("swapped-order") ? bucket_to_swap(bytes, draw) : draw.below(static_cast<int>(bytes.size()));
+  fault.element = static_cast<std::size_t>(draw.below(1 << 20));
+  fault.bit = 24 + draw.below(3);
+  fault.left_out = static_cast<std::size_t>(1 + draw.below(64));
+}
+
+/// So much slower that a step is, too.
+void draw_slow_operation(Fault& fault, Draw& draw) {
+  const char* const slow[] = {"matmul", "attention_backward", "gelu_backward"};
+  fault.operation = slow[draw.below(3)];
+  fault.factor = fault.operation == "matmul" ? 2 + draw.below(2) : 20 + draw.below(10);
+}
+
+int stage_of(const Job& job, int rank) { return week25::coordinate_of(job.options.mesh, job.options.order, rank).pp; }
+
+/// −1 for what is wrong on every rank. The last stage sends no activations, has no warm-up, and does each backward
+/// right after its forward.
+void draw_rank(Fault& fault, const Job& job, Draw& draw) {
+  if (fault.is("mesh-order") || fault.is("norm-not-summed") || fault.is("sync-in-no-sync")) return;
+  const bool not_last = fault.is("short-warm-up") || fault.is("crossed-microbatches") || fault.is("lost-message");
+  do fault.rank = draw.below(job.ranks());
+  while (not_last && stage_of(job, fault.rank) + 1 == job.options.mesh.pp);
+}
+
 const Collective& collective_at(const Played& played, const Fault& fault) {
   int bucket = 0;
   for (const Collective& c : played.collectives)
@@ -98,8 +132,6 @@ const Collective& collective_at(const Played& played, const Fault& fault) {
 const analysis::RankUse& use_of(const analysis::Why& why, int rank) {
   return why.use.at(static_cast<std::size_t>(rank));
 }
-
-int stage_of(const Job& job, int rank) { return week25::coordinate_of(job.options.mesh, job.options.order, rank).pp; }
 
 /// Σ over the ranks of what each rank saw of a step; NaN where one has not ended it.
 double sum_over_ranks(const Job& job, const Played& played, int step) {
@@ -157,49 +189,17 @@ StageSchedule good_schedule(const Job& job, int stage) { return week25::stage_sc
 
 Fault fault_of(const Drill& drill, const Played& good, std::uint64_t seed) {
   Fault fault{.kind = drill.kinds[seed % drill.kinds.size()]};
-  const Job& job = drill.job;
   Draw draw(seed);
-  const std::vector<std::uint64_t> buckets = bucket_bytes(good);
-  const int stages = job.options.mesh.pp, microbatches = job.options.microbatches;
-  const auto rank_of_stage = [&](int from, int to) {  // stages from, …, to − 1
-    int rank = 0;
-    do rank = draw.below(job.ranks());
-    while (stage_of(job, rank) < from || stage_of(job, rank) >= to);
-    return rank;
-  };
-  const auto one_step = [&] { return 1 + draw.below(job.steps - 2); };  // neither the first nor the last
-  fault.rank = draw.below(job.ranks());
-  if (fault.is("straggler")) {
-    const char* const slow[] = {"matmul", "attention_backward", "gelu_backward"};
-    fault.operation = slow[draw.below(3)];
-    fault.factor = fault.operation == "matmul" ? 2 + draw.below(2) : 20 + draw.below(10);
-  } else if (fault.is("slow-loader")) {
-    fault.seconds = 0.02 + 0.001 * draw.below(20);
-  } else if (fault.is("flipped-bit")) {
-    fault.step = one_step();
-    fault.bucket = draw.below(static_cast<int>(buckets.size()));
-    fault.element = static_cast<std::size_t>(draw.below(1 << 20));
-    fault.bit = 24 + draw.below(3);
-  } else if (fault.is("swapped-order")) {
-    fault.step = one_step();
-    fault.bucket = bucket_to_swap(buckets, draw);
-  } else if (fault.is("wrong-count")) {
-    fault.step = one_step();
-    fault.bucket = draw.below(static_cast<int>(buckets.size()));
-    fault.left_out = static_cast<std::size_t>(1 + draw.below(64));
-  } else if (fault.is("long-warm-up")) {
-    fault.rank = rank_of_stage(0, stages);
-  } else if (fault.is("short-warm-up")) {
-    fault.rank = rank_of_stage(0, stages - 1);
-  } else if (fault.is("crossed-microbatches")) {
-    fault.rank = rank_of_stage(0, stages - 1);  // the last stage has each backward right after its forward
-    fault.microbatch = draw.below(microbatches - 1);
-  } else if (fault.is("lost-message")) {
-    fault.rank = rank_of_stage(0, stages - 1);
-    fault.step = one_step();
-  } else {
-    fault.rank = -1;
-  }
+  const Job& job = drill.job;
+  draw_rank(fault, job, draw);
+  const bool once =
+      fault.is("flipped-bit") || fault.is("swapped-order") || fault.is("wrong-count") || fault.is("lost-message");
+  if (once) fault.step = 1 + draw.below(job.steps - 2);  // neither the first nor the last
+  if (once && !fault.is("lost-message")) draw_bucket(fault, bucket_bytes(good), draw);
+  if (fault.is("straggler")) draw_slow_operation(fault, draw);
+  if (fault.is("slow-loader")) fault.seconds = 0.02 + 0.001 * draw.below(20);
+  if (fault.is("crossed-microbatches")) fault.microbatch = draw.below(job.options.microbatches - 1);
+  if (fault.is("norm-not-summed")) fault.operation = job.options.zero > 0 ? "dp" : "tp";
   return fault;
 }
 
@@ -226,8 +226,10 @@ Truth truth_of(const Drill& drill, const Fault& fault, const Played& good, const
     truth.evidence = fault.step + 1;
   } else if (fault.is("mesh-order")) {
     say_of_mesh(job, played, truth);
+  } else if (fault.is("sync-in-no-sync")) {
+    truth.operation = "ring_all_reduce";
+    truth.evidence = static_cast<double>(played.outcome.ledgers.front().traffic.bytes_sent);
   } else if (fault.is("norm-not-summed")) {
-    truth.operation = "dp";
     truth.evidence = norm_in_first_step(played);
   } else {
     const Collective& c = collective_at(played, fault);

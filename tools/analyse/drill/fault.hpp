@@ -15,7 +15,7 @@ struct Fault {
   std::string kind;          ///< a word of kinds.hpp; "": nothing is planted
   int rank = -1;             ///< in the world; −1: every one
   int step = -1;             ///< from 0; −1: every one
-  std::string operation;     ///< straggler: the arithmetic that is slow
+  std::string operation;     ///< straggler: the arithmetic that is slow; norm-not-summed: the axis
   double factor = 1;         ///< straggler: how many times as long it takes
   double seconds = 0;        ///< slow-loader: longer, a step
   int bucket = -1;           ///< of a step's all-reduces, from 0

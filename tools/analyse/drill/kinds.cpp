@@ -84,11 +84,18 @@ constexpr Kind kKinds[] = {
      "Megatron's --tp-pp-dp order does the same; NCCL_DEBUG=INFO says which transport each group has."},
     {"norm-not-summed", "each rank clips by the norm of its own shards", "all",
      "the axis over which the sum is missing: dp, tp or pp", "rank 0's gradient norm in step 1", Unit::count, kPrinted,
-     "The gradient norm is one number, the same on every rank. Here it has two values, one a replica, each smaller "
-     "than the good run's: clipping is weaker, and not the same everywhere.",
+     "The gradient norm is one number, the same on every rank. Here ranks that differ on one axis have different ones, "
+     "whose squares add up to the good run's: clipping is weaker, and not the same everywhere.",
      "torch.nn.utils.clip_grad_norm_ on FSDP1 parameters knows its shard alone: model.clip_grad_norm_ sums over the "
      "ranks. With DTensor (FSDP2) the sum is built in. The sign of it is a norm that differs by rank, or falls when "
      "ranks are added."},
+    {"sync-in-no-sync", "gradients are averaged after every microbatch", "all",
+     "the collective that runs too often, as traces name it", "bytes that rank 0 sends in the whole run", Unit::bytes,
+     0,
+     "The losses are right but for rounding, since an average of averages changes nothing, and the steps are slow: in "
+     "the trace every backward is followed by a sum of all gradients.",
+     "Gradient accumulation without model.no_sync() (FSDP: set_requires_gradient_sync(False)), or with the forward "
+     "outside of it: DDP decides in the forward. The profiler shows nccl:all_reduce in each microbatch."},
 };
 
 }  // namespace

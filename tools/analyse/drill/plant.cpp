@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "labs/week21_data_parallel/ddp.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
 namespace lockstep::drill {
 namespace {
 
@@ -45,6 +48,24 @@ StageSchedule with_warm_up(const StageSchedule& steps, int more) {
   return all;
 }
 
+/// Gradients are averaged after every microbatch's backward, and not after the last alone. What is the same on all
+/// ranks stays as it is when it is averaged again: the sums are right.
+void average_always(week25::Worker& worker) {
+  StageHooks hooks = worker.stage->hooks();
+  hooks.end_backward = [rest = hooks.end_backward, dp = worker.mesh.dp, stage = worker.stage.get(),
+                        microbatches = worker.pipeline.shape.microbatches, done = 0]() mutable {
+    if (rest) rest();
+    if (++done % microbatches != 0) week21::average(dp, stage->parameters().gradients, week21::ring_all_reduce);
+  };
+  worker.stage->use(std::move(hooks));
+}
+
+/// Norms are then of this rank's shards along that axis.
+void forget_sum(const std::string& axis, week25::Worker& worker) {
+  if (axis == "dp") worker.sharded = false;
+  if (axis == "tp") worker.mesh.tp = worker.mesh.pp;  // of one stage: a rank alone
+}
+
 }  // namespace
 
 StageSchedule faulty_schedule(const StageSchedule& steps, const Fault& fault) {
@@ -59,7 +80,8 @@ StageSchedule faulty_schedule(const StageSchedule& steps, const Fault& fault) {
 }
 
 void plant(const Fault& fault, int rank, FaultyBackend& backend, week25::Worker& worker) {
-  if (fault.is("norm-not-summed")) worker.sharded = false;
+  if (fault.is("norm-not-summed")) forget_sum(fault.operation, worker);
+  if (fault.is("sync-in-no-sync")) average_always(worker);
   if (fault.rank != rank) return;
   if (fault.is("straggler")) slow_down(backend, fault);
   if (fault.is("lost-message")) lose_last_send(backend, fault, worker);

@@ -73,7 +73,8 @@ class Solver {
   Answer solve() const {
     if (output_.find("stopped   MISMATCH") != std::string::npos) return mismatch();
     if (output_.find("stopped   DEADLOCK") != std::string::npos) return deadlock();
-    for (const auto& attempt : {&Solver::wrong_sum, &Solver::norms, &Solver::mesh, &Solver::schedule})
+    for (const auto& attempt :
+         {&Solver::wrong_sum, &Solver::norms, &Solver::too_often, &Solver::mesh, &Solver::schedule})
       if (const auto answer = (this->*attempt)()) return *answer;
     return slow();
   }
@@ -131,14 +132,31 @@ class Solver {
     return std::nullopt;
   }
 
-  /// Tensor-parallel neighbours are one rank apart here, replicas two, stages four.
+  /// Ranks that differ in one coordinate alone lie so far apart, by what the output says of the mesh.
+  std::vector<std::pair<std::size_t, const char*>> axes() const {
+    const auto is = [&](const char* words) { return output_.find(words) != std::string::npos; };
+    if (is("4 tensor-parallel")) return {{1, "tp"}, {4, "dp"}};
+    if (is("2 tensor-parallel")) return {{1, "tp"}, {2, "dp"}, {4, "pp"}};
+    return {{1, is("pipeline") ? "pp" : "dp"}};
+  }
+
   std::optional<Answer> norms() const {
     const Table first = grouped(table("steps.csv"), "step").front();
     const std::string& norm = first.front().at("gradient_norm");
-    for (const auto& [apart, axis] : {std::pair<std::size_t, const char*>{1, "tp"}, {2, "dp"}, {4, "pp"}})
-      if (apart < first.size() && first.size() == 8 && first[apart].at("gradient_norm") != norm)
-        return Answer{"norm-not-summed", "all", axis, norm};
+    for (const auto& [apart, axis] : axes())
+      if (first[apart].at("gradient_norm") != norm) return Answer{"norm-not-summed", "all", axis, norm};
     return std::nullopt;
+  }
+
+  static std::ptrdiff_t sums_of_rank_0(const Trace& trace) {
+    return std::count_if(trace.events.begin(), trace.events.end(), [](const TraceEvent& e) {
+      return e.kind == TraceEvent::Kind::region && e.rank == 0 && e.name == "ring_all_reduce";
+    });
+  }
+
+  std::optional<Answer> too_often() const {
+    if (sums_of_rank_0(trace_) == sums_of_rank_0(good_)) return std::nullopt;
+    return Answer{"sync-in-no-sync", "all", "ring_all_reduce", table("ranks.csv").front().at("bytes_sent")};
   }
 
   std::optional<Answer> mesh() const {
