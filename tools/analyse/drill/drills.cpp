@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "common/analysis/why.hpp"
 #include "labs/trainer/worker.hpp"
@@ -158,7 +159,8 @@ void say_of_schedule(const Job& job, const Fault& fault, Truth& truth) {
 void say_of_mesh(const Job& job, const Played& played, Truth& truth) {
   truth.rank = std::to_string(week25::rank_of(job.options.mesh, kFaultyOrder, {.tp = 1}));
   truth.operation = "ring_all_reduce";
-  truth.evidence = static_cast<double>(played.across_nodes.front());
+  truth.evidence =
+      static_cast<double>(std::accumulate(played.across_nodes.begin(), played.across_nodes.end(), std::uint64_t{0}));
 }
 
 double norm_in_first_step(const Played& played) {

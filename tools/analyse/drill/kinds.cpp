@@ -75,11 +75,12 @@ constexpr Kind kKinds[] = {
      "nothing after it.",
      "A return before isend, or a batch_isend_irecv built under a condition that one rank does not meet. NCCL's "
      "watchdog ends all ranks after its time-out; the flight recorder has the receive without a partner."},
-    {"mesh-order", "the axes of the mesh are in the wrong order", "rank 0's peer in its tensor-parallel group",
-     "the collective that is slow by it, as traces name it", "bytes that rank 0 sends to other nodes in the whole run",
-     Unit::bytes, 0,
-     "The losses are right, and every step is slow: the sums inside the layers, four a block and microbatch, cross "
-     "the nodes' link. Rank 0's traffic to other nodes is many times the good run's.",
+    {"mesh-order", "the axes of the mesh are in the wrong order",
+     "the one that rank 0 sends its part of the layers' sums to",
+     "the collective that is slow by it, as traces name it",
+     "bytes that all ranks together send to other nodes in the whole run", Unit::bytes, 0,
+     "The losses are right, and every step is slow: the sums inside the layers, four a block and microbatch, cross the "
+     "nodes' link. All ranks' traffic to other nodes is many times the good run's.",
      "init_device_mesh(\"cuda\", (pp, dp, tp)): the last dimension is the innermost, neighbouring ranks in one node. "
      "Megatron's --tp-pp-dp order does the same; NCCL_DEBUG=INFO says which transport each group has."},
     {"norm-not-summed", "each rank clips by the norm of its own shards", "all",

@@ -159,16 +159,23 @@ class Solver {
     return Answer{"sync-in-no-sync", "all", "ring_all_reduce", table("ranks.csv").front().at("bytes_sent")};
   }
 
+  /// All of a table's column.
+  std::uint64_t sum_of(const std::string& name, const std::string& field) const {
+    std::uint64_t sum = 0;
+    for (const Line& line : table(name)) sum += std::stoull(line.at(field));
+    return sum;
+  }
+
   std::optional<Answer> mesh() const {
-    const std::string bytes = table("ranks.csv").front().at("bytes_to_other_nodes");
-    if (bytes == table("good/ranks.csv").front().at("bytes_to_other_nodes")) return std::nullopt;
-    std::map<int, int> peers;  // of rank 0's sums, and how often
+    const std::uint64_t bytes = sum_of("ranks.csv", "bytes_to_other_nodes");
+    if (bytes == sum_of("good/ranks.csv", "bytes_to_other_nodes")) return std::nullopt;
+    std::map<int, int> peers;  // to whom rank 0 sends in sums, and how often
     for (const TraceEvent& e : trace_.events)
       if (e.kind == TraceEvent::Kind::transfer && e.rank == 0 && e.name.starts_with("ring_all_reduce"))
-        for (const TraceMessage& m : e.messages) ++peers[m.peer];
+        for (const TraceMessage& m : e.messages) peers[m.peer] += m.sends;
     const auto most =
         std::max_element(peers.begin(), peers.end(), [](auto& a, auto& b) { return a.second < b.second; });
-    return Answer{"mesh-order", std::to_string(most->first), "ring_all_reduce", bytes};
+    return Answer{"mesh-order", std::to_string(most->first), "ring_all_reduce", std::to_string(bytes)};
   }
 
   std::optional<Answer> schedule() const {
