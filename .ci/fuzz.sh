@@ -28,6 +28,7 @@ sources_of() {
     json) echo common/support/json/document.cpp ;;
     machine) echo common/runtime/machine/read_machine.cpp ;;
     schedule) echo common/gpt/pipeline/schedule.cpp ;;
+    answer) echo tools/analyse/drill/answer.cpp ;;
     strategy) echo tools/plan/strategy_file.cpp ;;
     course) echo tools/course/course.cpp ;;
     config) echo common/support/text/command_line.cpp common/support/text/option_words.hpp ;;
@@ -47,7 +48,7 @@ lines_reached() {
     sed -n 's/.*"totals":.*"lines":{"count":\([0-9]*\),"covered":\([0-9]*\).*/\2 of \1/p'
 }
 
-[ $# -gt 0 ] || set -- json machine schedule strategy course config lab trace manifest tokens verdicts names sizes submission archive
+[ $# -gt 0 ] || set -- json machine schedule strategy course config lab trace manifest tokens verdicts names sizes submission archive answer
 out=${FUZZ_OUT:-$PWD/build/fuzz/out}
 mkdir -p "$out"
 : > "$out/report.txt"

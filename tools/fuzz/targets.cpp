@@ -34,6 +34,7 @@
 #include "common/support/text/files.hpp"
 #include "common/support/text/units.hpp"
 #include "common/testing/verdict.hpp"
+#include "tools/analyse/drill/answer.hpp"
 #include "tools/course/course.hpp"
 #include "tools/grade/grade_submission.hpp"
 #include "tools/lab_command.hpp"
@@ -368,7 +369,17 @@ void read_sizes(const std::string& text) {
   }
 }
 
-constexpr std::array<Target, 15> kTargets{{{"json", read_json},
+void read_answer(const std::string& text) {
+  const drill::Answer answer = drill::parse_answer(text, kName);
+  for (const drill::Unit unit : {drill::Unit::count, drill::Unit::bytes, drill::Unit::seconds}) {
+    const drill::Truth truth{
+        .kind = "straggler", .rank = "2", .operation = "matmul", .evidence = 2, .unit = unit, .tolerance = 0.01};
+    if (drill::all_right(drill::judge(answer, truth)) && answer.evidence.empty())
+      throw Error(Verdict::fail, "right without evidence");
+  }
+}
+
+constexpr std::array<Target, 16> kTargets{{{"json", read_json},
                                            {"machine", read_machine},
                                            {"schedule", read_schedule},
                                            {"strategy", read_strategy},
@@ -382,7 +393,8 @@ constexpr std::array<Target, 15> kTargets{{{"json", read_json},
                                            {"names", read_names},
                                            {"sizes", read_sizes},
                                            {"submission", read_submission},
-                                           {"archive", read_archive}}};
+                                           {"archive", read_archive},
+                                           {"answer", read_answer}}};
 
 }  // namespace
 
