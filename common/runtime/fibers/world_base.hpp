@@ -26,6 +26,7 @@
 #include "common/runtime/fibers/groups.hpp"
 #include "common/runtime/fibers/queue.hpp"
 #include "common/runtime/fibers/survey.hpp"
+#include "common/runtime/private_data.hpp"
 #include "common/runtime/run.hpp"
 
 namespace lockstep {
@@ -101,6 +102,7 @@ class WorldBase {
   }
   void resume(Queue& queue) {
     running_ = &queue;
+    private_data_.enter(queue.owner->world_rank());
     queue.fiber->resume();
     running_ = nullptr;
   }
@@ -124,6 +126,7 @@ class WorldBase {
   std::vector<std::string> queue_names_{"main"};
   std::vector<Values> values_;
   Failure failure_;
+  PrivateData private_data_;
 };
 
 template <class Types>
@@ -150,6 +153,7 @@ Outcome WorldBase<Types>::run() {
   if (!failing_) judge_end();
   self().drain();
   unwind_all();
+  private_data_.leave();
   each_queue([](Queue& queue) { queue.closures.list.clear(); });
   self().release_left_memory();
   Outcome outcome;

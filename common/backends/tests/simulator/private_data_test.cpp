@@ -1,0 +1,67 @@
+// Variables in the section lockstep_private belong to ranks, and to the caller of a run.
+#include "common/runtime/private_data.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/runtime/run.hpp"
+
+namespace lockstep {
+namespace {
+
+struct Counter {
+  int calls;
+  int* address;
+};
+[[gnu::section("lockstep_private")]] Counter counter = {7, nullptr};
+int shared_calls = 0;
+
+void initialise(int, char**, char**) { counter.address = new int(100); }
+[[gnu::section("lockstep_private_init"), gnu::used]] void (*const kInitialise)(int, char**, char**) = initialise;
+
+/// Ranks take turns: a message each way, `rounds` times.
+Outcome ping_pong(int rounds) {
+  return run({.ranks = 2}, [rounds](Rank me) -> Values {
+    Slice box = me.allocate(1, DType::f32, Category::buffer);
+    for (int round = 0; round < rounds; ++round) {
+      ++counter.calls, ++*counter.address, ++shared_calls;
+      if (me.rank() == 0 && round == 0) ++counter.calls;
+      me.exchange({send(1 - me.rank(), box), receive(1 - me.rank(), me.allocate(1, DType::f32, Category::buffer))});
+    }
+    me.wait(me.run(me.stream("side"), [](Rank) { ++counter.calls; }));
+    return {double(counter.calls), double(*counter.address), double(shared_calls)};
+  });
+}
+
+TEST(PrivateData, EachRankCountsItsOwn) {
+  counter.calls = 7;
+  start_private_data();
+  ++counter.calls;
+  for (int run = 1; run <= 2; ++run) {  // the second begins anew
+    shared_calls = 0;
+    const Outcome outcome = ping_pong(5);
+    ASSERT_EQ(outcome.verdict, Verdict::pass) << outcome.message;
+    EXPECT_EQ(outcome.values[0][0], 14);
+    EXPECT_EQ(outcome.values[0][1], 105);
+    EXPECT_EQ(outcome.values[1][1], 105) << "memory that an initialiser has allocated is shared";
+    EXPECT_EQ(outcome.values[0][0], outcome.values[1][0] + 1);
+    EXPECT_GT(std::max(outcome.values[0][2], outcome.values[1][2]), 5) << "ranks do not take turns";
+    EXPECT_EQ(counter.calls, 8) << "the caller's own";
+    EXPECT_EQ(*counter.address, 100);
+  }
+}
+
+TEST(PrivateData, AFailedRunGivesTheCallerItsOwnBack) {
+  counter.calls = 7;
+  start_private_data();
+  const Outcome outcome = run({.ranks = 3}, [](Rank me) -> Values {
+    counter.calls = 100 + me.rank();
+    if (me.rank() == 1) throw Error(Verdict::usage, "stop");
+    me.exchange({receive((me.rank() + 1) % 3, me.allocate(1, DType::f32, Category::buffer))});
+    return {};
+  });
+  EXPECT_EQ(outcome.verdict, Verdict::usage);
+  EXPECT_EQ(counter.calls, 7);
+}
+
+}  // namespace
+}  // namespace lockstep
