@@ -12,7 +12,7 @@
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
 #   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
 #   mine.train_sim               train_sim with the student's answers where they pass  → ./lab train --mine
-#   graded.21.2_sim              the same with an answer that ./lab grade put below grade/labs, reference needs, and a seal
+#   graded.21.2_sim              the same with an answer that ./lab grade has compiled, reference needs, and a seal
 #   graded.21.2_mpi              what it runs besides with --backend, without a seal
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
 #   skeletons/, mutants/, mine/  what is generated, in the build tree
@@ -139,21 +139,38 @@ function(lockstep_student_object object id source solution)
   set_target_properties(${object} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 endfunction()
 
-# The answer to `id` that ./lab grade judges: put below grade/labs by it alone, its needs from the reference.
-function(lockstep_add_graded id folder name solution)
+# The programs that judge the answer which ./lab grade has compiled to grade/objects/ID.o, confined and taken apart from
+# everything else (tools/grade/grade_compile.hpp); its needs come from the reference. grade/compile/CXX/ID says how
+# answers are compiled, an argument a line; grade/references/ID which object offers what the tests call.
+function(lockstep_add_graded id)
   if(NOT TARGET lockstep_sim)
     return()
   endif()
-  lockstep_student_object(graded.${id} ${id} ${CMAKE_BINARY_DIR}/grade/labs/${folder}/${name}.cpp ${solution})
-  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/grade/objects/${id} CONTENT "$<TARGET_OBJECTS:graded.${id}>")
+  set(grade ${CMAKE_BINARY_DIR}/grade)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND flags -fmax-errors=20 -fno-gnu-unique)
+  endif()
+  list(JOIN flags "\n" flags)
+  set(of_reference "$<TARGET_PROPERTY:ref.${id}")
+  file(GENERATE OUTPUT ${grade}/compile/$<COMPILE_LANGUAGE>/${id} CONTENT "${CMAKE_CXX_COMPILER}
+${CMAKE_CXX20_STANDARD_COMPILE_OPTION}
+${flags}
+$<JOIN:${of_reference},COMPILE_OPTIONS>,\n>
+-w
+-g1
+-I$<JOIN:${of_reference},INCLUDE_DIRECTORIES>,\n-I>
+")
+  file(GENERATE OUTPUT ${grade}/references/${id} CONTENT "$<TARGET_OBJECTS:ref.${id}>")
   lockstep_all_needs(${id} needs)
   get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
   lockstep_backends(backends)
   foreach(backend IN LISTS backends)
     set(program graded.${id}_${backend})
     lockstep_test_program(${program} ${backend} EXCLUDE_FROM_ALL)
-    # The tests first: where both define an inline function, theirs is taken.
-    target_link_libraries(${program} PRIVATE tests.${id} graded.${id} ${links})
+    target_link_libraries(${program} PRIVATE tests.${id} ${grade}/objects/${id}.o lockstep_grade_start ${links})
+    set_property(TARGET ${program} APPEND PROPERTY LINK_DEPENDS ${grade}/objects/${id}.o)
     if(needs)
       lockstep_use_reference(${program} ${needs})
     endif()
@@ -280,7 +297,7 @@ function(lockstep_add_exercise week folder exercise)
   endif()
   lockstep_add_mine(${id} ${LOCKSTEP_LABS_DIR}/${folder}/${name}.cpp ${solution})
   lockstep_add_mine_programs(${id} ${week})
-  lockstep_add_graded(${id} ${folder} ${name} ${solution})
+  lockstep_add_graded(${id})
   lockstep_add_mutants(${id} ${folder} ${name} ${solution})
 
   set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)

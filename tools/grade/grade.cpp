@@ -1,4 +1,4 @@
-// ./lab grade: points for a submission. Nothing of it but its named lab files comes into the build, below grade/labs;
+// ./lab grade: points for a submission. Nothing of it but its named lab files is looked at, and they are compiled apart;
 // tests, headers and the answers it needs are this repository's. What it cannot prove to be right is worth 0 points.
 #include "tools/grade/grade.hpp"
 
@@ -20,7 +20,7 @@
 #include "tools/course/commands.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
-#include "tools/grade/grade_object.hpp"
+#include "tools/grade/grade_compile.hpp"
 #include "tools/grade/grade_run.hpp"
 #include "tools/grade/grade_submission.hpp"
 
@@ -89,7 +89,10 @@ std::string uncommitted(const Paths& paths) {
 class Grader {
  public:
   Grader(const Paths& paths, const GradeOptions& options, std::string submission)
-      : paths_(paths), options_(options), name_(std::move(submission)) {
+      : paths_(paths),
+        options_(options),
+        name_(std::move(submission)),
+        compiler_(paths, options.look_at_objects, std::clamp(options.timeout_seconds, 20.0, 60.0)) {
     const Selection selection = paths.course.select(options.what);
     part_ = selection.part;
     for (const Exercise& e : selection.exercises) {
@@ -109,8 +112,8 @@ class Grader {
     fs::create_directory(scratch_.path() / "unpacked");
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     grading.remarks = remarks();
-    place();
-    build_the_answers();
+    compile_the_answers();
+    link_the_answers();
     for (const Exercise& exercise : exercises_) add_rows(exercise, grading);
   }
 
@@ -118,11 +121,11 @@ class Grader {
   fs::path root() const { return paths_.build / "grade"; }
   bool elsewhere() const { return options_.backend != "sim"; }
   std::string program(const Exercise& e) const { return fmt::format("graded.{}_sim", e.id); }
-  fs::path object(const Exercise& e) const { return read_text(root() / "objects" / e.id); }
 
   void build_the_suite() {
-    std::vector<std::string> targets{"lockstep_grade_seal", "skeleton"};
+    std::vector<std::string> targets{"lockstep_grade_seal", "lockstep_grade_start"};
     for (const Exercise& e : exercises_) {
+      targets.push_back("tests." + e.id);
       std::string week = fmt::format("reference.week{}_sim", e.week);
       if (std::find(targets.begin(), targets.end(), week) == targets.end()) targets.push_back(week);
     }
@@ -133,37 +136,32 @@ class Grader {
     }
   }
 
-  /// The answers, into the build's own folder of labs. One that says what it said before is not touched, so that
-  /// nothing is compiled again.
-  void place() {
-    for (const Exercise& e : paths_.course.select("").exercises) {
-      fs::path file = root() / "labs" / e.folder / (e.name + ".cpp");
-      auto answer = submission_.answers.find(e.id);
+  /// Each answer of the submission to an object, or to the reason why there is none.
+  void compile_the_answers() {
+    for (const Exercise& e : exercises_) {
       fs::remove(paths_.program(program(e)));
-      if (answer == submission_.answers.end()) {
-        fs::remove(file);
-      } else if (!fs::exists(file) || read_text(file) != answer->second) {
-        write_text(file, answer->second);
-      }
+      if (!submission_.answers.count(e.id)) continue;
+      const Scratch folder;
+      compiled_[e.id] =
+          failing_closed<Compiled>([&] { return compiler_.compile(e, submission_.answers[e.id], folder.path()); });
     }
   }
 
-  /// Compilers get limits too: a template can be as endless as a loop.
+  /// Holds nothing of the submission but objects that were looked at.
   ConfinedEnd build(const std::vector<std::string>& programs) {
     FolderLock lock(paths_.mine(), "building the answers of " + name_);
     Confined command{.arguments = {"cmake", "--build", paths_.build.string(), "--target"}, .folder = paths_.source};
     command.arguments.insert(command.arguments.end(), programs.begin(), programs.end());
     command.arguments.insert(command.arguments.end(), {"--", "-k", "0"});
-    command.holds_students_code = false;
+    command.rules = Rules::limits_only;
     command.limits.wall_seconds = 120.0 + 60.0 * static_cast<double>(programs.size());
     command.limits.file_bytes = std::uint64_t{1} << 30;
     return run_confined(command);
   }
-  void build_the_answers() {
+  void link_the_answers() {
     std::vector<std::string> programs;
-    for (const Exercise& e : exercises_) {
-      if (submission_.answers.count(e.id)) programs.push_back(program(e));
-    }
+    for (const auto& [id, compiled] : compiled_)
+      if (compiled.verdict.empty()) programs.push_back(program(paths_.course.exercise(id)));
     if (!programs.empty()) build(programs);  // which of them are there says how it went
   }
 
@@ -192,13 +190,11 @@ class Grader {
       row.verdict = "NOT SUBMITTED", row.reason = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
       if (auto found = submission_.misplaced.find(e.id); found != submission_.misplaced.end())
         row.reason += fmt::format("; there is {}, which does not count: expected is {}", found->second, places_of(e));
+    } else if (const Compiled& compiled = compiled_.at(e.id); !compiled.verdict.empty()) {
+      row.verdict = compiled.verdict, row.reason = compiled.reason;
     } else if (!fs::exists(paths_.program(program(e)))) {
-      ConfinedEnd end = build({program(e)});
       row.verdict = to_string(Verdict::does_not_compile);
-      row.reason = (end.timed_out ? "its compilation does not end\n" : "its tests cannot be linked:\n") + end.output;
-    } else if (options_.look_at_objects) {
-      row.reason = object_refused(paths_, e, object(e));
-      if (!row.reason.empty()) row.verdict = kRefused;
+      row.reason = "its tests cannot be linked:\n" + build({program(e)}).output;
     }
     return row;
   }
@@ -227,13 +223,18 @@ class Grader {
     }
   }
 
-  template <class Do>
-  GradedRow failing_closed(const Do& what) {
+  template <class Found = GradedRow, class Do>
+  static Found failing_closed(const Do& what) {
     try {
       return what();
     } catch (const std::exception& error) {
       return {.verdict = kNoVerdict, .reason = fmt::format("the judge failed: {}", error.what())};
     }
+  }
+
+  /// Their program, and what tests read: machines and texts.
+  std::vector<fs::path> tests_may_read(const Exercise& e) const {
+    return {paths_.program(program(e)), paths_.source / "bench" / "machines", paths_.source / "data"};
   }
 
   /// The tests of one part, in a process and a folder of their own.
@@ -243,7 +244,8 @@ class Grader {
     Confined command{
         .arguments = {paths_.program(program(e)).string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
                       "--verdict", words.string()},
-        .folder = folder.path()};
+        .folder = folder.path(),
+        .may_read = tests_may_read(e)};
     command.limits.wall_seconds = options_.timeout_seconds;
     command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(options_.timeout_seconds));
     auto begin = std::chrono::steady_clock::now();
@@ -322,6 +324,8 @@ class Grader {
   Scratch scratch_;
   std::vector<Exercise> exercises_;
   Submission submission_;
+  AnswerCompiler compiler_;
+  std::map<std::string, Compiled> compiled_;         // by exercise
   std::map<int, std::map<std::string, int>> tests_;  // by week and suite
 };
 

@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -50,17 +51,31 @@ std::uint64_t writing(long version) {
   return first | (version >= 2 ? refer : 0) | (version >= 3 ? truncate : 0);
 }
 
-void write_only_below(const std::filesystem::path& scratch) {
-  std::uint64_t access = writing(landlock_version());
-  long rules = syscall(SYS_landlock_create_ruleset, &access, sizeof access, 0);  // the structure's first member
-  if (rules < 0) refused("landlock_create_ruleset");
-  int folder = open(scratch.c_str(), O_PATH | O_CLOEXEC);
+constexpr std::uint64_t kReadingFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE;
+constexpr std::uint64_t kReading = kReadingFiles | LANDLOCK_ACCESS_FS_READ_DIR;
+
+/// What there is not needs no rule. Landlock wants of a plain file only what can be done to one.
+void allow(long rules, const std::filesystem::path& path, std::uint64_t access, std::uint64_t access_of_file) {
+  const int at = open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (at < 0) return;
+  struct stat about {};
+  if (fstat(at, &about) != 0) refused("stat");
   landlock_path_beneath_attr below{};
-  below.allowed_access = access, below.parent_fd = folder;
-  if (folder < 0 || syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0) != 0)
-    refused("landlock_add_rule");
+  below.allowed_access = S_ISDIR(about.st_mode) ? access : access_of_file, below.parent_fd = at;
+  if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0) != 0) refused("landlock_add_rule");
+  close(at);
+}
+
+void forbid_files(const Confinement& what) {
+  const std::uint64_t written = writing(landlock_version()), access = written | kReading;
+  const long rules = syscall(SYS_landlock_create_ruleset, &access, sizeof access, 0);  // the structure's first member
+  if (rules < 0) refused("landlock_create_ruleset");
+  allow(rules, what.scratch, access, kReadingFiles | LANDLOCK_ACCESS_FS_WRITE_FILE);
+  allow(rules, "/dev/null", 0, kReadingFiles | LANDLOCK_ACCESS_FS_WRITE_FILE);
+  for (const auto& path : system_files()) allow(rules, path, kReading, kReadingFiles);
+  for (const auto& path : what.may_read) allow(rules, path, kReading, kReadingFiles);
   if (syscall(SYS_landlock_restrict_self, rules, 0) != 0) refused("landlock_restrict_self");
-  close(folder), close(static_cast<int>(rules));
+  close(static_cast<int>(rules));
 }
 
 /// The numbers of system calls on one kind of processor.
@@ -68,22 +83,30 @@ struct Calls {
   std::string_view machine;  ///< as uname says
   std::uint32_t architecture;
   std::uint32_t clone, clone3, signal_thread, limits;
+  std::vector<std::uint32_t> forks;  ///< fork, vfork (x86 only)
   std::vector<std::uint32_t> forbidden;
 };
 
-/// fork, vfork (x86 only), socket, socketpair, ptrace, process_vm_writev, kill, tkill, rt_sigqueueinfo,
+/// socket, socketpair, ptrace, process_vm_writev, kill, tkill, rt_sigqueueinfo,
 /// rt_tgsigqueueinfo, pidfd_send_signal, pidfd_getfd, setrlimit, unshare, setns, mount, bpf, io_uring_setup, setsid,
 /// setpgid.
 const std::array<Calls, 2>& known_calls() {
   static const std::array<Calls, 2> calls{
-      Calls{"x86_64", AUDIT_ARCH_X86_64, 56, 435, 234, 302, {57,  58,  41,  53,  101, 311, 62,  200, 129, 297,
-                                                             424, 438, 160, 272, 308, 165, 321, 425, 112, 109}},
+      Calls{"x86_64",
+            AUDIT_ARCH_X86_64,
+            56,
+            435,
+            234,
+            302,
+            {57, 58},
+            {41, 53, 101, 311, 62, 200, 129, 297, 424, 438, 160, 272, 308, 165, 321, 425, 112, 109}},
       Calls{"aarch64",
             AUDIT_ARCH_AARCH64,
             220,
             435,
             131,
             261,
+            {},
             {198, 199, 117, 271, 129, 130, 138, 240, 424, 438, 164, 97, 268, 40, 280, 425, 157, 154}}};
   return calls;
 }
@@ -142,21 +165,29 @@ class Filter {
 
 constexpr std::size_t argument(std::size_t i) { return offsetof(seccomp_data, args) + 8 * i; }  // its low half
 
-void forbid_calls(const Calls& calls) {
-  constexpr std::uint32_t denied = SECCOMP_RET_ERRNO | EPERM, allowed = SECCOMP_RET_ALLOW;
-  constexpr std::uint32_t kClonesThread = 0x00010000, kSecondTable = 0x40000000;
+constexpr std::uint32_t denied = SECCOMP_RET_ERRNO | EPERM, allowed = SECCOMP_RET_ALLOW;
+
+/// With the call's number loaded; threads are fine.
+void forbid_processes(const Calls& calls, Filter& filter) {
+  constexpr std::uint32_t kClonesThread = 0x00010000;
+  for (std::uint32_t call : calls.forks) filter.answer_if(call, denied);
+  // clone3's flags are in memory; the C library falls back on clone.
+  filter.answer_if(calls.clone3, SECCOMP_RET_ERRNO | ENOSYS);
+  filter.skip_unless(calls.clone, 4);
+  filter.load(argument(0));
+  filter.answer_without(kClonesThread, denied);
+  filter.answer(allowed);
+}
+
+void forbid_calls(const Calls& calls, bool may_start_processes) {
+  constexpr std::uint32_t kSecondTable = 0x40000000;
   Filter filter;
   filter.load(offsetof(seccomp_data, arch));
   filter.answer_unless(calls.architecture, SECCOMP_RET_KILL_PROCESS);
   filter.load(offsetof(seccomp_data, nr));
   filter.at_least(kSecondTable, denied);  // x32
   for (std::uint32_t call : calls.forbidden) filter.answer_if(call, denied);
-  filter.answer_if(calls.clone3,
-                   SECCOMP_RET_ERRNO | ENOSYS);  // its flags are in memory; the C library falls back on clone
-  filter.skip_unless(calls.clone, 4);
-  filter.load(argument(0));
-  filter.answer_without(kClonesThread, denied);
-  filter.answer(allowed);
+  if (!may_start_processes) forbid_processes(calls, filter);
   filter.skip_unless(calls.signal_thread, 4);  // abort and raise: to itself
   filter.load(argument(0));
   filter.answer_if(static_cast<std::uint32_t>(getpid()), allowed);
@@ -180,15 +211,22 @@ void limit(const Limits& limits) {
   set_limit(RLIMIT_CORE, 0);
 }
 
-void confine(const std::filesystem::path& scratch) {
+void confine(const Confinement& what) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) refused("no_new_privs");
-  if (landlock_version() > 0) write_only_below(scratch);
-  if (const Calls* calls = calls_here(); calls && has_seccomp()) forbid_calls(*calls);
+  if (landlock_version() > 0) forbid_files(what);
+  if (const Calls* calls = calls_here(); calls && has_seccomp()) forbid_calls(*calls, what.may_start_processes);
+}
+
+std::vector<std::filesystem::path> system_files() {
+  return {"/usr/bin",     "/usr/lib",       "/usr/lib64",     "/usr/libexec",       "/usr/include",
+          "/usr/share",   "/usr/local/bin", "/usr/local/lib", "/usr/local/include", "/bin",
+          "/lib",         "/lib64",         "/nix/store",     "/etc/ld.so.cache",   "/etc/localtime",
+          "/dev/urandom", "/dev/zero",      "/proc/cpuinfo",  "/proc/meminfo",      "/sys/devices/system"};
 }
 
 std::string missing_confinement() {
   std::string missing;
-  if (landlock_version() == 0) missing += "files outside the scratch folder are not protected (no Landlock); ";
+  if (landlock_version() == 0) missing += "files outside the scratch folder can be read and written (no Landlock); ";
   if (!calls_here() || !has_seccomp()) missing += "processes and sockets are not forbidden (no seccomp filter); ";
   if (!missing.empty()) missing.resize(missing.size() - 2);
   return missing;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace lockstep::tools {
 
@@ -19,11 +20,22 @@ struct Limits {
 /// In a child, between fork and exec: sets the limits. Throws std::runtime_error where the kernel refuses.
 void limit(const Limits& limits);
 
-/// In a child, between fork and exec, for a program that holds a student's code: it can write, make and remove files
-/// below `scratch` only (Landlock), start no process, open no socket, and signal, trace or write into no other process
-/// (seccomp). What this kernel lacks is left out: see missing_confinement. Throws std::runtime_error where what it has
-/// does not work.
-void confine(const std::filesystem::path& scratch);
+/// What a process that is confined may do.
+struct Confinement {
+  std::filesystem::path scratch;  ///< it writes, makes and removes files below this folder only
+  /// Files and folders that it can read, beside `scratch` and system_files().
+  std::vector<std::filesystem::path> may_read;
+  bool may_start_processes = false;  ///< a compiler starts its parts; they are confined like itself
+};
+
+/// In a child, between fork and exec, for a program that holds a student's code or reads what a student wrote: files as
+/// `what` says (Landlock), no other process but where that says so, no socket, and nothing that signals, traces or
+/// writes into another process (seccomp). What this kernel lacks is left out: see missing_confinement. Throws
+/// std::runtime_error where what it has does not work.
+void confine(const Confinement& what);
+
+/// Programs, libraries and their data, as the system installed them: what there is of them.
+std::vector<std::filesystem::path> system_files();
 
 /// What this kernel cannot forbid, in words: "" on Linux 5.13 or newer with Landlock and seccomp, on x86-64 or AArch64.
 std::string missing_confinement();

@@ -6,10 +6,12 @@
 #include <array>
 #include <cctype>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "common/error.hpp"
-#include "tools/course/process.hpp"
+#include "tools/grade/grade_isolate.hpp"
+#include "tools/grade/grade_run.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -63,12 +65,9 @@ constexpr std::array kCFunctions{"memcpy",
                                  "stdout",
                                  "stderr",
                                  "abort",
-                                 "rand",
-                                 "srand",
                                  "time",
                                  "clock",
                                  "strerror",
-                                 "localeconv",
                                  "isalnum",
                                  "isalpha",
                                  "isdigit",
@@ -148,37 +147,39 @@ bool opens_files(std::string_view symbol) {
   return false;
 }
 
-std::string output_of(std::vector<std::string> arguments, const fs::path& folder = {}) {
-  std::string text;
-  Command command{.arguments = std::move(arguments), .folder = folder, .timeout_seconds = 60, .on_line = {}};
-  command.on_line = [&](std::string_view line) { text.append(line).append("\n"); };
-  if (!run_command(command).ok())
-    throw Error(Verdict::usage, fmt::format("{} failed:\n{}", command.arguments[0], text));
-  return text;
+/// What the C++ library keeps for the whole program: a message from rank to rank that no ledger sees.
+bool is_shared_by_ranks(std::string_view symbol) {
+  for (std::string_view word : {"new_handler", "set_terminate", "get_terminate", "set_unexpected", "get_unexpected",
+                                "ios_base6xalloc", "_M_grow_words", "locale6global", "sync_with_stdio", "call_once",
+                                "random_device", "this_thread", "St6thread", "condition_variable", "memory_resource"}) {
+    if (symbol.find(word) != symbol.npos) return true;
+  }
+  return false;
 }
 
-std::string readable(const std::string& symbol) {
-  std::string name = output_of({"c++filt", symbol});
-  return name.substr(0, name.find('\n'));
+std::string readable(const std::string& symbol, const fs::path& folder) {
+  const ConfinedEnd end = run_confined({.arguments = {"c++filt", symbol}, .folder = folder, .rules = Rules::reader});
+  return end.output.substr(0, std::min<std::size_t>(end.output.find('\n'), 300));
 }
 
 std::string refused_symbol(const fs::path& object) {
-  std::istringstream lines(output_of({"nm", "--format=posix", object.string()}));
+  std::istringstream lines(said_of({"nm", "--format=posix"}, object));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
     std::string symbol;
     char type = ' ';
     fields >> symbol >> type;
-    bool undefined = type == 'U' || type == 'w' || type == 'v';
-    if (undefined && !may_call(symbol)) return "it calls " + readable(symbol) + ", which no answer needs";
-    if (!undefined && !may_define(symbol, type))
-      return "it defines " + readable(symbol) + ", which is not its own to define (namespaces of your own are fine)";
+    if (type == 'i')
+      return "it defines " + readable(symbol, object.parent_path()) + ", chosen before the program begins";
+    const bool undefined = type == 'U' || type == 'w' || type == 'v';
+    if (undefined && !may_call(symbol))
+      return "it calls " + readable(symbol, object.parent_path()) + ", which no answer needs";
   }
   return "";
 }
 
 std::string refused_code(const fs::path& object) {
-  std::istringstream lines(output_of({"objdump", "-d", "-h", "--no-show-raw-insn", object.string()}));
+  std::istringstream lines(said_of({"objdump", "-d", "-h", "--no-show-raw-insn"}, object));
   for (std::string line; std::getline(lines, line);) {
     if (line.find(".preinit_array") != line.npos) return "it holds code that would run before the program's own";
     auto colon = line.find(":\t");
@@ -191,35 +192,44 @@ std::string refused_code(const fs::path& object) {
   return "";
 }
 
-/// What the compiler read, as Ninja remembers it. Fails closed: an object without a list is refused.
-std::string refused_include(const Paths& paths, const Exercise& exercise, const fs::path& object) {
-  std::string known = output_of({"ninja", "-t", "deps", fs::relative(object, paths.build).string()}, paths.build);
-  std::istringstream lines(known);
-  bool itself = false;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("    ")) continue;
-    fs::path file = fs::weakly_canonical(paths.build / line.substr(4));
-    bool own = file.filename() == exercise.name + ".cpp" && file.parent_path().filename() == exercise.folder &&
-               fs::relative(file, fs::weakly_canonical(paths.build / "grade")).native()[0] != '.';
-    itself = itself || own || file.string().ends_with(".stub.cpp");
-    if (!own && !file.string().ends_with(".stub.cpp") && !may_include(paths, file))
-      return "it includes " + line.substr(4) + ", which is no header for answers";
+/// "x.o: a.cpp /usr/include/b\\ c.hpp \\⏎ d.hpp" → what follows the colon, in pieces.
+std::vector<fs::path> files_in(const std::string& rule) {
+  std::vector<fs::path> files;
+  std::string file;
+  for (std::size_t i = rule.find(": ") + 1; i > 0 && i < rule.size(); ++i) {
+    if (rule[i] == '\\' && i + 1 < rule.size() && rule[i + 1] == '\n')
+      ++i;
+    else if (rule[i] == '\\' && i + 1 < rule.size())
+      file += rule[++i];
+    else if (rule[i] != ' ' && rule[i] != '\n')
+      file += rule[i];
+    else if (!file.empty())
+      files.push_back(std::exchange(file, ""));
   }
-  return itself ? "" : "nobody knows what it includes";
+  return files;
 }
 
 }  // namespace
 
-std::string object_refused(const Paths& paths, const Exercise& exercise, const fs::path& object) {
-  std::string why = refused_include(paths, exercise, object);
-  if (why.empty()) why = refused_symbol(object);
-  if (why.empty()) why = refused_code(object);
-  return why;
+std::string object_refused(const fs::path& object) {
+  const std::string why = refused_symbol(object);
+  return why.empty() ? refused_code(object) : why;
+}
+
+std::string include_refused(const Paths& paths, const fs::path& list, const fs::path& source) {
+  bool itself = false;
+  for (const fs::path& file : files_in(read_text(list))) {
+    if (file == source)
+      itself = true;
+    else if (!may_include(paths, fs::weakly_canonical(file)))
+      return "it includes " + file.string() + ", which is no header for answers";
+  }
+  return itself ? "" : "nobody knows what it includes";
 }
 
 bool may_call(std::string_view symbol) {
   if (!symbol.starts_with("_Z")) return among(kCFunctions, symbol) || is_math(symbol) || symbol.starts_with("__cxa_");
-  if (concerns_the_judge(symbol) || opens_files(symbol)) return false;
+  if (concerns_the_judge(symbol) || opens_files(symbol) || is_shared_by_ranks(symbol)) return false;
   if (symbol.starts_with("_ZTI") || symbol.starts_with("_ZTS")) return true;
   for (std::string_view fine : {"_Znw", "_Zna", "_Zdl", "_Zda"}) {
     if (symbol.starts_with(fine)) return true;
@@ -227,20 +237,6 @@ bool may_call(std::string_view symbol) {
   std::string_view name = outermost(symbol);
   return in_std(name) || name.starts_with("8lockstep") || name.starts_with("9__gnu_cxx") ||
          name.starts_with("10__cxxabiv1") || name.starts_with("3fmt");
-}
-
-bool may_define(std::string_view symbol, char type) {
-  if (std::islower(static_cast<unsigned char>(type)) && type != 'i' && type != 'u') return true;  // local
-  if (type == 'i' || concerns_the_judge(symbol)) return false;
-  bool weak = type == 'W' || type == 'V' || type == 'u';
-  if (symbol.starts_with("DW.ref.") || symbol == "__clang_call_terminate") return weak;
-  if (!symbol.starts_with("_Z")) return false;
-  std::string_view name = outermost(symbol);
-  bool library =
-      in_std(name) || name.starts_with("9__gnu_cxx") || name.starts_with("10__cxxabiv1") || name.starts_with("3fmt");
-  bool allocation =
-      name.starts_with("nw") || name.starts_with("na") || name.starts_with("dl") || name.starts_with("da");
-  return !allocation && (weak || !library);
 }
 
 bool may_include(const Paths& paths, const fs::path& file) {

@@ -55,9 +55,11 @@ struct Channels {
   Channel output, secret, seal, failure;
 };
 
-/// Set for a sealed program; nothing of ours is told to a student's code.
-std::vector<std::string> small_environment(const std::filesystem::path& folder) {
-  return {"PATH=/usr/bin:/bin", "HOME=" + folder.string(), "OPENBLAS_NUM_THREADS=1", "LC_ALL=C.UTF-8"};
+/// Nothing of ours is told to a student's code.
+std::vector<std::string> small_environment(const Confined& command) {
+  const std::string folder = command.folder.string();
+  return {"PATH=/usr/local/bin:/usr/bin:/bin",     "HOME=" + folder,  "TMPDIR=" + folder, "OPENBLAS_NUM_THREADS=1",
+          std::string("LC_ALL=") + command.locale, "CCACHE_DISABLE=1"};
 }
 
 std::vector<char*> pointers_to(const std::vector<std::string>& words) {
@@ -74,11 +76,14 @@ void prepare_child(const Confined& command, const Channels& channels) {
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(channels.output.write, STDOUT_FILENO), dup2(channels.output.write, STDERR_FILENO);
   limit(command.limits);
-  if (!command.holds_students_code) return;
-  dup2(channels.secret.read, kSecret), dup2(channels.seal.write, kSeal);
+  if (command.rules == Rules::limits_only) return;
+  if (command.rules == Rules::sealed) dup2(channels.secret.read, kSecret), dup2(channels.seal.write, kSeal);
+  const int kept = command.rules == Rules::sealed ? kSeal : STDERR_FILENO;
   constexpr unsigned close_at_exec = 4;  // CLOSE_RANGE_CLOEXEC; whatever else is open stays here
-  if (syscall(SYS_close_range, kSeal + 1, ~0u, close_at_exec) != 0) throw std::runtime_error("close_range failed");
-  confine(command.folder);
+  if (syscall(SYS_close_range, kept + 1, ~0u, close_at_exec) != 0) throw std::runtime_error("close_range failed");
+  confine({.scratch = command.folder,
+           .may_read = command.may_read,
+           .may_start_processes = command.rules == Rules::compiler});
 }
 
 /// In the child, between fork and exec.
@@ -87,8 +92,8 @@ void prepare_child(const Confined& command, const Channels& channels) {
   try {
     prepare_child(command, channels);
     auto arguments = pointers_to(command.arguments);
-    if (command.holds_students_code) {
-      auto environment = small_environment(command.folder);
+    if (command.rules != Rules::limits_only) {
+      auto environment = small_environment(command);
       execvpe(arguments[0], arguments.data(), pointers_to(environment).data());
     } else {
       execvp(arguments[0], arguments.data());

@@ -1,6 +1,7 @@
 // Runs a program that holds a student's code, apart: confined, limited, killed as a whole, its verdict sealed.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,13 +10,21 @@
 
 namespace lockstep::tools {
 
+/// Which rules a program runs under, beside its limits.
+enum class Rules : std::uint8_t {
+  limits_only,  ///< our own build, which holds nothing that was not looked at
+  reader,       ///< reads what a student wrote: confined to `folder`, with a small environment
+  compiler,     ///< the same, and may start processes
+  sealed        ///< holds a student's code: like a reader, and its verdict is sealed
+};
+
 struct Confined {
   std::vector<std::string> arguments;  ///< the program first; looked up in PATH where it has no slash
-  std::filesystem::path folder;        ///< where it runs; empty: here
+  std::filesystem::path folder;        ///< where it runs, and the only one it can write to; empty: here
   Limits limits;
-  /// Confined to `folder`, with an environment of four variables, and sealed. Otherwise (for the compiler) only
-  /// limited.
-  bool holds_students_code = true;
+  Rules rules = Rules::sealed;
+  std::vector<std::filesystem::path> may_read;  ///< beside `folder` and system_files()
+  const char* locale = "C.UTF-8";
   std::size_t kept_bytes = 16 * 1024;  ///< of what it prints
 };
 

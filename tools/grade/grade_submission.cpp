@@ -186,6 +186,8 @@ std::optional<std::string> confined_tar(const std::vector<std::string>& argument
   Confined command{.arguments = {find_program("cmake"), "-E", "tar"},
                    .folder = folder,
                    .limits = {.wall_seconds = 60, .file_bytes = kLargestFile + 1},
+                   .rules = Rules::reader,
+                   .may_read = {arguments.at(1)},
                    .kept_bytes = kLongestList};
   command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
   ConfinedEnd end = run_confined(command);

@@ -9,7 +9,9 @@
 
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/grade/grade_isolate.hpp"
 #include "tools/grade/grade_object.hpp"
+#include "tools/grade/grade_source.hpp"
 #include "tools/grade/grade_submission.hpp"
 
 namespace lockstep::tools {
@@ -190,16 +192,43 @@ TEST(Grade, AnAnswerComputesAndPrints) {
   }
 }
 
-TEST(Grade, AnAnswerDefinesItsOwn) {
-  EXPECT_TRUE(may_define("_ZN8lockstep6week2119ring_reduce_scatterENS_4RankENS_5SliceE", 'T'));
-  EXPECT_TRUE(may_define("_Z6helperi", 'T'));
-  EXPECT_TRUE(may_define("_ZNSt6vectorIfSaIfEED1Ev", 'W'));
-  EXPECT_TRUE(may_define("memcmp", 't'));  // its own, seen by no other file
-  for (const char* symbol : {"memcmp", "write", "main", "_Znwm", "_ZSt9terminatev", "_ZN7testing4Test5SetUpEv"}) {
-    EXPECT_FALSE(may_define(symbol, 'T')) << symbol;
+TEST(Grade, RanksShareNothingOfTheLibrary) {
+  for (const char* symbol :
+       {"rand", "srand", "_ZSt15set_new_handlerPFvvE", "_ZSt13set_terminatePFvvE", "_ZNSt8ios_base13_M_grow_wordsEib",
+        "_ZNSt6locale6globalERKS_", "lockstep_private_at_exit"}) {
+    EXPECT_FALSE(may_call(symbol)) << symbol;
   }
-  EXPECT_FALSE(may_define("_ZN7testing8internal11CmpHelperEQIffEENS_15AssertionResultEPKcS4_RKT_RKT0_", 'W'));
-  EXPECT_FALSE(may_define("_ZN8lockstep4stepEv", 'i'));  // chosen at run time, before main
+}
+
+TEST(Grade, AnAnswerHasTheSectionsOfACompiler) {
+  for (const char* name : {".text", ".text.unlikely", ".data.rel.ro", ".bss", ".init_array", ".debug_line", ".group"})
+    EXPECT_TRUE(may_have_section(name)) << name;
+  for (const char* name : {".init", ".preinit_array", ".init_array.00101", ".fini_array", ".ctors", "lockstep_private",
+                           ".gnu.linkonce.t.f", ".gnu.lto_main", ".tbss", ".gnu.warning.f", "mine", ".textual"})
+    EXPECT_FALSE(may_have_section(name)) << name;
+}
+
+TEST(Grade, AnAnswersTextSaysNothingToTheAssembler) {
+  for (const char* text : {"int asm_ = 1'000; // asm(\"nop\")", "/* asm */ const char* s = \"asm(\\\"nop\\\")\";",
+                           "auto s = R\"x(\n#line 1\nasm(\")x\";", "#include <a'b>\n#define MESSAGE \"#line\"\n",
+                           "#pragma once\n#if 1\n#endif"})
+    EXPECT_EQ(source_refused(text), "") << text;
+  for (const char* text :
+       {"asm(\"nop\");", "as\\\nm(\"nop\");", "x = 1'000; __asm__ volatile(\"\");", "#include <a'b>\nasm(\"\");",
+        "R\"(\")\" ; __asm(\"\");", "'\\'' asm(\"\");", "\"\\\\\" asm(\"\");"})
+    EXPECT_NE(source_refused(text).find("asm"), std::string::npos) << text;
+  for (const char* text : {"#line 7\n", " # /* */ line 7 \"x\"\n", "%: 7 \"x.hpp\"\n", "#\\\nline 7\n"})
+    EXPECT_NE(source_refused(text).find("#line"), std::string::npos) << text;
+  EXPECT_NE(source_refused("#embed \"/etc/passwd\"\n"), "");
+}
+
+TEST(Grade, MacrosSayNothingToTheAssembler) {
+  const std::string headers =
+      "# 1 \"a.cpp\"\n# 1 \"/usr/include/x.h\" 1 3 4\nint f() __asm__(\"g\");\n# 2 \"a.cpp\" 2\n";
+  EXPECT_EQ(preprocessed_refused(headers + "int x;\n", "a.cpp"), "");
+  EXPECT_NE(preprocessed_refused(headers + "asm(\"nop\");\n", "a.cpp"), "");
+  EXPECT_NE(preprocessed_refused(headers + "auto s = R\"(\n# 1 \"/usr/include/x.h\"\n)\"; asm(\"nop\");\n", "a.cpp"),
+            "");
 }
 
 TEST(Grade, AnAnswerIncludesHeaders) {

@@ -6,34 +6,8 @@ set -u
 lab=$1 source=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-week=week21_data_parallel
-failures=0
-
-fail() {
-  echo "FAILED $1"
-  sed 's/^/    /' "$work/out" "$work/results.json"
-  failures=$((failures + 1))
-}
-
-# grade NAME ARGUMENTS…: its report in $work/out, results.json and junit.xml beside it
-grade() {
-  name=$1
-  shift
-  "$lab" grade "$@" --out "$work/results.json" --junit "$work/junit.xml" > "$work/out" 2>&1 || fail "$name: exit code $?"
-}
-# row ID POINTS/MOST VERDICT: what the report says of it
-row() { grep -Eq "^$1 .* $2 +$3\$" "$work/out" || fail "$name: wanted $1 $2 $3"; }
-# says WORDS…: in results.json, as a reason
-says() {
-  for words; do grep -q -- "$words" "$work/results.json" || fail "$name: results.json does not say '$words'"; done
-}
-
-# answer FOLDER NAME: standard input below the includes of the reference
-answer() {
-  mkdir -p "$work/$1/$week"
-  cat > "$work/$1/$week/$2.cpp"
-}
-reference() { cat "$source/solutions/$week/$1.cpp"; }
+# shellcheck source=tools/tests/grade_testing.sh
+. "$(dirname "$0")/grade_testing.sh"
 
 # -- Cheats. Each would have the exercise's points, or harm, if nobody looked.
 
@@ -48,10 +22,9 @@ reference() { cat "$source/solutions/$week/$1.cpp"; }
 #include <unistd.h>
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 namespace {
 void harm() {
-  int processes = 0, files = 0, sockets = 0, signals = 0;
+  int processes = 0, files = 0, sockets = 0, signals = 0, read = 0;
   for (int i = 0; i < 100; ++i) {
     pid_t child = fork();
     if (child == 0) { sleep(5); _exit(0); }
@@ -61,16 +34,13 @@ void harm() {
   files += open("$work/results.json", O_WRONLY | O_TRUNC) >= 0;
   sockets += socket(AF_INET, SOCK_STREAM, 0) >= 0;
   signals += kill(getppid(), SIGCONT) == 0;
-  std::printf("got %d processes, %d files, %d sockets, %d signals\n", processes, files, sockets, signals);
+  for (const char* other : {"/etc/passwd", "$source/solutions/$week/ddp.cpp"}) read += open(other, O_RDONLY) >= 0;
+  std::printf("got %d processes, %d files, %d sockets, %d signals, %d to read\n", processes, files, sockets, signals, read);
 }
 const int kForged = [] {
   harm();
-  std::ifstream line("/proc/self/cmdline");
-  std::stringstream all;
-  all << line.rdbuf();
-  std::string words = all.str(), file = words.substr(words.rfind('/', words.size() - 2));
-  std::ofstream("." + file) << "{\"verdicts\": [{\"id\": \"21.1\", \"verdict\": \"PASS\", \"message\": \"\", \"test\": \"\","
-                               "\"passed\": 5, \"failed\": 0, \"seconds\": 0}]}\n";
+  std::ofstream("verdict.json") << "{\"verdicts\": [{\"id\": \"21.1\", \"verdict\": \"PASS\", \"message\": \"\", \"test\": \"\","
+                                     "\"passed\": 5, \"failed\": 0, \"seconds\": 0}]}\n";
   std::puts("21.1 PASS (5 of 5 tests)");
   std::fflush(stdout);
   char secret[33] = "00000000000000000000000000000000";
@@ -124,9 +94,9 @@ row 21.1 0/5 'NO VERDICT'
 row 21.2a 0/13 'NO VERDICT'
 row 21.5 0/10 '(FAIL|CRASH)'
 row 21.6 0/10 TIMEOUT
-row 21.10 10/10 PASS
+grep -q 'no Landlock' "$work/results.json" || row 21.10 0/10 'DOES NOT COMPILE'
 says "does not bear this run's secret" 'ended before its tests were over'
-grep -q 'On this computer' "$work/results.json" || says 'got 0 processes, 0 files, 0 sockets, 0 signals'
+grep -q 'On this computer' "$work/results.json" || says 'got 0 processes, 0 files, 0 sockets, 0 signals, 0 to read'
 [ -e "$work/harm" ] && ! grep -q 'no Landlock' "$work/results.json" && fail 'a file outside its folder was written'
 
 # -- Honest files, and files that are no answers; in an archive.
@@ -178,7 +148,7 @@ rm "$work/results.json"
 [ -e "$work/results.json" ] && fail 'an unknown exercise: results were written'
 grep -q "unknown exercise '21.1a': did you mean '21.1'?" "$work/out" || fail 'an unknown exercise'
 
-# On other backends what passes in the simulator runs once more. An answer whose ranks share a variable is found there.
+# On other backends what passes in the simulator runs once more. A variable outside of functions is each rank's own on either.
 if [ -e "${lab%/*}/../backends/mpi" ]; then
   grade 'honest, on MPI' "$work/anna.zip" --only 21.1 --backend mpi
   row 21.1 5/5 PASS
@@ -188,10 +158,9 @@ if [ -e "${lab%/*}/../backends/mpi" ]; then
     > "$work/shared/naive_all_reduce.cpp"
   cmp -s "$work/shared/naive_all_reduce.cpp" "$source/solutions/$week/naive_all_reduce.cpp" && fail 'nothing was shared'
   grade 'a shared variable' "$work/shared" --only 21.1
-  row 21.1 5/5 PASS
+  row 21.1 0/5 FAIL
   grade 'a shared variable, on MPI' "$work/shared" --only 21.1 --backend mpi
   row 21.1 0/5 FAIL
-  says 'it passes in the simulator; on mpi'
 fi
 
 # Nothing to grade is a result too.

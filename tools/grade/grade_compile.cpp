@@ -1,0 +1,152 @@
+#include "tools/grade/grade_compile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "common/error.hpp"
+#include "tools/course/compiler_error.hpp"
+#include "tools/grade/grade_isolate.hpp"
+#include "tools/grade/grade_object.hpp"
+#include "tools/grade/grade_run.hpp"
+#include "tools/grade/grade_source.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kRefusedAnswer = "REFUSED";
+constexpr std::uint64_t kMostOfAnObject = std::uint64_t{8} << 20, kMostPreprocessed = std::uint64_t{64} << 20;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+/// The headers that an answer may include, each by its name: what else lies beside them is not to be read.
+std::vector<fs::path> headers_for_answers(const Paths& paths) {
+  std::vector<fs::path> headers{LOCKSTEP_LIBRARY_HEADERS};
+  for (const char* top : {"common", "labs"})
+    for (const auto& entry : fs::recursive_directory_iterator(paths.source / top))
+      if (entry.is_regular_file() && may_include(paths, fs::weakly_canonical(entry.path())))
+        headers.push_back(entry.path());
+  return headers;
+}
+
+/// One answer on its way.
+class Compilation {
+ public:
+  Compilation(const Paths& paths, const Exercise& exercise, const fs::path& scratch,
+              const std::vector<fs::path>& headers, std::uint64_t seconds)
+      : paths_(paths), exercise_(exercise), scratch_(scratch), headers_(headers), seconds_(seconds) {
+    source_ = scratch / exercise.folder / (exercise.name + ".cpp");
+    flags_ = lines_of(read_text(paths.build / "grade" / "compile" / "CXX" / exercise.id));
+    if (flags_.empty()) throw Error(Verdict::usage, "the build does not say how answers are compiled");
+  }
+
+  fs::path object() const { return scratch_ / "answer.o"; }
+
+  Compiled to_object(const std::string& text, bool look) {
+    write_text(source_, text);
+    if (std::string why = look ? source_refused(text) : ""; !why.empty()) return {kRefusedAnswer, why};
+    const fs::path expanded = scratch_ / "answer.ii", needs = scratch_ / "answer.d";
+    ConfinedEnd end = run({"-E", "-MD", "-MF", needs.string(), "-o", expanded.string(), source_.string()}, headers_);
+    if (std::string why = look ? forbidden_include(end.output) : ""; !why.empty()) return {kRefusedAnswer, why};
+    if (end.exit_code != 0) return failed(end);
+    if (std::string why = look ? read_refused(needs, expanded) : ""; !why.empty()) return {kRefusedAnswer, why};
+    end = run({"-c", "-o", object().string(), expanded.string()}, look ? std::vector<fs::path>{} : headers_);
+    if (end.output.find("Assembler messages:") != std::string::npos)
+      return {kRefusedAnswer, "a name in it is text for the assembler, which no answer needs"};
+    return end.exit_code == 0 ? Compiled{} : failed(end);
+  }
+
+ private:
+  ConfinedEnd run(const std::vector<std::string>& arguments, const std::vector<fs::path>& may_read) const {
+    Confined command{.arguments = flags_,
+                     .folder = scratch_,
+                     .limits = {.wall_seconds = 3.0 * static_cast<double>(seconds_),
+                                .cpu_seconds = seconds_,
+                                .memory_bytes = std::uint64_t{3} << 30,
+                                .file_bytes = kMostPreprocessed},
+                     .rules = Rules::compiler,
+                     .may_read = may_read,
+                     .locale = "C",
+                     .kept_bytes = 256 * 1024};
+    command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+    return run_confined(command);
+  }
+
+  /// Only the compiler's first sentence is told: what it quotes besides could be another file's text.
+  Compiled failed(const ConfinedEnd& end) const {
+    const std::string verdict(to_string(Verdict::does_not_compile));
+    if (end.timed_out || end.output.find("CPU time limit") != std::string::npos)
+      return {verdict, "its compilation does not end"};
+    for (const char* words : {"out of memory", "memory exhausted"})
+      if (end.output.find(words) != std::string::npos) return {verdict, "its compilation takes more than 3 GiB"};
+    if (end.output.find("File size limit") != std::string::npos) return {verdict, "its object has no end"};
+    if (end.printed_too_much) return {verdict, "its compilation prints without end"};
+    return {verdict, fmt::format("{} does not compile: {}", exercise_.id, explain(end.output, source_.string()))};
+  }
+
+  /// "a.cpp:3:10: fatal error: /etc/passwd: Permission denied": it is there, and not for answers.
+  std::string forbidden_include(const std::string& log) const {
+    const std::string begin = "fatal error: ", end = ": Permission denied";
+    const auto at = log.find(begin), to = log.find(end, at);
+    if (at == log.npos || to == log.npos || log.find('\n', at) < to) return "";
+    return "it includes " + log.substr(at + begin.size(), to - at - begin.size()) + ", which is no header for answers";
+  }
+
+  std::string read_refused(const fs::path& needs, const fs::path& expanded) const {
+    if (fs::file_size(expanded) >= kMostPreprocessed) return "its text has no end once macros are expanded";
+    const std::string why = include_refused(paths_, needs, source_);
+    return why.empty() ? preprocessed_refused(read_text(expanded), source_.string()) : why;
+  }
+
+  const Paths& paths_;
+  const Exercise& exercise_;
+  const fs::path& scratch_;
+  const std::vector<fs::path>& headers_;
+  std::uint64_t seconds_;
+  fs::path source_;
+  std::vector<std::string> flags_;
+};
+
+}  // namespace
+
+AnswerCompiler::AnswerCompiler(const Paths& paths, bool look, double seconds)
+    : paths_(paths),
+      look_(look),
+      seconds_(static_cast<std::uint64_t>(std::ceil(seconds))),
+      headers_(headers_for_answers(paths)) {}
+
+fs::path AnswerCompiler::object(const Exercise& exercise) const {
+  return paths_.build / "grade" / "objects" / (exercise.id + ".o");
+}
+
+Compiled AnswerCompiler::compile(const Exercise& exercise, const std::string& text, const fs::path& scratch) const {
+  fs::remove(object(exercise));
+  Compilation compilation(paths_, exercise, scratch, headers_, seconds_);
+  const Compiled compiled = compilation.to_object(text, look_);
+  if (!compiled.verdict.empty()) return compiled;
+  const fs::path made = compilation.object();
+  if (!fs::is_regular_file(fs::symlink_status(made)) || fs::file_size(made) > kMostOfAnObject)
+    return {kRefusedAnswer, fmt::format("its object has more than {} bytes", kMostOfAnObject)};
+  if (std::string why = look_ ? object_refused(made) : ""; !why.empty()) return {kRefusedAnswer, why};
+  const Isolated isolated = isolate(made, offered_by(read_text(paths_.build / "grade" / "references" / exercise.id)));
+  if (!isolated.missing.empty())
+    return {std::string(to_string(Verdict::does_not_compile)),
+            fmt::format("{} does not compile: {}", exercise.id,
+                        explain(":0: error: missing definition of " + isolated.missing, exercise.name + ".cpp"))};
+  if (!isolated.refused.empty()) return {kRefusedAnswer, isolated.refused};
+  fs::create_directories(object(exercise).parent_path());
+  fs::copy_file(isolated.object, object(exercise));
+  return {};
+}
+
+}  // namespace lockstep::tools
