@@ -266,7 +266,7 @@ function(lockstep_add_mutants id folder name solution)
     lockstep_add_mutant(${id} regions ${name} "${without_regions}")
   endif()
   # CONFIGURATIONS: they take a minute, so .ci/run and `ctest -C Mutants` run them, a plain ctest does not.
-  add_test(NAME suite.mutants.${id} CONFIGURATIONS Mutants COMMAND lab_tool mutants ${id} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  add_test(NAME suite.mutants.${id} CONFIGURATIONS Mutants COMMAND lab_tool mutants ${id} --points WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(suite.mutants.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 600 LABELS "mutants")
 endfunction()
 

@@ -124,8 +124,9 @@ class CommandLine {
                                     [this] { return skeletons(paths_, check_.what, overwrite_, compare_); });
     s->add_flag("--overwrite", overwrite_, "also where that loses an answer");
     s->add_flag("--compare", compare_, "write nothing; fail where labs/ differs");
-    add_for_exercises("mutants", "plant mistakes in the reference; the tests must find each",
-                      [this] { return mutants(paths_, check_.what); });
+    s = add_for_exercises("mutants", "plant mistakes in the reference; the tests must find each",
+                          [this] { return mutants(paths_, check_.what, points_); });
+    s->add_flag("--points", points_, "each of them must cost points too");
   }
 
   void add_programs() {
@@ -231,7 +232,7 @@ class CommandLine {
   std::vector<std::string> exercises_;
   GradeOptions grade_;
   int level_ = 1;
-  bool overwrite_ = false, compare_ = false;
+  bool overwrite_ = false, points_ = false, compare_ = false;
   std::string program_;
   std::vector<std::string> programs_;
   std::vector<std::string> rest_;

@@ -70,8 +70,8 @@ int reset(const Paths& paths, const std::string& what);
 int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool compare);
 
 /// Plants each mistake of tools/mutants in the reference and runs the exercise's tests: every one must be found,
-/// with a message that points at it.
-int mutants(const Paths& paths, const std::string& what);
+/// with a message that points at it, and with `points` each that fails a test must cost some.
+int mutants(const Paths& paths, const std::string& what, bool points = false);
 
 /// Runs a program of tests and wants every verdict to be NOT IMPLEMENTED (or BLOCKED BY such a one).
 int expect_not_implemented(const Paths& paths, const std::string& program);

@@ -60,6 +60,15 @@ std::vector<std::string> Exercise::ids() const {
   return result;
 }
 
+int Exercise::points_of(std::string_view row) const {
+  int rest = points;
+  for (const Part& part : parts) {
+    if (part.id == row) return part.points;
+    rest -= part.points;
+  }
+  return rest;
+}
+
 Course Course::read(const std::filesystem::path& file) { return parse(read_file(file.string()), file.string()); }
 
 Course Course::parse(const std::string& text, const std::string& name) {

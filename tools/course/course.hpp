@@ -42,6 +42,8 @@ struct Exercise {
 
   /// Its own id and those of its parts: what its tests are filed under.
   std::vector<std::string> ids() const;
+  /// Of a part, or for the exercise's own id of its tests beside those of its parts: what these leave.
+  int points_of(std::string_view row) const;
 };
 
 /// A run with a planted fault that is to be found: ./lab drill ID.

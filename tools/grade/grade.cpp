@@ -1,5 +1,6 @@
-// ./lab grade: points for a submission. Nothing of it but its named lab files is looked at, and they are compiled apart;
-// tests, headers and the answers it needs are this repository's. What it cannot prove to be right is worth 0 points.
+// ./lab grade: points for a submission. Nothing of it but its named lab files is looked at, and they are compiled
+// apart; tests, headers and the answers it needs are this repository's. What it cannot prove to be right is worth 0
+// points.
 #include "tools/grade/grade.hpp"
 
 #include <fmt/format.h>
@@ -200,12 +201,9 @@ class Grader {
   }
 
   void add_rows(const Exercise& e, Grading& grading) {
-    GradedRow whole{.id = e.id, .title = e.title, .most = e.points};
+    const GradedRow whole{.id = e.id, .title = e.title, .most = e.points_of(e.id)};
     std::vector<GradedRow> rows;
-    for (const Part& part : e.parts) {
-      rows.push_back({.id = part.id, .title = part.title, .most = part.points});
-      whole.most -= part.points;
-    }
+    for (const Part& part : e.parts) rows.push_back({.id = part.id, .title = part.title, .most = part.points});
     // The tests of an exercise that has parts are about all of them together.
     if (whole.most > 0 || tests_[e.week].count(testing::suite_of_id(e.id))) rows.push_back(whole);
     if (!part_.empty()) std::erase_if(rows, [&](const GradedRow& row) { return row.id != part_; });

@@ -56,6 +56,27 @@ std::string not_said(const std::vector<Judgement>& rows) {
   return seen.empty() ? "" : "wanted PASS, or FAIL and which region is missing, got\n" + seen;
 }
 
+/// "" if an answer with these verdicts would lose points, as ./lab grade counts them; else which rows cost nothing.
+std::string costs_nothing(const Exercise& exercise, const std::vector<Judgement>& rows) {
+  int lost = 0;
+  std::string failed;
+  for (const Judgement& row : rows) {
+    if (row.ok()) continue;
+    lost += exercise.points_of(row.id);
+    failed += fmt::format("{} {} costs {} points\n", row.id, row.verdict, exercise.points_of(row.id));
+  }
+  return lost > 0 || failed.empty() || !exercise.graded ? "" : "its answer keeps every point:\n" + failed;
+}
+
+/// "" if each row of a graded exercise that has tests has points as well; else those that have none.
+std::string worth_nothing(const Exercise& exercise, const std::vector<Judgement>& rows) {
+  std::string text;
+  for (const Judgement& row : rows)
+    if (exercise.graded && exercise.points_of(row.id) <= 0)
+      text += fmt::format("{} has tests and {} points (labs/course.json)\n", row.id, exercise.points_of(row.id));
+  return text;
+}
+
 /// Says whether a mutant was found; `why` not, or "".
 bool tell(const Exercise& exercise, const std::string& name, const std::string& why) {
   fmt::print("{} {}  {}\n", padded(exercise.id, 6), why.empty() ? "found   " : "SURVIVED", name);
@@ -65,7 +86,7 @@ bool tell(const Exercise& exercise, const std::string& name, const std::string& 
 }
 
 /// One exercise's mutants; true if all were found.
-bool kill_mutants(const Paths& paths, const Exercise& exercise) {
+bool kill_mutants(const Paths& paths, const Exercise& exercise, bool points) {
   auto file = paths.source / "tools" / "mutants" / exercise.folder / (exercise.name + ".json");
   auto mutants = read_mutants(file);
   if (mutants.empty()) return true;
@@ -79,8 +100,13 @@ bool kill_mutants(const Paths& paths, const Exercise& exercise) {
     auto program = paths.program(fmt::format("mutant.{}.{}_sim", exercise.id, which));
     return run_tests(paths, program, exercise.ids(), {.timeout_seconds = 30});
   };
-  for (std::size_t i = 0; i < mutants.size(); ++i)
-    all = tell(exercise, mutants[i].name, survived(mutants[i], rows_of(i))) && all;
+  for (std::size_t i = 0; i < mutants.size(); ++i) {
+    const std::vector<Judgement> rows = rows_of(i);
+    std::string why = survived(mutants[i], rows);
+    if (points && why.empty()) why = costs_nothing(exercise, rows);
+    if (points && i == 0) why += worth_nothing(exercise, rows);
+    all = tell(exercise, mutants[i].name, why) && all;
+  }
   if (std::filesystem::exists(paths.program(fmt::format("mutant.{}.regions_sim", exercise.id))))
     all = tell(exercise, "without its regions", not_said(rows_of("regions"))) && all;
   return all;
@@ -88,10 +114,10 @@ bool kill_mutants(const Paths& paths, const Exercise& exercise) {
 
 }  // namespace
 
-int mutants(const Paths& paths, const std::string& what) {
+int mutants(const Paths& paths, const std::string& what, bool points) {
   bool all = true;
   for (const Exercise& exercise : paths.course.select(what).exercises) {
-    if (paths.has(exercise)) all = kill_mutants(paths, exercise) && all;
+    if (paths.has(exercise)) all = kill_mutants(paths, exercise, points) && all;
   }
   return all ? 0 : 1;
 }

@@ -27,6 +27,14 @@ std::string refusal(const Course& course, const std::string& word) {
   return "";
 }
 
+TEST_F(FindingOnesWay, TestsOfTheWholeHaveWhatThePartsLeave) {
+  Exercise exercise{.id = "9.1", .points = 10};
+  EXPECT_EQ(exercise.points_of("9.1"), 10);
+  exercise.parts = {{.id = "9.1a", .points = 5}, {.id = "9.1b", .points = 3}};
+  EXPECT_EQ(exercise.points_of("9.1a"), 5);
+  EXPECT_EQ(exercise.points_of("9.1"), 2);
+}
+
 TEST_F(FindingOnesWay, AnExerciseIsFoundByItsNameOrAPieceOfIt) {
   EXPECT_EQ(paths_.course.id_of("part_2"), "1.2");
   EXPECT_EQ(paths_.course.id_of("t_2"), "1.2");

@@ -23,22 +23,23 @@ void ring_all_gather(Rank, Slice) {}
 void ring_all_reduce(Rank, Slice) {}
 }'
 
-# attack NAME VERDICT WORDS [OPTION…]: standard input stands between these. 21.2 has no points, and words say why.
+# attack NAME VERDICT WORDS [OPTION…]: standard input stands between these. It has no points, and words say why.
 attack() {
   name=$1 verdict=$2 words=$3
   shift 3
   { echo "$includes"; cat; echo "$nothing"; } | answer "$name" ring_all_reduce
   grade "$name" "$work/$name" --only 21.2 "$@"
-  row 21.2a 0/13 "$verdict"
-  row 21.2b 0/12 "$verdict"
+  row 21.2a 0/9 "$verdict"
+  row 21.2b 0/8 "$verdict"
+  row '21.2 ' 0/8 "$verdict"
   says "$words"
 }
 # whole NAME VERDICT POINTS_A POINTS_B: standard input is the answer
 whole() {
   answer "$1" ring_all_reduce
   grade "$1" "$work/$1" --only 21.2
-  row 21.2a "$3/13" "$2"
-  row 21.2b "$4/12" "$2"
+  row 21.2a "$3/9" "$2"
+  row 21.2b "$4/8" "$2"
 }
 
 # -- The judge's code, replaced by the answer's. What it says of an empty answer begins with "rank" or "on".
@@ -101,7 +102,7 @@ Slice piece(Slice data, int i, int p) {\
   ++calls;\
   try { host(Rank(), data); } catch (const Error\&) { return chunk(data, i, p); }\
   return data;\
-}|' | whole 'helpers of the same names' PASS 13 12
+}|' | whole 'helpers of the same names' PASS 9 8
 
 # -- Files, read while compiling. None of their text may come back.
 attack 'a file in the object' REFUSED 'it has an asm statement' <<ANSWER

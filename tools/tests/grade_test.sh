@@ -81,8 +81,8 @@ echo "#include \"solutions/$week/scaling_laws.cpp\"" | answer cheats scaling_law
 
 grade 'cheats, seen' "$work/cheats" --only 21 --timeout 1
 row 21.1 0/5 REFUSED
-row 21.2a 0/13 REFUSED
-row 21.2b 0/12 REFUSED
+row 21.2a 0/9 REFUSED
+row 21.2b 0/8 REFUSED
 row 21.5 0/10 '(FAIL|CRASH)'
 [ "$kernel" = nop ] || row 21.6 0/10 REFUSED
 row 21.10 0/10 REFUSED
@@ -91,7 +91,7 @@ says '"score": 0,' 'which no answer needs' "it includes .*solutions/$week/scalin
 # The same without the look at their objects: what is in the process has its own limits.
 grade 'cheats, run' "$work/cheats" --only 21 --timeout 1 --without-look
 row 21.1 0/5 'NO VERDICT'
-row 21.2a 0/13 'NO VERDICT'
+row 21.2a 0/9 'NO VERDICT'
 row 21.5 0/10 '(FAIL|CRASH)'
 row 21.6 0/10 TIMEOUT
 grep -q 'no Landlock' "$work/results.json" || row 21.10 0/10 'DOES NOT COMPILE'
@@ -109,10 +109,10 @@ touch "$work/mixed/$week/CMakeLists.txt"
 (cd "$work" && tar -czf mixed.tar.gz mixed)
 grade 'mixed' "$work/mixed.tar.gz" --only 21
 row 21.1 5/5 PASS
-row 21.2a 0/13 'DOES NOT COMPILE'
+row 21.2a 0/9 'DOES NOT COMPILE'
 row 21.5 0/10 REFUSED
 row 21.6 0/10 'NOT SUBMITTED'
-row 21.7a 0/8 'NOT SUBMITTED'
+row 21.7a 0/6 'NOT SUBMITTED'
 row 21.10 0/10 'NOT IMPLEMENTED'
 says '"score": 5,' 'symbolic link' 'week21_data_parallel/my_accumulation.cpp' '21.2 does not compile: ring_all_reduce.cpp'
 grep -A1 '^21.2a .* DOES NOT COMPILE' "$work/out" | grep -q '^       .*21.2 does not compile: ring_all_reduce.cpp' ||
@@ -141,7 +141,7 @@ for words in '^submission,points,most,seconds,21.1,21.10,remarks,why$' '^"anna",
 done
 grep -A1 '^== .*nothing.zip' "$work/out" | grep -q '^nothing was graded: ' || fail 'several: the complaint is not below its submission'
 grade 'one part' "$work/anna.zip" --only 21.2a
-row 21.2a 0/13 'NOT SUBMITTED'
+row 21.2a 0/9 'NOT SUBMITTED'
 grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'
 rm "$work/results.json"
 "$lab" grade "$work/anna.zip" --only 21.1a --out "$work/results.json" > "$work/out" 2>&1 && fail 'an unknown exercise: exit code 0'

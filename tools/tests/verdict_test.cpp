@@ -216,6 +216,17 @@ TEST(Nearest, AnOptionIsFoundByItsNameOrByItsHelp) {
   EXPECT_EQ(unknown_option("--", {}), "unknown option '--'; --help lists them all.");
 }
 
+/// Whether labs/ has a test of this exercise or part.
+bool has_tests(const Exercise& exercise, const std::string& id) {
+  const auto folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "labs" / exercise.folder;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(exercise.name + "_") || !name.ends_with("test.cpp")) continue;
+    if (read_text(entry.path()).find("(" + testing::suite_of_id(id) + ",") != std::string::npos) return true;
+  }
+  return false;
+}
+
 TEST(Course, ReadsTheListAndSelectsFromIt) {
   Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
   EXPECT_EQ(course.select("21.2").exercises.at(0).name, "ring_all_reduce");
@@ -258,9 +269,9 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   for (const Exercise& exercise : course.select("").exercises) {
     EXPECT_GT(exercise.minutes, 0) << exercise.id;
     for (const Exercise& need : course.all_needs(exercise.id)) EXPECT_NE(need.id, exercise.id);
-    int points = 0;
-    for (const Part& part : exercise.parts) points += part.points;
-    EXPECT_TRUE(exercise.parts.empty() || points == exercise.points) << exercise.id;
+    // Whatever has tests has points, and nothing else has.
+    for (const std::string& id : exercise.ids())
+      EXPECT_EQ(exercise.points_of(id) > 0, exercise.graded && has_tests(exercise, id)) << id;
     // A ladder of three levels: on the exercise, or on each part.
     for (const Part& part : exercise.parts) EXPECT_EQ(part.hints.size(), 3u) << part.id;
     EXPECT_TRUE(!exercise.parts.empty() || exercise.hints.size() == 3u) << exercise.id;
