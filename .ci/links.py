@@ -1,0 +1,57 @@
+"""Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a handout
+leads to its answers.
+
+  python3 .ci/links.py
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+def anchors(text):
+    """What a heading is called in a link: lower case, no punctuation, hyphens for spaces; repeated ones are numbered."""
+    seen = {}
+    for title in re.findall(r"^#+ +(.*)$", FENCE.sub("", text), re.M):
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        name = re.sub(r"[^\w\s-]", "", title.strip().lower()).replace(" ", "-")
+        count = seen.get(name, 0)
+        seen[name] = count + 1
+        yield name if count == 0 else f"{name}-{count}"
+
+
+def wrong_links(path):
+    text = path.read_text()
+    for target in LINK.findall(re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        other = (path.parent / file).resolve() if file else path.resolve()
+        if not other.exists():
+            yield f"{path}: {target}: there is no such file"
+        elif anchor and anchor not in anchors(other.read_text()):
+            yield f"{path}: {target}: there is no such heading"
+
+
+def without_answers():
+    for week in json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]:
+        handout = pathlib.Path("labs") / week["folder"] / "README.md"
+        sections = {s.split()[1]: s for s in re.split(r"^(?=## )", handout.read_text(), flags=re.M) if s.startswith("## ")}
+        for exercise in week["exercises"]:
+            if f"(../../docs/questions.md#{exercise['id'].replace('.', '')}-" not in sections.get(exercise["id"], ""):
+                yield f"{handout}: {exercise['id']} does not link its answers in docs/questions.md"
+
+
+def main():
+    files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
+    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(without_answers())
+    print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
