@@ -91,8 +91,11 @@ inline std::string unlike_the_serial_model(const Outcome& outcome, const TensorR
     const Values& seen = outcome.values[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < losses; ++i)
       if (!(std::abs(seen.at(i) - serial[i]) <= kTolerance * serial[i]))
-        return fmt::format("rank {}: the {} is {:.7g}, of the serial model {:.7g}", rank,
-                           i + 1 < losses ? fmt::format("loss of step {}", i) : "validation loss", seen[i], serial[i]);
+        return fmt::format("rank {}: the {} is {:.7g}, of the serial model {:.7g}. {}", rank,
+                           i + 1 < losses ? fmt::format("loss of step {}", i) : "validation loss", seen[i], serial[i],
+                           i == 0 ? "Nothing is trained yet: the forward pass, from the embedding to the loss"
+                           : i + 1 == losses ? "The losses of training are right: the last gradients, or the loss alone"
+                                             : "The loss before is right: a gradient of the step before");
     GptConfig config = plan.config;
     config.tensor = {rank, ranks, plan.sequence_parallel};
     const std::vector<Parameter> own = gpt_parameter_table(config);
