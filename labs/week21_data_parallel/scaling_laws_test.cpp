@@ -109,7 +109,7 @@ TEST(Lab21_10, TheFitRecoversAKnownFractionFromNoisyTimes) {
                                           "of s, of fits with relative weights";
   EXPECT_LE(held, 0.99 * kExperiments)
       << "the interval holds the true fraction nearly always: it is too wide to say much";
-  EXPECT_LT(width, 0.012) << "six measurements with 3 % noise know s better than that";
+  EXPECT_LT(width, 0.012) << "six measurements with 3 % noise know s better than that: are both fits weighted?";
 }
 
 TEST(Lab21_10, RepeatedMeasurementsNarrowTheInterval) {

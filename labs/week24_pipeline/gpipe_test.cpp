@@ -13,7 +13,7 @@ TEST(Lab24_2, AllForwardsThenAllBackwardsFromTheLast) {
     const std::string seen = words(gpipe({2, 3}, stage), 1), expected = "F0 F1 F2 B2 B1 B0";
     if (seen != expected)
       FAIL() << where({2, 3}) << "stage " << stage << " does " << seen << ", expected " << expected
-             << ": the last microbatch's backward comes first, and each microbatch has one";
+             << ": forwards from the first microbatch on, backwards from the last";
   }
 }
 
