@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <sstream>
 
 #include "common/error.hpp"
 #include "common/support/text/fnv.hpp"
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/run_program.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
+#include "tools/course/mine.hpp"
 #include "tools/course/process.hpp"
 
 namespace lockstep::tools {
@@ -24,7 +27,8 @@ constexpr const char* kHelp =
     "./lab drill 21            runs a program that is wrong, and leaves what there is to see in outputs/drills/21\n"
     "./lab drill check 21      judges outputs/drills/21/answer.txt; another file behind the number\n"
     "./lab drill 21 --new      another fault; what was there is kept beside it\n"
-    "./lab drill 21 --seed S   the fault that others with this number have\n";
+    "./lab drill 21 --seed S   the fault that others with this number have\n"
+    "./lab drill 21 --mine     with your code in the program, where it passes\n";
 
 std::vector<Drill> all_drills(const Paths& paths) {
   std::vector<Drill> all;
@@ -54,8 +58,20 @@ std::optional<std::uint64_t> number_in(const std::string& text) {
   return value;
 }
 
-std::optional<std::uint64_t> kept_seed(const Paths& paths, const std::string& id) {
-  return number_in(read_text(seed_file(paths, id)));
+/// What a learner has of a drill: "123 mine" in its folder.
+struct Variant {
+  std::uint64_t seed = 0;
+  bool mine = false;  ///< the program runs the learner's code
+  bool operator==(const Variant&) const = default;
+};
+
+std::optional<Variant> kept_variant(const Paths& paths, const std::string& id) {
+  std::istringstream words(read_text(seed_file(paths, id)));
+  std::string seed, whose;
+  words >> seed >> whose;
+  const auto number = number_in(seed);
+  if (!number) return std::nullopt;
+  return Variant{*number, whose == "mine"};
 }
 
 /// Of this clone, on this computer: neighbours have other faults.
@@ -76,15 +92,21 @@ void set_aside(const fs::path& folder) {
   fs::rename(folder, kept);
 }
 
-std::uint64_t choose_seed(const Paths& paths, const std::string& id, const std::vector<std::string>& options) {
-  const auto kept = kept_seed(paths, id);
-  const std::uint64_t current = kept.value_or(own_seed(paths, id));
-  if (options.empty()) return current;
-  if (options.size() == 1 && options[0] == "--new") return kept ? (current + 1) % kSeeds : current;
-  if (options.size() == 2 && options[0] == "--seed")
-    if (const auto seed = number_in(options[1])) return *seed;
-  throw Error(Verdict::usage,
-              fmt::format("lab drill {}: behind it stands --new, or --seed and a number below {}", id, kSeeds));
+Variant choose(const Paths& paths, const std::string& id, std::vector<std::string> options) {
+  const auto kept = kept_variant(paths, id);
+  Variant variant{.seed = kept ? kept->seed : own_seed(paths, id), .mine = std::erase(options, "--mine") > 0};
+  if (options.empty()) return variant;
+  if (options.size() == 1 && options[0] == "--new") {
+    if (kept) variant.seed = (kept->seed + 1) % kSeeds;
+    return variant;
+  }
+  const auto seed = options.size() == 2 && options[0] == "--seed" ? number_in(options[1]) : std::nullopt;
+  if (!seed)
+    throw Error(
+        Verdict::usage,
+        fmt::format("lab drill {}: behind it stands --new, --mine, or --seed and a number below {}", id, kSeeds));
+  variant.seed = *seed;
+  return variant;
 }
 
 bool is_solved(const Paths& paths, const std::string& id) {
@@ -95,28 +117,68 @@ bool is_solved(const Paths& paths, const std::string& id) {
 
 std::string state_of(const Paths& paths, const std::string& id) {
   if (is_solved(paths, id)) return "solved";
-  return kept_seed(paths, id) ? "begun" : "-";
+  return kept_variant(paths, id) ? "begun" : "-";
 }
 
-int run(const Paths& paths, const std::string& id, const std::vector<std::string>& options) {
-  const std::uint64_t seed = choose_seed(paths, id, options);
+/// The program that runs and judges it.
+int become_drill(const Paths& paths, const Variant& variant, std::vector<std::string> arguments) {
+  const fs::path program = paths.program(variant.mine ? "mine.drill" : "drill");
+  arguments.insert(arguments.begin(), program.string());
+  arguments.insert(arguments.end(), {"--seed", std::to_string(variant.seed)});
+  return run_command({.arguments = arguments, .folder = {}, .on_line = {}}).exit_code;
+}
+
+int run(const Paths& paths, const std::string& id, const Variant& variant) {
   const fs::path folder = folder_of(paths, id);
-  if (kept_seed(paths, id) != seed) set_aside(folder);
-  write_text(seed_file(paths, id), std::to_string(seed) + "\n");
-  return run_command({.arguments = {paths.program("drill").string(), "run", id, "--seed", std::to_string(seed), "--out",
-                                    folder.string()},
-                      .folder = paths.source})
-      .exit_code;
+  if (kept_variant(paths, id) != variant) set_aside(folder);
+  write_text(seed_file(paths, id), fmt::format("{} {}\n", variant.seed, variant.mine ? "mine" : "reference"));
+  return become_drill(paths, variant, {"run", id, "--out", folder.string()});
 }
 
-int check(const Paths& paths, const std::string& id, const fs::path& answer) {
-  const auto seed = kept_seed(paths, id);
-  if (!seed) throw Error(Verdict::usage, fmt::format("drill {0} was not run yet: ./lab drill {0}", id));
-  const int code = run_command({.arguments = {paths.program("drill").string(), "check", id, "--seed",
-                                              std::to_string(*seed), "--answer", answer.string()}})
-                       .exit_code;
+int check(const Paths& paths, const std::string& id, const Variant& variant, const fs::path& answer) {
+  const int code = become_drill(paths, variant, {"check", id, "--answer", answer.string()});
   if (code == 0 && !is_solved(paths, id)) add_deed(paths, "solved", "drill-" + id);
   return code;
+}
+
+/// What a command line asks for.
+struct Wish {
+  std::string id;
+  Variant variant;
+  bool checks = false;
+  fs::path answer;
+};
+
+Wish read_wish(const Paths& paths, std::vector<std::string> arguments) {
+  Wish wish{.checks = arguments[0] == "check"};
+  if (wish.checks) arguments.erase(arguments.begin());
+  if (arguments.empty()) throw Error(Verdict::usage, "which drill? For example: ./lab drill check 21");
+  wish.id = find_drill(paths, arguments[0]).id;
+  arguments.erase(arguments.begin());
+  if (!wish.checks) {
+    wish.variant = choose(paths, wish.id, arguments);
+    return wish;
+  }
+  if (arguments.size() > 1)
+    throw Error(Verdict::usage, fmt::format("lab drill check {}: behind it stands one file, or none", wish.id));
+  const auto kept = kept_variant(paths, wish.id);
+  if (!kept) throw Error(Verdict::usage, fmt::format("drill {0} was not run yet: ./lab drill {0}", wish.id));
+  wish.variant = *kept;
+  wish.answer = arguments.empty() ? folder_of(paths, wish.id) / "answer.txt" : fs::absolute(arguments[0]);
+  return wish;
+}
+
+int grant(const Paths& paths, const Wish& wish) {
+  return wish.checks ? check(paths, wish.id, wish.variant, wish.answer) : run(paths, wish.id, wish.variant);
+}
+
+void build(const Paths& paths, const Variant& variant) {
+  if (variant.mine) {
+    fmt::print("code: {}\n", build_mine(paths, {"drill"}, true));
+    return flush_output();
+  }
+  const Built built = build_targets(paths, {"drill"}, "drill");
+  if (!built.ok) throw Error(Verdict::usage, fmt::format("drill cannot be built:\n{}", built.log));
 }
 
 }  // namespace
@@ -143,16 +205,8 @@ std::string count_drills(const Paths& paths) {
   return core == 0 ? "" : fmt::format("{} of {} core drills solved", solved, core);
 }
 
-int play_drill(const Paths& paths, std::vector<std::string> arguments) {
-  const bool checks = arguments[0] == "check";
-  if (checks) arguments.erase(arguments.begin());
-  if (arguments.empty()) throw Error(Verdict::usage, "which drill? For example: ./lab drill check 21");
-  const std::string id = find_drill(paths, arguments[0]).id;
-  arguments.erase(arguments.begin());
-  if (!checks) return run(paths, id, arguments);
-  if (arguments.size() > 1)
-    throw Error(Verdict::usage, fmt::format("lab drill check {}: behind it stands one file, or none", id));
-  return check(paths, id, arguments.empty() ? folder_of(paths, id) / "answer.txt" : fs::absolute(arguments[0]));
+int play_drill(const Paths& paths, const std::vector<std::string>& arguments) {
+  return grant(paths, read_wish(paths, arguments));
 }
 
 int drill(const Paths& paths, const std::vector<std::string>& arguments) {
@@ -164,10 +218,9 @@ int drill(const Paths& paths, const std::vector<std::string>& arguments) {
     fmt::print("{}", kHelp);
     return 0;
   }
-  if (arguments[0] != "check") (void)find_drill(paths, arguments[0]);  // before anything is built
-  const Built built = build_targets(paths, {"drill"}, "drill");
-  if (!built.ok) throw Error(Verdict::usage, fmt::format("drill cannot be built:\n{}", built.log));
-  return play_drill(paths, arguments);
+  const Wish wish = read_wish(paths, arguments);  // before anything is built
+  build(paths, wish.variant);
+  return grant(paths, wish);
 }
 
 }  // namespace lockstep::tools

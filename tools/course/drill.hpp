@@ -15,6 +15,6 @@ std::string format_drills(const Paths& paths, const std::vector<Drill>& drills);
 std::string count_drills(const Paths& paths);
 
 /// What ./lab drill does with its arguments, but for the build: runs the program `drill`.
-int play_drill(const Paths& paths, std::vector<std::string> arguments);
+int play_drill(const Paths& paths, const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::tools

@@ -81,8 +81,8 @@ class Drilling : public SmallCourse {
     SmallCourse::SetUp();
     const auto program = paths_.program("drill");
     write_text(program, "#!/bin/sh\necho \"$*\" > " + said().string() +
-                            "\n[ \"$1\" = run ] || { grep -q right \"$6\"; exit; }\nmkdir -p \"$6\"; echo wrong > "
-                            "\"$6/answer.txt\"\n");
+                            "\n[ \"$1\" = run ] || { grep -q right \"$4\"; exit; }\nmkdir -p \"$4\"; echo wrong > "
+                            "\"$4/answer.txt\"\n");
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   }
   std::filesystem::path said() const { return paths_.source / "said"; }
@@ -98,7 +98,7 @@ class Drilling : public SmallCourse {
 TEST_F(Drilling, AVariantIsKeptUntilAnotherIsAskedFor) {
   EXPECT_EQ(play_drill(paths_, {"1"}), 0);
   const std::string first = read_text(said());
-  EXPECT_EQ(first.find("run 1 --seed "), 0u) << first;
+  EXPECT_EQ(first.find("run 1 --out " + folder().string() + " --seed "), 0u) << first;
   EXPECT_EQ(play_drill(paths_, {"1"}), 0);
   EXPECT_EQ(read_text(said()), first);
   write_text(folder() / "answer.txt", "kind: mine\n");
@@ -106,11 +106,12 @@ TEST_F(Drilling, AVariantIsKeptUntilAnotherIsAskedFor) {
   EXPECT_NE(read_text(said()), first);
   EXPECT_EQ(read_text(folder().string() + ".1/answer.txt"), "kind: mine\n") << "what was there is kept";
   EXPECT_EQ(play_drill(paths_, {"1", "--seed", "7"}), 0);
-  EXPECT_EQ(read_text(said()), "run 1 --seed 7 --out " + folder().string() + "\n");
+  EXPECT_EQ(read_text(said()), "run 1 --out " + folder().string() + " --seed 7\n");
   Paths neighbour = paths_;
   neighbour.source /= "neighbour";
   EXPECT_EQ(play_drill(neighbour, {"1"}), 0);
-  EXPECT_NE(read_text(said()).substr(0, first.find(" --out")), first.substr(0, first.find(" --out")));
+  const auto seed_of = [](const std::string& text) { return text.substr(text.rfind(' ')); };
+  EXPECT_NE(seed_of(read_text(said())), seed_of(first));
 }
 
 TEST_F(Drilling, ARightAnswerIsRememberedAndAWrongOneIsNot) {
@@ -122,11 +123,22 @@ TEST_F(Drilling, ARightAnswerIsRememberedAndAWrongOneIsNot) {
   EXPECT_EQ(count_drills(paths_), "0 of 1 core drills solved");
   write_text(folder() / "answer.txt", "right\n");
   EXPECT_EQ(play_drill(paths_, {"check", "1"}), 0);
-  EXPECT_EQ(read_text(said()), "check 1 --seed 3 --answer " + (folder() / "answer.txt").string() + "\n");
+  EXPECT_EQ(read_text(said()), "check 1 --answer " + (folder() / "answer.txt").string() + " --seed 3\n");
   EXPECT_EQ(states(), "solved;-;");
   EXPECT_EQ(count_drills(paths_), "1 of 1 core drills solved");
   EXPECT_EQ(play_drill(paths_, {"1", "--new"}), 0);
   EXPECT_EQ(states(), "solved;-;");
+}
+
+TEST_F(Drilling, TheLearnersProgramIsJudgedByTheLearnersProgram) {
+  EXPECT_EQ(play_drill(paths_, {"1", "--seed", "3"}), 0);
+  std::filesystem::rename(paths_.program("drill"), paths_.program("mine.drill"));
+  EXPECT_EQ(play_drill(paths_, {"1", "--mine"}), 0);
+  EXPECT_EQ(read_text(said()), "run 1 --out " + folder().string() + " --seed 3\n");
+  EXPECT_TRUE(std::filesystem::exists(folder().string() + ".1")) << "another program's run";
+  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 1);
+  write_text(folder() / "answer.txt", "right\n");
+  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 0);
 }
 
 TEST_F(Drilling, WhatIsNoDrillIsRefused) {
