@@ -12,6 +12,7 @@
 #include "tools/analyse/drill/drills.hpp"
 #include "tools/analyse/drill/files.hpp"
 #include "tools/analyse/drill/kinds.hpp"
+#include "tools/analyse/drill/plant.hpp"
 #include "tools/analyse/drill/solve_testing.hpp"
 
 namespace lockstep::drill {
@@ -69,6 +70,8 @@ TEST_P(Drills, EveryVariantIsSolvedFromItsFilesAlone) {
         << truth.operation << ", " << truth.evidence << "; found " << answer.kind << ", " << answer.rank << ", "
         << answer.operation << ", " << answer.evidence;
     truths.insert(truth.kind + truth.rank + truth.operation);
+    const std::string words = describe(fault);
+    EXPECT_TRUE(fault.rank < 0 || words.find(fmt::format("rank {}", fault.rank)) != std::string::npos) << words;
     fs::remove_all(folder_);
   }
   EXPECT_GT(truths.size(), drill.kinds.size()) << "a seed says more than which kind it is";

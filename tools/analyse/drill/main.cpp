@@ -12,6 +12,7 @@
 #include "tools/analyse/drill/drills.hpp"
 #include "tools/analyse/drill/files.hpp"
 #include "tools/analyse/drill/kinds.hpp"
+#include "tools/analyse/drill/plant.hpp"
 
 namespace {
 
@@ -79,8 +80,8 @@ int check_answer(const Arguments& a) {
     }
   if (!all_right(verdicts)) return 1;
   const Kind& kind = kind_of(truth.kind);
-  fmt::print("\nSolved: {} ({}; rank {}, {}).\n\nHow it shows. {}\n\nElsewhere. {}\n", kind.word, kind.meaning,
-             truth.rank, truth.operation, kind.shows, kind.elsewhere);
+  fmt::print("\nSolved: {} ({}).\n\nPlanted. {}.\n\nHow it shows. {}\n\nElsewhere. {}\n", kind.word, kind.meaning,
+             describe(c.fault), kind.shows, kind.elsewhere);
   return 0;
 }
 

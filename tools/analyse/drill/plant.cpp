@@ -1,7 +1,10 @@
 #include "tools/analyse/drill/plant.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -86,6 +89,31 @@ void plant(const Fault& fault, int rank, FaultyBackend& backend, week25::Worker&
   if (fault.is("straggler")) slow_down(backend, fault);
   if (fault.is("lost-message")) lose_last_send(backend, fault, worker);
   worker.schedule = faulty_schedule(worker.schedule, fault);
+}
+
+std::string describe(const Fault& fault) {
+  const int rank = fault.rank, step = fault.step + 1, bucket = fault.bucket;
+  if (fault.is("straggler"))
+    return fmt::format("{} took {} times as long on rank {}", fault.operation, fault.factor, rank);
+  if (fault.is("slow-loader"))
+    return fmt::format("rank {} loaded {} longer in every step", rank, format_seconds(fault.seconds));
+  if (fault.is("flipped-bit"))
+    return fmt::format("bit {} of one number in the sum of bucket {} on rank {}, in step {}", fault.bit, bucket, rank,
+                       step);
+  if (fault.is("swapped-order"))
+    return fmt::format("rank {} gave bucket {} where bucket {} was due, in step {}", rank, bucket + 1, bucket, step);
+  if (fault.is("wrong-count"))
+    return fmt::format("rank {} left out the last {} element{} of bucket {}, in step {}", rank, fault.left_out,
+                       fault.left_out == 1 ? "" : "s", bucket, step);
+  if (fault.is("long-warm-up")) return fmt::format("rank {} did one forward more before its first backward", rank);
+  if (fault.is("short-warm-up")) return fmt::format("rank {} did one forward less before its first backward", rank);
+  if (fault.is("crossed-microbatches"))
+    return fmt::format("rank {} did F{} before F{}, in every step", rank, fault.microbatch + 1, fault.microbatch);
+  if (fault.is("lost-message"))
+    return fmt::format("rank {} did not send its last microbatch's activations, in step {}", rank, step);
+  if (fault.is("mesh-order")) return "the axes, from the innermost, were dp, pp, tp";
+  if (fault.is("norm-not-summed")) return fmt::format("squares of gradients were not summed over {}", fault.operation);
+  return "all gradients were averaged after every microbatch";
 }
 
 }  // namespace lockstep::drill
