@@ -40,6 +40,15 @@ const Runs& runs_of(const std::string& id) {
   return all.emplace(id, Runs{std::move(drill), std::move(good)}).first->second;
 }
 
+/// The drill with the fault of that seed, played once.
+const Played& played_of(const std::string& id, std::uint64_t seed) {
+  static std::map<std::pair<std::string, std::uint64_t>, Played> all;
+  const auto found = all.find({id, seed});
+  if (found != all.end()) return found->second;
+  const auto& [drill, good] = runs_of(id);
+  return all.emplace(std::pair{id, seed}, play(drill.job, corpus(), fault_of(drill, good, seed))).first->second;
+}
+
 /// The seed whose variant is of that kind.
 std::uint64_t seed_of(const Drill& drill, const std::string& kind, std::uint64_t round = 0) {
   const auto at = std::find(drill.kinds.begin(), drill.kinds.end(), kind);
@@ -58,11 +67,11 @@ class Drills : public testing::TestWithParam<std::string> {
 TEST_P(Drills, EveryVariantIsSolvedFromItsFilesAlone) {
   const auto& [drill, good] = runs_of(GetParam());
   std::set<std::string> truths;
+  write_evidence(folder_ + "/good", drill, good);
   for (std::uint64_t seed = 0; seed < 2 * drill.kinds.size(); ++seed) {
     const Fault fault = fault_of(drill, good, seed);
-    const Played played = play(drill.job, corpus(), fault);
+    const Played& played = played_of(drill.id, seed);
     write_evidence(folder_, drill, played);
-    write_evidence(folder_ + "/good", drill, good);
     const Answer answer = solve(folder_);
     const Truth truth = truth_of(drill, fault, good, played);
     EXPECT_TRUE(all_right(judge(answer, truth)))
@@ -72,7 +81,6 @@ TEST_P(Drills, EveryVariantIsSolvedFromItsFilesAlone) {
     truths.insert(truth.kind + truth.rank + truth.operation);
     const std::string words = describe(fault);
     EXPECT_TRUE(fault.rank < 0 || words.find(fmt::format("rank {}", fault.rank)) != std::string::npos) << words;
-    fs::remove_all(folder_);
   }
   EXPECT_GT(truths.size(), drill.kinds.size()) << "a seed says more than which kind it is";
 }
@@ -81,7 +89,7 @@ TEST_P(Drills, GuessesAreRefused) {
   const auto& [drill, good] = runs_of(GetParam());
   for (std::uint64_t seed = 0; seed < drill.kinds.size(); ++seed) {
     const Fault fault = fault_of(drill, good, seed);
-    const Truth truth = truth_of(drill, fault, good, play(drill.job, corpus(), fault));
+    const Truth truth = truth_of(drill, fault, good, played_of(drill.id, seed));
     const Answer right{truth.kind, truth.rank, truth.operation, fmt::format("{}", truth.evidence)};
     ASSERT_TRUE(all_right(judge(right, truth))) << truth.kind;
     for (int rank = -1; rank < drill.job.ranks(); ++rank) {
@@ -125,12 +133,12 @@ INSTANTIATE_TEST_SUITE_P(All, Drills, testing::ValuesIn(drill_ids()),
 struct Effect {
   const Runs& runs;
   Fault fault;
-  Played played;
+  const Played& played;
 };
 Effect effect(const std::string& id, const std::string& kind) {
   const Runs& runs = runs_of(id);
-  const Fault fault = fault_of(runs.drill, runs.good, seed_of(runs.drill, kind));
-  return {runs, fault, play(runs.drill.job, corpus(), fault)};
+  const std::uint64_t seed = seed_of(runs.drill, kind);
+  return {runs, fault_of(runs.drill, runs.good, seed), played_of(id, seed)};
 }
 
 /// To `tolerance`, relative: of sums in another order.
