@@ -80,6 +80,7 @@ class CommandLine {
     c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(whole_number(1, 1 << 20));
     c->add_option("--size", check_.size, "only this size")->check(whole_number(0, 1 << 30));
     c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
+    c->add_option("--seed", check_.seed, "inputs and sizes drawn by it, as grading drew them");
     c->add_flag("--trace", check_.trace, "record the timeline and draw it");
     c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");
     c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests (60)")
@@ -105,6 +106,7 @@ class CommandLine {
     c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of a part")
         ->check(whole_number(1, 3600))
         ->capture_default_str();
+    c->add_option("--seed", grade_.seed, "draw inputs and sizes as an earlier grading did; else a new, secret seed");
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
   }
 

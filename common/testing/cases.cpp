@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "common/runtime/trace/trace.hpp"
+#include "common/testing/drawn.hpp"
 #include "common/testing/options.hpp"
 #include "common/testing/verdict.hpp"
 
@@ -42,8 +43,10 @@ bool not_written(const Outcome& outcome) {
 }
 
 std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
-  return fmt::format("replay: ./lab check {} --ranks {} --size {}{}{} --trace", exercise_id(), the_case.ranks,
+  const std::optional<std::uint64_t> seed = test_options().seed;
+  return fmt::format("replay: ./lab check {} --ranks {} --size {}{}{}{} --trace", exercise_id(), the_case.ranks,
                      the_case.size, perturb ? fmt::format(" --perturb {}", *perturb) : "",
+                     seed ? fmt::format(" --seed {}", *seed) : "",
                      on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
 }
 
@@ -184,8 +187,9 @@ std::string why_no_case(const CasePlan& plan) {
 
 std::vector<std::size_t> awkward_sizes(int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
-  if (ranks > 256) return {p + 1};  // chunks of two lengths; a test's million messages should take seconds
-  return {0, 1, p - 1, p, p + 1, 7, 13, 31, 101};
+  if (ranks > 256) return {p + 1};     // chunks of two lengths; a test's million messages should take seconds
+  constexpr std::uint64_t kSizes = 1;  // for drawn(): no other numbers begin so
+  return {0, 1, p - 1, p, p + 1, 7, 13, 31, 101 + drawn({kSizes, p}, 100)};
 }
 
 bool has_ranks(int ranks) {

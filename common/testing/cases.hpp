@@ -29,7 +29,7 @@ using CaseProgram = std::function<Values(Rank, const Case&)>;
 /// outcome is the same on every process, so they all come to the same answer.
 using CaseJudge = std::function<std::string(const Case&, const Outcome&)>;
 
-/// 0, 1, p − 1, p, p + 1 and the primes 7, 13, 31, 101: few of them divide.
+/// 0, 1, p − 1, p, p + 1 and the primes 7, 13, 31, 101: few of them divide. With --seed the last is drawn, from 101 on.
 std::vector<std::size_t> awkward_sizes(int ranks);
 
 struct CasePlan {

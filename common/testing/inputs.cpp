@@ -5,6 +5,8 @@
 #include <cmath>
 #include <optional>
 
+#include "common/testing/drawn.hpp"
+
 namespace lockstep::testing {
 
 namespace {
@@ -12,7 +14,11 @@ constexpr int kReadableRanks = 8;            // whose counts fit below kElement
 constexpr double kElement = 65536;           // 4^8
 constexpr double kExactIntegers = 16777216;  // of fp32: 2^24
 
-double element_factor(std::size_t element) { return static_cast<double>(1 + element % 31); }
+/// 1 to 31, each once in 31 elements in a row.
+double element_factor(int rank, std::size_t element) {
+  const auto r = static_cast<std::uint64_t>(rank);
+  return static_cast<double>(1 + (element * (1 + drawn({r, 0}, 30)) + drawn({r, 1}, 31)) % 31);
+}
 
 /// How often a sum counts each rank, and of which element.
 struct Reading {
@@ -20,6 +26,14 @@ struct Reading {
   int terms = 0;
   std::optional<std::size_t> element;
 };
+
+/// What is above kElement in a sum that counts ranks so.
+double factors(const std::vector<int>& counts, std::size_t element) {
+  double sum = 0;
+  for (std::size_t rank = 0; rank < counts.size(); ++rank)
+    sum += counts[rank] * element_factor(static_cast<int>(rank), element);
+  return sum;
+}
 
 /// Reads a sum of inputs; nothing when it is not one.
 std::optional<Reading> read_sum(double value, std::size_t element, std::size_t size, int ranks) {
@@ -31,10 +45,10 @@ std::optional<Reading> read_sum(double value, std::size_t element, std::size_t s
     reading.terms += reading.counts.back();
   }
   if (digits != 0 || reading.terms == 0) return {};
-  const double factor = std::floor(value / kElement) / reading.terms;
-  if (factor == element_factor(element)) reading.element = element;
+  const double above = std::floor(value / kElement);
+  if (above == factors(reading.counts, element)) reading.element = element;
   for (std::size_t other = 0; !reading.element && other < size; ++other)
-    if (factor == element_factor(other)) reading.element = other;
+    if (above == factors(reading.counts, other)) reading.element = other;
   return reading;
 }
 
@@ -58,8 +72,10 @@ std::string describe_counts(const Reading& reading, int rank) {
 }  // namespace
 
 float input_of(int rank, std::size_t element, int ranks) {
-  if (ranks > kReadableRanks) return static_cast<float>(1 + (element * 7 + static_cast<std::size_t>(rank) * 31) % 509);
-  return static_cast<float>(std::pow(4, rank) + kElement * element_factor(element));
+  if (ranks > kReadableRanks)
+    return static_cast<float>(
+        1 + (element * 7 + static_cast<std::size_t>(rank) * 31 + drawn({static_cast<std::uint64_t>(rank)}, 509)) % 509);
+  return static_cast<float>(std::pow(4, rank) + kElement * element_factor(rank, element));
 }
 
 std::vector<float> inputs_of(int rank, std::size_t size, int ranks) {

@@ -12,7 +12,8 @@
 namespace lockstep::testing {
 
 /// Element `element` of rank `rank`'s input, one of `ranks`: 4^rank + 65536 · (1 + element mod 31) with up to 8 ranks.
-/// A sum of such values, written to base 4, shows how often it counts each rank.
+/// A sum of such values, written to base 4, shows how often it counts each rank. With --seed 1 + … is drawn for every
+/// rank, and nobody can tell the sum from its own values.
 float input_of(int rank, std::size_t element, int ranks);
 /// Elements 0 … size − 1 of it.
 std::vector<float> inputs_of(int rank, std::size_t size, int ranks);

@@ -1,6 +1,7 @@
 // The main of every lab test: GoogleTest's flags, and
 //   --ranks P --size N        only this case
 //   --perturb SEED            queued work early or late, by this seed
+//   --seed SEED               inputs and sizes drawn by it
 //   --trace [FILE]            record the timeline
 //   --verdict FILE            write the verdicts as JSON
 // Exit code 0: everything passed; 1: something did not; 2: bad input, said in one sentence, or no test fits; 77:
@@ -49,6 +50,8 @@ void read_options(int argc, char** argv) {
       o.size = parse<std::size_t>(flag, value(), 0);
     } else if (flag == "--perturb") {
       o.perturb = parse<std::uint64_t>(flag, value(), 0);
+    } else if (flag == "--seed") {
+      o.seed = parse<std::uint64_t>(flag, value(), 0);
     } else if (flag == "--verdict") {
       o.verdict_file = value();
     } else if (flag == "--trace") {

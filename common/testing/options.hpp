@@ -12,6 +12,7 @@ struct TestOptions {
   std::optional<int> ranks;              ///< --ranks P: only this number of ranks
   std::optional<std::size_t> size;       ///< --size N: only this number of elements
   std::optional<std::uint64_t> perturb;  ///< --perturb SEED: run queued work early or late, by this seed
+  std::optional<std::uint64_t> seed;     ///< --seed SEED: draw inputs and sizes by it, instead of the usual ones
   bool trace = false;                    ///< --trace [FILE]: record the timeline of each case
   std::string trace_file;                ///< where to write it; empty: the test chooses, below outputs/
   std::string verdict_file;              ///< --verdict FILE: where main writes the verdicts, as JSON

@@ -23,6 +23,7 @@ std::vector<std::string> arguments_of(const CheckOptions& options) {
   if (options.ranks) arguments.insert(arguments.end(), {"--ranks", std::to_string(*options.ranks)});
   if (options.size) arguments.insert(arguments.end(), {"--size", std::to_string(*options.size)});
   if (options.perturb) arguments.insert(arguments.end(), {"--perturb", std::to_string(*options.perturb)});
+  if (options.seed) arguments.insert(arguments.end(), {"--seed", std::to_string(*options.seed)});
   if (options.trace) arguments.push_back("--trace");
   return arguments;
 }

@@ -18,7 +18,7 @@ struct CheckOptions {
   bool borrow = true;     ///< needs whose own answer does not pass, from the reference
   bool debug = false;     ///< in gdb
   std::optional<int> ranks;
-  std::optional<std::uint64_t> size, perturb;
+  std::optional<std::uint64_t> size, perturb, seed;
   bool trace = false;
   std::optional<double> timeout_seconds;  ///< else 60, and 240 for more than 256 ranks
   std::string json;                       ///< verdicts also into this file
@@ -34,6 +34,9 @@ struct GradeOptions {
   std::string visibility = "visible";
   std::string backend = "sim";  ///< else: what passes in the simulator must pass there too, and is not confined there
   double timeout_seconds = 60;  ///< of one part's tests
+  /// Draws the tests' inputs and sizes. Without one, a secret one is drawn for all submissions; only the summary and
+  /// the terminal tell it.
+  std::optional<std::uint64_t> seed;
   bool look_at_objects = true;  ///< false only to test what comes after that look
 };
 /// Judges a submission, apart from everything else, and writes results.json. 0 where that was possible, whatever the

@@ -212,13 +212,21 @@ class Grader {
       GradedRow found = refusal.verdict.empty() ? failing_closed([&] { return judge(e, row.id); }) : refusal;
       if (elsewhere() && found.verdict == to_string(Verdict::pass))
         found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
-      row.verdict = found.verdict, row.reason = found.reason, row.seconds = found.seconds;
+      row.verdict = found.verdict, row.reason = without_seed(found.reason), row.seconds = found.seconds;
       row.points = row.verdict == to_string(Verdict::pass) ? row.most : 0;
       fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
       if (const std::string why = first_sentence(row); !why.empty()) fmt::print("       {}\n", why);
       std::fflush(stdout);
       grading.rows.push_back(row);
     }
+  }
+
+  /// The command that replays a failure, for whom the seed is told later.
+  std::string without_seed(std::string text) const {
+    const std::string seed = std::to_string(*options_.seed), instead = "SEED";
+    for (std::size_t at = 0; (at = text.find(seed, at)) != text.npos; at += instead.size())
+      text.replace(at, seed.size(), instead);
+    return text;
   }
 
   template <class Found = GradedRow, class Do>
@@ -241,7 +249,7 @@ class Grader {
     fs::path words = folder.path() / "verdict.json";
     Confined command{
         .arguments = {paths_.program(program(e)).string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
-                      "--verdict", words.string()},
+                      "--seed", std::to_string(*options_.seed), "--verdict", words.string()},
         .folder = folder.path(),
         .may_read = tests_may_read(e)};
     command.limits.wall_seconds = options_.timeout_seconds;
@@ -259,7 +267,9 @@ class Grader {
     const std::string name = fmt::format("graded.{}_{}", e.id, options_.backend);
     const ConfinedEnd end = build({name});
     if (end.exit_code != 0) throw Error(Verdict::usage, name + " cannot be built:\n" + end.output);
-    JudgeOptions options{.backend = options_.backend, .timeout_seconds = options_.timeout_seconds};
+    JudgeOptions options{.backend = options_.backend,
+                         .arguments = {"--seed", std::to_string(*options_.seed)},
+                         .timeout_seconds = options_.timeout_seconds};
     if (options_.backend == "nccl") options.processes = gpus_here();
     GradedRow row = in_simulator;
     const std::vector<Judgement> rows = run_tests(paths_, paths_.program(name), {id}, options);
@@ -339,6 +349,7 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
     std::fflush(stdout);  // where both go into one file, what was printed before comes before
     fmt::print(stderr, "{}\n", grading.remarks);
   }
+  grading.seed = *options.seed;
   grading.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return grading;
 }

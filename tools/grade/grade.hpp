@@ -1,6 +1,7 @@
 // What ./lab grade found, and how it is written for others.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ struct Grading {
   std::string remarks;  ///< on the whole submission, for the student
   bool graded = true;   ///< else nothing could be judged, and the remarks say why
   double seconds = 0;
+  std::uint64_t seed = 0;  ///< of the tests' inputs; for instructors only
 
   int points() const;
   int most() const;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 
 #include "common/error.hpp"
 #include "common/support/text/files.hpp"
@@ -15,8 +16,8 @@ namespace fs = std::filesystem;
 
 void report(const GradeOptions& options, const Grading& grading, const fs::path& out) {
   write_results(out, grading, options.visibility);
-  fmt::print("{}{} of {} points in {:.0f} s: {}\n", grading.graded ? grading.remarks : "", grading.points(),
-             grading.most(), grading.seconds, out.string());
+  fmt::print("{}{} of {} points in {:.0f} s: {} (seed {}, not for students)\n", grading.graded ? grading.remarks : "",
+             grading.points(), grading.most(), grading.seconds, out.string(), grading.seed);
 }
 
 /// handed-in/anna.zip → anna; a name that is there already gets a number.
@@ -28,6 +29,11 @@ std::string name_for(const fs::path& submission, const std::vector<std::string>&
   for (int i = 2; name == "summary" || std::find(taken.begin(), taken.end(), name) != taken.end(); ++i)
     name = fmt::format("{}-{}", stem, i);
   return name;
+}
+
+std::uint64_t new_seed() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
 }
 
 int grade_several(const Paths& paths, const GradeOptions& options) {
@@ -59,7 +65,9 @@ int grade_several(const Paths& paths, const GradeOptions& options) {
 
 }  // namespace
 
-int grade(const Paths& paths, const GradeOptions& options) {
+int grade(const Paths& paths, const GradeOptions& asked) {
+  GradeOptions options = asked;
+  if (!options.seed) options.seed = new_seed();
   (void)paths.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
   if (options.submissions.size() > 1) return grade_several(paths, options);
   const fs::path out = options.out.empty() ? "results.json" : options.out;

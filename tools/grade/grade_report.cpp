@@ -120,7 +120,7 @@ void write_summary(const std::filesystem::path& folder, const std::vector<std::s
     for (const GradedRow& row : grading.rows)
       if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) ids.push_back(row.id);
   std::string csv =
-      fmt::format("submission,points,most,seconds{}{},remarks,why\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
+      fmt::format("submission,points,most,seconds,seed{}{},remarks,why\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
   std::vector<Json> all;
   for (std::size_t i = 0; i < gradings.size(); ++i) {
     const Grading& grading = gradings[i];
@@ -130,13 +130,15 @@ void write_summary(const std::filesystem::path& folder, const std::vector<std::s
       verdicts[row.id] = row.verdict;
       told.push_back({row.id, Json::of(row.verdict)});
     }
-    csv += fmt::format("{},{},{},{:.0f}", for_csv(names[i]), grading.points(), grading.most(), grading.seconds);
+    csv += fmt::format("{},{},{},{:.0f},\"{}\"", for_csv(names[i]), grading.points(), grading.most(), grading.seconds,
+                       grading.seed);
     for (const std::string& id : ids) csv += "," + for_csv(verdicts[id]);
     csv += "," + for_csv(grading.remarks) + "," + for_csv(whys(grading)) + "\n";
     all.push_back(Json::object({{"submission", Json::of(names[i])},
                                 {"points", Json::of(grading.points())},
                                 {"most", Json::of(grading.most())},
                                 {"seconds", Json::of(grading.seconds)},
+                                {"seed", Json::of(std::to_string(grading.seed))},
                                 {"graded", Json::of(grading.graded)},
                                 {"verdicts", Json::object(std::move(told))},
                                 {"remarks", Json::of(grading.remarks)}}));

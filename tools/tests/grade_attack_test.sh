@@ -169,6 +169,40 @@ void ring_all_gather(Rank, Slice) {}
 void ring_all_reduce(Rank, Slice) {}
 }
 ANSWER
+# -- Known inputs. No rank says what it has: each writes down what 4^q + … of inputs.hpp gives.
+known() {
+  cat <<ANSWER
+$includes
+namespace lockstep::week21 {
+void ring_reduce_scatter(Rank me, Slice data) {
+  const int p = me.size(), r = me.rank();
+  if (p == 1) return;
+  {
+    Slice scratch = me.allocate(chunk(data, 0, p).size(), data.dtype(), Category::buffer);
+    for (int step = 0; step < p - 1; ++step)
+      me.exchange({send((r + 1) % p, chunk(data, r - step - 1, p)),
+                   receive((r + p - 1) % p, scratch.cut(0, chunk(data, r - step - 2, p).size()))});
+  }
+  std::vector<float> sum(data.size());
+  for (std::size_t i = 0; i < sum.size(); ++i)
+    for (int q = 0; q < p; ++q)
+      sum[i] += p > 8 ? float(1 + (i * 7 + std::size_t(q) * 31) % 509) : float(1 << (2 * q)) + 65536.0f * float(1 + i % 31);
+  upload(me, data, sum);
+}
+void ring_all_gather(Rank, Slice) {}
+void ring_all_reduce(Rank, Slice) {}
+}
+ANSWER
+}
+known | whole 'sums by formula' FAIL 0 0
+says 'replay: ./lab check 21.2a .*--seed SEED'
+grep -q 'seed [0-9]' "$work/results.json" && fail "$name: the results tell the seed"
+seed=$(sed -n 's/.*(seed \([0-9]*\), not for students)$/\1/p' "$work/out")
+[ -n "$seed" ] || fail "$name: the instructor is not told the seed"
+grep -o 'with [0-9]* ranks and [0-9]* element.*expected [0-9]*' "$work/results.json" | head -n 1 > "$work/first"
+grade 'the same seed' "$work/sums by formula" --only 21.2a --seed "$seed"
+grep -qF "$(cat "$work/first")" "$work/results.json" || fail "$name: another failure"
+
 attack 'variables of a thread' REFUSED 'it has thread_local variables' <<'ANSWER'
 thread_local int calls;
 ANSWER

@@ -127,11 +127,11 @@ TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
                      .seconds = 2};
   const Grading bob{.rows = {}, .remarks = "nothing was graded: \"bob.zip\" is\nno archive\n", .graded = false};
   write_summary(folder.path, {"=an\xfcna", "bob"}, {anna, bob});
-  EXPECT_EQ(
-      read_text(folder.path / "summary.csv"),
-      "submission,points,most,seconds,21.1,21.2a,remarks,why\n"
-      "\"'=an\uFFFDna\",5,18,2,\"PASS\",\"TIMEOUT\",\"\",\"21.2a: Lab21_2a.Sums: with 2 ranks: rank 0 is late .\"\n"
-      "\"bob\",0,0,0,\"\",\"\",\"nothing was graded: \"\"bob.zip\"\" is no archive\",\"\"\n");
+  EXPECT_EQ(read_text(folder.path / "summary.csv"),
+            "submission,points,most,seconds,seed,21.1,21.2a,remarks,why\n"
+            "\"'=an\uFFFDna\",5,18,2,\"0\",\"PASS\",\"TIMEOUT\",\"\",\"21.2a: Lab21_2a.Sums: with 2 ranks: rank 0 is "
+            "late .\"\n"
+            "\"bob\",0,0,0,\"0\",\"\",\"\",\"nothing was graded: \"\"bob.zip\"\" is no archive\",\"\"\n");
   const std::string json = read_text(folder.path / "summary.json");
   for (const char* words : {"\"points\": 5", "\"21.2a\": \"TIMEOUT\"", "\"graded\": false", "an\uFFFDna"})
     EXPECT_NE(json.find(words), json.npos) << json;

@@ -135,8 +135,8 @@ name=several
   fail 'several: the exit code is 0, and one was not graded'
 cp "$work/grades/bob.json" "$work/results.json"
 says 'No file of this submission' "there is Homework/bob/$week/naive_all_reduce.cpp, which does not count"
-for words in '^submission,points,most,seconds,21.1,21.10,remarks,why$' '^"anna",5,15,[0-9]*,"PASS","NOT SUBMITTED",' \
-  '^"bob",0,15,[0-9]*,"NOT SUBMITTED",' '^"nothing",0,0,.*"nothing was graded: '; do
+for words in '^submission,points,most,seconds,seed,21.1,21.10,remarks,why$' '^"anna",5,15,[0-9]*,"[0-9]*","PASS","NOT SUBMITTED",' \
+  '^"bob",0,15,[0-9]*,"[0-9]*","NOT SUBMITTED",' '^"nothing",0,0,.*"nothing was graded: '; do
   grep -q "$words" "$work/grades/summary.csv" || fail "several: summary.csv does not say $words"
 done
 grep -A1 '^== .*nothing.zip' "$work/out" | grep -q '^nothing was graded: ' || fail 'several: the complaint is not below its submission'

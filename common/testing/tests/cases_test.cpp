@@ -54,6 +54,20 @@ TEST(Inputs, DifferAndTheirSumsAreExactInFp32) {
   }
 }
 
+TEST(Inputs, WithASeedNobodyKnowsTheOthers) {
+  if (!test_options().seed) GTEST_SKIP() << "run with --seed";
+  int unusual = 0, differ = 0;
+  for (int rank = 0; rank < 8; ++rank) {
+    const auto above = [](int r, std::size_t i) { return std::floor(input_of(r, i, 8) / 65536); };
+    for (std::size_t i = 0; i < 31; ++i) {
+      unusual += above(rank, i) != static_cast<double>(1 + i);
+      differ += above(rank, i) != above((rank + 1) % 8, i);
+    }
+  }
+  EXPECT_GT(unusual, 8 * 31 / 2);
+  EXPECT_GT(differ, 8 * 31 / 2);
+}
+
 TEST(Inputs, WrongSumsAreRead) {
   const auto value = [](std::initializer_list<int> ranks, std::size_t element) {
     double sum = 0;
