@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <fstream>
 
 #include "common/error.hpp"
 #include "tools/course/process.hpp"
@@ -107,21 +108,44 @@ Submission read_folder(const fs::path& folder, const std::vector<Exercise>& cour
   return read_files(files, course, folder);
 }
 
+/// The first entry of a .zip says whether it was packed with a password: APPNOTE.TXT, 4.4.4.
+bool is_encrypted(const fs::path& archive) {
+  std::string begin(8, '\0');
+  std::ifstream(archive, std::ios::binary).read(begin.data(), 8);
+  return begin.starts_with("PK\x03\x04") && (begin[6] & 1);
+}
+
+/// Unpacks answers, each on its own where together they fail; in `refused` those that cannot be.
+void unpack_answers(const fs::path& archive, const std::vector<Exercise>& course, const ArchiveList& listed,
+                    const fs::path& scratch, const Tar& tar, std::map<std::string, std::string>& refused) {
+  std::vector<std::string> arguments{"xf", archive.string(), "--"};
+  arguments.insert(arguments.end(), listed.answers.begin(), listed.answers.end());
+  const bool all = listed.answers.empty() || tar(arguments, scratch).has_value();
+  for (const std::string& entry : listed.answers) {
+    const std::string& id = place_of(course, entry).exercise->id;
+    const auto is_it = [&](const std::string& other) { return other == entry; };
+    if (std::any_of(listed.twice.begin(), listed.twice.end(), is_it)) {
+      refused[id] = entry + ": it is there more than once";
+    } else if (!all && !tar({"xf", archive.string(), "--", entry}, scratch)) {
+      std::error_code ignored;
+      fs::remove(scratch / entry, ignored);  // its beginning
+      refused[id] = fmt::format("{}: it is damaged, or has more than {} bytes", entry, kLargestFile);
+    }
+  }
+}
+
 /// What of the archive counts, into `scratch`; returns the names of everything else. A failure is not in CMake's words.
 std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch,
-                                const Tar& tar) {
+                                const Tar& tar, std::map<std::string, std::string>& refused) {
   const std::string name = archive.filename().string();
+  if (is_encrypted(archive))
+    throw Error(Verdict::usage, fmt::format("{} is encrypted: it is to be packed without a password", name));
   const std::optional<std::string> list = tar({"tf", archive.string()}, scratch);
   if (!list)
     throw Error(Verdict::usage,
                 fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
   ArchiveList listed = read_list(*list, course);
-  std::vector<std::string> arguments{"xf", archive.string(), "--"};
-  arguments.insert(arguments.end(), listed.answers.begin(), listed.answers.end());
-  if (!listed.answers.empty() && !tar(arguments, scratch))
-    throw Error(Verdict::usage,
-                fmt::format("{} cannot be unpacked: it is damaged, or a lab file in it has more than {} bytes", name,
-                            kLargestFile));
+  unpack_answers(archive, course, listed, scratch, tar, refused);
   return std::move(listed.others);
 }
 
@@ -133,8 +157,15 @@ ArchiveList read_list(const std::string& list, const std::vector<Exercise>& cour
     const std::string entry = list.substr(begin, end - begin);
     if (!place_of(course, entry).exercise)
       read.others.push_back(entry);
-    else if (std::find(read.answers.begin(), read.answers.end(), entry) == read.answers.end())
+    else if (const auto same = std::find_if(read.answers.begin(), read.answers.end(),
+                                            [&](const std::string& other) {
+                                              return fs::path(other).lexically_normal() ==
+                                                     fs::path(entry).lexically_normal();
+                                            });
+             same == read.answers.end())
       read.answers.push_back(entry);
+    else
+      read.twice.push_back(*same);
   }
   return read;
 }
@@ -201,8 +232,10 @@ Submission read_submission(const fs::path& submission, const std::vector<Exercis
   if (!fs::is_regular_file(submission))
     throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.string()));
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
-  std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch, tar);
+  std::map<std::string, std::string> refused;
+  std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch, tar, refused);
   Submission result = read_folder(scratch, course);
+  for (auto& [id, why] : refused) result.answers.erase(id), result.refused[id] = why;
   for (const std::string& other : others) {
     if (other.empty())
       ++result.unreadable_names;

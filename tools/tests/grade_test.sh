@@ -119,6 +119,22 @@ grep -A1 '^21.2a .* DOES NOT COMPILE' "$work/out" | grep -q '^       .*21.2 does
   fail 'mixed: the report does not say why'
 grep -q '<testcase .*name="21.1 .*/>' "$work/junit.xml" || fail 'mixed: junit.xml'
 
+# Entries that cost their own exercise: one that is too long, and one that is there twice.
+python3 - "$work/entries.zip" "$work/mixed/$week/naive_all_reduce.cpp" <<'PACK'
+import sys, warnings, zipfile
+warnings.simplefilter("ignore")
+with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as pack:
+    pack.writestr("carol/naive_all_reduce.cpp", open(sys.argv[2]).read())
+    pack.writestr("carol/ddp.cpp", "// " + "x" * 300000)
+    for text in "one", "two":
+        pack.writestr("carol/accumulation.cpp", "// " + text)
+PACK
+grade 'entries' "$work/entries.zip" --only 21.1,21.6,21.7
+row 21.1 5/5 PASS
+row 21.6 0/10 REFUSED
+row 21.7a 0/6 REFUSED
+says 'accumulation.cpp: it is there more than once' 'ddp.cpp: it is damaged, or has more than 262144 bytes'
+
 # A zipped folder of bare files, as many submissions come.
 mkdir "$work/anna"
 reference naive_all_reduce > "$work/anna/naive_all_reduce.cpp"
