@@ -44,11 +44,6 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
 /// be written.
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility);
 
-/// Of several submissions, one after the other: a row each with its points, every verdict and why, as summary.csv (for
-/// a spreadsheet) and summary.json in `folder`. `names` are the submissions'. Throws like write_results.
-void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
-                   const std::vector<Grading>& gradings);
-
 /// JUnit's XML: a test suite, and in it a test case a row. Throws like write_results.
 void write_junit(const std::filesystem::path& file, const Grading& grading);
 

@@ -8,6 +8,7 @@
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/grade/grade.hpp"
+#include "tools/grade/grade_summary.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -20,20 +21,26 @@ void report(const GradeOptions& options, const Grading& grading, const fs::path&
              grading.points(), grading.most(), grading.seconds, out.string(), grading.seed);
 }
 
-/// handed-in/anna.zip → anna; a name that is there already gets a number.
-std::string name_for(const fs::path& submission, const std::vector<std::string>& taken) {
-  const fs::path file = submission.filename().empty() ? submission.parent_path().filename() : submission.filename();
-  std::string stem = fs::is_directory(submission) ? file.string() : file.stem().string();
-  if (stem.ends_with(".tar")) stem.erase(stem.size() - 4);
-  std::string name = stem;
-  for (int i = 2; name == "summary" || std::find(taken.begin(), taken.end(), name) != taken.end(); ++i)
-    name = fmt::format("{}-{}", stem, i);
-  return name;
-}
-
 std::uint64_t new_seed() {
   std::random_device random;
   return (std::uint64_t{random()} << 32) | random();
+}
+
+/// Whatever is wrong with one submission, its results, or their place, is its own row.
+SummaryRow grade_into(const Paths& paths, const GradeOptions& options, const std::string& submission,
+                      const fs::path& folder, const std::string& name) {
+  Grading grading = grade_one(paths, options, submission);
+  try {
+    report(options, grading, folder / (name + ".json"));
+  } catch (const std::exception& error) {
+    grading.graded = false;
+    grading.remarks += fmt::format("its results were not written: {}\n", error.what());
+    fmt::print(stderr, "{}: its results were not written: {}\n", name, error.what());
+  }
+  const SummaryRow row = summary_row(name, grading);
+  const FolderLock lock(paths.build / "grade" / "summary", "writing a summary");
+  join_summary(folder, row);
+  return row;
 }
 
 int grade_several(const Paths& paths, const GradeOptions& options) {
@@ -43,24 +50,25 @@ int grade_several(const Paths& paths, const GradeOptions& options) {
     throw Error(Verdict::usage,
                 fmt::format("--out {} is a file; results of several submissions go into a folder.", folder.string()));
   make_folders_of(folder / "summary.csv");
+  (void)read_summary(folder);  // what cannot be joined is said before hours of grading
   std::vector<std::string> names;
-  std::vector<Grading> gradings;
-  bool all = true;
+  std::vector<SummaryRow> rows;
   for (const std::string& submission : options.submissions) {
     names.push_back(name_for(submission, names));
-    fmt::print("{}== {} ({} of {})\n", gradings.empty() ? "" : "\n", submission, names.size(),
-               options.submissions.size());
-    gradings.push_back(grade_one(paths, options, submission));
-    all = all && gradings.back().graded;
-    report(options, gradings.back(), folder / (names.back() + ".json"));
-    write_summary(folder, names, gradings);  // also of those before one that is interrupted
+    fmt::print("{}== {} ({} of {})\n", rows.empty() ? "" : "\n", submission, names.size(), options.submissions.size());
+    rows.push_back(grade_into(paths, options, submission, folder, names.back()));
   }
   fmt::print("\n");
-  for (std::size_t i = 0; i < names.size(); ++i)
-    fmt::print("{} {:>4} of {}{}\n", padded(names[i], 40), gradings[i].points(), gradings[i].most(),
-               gradings[i].graded ? "" : "  NOT GRADED");
+  for (const SummaryRow& row : rows)
+    fmt::print("{} {:>4} of {}{}\n", padded(row.submission, 40), row.points, row.most,
+               row.graded ? "" : "  NOT GRADED");
   fmt::print("{}\n", (folder / "summary.csv").string());
-  return all ? 0 : 2;
+  return std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) { return row.graded; }) ? 0 : 2;
+}
+
+/// One submission joins the results of others where --out is their folder.
+bool goes_into_a_folder(const GradeOptions& options) {
+  return options.submissions.size() > 1 || fs::exists(fs::path(options.out) / "summary.json");
 }
 
 }  // namespace
@@ -69,7 +77,7 @@ int grade(const Paths& paths, const GradeOptions& asked) {
   GradeOptions options = asked;
   if (!options.seed) options.seed = new_seed();
   (void)paths.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
-  if (options.submissions.size() > 1) return grade_several(paths, options);
+  if (goes_into_a_folder(options)) return grade_several(paths, options);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading
     if (!file.empty()) make_folders_of(file), check_writable(file);

@@ -1,9 +1,7 @@
 // results.json for Gradescope, and JUnit's XML for what else reads verdicts.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 
 #include "common/support/json/document.hpp"
 #include "common/support/json/escape.hpp"
@@ -22,17 +20,6 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 }
 
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
-
-/// In quotes, on one line; what a spreadsheet would take for a formula is text.
-std::string for_csv(const std::string& text) {
-  std::string result = "\"";
-  if (!text.empty() && std::string_view("=+-@").find(text[0]) != std::string_view::npos) result += "'";
-  for (char c : text.substr(0, text.find_last_not_of(" \n") + 1)) {
-    if (c == '"') result += '"';
-    result += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return result + "\"";
-}
 
 /// For text and attributes of XML 1.0, which has no control characters but tab and line ends.
 std::string for_xml(const std::string& text) {
@@ -54,15 +41,6 @@ std::string for_xml(const std::string& text) {
 std::string without_controls(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = ' ';
-  return text;
-}
-
-/// "21.3a: with 2 ranks …; 21.4: …"
-std::string whys(const Grading& grading) {
-  std::string text;
-  for (const GradedRow& row : grading.rows)
-    if (const std::string why = first_sentence(row); !why.empty())
-      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", row.id, why);
   return text;
 }
 
@@ -111,40 +89,6 @@ void write_results(const std::filesystem::path& file, const Grading& grading, st
                                      {"extra_data", Json::object({{"max_score", Json::of(grading.most())}})},
                                      {"tests", Json::list(std::move(tests))}});
   write_text(file, results.dump(2) + "\n");
-}
-
-void write_summary(const std::filesystem::path& folder, const std::vector<std::string>& names,
-                   const std::vector<Grading>& gradings) {
-  std::vector<std::string> ids;  // of those that were graded, which are all alike
-  for (const Grading& grading : gradings)
-    for (const GradedRow& row : grading.rows)
-      if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) ids.push_back(row.id);
-  std::string csv =
-      fmt::format("submission,points,most,seconds,seed{}{},remarks,why\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
-  std::vector<Json> all;
-  for (std::size_t i = 0; i < gradings.size(); ++i) {
-    const Grading& grading = gradings[i];
-    std::map<std::string, std::string> verdicts;
-    std::vector<Json::Member> told;
-    for (const GradedRow& row : grading.rows) {
-      verdicts[row.id] = row.verdict;
-      told.push_back({row.id, Json::of(row.verdict)});
-    }
-    csv += fmt::format("{},{},{},{:.0f},\"{}\"", for_csv(names[i]), grading.points(), grading.most(), grading.seconds,
-                       grading.seed);
-    for (const std::string& id : ids) csv += "," + for_csv(verdicts[id]);
-    csv += "," + for_csv(grading.remarks) + "," + for_csv(whys(grading)) + "\n";
-    all.push_back(Json::object({{"submission", Json::of(names[i])},
-                                {"points", Json::of(grading.points())},
-                                {"most", Json::of(grading.most())},
-                                {"seconds", Json::of(grading.seconds)},
-                                {"seed", Json::of(std::to_string(grading.seed))},
-                                {"graded", Json::of(grading.graded)},
-                                {"verdicts", Json::object(std::move(told))},
-                                {"remarks", Json::of(grading.remarks)}}));
-  }
-  write_text(folder / "summary.csv", utf8(csv));
-  write_text(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {

@@ -56,8 +56,8 @@ std::optional<std::string> confined_tar(const std::vector<std::string>& argument
 
 /// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. Symbolic links, files that are not plain, those
 /// above 256 KiB and answers that are there twice are refused; links to folders are not followed. Of archives only
-/// what counts is unpacked, by `tar` into `scratch`; an entry that cannot be costs its own exercise. Throws Error(usage)
-/// where there is nothing to read, or no password to read it with.
+/// what counts is unpacked, by `tar` into `scratch`; an entry that cannot be costs its own exercise. Throws
+/// Error(usage) where there is nothing to read, or no password to read it with.
 Submission read_submission(const std::filesystem::path& submission, const std::vector<Exercise>& course,
                            const std::filesystem::path& scratch, const Tar& tar = confined_tar);
 

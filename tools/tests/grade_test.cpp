@@ -13,6 +13,7 @@
 #include "tools/grade/grade_object.hpp"
 #include "tools/grade/grade_source.hpp"
 #include "tools/grade/grade_submission.hpp"
+#include "tools/grade/grade_summary.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -116,6 +117,20 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
           "more folder, or ring_all_reduce.cpp at the top.\n");
 }
 
+TEST(Grade, ANameOfResultsIsShortAndReadable) {
+  EXPECT_EQ(name_for("handed-in/anna.tar.gz", {}), "anna");
+  EXPECT_EQ(name_for("more/anna.zip", {"anna"}), "anna-2");
+  EXPECT_EQ(name_for("summary.zip", {}), "summary-2");
+  const std::string half(125, 'n');
+  const std::string first = name_for(half + "first.zip", {}), second = name_for(half + "second.zip", {});
+  EXPECT_LT(first.size(), 150u);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(first, name_for("elsewhere/" + half + "first.zip", {}));
+  const std::string latin = name_for("caf\xe9\n.zip", {});
+  EXPECT_TRUE(latin.starts_with("caf\uFFFD_-")) << latin;
+  EXPECT_NE(latin, name_for("caf\xea\n.zip", {}));
+}
+
 TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
   const Folder folder("lockstep_grade_summary");
   folder.write("x", "");
@@ -126,7 +141,9 @@ TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
                                .reason = "Lab21_2a.Sums: with 2 ranks:\nrank 0 is late\x1b. It waits.\nreplay: no"}},
                      .seconds = 2};
   const Grading bob{.rows = {}, .remarks = "nothing was graded: \"bob.zip\" is\nno archive\n", .graded = false};
-  write_summary(folder.path, {"=an\xfcna", "bob"}, {anna, bob});
+  join_summary(folder.path, summary_row("=an\xfcna", {.graded = false}));
+  join_summary(folder.path, summary_row("bob", bob));
+  join_summary(folder.path, summary_row("=an\xfcna", anna));
   EXPECT_EQ(read_text(folder.path / "summary.csv"),
             "submission,points,most,seconds,seed,21.1,21.2a,remarks,why\n"
             "\"'=an\uFFFDna\",5,18,2,\"0\",\"PASS\",\"TIMEOUT\",\"\",\"21.2a: Lab21_2a.Sums: with 2 ranks: rank 0 is "

@@ -156,6 +156,17 @@ for words in '^submission,points,most,seconds,seed,21.1,21.10,remarks,why$' '^"a
   grep -q "$words" "$work/grades/summary.csv" || fail "several: summary.csv does not say $words"
 done
 grep -A1 '^== .*nothing.zip' "$work/out" | grep -q '^nothing was graded: ' || fail 'several: the complaint is not below its submission'
+# A late one joins them, and so does one that comes again. Names may be as long as files', and in any bytes.
+name=late
+cp "$work/anna.zip" "$work/bob.zip"
+long=$(printf '%0251d' 7).zip
+latin=$work/$(printf 'caf\351').zip
+cp "$work/anna.zip" "$work/$long" && cp "$work/anna.zip" "$latin"
+"$lab" grade "$work/bob.zip" --only 21.1 --out "$work/grades" > "$work/out" 2>&1 || fail 'late: not graded'
+"$lab" grade "$work/$long" "$latin" --only 21.1 --out "$work/grades" >> "$work/out" 2>&1 || fail 'late: a name'
+for words in '^"anna",5,15,' '^"bob",5,5,' '^"nothing",0,0,' '^"00000000' '^"caf'; do
+  [ "$(grep -c "$words" "$work/grades/summary.csv")" = 1 ] || fail "late: summary.csv has not one row $words"
+done
 grade 'one part' "$work/anna.zip" --only 21.2a
 row 21.2a 0/9 'NOT SUBMITTED'
 grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'

@@ -1,0 +1,151 @@
+#include "tools/grade/grade_summary.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/json/escape.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/fnv.hpp"
+#include "tools/course/paths.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLongestName = 120;  // bytes; a file's name has 255, and others are added to it
+
+/// In quotes, on one line; what a spreadsheet would take for a formula is text.
+std::string for_csv(const std::string& text) {
+  std::string result = "\"";
+  if (!text.empty() && std::string_view("=+-@").find(text[0]) != std::string_view::npos) result += "'";
+  for (char c : text.substr(0, text.find_last_not_of(" \n") + 1)) {
+    if (c == '"') result += '"';
+    result += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return result + "\"";
+}
+
+/// "21.3a: with 2 ranks …; 21.4: …"
+std::string whys(const Grading& grading) {
+  std::string text;
+  for (const GradedRow& row : grading.rows)
+    if (const std::string why = first_sentence(row); !why.empty())
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", row.id, why);
+  return text;
+}
+
+std::string verdict_of(const SummaryRow& row, const std::string& id) {
+  for (const auto& [known, verdict] : row.verdicts)
+    if (known == id) return verdict;
+  return "";
+}
+
+std::string csv_of(const std::vector<SummaryRow>& rows) {
+  std::vector<std::string> ids;
+  for (const SummaryRow& row : rows)
+    for (const auto& [id, verdict] : row.verdicts)
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  std::string csv =
+      fmt::format("submission,points,most,seconds,seed{}{},remarks,why\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
+  for (const SummaryRow& row : rows) {
+    csv += fmt::format("{},{},{},{:.0f},{}", for_csv(row.submission), row.points, row.most, row.seconds,
+                       for_csv(row.seed));
+    for (const std::string& id : ids) csv += "," + for_csv(verdict_of(row, id));
+    csv += "," + for_csv(row.remarks) + "," + for_csv(row.why) + "\n";
+  }
+  return utf8(csv);
+}
+
+Json json_of(const SummaryRow& row) {
+  std::vector<Json::Member> verdicts;
+  for (const auto& [id, verdict] : row.verdicts) verdicts.push_back({id, Json::of(verdict)});
+  return Json::object({{"submission", Json::of(row.submission)},
+                       {"points", Json::of(row.points)},
+                       {"most", Json::of(row.most)},
+                       {"seconds", Json::of(row.seconds)},
+                       {"seed", Json::of(row.seed)},
+                       {"graded", Json::of(row.graded)},
+                       {"verdicts", Json::object(std::move(verdicts))},
+                       {"remarks", Json::of(row.remarks)},
+                       {"why", Json::of(row.why)}});
+}
+
+SummaryRow row_of(const Json& json) {
+  SummaryRow row{.submission = json.at("submission"), .points = json.at("points"), .most = json.at("most")};
+  row.seconds = json.at("seconds"), row.seed = json.value("seed", ""), row.graded = json.at("graded");
+  for (const auto& [id, verdict] : json.at("verdicts").items())
+    row.verdicts.emplace_back(id, verdict.get<std::string>());
+  row.remarks = json.value("remarks", ""), row.why = json.value("why", "");
+  return row;
+}
+
+/// At most so many bytes, and no half character.
+std::string beginning(std::string text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return text.substr(0, most);
+}
+
+}  // namespace
+
+SummaryRow summary_row(const std::string& name, const Grading& grading) {
+  SummaryRow row{.submission = utf8(name), .points = grading.points(), .most = grading.most()};
+  row.seconds = grading.seconds, row.seed = std::to_string(grading.seed), row.graded = grading.graded;
+  for (const GradedRow& graded : grading.rows) row.verdicts.emplace_back(graded.id, graded.verdict);
+  row.remarks = utf8(grading.remarks), row.why = whys(grading);
+  return row;
+}
+
+std::vector<SummaryRow> read_summary(const fs::path& folder) {
+  std::vector<SummaryRow> rows;
+  const fs::path file = folder / "summary.json";
+  if (!fs::exists(file)) return rows;
+  try {
+    const Json document = Json::parse(read_file(file.string()));
+    for (const Json& json : document.at("submissions")) rows.push_back(row_of(json));
+  } catch (const JsonError& error) {
+    throw Error(Verdict::usage, fmt::format("{} is no summary to join: {}", file.string(), error.what()));
+  }
+  return rows;
+}
+
+void join_summary(const fs::path& folder, const SummaryRow& row) {
+  std::vector<SummaryRow> rows = read_summary(folder);
+  const auto same = std::find_if(rows.begin(), rows.end(),
+                                 [&](const SummaryRow& other) { return other.submission == row.submission; });
+  if (same == rows.end())
+    rows.push_back(row);
+  else
+    *same = row;
+  std::vector<Json> all;
+  for (const SummaryRow& each : rows) all.push_back(json_of(each));
+  write_text(folder / "summary.csv", csv_of(rows));
+  write_text(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
+}
+
+std::string name_for(const fs::path& submission, const std::vector<std::string>& taken) {
+  const fs::path file = submission.filename().empty() ? submission.parent_path().filename() : submission.filename();
+  std::error_code ignored;  // a name that is too long for the system
+  std::string whole = fs::is_directory(submission, ignored) ? file.string() : file.stem().string();
+  if (whole.ends_with(".tar")) whole.erase(whole.size() - 4);
+  std::string stem = utf8(whole);
+  for (char& c : stem)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = '_';
+  stem = beginning(stem, kLongestName);
+  if (stem != whole) {  // two names that begin alike are two submissions
+    Fnv1a number;
+    number.add(whole);
+    stem += fmt::format("-{:08x}", static_cast<std::uint32_t>(number.value() ^ (number.value() >> 32)));
+  }
+  std::string name = stem;
+  for (int i = 2; name == "summary" || std::find(taken.begin(), taken.end(), name) != taken.end(); ++i)
+    name = fmt::format("{}-{}", stem, i);
+  return name;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,38 @@
+// The results of many submissions: a row each with its points, every verdict and why, as summary.csv (for a
+// spreadsheet) and summary.json.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/grade/grade.hpp"
+
+namespace lockstep::tools {
+
+struct SummaryRow {
+  std::string submission;  ///< its name, by which it is known
+  int points = 0, most = 0;
+  double seconds = 0;
+  std::string seed;
+  bool graded = true;
+  std::vector<std::pair<std::string, std::string>> verdicts;  ///< of each exercise and part
+  std::string remarks, why;
+};
+
+SummaryRow summary_row(const std::string& name, const Grading& grading);
+
+/// The rows of `folder`'s summary.json; none where there is no such file. Throws Error(usage) where it is no summary.
+std::vector<SummaryRow> read_summary(const std::filesystem::path& folder);
+
+/// `row` among the rows that are in `folder` already: in the place of the one of its name, else at the end. Both files
+/// are written whole or not at all. Throws Error(usage) where they cannot be.
+void join_summary(const std::filesystem::path& folder, const SummaryRow& row);
+
+/// What a submission is called in the results: its file's name as UTF-8 and without controls, short enough for a file's
+/// name, and unlike those in `taken`. handed-in/anna.zip → anna.
+std::string name_for(const std::filesystem::path& submission, const std::vector<std::string>& taken);
+
+}  // namespace lockstep::tools
