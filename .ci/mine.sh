@@ -63,6 +63,16 @@ losses() { cut -d, -f1,2 "$1"; }
 run train --mine $mesh
 if grep -q '^judging' build/mine.log; then fail 'what is known should not be judged again'; fi
 
+echo '-- an answer that is set aside'
+./lab borrow 21.2 > build/mine.log
+# shellcheck disable=SC2086
+run $ring --mine
+says '^code: yours: 21\.1 .*; borrowed: 21\.2 \(yours: set aside\)$'
+# shellcheck disable=SC2086
+run $ring --mine --no-borrow
+says '^code: yours: all$'
+./lab borrow --back 21.2 > build/mine.log
+
 echo '-- an answer that crashes'
 sed 's/^  ring_reduce_scatter(me, data);/&\n  if (data.size() > 9000) *static_cast<volatile int*>(nullptr) = 1;/' \
   solutions/week21_data_parallel/ring_all_reduce.cpp > $week21/ring_all_reduce.cpp

@@ -119,6 +119,9 @@ class CommandLine {
                       [this] { return reset(paths_, named("reset")); });
     add_for_exercises("reveal", "print the reference's answer; ./lab list then says so",
                       [this] { return reveal(paths_, named("reveal")); });
+    add_for_exercises("borrow", "let the reference stand in for an answer, and go on; ./lab list then says so", [this] {
+      return borrow(paths_, named("borrow"), back_);
+    })->add_flag("--back", back_, "use your own again");
     CLI::App* h =
         add_for_exercises("hint", "a hint for an exercise", [this] { return hint(paths_, check_.what, level_); });
     h->add_option("--level", level_, "1 to 3, each saying more")->capture_default_str();
@@ -234,7 +237,7 @@ class CommandLine {
   std::vector<std::string> exercises_;
   GradeOptions grade_;
   int level_ = 1;
-  bool overwrite_ = false, points_ = false, compare_ = false;
+  bool back_ = false, overwrite_ = false, points_ = false, compare_ = false;
   std::string program_;
   std::vector<std::string> programs_;
   std::vector<std::string> rest_;

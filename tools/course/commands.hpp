@@ -59,6 +59,9 @@ int hint(const Paths& paths, const std::string& what, int level);
 /// Prints the reference's answers, and keeps a record of it.
 int reveal(const Paths& paths, const std::string& what);
 
+/// From now on the reference stands in for the selected exercises, whatever became of the answers; or, `back`, no more.
+int borrow(const Paths& paths, const std::string& what, bool back);
+
 /// Fault drills: lists them, plays one, or judges an answer; see `kHelp` in drill.cpp.
 int drill(const Paths& paths, const std::vector<std::string>& arguments);
 

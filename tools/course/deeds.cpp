@@ -34,6 +34,30 @@ void add_deed(const Paths& paths, const std::string& what, const std::string& ex
                                 fmt::format("{:%Y-%m-%d} {} {}\n", fmt::gmtime(std::time(nullptr)), what, exercise));
 }
 
+bool is_borrowed(const Paths& paths, const std::string& exercise) {
+  bool borrowed = false;
+  for (const Deed& deed : read_deeds(paths))
+    if (deed.exercise == exercise && (deed.what == "borrowed" || deed.what == "returned"))
+      borrowed = deed.what == "borrowed";
+  return borrowed;
+}
+
+int borrow(const Paths& paths, const std::string& what, bool back) {
+  for (const Exercise& exercise : paths.course.select(what).exercises) {
+    if (is_borrowed(paths, exercise.id) == !back) {
+      fmt::print("{} is {} already\n", exercise.id, back ? "yours" : "borrowed");
+      continue;
+    }
+    add_deed(paths, back ? "returned" : "borrowed", exercise.id);
+    if (back)
+      fmt::print("{} is yours again, where it passes\n", exercise.id);
+    else
+      fmt::print("the reference stands in for {} from now on, and ./lab passes it over; ./lab borrow --back {}\n",
+                 exercise.id, exercise.id);
+  }
+  return 0;
+}
+
 int reveal(const Paths& paths, const std::string& what) {
   for (const Exercise& exercise : paths.course.select(what).exercises) {
     add_deed(paths, "revealed", exercise.id);

@@ -1,5 +1,5 @@
-// What a learner did beside answering: looked at a reference answer, or began anew. Kept in outputs/course.log, a line
-// each, so that a learner, and whoever helps, can see it later.
+// What a learner did beside answering: looked at a reference answer, borrowed it, or began anew. Kept in
+// outputs/course.log, a line each, so that a learner, and whoever helps, can see it later.
 #pragma once
 
 #include <string>
@@ -11,12 +11,14 @@ namespace lockstep::tools {
 
 struct Deed {
   std::string date;  ///< UTC, "2026-11-21"
-  std::string what;  ///< "revealed", "reset"
+  std::string what;  ///< "revealed", "borrowed", "returned", "reset"
   std::string exercise;
 };
 
 /// In the order in which they were done; lines that are none are passed over.
 std::vector<Deed> read_deeds(const Paths& paths);
+/// Whether the reference shall stand in for an answer, whatever became of that: borrowed, and not returned since.
+bool is_borrowed(const Paths& paths, const std::string& exercise);
 /// Adds one, of today.
 void add_deed(const Paths& paths, const std::string& what, const std::string& exercise);
 

@@ -11,6 +11,7 @@
 
 #include "common/error.hpp"
 #include "tools/course/compiler_error.hpp"
+#include "tools/course/deeds.hpp"
 #include "tools/course/process.hpp"
 
 namespace lockstep::tools {
@@ -242,11 +243,12 @@ Choice Judge::choose(const std::vector<Exercise>& exercises) {
   Choice choice;
   for (const Exercise& exercise : exercises) {
     if (!paths_.has(exercise)) continue;
-    const bool mine = needs_ == Needs::mine_only || current_verdict(exercise).ok();
+    const bool set_aside = needs_ == Needs::borrow && is_borrowed(paths_, exercise.id);
+    const bool mine = needs_ == Needs::mine_only || (!set_aside && current_verdict(exercise).ok());
     if (mine)
       choice.mine.push_back(exercise.id);
     else
-      choice.borrowed.push_back({exercise.id, current_verdict(exercise).verdict});
+      choice.borrowed.push_back({exercise.id, set_aside ? "set aside" : current_verdict(exercise).verdict});
     write_if_different(paths_.mine() / "use" / exercise.id, mine ? "mine\n" : "reference\n");
   }
   return choice;

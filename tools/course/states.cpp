@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <vector>
 
+#include "tools/course/deeds.hpp"
+
 namespace lockstep::tools {
 
 State state_of(const Paths& paths, const Exercise& exercise) {
+  if (is_borrowed(paths, exercise.id)) return {false, is_untouched(paths, exercise), true, "borrowed"};
   const auto record = last_record(paths, exercise);
   const bool untouched = is_untouched(paths, exercise);
-  if (!record || (untouched && record->stale)) return {false, untouched, untouched ? "-" : "begun, not checked"};
-  if (record->stale) return {false, untouched, record->judgement.verdict + " (edited since)"};
-  return {record->judgement.ok(), untouched, record->judgement.verdict};
+  if (!record || (untouched && record->stale)) return {false, untouched, false, untouched ? "-" : "begun, not checked"};
+  if (record->stale) return {false, untouched, false, record->judgement.verdict + " (edited since)"};
+  return {record->judgement.ok(), untouched, false, record->judgement.verdict};
 }
 
 std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after) {
@@ -23,7 +26,8 @@ std::optional<Exercise> next_exercise(const Paths& paths, const std::string& aft
   if (here != all.end()) std::rotate(all.begin(), here + 1, all.end());
   for (const bool core : {true, false})
     for (const Exercise& exercise : all)
-      if (exercise.core == core && exercise.id != after && !state_of(paths, exercise).passes) return exercise;
+      if (const State state = state_of(paths, exercise); exercise.core == core && exercise.id != after)
+        if (!state.passes && !state.borrowed) return exercise;
   return std::nullopt;
 }
 

@@ -12,11 +12,12 @@ namespace lockstep::tools {
 struct State {
   bool passes = false;    ///< as it is now
   bool untouched = true;  ///< as it was handed out
-  std::string words;      ///< "PASS", "FAIL (edited since)", "begun, not checked", "-"
+  bool borrowed = false;  ///< by ./lab borrow
+  std::string words;      ///< "PASS", "FAIL (edited since)", "begun, not checked", "borrowed", "-"
 };
 State state_of(const Paths& paths, const Exercise& exercise);
 
-/// The exercise to go on with: the first of the core in the course's order that does not pass, then the first extra
+/// The exercise to go on with: the first of the core in the course's order that neither passes nor is borrowed, then the first extra
 /// one; `after` an exercise, the first of those behind it if there is any. Empty where all pass.
 std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after = "");
 

@@ -92,7 +92,8 @@ int list(const Paths& paths, const std::string& what) {
     const State state = state_of(paths, exercise);
     std::string words = paths.has(exercise) ? state.words : "not in the suite yet";
     for (const Deed& deed : deeds)
-      if (deed.exercise == exercise.id) words += fmt::format(", {}", deed.what);
+      if (deed.exercise == exercise.id && (deed.what == "revealed" || deed.what == "reset"))
+        words += fmt::format(", {}", deed.what);
     const Style s = style();
     const std::string& colour = state.passes ? s.good : state.untouched ? s.faint : s.open;
     fmt::print("  {}{}{:>4} min {:>3} points  {}  {}{}{}\n", padded(exercise.id, 7), padded(exercise.title, 72),

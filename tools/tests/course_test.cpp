@@ -74,6 +74,20 @@ TEST_F(FindingOnesWay, ResetKeepsWhatWasThereAndRevealIsRemembered) {
   EXPECT_EQ(deeds, "reset 1.1; reset 1.1; revealed 1.2; ");
 }
 
+TEST_F(FindingOnesWay, WhatIsBorrowedIsPassedOverUntilItIsReturned) {
+  EXPECT_EQ(borrow(paths_, "1.1", false), 0);
+  EXPECT_TRUE(is_borrowed(paths_, "1.1"));
+  EXPECT_EQ(state_of(paths_, first()).words, "borrowed");
+  EXPECT_EQ(next_exercise(paths_).value().id, "1.2");
+  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, Inputs(paths_).of(first(), {}));
+  EXPECT_FALSE(state_of(paths_, first()).passes);  // what is borrowed earns nothing
+  EXPECT_EQ(borrow(paths_, "1.1", false), 0);      // nothing to do, and nothing to write down
+  EXPECT_EQ(borrow(paths_, "1.1", true), 0);
+  EXPECT_FALSE(is_borrowed(paths_, "1.1"));
+  EXPECT_TRUE(state_of(paths_, first()).passes);
+  EXPECT_EQ(read_deeds(paths_).size(), 2u);
+}
+
 /// A program `drill` that writes down its arguments, makes its folder, and finds an answer right where it says so.
 class Drilling : public SmallCourse {
  protected:
