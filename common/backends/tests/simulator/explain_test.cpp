@@ -13,8 +13,8 @@ using namespace simulator_tests;
 
 TEST(Deadlock, NamesTheCycle) {
   expect(ranks(3), receive_first, Verdict::deadlock,
-         {"3 ranks wait for each other in a cycle: 0 → 1 → 2 → 0", "rank 0 waits at expect.hpp:",
-          "(receive_first)", "receives 64 bytes from rank 1, which has not started the send"});
+         {"3 ranks wait for each other in a cycle: 0 → 1 → 2 → 0", "rank 0 waits at expect.hpp:", "(receive_first)",
+          "receives 64 bytes from rank 1, which has not started the send"});
 }
 
 TEST(Deadlock, CountsTheMessagesOfABatchThatHaveTheSamePeer) {
