@@ -163,6 +163,25 @@ class Timelines(unittest.TestCase):
         nested = [timeline.Event("step", 0, 9), timeline.Event("forward", 1, 2), timeline.Event("after", 9, 10)]
         self.assertEqual([region.name for region in timeline.outermost(nested)], ["step", "after"])
 
+    def test_a_pipelines_messages_move_when_they_are_sent(self):
+        def span(pid, tid, name, category, begin, end, **args):
+            return {"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, "ts": begin, "dur": end - begin, "args": args}
+        names = [{"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+                 for pid in (0, 1) for tid, name in ((0, "main"), (1, "down even: transfers"))]
+        work = [span(0, 0, "F0", "compute", 0, 10), span(1, 0, "F0", "compute", 13, 20)]
+        work.reverse()  # in a file, a stage's messages may come before its work
+        moves = [span(0, 1, "send", "transfer", 10, 10, messages=[["send", 1, 4, 3e-6, 3e-6]]),
+                 span(1, 1, "receive", "transfer", 0, 13, messages=[["receive", 0, 4, 3e-6, 3e-6]])]
+        rows = timeline.rows_of(self.path(json.dumps({"traceEvents": names + work + moves})))
+        self.assertEqual([(row.rank, row.queue) for row in rows], [(0, "main"), (0, "down"), (1, "main")])
+        [moved] = rows[1].transfer
+        self.assertAlmostEqual(moved.begin, 10e-6)
+        self.assertAlmostEqual(moved.end, 13e-6)
+        # Of other programs a transfer is where it stands.
+        work[1]["name"] = "matmul"
+        rows = timeline.rows_of(self.path(json.dumps({"traceEvents": names + work + moves})))
+        self.assertEqual([(row.rank, row.queue) for row in rows], [(0, "main"), (0, "down even"), (1, "main"), (1, "down even")])
+
     def test_what_cannot_be_drawn_says_why(self):
         self.assertEqual(timeline.too_long(self.path(trace_text())), "")
         self.assertIn("41 queues is for ui.perfetto.dev", timeline.too_long(self.path(trace_text(40))))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 MOST_ROWS = 40
 STEP = re.compile(r"([FBIW])(\d+)(?:\.(\d+))?$")  # of a pipeline: its work, microbatch, chunk
+LINK = re.compile(r"(down|up) (even|odd|around)$")  # a queue of a pipeline's link (24.1), and which way it goes
 WORK = {"F": "forward", "B": "backward", "I": "backward, the input's half", "W": "backward, the weights' half"}
 
 
@@ -38,12 +39,20 @@ def rows_of(path):
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     queues = {(e["pid"], e["tid"]): re.sub(r"(: transfers)?( \(\d+\))?$", "", e["args"]["name"]) for e in events if e["name"] == "thread_name"}
     rows = {}
-    for e in events:
-        if e["ph"] == "X":
-            key = e["pid"], queues[e["pid"], e["tid"]]
-            event = Event(e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6)
-            getattr(rows.setdefault(key, Row(*key)), e["cat"]).append(event)
-    return [rows[key] for key in sorted(rows, key=lambda key: key[0])]
+    spans = [e for e in events if e["ph"] == "X"]
+    pipeline = all(STEP.match(e["name"]) for e in spans if e["cat"] == "compute")
+    for e in spans:
+        queue, event = queues[e["pid"], e["tid"]], Event(e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6)
+        link = LINK.match(queue) if pipeline and e["cat"] == "transfer" else None
+        for key, moved in messages_of(e, event, link[1]) if link else [((e["pid"], queue), event)]:
+            getattr(rows.setdefault(key, Row(*key)), e["cat"]).append(moved)
+    return [rows[key] for key in sorted(rows, key=lambda key: (key[0], key[1] != "main"))]
+
+
+def messages_of(e, event, way):
+    """What a stage receives on a link, as its sender's: a receive is posted long before its bytes move."""
+    return [((peer, way), Event(event.name, event.end - seconds, event.end))
+            for kind, peer, _, _, seconds in e["args"].get("messages", []) if kind == "receive"]
 
 
 def too_long(path):

@@ -86,8 +86,9 @@ Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape) {
 
 Trace replayable_trace(const week24::TimedRun& run, const PipelineShape& shape) {
   Trace trace = run.outcome.trace;
-  // What a link's queue waits for, its transfers say.
-  std::erase_if(trace.events, [](const TraceEvent& e) { return e.kind == Kind::wait && e.queue != 0; });
+  // What a link's queue waits for, its transfers say; and phases, the steps' names.
+  std::erase_if(trace.events,
+                [](const TraceEvent& e) { return e.kind == Kind::region || (e.kind == Kind::wait && e.queue != 0); });
   std::vector<std::vector<TraceEvent*>> works(run.steps.size());  // of each stage, in its order
   for (TraceEvent& event : trace.events)
     if (event.kind == Kind::compute && event.queue == 0) works[static_cast<std::size_t>(event.rank)].push_back(&event);
