@@ -106,6 +106,8 @@ class CommandLine {
     c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of a part")
         ->check(whole_number(1, 3600))
         ->capture_default_str();
+    c->add_option("-j,--jobs", grade_.jobs, "exercises at a time")->check(whole_number(1, 256))->capture_default_str();
+    c->add_flag("--resume", grade_.resume, "leave out what this commit has graded before, and did not change");
     c->add_option("--seed", grade_.seed, "draw inputs and sizes as an earlier grading did; else a new, secret seed");
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
   }

@@ -8,13 +8,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
 
 #include "common/error.hpp"
 #include "common/testing/verdict.hpp"
@@ -33,6 +38,19 @@ using testing::Judgement;
 
 constexpr const char* kNoVerdict = "NO VERDICT";
 constexpr const char* kRefused = "REFUSED";
+// A part that never ends has its whole time; the exercise's other parts are then likely to hang as well.
+constexpr double kSecondsAfterAHang = 10;
+
+/// what(0) to what(count − 1), so many at a time, which throw nothing.
+void at_a_time(int jobs, std::size_t count, const std::function<void(std::size_t)>& what) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) what(i);
+  };
+  std::vector<std::jthread> others;
+  for (int job = 1; job < jobs && static_cast<std::size_t>(job) < count; ++job) others.emplace_back(work);
+  work();
+}
 
 /// A folder that is gone when we are.
 class Scratch {
@@ -69,23 +87,6 @@ std::map<std::string, int> count_tests(const Paths& paths, int week) {
   return tests;
 }
 
-/// What of this repository differs from its commit, beside the answers in labs/: grades are then nobody else's.
-std::string uncommitted(const Paths& paths) {
-  std::vector<std::string> answers;
-  for (const Exercise& e : paths.course.select("").exercises)
-    answers.push_back("labs/" + e.folder + "/" + e.name + ".cpp");
-  std::string changed;
-  if (find_program("git").empty() || !fs::exists(paths.source / ".git")) return "";
-  Command status{
-      .arguments = {"git", "status", "--porcelain", "--untracked-files=no"}, .folder = paths.source, .on_line = {}};
-  status.on_line = [&](std::string_view line) {
-    std::string file(line.substr(std::min<std::size_t>(3, line.size())));
-    if (std::find(answers.begin(), answers.end(), file) == answers.end())
-      changed += (changed.empty() ? "" : ", ") + file;
-  };
-  return run_command(status).ok() ? changed : "";  // git refuses another user's repository
-}
-
 /// One submission, from its files to its points.
 class Grader {
  public:
@@ -115,7 +116,7 @@ class Grader {
     grading.remarks = remarks();
     compile_the_answers();
     link_the_answers();
-    for (const Exercise& exercise : exercises_) add_rows(exercise, grading);
+    judge_the_answers(grading);
   }
 
  private:
@@ -141,11 +142,16 @@ class Grader {
   void compile_the_answers() {
     for (const Exercise& e : exercises_) {
       fs::remove(paths_.program(program(e)));
-      if (!submission_.answers.count(e.id)) continue;
-      const Scratch folder;
-      compiled_[e.id] =
-          failing_closed<Compiled>([&] { return compiler_.compile(e, submission_.answers[e.id], folder.path()); });
+      if (submission_.answers.count(e.id)) compiled_[e.id] = {kNoVerdict, "it was not compiled"};
     }
+    at_a_time(options_.jobs, exercises_.size(), [this](std::size_t i) {
+      const auto answer = submission_.answers.find(exercises_[i].id);
+      if (answer == submission_.answers.end()) return;
+      compiled_.at(answer->first) = failing_closed<Compiled>([&] {
+        const Scratch folder;
+        return compiler_.compile(exercises_[i], answer->second, folder.path());
+      });
+    });
   }
 
   /// Holds nothing of the submission but objects that were looked at.
@@ -200,25 +206,44 @@ class Grader {
     return row;
   }
 
-  void add_rows(const Exercise& e, Grading& grading) {
+  /// Several at a time, where they are processes of this computer; told in order, each as soon as those before it are.
+  void judge_the_answers(Grading& grading) {
+    std::vector<std::optional<std::vector<GradedRow>>> judged(exercises_.size());
+    std::mutex telling;
+    std::size_t told = 0;
+    at_a_time(elsewhere() ? 1 : options_.jobs, exercises_.size(), [&](std::size_t i) {
+      std::vector<GradedRow> rows = rows_of(exercises_[i]);
+      const std::lock_guard lock(telling);
+      judged[i] = std::move(rows);
+      for (; told < judged.size() && judged[told]; ++told)
+        for (const GradedRow& row : *judged[told]) tell(row), grading.rows.push_back(row);
+    });
+  }
+
+  static void tell(const GradedRow& row) {
+    fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
+    if (const std::string why = first_sentence(row); !why.empty()) fmt::print("       {}\n", why);
+    std::fflush(stdout);
+  }
+
+  std::vector<GradedRow> rows_of(const Exercise& e) {
     const GradedRow whole{.id = e.id, .title = e.title, .most = e.points_of(e.id)};
     std::vector<GradedRow> rows;
     for (const Part& part : e.parts) rows.push_back({.id = part.id, .title = part.title, .most = part.points});
     // The tests of an exercise that has parts are about all of them together.
-    if (whole.most > 0 || tests_[e.week].count(testing::suite_of_id(e.id))) rows.push_back(whole);
+    if (whole.most > 0 || tests_.at(e.week).count(testing::suite_of_id(e.id))) rows.push_back(whole);
     if (!part_.empty()) std::erase_if(rows, [&](const GradedRow& row) { return row.id != part_; });
     GradedRow refusal = failing_closed([&] { return not_run(e); });
+    double seconds = options_.timeout_seconds;
     for (GradedRow& row : rows) {
-      GradedRow found = refusal.verdict.empty() ? failing_closed([&] { return judge(e, row.id); }) : refusal;
+      GradedRow found = refusal.verdict.empty() ? failing_closed([&] { return judge(e, row.id, seconds); }) : refusal;
+      if (found.verdict == to_string(Verdict::timeout)) seconds = std::min(seconds, kSecondsAfterAHang);
       if (elsewhere() && found.verdict == to_string(Verdict::pass))
         found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
       row.verdict = found.verdict, row.reason = without_seed(found.reason), row.seconds = found.seconds;
       row.points = row.verdict == to_string(Verdict::pass) ? row.most : 0;
-      fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
-      if (const std::string why = first_sentence(row); !why.empty()) fmt::print("       {}\n", why);
-      std::fflush(stdout);
-      grading.rows.push_back(row);
     }
+    return rows;
   }
 
   /// The command that replays a failure, for whom the seed is told later.
@@ -244,7 +269,7 @@ class Grader {
   }
 
   /// The tests of one part, in a process and a folder of their own.
-  GradedRow judge(const Exercise& e, const std::string& id) {
+  GradedRow judge(const Exercise& e, const std::string& id, double seconds) {
     Scratch folder;
     fs::path words = folder.path() / "verdict.json";
     Confined command{
@@ -252,11 +277,11 @@ class Grader {
                       "--seed", std::to_string(*options_.seed), "--verdict", words.string()},
         .folder = folder.path(),
         .may_read = tests_may_read(e)};
-    command.limits.wall_seconds = options_.timeout_seconds;
-    command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(options_.timeout_seconds));
+    command.limits.wall_seconds = seconds;
+    command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(seconds));
     auto begin = std::chrono::steady_clock::now();
     ConfinedEnd end = run_confined(command);
-    GradedRow row = verdict(e, id, end, words);
+    GradedRow row = verdict(e, id, end, words, seconds);
     row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return row;
   }
@@ -284,7 +309,8 @@ class Grader {
 
   /// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
   /// The words alone are worth nothing; a student's code could have written them.
-  GradedRow verdict(const Exercise& e, const std::string& id, const ConfinedEnd& end, const fs::path& words) {
+  GradedRow verdict(const Exercise& e, const std::string& id, const ConfinedEnd& end, const fs::path& words,
+                    double seconds) {
     GradedRow row;
     std::string printed = end.output.empty() ? "" : "\nIt printed:\n" + indented(end.output, "  ");
     auto no_verdict = [&](std::string why) {
@@ -294,7 +320,7 @@ class Grader {
     int signal = end.exit_code > 128 ? end.exit_code - 128 : 0;
     if (end.timed_out || signal == SIGXCPU) {
       row.verdict = to_string(Verdict::timeout);
-      row.reason = fmt::format("its tests were still running after {:.0f} s", options_.timeout_seconds) + printed;
+      row.reason = fmt::format("its tests were still running after {:.0f} s", seconds) + printed;
       return row;
     }
     if (end.printed_too_much) return no_verdict("it printed without end");
@@ -305,7 +331,8 @@ class Grader {
     }
     if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));
     Judgement said = spoken(id, words);
-    int expected = tests_[e.week][testing::suite_of_id(id)];
+    const auto counted = tests_.at(e.week).find(testing::suite_of_id(id));
+    const int expected = counted == tests_.at(e.week).end() ? 0 : counted->second;
     bool all =
         expected > 0 && end.under_seal == fmt::format("passed {} failed 0 skipped 0", expected) && end.exit_code == 0;
     if (said.ok() != all) {
@@ -338,6 +365,22 @@ class Grader {
 };
 
 }  // namespace
+
+std::string uncommitted(const Paths& paths) {
+  std::vector<std::string> answers;
+  for (const Exercise& e : paths.course.select("").exercises)
+    answers.push_back("labs/" + e.folder + "/" + e.name + ".cpp");
+  std::string changed;
+  if (find_program("git").empty() || !fs::exists(paths.source / ".git")) return "";
+  Command status{
+      .arguments = {"git", "status", "--porcelain", "--untracked-files=no"}, .folder = paths.source, .on_line = {}};
+  status.on_line = [&](std::string_view line) {
+    std::string file(line.substr(std::min<std::size_t>(3, line.size())));
+    if (std::find(answers.begin(), answers.end(), file) == answers.end())
+      changed += (changed.empty() ? "" : ", ") + file;
+  };
+  return run_command(status).ok() ? changed : "";  // git refuses another user's repository
+}
 
 Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission) {
   auto begin = std::chrono::steady_clock::now();

@@ -36,6 +36,9 @@ struct Grading {
 struct GradeOptions;
 struct Paths;
 
+/// What of this repository differs from its commit, beside the answers in labs/: grades are then nobody else's.
+std::string uncommitted(const Paths& paths);
+
 /// Judges one submission. Throws nothing: where it cannot be judged, the remarks say why.
 Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission);
 

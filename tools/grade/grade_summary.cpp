@@ -10,7 +10,8 @@
 #include "common/support/json/escape.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/fnv.hpp"
-#include "tools/course/paths.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/process.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -72,7 +73,8 @@ Json json_of(const SummaryRow& row) {
                        {"graded", Json::of(row.graded)},
                        {"verdicts", Json::object(std::move(verdicts))},
                        {"remarks", Json::of(row.remarks)},
-                       {"why", Json::of(row.why)}});
+                       {"why", Json::of(row.why)},
+                       {"of", Json::of(row.of)}});
 }
 
 SummaryRow row_of(const Json& json) {
@@ -80,7 +82,7 @@ SummaryRow row_of(const Json& json) {
   row.seconds = json.at("seconds"), row.seed = json.value("seed", ""), row.graded = json.at("graded");
   for (const auto& [id, verdict] : json.at("verdicts").items())
     row.verdicts.emplace_back(id, verdict.get<std::string>());
-  row.remarks = json.value("remarks", ""), row.why = json.value("why", "");
+  row.remarks = json.value("remarks", ""), row.why = json.value("why", ""), row.of = json.value("of", "");
   return row;
 }
 
@@ -112,6 +114,29 @@ std::vector<SummaryRow> read_summary(const fs::path& folder) {
     throw Error(Verdict::usage, fmt::format("{} is no summary to join: {}", file.string(), error.what()));
   }
   return rows;
+}
+
+std::string fingerprint(const Paths& paths, const GradeOptions& options, const fs::path& submission) {
+  std::string commit;
+  Command head{.arguments = {"git", "rev-parse", "HEAD"}, .folder = paths.source, .on_line = {}};
+  head.on_line = [&](std::string_view line) { commit = line; };
+  if (find_program("git").empty() || !uncommitted(paths).empty() || !run_command(head).ok()) return "";
+  Fnv1a number;
+  const auto add = [&number](const std::string& text) { number.add(fmt::format("{}:{}", text.size(), text)); };
+  for (const std::string& how : {commit, options.what, options.backend, fmt::format("{}", options.timeout_seconds)})
+    add(how);
+  std::vector<fs::path> files;
+  std::error_code unreadable;
+  if (!fs::is_directory(submission, unreadable)) files.push_back(submission);
+  for (fs::recursive_directory_iterator each(submission, unreadable), end; !unreadable && each != end;
+       each.increment(unreadable))
+    if (each->is_regular_file(unreadable) || each->is_symlink(unreadable)) files.push_back(each->path());
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) {
+    if (!fs::is_regular_file(fs::symlink_status(file, unreadable))) return "";
+    add(file.lexically_relative(submission).string()), add(read_text(file));
+  }
+  return fmt::format("{}-{:016x}", commit, number.value());
 }
 
 void join_summary(const fs::path& folder, const SummaryRow& row) {

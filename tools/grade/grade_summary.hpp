@@ -20,12 +20,17 @@ struct SummaryRow {
   bool graded = true;
   std::vector<std::pair<std::string, std::string>> verdicts;  ///< of each exercise and part
   std::string remarks, why;
+  std::string of;  ///< what was graded, by which commit and how: a number; empty: nobody knows
 };
 
 SummaryRow summary_row(const std::string& name, const Grading& grading);
 
 /// The rows of `folder`'s summary.json; none where there is no such file. Throws Error(usage) where it is no summary.
 std::vector<SummaryRow> read_summary(const std::filesystem::path& folder);
+
+/// What `submission` is now, and what would grade it: equal only where its files, the commit and the options are; empty
+/// where that cannot be said, because the repository differs from its commit.
+std::string fingerprint(const Paths& paths, const GradeOptions& options, const std::filesystem::path& submission);
 
 /// `row` among the rows that are in `folder` already: in the place of the one of its name, else at the end. Both files
 /// are written whole or not at all. Throws Error(usage) where they cannot be.

@@ -167,6 +167,28 @@ cp "$work/anna.zip" "$work/$long" && cp "$work/anna.zip" "$latin"
 for words in '^"anna",5,15,' '^"bob",5,5,' '^"nothing",0,0,' '^"00000000' '^"caf'; do
   [ "$(grep -c "$words" "$work/grades/summary.csv")" = 1 ] || fail "late: summary.csv has not one row $words"
 done
+# What this commit has graded already, and did not change, stays as it is.
+name=resumed
+resume() { "$lab" grade "$work/bob.zip" "$work/anna.zip" --only 21.1 --out "$work/again" --resume > "$work/out" 2>&1 || fail "$name"; }
+resume
+cp "$work/entries.zip" "$work/bob.zip"
+resume
+if grep -q 'differs from its commit' "$work/out"; then again=0; else again=1; fi
+[ "$(grep -c 'graded before, and not changed since' "$work/out")" = "$again" ] || fail 'resumed: not the one that did not change'
+grep -A1 '^== .*bob.zip' "$work/out" | grep -q '^21.1 .*PASS' || fail 'resumed: what changed was not graded'
+
+# Exercises at a time. What never ends has its time once, and parts that do not hang have their points.
+mkdir "$work/hangs"
+cp "$work/anna/naive_all_reduce.cpp" "$work/hangs/"
+reference ring_all_reduce | sed 's|add(me, incoming, received);|for (volatile int i = 0;; i = i + 1) {}|' > "$work/hangs/ring_all_reduce.cpp"
+grade 'hangs' "$work/hangs" --only 21.1,21.2 --timeout 12 -j 2
+row 21.1 5/5 PASS
+row 21.2a 0/9 TIMEOUT
+row 21.2b 8/8 PASS
+row '21.2 ' 0/8 TIMEOUT
+says 'still running after 12 s' 'still running after 10 s'
+[ "$(grep -n '^21' "$work/out" | sed 's/^[0-9]*:\([^ ]*\).*/\1/' | tr '\n' ' ')" = '21.1 21.2a 21.2b 21.2 ' ] || fail 'hangs: the rows are not in order'
+
 grade 'one part' "$work/anna.zip" --only 21.2a
 row 21.2a 0/9 'NOT SUBMITTED'
 grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'
