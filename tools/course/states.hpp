@@ -17,8 +17,8 @@ struct State {
 };
 State state_of(const Paths& paths, const Exercise& exercise);
 
-/// The exercise to go on with: the first of the core in the course's order that neither passes nor is borrowed, then the first extra
-/// one; `after` an exercise, the first of those behind it if there is any. Empty where all pass.
+/// The exercise to go on with: the first of the core in the course's order that neither passes nor is borrowed, then
+/// the first extra one; `after` an exercise, the first of those behind it if there is any. Empty where all pass.
 std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after = "");
 
 /// "21.3 Recursive doubling and Rabenseifner, 90 minutes (extra)".
