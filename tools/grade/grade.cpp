@@ -27,6 +27,7 @@
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
 #include "tools/grade/grade_compile.hpp"
+#include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_run.hpp"
 #include "tools/grade/grade_submission.hpp"
 
@@ -36,7 +37,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::Judgement;
 
-constexpr const char* kNoVerdict = "NO VERDICT";
 constexpr const char* kRefused = "REFUSED";
 // A part that never ends has its whole time; the exercise's other parts are then likely to hang as well.
 constexpr double kSecondsAfterAHang = 10;
@@ -50,41 +50,6 @@ void at_a_time(int jobs, std::size_t count, const std::function<void(std::size_t
   std::vector<std::jthread> others;
   for (int job = 1; job < jobs && static_cast<std::size_t>(job) < count; ++job) others.emplace_back(work);
   work();
-}
-
-/// A folder that is gone when we are.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "lockstep_grade_XXXXXX").string();
-    if (!mkdtemp(pattern.data())) throw Error(Verdict::usage, "cannot make a temporary folder");
-    path_ = pattern;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-/// How many tests each suite has: "Lab21_2a" → 3. From the reference's program, which holds no student's code.
-std::map<std::string, int> count_tests(const Paths& paths, int week) {
-  std::map<std::string, int> tests;
-  std::string suite;
-  Command list{.arguments = {paths.program(fmt::format("reference.week{}_sim", week)).string(), "--gtest_list_tests"},
-               .folder = {},
-               .timeout_seconds = 60,
-               .on_line = {}};
-  list.on_line = [&](std::string_view line) {
-    if (line.ends_with('.')) suite = line.substr(0, line.size() - 1);
-    if (line.starts_with("  ")) ++tests[suite];
-  };
-  if (!run_command(list).ok()) throw Error(Verdict::usage, fmt::format("week {}'s tests cannot be listed", week));
-  return tests;
 }
 
 /// One submission, from its files to its points.
@@ -133,9 +98,7 @@ class Grader {
     }
     Built built = build_targets(paths_, targets, "the suite");
     if (!built.ok) throw Error(Verdict::usage, "the suite cannot be built:\n" + built.log);
-    for (const Exercise& e : exercises_) {
-      if (tests_.count(e.week) == 0) tests_[e.week] = count_tests(paths_, e.week);
-    }
+    judge_.emplace(paths_, *options_.seed, exercises_);
   }
 
   /// Each answer of the submission to an object, or to the reason why there is none.
@@ -231,27 +194,22 @@ class Grader {
     std::vector<GradedRow> rows;
     for (const Part& part : e.parts) rows.push_back({.id = part.id, .title = part.title, .most = part.points});
     // The tests of an exercise that has parts are about all of them together.
-    if (whole.most > 0 || tests_.at(e.week).count(testing::suite_of_id(e.id))) rows.push_back(whole);
+    if (whole.most > 0 || judge_->tests_of(e, e.id) > 0) rows.push_back(whole);
     if (!part_.empty()) std::erase_if(rows, [&](const GradedRow& row) { return row.id != part_; });
     GradedRow refusal = failing_closed([&] { return not_run(e); });
     double seconds = options_.timeout_seconds;
     for (GradedRow& row : rows) {
-      GradedRow found = refusal.verdict.empty() ? failing_closed([&] { return judge(e, row.id, seconds); }) : refusal;
+      GradedRow found =
+          refusal.verdict.empty()
+              ? failing_closed([&] { return judge_->part(e, row.id, paths_.program(program(e)), seconds); })
+              : refusal;
       if (found.verdict == to_string(Verdict::timeout)) seconds = std::min(seconds, kSecondsAfterAHang);
       if (elsewhere() && found.verdict == to_string(Verdict::pass))
         found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
-      row.verdict = found.verdict, row.reason = without_seed(found.reason), row.seconds = found.seconds;
+      row.verdict = found.verdict, row.reason = judge_->without_seed(found.reason), row.seconds = found.seconds;
       row.points = row.verdict == to_string(Verdict::pass) ? row.most : 0;
     }
     return rows;
-  }
-
-  /// The command that replays a failure, for whom the seed is told later.
-  std::string without_seed(std::string text) const {
-    const std::string seed = std::to_string(*options_.seed), instead = "SEED";
-    for (std::size_t at = 0; (at = text.find(seed, at)) != text.npos; at += instead.size())
-      text.replace(at, seed.size(), instead);
-    return text;
   }
 
   template <class Found = GradedRow, class Do>
@@ -261,29 +219,6 @@ class Grader {
     } catch (const std::exception& error) {
       return {.verdict = kNoVerdict, .reason = fmt::format("the judge failed: {}", error.what())};
     }
-  }
-
-  /// Their program, and what tests read: machines and texts.
-  std::vector<fs::path> tests_may_read(const Exercise& e) const {
-    return {paths_.program(program(e)), paths_.source / "bench" / "machines", paths_.source / "data"};
-  }
-
-  /// The tests of one part, in a process and a folder of their own.
-  GradedRow judge(const Exercise& e, const std::string& id, double seconds) {
-    Scratch folder;
-    fs::path words = folder.path() / "verdict.json";
-    Confined command{
-        .arguments = {paths_.program(program(e)).string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
-                      "--seed", std::to_string(*options_.seed), "--verdict", words.string()},
-        .folder = folder.path(),
-        .may_read = tests_may_read(e)};
-    command.limits.wall_seconds = seconds;
-    command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(seconds));
-    auto begin = std::chrono::steady_clock::now();
-    ConfinedEnd end = run_confined(command);
-    GradedRow row = verdict(e, id, end, words, seconds);
-    row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return row;
   }
 
   /// The same tests on another backend. Its processes and drivers cannot be confined; nothing of the answer's object
@@ -307,51 +242,6 @@ class Grader {
     return row;
   }
 
-  /// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
-  /// The words alone are worth nothing; a student's code could have written them.
-  GradedRow verdict(const Exercise& e, const std::string& id, const ConfinedEnd& end, const fs::path& words,
-                    double seconds) {
-    GradedRow row;
-    std::string printed = end.output.empty() ? "" : "\nIt printed:\n" + indented(end.output, "  ");
-    auto no_verdict = [&](std::string why) {
-      row.verdict = kNoVerdict, row.reason = why + printed;
-      return row;
-    };
-    int signal = end.exit_code > 128 ? end.exit_code - 128 : 0;
-    if (end.timed_out || signal == SIGXCPU) {
-      row.verdict = to_string(Verdict::timeout);
-      row.reason = fmt::format("its tests were still running after {:.0f} s", seconds) + printed;
-      return row;
-    }
-    if (end.printed_too_much) return no_verdict("it printed without end");
-    if (signal) {
-      row.verdict = to_string(Verdict::crash);
-      row.reason = fmt::format("its tests died of signal {} ({})", signal, strsignal(signal)) + printed;
-      return row;
-    }
-    if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));
-    Judgement said = spoken(id, words);
-    const auto counted = tests_.at(e.week).find(testing::suite_of_id(id));
-    const int expected = counted == tests_.at(e.week).end() ? 0 : counted->second;
-    bool all =
-        expected > 0 && end.under_seal == fmt::format("passed {} failed 0 skipped 0", expected) && end.exit_code == 0;
-    if (said.ok() != all) {
-      return no_verdict(fmt::format("its words say {}, and the tests: {} (exit code {}; there are {} tests)",
-                                    said.verdict, end.under_seal, end.exit_code, expected));
-    }
-    row.verdict = said.verdict, row.reason = said.ok() ? "" : said.test + ": " + said.message + printed;
-    return row;
-  }
-
-  static Judgement spoken(const std::string& id, const fs::path& words) {
-    if (!fs::is_regular_file(fs::symlink_status(words)) || fs::file_size(words) > (std::uint64_t{4} << 20))
-      throw Error(Verdict::usage, "there is no file of verdicts");
-    for (const Judgement& row : testing::read_judgements(words)) {
-      if (row.id == id) return row;
-    }
-    throw Error(Verdict::usage, "the file of verdicts says nothing of " + id);
-  }
-
   const Paths& paths_;
   const GradeOptions& options_;
   std::string name_;  // of the submission
@@ -360,8 +250,8 @@ class Grader {
   std::vector<Exercise> exercises_;
   Submission submission_;
   AnswerCompiler compiler_;
-  std::map<std::string, Compiled> compiled_;         // by exercise
-  std::map<int, std::map<std::string, int>> tests_;  // by week and suite
+  std::map<std::string, Compiled> compiled_;  // by exercise
+  std::optional<AnswerJudge> judge_;          // once the suite is built
 };
 
 }  // namespace

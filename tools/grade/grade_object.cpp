@@ -134,9 +134,15 @@ bool in_std(std::string_view name) {
   return name.starts_with('S') && name.size() > 1 && std::islower(static_cast<unsigned char>(name[1]));
 }
 
-/// Test frameworks and verdicts.
+/// Test frameworks, verdicts, and what holds the ranks of a run: other ranks' fibers and data are in it.
 bool concerns_the_judge(std::string_view symbol) {
-  return symbol.find("7testing") != symbol.npos || symbol.find("8lockstep5tools") != symbol.npos;
+  for (std::string_view word :
+       {"7testing", "8lockstep5tools", "8lockstep3sim", "8lockstep5Fiber", "8lockstep10make_fiber",
+        "8lockstep9WorldBase", "8lockstep8RankBase", "8lockstep11PrivateData", "8lockstep13private_bytes",
+        "8lockstep18start_private_data"}) {
+    if (symbol.find(word) != symbol.npos) return true;
+  }
+  return false;
 }
 
 bool opens_files(std::string_view symbol) {
@@ -249,9 +255,11 @@ bool may_include(const Paths& paths, const fs::path& file) {
     return file.string().starts_with(fs::weakly_canonical(LOCKSTEP_LIBRARY_HEADERS).string() + "/");
   }
   std::string top = inside.begin()->string();
-  bool of_tests =
-      std::any_of(inside.begin(), inside.end(), [](const fs::path& p) { return p == "testing" || p == "tests"; });
-  return file.extension() == ".hpp" && (top == "labs" || (top == "common" && !of_tests));
+  const bool not_for_answers = std::any_of(inside.begin(), inside.end(), [](const fs::path& p) {
+    return p == "testing" || p == "tests" || p == "backends" || p == "devices" || p == "fibers" ||
+           p == "private_data.hpp";
+  });
+  return file.extension() == ".hpp" && (top == "labs" || (top == "common" && !not_for_answers));
 }
 
 }  // namespace lockstep::tools

@@ -176,6 +176,17 @@ void break_seal(const std::string& seal, const std::string& secret, ConfinedEnd&
 
 }  // namespace
 
+Scratch::Scratch() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_grade_XXXXXX").string();
+  if (!mkdtemp(pattern.data())) throw Error(Verdict::usage, "cannot make a temporary folder");
+  path_ = pattern;
+}
+
+Scratch::~Scratch() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
 ConfinedEnd run_confined(const Confined& command) {
   Channels channels;
   const std::string secret = new_secret();

@@ -37,6 +37,18 @@ struct ConfinedEnd {
   std::string without_seal;  ///< why it is not sealed, in words
 };
 
+/// A folder that is gone when we are.
+class Scratch {
+ public:
+  Scratch();  ///< throws Error(usage) where none can be made
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 /// Runs to the end, then kills what is left of its process group. A sealed program reads a secret of 32 characters from
 /// descriptor 3 before any other code of it runs, and writes "SECRET WORDS\n" to descriptor 4 when its tests are over
 /// (tools/grade/grade_seal.cpp). Throws Error(usage) where it cannot be started or confined.

@@ -203,6 +203,13 @@ grep -o 'with [0-9]* ranks and [0-9]* element.*expected [0-9]*' "$work/results.j
 grade 'the same seed' "$work/sums by formula" --only 21.2a --seed "$seed"
 grep -qF "$(cat "$work/first")" "$work/results.json" || fail "$name: another failure"
 
+attack 'the first state of all variables' REFUSED 'it calls lockstep::start_private_data' <<'ANSWER'
+namespace lockstep { void start_private_data(); }
+void keep_what_this_rank_wrote() { lockstep::start_private_data(); }
+ANSWER
+attack 'the ranks of the run' REFUSED 'sim/world.hpp, which is no header for answers' <<'ANSWER'
+#include "common/backends/sim/world.hpp"
+ANSWER
 attack 'variables of a thread' REFUSED 'it has thread_local variables' <<'ANSWER'
 thread_local int calls;
 ANSWER

@@ -1,0 +1,118 @@
+#include "tools/grade/grade_judge.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+
+#include "common/error.hpp"
+#include "common/testing/verdict.hpp"
+#include "tools/course/judge.hpp"
+#include "tools/course/process.hpp"
+#include "tools/grade/grade_run.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Judgement;
+
+/// How many tests each suite has: "Lab21_2a" → 3. From the reference's program, which holds no student's code.
+std::map<std::string, int> count_tests(const Paths& paths, int week) {
+  std::map<std::string, int> tests;
+  std::string suite;
+  Command list{.arguments = {paths.program(fmt::format("reference.week{}_sim", week)).string(), "--gtest_list_tests"},
+               .folder = {},
+               .timeout_seconds = 60,
+               .on_line = {}};
+  list.on_line = [&](std::string_view line) {
+    if (line.ends_with('.')) suite = line.substr(0, line.size() - 1);
+    if (line.starts_with("  ")) ++tests[suite];
+  };
+  if (!run_command(list).ok()) throw Error(Verdict::usage, fmt::format("week {}'s tests cannot be listed", week));
+  return tests;
+}
+
+Judgement spoken(const std::string& id, const fs::path& words) {
+  if (!fs::is_regular_file(fs::symlink_status(words)) || fs::file_size(words) > (std::uint64_t{4} << 20))
+    throw Error(Verdict::usage, "there is no file of verdicts");
+  for (const Judgement& row : testing::read_judgements(words)) {
+    if (row.id == id) return row;
+  }
+  throw Error(Verdict::usage, "the file of verdicts says nothing of " + id);
+}
+
+/// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
+/// The words alone are worth nothing; a student's code could have written them.
+GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path& words, double seconds, int expected) {
+  GradedRow row;
+  std::string printed = end.output.empty() ? "" : "\nIt printed:\n" + indented(end.output, "  ");
+  auto no_verdict = [&](std::string why) {
+    row.verdict = kNoVerdict, row.reason = why + printed;
+    return row;
+  };
+  int signal = end.exit_code > 128 ? end.exit_code - 128 : 0;
+  if (end.timed_out || signal == SIGXCPU) {
+    row.verdict = to_string(Verdict::timeout);
+    row.reason = fmt::format("its tests were still running after {:.0f} s", seconds) + printed;
+    return row;
+  }
+  if (end.printed_too_much) return no_verdict("it printed without end");
+  if (signal) {
+    row.verdict = to_string(Verdict::crash);
+    row.reason = fmt::format("its tests died of signal {} ({})", signal, strsignal(signal)) + printed;
+    return row;
+  }
+  if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));
+  Judgement said = spoken(id, words);
+  bool all =
+      expected > 0 && end.under_seal == fmt::format("passed {} failed 0 skipped 0", expected) && end.exit_code == 0;
+  if (said.ok() != all) {
+    return no_verdict(fmt::format("its words say {}, and the tests: {} (exit code {}; there are {} tests)",
+                                  said.verdict, end.under_seal, end.exit_code, expected));
+  }
+  row.verdict = said.verdict, row.reason = said.ok() ? "" : said.test + ": " + said.message + printed;
+  return row;
+}
+
+}  // namespace
+
+AnswerJudge::AnswerJudge(const Paths& paths, std::uint64_t seed, const std::vector<Exercise>& exercises)
+    : paths_(paths), seed_(std::to_string(seed)) {
+  for (const Exercise& e : exercises)
+    if (tests_.count(e.week) == 0) tests_[e.week] = count_tests(paths, e.week);
+}
+
+int AnswerJudge::tests_of(const Exercise& exercise, const std::string& id) const {
+  const auto& of_week = tests_.at(exercise.week);
+  const auto counted = of_week.find(testing::suite_of_id(id));
+  return counted == of_week.end() ? 0 : counted->second;
+}
+
+GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, const fs::path& program,
+                            double seconds) const {
+  const Scratch folder;
+  const fs::path words = folder.path() / "verdict.json";
+  Confined command{.arguments = {program.string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
+                                 "--seed", seed_, "--verdict", words.string()},
+                   .folder = folder.path(),
+                   .may_read = {program, paths_.source / "bench" / "machines", paths_.source / "data"}};
+  command.limits.wall_seconds = seconds;
+  command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(seconds));
+  const auto begin = std::chrono::steady_clock::now();
+  const ConfinedEnd end = run_confined(command);
+  GradedRow row = verdict(id, end, words, seconds, tests_of(exercise, id));
+  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return row;
+}
+
+std::string AnswerJudge::without_seed(std::string text) const {
+  const std::string told = "--seed " + seed_, instead = "--seed SEED";
+  for (std::size_t at = 0; (at = text.find(told, at)) != text.npos; at += instead.size())
+    text.replace(at, told.size(), instead);
+  return text;
+}
+
+}  // namespace lockstep::tools

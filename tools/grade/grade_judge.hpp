@@ -1,0 +1,39 @@
+// The verdict on a program that holds an answer: its tests run confined, and only what they say under a seal counts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/course/paths.hpp"
+#include "tools/grade/grade.hpp"
+
+namespace lockstep::tools {
+
+inline constexpr const char* kNoVerdict = "NO VERDICT";
+
+class AnswerJudge {
+ public:
+  /// Asks the references' programs, which hold no student's code, what tests there are. `seed` draws their inputs.
+  /// Throws Error(usage) where a program is missing.
+  AnswerJudge(const Paths& paths, std::uint64_t seed, const std::vector<Exercise>& exercises);
+
+  /// How many tests an exercise's part has, or under its own id the whole.
+  int tests_of(const Exercise& exercise, const std::string& id) const;
+
+  /// Runs these in `program`, in a process and a folder of their own, for so many seconds. Throws Error(usage) where
+  /// nothing can be said. May be called from several threads.
+  GradedRow part(const Exercise& exercise, const std::string& id, const std::filesystem::path& program,
+                 double seconds) const;
+
+  /// The command that replays a failure, for whom the seed is told later.
+  std::string without_seed(std::string text) const;
+
+ private:
+  const Paths& paths_;
+  std::string seed_;
+  std::map<int, std::map<std::string, int>> tests_;  // by week and suite
+};
+
+}  // namespace lockstep::tools
