@@ -2,19 +2,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <fstream>
-
-#include "common/error.hpp"
-#include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
-#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
-#include "labs/week23_tensor_parallel/tensor_block.hpp"
-#include "tools/plan/published.hpp"
+#include "tools/plan/plan_testing.hpp"
 #include "tools/plan/report.hpp"
-#include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::plan {
 namespace {
