@@ -86,7 +86,8 @@ week21::SerialFraction fit_strong(const std::vector<Measured>& times);
 /// time on one rank, or with fewer than two on more.
 week21::SerialFraction fit_weak(const std::vector<Measured>& times);
 
-/// The most ranks on which Amdahl's efficiency is still at least `efficiency`, in (0, 1]. INT_MAX where s ≤ 0.
+/// The most ranks on which Amdahl's efficiency is still at least `efficiency`, in (0, 1]. INT_MAX where s ≤ 0,
+/// or where that is more than an int holds.
 int most_ranks(double serial_fraction, double efficiency);
 
 }  // namespace lockstep::week25
