@@ -154,6 +154,7 @@ void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
                shape.model.d_model, shape.sequences, shape.length, ranks,
                bench.has_machine() ? " of " + options.machine.name : "");
   const Account sums = report_account(bench, options, shape, Variant::sequential);
+  if (is_judge()) fmt::print("the same with sequence parallelism: all-gathers and reduce-scatters of one step\n");
   const Account cut = report_account(bench, options, shape, Variant::sequence);
   const bool priced = bench.has_machine(), cores = has_cores(options);
   const bool steady = options.emulate || std::string_view(backend_name()) == "sim";  // one pass is as good as many
