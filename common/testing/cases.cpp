@@ -86,10 +86,11 @@ std::string counted(std::size_t count, std::string unit) {
 }
 
 /// What a failed case tells its reader.
-std::string report(const Case& the_case, const std::string& unit, const Outcome& outcome, const std::string& wrong,
+std::string report(const Case& the_case, const CasePlan& plan, const Outcome& outcome, const std::string& wrong,
                    std::optional<std::uint64_t> perturb) {
-  std::string text = fmt::format("with {} and {}", counted(static_cast<std::size_t>(the_case.ranks), "rank"),
-                                 counted(the_case.size, unit));
+  std::string text = fmt::format("with {}{}", counted(static_cast<std::size_t>(the_case.ranks), "rank"),
+                                 plan.which.empty() ? " and " + counted(the_case.size, plan.unit)
+                                                    : fmt::format(", {} {}", plan.which, the_case.size));
   if (perturb)
     text += fmt::format(", queued work run early or late (--perturb {}): the result depends on luck, a wait is missing",
                         *perturb);
@@ -116,8 +117,7 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
   const bool passed = outcome.passed() && wrong.empty();
   const bool only_case = test_options().ranks && test_options().size && !plan.together;
   if (!passed) {
-    const std::string text =
-        not_written(outcome) ? outcome.message : report(the_case, plan.unit, outcome, wrong, perturb);
+    const std::string text = not_written(outcome) ? outcome.message : report(the_case, plan, outcome, wrong, perturb);
     record_verdict(outcome.passed() ? Verdict::fail : outcome.verdict, text);
     // On every process: a test that stops at its first failure stops on all of them, so that their runs stay the same.
     ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;

@@ -43,6 +43,8 @@ struct CasePlan {
   /// A reason why the test means nothing outside the simulator (virtual time), or "": it runs everywhere.
   std::string simulator_only;
   std::string unit = "element";  ///< what a case's size counts, for the report
+  /// Where a size counts nothing, but says which of several cases this is: what stands before its number in the report.
+  std::string which;
   /// Changes the options of a case. They arrive with race checks and poison on, and with a machine that buffers no
   /// message: a send is over only when its receive has begun.
   std::function<void(const Case&, RunOptions&)> adjust;

@@ -83,7 +83,7 @@ std::string wrong_weights(const Case& c, const Outcome& outcome) {
 TEST(Lab21_6, MicrobatchesCountByTheirSamples) {
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < kCuts.size(); ++i) numbers.push_back(i);
-  run_cases(weights_given, wrong_weights, {.ranks = {1}, .sizes = sizes_of(numbers)});
+  run_cases(weights_given, wrong_weights, {.ranks = {1}, .sizes = sizes_of(numbers), .which = "split"});
 }
 
 TEST(Lab21_6, ASecondBatchStartsFromZero) {
@@ -104,7 +104,7 @@ TEST(Lab21_6, ASecondBatchStartsFromZero) {
             "still in it",
             outcome.values[0][0]);
       },
-      {.ranks = {1}, .sizes = sizes_of({0})});
+      {.ranks = {1}, .sizes = sizes_of({0}), .which = "case"});
 }
 
 TEST(Lab21_6, TheGapIsRelativeToTheSecondGradient) {
@@ -176,7 +176,7 @@ TEST(Lab21_6, AGptCannotTellTheDifference) {
     return fmt::format("the accumulated gradient lies {:.2e} from the large batch's: more than rounding",
                        outcome.values[0][0]);
   };
-  run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 3, 4, 5, 6, 7})});
+  run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 3, 4, 5, 6, 7}), .which = "split"});
 }
 
 /// A classifier of d inputs, h hidden units and 3 classes, which normalises its hidden units over the batch or not at
@@ -244,7 +244,7 @@ TEST(Lab21_6, WithoutBatchNormItIsTheLargeBatch) {
               return fmt::format("the accumulated gradient lies {:.2e} from the large batch's: more than rounding",
                                  outcome.values[0][0]);
             },
-            {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 4, 7})});
+            {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 4, 7}), .which = "split"});
 }
 
 TEST(Lab21_6, WithBatchNormItIsNot) {
@@ -259,7 +259,7 @@ TEST(Lab21_6, WithBatchNormItIsNot) {
                   "the gap is {:.2e}: is it measured?",
                   gap);
             },
-            {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 4, 7})});
+            {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 4, 7}), .which = "split"});
 }
 
 }  // namespace

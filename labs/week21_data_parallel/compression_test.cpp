@@ -147,7 +147,7 @@ TEST(Lab21_9, AGptLearnsFromWhatIsLeft) {
                   name_of(kTrained[c.size].method), forgets ? " without memory" : "", drops[c.size], 100 * part,
                   forgets ? "less than 60 %: is there a memory after all?" : "more than 85 %");
             },
-            {.ranks = {4}, .sizes = sizes_of({0, 1, 2, 3, 4}), .unit = "method"});
+            {.ranks = {4}, .sizes = sizes_of({0, 1, 2, 3, 4}), .which = "method"});
 }
 
 TEST(Lab21_9, OverlapChangesNoBit) {
@@ -168,7 +168,7 @@ TEST(Lab21_9, OverlapChangesNoBit) {
                 i, seen[i], seen[i + seen.size() / 2]);
         return "";
       },
-      {.ranks = {3}, .sizes = sizes_of({1, 3, 4}), .queues = true, .unit = "method"});
+      {.ranks = {3}, .sizes = sizes_of({1, 3, 4}), .queues = true, .which = "method"});
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(Lab22_6c, BytesAreThoseOfThePaper) {
 // cent here.
 TEST(Lab22_6c, FlopAreThoseOfTheLedger) {
   CasePlan plan{
-      .ranks = {1}, .sizes = sizes_of({0, 1}), .simulator_only = "memory that does not exist", .unit = "kind"};
+      .ranks = {1}, .sizes = sizes_of({0, 1}), .simulator_only = "memory that does not exist", .which = "kind"};
   plan.adjust = [](const Case&, RunOptions& options) { options.phantom = true; };
   const auto config_of_kind = [](std::size_t kind) {
     GptConfig config = gpt_preset("gpt2-124m");

@@ -28,7 +28,7 @@ inline const std::vector<Shape> kShapes = {{1, AttentionKind::materialised, DTyp
                                            {3, AttentionKind::flash, DType::f32},
                                            {4, AttentionKind::materialised, DType::bf16},
                                            {4, AttentionKind::flash, DType::bf16}};
-inline const testing::CasePlan kPlan{.ranks = {1}, .sizes = testing::sizes_of({0, 1, 2, 3, 4}), .unit = "shape"};
+inline const testing::CasePlan kPlan{.ranks = {1}, .sizes = testing::sizes_of({0, 1, 2, 3, 4}), .which = "shape"};
 
 inline GptConfig config_of(const Shape& shape) {
   GptConfig config{.layers = shape.layers, .heads = 2, .d_model = 16, .vocabulary = 13, .context = kLength};

@@ -43,7 +43,7 @@ TEST(Lab22_5d, ClippingLooksAtTrueGradients) {
         return fmt::format("norm 5 under a scale of 1024, max_norm {}: the factor is {}, expected {} = {} / 1024",
                            norms[c.size], seen[1], clipped / 1024, clipped);
       },
-      {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .unit = "max_norm"});
+      {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .which = "norm"});
 }
 
 constexpr std::size_t kTokens = 8;
@@ -128,7 +128,7 @@ TEST(Lab22_5d, AScaledStepIsTheStepWithoutScaling) {
             Values(half, seen.end()), Values(seen.begin(), half),
             fmt::format("3 steps, max_norm {}: the loss was scaled by 1024, the step must not be", norms[c.size]));
       },
-      {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .unit = "max_norm"});
+      {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .which = "norm"});
 }
 
 // Steps 0 and 2 of five overflow: what is left are three steps, bit for bit.

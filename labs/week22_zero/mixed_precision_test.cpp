@@ -50,7 +50,7 @@ TEST(Lab22_5a, UpdatesTooSmallForSixteenBitsAddUp) {
             seen[1] == 1 ? "an update rounds to nothing where it is added in 16 bits; add it to the master"
                          : "the working copy is the master, rounded, after each update");
       },
-      {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .unit = "type"});
+      {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .which = "type"});
 }
 
 // Part b --------------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ TEST(Lab22_5c, AnOverflowOnOneRankIsKnownOnAll) {
   for (DType dtype : {DType::f16, DType::bf16, DType::f32})
     for (float bad : {kInfinity, -kInfinity, kNan}) {
       if (::testing::Test::HasFailure()) return;
-      CasePlan plan{.ranks = {1, 2, 4, 6, 8}, .unit = "rank that overflows"};
+      CasePlan plan{.ranks = {1, 2, 4, 6, 8}, .which = "the first overflow on rank"};
       plan.sizes = [](int ranks) {
         std::vector<std::size_t> all;
         for (int r = 0; r < ranks; ++r) all.push_back(static_cast<std::size_t>(r));
@@ -207,7 +207,7 @@ TEST(Lab22_5e, TheScaleFollowsTheRule) {
     }
     return "";
   };
-  run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 3, 4, 5}), .unit = "history"});
+  run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({0, 1, 2, 3, 4, 5}), .which = "history"});
 }
 
 }  // namespace

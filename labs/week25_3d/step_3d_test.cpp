@@ -50,7 +50,7 @@ CasePlan plan_of(std::vector<int> ranks, bool queues = false) {
   plan.ranks = std::move(ranks);
   plan.sizes = on_simulator() ? meshes : few_meshes;
   plan.queues = queues;
-  plan.unit = "(dp·100 + tp·10 + pp) as mesh, size";
+  plan.which = "dp·100 + tp·10 + pp =";
   return plan;
 }
 

@@ -131,6 +131,15 @@ TEST(Cases, CountTheirUnitInEnglish) {
   EXPECT_NONFATAL_FAILURE(with(2, "rank a node"), "with 1 rank and 2 ranks a node:");
 }
 
+TEST(Cases, ThatAreNumberedAreNotCounted) {
+  const auto wrong = [](const Case&, const Outcome&) -> std::string { return "wrong"; };
+  const auto numbered = [&] {
+    run_cases([](Rank, const Case&) { return Values{}; }, wrong,
+              {.ranks = {1}, .sizes = sizes_of({3}), .which = "history"});
+  };
+  EXPECT_NONFATAL_FAILURE(numbered(), "with 1 rank, history 3:");
+}
+
 TEST(Cases, ASendThatNeedsABufferIsADeadlock) {
   const auto send_first = [](Rank me, const Case& c) {
     Slice mine = me.allocate(c.size, DType::f32, Category::buffer),
