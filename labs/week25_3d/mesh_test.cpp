@@ -126,7 +126,7 @@ TEST(Lab25_1b, GroupsDifferOnTheirAxisAlone) {
       const Outcome outcome = run(options, Program(program));
       testing::record_verdict(outcome.verdict, outcome.message);
       ASSERT_TRUE(outcome.passed()) << words(shape, order) << outcome.message;
-      ASSERT_EQ(wrong_groups(outcome, shape, order), "");
+      if (const std::string wrong = wrong_groups(outcome, shape, order); !wrong.empty()) FAIL() << wrong;
     }
 }
 

@@ -201,8 +201,9 @@ inline std::string unlike_the_serial_run(const Outcome& outcome, const Options3d
       if (serial[at + 1] >= 0 && !(std::abs(squares - serial[at + 1]) <= norm_tolerance * serial[at + 1]))
         return fmt::format(
             "{}: the squared gradient norm of step {} is {:.7g}, of the serial run {:.7g}: every "
-            "parameter counts once",
-            words(o.mesh), step + 1, squares, serial[at + 1]);
+            "parameter counts once, and here some {}",
+            words(o.mesh), step + 1, squares, serial[at + 1],
+            squares > serial[at + 1] ? "count on several ranks" : "count on none");
       if (scale != serial[at + 2])
         return fmt::format(
             "{}: after step {} rank {} has a loss scale of {}, the serial run {}: an overflow on one rank "
