@@ -126,7 +126,8 @@ inline void shares_are_averages(FsdpOptions options, Location where = Location::
     for (int rank = 0; rank < c.ranks; ++rank) {
       std::size_t at = 0;
       for (int window = 0; window < 2; ++window) {
-        const std::string wrong = wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window);
+        const std::string wrong =
+            wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window, 2 * window - 1);
         if (!wrong.empty()) return wrong;
       }
     }

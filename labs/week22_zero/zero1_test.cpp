@@ -52,6 +52,21 @@ std::vector<ChunkRange> scripted_buckets(std::size_t tensors) {
   return buckets;
 }
 
+/// Which rank keeps `element`.
+int owner_of(const std::vector<ChunkRange>& buckets, std::size_t element, int ranks) {
+  for (const ChunkRange& bucket : buckets)
+    if (element >= bucket.offset && element < bucket.offset + bucket.size)
+      return chunk_of(bucket.size, element - bucket.offset, ranks);
+  return -1;
+}
+
+/// Why a step left an element of `rank`'s values as it was.
+std::string unmoved(int rank, int owner) {
+  if (rank == owner) return "It is in this rank's own chunk: is that the range of its optimizer?";
+  return fmt::format("Rank {} keeps it: its new value is there, and reaches the others if they gather after the update",
+                     owner);
+}
+
 std::size_t elements_of(const std::vector<ChunkRange>& ranges) {
   std::size_t sum = 0;
   for (const ChunkRange& range : ranges) sum += range.size;
@@ -193,11 +208,13 @@ TEST(Lab22_2b, FactorAndSkipReachEveryShare) {
           const double value = outcome.values[rank].at(step * all + e), before = static_cast<double>(e) + 1;
           const bool moved = value != before;
           if (moved == (step == 2)) continue;
-          return fmt::format("rank {}, element {}: {} after a step with {}, {} before it", rank, e, value,
+          return fmt::format("rank {}, element {}: {} after a step with {}, {} before it. {}", rank, e, value,
                              step == 0   ? "skip = 1, which changes nothing"
                              : step == 1 ? "gradient_factor = 0, which changes nothing here"
                                          : "gradient_factor = 1, which moves every element",
-                             before);
+                             before,
+                             step == 2 ? unmoved(rank, owner_of(scripted_buckets(c.size), e, c.ranks))
+                                       : "Does every optimizer get skip and gradient_factor?");
         }
     return "";
   };

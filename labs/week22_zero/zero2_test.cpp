@@ -78,7 +78,8 @@ void shares_are_averages(bool overlap, bool steps, Location where = Location::cu
     for (int rank = 0; rank < c.ranks; ++rank) {
       std::size_t at = 0;
       for (int window = 0; window < (steps ? 2 : 1); ++window) {
-        const std::string wrong = wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window);
+        const std::string wrong =
+            wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window, 2 * window - 1);
         if (!wrong.empty()) return wrong;
       }
     }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 #include "common/arithmetic.hpp"
@@ -96,23 +97,34 @@ inline std::size_t all_gather_elements(const std::vector<Unit>& units, int rank,
   return ranks == 1 ? 0 : all_elements(units) - share_elements(units, rank + 1, ranks);
 }
 
+/// One element of the averages of a window's passes, added up as they come.
+inline float average_of(int ranks, int window, int passes, std::size_t element) {
+  float average = 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    float sum = 0;
+    for (int r = 0; r < ranks; ++r) sum += testing::scripted_gradient(r, window, pass, element);
+    average += sum * (1.0f / static_cast<float>(ranks));
+  }
+  return average;
+}
+
 /// The first element of rank's shares that is not the sum of `passes` averages; "" when all are right. `seen` holds the
 /// shares unit by unit, from `at` on, which is moved behind them.
+/// `passes_before` of the window before: what is left of its shares is named.
 inline std::string wrong_shares(const std::vector<Unit>& units, const Values& seen, std::size_t& at, int rank,
-                                int ranks, int window, int passes) {
+                                int ranks, int window, int passes, int passes_before) {
   for (const Unit& unit : units) {
     const ChunkRange mine = unit.shard(rank, ranks);
     for (std::size_t e = unit.offset + mine.offset; e < unit.offset + mine.offset + mine.size; ++e, ++at) {
-      float expected = 0;  // as it is added, average by average
-      for (int pass = 0; pass < passes; ++pass) {
-        float sum = 0;
-        for (int r = 0; r < ranks; ++r) sum += testing::scripted_gradient(r, window, pass, e);
-        expected += sum * (1.0f / static_cast<float>(ranks));
-      }
+      const float expected = average_of(ranks, window, passes, e);
       if (seen.at(at) == expected) continue;
+      const bool left = window > 0 && std::abs(seen[at] - expected - average_of(ranks, window - 1, passes_before, e)) <
+                                          1e-6 * expected;
       const testing::ScriptedWindow script{ranks, window, passes};
       return fmt::format("rank {}, window {}: element {} of its share of {}'s unit is {}, expected {}. It is {}.", rank,
-                         window, e - unit.offset, unit.name, seen[at], expected, script.explain(seen[at], rank, 0, e));
+                         window, e - unit.offset, unit.name, seen[at], expected,
+                         left ? "that, and the share of the window before: a step ends with shares of zero"
+                              : script.explain(seen[at], rank, 0, e));
     }
   }
   return "";
