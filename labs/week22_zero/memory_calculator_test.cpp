@@ -107,8 +107,12 @@ TEST(Lab22_1a, BytesOnTheWire) {
       const Recipe recipe{.parameter = 2, .gradient = 4};
       const double expected[] = {2 * 4 * once, (4 + 2) * once, (4 * m + 2) * once, (4 + 2 * 2) * m * once};
       for (int stage : {0, 1, 2, 3})
-        ASSERT_NEAR(bytes_sent(1e6, stage, p, m, recipe), expected[stage], 1e-6 * expected[stage])
-            << fmt::format("stage {}, {} ranks, {} microbatches", stage, p, m);
+        if (const double sent = bytes_sent(1e6, stage, p, m, recipe);
+            !(std::abs(sent - expected[stage]) <= 1e-6 * expected[stage]))
+          FAIL() << fmt::format(
+              "stage {}, p = {}, m = {}, 1e6 parameters of 2 bytes with gradients of 4: {:g} bytes sent by your "
+              "formula, expected {:g}",
+              stage, p, m, sent, expected[stage]);
     }
   // With one type for both: 2, 2, m + 1 and 3m times Ψ(p − 1)/p.
   ASSERT_DOUBLE_EQ(bytes_sent(1e6, 1, 4, 3, {}), bytes_sent(1e6, 0, 4, 3, {})) << "stage 1 sends what plain DDP sends";
@@ -136,24 +140,30 @@ TEST(Lab22_1a, NonsenseIsRefusedInOneSentence) {
 
 // Part b -------------------------------------------------------------------------------------------------------------
 
+void expect_bytes(LayerShape shape, double expected, const char* of) {
+  const double bytes = activation_bytes_per_layer(shape);
+  if (!(std::abs(bytes - expected) <= 1e-9 * expected))
+    ADD_FAILURE() << fmt::format("{}: {:.0f} bytes by your formula, expected {:.0f}", of, bytes, expected);
+}
+
 TEST(Lab22_1b, ActivationsOfALayer) {
   // GPT-3: s = 2048, h = 12288, a = 96: as/h = 16, so 34 + 80 bytes a position and channel.
   const LayerShape gpt3{.positions = 2048, .sequences = 1, .channels = 12288, .heads = 96};
   const double sbh = 2048.0 * 12288;
-  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(gpt3), 114 * sbh) << "sbh(34 + 5as/h)";
+  expect_bytes(gpt3, 114 * sbh, "sbh(34 + 5as/h)");
   LayerShape shape = gpt3;
   shape.dropout = false;
-  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(shape), (32 + 2 * 16) * sbh) << "without dropout sbh(32 + 2as/h)";
+  expect_bytes(shape, (32 + 2 * 16) * sbh, "without dropout sbh(32 + 2as/h)");
   shape.flash = true;
-  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(shape), 32 * sbh + 4 * 96 * 2048) << "flash attention: 32sbh + 4abs";
+  expect_bytes(shape, 32 * sbh + 4 * 96 * 2048, "flash attention: 32sbh + 4abs");
   shape.dropout = true;
-  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(shape), 34 * sbh + 4 * 96 * 2048) << "flash attention with dropout";
+  expect_bytes(shape, 34 * sbh + 4 * 96 * 2048, "flash attention with dropout");
   LayerShape four = gpt3;
   four.sequences = 4;
-  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(four), 4 * activation_bytes_per_layer(gpt3)) << "four sequences";
+  expect_bytes(four, 4 * activation_bytes_per_layer(gpt3), "four sequences");
   LayerShape twice = gpt3;
   twice.positions = 4096;
-  ASSERT_DOUBLE_EQ(activation_bytes_per_layer(twice), (2 * 34 + 4 * 80) * sbh) << "scores grow with the square of s";
+  expect_bytes(twice, (2 * 34 + 4 * 80) * sbh, "scores grow with the square of s");
 }
 
 }  // namespace

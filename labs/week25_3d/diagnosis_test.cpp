@@ -100,18 +100,22 @@ TEST(Lab25_4a, TheCostsOfRunsAreThosePlanted) {
 
 // Part b --------------------------------------------------------------------------------------------------------------
 
+void expect_limit(const Diagnosis& found, Limit expected, const char* why) {
+  if (found.limit != expected)
+    ADD_FAILURE() << "named: " << name_of(found.limit) << ", expected: " << name_of(expected) << ": " << why;
+}
+
 TEST(Lab25_4b, LossesAreWhatGoesBeyondTheShare) {
   const Decomposition serial{.compute = 80e-3, .launch = 8e-3};
   const Decomposition parallel{.compute = 21e-3, .launch = 8e-3, .exposed = 4e-3, .bubble = 1e-3, .wire = 4e-3};
   const Diagnosis strong = name_limit(parallel, serial, 4, Scaling::strong);
-  EXPECT_EQ(strong.limit, Limit::launch) << "four ranks share 8 ms of launch: 2 ms each, and 8 are paid, so 6 are lost";
+  expect_limit(strong, Limit::launch, "four ranks share 8 ms of launch: 2 ms each, and 8 are paid, so 6 are lost");
   EXPECT_DOUBLE_EQ(strong.ideal, 22e-3);
   EXPECT_DOUBLE_EQ(strong.lost, 12e-3);
   EXPECT_DOUBLE_EQ(strong.most, 6e-3) << "8 ms of launch, of which a share of 2 is no loss: 6 are lost";
   const Decomposition one{.compute = 20e-3, .launch = 8e-3};
   const Diagnosis weak = name_limit(parallel, one, 4, Scaling::weak);
-  EXPECT_EQ(weak.limit, Limit::not_overlapped)
-      << "weak scaling: each rank pays for its own launches, as one does alone";
+  expect_limit(weak, Limit::not_overlapped, "weak scaling: each rank pays for its own launches, as one does alone");
   EXPECT_DOUBLE_EQ(weak.ideal, 28e-3);
   EXPECT_DOUBLE_EQ(weak.most, 4e-3);
 }
@@ -119,16 +123,17 @@ TEST(Lab25_4b, LossesAreWhatGoesBeyondTheShare) {
 TEST(Lab25_4b, MessagesThatArithmeticCannotHideAreAnotherLimit) {
   const Decomposition serial{.compute = 40e-3};
   Decomposition parallel{.compute = 10e-3, .exposed = 5e-3, .wire = 5e-3};
-  EXPECT_EQ(name_limit(parallel, serial, 4, Scaling::strong).limit, Limit::not_overlapped);
+  expect_limit(name_limit(parallel, serial, 4, Scaling::strong), Limit::not_overlapped,
+               "5 ms on the wire fit behind 10 ms of arithmetic");
   parallel.wire = 15e-3;
-  EXPECT_EQ(name_limit(parallel, serial, 4, Scaling::strong).limit, Limit::communication)
-      << "15 ms on the wire do not fit behind 10 ms of arithmetic";
+  expect_limit(name_limit(parallel, serial, 4, Scaling::strong), Limit::communication,
+               "15 ms on the wire do not fit behind 10 ms of arithmetic");
 }
 
 TEST(Lab25_4b, LittleLossIsNoLimit) {
   const Decomposition serial{.compute = 40e-3};
   const Diagnosis d = name_limit({.compute = 10e-3, .bubble = 0.5e-3}, serial, 4, Scaling::strong);
-  EXPECT_EQ(d.limit, Limit::none) << "0.5 of 10.5 ms is less than 5 %";
+  expect_limit(d, Limit::none, "0.5 ms of the step of 10.5 are less than 5 %");
   EXPECT_DOUBLE_EQ(d.lost, 0.5e-3);
   EXPECT_EQ(d.most, 0);
 }
