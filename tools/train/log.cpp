@@ -84,8 +84,10 @@ bool compresses(const Plan& plan) { return plan.compression.method != week21::Me
 /// scalars of clipping and of the log.
 double predicted_bytes(const Plan& plan) {
   if (compresses(plan)) return plan.compressed_bytes();
+  week22::Recipe recipe = week22::recipe_of(plan.options.model.storage);
+  recipe.gradient = static_cast<double>(bytes_of(plan.options.reduce));  // what gradients travel in
   return week22::bytes_sent(first_stage(plan).parameters, plan.options.zero, plan.replicas(), plan.options.microbatches,
-                            week22::recipe_of(plan.options.model.storage)) +
+                            recipe) +
          predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);
 }
 

@@ -1,0 +1,12 @@
+#!/bin/sh
+# What a rank sends in a step is what the run predicted, to the digits printed: also where gradients are summed in another
+# type than they are computed in.
+#   traffic_test.sh TRAIN_SIM
+set -eu
+for way in "--precision bf16" "--precision bf16 --reduce fp32" "--precision bf16 --zero 1" \
+  "--precision bf16 --reduce fp32 --zero 3"; do
+  # shellcheck disable=SC2086
+  line=$("$1" --phantom --machine dgx-a100 --model gpt2-124m --ranks 8 --batch 64 --steps 2 $way | grep '^traffic')
+  echo "$way: $line"
+  echo "$line" | awk '{ exit !($2 > 100 && $2 " " $3 "," == $9 " " $10 || $2 " " $3 ":" == $9 " " $10) }'
+done
