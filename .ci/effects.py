@@ -164,7 +164,7 @@ def main(wanted):
         if any(changes(rows, lab(c)) for rows, c in zip(runs, COMMANDS[name]) if not isinstance(rows, str)):
             wrong.append(f"{name}: the same code twice gives different figures")
     if wrong:
-        sys.exit("\n".join(wrong))
+        sys.exit("\n".join(wrong) or 0)
     for exercise, (file, edits) in VARIANTS.items():
         if wanted and exercise not in wanted:
             continue
@@ -183,7 +183,7 @@ def main(wanted):
             if first is None:
                 wrong.append(f"{exercise} shows nowhere in {name}")
         place[file].write_text(sources[file].read_text())
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":
