@@ -1,7 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a handout
-leads to its answers.
+leads to its answers, and its table says the minutes of labs/course.json, whose core fits 25 hours.
 
-  python3 .ci/links.py
+  python3 .ci/pages.py
 """
 import json
 import pathlib
@@ -37,19 +37,31 @@ def wrong_links(path):
             yield f"{path}: {target}: there is no such heading"
 
 
-def without_answers():
+CORE_HOURS = 25
+
+
+def wrong_handouts():
+    core = 0
     for week in json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]:
         handout = pathlib.Path("labs") / week["folder"] / "README.md"
-        sections = {s.split()[1]: s for s in re.split(r"^(?=## )", handout.read_text(), flags=re.M) if s.startswith("## ")}
+        text = handout.read_text()
+        sections = {s.split()[1]: s for s in re.split(r"^(?=## )", text, flags=re.M) if s.startswith("## ")}
         for exercise in week["exercises"]:
-            if f"(../../docs/questions.md#{exercise['id'].replace('.', '')}-" not in sections.get(exercise["id"], ""):
-                yield f"{handout}: {exercise['id']} does not link its answers in docs/questions.md"
+            identity, minutes = exercise["id"], exercise["minutes"]
+            if f"(../../docs/questions.md#{identity.replace('.', '')}-" not in sections.get(identity, ""):
+                yield f"{handout}: {identity} does not link its answers in docs/questions.md"
+            row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
+            if not row or int(row[1]) != minutes:
+                yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"
+        core += sum(x["minutes"] for x in week["exercises"] + week.get("drills", []) if x.get("core", True))
+    if core > CORE_HOURS * 60:
+        yield f"the core takes {core} minutes, more than {CORE_HOURS} hours"
 
 
 def main():
     files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
-    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(without_answers())
-    print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere")
+    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts())
+    print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, and the handouts agree with the course")
     sys.exit(1 if wrong else 0)
 
 
