@@ -63,7 +63,8 @@ const char* advice(const std::string& field) {
     return "does the run stop, is it wrong, or is it slow? Set output.txt against good/output.txt, then each table "
            "against its good one";
   if (field == "rank") return "which rank do the others wait for, or differ from? ranks.csv, steps.csv, ./lab why";
-  if (field == "operation") return "./lab diff of the two traces, collectives.csv, or the steps' names in the trace";
+  if (field == "operation")
+    return "what answer.txt asks for with this kind; ./lab diff of the two traces, the tables, or names in the trace";
   return "the number that answer.txt asks for with this kind, from the table or the command that says it";
 }
 
