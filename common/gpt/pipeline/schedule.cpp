@@ -69,11 +69,16 @@ class Places {
   std::string twice_;
 };
 
+/// "4 microbatches and 1 chunk".
+std::string counts(const PipelineShape& shape) {
+  return fmt::format("{} microbatch{} and {} chunk{}", shape.microbatches, shape.microbatches == 1 ? "" : "es",
+                     shape.chunks, shape.chunks == 1 ? "" : "s");
+}
+
 std::string wrong_range(const StageSchedule& stage, const PipelineShape& shape) {
   for (const Step& step : stage)
     if (step.microbatch < 0 || step.microbatch >= shape.microbatches || step.chunk < 0 || step.chunk >= shape.chunks)
-      return fmt::format("has {}: there are {} microbatches and {} chunks", to_string(step, 2), shape.microbatches,
-                         shape.chunks);
+      return fmt::format("has {}, outside of {}", to_string(step, 2), counts(shape));
   return "";
 }
 
@@ -246,8 +251,8 @@ ShapedSchedule parse_schedule(const std::string& text, const std::string& name) 
   const double needed = 2.0 * read.shape.microbatches * read.shape.chunks;
   for (std::size_t s = 0; s < read.schedule.size(); ++s)  // before the checker takes memory for all of them
     if (const std::size_t steps = read.schedule[s].size(); static_cast<double>(steps) < needed)
-      refuse(fmt::format(": stage {} has {} steps; {} microbatches and {} chunks need at least {:.0f}", s, steps,
-                         read.shape.microbatches, read.shape.chunks, needed));
+      refuse(fmt::format(": stage {} has {} step{}; {} need at least {:.0f}", s, steps, steps == 1 ? "" : "s",
+                         counts(read.shape), needed));
   return read;
 }
 
