@@ -49,6 +49,14 @@ verdicts 'solved' PASS
 # What the handouts compare with a prediction stands below PASS.
 ./lab check 24.6 --solution | grep -q '^  measured: p = 4: .* from m = 28' || fail 'PASS of 24.6 should print its bubbles'
 
+# The hard skeleton of 22.4, and the answer written on it.
+./lab reset --hard 22.4 > /dev/null
+./lab check 22.4 > build/students.log 2>&1 || true
+grep -Eq '^22\.4 .* NOT IMPLEMENTED$' build/students.log || { cat build/students.log; fail 'the hard skeleton should say what is missing'; }
+cp solutions/week22_zero/hard/fsdp.cpp labs/week22_zero/
+./lab check 22.4 > build/students.log 2>&1 || { cat build/students.log; fail 'another right answer should pass'; }
+git checkout -q -- labs/week22_zero/fsdp.cpp
+
 # Two at a time, with answers that each has to build: neither gets the other's verdicts.
 for file in naive_all_reduce halving_doubling; do printf '\n' >> labs/week21_data_parallel/$file.cpp; done
 ./lab check 21.1 > build/students.one 2>&1 &

@@ -117,8 +117,9 @@ class CommandLine {
                       [this] { return list(paths_, check_.what); });
     add_for_exercises("predict", "write down what you expect, then see it measured: ./lab predict 21.2",
                       [this] { return predict(paths_, named("predict")); });
-    add_for_exercises("reset", "an answer as it was handed out; yours is kept in outputs/answers",
-                      [this] { return reset(paths_, named("reset")); });
+    add_for_exercises("reset", "an answer as it was handed out; yours is kept in outputs/answers", [this] {
+      return reset(paths_, named("reset"), hard_);
+    })->add_flag("--hard", hard_, "the interface alone, where an exercise has such a skeleton (22.4)");
     add_for_exercises("reveal", "print the reference's answer; ./lab list then says so",
                       [this] { return reveal(paths_, named("reveal")); });
     add_for_exercises("borrow", "let the reference stand in for an answer, and go on; ./lab list then says so", [this] {
@@ -239,7 +240,7 @@ class CommandLine {
   std::vector<std::string> exercises_;
   GradeOptions grade_;
   int level_ = 1;
-  bool back_ = false, overwrite_ = false, points_ = false, compare_ = false;
+  bool back_ = false, hard_ = false, overwrite_ = false, points_ = false, compare_ = false;
   std::string program_;
   std::vector<std::string> programs_;
   std::vector<std::string> rest_;

@@ -70,8 +70,9 @@ int drill(const Paths& paths, const std::vector<std::string>& arguments);
 /// Asks what the learner expects, then measures it and shows both; what was asked before stays as it was answered.
 int predict(const Paths& paths, const std::string& what);
 
-/// Answers as they were handed out; what was there is kept in outputs/answers.
-int reset(const Paths& paths, const std::string& what);
+/// Answers as they were handed out or, `hard`, with nothing but their interface; what was there is kept in
+/// outputs/answers.
+int reset(const Paths& paths, const std::string& what, bool hard = false);
 
 /// Skeletons of the selected exercises into the labs folder. Only what is missing, unless `overwrite`; with `compare`
 /// nothing is written and a difference is a failure.

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <sstream>
 
+#include "common/error.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/record.hpp"
@@ -66,24 +67,28 @@ int reveal(const Paths& paths, const std::string& what) {
   return 0;
 }
 
-int reset(const Paths& paths, const std::string& what) {
+int reset(const Paths& paths, const std::string& what, bool hard) {
   for (const Exercise& exercise : paths.course.select(what).exercises) {
-    if (is_untouched(paths, exercise) && std::filesystem::exists(paths.answer(exercise))) {
+    const std::filesystem::path solution = hard ? paths.hard_solution(exercise) : paths.solution(exercise);
+    if (!std::filesystem::exists(solution))
+      throw Error(Verdict::usage, exercise.id + " has no hard skeleton; 22.4 has one");
+    if (!hard && is_untouched(paths, exercise) && std::filesystem::exists(paths.answer(exercise))) {
       fmt::print("{} is as it was handed out\n", exercise.id);
       continue;
     }
     // Nothing is lost: the answer goes to the first free name of this kind.
-    if (const std::string answer = read_text(paths.answer(exercise)); !answer.empty()) {
+    if (const std::string answer = read_text(paths.answer(exercise));
+        !answer.empty() && !is_untouched(paths, exercise)) {
       std::filesystem::path kept;
       for (int i = 1; kept.empty() || std::filesystem::exists(kept); ++i)
         kept = paths.source / "outputs" / "answers" / fmt::format("{}.{}.cpp", exercise.name, i);
       write_text(kept, answer);
       fmt::print("kept your {} as {}\n", exercise.id, std::filesystem::proximate(kept, paths.source).string());
     }
-    write_text(paths.answer(exercise),
-               skeleton(read_text(paths.solution(exercise)), paths.solution(exercise).string()));
+    write_text(paths.answer(exercise), skeleton(read_text(solution), solution.string()));
     add_deed(paths, "reset", exercise.id);
-    fmt::print("{} is as it was handed out again\n", exercise.id);
+    fmt::print("{} is {}\n", exercise.id,
+               hard ? "its interface and nothing else: the tests judge what it does" : "as it was handed out again");
   }
   return 0;
 }

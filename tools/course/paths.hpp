@@ -23,6 +23,10 @@ struct Paths {
   std::filesystem::path solution(const Exercise& e) const {
     return source / "solutions" / e.folder / (e.name + ".cpp");
   }
+  /// Another right answer, for a skeleton of the interface alone; few exercises have one.
+  std::filesystem::path hard_solution(const Exercise& e) const {
+    return source / "solutions" / e.folder / "hard" / (e.name + ".cpp");
+  }
   /// False for an exercise that the course lists and the suite does not have yet.
   bool has(const Exercise& e) const;
 };

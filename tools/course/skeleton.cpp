@@ -10,6 +10,7 @@ namespace {
 constexpr std::string_view kMark = "// lab ";
 constexpr std::string_view kBegin = " begin: ";
 constexpr std::string_view kEnd = "// lab end";
+constexpr std::string_view kOmit = "// lab omit begin", kOmitEnd = "// lab omit end";
 constexpr std::size_t kColumns = 120;
 
 [[noreturn]] void malformed(std::string_view file, int line, std::string_view why) {
@@ -79,11 +80,16 @@ std::string replace_regions(std::string_view solution, std::string_view file,
   std::istringstream in{std::string(solution)};
   std::string out, line;
   Region region;
-  enum { outside, description, answer } state = outside;
+  enum { outside, description, answer, omitted } state = outside;
   int begun = 0;
   for (int number = 1; std::getline(in, line); ++number) {
     std::string_view text = without_indent(line);
-    if (text == kEnd) {
+    if (state == omitted) {
+      if (text == kOmitEnd) state = outside;
+    } else if (text == kOmit && state == outside) {
+      state = omitted;
+      begun = number;
+    } else if (text == kEnd) {
       if (state == outside) malformed(file, number, "'// lab end' without a begin");
       out += replace(region);
       state = outside;
@@ -100,7 +106,8 @@ std::string replace_regions(std::string_view solution, std::string_view file,
       out += line + "\n";
     }
   }
-  if (state != outside) malformed(file, begun, "this region has no '// lab end'");
+  if (state != outside)
+    malformed(file, begun, state == omitted ? "this has no '// lab omit end'" : "this region has no '// lab end'");
   return out;
 }
 

@@ -5,7 +5,9 @@
 //   …the answer…
 //   // lab end
 //
-// In the skeleton they become todo("21.2a", "pass chunks …"). In a stub, which stands in for a file that does not
+// What a hard skeleton is to lack altogether stands between "// lab omit begin" and "// lab omit end".
+//
+// In the skeleton regions become todo("21.2a", "pass chunks …"). In a stub, which stands in for a file that does not
 // compile, they become a throw that shows why.
 #pragma once
 

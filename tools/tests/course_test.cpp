@@ -68,10 +68,14 @@ TEST_F(FindingOnesWay, ResetKeepsWhatWasThereAndRevealIsRemembered) {
   EXPECT_EQ(reset(paths_, "1.1"), 0);
   EXPECT_EQ(read_text(paths_.source / "outputs" / "answers" / "part_1.2.cpp"), "mine again\n");
   EXPECT_EQ(reset(paths_, "1.1"), 0);  // nothing to do
+  EXPECT_THROW(reset(paths_, "1.1", true), Error);
+  write_text(paths_.hard_solution(second()), "// lab omit begin\nint g();\n// lab omit end\nint f();\n");
+  EXPECT_EQ(reset(paths_, "1.2", true), 0);
+  EXPECT_EQ(read_text(paths_.answer(second())), "int f();\n");
   EXPECT_EQ(reveal(paths_, "1.2"), 0);
   std::string deeds;
   for (const Deed& deed : read_deeds(paths_)) deeds += deed.what + " " + deed.exercise + "; ";
-  EXPECT_EQ(deeds, "reset 1.1; reset 1.1; revealed 1.2; ");
+  EXPECT_EQ(deeds, "reset 1.1; reset 1.1; reset 1.2; revealed 1.2; ");
 }
 
 TEST_F(FindingOnesWay, WhatIsBorrowedIsPassedOverUntilItIsReturned) {

@@ -28,6 +28,11 @@ int f(int p) {
 )");
 }
 
+TEST(Skeleton, LacksWhatItIsToLack) {
+  EXPECT_EQ(skeleton("a\n  // lab omit begin\nb\n// lab 1 begin: x\n// lab end\n  // lab omit end\nc\n", "f.cpp"),
+            "a\nc\n");
+}
+
 TEST(Skeleton, WrapsALongDescriptionAtColumn120) {
   std::string words;
   for (int i = 0; i < 60; ++i) words += "word ";
@@ -53,6 +58,7 @@ TEST(Skeleton, NamesTheLineOfAMalformedRegion) {
   EXPECT_EQ(message("// lab end\n"), "f.cpp:1: '// lab end' without a begin");
   EXPECT_EQ(message("// lab 1 begin: x\n// lab 2 begin: y\n"), "f.cpp:2: a region begins inside another one");
   EXPECT_NE(message("// lab 21.2 start: x\n"), "");
+  EXPECT_EQ(message("\n// lab omit begin\n// lab end\n"), "f.cpp:2: this has no '// lab omit end'");
 }
 
 TEST(Stub, ThrowsTheExplanationInPlaceOfEveryAnswer) {
