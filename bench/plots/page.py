@@ -283,7 +283,7 @@ def error(row):
 
 
 def weeks(report, out, root):
-    return [report.run(), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(), report.parts(),
+    return [report.run(), predict.learners(out), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(), report.parts(),
             report.training(), gradients.section_of(report), report.zero(), report.precision(), report.activations(),
             tensor.section_of(report, MACHINES), pipeline.section_of(report), combined.section_of(report), claims.ledger(root / "docs" / "claims.md")]
 

@@ -1,9 +1,11 @@
-"""The predict sheets, one a week: the reader writes expectations first; only then the page shows what was measured."""
+"""The predict sheets, one a week: the reader writes expectations first; only then the page shows what was measured. And what a
+learner predicted with ./lab predict before."""
 
 import html
+import json
 
 from crossover import compared
-from html_parts import note, section
+from html_parts import note, section, table
 from results import load
 
 SCRIPT = """
@@ -24,6 +26,26 @@ document.querySelectorAll(".sheet").forEach(sheet => {
 });
 </script>
 """
+
+
+def learners(out):
+    """What ./lab predict asked and measured, from predictions.json beside the page; of a report with --mine."""
+    path = out / "predictions.json"
+    rows = [r for r in json.loads(path.read_text())["rows"] if r.get("measured") is not None and "ask" in r] if path.exists() else []
+    if not rows:
+        return ""
+
+    def value(field):
+        return lambda r: "–" if r.get(field) is None else f"{r[field]:.4g} {r['unit']}"
+
+    def off(r):
+        return f"{100 * (r['guess'] / r['measured'] - 1):+.0f} %" if r["measured"] else "–"
+
+    rows.sort(key=lambda r: [int(part) for part in r["question"].replace("/", ".").split(".")])
+    columns = {"exercise": lambda r: r["question"].split("/")[0], "question": "ask", "predicted": value("guess"),
+               "by formula": value("formula"), "measured": value("measured"), "off by": off, "on": lambda r: r["date"][:10]}
+    return section("predicted", "What I predicted", [note("Written down with <code>./lab predict</code> before anything was measured."),
+                                                     table(rows, columns, text=True)])
 
 
 def pick(results, **wanted):

@@ -73,6 +73,18 @@ class Saying(unittest.TestCase):
         self.assertEqual(sources.how([RING]), "simulated on dgx-a100")
         self.assertEqual(sources.how([{**STEP, "machine": "laptop", "emulated": True}]), "emulated on laptop (mpi), n = 31")
 
+    def test_what_a_learner_predicted_is_shown_once_it_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder)
+            self.assertEqual(predict.learners(out), "")
+            row = {"question": "21.2/1", "guess": 0.7, "formula": 0.64, "measured": 0.5, "ask": "how long & why?", "unit": "ms", "date": "2026-01-02T03:04:05Z"}
+            (out / "predictions.json").write_text(json.dumps({"rows": [row | {"question": "21.10/1"}, row, row | {"measured": None}]}))
+            page = predict.learners(out)
+            self.assertEqual(page.count("how long &amp; why?"), 2)
+            self.assertIn("0.7 ms", page)
+            self.assertIn("+40 %", page)
+            self.assertLess(page.index("21.2<"), page.index("21.10<"))
+
     def test_methods_tell_only_of_what_ran(self):
         text = methods.methods([results("ring.json", [RING])])
         self.assertIn("**Simulated.**", text)

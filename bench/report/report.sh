@@ -97,7 +97,7 @@ clear_report() {
     usage "--output $out has a directory data that is not a report's, which would be emptied: give another one"
   fi
   mkdir -p "$data" "$out/figures" || exit 2
-  rm -rf "$data" "$out/figures" "$out/paper" "$out/slides" "$out/index.html" "$out/methods.md"
+  rm -rf "$data" "$out/predictions.json" "$out/figures" "$out/paper" "$out/slides" "$out/index.html" "$out/methods.md"
   mkdir -p "$data" "$out/figures"
 }
 
@@ -133,6 +133,7 @@ if [ -n "$mine" ]; then
   export programs="$build/mine/programs"
 fi
 clear_report
+[ -z "$mine" ] || [ ! -f "$root/outputs/predictions.json" ] || cp "$root/outputs/predictions.json" "$out/"
 
 # shellcheck source=/dev/null
 for week in "$root"/bench/report/week*.sh; do . "$week"; done

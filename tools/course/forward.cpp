@@ -12,6 +12,7 @@
 #include "common/support/text/run_program.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/mine.hpp"
+#include "tools/course/predict.hpp"
 #include "tools/course/process.hpp"
 
 namespace lockstep::tools {
@@ -150,12 +151,14 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
 int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around) {
   const bool mine = std::find(arguments.begin(), arguments.end(), "--mine") != arguments.end();
+  const std::string predicted = format_predictions_of_run(paths, target, arguments);
   const std::vector<std::string> command = built_command(paths, target, std::move(arguments), around);
   flush_output();
-  if (!mine) become(command);
+  if (!mine && predicted.empty()) become(command);
   const Ended ended = run_command({.arguments = command});
+  fmt::print("{}", predicted);
   if (const int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;
-      signal != 0 && signal != SIGINT && signal != SIGTERM)
+      mine && signal != 0 && signal != SIGINT && signal != SIGTERM)
     fmt::print(stderr,
                "The program died of signal {} ({}), with your code in it: ./lab check says more of each exercise, and "
                "without --mine the reference's code shows whether it is yours.\n",

@@ -28,12 +28,23 @@ std::optional<double> number_of(const Json& row, const std::string& field) {
   return value->get<double>();
 }
 
+/// Of "21.2/1"; nothing where the course has no such question any more.
+const Question* question_of(const Course& course, const std::string& id) {
+  for (const Week& week : course.weeks())
+    for (const Exercise& exercise : week.exercises)
+      for (std::size_t i = 0; i < exercise.questions.size(); ++i)
+        if (id_of(exercise, i + 1) == id) return &exercise.questions[i];
+  return nullptr;
+}
+
 void write_predictions(const Paths& paths, const std::vector<Prediction>& predictions) {
   std::vector<Row> rows;
   for (const Prediction& p : predictions) {
     Row& row = rows.emplace_back();
     row.set("question", p.question).set("guess", p.guess).set("date", p.date).set("commit", p.commit);
     row.set("formula", p.formula.value_or(NAN)).set("measured", p.measured.value_or(NAN));
+    if (const Question* question = question_of(paths.course, p.question))
+      row.set("ask", question->ask).set("unit", question->unit);  // for the report
   }
   make_folders_of(file_of(paths).string());
   write_results(file_of(paths).string(), Context::here(), rows);
@@ -119,6 +130,47 @@ std::optional<Prediction> prediction_of(const std::vector<Prediction>& predictio
   return std::nullopt;
 }
 
+namespace {
+
+std::string format_measured(const Prediction& p, const Question& question) {
+  const std::string formula = p.formula ? fmt::format("formula {:.4g}, ", *p.formula) : "";
+  return fmt::format("you predicted {:.4g} {}, {}measured {:.4g}{}: {}\n", p.guess, question.unit, formula, *p.measured,
+                     off_by(p), question.ask);
+}
+
+/// The program that a question's command runs, first; then what it is given.
+std::vector<std::string> program_words(const std::string& run) {
+  std::vector<std::string> words;
+  std::istringstream text(run);
+  for (std::string word; text >> word;) words.push_back(word);
+  if (words[0] == "bench") {
+    words.erase(words.begin());
+    words[0] = "bench_" + words[0];
+  }
+  if (words[0] == "memory") words[0] = "bench_memory";
+  if (words[0] == "pipeline") words[0] = "bench_schedule";
+  return words;
+}
+
+}  // namespace
+
+std::string format_predictions_of_run(const Paths& paths, const std::string& target,
+                                      const std::vector<std::string>& arguments) {
+  const std::vector<Prediction> predictions = read_predictions(paths);
+  std::string text;
+  for (const Exercise& exercise : paths.course.select("").exercises)
+    for (std::size_t i = 0; i < exercise.questions.size(); ++i) {
+      const auto p = prediction_of(predictions, exercise, i + 1);
+      if (!p || !p->measured) continue;
+      const std::vector<std::string> words = program_words(exercise.questions[i].run);
+      const bool given = words[0] == target && std::all_of(words.begin() + 1, words.end(), [&](const auto& word) {
+                           return std::find(arguments.begin(), arguments.end(), word) != arguments.end();
+                         });
+      if (given) text += fmt::format("{}: {}", exercise.id, format_measured(*p, exercise.questions[i]));
+    }
+  return text;
+}
+
 std::string format_predictions(const Paths& paths, const Exercise& exercise) {
   const std::vector<Prediction> predictions = read_predictions(paths);
   std::string text;
@@ -130,9 +182,7 @@ std::string format_predictions(const Paths& paths, const Exercise& exercise) {
       ++open;
       continue;
     }
-    const std::string formula = p->formula ? fmt::format("formula {:.4g}, ", *p->formula) : "";
-    text += fmt::format("  you predicted {:.4g} {}, {}measured {:.4g}{}: {}\n", p->guess, question.unit, formula,
-                        *p->measured, off_by(*p), question.ask);
+    text += "  " + format_measured(*p, question);
   }
   if (open > 0)
     text += fmt::format("  {} question{} to predict: ./lab predict {}\n", open, open == 1 ? "" : "s", exercise.id);

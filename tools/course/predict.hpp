@@ -27,4 +27,9 @@ std::optional<Prediction> prediction_of(const std::vector<Prediction>& predictio
 /// and measured; else which questions there are.
 std::string format_predictions(const Paths& paths, const Exercise& exercise);
 
+/// The same lines of those questions, of whatever exercise, that the program `target` ("bench_all_reduce") answers when
+/// it is given `arguments`: all that the question's own command gives it, and more if they like.
+std::string format_predictions_of_run(const Paths& paths, const std::string& target,
+                                      const std::vector<std::string>& arguments);
+
 }  // namespace lockstep::tools
