@@ -18,12 +18,11 @@ namespace {
 
 TEST(Lab25_3a, EachChunkHoldsUntilItsBackwardIsOver) {
   // Schedules that are none of week 24's.
-  expect_near(in_flight(parse_stage("F0 I0 F1 I1 W0 W1"), 1), 2, 0)
-      << "F0 I0 F1 I1 W0 W1: the weights' half needs them";
-  expect_near(in_flight(parse_stage("F0 I0 W0 F1 I1 W1"), 1), 1, 0) << "F0 I0 W0 F1 I1 W1: one after the other";
-  expect_near(in_flight(parse_stage("F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0"), 2), 1, 0)
+  ExpectNear(in_flight(parse_stage("F0 I0 F1 I1 W0 W1"), 1), 2, 0) << "F0 I0 F1 I1 W0 W1: the weights' half needs them";
+  ExpectNear(in_flight(parse_stage("F0 I0 W0 F1 I1 W1"), 1), 1, 0) << "F0 I0 W0 F1 I1 W1: one after the other";
+  ExpectNear(in_flight(parse_stage("F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0"), 2), 1, 0)
       << "F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0: one of either chunk, each a half of a microbatch";
-  expect_near(in_flight(parse_stage("F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1"), 2), 2, 0)
+  ExpectNear(in_flight(parse_stage("F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1"), 2), 2, 0)
       << "three of chunk 0, then one of chunk 1: 3/2 + 1/2, although never more than three at a time";
 }
 
@@ -33,7 +32,7 @@ TEST(Lab25_3a, HoldsWhatTheScheduleHolds) {
     for (int s = 0; s < p; ++s) {
       const StageSchedule& steps = schedule[static_cast<std::size_t>(s)];
       const int peak = peak_of_chunks(steps, named.chunks);
-      expect_near(in_flight(steps, named.chunks), peak / static_cast<double>(named.chunks), 1e-12)
+      ExpectNear(in_flight(steps, named.chunks), peak / static_cast<double>(named.chunks), 1e-12)
           << format_case(named, p, m) << "microbatches in flight of stage " << s << ", each chunk at its peak";
     }
   });
@@ -47,16 +46,16 @@ TEST(Lab25_3a, ModelStateIsDividedOverDpAlone) {
   for (const Case& c : {Case{0, 2, 2, 12}, Case{1, 2, 2, 3}, Case{2, 2, 0.5, 3}, Case{3, 0.5, 0.5, 3}}) {
     const StageMemory memory = stage_memory({.dp = 4, .tp = 8, .zero = c.zero}, billion(1, 1).stages[0], 1);
     const std::string where = fmt::format("ZeRO-{}, dp 4, tp 8: the parameters given are already this rank's", c.zero);
-    expect_near(memory.state.parameter_bytes, c.parameters * 1e9, 1e-12) << where;
-    expect_near(memory.state.gradient_bytes, c.gradients * 1e9, 1e-12) << where;
-    expect_near(memory.state.optimizer_bytes, c.optimizer * 1e9, 1e-12) << where;
+    ExpectNear(memory.state.parameter_bytes, c.parameters * 1e9, 1e-12) << where;
+    ExpectNear(memory.state.gradient_bytes, c.gradients * 1e9, 1e-12) << where;
+    ExpectNear(memory.state.optimizer_bytes, c.optimizer * 1e9, 1e-12) << where;
   }
 }
 
 TEST(Lab25_3a, ActivationsAreKeptForEachMicrobatchInFlight) {
   for (const double microbatches : {1.0, 2.5, 4.0})
-    expect_near(stage_memory({.pp = 4}, billion(4, 8).stages[0], microbatches).activation_bytes,
-                microbatches * 3e9 + 5e9, 1e-12)
+    ExpectNear(stage_memory({.pp = 4}, billion(4, 8).stages[0], microbatches).activation_bytes,
+               microbatches * 3e9 + 5e9, 1e-12)
         << "3 GB for each of " << microbatches << " microbatches in flight, and 5 GB once";
 }
 
@@ -69,7 +68,7 @@ void expect_like_the_schedule(const Named& named, const Workload& work, double t
   const std::vector<double> ends = ends_of(named, work);
   ASSERT_EQ(predicted.ends.size(), ends.size());
   for (std::size_t s = 0; s < ends.size(); ++s)
-    expect_near(predicted.ends[s] / ends[s], 1, tolerance)
+    ExpectNear(predicted.ends[s] / ends[s], 1, tolerance)
         << format_case(named, p, work.microbatches) << "when stage " << s << " ends, over the schedule's own clock";
 }
 
@@ -85,7 +84,7 @@ TEST(Lab25_3b, SoIsMemory) {
     const Schedule schedule = week24::make_schedule(named.schedule, {p, m, named.chunks});
     for (std::size_t s = 0; s < schedule.size(); ++s) {
       const double peak = peak_of_chunks(schedule[s], named.chunks) / static_cast<double>(named.chunks);
-      expect_near(predicted.in_flight[s], peak, 1e-9)
+      ExpectNear(predicted.in_flight[s], peak, 1e-9)
           << format_case(named, p, m) << "microbatches in flight of stage " << s;
     }
   });
@@ -123,7 +122,7 @@ TEST(Lab25_3b, MicrobatchesThatFillNoGroup) {
 TEST(Lab25_3b, APipelineThatNobodyCouldPlay) {
   // A billion microbatches: their steps would not fit a computer's memory.
   const int p = 4, m = 1'000'000'000;
-  expect_near(pipeline({.pp = p}, uneven(p, m, 0, 0)).seconds() / (3.0 * (m + p - 1)), 1, 1e-9)
+  ExpectNear(pipeline({.pp = p}, uneven(p, m, 0, 0)).seconds() / (3.0 * (m + p - 1)), 1, 1e-9)
       << "1F1B: m + p − 1 forwards and backwards";
 }
 
@@ -162,9 +161,9 @@ TEST(Lab25_3c, WhatHidesLeavesTheLateAndTheAdditions) {
                             : zero == 1 ? t.late_s + t.additions + t.late_g + t.g
                             : zero == 2 ? 6 * (t.late_s + t.additions) + t.late_g + t.g
                                         : 6 * (t.late_s + 2 * t.late_g + t.additions);
-    expect_near(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
+    ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
   }
-  expect_near(exposed_data({.dp = 1}, work, work.stages[0]), 0, 0) << "one replica has nobody to sum with";
+  ExpectNear(exposed_data({.dp = 1}, work, work.stages[0]), 0, 0) << "one replica has nobody to sum with";
 }
 
 TEST(Lab25_3c, WhatCannotHideIsWaitedFor) {
@@ -176,15 +175,15 @@ TEST(Lab25_3c, WhatCannotHideIsWaitedFor) {
                             : zero == 1 ? t.late_s + t.s - 0.2 + t.late_g + t.g
                             : zero == 2 ? 6 * (t.late_s + t.s - 0.2) + t.late_g + t.g
                                         : 6 * (t.late_s + 2 * t.late_g + t.g - 0.1 + t.g + t.s - 0.2);
-    expect_near(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
+    ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
   }
 }
 
 TEST(Lab25_3c, ChunksWidenTheWindow) {
   Workload work = one_stage(0.1, 8);
   const Strategy plain{.dp = 4, .pp = 4}, chunks{.dp = 4, .pp = 4, .schedule = "interleaved", .chunks = 2};
-  expect_near(exposed_data(plain, work, work.stages[0]) - exposed_data(chunks, work, work.stages[0]), 0.2 * 5 / 2 - 0.2,
-              1e-9)
+  ExpectNear(exposed_data(plain, work, work.stages[0]) - exposed_data(chunks, work, work.stages[0]), 0.2 * 5 / 2 - 0.2,
+             1e-9)
       << "of two chunks the second one's gradients are final 4 turns earlier: a window of (1 + 4)/2 backwards";
 }
 
@@ -199,9 +198,9 @@ StepTime step_of(const Strategy& strategy, const Workload& work) {
 TEST(Lab25_3c, TheSlowestSumCounts) {
   Workload work = uneven(4, 8, 0, 0);
   work.stages.back().after = 30;  // ends 6 s before stage 0, three backwards
-  expect_near(step_of({.pp = 4}, work).data, 24, 1e-9) << "30 s, of which stage 0 needs 6 for its last backwards";
+  ExpectNear(step_of({.pp = 4}, work).data, 24, 1e-9) << "30 s, of which stage 0 needs 6 for its last backwards";
   work.stages.back().after = 3;
-  expect_near(step_of({.pp = 4}, work).data, 0, 1e-9) << "3 s, done before stage 0 has ended";
+  ExpectNear(step_of({.pp = 4}, work).data, 0, 1e-9) << "3 s, done before stage 0 has ended";
 }
 
 TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
@@ -215,22 +214,22 @@ TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
     strategy.dp = 4;
     const StepTime time = step_of(strategy, work);
     const StageWork& last = work.stages.back();
-    expect_near(time.compute + time.recomputed + time.tensor, m * (last.forward + last.backward), 1e-9)
+    ExpectNear(time.compute + time.recomputed + time.tensor, m * (last.forward + last.backward), 1e-9)
         << format_case(named, p, m) << "the last stage is the busiest";
-    expect_near(time.recomputed, m * 0.5, 1e-9) << format_case(named, p, m) << "recomputation, of the busiest stage";
-    expect_near(time.tensor, m * 0.3, 1e-9) << format_case(named, p, m) << "waiting for tensor-parallel sums";
+    ExpectNear(time.recomputed, m * 0.5, 1e-9) << format_case(named, p, m) << "recomputation, of the busiest stage";
+    ExpectNear(time.tensor, m * 0.3, 1e-9) << format_case(named, p, m) << "waiting for tensor-parallel sums";
     const std::vector<double> ends = ends_of(named, work);
     const double all = *std::max_element(ends.begin(), ends.end());
-    expect_near(time.total() - time.data - time.update, all, 1e-9) << format_case(named, p, m);
+    ExpectNear(time.total() - time.data - time.update, all, 1e-9) << format_case(named, p, m);
     double data = 0;  // every stage has the same sums: the one that ends last needs longest
     for (std::size_t s = 0; s < ends.size(); ++s)
       data = std::max(data, exposed_data(strategy, work, work.stages[s]) - (all - ends[s]));
-    expect_near(time.data, data, 1e-9) << format_case(named, p, m) << "the sums of the stage that ends last";
-    expect_near(time.update, 0.25 + 32e9 / 2e12, 1e-9)
+    ExpectNear(time.data, data, 1e-9) << format_case(named, p, m) << "the sums of the stage that ends last";
+    ExpectNear(time.update, 0.25 + 32e9 / 2e12, 1e-9)
         << format_case(named, p, m) << "the norm once, and one stage's update";
     for (StageWork& stage : work.stages) stage.hop = 0;
     const std::vector<double> still = ends_of(named, work);
-    expect_near(time.hops, all - *std::max_element(still.begin(), still.end()), 1e-9)
+    ExpectNear(time.hops, all - *std::max_element(still.begin(), still.end()), 1e-9)
         << format_case(named, p, m) << "hops";
   });
 }
@@ -240,7 +239,7 @@ TEST(Lab25_3c, TheUpdateIsOfWhatThisRankHas) {
   work.data = kLinks;
   work.memory_bytes_per_second = 2e12;
   for (const auto& [zero, bytes] : {std::pair{0, 32e9}, {1, 9.5e9}, {2, 8e9}, {3, 8e9}})
-    expect_near(step_of({.dp = 4, .zero = zero}, work).update, bytes / 2e12, 1e-12) << "ZeRO-" << zero;
+    ExpectNear(step_of({.dp = 4, .zero = zero}, work).update, bytes / 2e12, 1e-12) << "ZeRO-" << zero;
 }
 
 // Part d --------------------------------------------------------------------------------------------------------------
@@ -292,7 +291,7 @@ TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {
     const plan::Simulated step = plan::simulate(task, strategy);  // 25.2's, phantom, on all 16 ranks
     predicted.push_back(rated.time.total());
     simulated.push_back(step.seconds);
-    expect_near(predicted.back() / step.seconds, 1, 0.12)
+    ExpectNear(predicted.back() / step.seconds, 1, 0.12)
         << plan::format_strategy(strategy) << ": predicted " << predicted.back() << " s, simulated " << step.seconds;
     const double memory = rated.memory.total_bytes() / step.memory_bytes;
     EXPECT_TRUE(memory > 0.9 && memory < 1.2)

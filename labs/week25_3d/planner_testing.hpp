@@ -16,19 +16,19 @@
 
 namespace lockstep::week25 {
 
-/// expect_near(predicted, expected, tolerance) << "what": fails in words, with both numbers. The tolerance is relative
+/// ExpectNear(predicted, expected, tolerance) << "what": fails in words, with both numbers. The tolerance is relative
 /// to `expected`, and absolute where that is below 1.
-class expect_near {
+class ExpectNear {
  public:
-  expect_near(double predicted, double expected, double tolerance)
+  ExpectNear(double predicted, double expected, double tolerance)
       : right_(std::abs(predicted - expected) <= tolerance * std::max(1.0, std::abs(expected))),
         numbers_(fmt::format(": expected {:.9g}, yours is {:.9g}", expected, predicted)) {}
-  expect_near(const expect_near&) = delete;
-  ~expect_near() {
+  ExpectNear(const ExpectNear&) = delete;
+  ~ExpectNear() {
     if (!right_) ADD_FAILURE() << what_.str() << numbers_;
   }
   template <class T>
-  expect_near& operator<<(const T& part) {
+  ExpectNear& operator<<(const T& part) {
     what_ << part;
     return *this;
   }

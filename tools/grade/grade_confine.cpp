@@ -165,18 +165,18 @@ class Filter {
 
 constexpr std::size_t argument(std::size_t i) { return offsetof(seccomp_data, args) + 8 * i; }  // its low half
 
-constexpr std::uint32_t denied = SECCOMP_RET_ERRNO | EPERM, allowed = SECCOMP_RET_ALLOW;
+constexpr std::uint32_t kDenied = SECCOMP_RET_ERRNO | EPERM, kAllowed = SECCOMP_RET_ALLOW;
 
 /// With the call's number loaded; threads are fine.
 void forbid_processes(const Calls& calls, Filter& filter) {
   constexpr std::uint32_t kClonesThread = 0x00010000;
-  for (std::uint32_t call : calls.forks) filter.answer_if(call, denied);
+  for (std::uint32_t call : calls.forks) filter.answer_if(call, kDenied);
   // clone3's flags are in memory; the C library falls back on clone.
   filter.answer_if(calls.clone3, SECCOMP_RET_ERRNO | ENOSYS);
   filter.skip_unless(calls.clone, 4);
   filter.load(argument(0));
-  filter.answer_without(kClonesThread, denied);
-  filter.answer(allowed);
+  filter.answer_without(kClonesThread, kDenied);
+  filter.answer(kAllowed);
 }
 
 void forbid_calls(const Calls& calls, bool may_start_processes) {
@@ -185,20 +185,20 @@ void forbid_calls(const Calls& calls, bool may_start_processes) {
   filter.load(offsetof(seccomp_data, arch));
   filter.answer_unless(calls.architecture, SECCOMP_RET_KILL_PROCESS);
   filter.load(offsetof(seccomp_data, nr));
-  filter.at_least(kSecondTable, denied);  // x32
-  for (std::uint32_t call : calls.forbidden) filter.answer_if(call, denied);
+  filter.at_least(kSecondTable, kDenied);  // x32
+  for (std::uint32_t call : calls.forbidden) filter.answer_if(call, kDenied);
   if (!may_start_processes) forbid_processes(calls, filter);
   filter.skip_unless(calls.signal_thread, 4);  // abort and raise: to itself
   filter.load(argument(0));
-  filter.answer_if(static_cast<std::uint32_t>(getpid()), allowed);
-  filter.answer(denied);
+  filter.answer_if(static_cast<std::uint32_t>(getpid()), kAllowed);
+  filter.answer(kDenied);
   filter.skip_unless(calls.limits, 6);  // prlimit: reading is harmless
   filter.load(argument(2));
   filter.skip_unless(0, 3);
   filter.load(argument(2) + 4);
-  filter.answer_if(0, allowed);
-  filter.answer(denied);
-  filter.answer(allowed);
+  filter.answer_if(0, kAllowed);
+  filter.answer(kDenied);
+  filter.answer(kAllowed);
   filter.install();
 }
 

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "common/error.hpp"
+
 namespace lockstep {
 namespace {
 

@@ -1,23 +1,12 @@
 // One rank's side of a backend whose ranks share a process: groups, queues, set-up and closures. They are the same
 // whether queues have virtual clocks or streams of a GPU; what differs is supplied by the backend.
 //
-// `Types` names its World, BackendRank (derived from RankBase<Types>), Queue (from QueueBase, with `closures`), Closure
-// (from ClosureBase) and Endpoint: a rank's end of one communicator, that is a (group, queue), with
-//
-//   owner, group, queue, rank   set here; rank is the owner's in the group
-//   oldest()                    its first batch that was not waited for, or null
-//   each_peer(f)                f(world rank, traffic) for everyone it has met
-//
-// BackendRank supplies, beside the verbs that are pure here:
-//
-//   wait_batch(queue, ticket, where)
-//   made(queue), made(end)               new ones
-//   issued(main, closure)                main has run it; it may begin now
-//   begins(queue, closure), ends(queue, closure)   around its call
-//   waited_for(main, closure, where, position)   what main does next comes after it; position: of the wait, in a trace
-//   program_ended(main), seconds(ledger) of main's program; of `ledger` all else is known
+// `Types` names its World (world_base.hpp), BackendRank, Queue, Closure and Endpoint: a rank's end of one communicator,
+// that is a (group, queue). What each must offer is checked by the compiler: see check_backend.
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -119,6 +108,7 @@ class RankBase : public Backend, public BlockOwner {
   std::uint64_t live_blocks_ = 0;
 
  private:
+  static constexpr void check_backend();
   auto& self() { return static_cast<typename Types::BackendRank&>(*this); }
   auto& self() const { return static_cast<const typename Types::BackendRank&>(*this); }
   int set_up(const char* verb, CommunicatorKey at, const Groups::Call& call);
@@ -126,6 +116,39 @@ class RankBase : public Backend, public BlockOwner {
   void wait_closure(Queue& main, const Ticket& ticket, Location where);
   void check_finished() const;
 };
+
+/// What a backend's types offer, checked where all of them are complete.
+template <class Types>
+constexpr void RankBase<Types>::check_backend() {
+  using BackendRank = typename Types::BackendRank;
+  static_assert(std::derived_from<BackendRank, RankBase>);
+  static_assert(std::derived_from<Queue, QueueBase<Types>>);
+  static_assert(std::derived_from<Closure, ClosureBase>);
+  static_assert(requires(Queue queue) { queue.closures; });
+  static_assert(
+      requires(Endpoint end, BackendRank * owner, int number) {
+        end.owner = owner;
+        end.group = end.queue = number;
+        end.rank = number;  // the owner's in the group
+        end.oldest();       // the first batch that was not waited for, or null
+        end.each_peer([](int /*world rank*/, const auto& /*traffic*/) {});  // everyone it has met
+      },
+      "an endpoint lacks one of these");
+  static_assert(
+      requires(BackendRank rank, Queue queue, Endpoint end, Closure closure, const Ticket& ticket, Location where,
+               std::uint64_t position, const RankLedger& ledger) {
+        rank.wait_batch(queue, ticket, where);
+        rank.made(queue);  // new ones
+        rank.made(end);
+        rank.issued(queue, closure);  // main has run it: it may begin now
+        rank.begins(queue, closure);  // around its call
+        rank.ends(queue, closure);
+        rank.waited_for(queue, closure, where, position);  // what main does next comes after it; in a trace, there
+        rank.program_ended(queue);
+        { rank.seconds(ledger) } -> std::same_as<double>;  // of main's program; of `ledger` all else is known
+      },
+      "a backend's rank lacks one of these");
+}
 
 // Groups and queues ---------------------------------------------------------------------------------------------------
 
@@ -242,6 +265,7 @@ void RankBase<Types>::wait_closure(Queue& main, const Ticket& ticket, Location w
 
 template <class Types>
 void RankBase<Types>::play(const Program& program, Values& values) {
+  check_backend();
   values = program(Rank(*this, 0, 0, rank_, world_.options().ranks));
   self().program_ended(*queues_[0]);
   check_finished();

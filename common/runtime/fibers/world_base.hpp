@@ -1,18 +1,12 @@
 // A run whose ranks share a process: their fibers, groups and names of queues, how it fails and what it returns. When
 // which fiber goes on is the backend's.
 //
-// World (derived from WorldBase<Types>; for Types see rank_base.hpp) supplies
-//
-//   loop()                        runs fibers until all have ended, nobody can go on, or one has failed
-//   started(queue)                it has a fiber now, to be run in its turn
-//   wake_from_set_up(queue), wake_for_work(queue), wake_after(main, closure)   a blocked queue goes on
-//   stack_bytes()                 of each fiber
-//   stuck_batch(queue), unread()  for explanations
-//   drain()                       after the loop: what was begun elsewhere comes to an end
-//   release_left_memory()                  of the memory that a failed run has left in batches
+// World is derived from WorldBase<Types> (for Types see rank_base.hpp); what it must offer is checked by the compiler:
+// see check_backend.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <exception>
 #include <functional>
 #include <iterator>
@@ -116,6 +110,7 @@ class WorldBase {
   std::vector<std::unique_ptr<BackendRank>> ranks_;
 
  private:
+  static constexpr void check_backend();
   auto& self() { return static_cast<typename Types::World&>(*this); }
   void body_of(Queue& queue, const std::function<void()>& body);
   void judge_end();
@@ -128,6 +123,27 @@ class WorldBase {
   Failure failure_;
   PrivateData private_data_;
 };
+
+/// What a backend's world offers, checked where it is complete.
+template <class Types>
+constexpr void WorldBase<Types>::check_backend() {
+  using World = typename Types::World;
+  static_assert(std::derived_from<World, WorldBase>);
+  static_assert(
+      requires(World & world, Queue & queue, const Queue& stuck, typename Types::Closure& closure) {
+        world.loop();                   // runs fibers until all have ended, nobody can go on, or one has failed
+        world.started(queue);           // it has a fiber now, to be run in its turn
+        world.wake_from_set_up(queue);  // a blocked queue goes on
+        world.wake_for_work(queue);
+        world.wake_after(queue, closure);
+        { world.stack_bytes() } -> std::convertible_to<std::size_t>;  // of each fiber
+        { world.stuck_batch(stuck) } -> std::same_as<StuckBatch>;     // for explanations
+        { world.unread() } -> std::same_as<std::vector<UnreadMessage>>;
+        world.drain();                // after the loop: what was begun elsewhere comes to an end
+        world.release_left_memory();  // of the memory that a failed run has left in batches
+      },
+      "a backend's world lacks one of these");
+}
 
 template <class Types>
 int WorldBase<Types>::queue_id(std::string_view name) {
@@ -147,6 +163,7 @@ void WorldBase<Types>::join_new_groups() {
 
 template <class Types>
 Outcome WorldBase<Types>::run() {
+  check_backend();
   for (auto& rank : ranks_)
     start_fiber(rank->queue(0), [this, &rank] { rank->play(program_, values_[rank->world_rank()]); });
   self().loop();
