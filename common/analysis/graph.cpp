@@ -305,13 +305,13 @@ class Maker {
       if (region->rank == beside.rank && region->queue == beside.queue)
         data += std::max(0.0, std::min(region->end, to) - std::max(region->begin, from));
     const int lane = lane_of_.at({beside.rank, beside.queue});
-    const auto add = [&](Work::Kind kind, double seconds) {
+    const auto add = [&](Activity::Kind kind, double seconds) {
       if (seconds <= 0) return;
       place(lane, beside.first, order, Action::Kind::work, static_cast<int>(graph_.works.size()));
       graph_.works.push_back({.kind = kind, .lane = lane, .step = step, .seconds = seconds});
     };
-    add(Work::Kind::data, data);
-    if (!trace_.modelled) add(Work::Kind::host, to - from - data);
+    add(Activity::Kind::data, data);
+    if (!trace_.modelled) add(Activity::Kind::host, to - from - data);
   }
 
   // ------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 namespace lockstep::analysis {
 
 /// Arithmetic, or time of a queue that the trace has nothing to say of: the host's, between two operations.
-struct Work {
+struct Activity {
   enum class Kind : unsigned char { arithmetic, host, data };  // data: the host's in a region called "data"
   Kind kind = Kind::arithmetic;
   int event = -1;      // of the trace
@@ -64,7 +64,7 @@ struct Graph {
   int steps_in_run = 0;     // 0: the run has no region of that name, and all of it counts as one step
   double recorded = 0;      // seconds of these steps in the trace (phase_seconds)
   std::vector<Lane> lanes;  // by rank, then queue; main first
-  std::vector<Work> works;
+  std::vector<Activity> works;
   std::vector<Message> messages;
   std::vector<Batch> batches;
   std::vector<Closure> closures;

@@ -106,21 +106,22 @@ class Player {
     std::vector<std::size_t> place;  // of each lane's rank: a trace may have only some ranks
     for (const Lane& lane : graph_.lanes)
       place.push_back(place.empty() ? 0 : place.back() + (lane.rank != graph_.lanes[place.size() - 1].rank ? 1 : 0));
-    const auto cell = [&](const Work& w) { return at(w.step) * ranks + place[at(w.lane)]; };
-    for (const Work& w : graph_.works) {
-      if (w.kind != Work::Kind::arithmetic) continue;
+    const auto cell = [&](const Activity& w) { return at(w.step) * ranks + place[at(w.lane)]; };
+    for (const Activity& w : graph_.works) {
+      if (w.kind != Activity::Kind::arithmetic) continue;
       total[at(w.step)] += w.seconds;
       mine[cell(w)] += w.seconds;
     }
-    for (const Work& w : graph_.works)
-      shares_.push_back(
-          w.kind == Work::Kind::arithmetic && mine[cell(w)] > 0 ? total[at(w.step)] / graph_.ranks / mine[cell(w)] : 1);
+    for (const Activity& w : graph_.works)
+      shares_.push_back(w.kind == Activity::Kind::arithmetic && mine[cell(w)] > 0
+                            ? total[at(w.step)] / graph_.ranks / mine[cell(w)]
+                            : 1);
   }
 
   double seconds_of(int work) const {
-    const Work& w = graph_.works[at(work)];
-    if (w.kind == Work::Kind::host && what_if_.no_launch) return 0;
-    if (w.kind == Work::Kind::data && what_if_.no_data) return 0;
+    const Activity& w = graph_.works[at(work)];
+    if (w.kind == Activity::Kind::host && what_if_.no_launch) return 0;
+    if (w.kind == Activity::Kind::data && what_if_.no_data) return 0;
     return (w.seconds - (what_if_.no_launch ? w.launch : 0)) * (shares_.empty() ? 1 : shares_[at(work)]);
   }
 

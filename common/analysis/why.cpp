@@ -44,8 +44,8 @@ double common_length(const std::vector<Interval>& a, const std::vector<Interval>
 
 std::map<std::string, double> operations_of(const Trace& trace, const Graph& graph) {
   std::map<std::string, double> seconds;
-  for (const Work& work : graph.works)
-    if (work.kind == Work::Kind::arithmetic)
+  for (const Activity& work : graph.works)
+    if (work.kind == Activity::Kind::arithmetic)
       seconds[trace.events[static_cast<std::size_t>(work.event)].name] +=
           (work.seconds - work.launch) / graph.steps / graph.ranks;
   return seconds;
@@ -57,9 +57,9 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
   std::map<int, RankUse> by_rank;
   const auto rank_of = [&](int lane) { return graph.lanes[static_cast<std::size_t>(lane)].rank; };
   for (const Lane& lane : graph.lanes) by_rank[lane.rank];
-  for (const Work& work : graph.works) {
-    if (work.kind == Work::Kind::data) by_rank[rank_of(work.lane)].loading += work.seconds / steps;
-    if (work.kind != Work::Kind::arithmetic) continue;
+  for (const Activity& work : graph.works) {
+    if (work.kind == Activity::Kind::data) by_rank[rank_of(work.lane)].loading += work.seconds / steps;
+    if (work.kind != Activity::Kind::arithmetic) continue;
     const TraceEvent& event = trace.events[static_cast<std::size_t>(work.event)];
     RankUse& use = by_rank[event.rank];
     use.arithmetic += work.seconds / steps;
@@ -95,12 +95,12 @@ void add_path(Why& why, const Trace& trace, const Graph& graph, const std::vecto
   for (const Segment& segment : path) {
     const bool transfer = segment.kind == Segment::Kind::transfer;
     const auto index = static_cast<std::size_t>(segment.index);
-    const Work* work = transfer ? nullptr : &graph.works[index];
+    const Activity* work = transfer ? nullptr : &graph.works[index];
     const double seconds = (segment.end - segment.begin) / graph.steps;
     std::string name = "host";
     if (transfer)
       name = collective_of(trace.events[static_cast<std::size_t>(graph.batches[index].event)]);
-    else if (work->kind == Work::Kind::data)
+    else if (work->kind == Activity::Kind::data)
       name = "loading data";
     else if (work->event >= 0)
       name = trace.events[static_cast<std::size_t>(work->event)].name;

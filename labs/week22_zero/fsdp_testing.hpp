@@ -199,7 +199,7 @@ inline Values train_fsdp(Rank dp, std::size_t sequences, int passes, const std::
   };
   const auto fsdp = make_fsdp(dp, {table, units, gpt_usage_order(config), begin}, options,
                               [&](std::size_t i, Slice value, Slice gradient) { gpt.bind(i, value, gradient); });
-  Engine engine;
+  StepHooks engine;
   engine.before_forward = [&](std::size_t piece) { fsdp->before(Pass::forward, piece); };
   engine.end_forward = [&] { fsdp->end(Pass::forward); };
   engine.before_backward = [&](std::size_t piece) { fsdp->before(Pass::backward, piece); };

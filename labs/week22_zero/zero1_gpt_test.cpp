@@ -22,7 +22,7 @@ Values train_zero1(Rank dp, std::size_t sequences, DType storage = DType::f32, f
   Gpt gpt(dp, config, static_cast<std::uint64_t>(dp.rank()));
   const auto zero = make_zero1(dp, gpt.parameters(), kBuckets, kAdamW);
   Slice factor = dp.allocate(1, DType::f32, Category::buffer), sum = dp.allocate(1, DType::f32, Category::buffer);
-  Engine engine;
+  StepHooks engine;
   engine.begin_step = [&] { fill(dp, gpt.parameters().gradients, 0); };
   engine.ready = [&](std::size_t i) { zero->ddp().gradient_ready(i); };
   engine.end_backward = [&] { zero->ddp().finish(); };

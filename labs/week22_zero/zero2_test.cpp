@@ -214,7 +214,7 @@ Values train_zero2(Rank dp, std::size_t sequences, int passes, DType storage, bo
   const auto zero =
       make_zero2(dp, gpt.parameters(), gpt_units(), gpt_usage_order(config), {.overlap = overlap, .adamw = kAdamW},
                  [&](std::size_t i, Slice gradient) { gpt.bind(i, gpt.parameters().value(i), std::move(gradient)); });
-  Engine engine;
+  StepHooks engine;
   engine.before_backward = [&](std::size_t piece) { zero->before_backward(piece); };
   engine.end_backward = [&] { zero->end_backward(); };
   engine.step = [&] { zero->step(kRate); };

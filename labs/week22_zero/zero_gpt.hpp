@@ -27,7 +27,7 @@ inline constexpr float kRate = 0.03f;
 inline constexpr week21::DdpOptions kBuckets{.bucket_bytes = 1024, .first_bucket_bytes = 256, .overlap = true};
 
 /// What one way of training does around the model's own work. Everything may be empty.
-struct Engine {
+struct StepHooks {
   std::function<void()> begin_step;
   BeforePiece before_forward;
   std::function<void()> end_forward;
@@ -42,7 +42,7 @@ inline void call(const std::function<void()>& f) {
 }
 
 /// Forward and backward of one microbatch. Without sequences the hooks are called all the same: the other ranks wait.
-inline void engine_pass(Rank me, const Gpt& gpt, const Batch& batch, float weight, const Engine& engine) {
+inline void engine_pass(Rank me, const Gpt& gpt, const Batch& batch, float weight, const StepHooks& engine) {
   const std::size_t pieces = gpt.config().layers + 2;
   Activations saved;
   if (batch.sequences > 0) {
@@ -65,7 +65,7 @@ inline void engine_pass(Rank me, const Gpt& gpt, const Batch& batch, float weigh
 }
 
 /// kSteps steps on `sequences`, each rank on its shard, in `passes` microbatches; all `values()` after each step.
-inline Values train_engine(Rank dp, const Gpt& gpt, std::size_t sequences, int passes, const Engine& engine,
+inline Values train_engine(Rank dp, const Gpt& gpt, std::size_t sequences, int passes, const StepHooks& engine,
                            const std::function<std::vector<float>()>& values) {
   const ChunkRange shard = chunk_range(sequences, dp.rank(), dp.size());
   Values seen;
@@ -90,7 +90,7 @@ inline Values train_ddp(Rank dp, std::size_t sequences, DType storage = DType::f
   const auto ddp = week21::make_ddp(dp, gpt.parameters(), kBuckets, week21::ring_all_reduce);
   Optimizer optimizer(dp, gpt.parameters(), kAdamW);
   Slice factor = dp.allocate(1, DType::f32, Category::buffer), sum = dp.allocate(1, DType::f32, Category::buffer);
-  Engine engine;
+  StepHooks engine;
   engine.begin_step = [&] { fill(dp, gpt.parameters().gradients, 0); };
   engine.ready = [&](std::size_t i) { ddp->gradient_ready(i); };
   engine.end_backward = [&] { ddp->finish(); };
@@ -120,7 +120,7 @@ inline Values train_unit_ddp(Rank dp, std::size_t sequences, int passes, DType s
   Slice sum = dp.allocate(gradients.size(), storage, Category::gradient);
   week21::broadcast_values(dp, gpt.parameters().values);
   Optimizer optimizer(dp, gpt.parameters(), kAdamW);
-  Engine engine;
+  StepHooks engine;
   engine.begin_step = [&] { fill(dp, sum, 0); };
   engine.end_forward = [&] { fill(dp, gradients, 0); };
   engine.end_backward = [&] {

@@ -19,7 +19,7 @@ double in_flight(const StageSchedule& steps, int chunks) {
        "weights' half) takes one away. The chunks' own peaks, a v-th of a microbatch each");
 }
 
-StageMemory stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches) {
+StageBytes stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches) {
   todo("25.3a",
        "week 22's model state of this stage's parameters, shared by dp ranks; activations kept for each microbatch "
        "in flight, and what all of them share");
@@ -52,10 +52,10 @@ Pipeline pipeline(const Strategy& strategy, const Workload& work) {
        "every p more: to each stage's end, and to what it has in flight");
 }
 
-StageMemory largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline) {
-  StageMemory largest;
+StageBytes largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline) {
+  StageBytes largest;
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
-    const StageMemory memory = stage_memory(strategy, work.stages[s], pipeline.in_flight[s]);
+    const StageBytes memory = stage_memory(strategy, work.stages[s], pipeline.in_flight[s]);
     if (memory.total_bytes() > largest.total_bytes()) largest = memory;
   }
   return largest;

@@ -68,13 +68,13 @@ struct Workload {
 /// its own peak, of a v-th of what the stage keeps of a microbatch.
 double in_flight(const StageSchedule& steps, int chunks);
 
-struct StageMemory {
+struct StageBytes {
   week22::ModelState state;     ///< week 22's, of this stage's parameters over dp
   double activation_bytes = 0;  ///< kept and working
   double total_bytes() const { return state.total_bytes() + activation_bytes; }
 };
 /// 16 bits with fp32 master weights; `microbatches` in flight.
-StageMemory stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches);
+StageBytes stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches);
 
 // Part b: the pipeline ------------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, in
 Pipeline pipeline(const Strategy& strategy, const Workload& work);
 
 /// Given: of the stage that needs most.
-StageMemory largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline);
+StageBytes largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline);
 
 // Part c: the step ----------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ StepTime step_time(const Strategy& strategy, const Workload& work, const Pipelin
 struct Rated {
   Strategy strategy;
   StepTime time;
-  StageMemory memory;
+  StageBytes memory;
 };
 /// The `count` fastest of those that fit `memory_bytes`, fastest first; of equally fast ones the smaller memory first.
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count);

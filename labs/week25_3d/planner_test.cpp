@@ -44,7 +44,7 @@ TEST(Lab25_3a, ModelStateIsDividedOverDpAlone) {
     double parameters, gradients, optimizer;
   };
   for (const Case& c : {Case{0, 2, 2, 12}, Case{1, 2, 2, 3}, Case{2, 2, 0.5, 3}, Case{3, 0.5, 0.5, 3}}) {
-    const StageMemory memory = stage_memory({.dp = 4, .tp = 8, .zero = c.zero}, billion(1, 1).stages[0], 1);
+    const StageBytes memory = stage_memory({.dp = 4, .tp = 8, .zero = c.zero}, billion(1, 1).stages[0], 1);
     const std::string where = fmt::format("ZeRO-{}, dp 4, tp 8: the parameters given are already this rank's", c.zero);
     ExpectNear(memory.state.parameter_bytes, c.parameters * 1e9, 1e-12) << where;
     ExpectNear(memory.state.gradient_bytes, c.gradients * 1e9, 1e-12) << where;

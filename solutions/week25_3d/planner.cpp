@@ -29,10 +29,10 @@ double in_flight(const StageSchedule& steps, int chunks) {
   // lab end
 }
 
-StageMemory stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches) {
+StageBytes stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches) {
   // lab 25.3a begin: week 22's model state of this stage's parameters, shared by dp ranks; activations kept for each
   // microbatch in flight, and what all of them share
-  StageMemory memory;
+  StageBytes memory;
   memory.state = week22::model_state(stage.parameters, strategy.zero, strategy.dp, week22::recipe_of(DType::bf16));
   memory.activation_bytes = microbatches * stage.kept_bytes + stage.working_bytes;
   return memory;
@@ -76,10 +76,10 @@ Pipeline pipeline(const Strategy& strategy, const Workload& work) {
   // lab end
 }
 
-StageMemory largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline) {
-  StageMemory largest;
+StageBytes largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline) {
+  StageBytes largest;
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
-    const StageMemory memory = stage_memory(strategy, work.stages[s], pipeline.in_flight[s]);
+    const StageBytes memory = stage_memory(strategy, work.stages[s], pipeline.in_flight[s]);
     if (memory.total_bytes() > largest.total_bytes()) largest = memory;
   }
   return largest;

@@ -105,7 +105,7 @@ void print_account(const Task& task, const Rated& rated) {
              days(f.days));
   fmt::print("limited by {}; largest overhead: {}\n", format_share(week25::limit(t), t), overhead_of(t));
   print_shares(lines_of(t), t.total(), format_seconds);
-  const week25::StageMemory& memory = rated.memory;
+  const week25::StageBytes& memory = rated.memory;
   fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);
   const std::array<Line, 4> bytes = {{{"parameters", memory.state.parameter_bytes},
                                       {"gradients", memory.state.gradient_bytes},
