@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
 #include "common/runtime/run.hpp"
 
 namespace lockstep {
@@ -15,7 +18,9 @@ struct Counter {
 [[gnu::section("lockstep_private")]] Counter counter = {7, nullptr};
 int shared_calls = 0;
 
-void initialise(int, char**, char**) { counter.address = new int(100); }
+std::vector<std::unique_ptr<int>> allocated;  // what a rank's initialisers allocate is never given back by the runtime
+
+void initialise(int, char**, char**) { counter.address = allocated.emplace_back(std::make_unique<int>(100)).get(); }
 [[gnu::section("lockstep_private_init"), gnu::used]] void (*const kInitialise)(int, char**, char**) = initialise;
 
 /// Ranks take turns: a message each way, `rounds` times.
