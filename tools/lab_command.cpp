@@ -142,24 +142,22 @@ class CommandLine {
     add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(paths_, rest_); });
     add_forward("calibrate", "measure this computer's links, memory and products, which benchmarks then predict from",
                 [this] { return calibrate(paths_, rest_); });
-    add_forward("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …",
-                [this] { return forward(paths_, "bench_memory", rest_); });
-    add_forward("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …",
-                [this] { return forward(paths_, "bench_schedule", rest_); });
-    add_forward("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …",
-                [this] { return forward(paths_, "plan", rest_); });
-    add_forward("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …",
-                [this] { return forward(paths_, "train", rest_); });
+    add_program("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …");
+    add_program("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …");
+    add_program("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …");
+    add_program("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …");
     add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
                 [this] { return trace_tool(paths_, "why", rest_); });
     add_forward("diff", "two traces, operation by operation: ./lab diff A B",
                 [this] { return trace_tool(paths_, "diff", rest_); });
     add_forward("drill", "a run that went wrong: find out what, from its output and trace: ./lab drill 21",
                 [this] { return drill(paths_, rest_); });
-    add_forward("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …",
-                [this] { return forward(paths_, "scale", rest_); });
+    add_program("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …");
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
                 [this] { return profile(paths_, rest_); });
+  }
+  void add_program(const char* name, const char* what) {
+    add_forward(name, what, [this, name] { return forward(paths_, target_of(name), rest_); });
   }
   void add_forward(const char* name, const char* what, std::function<int()> run) {
     CLI::App* command = app_.add_subcommand(name, what);

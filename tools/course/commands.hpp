@@ -92,6 +92,9 @@ int link_mine(const Paths& paths, const std::vector<std::string>& programs, bool
 /// One line on the student's answers, from the last verdicts.
 int mine_summary(const Paths& paths);
 
+/// The programs behind a command that forwards all it is given: "memory" → "bench_memory", "train" → "train".
+std::string target_of(const std::string& command);
+
 /// Builds and becomes the program TARGET_BACKEND, handing over `arguments`: bench_all_reduce_sim, train_mpi. --backend
 /// (default sim) is read from them and removed, as are --launcher, --nodes and --hostfile, which say how the processes
 /// of MPI and NCCL start; --ranks (default: 2, or the GPUs) is read. `around`: a command that runs it, in each process.

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <ctime>
@@ -15,6 +16,13 @@
 
 namespace lockstep::tools {
 namespace {
+
+std::vector<std::string> with_hard_skeleton(const Paths& paths) {
+  std::vector<std::string> ids;
+  for (const Exercise& exercise : paths.course.select("").exercises)
+    if (std::filesystem::exists(paths.hard_solution(exercise))) ids.push_back(exercise.id);
+  return ids;
+}
 
 std::filesystem::path log_of(const Paths& paths) { return paths.source / "outputs" / "course.log"; }
 
@@ -71,17 +79,16 @@ int reset(const Paths& paths, const std::string& what, bool hard) {
   for (const Exercise& exercise : paths.course.select(what).exercises) {
     const std::filesystem::path solution = hard ? paths.hard_solution(exercise) : paths.solution(exercise);
     if (!std::filesystem::exists(solution))
-      throw Error(Verdict::usage, exercise.id + " has no hard skeleton; 22.4 has one");
+      throw Error(Verdict::usage, fmt::format("{} has no hard skeleton; those that have one: {}", exercise.id,
+                                              fmt::join(with_hard_skeleton(paths), ", ")));
     if (!hard && is_untouched(paths, exercise) && std::filesystem::exists(paths.answer(exercise))) {
       fmt::print("{} is as it was handed out\n", exercise.id);
       continue;
     }
-    // Nothing is lost: the answer goes to the first free name of this kind.
+    // Nothing is lost.
     if (const std::string answer = read_text(paths.answer(exercise));
         !answer.empty() && !is_untouched(paths, exercise)) {
-      std::filesystem::path kept;
-      for (int i = 1; kept.empty() || std::filesystem::exists(kept); ++i)
-        kept = paths.source / "outputs" / "answers" / fmt::format("{}.{}.cpp", exercise.name, i);
+      const auto kept = free_name(paths.source / "outputs" / "answers" / exercise.name, ".cpp");
       write_text(kept, answer);
       fmt::print("kept your {} as {}\n", exercise.id, std::filesystem::proximate(kept, paths.source).string());
     }

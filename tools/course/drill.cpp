@@ -84,14 +84,6 @@ std::uint64_t own_seed(const Paths& paths, const std::string& id) {
   return hash.value() % kSeeds;
 }
 
-/// What an earlier fault left goes to the first free name of this kind.
-void set_aside(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  fs::path kept;
-  for (int i = 1; kept.empty() || fs::exists(kept); ++i) kept = folder.string() + "." + std::to_string(i);
-  fs::rename(folder, kept);
-}
-
 Variant choose(const Paths& paths, const std::string& id, std::vector<std::string> options) {
   const auto kept = kept_variant(paths, id);
   Variant variant{.seed = kept ? kept->seed : own_seed(paths, id), .mine = std::erase(options, "--mine") > 0};
@@ -130,7 +122,8 @@ int become_drill(const Paths& paths, const Variant& variant, std::vector<std::st
 
 int run(const Paths& paths, const std::string& id, const Variant& variant) {
   const fs::path folder = folder_of(paths, id);
-  if (kept_variant(paths, id) != variant) set_aside(folder);
+  if (kept_variant(paths, id) != variant && fs::exists(folder))
+    fs::rename(folder, free_name(folder));  // nothing is lost
   write_text(seed_file(paths, id), fmt::format("{} {}\n", variant.seed, variant.mine ? "mine" : "reference"));
   return become_drill(paths, variant, {"run", id, "--out", folder.string()});
 }
@@ -177,8 +170,7 @@ void build(const Paths& paths, const Variant& variant) {
     fmt::print("code: {}\n", build_mine(paths, {"drill"}, true));
     return flush_output();
   }
-  const Built built = build_targets(paths, {"drill"}, "drill");
-  if (!built.ok) throw Error(Verdict::usage, fmt::format("drill cannot be built:\n{}", built.log));
+  need_built(paths, {"drill"}, "drill");
 }
 
 }  // namespace

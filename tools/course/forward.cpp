@@ -148,6 +148,11 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
 
 }  // namespace
 
+std::string target_of(const std::string& command) {
+  if (command == "memory") return "bench_memory";
+  return command == "pipeline" ? "bench_schedule" : command;
+}
+
 int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around) {
   const bool mine = std::find(arguments.begin(), arguments.end(), "--mine") != arguments.end();

@@ -80,14 +80,13 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
     }
   } else if (signal) {
     running.message = fmt::format(
-        "{} died of signal {} ({}); ./lab check {} --debug stops there in gdb, where `bt` lists "
-        "the calls that led there",
+        "{} died of signal {} ({}); ./lab check {} --debug stops there in gdb, where `bt` lists the calls that led "
+        "there",
         test, signal, strsignal(signal), running.id);
     if (signal == SIGSEGV)
       running.message +=
           ". Usual causes: an index beyond the end of a std::vector, or a closure that captures by reference ([&]) "
-          "what "
-          "is gone when it runs";
+          "what is gone when it runs";
   } else {
     running.message = fmt::format("{} ended the process with exit code {}", test, ended.exit_code);
   }

@@ -241,6 +241,12 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
   write_atomically(file.string(), text);
 }
 
+std::filesystem::path free_name(const std::filesystem::path& path, const std::string& ending) {
+  for (int i = 1;; ++i)
+    if (std::filesystem::path name = fmt::format("{}.{}{}", path.string(), i, ending); !std::filesystem::exists(name))
+      return name;
+}
+
 void write_if_different(const std::filesystem::path& file, const std::string& text) {
   if (read_text(file) != text || !std::filesystem::exists(file)) write_text(file, text);
 }

@@ -109,6 +109,9 @@ std::string padded(std::string_view text, std::size_t columns);
 std::string read_text(const std::filesystem::path& file);
 /// Writes a file, whole or not at all, and the folders above it. Throws Error(usage) where that fails.
 void write_text(const std::filesystem::path& file, const std::string& text);
+
+/// PATH.1, PATH.2, … with `ending` behind it: the first that nobody has. For what is kept.
+std::filesystem::path free_name(const std::filesystem::path& path, const std::string& ending = "");
 /// The same, but a file that says so already stays as it is, and what is built from it up to date.
 void write_if_different(const std::filesystem::path& file, const std::string& text);
 

@@ -147,8 +147,7 @@ std::vector<std::string> program_words(const std::string& run) {
     words.erase(words.begin());
     words[0] = "bench_" + words[0];
   }
-  if (words[0] == "memory") words[0] = "bench_memory";
-  if (words[0] == "pipeline") words[0] = "bench_schedule";
+  words[0] = target_of(words[0]);
   return words;
 }
 

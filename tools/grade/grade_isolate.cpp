@@ -52,9 +52,9 @@ std::vector<Section> sections_of(const fs::path& object) {
 }
 
 /// What is global in an object: name and nm's letter.
-std::map<std::string, char> definitions(const std::string& said) {
+std::map<std::string, char> definitions(const fs::path& object) {
   std::map<std::string, char> found;
-  std::istringstream lines(said);
+  std::istringstream lines(said_of({"nm", "--format=posix", "--defined-only", "--extern-only"}, object));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
     std::string name;
@@ -78,8 +78,7 @@ std::string linker() {
 
 /// Fails closed: what is still shared after all that is refused.
 std::string still_shared(const fs::path& object, const std::vector<std::string>& names) {
-  for (const auto& [name, type] :
-       definitions(said_of({"nm", "--format=posix", "--defined-only", "--extern-only"}, object)))
+  for (const auto& [name, type] : definitions(object))
     if (std::find(names.begin(), names.end(), name) == names.end())
       return fmt::format("it defines {} for others", name);
   for (const Section& section : sections_of(object)) {
@@ -108,8 +107,7 @@ std::string said_of(std::vector<std::string> arguments, const fs::path& object) 
 
 Offered offered_by(const fs::path& reference) {
   Offered offered;
-  for (const auto& [name, type] :
-       definitions(said_of({"nm", "--format=posix", "--defined-only", "--extern-only"}, reference))) {
+  for (const auto& [name, type] : definitions(reference)) {
     if (type == 'T' || type == 'D' || type == 'B') offered.required.push_back(name);
     if (type == 'T' || type == 'D' || type == 'B' || type == 'R') offered.names.push_back(name);
   }
@@ -127,7 +125,7 @@ bool may_have_section(std::string_view name) {
 
 Isolated isolate(const fs::path& object, const Offered& offered) {
   const fs::path folder = object.parent_path();
-  const auto defined = definitions(said_of({"nm", "--format=posix", "--defined-only", "--extern-only"}, object));
+  const auto defined = definitions(object);
   for (const std::string& name : offered.required) {
     const auto own = defined.find(name);
     if (own == defined.end() || std::string_view("TDB").find(own->second) == std::string_view::npos) {
