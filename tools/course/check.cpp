@@ -8,6 +8,7 @@
 #include "common/error.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/course/drill.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/predict.hpp"
 #include "tools/course/process.hpp"
@@ -173,8 +174,10 @@ int check(const Paths& paths, const CheckOptions& options) {
   }
   const bool passed =
       std::all_of(rows.begin(), rows.end(), [](const Judgement& j) { return testing::severity(j.verdict) < 2; });
-  if (passed && !options.solution && selection.part.empty() && options.backend == "sim")
+  if (passed && !options.solution && selection.part.empty() && options.backend == "sim") {
+    if (const auto drill = next_drill(paths)) fmt::print("next: {}\n", describe_next(*drill));
     if (const auto next = next_exercise(paths, all.back().exercise.id)) fmt::print("next: {}\n", describe_next(*next));
+  }
   return passed ? 0 : 1;
 }
 

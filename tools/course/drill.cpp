@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <sstream>
 
 #include "common/error.hpp"
@@ -16,6 +15,7 @@
 #include "tools/course/deeds.hpp"
 #include "tools/course/mine.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/states.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -188,6 +188,22 @@ std::string format_drills(const Paths& paths, const std::vector<Drill>& drills) 
                         state, s.off);
   }
   return text;
+}
+
+std::optional<Drill> next_drill(const Paths& paths) {
+  for (const Week& week : paths.course.weeks()) {
+    const bool done = std::all_of(week.exercises.begin(), week.exercises.end(), [&](const Exercise& exercise) {
+      const State state = state_of(paths, exercise);
+      return !exercise.core || state.passes || state.borrowed;
+    });
+    for (const Drill& drill : week.drills)
+      if (done && drill.core && !is_solved(paths, drill.id)) return drill;
+  }
+  return std::nullopt;
+}
+
+std::string describe_next(const Drill& drill) {
+  return fmt::format("drill {0} {1}, {2} minutes: ./lab drill {0}", drill.id, drill.title, drill.minutes);
 }
 
 std::string count_drills(const Paths& paths) {

@@ -1,6 +1,7 @@
 // ./lab drill: which variant of a drill a learner has, what became of it, and the program that plays and judges it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,12 @@ namespace lockstep::tools {
 std::string format_drills(const Paths& paths, const std::vector<Drill>& drills);
 /// "1 of 3 core drills solved"; "" where the course has none.
 std::string count_drills(const Paths& paths);
+
+/// The first core drill that is not solved, of a week whose core exercises all pass or are borrowed; empty where there
+/// is none.
+std::optional<Drill> next_drill(const Paths& paths);
+/// "drill 21 A data-parallel run that went wrong, 20 minutes: ./lab drill 21".
+std::string describe_next(const Drill& drill);
 
 /// What ./lab drill does with its arguments, but for the build: runs the program `drill`.
 int play_drill(const Paths& paths, const std::vector<std::string>& arguments);

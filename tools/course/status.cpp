@@ -64,9 +64,11 @@ int status(const Paths& paths) {
   if (const std::string drills = count_drills(paths); !drills.empty()) fmt::print("drills   {}: ./lab drill\n", drills);
   if (const auto last = last_edited(paths))
     fmt::print("last   {} {}: {}\n", last->id, last->title, state_of(paths, *last).words);
+  const auto drill = next_drill(paths);
+  if (drill) fmt::print("next   {}\n", describe_next(*drill));
   if (const auto next = next_exercise(paths))
     print_what_to_do(paths, *next);
-  else
+  else if (!drill)
     fmt::print("All exercises pass: ./lab train --mine trains with your own code.\n");
   fmt::print("./lab list shows every exercise, ./lab help the commands.\n");
   return 0;

@@ -132,6 +132,16 @@ TEST_F(Drilling, AVariantIsKeptUntilAnotherIsAskedFor) {
   EXPECT_NE(seed_of(read_text(said())), seed_of(first));
 }
 
+TEST_F(Drilling, AWeeksDrillIsNextOnceItsCoreIsDone) {
+  EXPECT_FALSE(next_drill(paths_));
+  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, Inputs(paths_).of(first(), {}));
+  EXPECT_FALSE(next_drill(paths_)) << "1.2 is open";
+  EXPECT_EQ(borrow(paths_, "1.2", false), 0);
+  EXPECT_EQ(describe_next(next_drill(paths_).value()), "drill 1 gone wrong, 20 minutes: ./lab drill 1");
+  add_deed(paths_, "solved", "drill-1");
+  EXPECT_FALSE(next_drill(paths_)) << "the other is an extra";
+}
+
 TEST_F(Drilling, ARightAnswerIsRememberedAndAWrongOneIsNot) {
   EXPECT_EQ(states(), "-;-;");
   EXPECT_THROW(play_drill(paths_, {"check", "1"}), Error) << "not run yet";
