@@ -46,6 +46,13 @@ verdicts 'without a function' 'DOES NOT COMPILE'
 cp $solution $answer
 verdicts 'solved' PASS
 
+# What is asked for changes, as a pull may bring it, while the answer stays; and back.
+printf 'int one_function_more() { return 1; }\n' >> $solution
+./lab check 21.2 > build/students.log 2>&1 || true
+grep -q 'missing definition of one_function_more' build/students.log || { cat build/students.log; fail 'the answer lacks what is asked for now'; }
+git checkout -q -- $solution
+./lab check 21.2 > build/students.log 2>&1 || { cat build/students.log; fail 'the answer is right again'; }
+
 # What the handouts compare with a prediction stands below PASS.
 ./lab check 24.6 --solution | grep -q '^  measured: p = 4: .* from m = 28' || fail 'PASS of 24.6 should print its bubbles'
 

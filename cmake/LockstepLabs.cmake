@@ -133,9 +133,15 @@ function(lockstep_student_object object id source solution)
     set_source_files_properties(${source} PROPERTIES GENERATED TRUE)  # else CMake refuses; Ninja names it when asked
   endif()
   target_compile_options(${object} PRIVATE -g1 ${LOCKSTEP_SKELETON_OPTIONS})
-  add_dependencies(${object} skeleton ref.${id})
+  # Before the student's object, which is compared with it and compiled again when it changes. (A dependency on the target
+  # ref.ID would order no compilations.)
+  set(required ${LOCKSTEP_MINE_DIR}/required/${id})
+  add_custom_command(OUTPUT ${required} COMMAND sh ${CMAKE_SOURCE_DIR}/cmake/offered.sh $<TARGET_OBJECTS:ref.${id}> ${required}
+    DEPENDS skeleton $<TARGET_OBJECTS:ref.${id}> ${CMAKE_SOURCE_DIR}/cmake/offered.sh COMMENT "" VERBATIM)
+  target_sources(${object} PRIVATE ${required})
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${required})
   set(launcher sh ${CMAKE_SOURCE_DIR}/cmake/compile_or_stub.sh ${id} ${CMAKE_BINARY_DIR}/tools/skeleton ${solution}
-      $<TARGET_OBJECTS:ref.${id}> -- ${CMAKE_CXX_COMPILER_LAUNCHER})
+      ${required} -- ${CMAKE_CXX_COMPILER_LAUNCHER})
   set_target_properties(${object} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 endfunction()
 

@@ -1,12 +1,12 @@
 #!/bin/sh
-# compile_or_stub.sh ID SKELETON SOLUTION REFERENCE -- COMPILER ARGUMENTS… SOURCE
+# compile_or_stub.sh ID SKELETON SOLUTION REQUIRED -- COMPILER ARGUMENTS… SOURCE
 #
-# Stands in front of the compiler for a student's file. If the file compiles and defines what the reference's object
-# defines, nothing more happens. Else the object becomes that of a stub, made from the reference, whose every answer
+# Stands in front of the compiler for a student's file. If the file compiles and defines what REQUIRED lists, which is
+# what the reference's object offers (offered.sh), nothing more happens. Else the object becomes that of a stub, made from the reference, whose every answer
 # throws DOES NOT COMPILE with the first error in the student's file: the exercise loses its own verdict and no other.
 set -eu
 export LC_ALL=C  # sort and comm agree; the compiler speaks English, for explain
-id=$1 skeleton=$2 solution=$3 reference=$4
+id=$1 skeleton=$2 solution=$3 required=$4
 shift 5
 
 object='' previous='' source=''
@@ -17,14 +17,10 @@ done
 log=$object.log
 rm -f "$log"
 
-# The functions an object offers to others: its strong global definitions.
-offers() { nm --defined-only --extern-only "$1" | awk '$2 ~ /^[TDB]$/ {print $3}' | sort; }
-
 if "$@" 2> "$log"; then
-  offers "$reference" > "$object.required"
-  offers "$object" > "$object.offered"
-  missing=$(comm -23 "$object.required" "$object.offered" | c++filt)
-  rm -f "$object.required" "$object.offered"
+  sh "$(dirname "$0")/offered.sh" "$object" "$object.offered"
+  missing=$(comm -23 "$required" "$object.offered" | c++filt)
+  rm -f "$object.offered"
   cat "$log" >&2  # warnings
   if [ -z "$missing" ]; then
     rm -f "$log"
