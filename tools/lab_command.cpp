@@ -12,6 +12,7 @@
 
 #include "common/error.hpp"
 #include "common/support/text/option_words.hpp"
+#include "tools/course/scores.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -125,6 +126,9 @@ class CommandLine {
     add_for_exercises("borrow", "let the reference stand in for an answer, and go on; ./lab list then says so", [this] {
       return borrow(paths_, named("borrow"), back_);
     })->add_flag("--back", back_, "use your own again");
+    add("scores", "what your answers to open tasks reached; of a class: ./lab scores grades", [this] {
+      return folder_.empty() ? print_scores(paths_) : print_ranking(folder_);
+    })->add_option("folder", folder_, "the results that ./lab grade has written");
     CLI::App* h =
         add_for_exercises("hint", "a hint for an exercise", [this] { return hint(paths_, check_.what, level_); });
     h->add_option("--level", level_, "1 to 3, each saying more")->capture_default_str();
@@ -239,7 +243,7 @@ class CommandLine {
   GradeOptions grade_;
   int level_ = 1;
   bool back_ = false, hard_ = false, overwrite_ = false, points_ = false, compare_ = false;
-  std::string program_;
+  std::string program_, folder_;
   std::vector<std::string> programs_;
   std::vector<std::string> rest_;
 };

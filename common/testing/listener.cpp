@@ -94,6 +94,10 @@ void note(const std::string& line) {
   if (test) ::testing::Test::RecordProperty(kNoteKey + std::to_string(notes_of(*test->result()).size()), line);
 }
 
+void note_score(const std::string& what, double value, const std::string& words) {
+  note(fmt::format("score {:.3f} ({}): {}", value, what, words));
+}
+
 Judgement& VerdictListener::row(const std::string& id) {
   auto found = std::find_if(rows_.begin(), rows_.end(), [&](const Judgement& r) { return r.id == id; });
   if (found != rows_.end()) return *found;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 
 namespace lockstep::testing {
@@ -31,6 +33,20 @@ std::string id_of_suite(std::string_view suite) {
   std::replace(id.begin(), id.end(), '_', '.');
   bool starts_with_digit = !id.empty() && std::isdigit(static_cast<unsigned char>(id[0]));
   return starts_with_digit ? id : "";
+}
+
+std::optional<Score> score_in(const std::string& note) {
+  constexpr std::string_view opening = "score ";
+  if (!note.starts_with(opening)) return std::nullopt;
+  const char* begin = note.c_str() + opening.size();
+  char* end = nullptr;
+  const double value = std::strtod(begin, &end);
+  const auto close = note.rfind("): ");
+  const auto open = static_cast<std::size_t>(end - note.c_str());
+  if (end == begin || !std::isfinite(value) || close == note.npos || note.compare(open, 2, " (") != 0)
+    return std::nullopt;
+  if (close < open + 2) return std::nullopt;
+  return Score{note.substr(open + 2, close - open - 2), value};
 }
 
 std::string suite_of_id(std::string_view id) {

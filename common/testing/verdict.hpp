@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,15 @@ void record_verdict(Verdict verdict, std::string_view message);
 
 /// Called by a test that measures: what a learner is to compare with a prediction, in one line. It stands below PASS.
 void note(const std::string& line);
+
+/// The same of an open task, which is judged by how much: "score 1.42 (what): words". A scoreboard keeps the values.
+void note_score(const std::string& what, double value, const std::string& words);
+struct Score {
+  std::string what;
+  double value = 0;
+};
+/// Of a note that note_score has written.
+std::optional<Score> score_in(const std::string& note);
 
 /// The property of a test that ran cases: what else of it was skipped does not make it a skipped test.
 inline constexpr const char* kHasCases = "has_cases";

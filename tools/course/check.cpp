@@ -13,6 +13,7 @@
 #include "tools/course/predict.hpp"
 #include "tools/course/process.hpp"
 #include "tools/course/record.hpp"
+#include "tools/course/scores.hpp"
 #include "tools/course/states.hpp"
 
 namespace lockstep::tools {
@@ -155,7 +156,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     print_notes(all.back());
     printed.print_and_forget();
     if (!options.solution && selection.part.empty() && all.back().whole.ok())
-      fmt::print("{}", format_predictions(paths, exercise));
+      fmt::print("{}{}", keep_scores(paths, all.back().whole), format_predictions(paths, exercise));
   }
   if (!selection.part.empty() && !options.solution)
     fmt::print("A part alone is not recorded: ./lab check {} judges the whole, which ./lab list shows.\n",

@@ -44,6 +44,14 @@ Judgement spoken(const std::string& id, const fs::path& words) {
   throw Error(Verdict::usage, "the file of verdicts says nothing of " + id);
 }
 
+/// A line for each score of an open task. They are words: worth a place on the scoreboard, and no points.
+std::string scores_of(const Judgement& judgement) {
+  std::string text;
+  for (const std::string& note : judgement.notes)
+    if (testing::score_in(note)) text += note + "\n";
+  return text;
+}
+
 /// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
 /// The words alone are worth nothing; a student's code could have written them.
 GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path& words, double seconds, int expected) {
@@ -73,7 +81,7 @@ GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path&
     return no_verdict(fmt::format("its words say {}, and the tests: {} (exit code {}; there are {} tests)",
                                   said.verdict, end.under_seal, end.exit_code, expected));
   }
-  row.verdict = said.verdict, row.reason = said.ok() ? "" : said.test + ": " + said.message + printed;
+  row.verdict = said.verdict, row.reason = said.ok() ? scores_of(said) : said.test + ": " + said.message + printed;
   return row;
 }
 

@@ -9,6 +9,7 @@
 #include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
 #include "tools/course/predict.hpp"
+#include "tools/course/scores.hpp"
 #include "tools/course/skeleton.hpp"
 #include "tools/course/states.hpp"
 #include "tools/tests/small_course.hpp"
@@ -90,6 +91,42 @@ TEST_F(FindingOnesWay, WhatIsBorrowedIsPassedOverUntilItIsReturned) {
   EXPECT_FALSE(is_borrowed(paths_, "1.1"));
   EXPECT_TRUE(state_of(paths_, first()).passes);
   EXPECT_EQ(read_deeds(paths_).size(), 2u);
+}
+
+TEST_F(FindingOnesWay, ScoresOfOpenTasksAreKeptAndCompared) {
+  const auto judged = [](const char* verdict, const char* score) {
+    return testing::Judgement{.id = "1.1", .verdict = verdict, .notes = {"3 ms", score}};
+  };
+  EXPECT_EQ(keep_scores(paths_, judged("FAIL", "score 9.000 (a race): no")), "") << "a wrong answer earns nothing";
+  EXPECT_EQ(keep_scores(paths_, judged("PASS", "score nan (a race): no")), "");
+  EXPECT_EQ(keep_scores(paths_, judged("PASS", "score 1.500 (a race (long)): 2 ms, not (3)")),
+            "  score 1.500  a race (long) (the first)\n");
+  EXPECT_EQ(keep_scores(paths_, judged("PASS", "score 1.250 (a race (long)): 2 ms")),
+            "  score 1.250  a race (long) (your best 1.500)\n");
+  EXPECT_EQ(keep_scores(paths_, judged("PASS", "score 1.750 (a race (long)): 2 ms")),
+            "  score 1.750  a race (long) (your best; before 1.500)\n");
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(print_scores(paths_), 0);
+  std::fflush(stdout);
+  const std::string table = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(table.find("best 1.750"), table.npos) << table;
+}
+
+TEST_F(FindingOnesWay, AClassIsRankedByWhatWasMeasured) {
+  const auto results = [&](const std::string& name, const std::string& score) {
+    write_text(paths_.source / "grades" / (name + ".json"),
+               R"({"tests": [{"number": "1.1", "output": "PASS\nscore )" + score + R"( (a race): 2 ms\n"}]})");
+  };
+  results("anna", "1.250"), results("bob", "1.500"), results("cy", "1.250");
+  write_text(paths_.source / "grades" / "summary.json", "{}");
+  write_text(paths_.source / "grades" / "broken.json", "{");
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(print_ranking((paths_.source / "grades").string()), 0);
+  std::fflush(stdout);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(),
+            "broken.json: no results of ./lab grade\n1.1 a race\n"
+            "    1.     1.500  bob\n    2.     1.250  anna\n           1.250  cy\n");
+  EXPECT_THROW(print_ranking((paths_.source / "labs").string()), Error);
 }
 
 /// A program `drill` that writes down its arguments, makes its folder, and finds an answer right where it says so.
