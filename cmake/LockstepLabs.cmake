@@ -15,6 +15,7 @@
 #   graded.21.2_sim              the same with an answer that ./lab grade has compiled, reference needs, and a seal
 #   graded.21.2_mpi              what it runs besides with --backend, without a seal
 #   mutant.21.2.1_sim            the same with one mistake planted in the reference  → suite.mutants.21.2
+#   alternative.21.2.WHAT_sim    the same with another right answer                  → suite.mutants.21.2
 #   skeletons/, mutants/, mine/  what is generated, in the build tree
 #
 # Everything that comes from LOCKSTEP_LABS_DIR is out of `all`: no edit there can break the build of the suite.
@@ -230,9 +231,13 @@ function(lockstep_add_mutant id which name text)
   if(NOT before STREQUAL text)
     file(WRITE ${source} "${text}")
   endif()
-  set(program mutant.${id}.${which}_sim)
+  lockstep_add_answer(${id} mutant.${id}.${which}_sim ${source})
+  target_compile_options(mutant.${id}.${which}_sim PRIVATE -w)
+endfunction()
+
+# `program`: the tests of `id` with the answer in `source`, and what it needs from the reference.
+function(lockstep_add_answer id program source)
   lockstep_test_program(${program} sim EXCLUDE_FROM_ALL ${source})
-  target_compile_options(${program} PRIVATE -w)
   get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
   target_link_libraries(${program} PRIVATE tests.${id} ${links})
   lockstep_all_needs(${id} needs)
@@ -240,6 +245,21 @@ function(lockstep_add_mutant id which name text)
     lockstep_use_reference(${program} ${needs})
   endif()
   add_dependencies(mutants.${id} ${program})
+endfunction()
+
+# alternative.ID.WHAT_sim for each tools/alternatives/WEEK/NAME.WHAT.cpp, and for the answer of the hard skeleton: right
+# answers that are built otherwise than the reference. The tests must pass them.
+function(lockstep_add_alternatives id folder name)
+  file(GLOB answers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/alternatives/${folder}/${name}.*.cpp)
+  foreach(answer IN LISTS answers)
+    get_filename_component(file ${answer} NAME)
+    string(REGEX REPLACE "^${name}\\.(.*)\\.cpp$" "\\1" what ${file})
+    lockstep_add_answer(${id} alternative.${id}.${what}_sim ${answer})
+  endforeach()
+  set(hard ${CMAKE_SOURCE_DIR}/solutions/${folder}/hard/${name}.cpp)
+  if(EXISTS ${hard})
+    lockstep_add_answer(${id} alternative.${id}.hard_sim ${hard})
+  endif()
 endfunction()
 
 # One program for each mistake of tools/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`.
@@ -271,6 +291,7 @@ function(lockstep_add_mutants id folder name solution)
   if(NOT without_regions STREQUAL text)
     lockstep_add_mutant(${id} regions ${name} "${without_regions}")
   endif()
+  lockstep_add_alternatives(${id} ${folder} ${name})
   # CONFIGURATIONS: they take a minute, so .ci/run and `ctest -C Mutants` run them, a plain ctest does not.
   add_test(NAME suite.mutants.${id} CONFIGURATIONS Mutants COMMAND lab_tool mutants ${id} --points WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(suite.mutants.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 600 LABELS "mutants")

@@ -79,7 +79,8 @@ int reset(const Paths& paths, const std::string& what, bool hard = false);
 int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool compare);
 
 /// Plants each mistake of tools/mutants in the reference and runs the exercise's tests: every one must be found,
-/// with a message that points at it, and with `points` each that fails a test must cost some.
+/// with a message that points at it, and with `points` each that fails a test must cost some. Runs the other right
+/// answers of tools/alternatives as well: every one must pass.
 int mutants(const Paths& paths, const std::string& what, bool points = false);
 
 /// Runs a program of tests and wants every verdict to be NOT IMPLEMENTED (or BLOCKED BY such a one).

@@ -1,6 +1,9 @@
 // ./lab mutants: do the tests find plausible mistakes, and does what they say point at the mistake?
 //
-// cmake/LockstepLabs.cmake makes one program a mutant from tools/mutants/WEEK/NAME.json; here they are run.
+// And do they pass right answers that are built otherwise than the reference?
+//
+// cmake/LockstepLabs.cmake makes one program a mutant from tools/mutants/WEEK/NAME.json, and one of each file
+// tools/alternatives/WEEK/NAME.WHAT_DIFFERS.cpp; here they are run.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -77,49 +80,97 @@ std::string worth_nothing(const Exercise& exercise, const std::vector<Judgement>
   return text;
 }
 
-/// Says whether a mutant was found; `why` not, or "".
-bool tell(const Exercise& exercise, const std::string& name, const std::string& why) {
-  fmt::print("{} {}  {}\n", padded(exercise.id, 6), why.empty() ? "found   " : "SURVIVED", name);
-  if (!why.empty()) fmt::print("{}", indented(why, "    "));
-  std::fflush(stdout);
-  return why.empty();
+/// How many programs were run, and how many of them were judged wrongly.
+struct Tally {
+  int run = 0, wrong = 0;
+
+  /// `name` in a line of its own: `good`, or where `why` is not "" `bad`, and why.
+  void tell(const Exercise& exercise, const std::string& name, const std::string& why, std::string_view good,
+            std::string_view bad) {
+    ++run;
+    if (!why.empty()) ++wrong;
+    fmt::print("{} {:8}  {}\n", padded(exercise.id, 6), why.empty() ? good : bad, name);
+    if (!why.empty()) fmt::print("{}", indented(why, "    "));
+    std::fflush(stdout);
+  }
+
+  /// "12 mistakes found" or, where some were judged wrongly, "12 mistakes, 2 survived".
+  std::string sum(std::string_view noun, std::string_view good, std::string_view bad) const {
+    const std::string all = fmt::format("{} {}{}", run, noun, run == 1 ? "" : "s");
+    return wrong == 0 ? fmt::format("{} {}", all, good) : fmt::format("{}, {} {}", all, wrong, bad);
+  }
+};
+
+/// "" if every row passes; else those that do not.
+std::string not_passed(const std::vector<Judgement>& rows) {
+  std::string seen;
+  for (const Judgement& row : rows)
+    if (!row.ok()) seen += fmt::format("{} {} in {}:\n{}", row.id, row.verdict, row.test, indented(row.message, "  "));
+  if (rows.empty()) return "no test was run";
+  return seen.empty() ? "" : "wanted PASS, because it is a right answer, got\n" + seen;
 }
 
-/// One exercise's mutants; true if all were found.
-bool kill_mutants(const Paths& paths, const Exercise& exercise, bool points) {
-  auto file = paths.source / "tools" / "mutants" / exercise.folder / (exercise.name + ".json");
-  auto mutants = read_mutants(file);
-  if (mutants.empty()) return true;
+/// What differs in each of an exercise's other right answers: X of tools/alternatives/WEEK/NAME.X.cpp, and "hard".
+std::vector<std::string> alternatives_of(const Paths& paths, const Exercise& exercise) {
+  std::vector<std::string> result;
+  const auto folder = paths.source / "tools" / "alternatives" / exercise.folder;
+  if (std::filesystem::exists(folder))
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::filesystem::path name = entry.path().stem();  // NAME.X
+      if (name.stem() == exercise.name && entry.path().extension() == ".cpp")
+        result.push_back(name.extension().string().substr(1));
+    }
+  if (std::filesystem::exists(paths.hard_solution(exercise))) result.emplace_back("hard");
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+struct Tallies {
+  Tally mistakes, alternatives;
+  bool built = true;
+};
+
+/// Runs one exercise's mutants and its alternatives.
+void kill_mutants(const Paths& paths, const Exercise& exercise, bool points, Tallies& tallies) {
+  const auto file = paths.source / "tools" / "mutants" / exercise.folder / (exercise.name + ".json");
+  const auto mutants = read_mutants(file);
+  if (mutants.empty()) return;
   Built built = build_targets(paths, {"mutants." + exercise.id}, "mutants of " + exercise.id);
   if (!built.ok) {
     fmt::print("{}: its mutants cannot be built:\n{}", exercise.id, built.log);
-    return false;
+    tallies.built = false;
+    return;
   }
-  bool all = true;
-  const auto rows_of = [&](const auto& which) {
-    auto program = paths.program(fmt::format("mutant.{}.{}_sim", exercise.id, which));
+  const auto rows_of = [&](std::string_view kind, const auto& which) {
+    auto program = paths.program(fmt::format("{}.{}.{}_sim", kind, exercise.id, which));
     return run_tests(paths, program, exercise.ids(), {.timeout_seconds = 30});
   };
+  const auto tell = [&](const std::string& name, const std::string& why) {
+    tallies.mistakes.tell(exercise, name, why, "found", "SURVIVED");
+  };
   for (std::size_t i = 0; i < mutants.size(); ++i) {
-    const std::vector<Judgement> rows = rows_of(i);
+    const std::vector<Judgement> rows = rows_of("mutant", i);
     std::string why = survived(mutants[i], rows);
     if (points && why.empty()) why = costs_nothing(exercise, rows);
     if (points && i == 0) why += worth_nothing(exercise, rows);
-    all = tell(exercise, mutants[i].name, why) && all;
+    tell(mutants[i].name, why);
   }
   if (std::filesystem::exists(paths.program(fmt::format("mutant.{}.regions_sim", exercise.id))))
-    all = tell(exercise, "without its regions", not_said(rows_of("regions"))) && all;
-  return all;
+    tell("without its regions", not_said(rows_of("mutant", "regions")));
+  for (const std::string& which : alternatives_of(paths, exercise))
+    tallies.alternatives.tell(exercise, which, not_passed(rows_of("alternative", which)), "passes", "FAILS");
 }
 
 }  // namespace
 
 int mutants(const Paths& paths, const std::string& what, bool points) {
-  bool all = true;
-  for (const Exercise& exercise : paths.course.select(what).exercises) {
-    if (paths.has(exercise)) all = kill_mutants(paths, exercise, points) && all;
-  }
-  return all ? 0 : 1;
+  Tallies tallies;
+  for (const Exercise& exercise : paths.course.select(what).exercises)
+    if (paths.has(exercise)) kill_mutants(paths, exercise, points, tallies);
+  const Tally &mistakes = tallies.mistakes, &alternatives = tallies.alternatives;
+  fmt::print("{}, {}\n", mistakes.sum("mistake", "found", "survived"),
+             alternatives.sum("alternative", alternatives.run == 1 ? "passes" : "pass", "failed"));
+  return tallies.built && mistakes.wrong == 0 && alternatives.wrong == 0 ? 0 : 1;
 }
 
 }  // namespace lockstep::tools
