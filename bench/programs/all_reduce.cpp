@@ -49,6 +49,7 @@ struct Algorithm {
   bool counted = true;
   bool choosable = false;                // `auto` may take it: its formula is a straight line in the bytes
   std::function<Sum(Rank)> set_up = {};  // where groups are needed first: makes `sum`, on every rank
+  std::function<Apart(Rank, std::size_t elements, const Plan&)> apart = {};  // in processes of its own
 };
 
 /// What is priced link by link; none where α, β and γ are measured.
@@ -97,7 +98,7 @@ std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
       hierarchical(machine, g)};
   if (const Sum library = library_all_reduce()) all.push_back({"library", library, {}, false});
   for (const OtherLibrary& other : other_libraries())
-    all.push_back({.name = other.name, .counted = false, .set_up = other.connect});
+    all.push_back({.name = other.name, .counted = false, .apart = other.measure});
   return all;
 }
 
@@ -248,6 +249,7 @@ Contender Contest::contender(const Algorithm& algorithm, std::uint64_t bytes) co
   Contender contender{.name = algorithm.name,
                       .prepare = [=](Rank me, Purpose purpose) { return prepare(taken, bytes / 4, me, purpose); },
                       .counted = taken.counted};
+  if (taken.apart) contender.apart = [=](Rank me, const Plan& plan) { return taken.apart(me, bytes / 4, plan); };
   if (taken.seconds && !shares_memory())
     contender.predicted_seconds = taken.seconds(cost_, ranks_, static_cast<double>(bytes));
   return contender;
@@ -260,6 +262,7 @@ void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::
   const std::string taken = yardstick ? group[i].contender : at_size(contenders_[i], bytes).name;
   if (shares_memory()) set_bounds(row, group, i, taken, ranks_, bytes);
   if (measured_processes_) set_comparisons(row, group, i);
+  if (group[i].apart) row.set("waiting_cpu_share", group[i].waiting_cpu_share);
   if (yardstick && shares_memory()) return;
   const double seconds = group[i].seconds.value;
   if (taken != group[i].contender)

@@ -23,17 +23,23 @@ inline Contender copying(const char* name, std::size_t elements) {
 
 /// Into the row of contender `i`: how near it comes to the yardstick, which is the last of the group, and how many
 /// times as fast as each library (not counted by the ledgers) it is: the median of a quotient for each turn, so that
-/// what disturbs both counts little.
+/// what disturbs both counts little; of a library that took no turns, the quotient of the medians.
 inline void set_comparisons(Row& row, const std::vector<Measurement>& group, std::size_t i) {
   if (i + 1 == group.size()) return;
   row.set("fraction_of_copy_bound", group.back().seconds.value / group[i].seconds.value);
   for (std::size_t library = 0; library + 1 < group.size(); ++library) {
     if (group[library].counted) continue;
+    const std::string field = "times_" + group[library].contender;
+    if (group[library].apart != group[i].apart) {
+      const Median &other = group[library].seconds, &ours = group[i].seconds;
+      row.set(field, other.value / ours.value);
+      row.set(field + "_low", other.low / ours.high).set(field + "_high", other.high / ours.low);
+      continue;
+    }
     std::vector<double> quotients;
     for (std::size_t turn = 0; turn < group[library].samples.size(); ++turn)
       quotients.push_back(group[library].samples[turn] / group[i].samples[turn]);
     const Median times = median(quotients);
-    const std::string field = "times_" + group[library].contender;
     row.set(field, times.value).set(field + "_low", times.low).set(field + "_high", times.high);
   }
 }

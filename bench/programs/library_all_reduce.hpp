@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/measure.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep::bench {
@@ -16,8 +17,8 @@ std::function<void(Rank, Slice)> library_all_reduce();
 struct OtherLibrary {
   std::string name;   // of the contender
   std::string about;  // for the context of results: version, algorithm, and by what way its messages go
-  /// Connects this run's ranks, on all of them at once; what it returns sums an f32 slice in place over the world.
-  std::function<std::function<void(Rank, Slice)>(Rank)> connect;
+  /// Its all-reduce of so many f32 in processes of its own, on all ranks at once (Contender::apart).
+  std::function<Apart(Rank, std::size_t elements, const Plan& plan)> measure;
 };
 std::vector<OtherLibrary> other_libraries();
 

@@ -1,17 +1,20 @@
-// Gloo's all-reduce beside MPI's own: what PyTorch takes between CPUs. It has its own messages, over TCP; here MPI only
-// tells the ranks each other's addresses.
+// Gloo's all-reduce beside MPI's own: what PyTorch takes between CPUs. It has its own messages, over TCP, and its own
+// threads, and runs in processes of its own (gloo_rank.cpp), one for each rank of MPI: MPI only tells these each
+// other's addresses. While they are measured the ranks sleep, and before the ranks go on they have ended, so that
+// neither has the cores that the other needs.
 #include <fmt/format.h>
-#include <gloo/allreduce.h>
 #include <gloo/config.h>
-#include <gloo/math.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/store.h>
-#include <gloo/transport/tcp/device.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <cstdlib>
-#include <map>
+#include <array>
+#include <csignal>
+#include <ctime>
 #include <memory>
 
+#include "bench/programs/gloo_socket.hpp"
 #include "bench/programs/library_all_reduce.hpp"
 #include "common/backends/mpi/gather.hpp"
 #include "common/backends/mpi/rank.hpp"
@@ -20,76 +23,102 @@
 namespace lockstep::bench {
 namespace {
 
-/// Where Gloo's ranks leave addresses for each other. All of them set as often, so a `set` is an all-gather.
-class MpiStore final : public gloo::rendezvous::Store {
+/// A process that runs gloo_rank, with a socket to it as its standard input. It has ended when this does.
+class GlooProcess {
  public:
-  explicit MpiStore(MPI_Comm world) : world_(world) {}
-
-  void set(const std::string& key, const std::vector<char>& data) override {
-    const std::vector<std::string> keys = mpi::gather(world_, key);
-    const std::vector<std::string> values = mpi::gather(world_, {data.begin(), data.end()});
-    for (std::size_t rank = 0; rank < keys.size(); ++rank)
-      entries_[keys[rank]] = {values[rank].begin(), values[rank].end()};
+  explicit GlooProcess(std::vector<std::string> arguments) {
+    std::array<int, 2> sockets{};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
+      throw std::runtime_error("no sockets are left");
+    socket_ = sockets[0];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, sockets[1], 0);
+    arguments.insert(arguments.begin(), LOCKSTEP_GLOO_PROGRAM);
+    std::vector<char*> words;
+    for (std::string& word : arguments) words.push_back(word.data());
+    words.push_back(nullptr);
+    const int failed = posix_spawn(&process_, LOCKSTEP_GLOO_PROGRAM, &actions, nullptr, words.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(sockets[1]);
+    if (failed == 0) return;
+    close(socket_);
+    throw std::runtime_error(LOCKSTEP_GLOO_PROGRAM " cannot be started");
   }
-  std::vector<char> get(const std::string& key) override { return entries_.at(key); }
-  using Store::wait;
-  void wait(const std::vector<std::string>&) override {}  // what all have set is here
+  ~GlooProcess() {
+    close(socket_);
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  GlooProcess(const GlooProcess&) = delete;
+  GlooProcess& operator=(const GlooProcess&) = delete;
+
+  int socket() const { return socket_; }
 
  private:
-  MPI_Comm world_;
-  std::map<std::string, std::vector<char>> entries_;
+  pid_t process_ = -1;
+  int socket_ = -1;
 };
 
-/// The loopback where one host has all ranks; else the address that the host's name has. GLOO_SOCKET_IFNAME names
-/// another interface, as in PyTorch.
-gloo::transport::tcp::attr address(MPI_Comm world) {
-  gloo::transport::tcp::attr address;
-  MPI_Comm host = MPI_COMM_NULL;
-  mpi::check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+/// The loopback where one host has all ranks; else the address that the host's name has.
+std::string address(Rank me) {
   int ranks = 0, here = 0;
-  MPI_Comm_size(world, &ranks);
-  MPI_Comm_size(host, &here);
-  MPI_Comm_free(&host);
-  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME"))
-    address.iface = interface;
-  else if (here == ranks)
-    address.hostname = "127.0.0.1";
-  return address;
-}
-
-/// Gloo takes its store by reference, and from 2025 on as a shared pointer.
-template <typename Context, typename Device>
-void connect_full_mesh(Context& context, std::shared_ptr<MpiStore> store, Device& device) {
-  if constexpr (requires { context.connectFullMesh(store, device); })
-    context.connectFullMesh(std::move(store), device);
-  else
-    context.connectFullMesh(*store, device);
-}
-
-std::shared_ptr<gloo::Context> connected(Rank me) {
-  auto context = std::make_shared<gloo::rendezvous::Context>(me.rank(), me.size());
   static_cast<mpi::MpiRank&>(me.backend()).with_world([&](MPI_Comm world) {
-    try {
-      auto device = gloo::transport::tcp::CreateDevice(address(world));
-      connect_full_mesh(*context, std::make_shared<MpiStore>(world), device);
-    } catch (const std::exception& error) {
-      throw Error(Verdict::fail, fmt::format("Gloo cannot connect rank {} (--algorithm without gloo goes on): {}",
-                                             me.rank(), error.what()));
-    }
+    MPI_Comm host = MPI_COMM_NULL;
+    mpi::check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+    MPI_Comm_size(world, &ranks);
+    MPI_Comm_size(host, &here);
+    MPI_Comm_free(&host);
   });
-  return context;
+  return here == ranks ? "127.0.0.1" : "-";
 }
 
-std::function<void(Rank, Slice)> connect(Rank me) {
-  if (me.size() == 1) return [](Rank, const Slice&) {};
-  return [context = connected(me)](Rank, const Slice& data) {
-    if (data.size() == 0) return;
-    gloo::AllreduceOptions options(context);
-    options.setOutput(static_cast<float*>(data.data()), data.size());  // and its input
-    options.setReduceFunction(
-        [](void* sum, const void* a, const void* b, std::size_t count) { gloo::sum<float>(sum, a, b, count); });
-    gloo::allreduce(options);
-  };
+/// Hands the address that this rank's process has to those of all ranks.
+void tell_addresses(Rank me, const GlooProcess& process) {
+  const std::string key = read_text(process.socket()), value = read_text(process.socket());
+  std::vector<std::string> keys, values;
+  static_cast<mpi::MpiRank&>(me.backend()).with_world([&](MPI_Comm world) {
+    keys = mpi::gather(world, key);
+    values = mpi::gather(world, value);
+  });
+  write_number(process.socket(), keys.size());
+  for (std::size_t rank = 0; rank < keys.size(); ++rank) {
+    write_text(process.socket(), keys[rank]);
+    write_text(process.socket(), values[rank]);
+  }
+}
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+Apart measure_apart(Rank me, std::size_t elements, const Plan& plan) {
+  const std::string where = address(me);
+  try {
+    const GlooProcess process({std::to_string(me.rank()), std::to_string(me.size()), std::to_string(elements),
+                               std::to_string(plan.warm_up), std::to_string(plan.samples),
+                               fmt::format("{}", plan.budget_seconds), where});
+    Apart apart;
+    for (;;) {
+      const double begin = me.now(), cpu = cpu_seconds();
+      const auto message = static_cast<GlooMessage>(read_number(process.socket()));  // asleep
+      apart.waiting_cpu_share = (cpu_seconds() - cpu) / (me.now() - begin);
+      if (message == GlooMessage::error) throw std::runtime_error(read_text(process.socket()));
+      if (message == GlooMessage::samples) break;
+      tell_addresses(me, process);
+    }
+    apart.right = read_number(process.socket()) == 1;
+    apart.seconds.resize(read_number(process.socket()));
+    read_bytes(process.socket(), apart.seconds.data(), apart.seconds.size() * sizeof(double));
+    return apart;
+  } catch (const Error&) {  // of another rank
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw Error(Verdict::fail,
+                fmt::format("Gloo failed on rank {} (--algorithm without gloo goes on): {}", me.rank(), error.what()));
+  }
 }
 
 }  // namespace
@@ -97,9 +126,10 @@ std::function<void(Rank, Slice)> connect(Rank me) {
 std::vector<OtherLibrary> other_libraries() {
   return {{"gloo",
            fmt::format("{}.{}.{}{}: gloo::allreduce, its default algorithm (a ring in segments), over TCP (on one host "
-                       "over its loopback), where MPI's messages go through shared memory",
+                       "over its loopback), where MPI's messages go through shared memory; in processes of its own, "
+                       "while MPI's sleep",
                        GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH, LOCKSTEP_GLOO_PACKAGE),
-           connect}};
+           measure_apart}};
 }
 
 }  // namespace lockstep::bench

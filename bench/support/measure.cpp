@@ -114,11 +114,14 @@ std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
 /// All contenders in turn, sample by sample, in one run: what disturbs one disturbs all.
 void time_really(const RunOptions& options, const std::vector<Contender>& contenders, const Plan& plan, int samples,
                  std::vector<Measurement>& measurements) {
+  std::vector<std::size_t> here;
+  for (std::size_t c = 0; c < contenders.size(); ++c)
+    if (!contenders[c].apart) here.push_back(c);
   Outcome outcome = run(options, [&](Rank me) -> Values {
     Slice token = me.allocate(1, DType::f32, Category::buffer), received = me.allocate(1, DType::f32, Category::buffer);
     upload(me, token, std::vector<float>{0});
     std::vector<Prepared> prepared;
-    for (const Contender& contender : contenders) prepared.push_back(contender.prepare(me, Purpose::time));
+    for (const std::size_t c : here) prepared.push_back(contenders[c].prepare(me, Purpose::time));
     for (int i = 0; i < plan.warm_up; ++i)
       for (const Prepared& contender : prepared) timed(me, contender.act, token, received);
     Values seconds(static_cast<std::size_t>(samples) * prepared.size());
@@ -128,11 +131,29 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
     return seconds;
   });
   outcome.check();
-  for (std::size_t c = 0; c < contenders.size(); ++c) {
+  for (std::size_t c = 0; c < here.size(); ++c) {
+    Measurement& measurement = measurements[here[c]];
     for (int i = 0; i < samples; ++i)
-      measurements[c].samples.push_back(slowest(outcome, static_cast<std::size_t>(i) * contenders.size() + c));
-    measurements[c].seconds = median(measurements[c].samples);
+      measurement.samples.push_back(slowest(outcome, static_cast<std::size_t>(i) * here.size() + c));
+    measurement.seconds = median(measurement.samples);
   }
+}
+
+/// Processes of the contender's own take the samples; of each the slowest counts.
+void time_apart(const RunOptions& options, const Contender& contender, const Plan& plan, Measurement& measurement) {
+  Outcome outcome = run(options, [&](Rank me) -> Values {
+    const Apart apart = contender.apart(me, plan);
+    if (!apart.right)
+      throw Error(Verdict::fail, fmt::format("{}: rank {} has a wrong result", contender.name, me.rank()));
+    Values values{apart.waiting_cpu_share};
+    values.insert(values.end(), apart.seconds.begin(), apart.seconds.end());
+    return values;
+  });
+  outcome.check();
+  measurement.verified = measurement.apart = true;
+  measurement.waiting_cpu_share = slowest(outcome, 0);
+  for (std::size_t i = 1; i < outcome.values[0].size(); ++i) measurement.samples.push_back(slowest(outcome, i));
+  measurement.seconds = median(measurement.samples);
 }
 
 }  // namespace
@@ -161,6 +182,7 @@ std::vector<Measurement> measure(const RunOptions& options, const std::vector<Co
   for (const Contender& contender : contenders) {
     measurements.push_back(
         {.contender = contender.name, .predicted_seconds = contender.predicted_seconds, .counted = contender.counted});
+    if (contender.apart) continue;
     if (!options.phantom) round += verify(options, contender, measurements.back());
     if (time_is_virtual()) time_virtually(options, contender, measurements.back());
   }
@@ -168,6 +190,8 @@ std::vector<Measurement> measure(const RunOptions& options, const std::vector<Co
   int affordable =
       round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / round)) - plan.warm_up : plan.samples;
   time_really(options, contenders, plan, std::min(plan.samples, std::max(affordable, 5)), measurements);
+  for (std::size_t c = 0; c < contenders.size(); ++c)
+    if (contenders[c].apart) time_apart(options, contenders[c], plan, measurements[c]);
   return measurements;
 }
 

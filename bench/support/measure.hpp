@@ -25,25 +25,37 @@ struct Prepared {
   std::function<bool()> right;  // after one act: is this rank's result exact? Empty: nothing to compare
 };
 
-struct Contender {
-  std::string name;
-  std::function<Prepared(Rank, Purpose)> prepare;
-  double predicted_seconds = std::numeric_limits<double>::quiet_NaN();  // by a formula, before anything ran
-  bool counted = true;  // by the ledgers; false for a library's own collective
-};
-
 struct Plan {
   int samples = 31;            // of each contender; one where time is virtual
   int warm_up = 3;             // acts before them
   double budget_seconds = 20;  // of wall-clock time for all contenders: fewer samples, at least 5, where needed
 };
 
+/// What one rank knows of a contender that other processes ran.
+struct Apart {
+  std::vector<double> seconds;   // of each sample; as many on every rank
+  bool right = false;            // the result, checked once
+  double waiting_cpu_share = 1;  // CPU time of this rank's process meanwhile, over the time that passed
+};
+
+struct Contender {
+  std::string name;
+  std::function<Prepared(Rank, Purpose)> prepare;                       // empty where `apart` is not
+  double predicted_seconds = std::numeric_limits<double>::quiet_NaN();  // by a formula, before anything ran
+  bool counted = true;  // by the ledgers; false for a library's own collective
+  /// Of what has threads and messages of its own, which would disturb the others and they it: all samples in a run of
+  /// their own, after the others', by processes that this rank starts, waits for asleep, and has ended when it returns.
+  std::function<Apart(Rank, const Plan&)> apart = {};
+};
+
 struct Measurement {
   std::string contender;
   double predicted_seconds = 0;  // NaN: none
   Median seconds;
-  std::vector<double> samples;  // that it is the median of; the same turn of two contenders has the same index
-  bool verified = false;        // false in a phantom run, which has no values, and where nothing can be compared
+  std::vector<double> samples;   // that it is the median of; the same turn of two contenders has the same index
+  bool apart = false;            // by processes of its own: no turns
+  double waiting_cpu_share = 0;  // then, of the rank that had most (Apart)
+  bool verified = false;         // false in a phantom run, which has no values, and where nothing can be compared
   bool counted = true;
   std::uint64_t messages = 0;    // of one act, all ranks
   std::uint64_t bytes_sent = 0;  // likewise

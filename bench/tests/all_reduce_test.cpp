@@ -239,6 +239,10 @@ TEST_F(BenchProgram, OnMpiGlooStandsBeside) {
     EXPECT_LE(row.at("times_gloo_low"), row.at("times_gloo")) << algorithm;
     EXPECT_LE(row.at("times_gloo"), row.at("times_gloo_high")) << algorithm;
     EXPECT_EQ(row.at("times_gloo") == 1, algorithm == "gloo") << row;
+    ASSERT_EQ(row.contains("waiting_cpu_share"), algorithm == "gloo");
+    if (algorithm == "gloo") {
+      EXPECT_LT(row.at("waiting_cpu_share"), 0.2) << "MPI's processes slept meanwhile";
+    }
   }
   const Json context = Json::parse(read(file("rows.json"))).at("context");
   EXPECT_NE(context.at("gloo").get<std::string>().find("TCP"), std::string::npos);
