@@ -2,7 +2,7 @@
 # BLAS above all, are slower than our own code, and do not count: that its cblas.h is here says nothing.
 #
 # The one place that decides. CMake includes it; ./lab setup and ./lab doctor run it as a script (tools/probes.sh), which
-# then prints what was found, or ends with an error. So no find_package here: targets cannot be made in a script.
+# then prints what was found, or with -DFLAGS=ON how to compile with it, or ends with an error. So no find_package here: targets cannot be made in a script.
 #
 #   FastBlas_NAME       what it is, with its version where known; empty where there is none
 #   FastBlas_MKL        whether it is MKL, whose libraries FindBLAS knows
@@ -41,5 +41,9 @@ if(CMAKE_SCRIPT_MODE_FILE)
   if(NOT FastBlas_NAME)
     message(FATAL_ERROR "no fast BLAS")
   endif()
-  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "${FastBlas_NAME}")  # message() would write to stderr
+  set(say ${FastBlas_NAME})
+  if(FLAGS)
+    set(say "-DLOCKSTEP_OPENBLAS=\"${FastBlas_VERSION}\" -I${FastBlas_INCLUDE} ${FastBlas_LIBRARY}")
+  endif()
+  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "${say}")  # message() would write to stderr
 endif()

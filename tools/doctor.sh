@@ -63,7 +63,7 @@ fi
 
 blas=$(find_blas) || true
 if [ -n "$blas" ]; then
-  ok BLAS "$blas"
+  ok BLAS "$(find_blas_kernels || echo "$blas")"
 else
   without BLAS './lab setup installs libopenblas-dev; without it matrix products are several times slower'
 fi

@@ -33,6 +33,18 @@ find_blas() {
   cmake -DARCHITECTURE="$($compiler -print-multiarch 2> /dev/null)" -P "$here/../cmake/LockstepBlas.cmake" 2> /dev/null
 }
 has_blas() { find_blas > /dev/null; }
+# Prints which kernels of OpenBLAS matrix products will use on this processor, by the code that chooses them.
+find_blas_kernels() {
+  flags=$(cmake -DARCHITECTURE="$($compiler -print-multiarch 2> /dev/null)" -DFLAGS=ON -P "$here/../cmake/LockstepBlas.cmake" 2> /dev/null) || return 1
+  made=$(mktemp -d) || return 1
+  printf '#include <cstdio>\n#include "common/devices/cpu/sgemm.hpp"\nint main() { std::puts(lockstep::cpu::sgemm_name()); }\n' > "$made/ask.cpp"
+  # shellcheck disable=SC2086  # words
+  $compiler -std=c++20 -march=native -I"$here/.." "$made/ask.cpp" "$here/../common/devices/cpu/blas_openblas.cpp" $flags -o "$made/ask" 2> /dev/null &&
+    "$made/ask"
+  code=$?
+  rm -rf "$made"
+  return $code
+}
 
 # Prints the CUDA compiler, where CMake looks for it too.
 find_nvcc() {

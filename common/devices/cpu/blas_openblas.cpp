@@ -3,9 +3,10 @@
 #include <cblas.h>
 
 #include <cstdlib>
-#include <mutex>
+#include <string>
 #include <string_view>
 
+#include "common/devices/cpu/blas_kernels.hpp"
 #include "common/devices/cpu/sgemm.hpp"
 
 extern "C" void gotoblas_dynamic_quit() __attribute__((weak));
@@ -15,56 +16,65 @@ namespace lockstep::cpu {
 
 namespace {
 
-/// OpenBLAS chooses its kernels while it is loaded. Where it does not know the processor we name a family that the
-/// processor's features allow, unless the user did, and let it choose again: nothing has been computed yet. Both
-/// functions are weak, because an OpenBLAS for one kind of processor lacks them.
-void choose_kernels() {
+struct Choice {
+  bool own = false;  // our own code is used
+  std::string name;
+};
+
 #ifdef __x86_64__
-  if (std::string_view(openblas_get_corename()) != "Prescott" || !gotoblas_dynamic_quit || !gotoblas_dynamic_init)
-    return;
-  const char* family = __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") ? "SkylakeX"
-                       : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")        ? "Haswell"
-                                                                                                : nullptr;
-  if (!family || setenv("OPENBLAS_CORETYPE", family, /*overwrite=*/0) != 0) return;
-  gotoblas_dynamic_quit();
-  gotoblas_dynamic_init();
+/// Both ask the operating system too, which has to save the registers.
+Vectors vectors_of_processor() {
+  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return Vectors::avx512;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Vectors::avx2 : Vectors::sse;
+}
+
+constexpr Vectors vectors_of_own_code() {
+#if defined(__AVX512F__)
+  return Vectors::avx512;
+#elif defined(__AVX__)
+  return Vectors::avx2;
+#else
+  return Vectors::sse;
 #endif
 }
 
-void choose_kernels_once() {
-  static std::once_flag chosen;
-  std::call_once(chosen, choose_kernels);
+/// OpenBLAS chooses its kernels while it is loaded. Where they do not fit we name a family, unless the user did, and
+/// let it choose again: nothing has been computed yet. Both functions are weak, because an OpenBLAS for one kind of
+/// processor lacks them.
+Choice choose() {
+  const std::string version = "OpenBLAS " LOCKSTEP_OPENBLAS, first = openblas_get_corename();
+  const bool asked = std::getenv("OPENBLAS_CORETYPE") != nullptr;
+  const std::string better(better_family(first, vectors_of_processor()));
+  if (!asked && !better.empty() && gotoblas_dynamic_quit && gotoblas_dynamic_init &&
+      setenv("OPENBLAS_CORETYPE", better.c_str(), /*overwrite=*/0) == 0) {
+    gotoblas_dynamic_quit();
+    gotoblas_dynamic_init();
+  }
+  const std::string family = openblas_get_corename();
+  if (!asked && own_is_better(family, vectors_of_own_code()))
+    return {true, "own sgemm (" + version + " has only its " + family + " kernels for this processor)"};
+  if (family != first) return {false, version + ", " + family + " kernels (chosen in place of its " + first + ")"};
+  return {false, version + ", " + family + " kernels" + (asked ? " (by OPENBLAS_CORETYPE)" : "")};
+}
+#else
+Choice choose() { return {false, "OpenBLAS " LOCKSTEP_OPENBLAS}; }
+#endif
+
+/// Made once, by whoever asks first, and be it only for a name.
+const Choice& choice() {
+  static const Choice chosen = choose();
+  return chosen;
 }
 
 }  // namespace
 
-/// OpenBLAS takes processors that are newer than itself for ones from before AVX, and is then 4 times slower than ours:
-/// where choosing again did not help.
-bool prefers_own_sgemm() {
-#ifdef __AVX__
-  static const bool old_kernels = [] {
-    choose_kernels_once();  // whoever asks first, and be it only for a name
-    const std::string_view core = openblas_get_corename();
-    for (std::string_view old :
-         {"Katmai", "Coppermine", "Northwood", "Prescott", "Banias", "Core2", "Penryn", "Dunnington", "Nehalem",
-          "Athlon", "Opteron", "Opteron_SSE3", "Barcelona", "Nano", "Atom", "Bobcat"})
-      if (core == old) return true;
-    return false;
-  }();
-  return old_kernels;
-#else
-  return false;
-#endif
-}
+bool prefers_own_sgemm() { return choice().own; }
 
 void use_one_thread() {
-  choose_kernels_once();
+  (void)choice();
   openblas_set_num_threads(1);
 }
 
-const char* sgemm_name() {
-  return prefers_own_sgemm() ? "own sgemm (OpenBLAS " LOCKSTEP_OPENBLAS " does not know this processor)"
-                             : "OpenBLAS " LOCKSTEP_OPENBLAS;
-}
+const char* sgemm_name() { return choice().name.c_str(); }
 
 }  // namespace lockstep::cpu

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
 
+#include "common/devices/cpu/blas_kernels.hpp"
 #include "common/devices/cpu/philox.hpp"
+#include "common/devices/cpu/sgemm.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -55,6 +58,48 @@ TEST(Functions, PhiloxIsPhilox) {
   EXPECT_EQ(bits[kPhiloxLanes], 0xe169c58du);
   EXPECT_EQ(bits[2 * kPhiloxLanes], 0xbc57ac4cu);
   EXPECT_EQ(bits[3 * kPhiloxLanes], 0x9b00dbd8u);
+}
+
+// Processors that are not here, and what some OpenBLAS takes them for.
+TEST(BlasKernels, FitTheProcessorsVectors) {
+  // AMD Zen 5 with OpenBLAS 0.3.21, which does not know it.
+  EXPECT_EQ(better_family("Haswell", Vectors::avx512), "SkylakeX");
+  EXPECT_EQ(better_family("Zen", Vectors::avx512), "SkylakeX");
+  // Unknown ones may be taken for those from before AVX.
+  EXPECT_EQ(better_family("Prescott", Vectors::avx512), "SkylakeX");
+  EXPECT_EQ(better_family("Prescott", Vectors::avx2), "Haswell");
+  EXPECT_EQ(better_family("Nehalem", Vectors::sse), "");
+  // What fits stays: a newer OpenBLAS's choice, too, whose name is not known here.
+  for (const char* family : {"SkylakeX", "Cooperlake", "SapphireRapids", "GraniteRapids"})
+    EXPECT_EQ(better_family(family, Vectors::avx512), "") << family;
+  EXPECT_EQ(better_family("Zen", Vectors::avx2), "");
+  EXPECT_EQ(better_family("Haswell", Vectors::avx2), "");
+  // Kernels wider than the processor's vectors are OpenBLAS's affair, and never asked for.
+  EXPECT_EQ(better_family("SkylakeX", Vectors::avx2), "");
+}
+
+TEST(BlasKernels, OwnCodeStandsInWhereOpenBlasHasNoneThatFit) {
+  EXPECT_TRUE(own_is_better("Prescott", Vectors::avx2));
+  EXPECT_TRUE(own_is_better("Haswell", Vectors::avx512));  // an OpenBLAS for Haswell alone
+  EXPECT_FALSE(own_is_better("Haswell", Vectors::avx2));
+  EXPECT_FALSE(own_is_better("SkylakeX", Vectors::avx512));
+  EXPECT_FALSE(own_is_better("Haswell", Vectors::sse));  // a build for any processor
+}
+
+// Run once more with OPENBLAS_CORETYPE=Haswell: OpenBLAS, loaded by now, took those, as if it knew no better.
+TEST(BlasKernels, AreChosenAgainWhereOpenBlasTookOthers) {
+  const char* taken = std::getenv("OPENBLAS_CORETYPE");
+  if (!taken) GTEST_SKIP() << "OPENBLAS_CORETYPE does not say what OpenBLAS is to begin with";
+  const std::string first = taken;
+  unsetenv("OPENBLAS_CORETYPE");
+  const std::string name = sgemm_name();
+  if (name.find("kernels") == std::string::npos) GTEST_SKIP() << "no OpenBLAS with kernels to choose from: " << name;
+#ifdef __x86_64__
+  if (!__builtin_cpu_supports("avx512dq")) GTEST_SKIP() << "kernels for Haswell fit this processor";
+  EXPECT_TRUE(name.find("SkylakeX kernels (chosen in place of its " + first) != std::string::npos ||
+              name.starts_with("own sgemm"))
+      << name;
+#endif
 }
 
 }  // namespace
