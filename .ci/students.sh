@@ -53,6 +53,22 @@ grep -q 'missing definition of one_function_more' build/students.log || { cat bu
 git checkout -q -- $solution
 ./lab check 21.2 > build/students.log 2>&1 || { cat build/students.log; fail 'the answer is right again'; }
 
+# Where nothing has changed the verdict is there at once. It knows what an answer includes, wherever that is.
+./lab check 21.2 | grep -q 'nothing has changed since these tests ran' || fail 'the verdict on 21.2 should be known'
+./lab check 21.2 --again | grep -q 'nothing has changed' && fail '--again should run the tests'
+touch $answer
+./lab check 21.2 | grep -q 'nothing has changed since these tests ran' || fail 'a date is no change'
+steps=$PWD/build/steps.hpp
+echo '#define STEPS (p - 1)' > "$steps"
+sed "s|#include \"common/arithmetic.hpp\"|&\n#include \"$steps\"|; s|step < p - 1|step < STEPS|" $solution > $answer
+./lab check 21.2 > build/students.log || { cat build/students.log; fail 'an answer with a header should pass'; }
+echo '#define STEPS (p - 2)' > "$steps"
+./lab check 21.2 > build/students.log && fail 'the header has changed, and 21.2 with it'
+./lab check 25.1 2>&1 | grep -q 'borrowed from the reference: 21.2 (yours: FAIL)' || fail '25.1 should borrow 21.2'
+echo '#define STEPS (p - 1)' > "$steps"
+./lab check 25.1 2>&1 | grep -q 'borrowed' && fail '21.2 is right again'
+cp $solution $answer
+
 # What the handouts compare with a prediction stands below PASS.
 ./lab check 24.6 --solution | grep -q '^  measured: p = 4: .* from m = 28' || fail 'PASS of 24.6 should print its bubbles'
 

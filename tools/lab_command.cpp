@@ -87,6 +87,7 @@ class CommandLine {
     c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests (60)")
         ->check(whole_number(1, 86'400));
     c->add_option("--json", check_.json, "write the verdicts to this file");
+    c->add_flag("--again", check_.again, "run the tests also where nothing has changed since they ran");
   }
 
   void add_grade() {

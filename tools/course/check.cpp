@@ -56,6 +56,8 @@ void print_table(const Judged& judged) {
     print_row("  ", part == judged.exercise.parts.end() ? "" : part->title, row);
   }
   if (!judged.borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", to_string(judged.borrowed));
+  if (judged.remembered)
+    fmt::print("  {}nothing has changed since these tests ran; --again runs them{}\n", style().faint, style().off);
   std::fflush(stdout);
 }
 
@@ -138,6 +140,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
 
   JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
+  judge_options.again = options.again;
   judge_options.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
   if (has_processes(options.backend))
     check_processes({.backend = options.backend, .processes = judge_options.processes});

@@ -22,6 +22,7 @@ struct CheckOptions {
   bool trace = false;
   std::optional<double> timeout_seconds;  ///< else 60, and 240 for more than 256 ranks
   std::string json;                       ///< verdicts also into this file
+  bool again = false;                     ///< also where nothing has changed since the tests ran
 };
 /// Judges and prints a table of verdicts, in words; what is wrong is explained below it. 0 if all pass.
 int check(const Paths& paths, const CheckOptions& options);

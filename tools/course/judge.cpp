@@ -193,7 +193,12 @@ bool Judge::keeps_verdicts() const {
 Judged Judge::judge(const Exercise& exercise, const std::string& part, const fs::path& program) {
   std::vector<std::string> ids = part.empty() ? exercise.ids() : std::vector<std::string>{part};
   Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
-  for (const Judgement& row : testing::with_exercises(run_tests(paths_, program, ids, options_))) {
+  JudgeOptions options = options_;
+  options.on_line = [&](std::string_view line) {
+    judged.printed = true;
+    if (options_.on_line) options_.on_line(line);
+  };
+  for (const Judgement& row : testing::with_exercises(run_tests(paths_, program, ids, options))) {
     if (row.id == exercise.id) {
       judged.whole = row;
     } else {
@@ -253,9 +258,34 @@ Choice Judge::choose(const std::vector<Exercise>& exercises) {
   return choice;
 }
 
+/// The needs whose objects are not what was judged, though their texts are: what they include has changed.
+std::vector<Exercise> Judge::compiled_anew(const Exercise& exercise) {
+  std::vector<Exercise> anew;
+  if (needs_ == Needs::mine_only) return anew;
+  for (const Exercise& need : paths_.course.all_needs(exercise.id))
+    if (paths_.has(need) && !is_untouched(paths_, need) && was_compiled_anew(paths_, need)) anew.push_back(need);
+  return anew;
+}
+
+void Judge::forget(const Exercise& exercise) {
+  known_.erase(exercise.id);
+  forget_verdict(paths_, exercise);
+  if (plain_) plain_->forget(exercise);
+}
+
 /// The student's program with what its needs have come to; `program` becomes a copy of its own. The caller holds the
 /// lock on these choices, which stand in the tree.
 Judge::Linked Judge::link(const Exercise& exercise, const fs::path& program) {
+  for (;;) {
+    Linked linked = link_once(exercise, program);
+    const std::vector<Exercise> anew = linked.built.ok ? compiled_anew(exercise) : std::vector<Exercise>{};
+    if (anew.empty()) return linked;
+    for (const Exercise& need : anew) forget(need);
+    fs::remove(program);
+  }
+}
+
+Judge::Linked Judge::link_once(const Exercise& exercise, const fs::path& program) {
   Linked linked;
   const std::string target = program.filename().string();
   linked.borrowed = choose(paths_.course.all_needs(exercise.id)).borrowed;
@@ -269,6 +299,16 @@ Judge::Linked Judge::link(const Exercise& exercise, const fs::path& program) {
 Judged Judge::judge_linked(const Exercise& exercise, const std::string& part, const Linked& linked,
                            const fs::path& program) {
   Judged judged{.exercise = exercise, .parts = {}, .whole = {}, .borrowed = {}};
+  const std::string bytes = linked.basis ? fingerprint_of_file(program) : "";
+  const bool may_remember = linked.basis && part.empty() && !options_.again;
+  if (const auto kept = may_remember ? kept_findings(paths_, exercise, *linked.basis, bytes) : std::nullopt) {
+    known_[exercise.id] = kept->whole;
+    return {.exercise = exercise,
+            .parts = kept->parts,
+            .whole = kept->whole,
+            .borrowed = linked.borrowed,
+            .remembered = true};
+  }
   if (linked.built.ok) {
     judged = judge(exercise, part, program);
   } else {
@@ -276,7 +316,10 @@ Judged Judge::judge_linked(const Exercise& exercise, const std::string& part, co
   }
   judged.borrowed = linked.borrowed;
   if (part.empty() && linked.basis) {
-    keep_verdict(paths_, exercise, judged.whole, *linked.basis);
+    keep_verdict(
+        paths_, exercise,
+        {judged.whole, judged.parts, bytes, fingerprint_of_file(answers_object(paths_, exercise)), judged.printed},
+        *linked.basis);
     known_[exercise.id] = judged.whole;
   }
   return judged;

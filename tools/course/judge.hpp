@@ -22,6 +22,7 @@ struct JudgeOptions {
   double timeout_seconds = 60;
   std::function<void(std::string_view)> on_line;    ///< gets what the tests printed, once they ended; may be empty
   std::function<void(const Exercise&)> on_judging;  ///< before an exercise that is only needed is judged; may be empty
+  bool again = false;                               ///< runs the tests also where nothing has changed since they ran
 };
 
 /// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id
@@ -43,6 +44,8 @@ struct Judged {
   std::vector<Judgement> parts;    ///< those that were tested
   Judgement whole;                 ///< of the exercise
   std::vector<Borrowed> borrowed;  ///< its needs
+  bool printed = false;            ///< the tests, or the answer, anything
+  bool remembered = false;         ///< from an earlier run of the same program
 };
 
 /// How an answer's earlier exercises are linked.
@@ -77,6 +80,9 @@ class Judge {
     std::optional<Basis> basis;  ///< of the program; nothing where a file was saved while it was built
   };
   Linked link(const Exercise& exercise, const std::filesystem::path& program);
+  Linked link_once(const Exercise& exercise, const std::filesystem::path& program);
+  std::vector<Exercise> compiled_anew(const Exercise& exercise);
+  void forget(const Exercise& exercise);
   Judged judge_linked(const Exercise& exercise, const std::string& part, const Linked& linked,
                       const std::filesystem::path& program);
   Judgement current_verdict(const Exercise& exercise);

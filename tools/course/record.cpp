@@ -59,9 +59,13 @@ fs::path record_file(const Paths& paths, const Exercise& exercise) {
   return paths.mine() / "verdicts" / (exercise.id + ".json");
 }
 
-// Beside the verdict, in rows of their own: fingerprints of all it depends on, and of the answer alone.
+// Beside the verdict, in rows of their own: fingerprints of all it depends on, of the answer alone, of what was run;
+// and whether that printed anything. The parts' rows come last.
 constexpr const char* kInputs = "inputs";
 constexpr const char* kAnswer = "answer";
+constexpr const char* kProgram = "program";
+constexpr const char* kObject = "object";
+constexpr const char* kPrinted = "printed";
 
 /// The row of that id; empty where there is none.
 std::string row_of(const std::vector<Judgement>& rows, const char* id) {
@@ -86,7 +90,8 @@ Inputs::Inputs(const Paths& paths) : paths_(paths) {
     for (const Exercise& exercise : week.exercises) answers.insert(paths.answer(exercise));
   Hash hash;
   hash.add(compiler_options(paths));
-  for (const char* folder : {"cmake", "common", "data", "labs", "solutions"})
+  hash.add(read_text(paths.source / "CMakeLists.txt"));
+  for (const char* folder : {"bench/machines", "cmake", "common", "data", "labs", "solutions"})
     for (const fs::path& file : files_below(paths.source / folder))
       if (!answers.count(file)) hash.add(file.string()), hash.add(read_text(file));
   suite_ = hash.value();
@@ -116,9 +121,50 @@ std::optional<Judgement> kept_verdict(const Paths& paths, const Exercise& exerci
   return rows.front();
 }
 
-void keep_verdict(const Paths& paths, const Exercise& exercise, const Judgement& verdict, const Basis& basis) {
-  testing::write_judgements(record_file(paths, exercise),
-                            {verdict, {.id = kInputs, .verdict = basis.all}, {.id = kAnswer, .verdict = basis.answer}});
+std::optional<Tested> kept_findings(const Paths& paths, const Exercise& exercise, const Basis& basis,
+                                    const std::string& program) {
+  const std::vector<Judgement> rows = rows_of(record_file(paths, exercise));
+  if (rows.empty() || row_of(rows, kInputs) != basis.all) return std::nullopt;
+  if (program.empty() || row_of(rows, kProgram) != program || row_of(rows, kPrinted) != "no") return std::nullopt;
+  Tested tested{.whole = rows.front(), .parts = {}, .program = program, .object = row_of(rows, kObject)};
+  const std::vector<std::string> ids = exercise.ids();
+  for (const Judgement& row : rows) {
+    if (row.verdict == to_string(Verdict::timeout) || row.verdict == to_string(Verdict::crash)) return std::nullopt;
+    if (row.id != exercise.id && std::find(ids.begin(), ids.end(), row.id) != ids.end()) tested.parts.push_back(row);
+  }
+  return tested;
+}
+
+void keep_verdict(const Paths& paths, const Exercise& exercise, const Tested& tested, const Basis& basis) {
+  std::vector<Judgement> rows{tested.whole,
+                              {.id = kInputs, .verdict = basis.all},
+                              {.id = kAnswer, .verdict = basis.answer},
+                              {.id = kProgram, .verdict = tested.program},
+                              {.id = kObject, .verdict = tested.object},
+                              {.id = kPrinted, .verdict = tested.printed ? "yes" : "no"}};
+  rows.insert(rows.end(), tested.parts.begin(), tested.parts.end());
+  testing::write_judgements(record_file(paths, exercise), rows);
+}
+
+bool was_compiled_anew(const Paths& paths, const Exercise& exercise) {
+  const std::string judged = row_of(rows_of(record_file(paths, exercise)), kObject);
+  return !judged.empty() && judged != fingerprint_of_file(answers_object(paths, exercise));
+}
+
+void forget_verdict(const Paths& paths, const Exercise& exercise) {
+  std::error_code gone;
+  fs::remove(record_file(paths, exercise), gone);
+}
+
+std::string fingerprint_of_file(const fs::path& file) {
+  const std::string bytes = read_text(file);
+  return bytes.empty() ? "" : fingerprint(bytes);
+}
+
+fs::path answers_object(const Paths& paths, const Exercise& exercise) {
+  for (const fs::path& file : files_below(paths.build / "labs" / "CMakeFiles" / ("mine." + exercise.id + ".dir")))
+    if (file.filename() == exercise.name + ".cpp.o") return file;
+  return {};
 }
 
 }  // namespace lockstep::tools

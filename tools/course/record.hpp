@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
@@ -45,8 +46,31 @@ class Inputs {
   std::uint64_t suite_;
 };
 
+/// What the tests of an exercise found, and in which files: fingerprints of what was linked and run.
+struct Tested {
+  Judgement whole;
+  std::vector<Judgement> parts;
+  std::string program;  ///< of the program of tests
+  std::string object;   ///< of the answer's object in it
+  bool printed = false;
+};
+
 /// The verdict that was kept for just this, if there is one.
 std::optional<Judgement> kept_verdict(const Paths& paths, const Exercise& exercise, const Basis& basis);
-void keep_verdict(const Paths& paths, const Exercise& exercise, const Judgement& verdict, const Basis& basis);
+/// All that was found, where that can stand for running `program` again: these very bytes were run, their tests came to
+/// an end by themselves, and printed nothing that would be missed.
+std::optional<Tested> kept_findings(const Paths& paths, const Exercise& exercise, const Basis& basis,
+                                    const std::string& program);
+void keep_verdict(const Paths& paths, const Exercise& exercise, const Tested& tested, const Basis& basis);
+
+/// Whether the learner's answer is in another object than the one that was judged, whatever its text: it may include
+/// files from anywhere.
+bool was_compiled_anew(const Paths& paths, const Exercise& exercise);
+void forget_verdict(const Paths& paths, const Exercise& exercise);
+
+/// Of a file's bytes; "" where it cannot be read.
+std::string fingerprint_of_file(const std::filesystem::path& file);
+/// The object that the learner's answer was compiled to; "" where it was not.
+std::filesystem::path answers_object(const Paths& paths, const Exercise& exercise);
 
 }  // namespace lockstep::tools

@@ -48,7 +48,7 @@ TEST_F(FindingOnesWay, AnExerciseIsFoundByItsNameOrAPieceOfIt) {
 TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(next_exercise(paths_).value().id, "1.1");
   EXPECT_EQ(state_of(paths_, first()).words, "begun, not checked");
-  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, Inputs(paths_).of(first(), {}));
+  keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "PASS"}}, Inputs(paths_).of(first(), {}));
   EXPECT_TRUE(state_of(paths_, first()).passes);
   EXPECT_EQ(next_exercise(paths_).value().id, "1.2");
   EXPECT_EQ(next_exercise(paths_, "1.1").value().id, "1.2");
@@ -84,7 +84,7 @@ TEST_F(FindingOnesWay, WhatIsBorrowedIsPassedOverUntilItIsReturned) {
   EXPECT_TRUE(is_borrowed(paths_, "1.1"));
   EXPECT_EQ(state_of(paths_, first()).words, "borrowed");
   EXPECT_EQ(next_exercise(paths_).value().id, "1.2");
-  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, Inputs(paths_).of(first(), {}));
+  keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "PASS"}}, Inputs(paths_).of(first(), {}));
   EXPECT_FALSE(state_of(paths_, first()).passes);  // what is borrowed earns nothing
   EXPECT_EQ(borrow(paths_, "1.1", false), 0);      // nothing to do, and nothing to write down
   EXPECT_EQ(borrow(paths_, "1.1", true), 0);

@@ -14,7 +14,7 @@ class Kept : public SmallCourse {
 
 TEST_F(Kept, StandsAsLongAsItsInputsDo) {
   const Basis before = inputs({"1.1"});
-  keep_verdict(paths_, second(), {.id = "1.2", .verdict = "PASS", .passed = 3}, before);
+  keep_verdict(paths_, second(), {.whole = {.id = "1.2", .verdict = "PASS", .passed = 3}, .parts = {}}, before);
   EXPECT_EQ(kept_verdict(paths_, second(), before).value().passed, 3);
   EXPECT_FALSE(kept_verdict(paths_, second(), inputs({})));  // with the reference's 1.1
   EXPECT_FALSE(kept_verdict(paths_, first(), before));
@@ -38,13 +38,51 @@ TEST_F(Kept, AnAnswerOfANeedThatIsBorrowedMakesNoDifference) {
 
 TEST_F(Kept, AnAnswerThatWasRestoredIsNotStale) {
   EXPECT_FALSE(last_record(paths_, first()));
-  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "FAIL"}, Inputs(paths_).of(first(), {}));
+  keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "FAIL"}, .parts = {}},
+               Inputs(paths_).of(first(), {}));
   const std::string text = read_text(paths_.answer(first()));
   write_text(paths_.answer(first()), "int f() { return 3; }\n");
   EXPECT_TRUE(last_record(paths_, first()).value().stale);
   write_text(paths_.answer(first()), text);
   EXPECT_FALSE(last_record(paths_, first()).value().stale);
   EXPECT_EQ(last_record(paths_, first()).value().judgement.verdict, "FAIL");
+}
+
+TEST_F(Kept, FindingsStandForARunOfTheSameProgramOnly) {
+  const Basis basis = inputs({"1.1"});
+  Tested tested{.whole = {.id = "1.2", .verdict = "FAIL", .message = "why"},
+                .parts = {{.id = "1.2a", .verdict = "FAIL", .message = "why"}},
+                .program = "p",
+                .object = "o"};
+  keep_verdict(paths_, second(), tested, basis);
+  const auto kept = kept_findings(paths_, second(), basis, "p");
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->whole.verdict, "FAIL");
+  ASSERT_EQ(kept->parts.size(), 1u);
+  EXPECT_EQ(kept->parts[0].message, "why");
+  EXPECT_FALSE(kept_findings(paths_, second(), basis, "another"));
+  EXPECT_FALSE(kept_findings(paths_, second(), basis, ""));
+  EXPECT_FALSE(kept_findings(paths_, second(), inputs({}), "p"));
+  tested.printed = true;
+  keep_verdict(paths_, second(), tested, basis);
+  EXPECT_FALSE(kept_findings(paths_, second(), basis, "p"));
+  tested.printed = false, tested.parts[0].verdict = "TIMEOUT";  // on a busy computer
+  keep_verdict(paths_, second(), tested, basis);
+  EXPECT_FALSE(kept_findings(paths_, second(), basis, "p"));
+}
+
+TEST_F(Kept, AnAnswerMayChangeByWhatItIncludes) {
+  const auto object = paths_.build / "labs" / "CMakeFiles" / "mine.1.1.dir" / "week1" / "part_1.cpp.o";
+  write_text(object, "first");
+  EXPECT_EQ(answers_object(paths_, first()), object);
+  keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "PASS"}, .object = fingerprint_of_file(object)},
+               Inputs(paths_).of(first(), {}));
+  EXPECT_FALSE(was_compiled_anew(paths_, first()));
+  write_text(object, "second");
+  EXPECT_TRUE(was_compiled_anew(paths_, first()));
+  forget_verdict(paths_, first());
+  EXPECT_FALSE(was_compiled_anew(paths_, first()));
+  EXPECT_FALSE(last_record(paths_, first()));
 }
 
 TEST_F(Kept, AnAnswerIsUntouchedWhileItIsTheSkeleton) {
