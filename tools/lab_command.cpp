@@ -112,6 +112,13 @@ class CommandLine {
     c->add_flag("--resume", grade_.resume, "leave out what this commit has graded before, and did not change");
     c->add_option("--seed", grade_.seed, "draw inputs and sizes as an earlier grading did; else a new, secret seed");
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
+    c = add("class", "a class's results on one page: ./lab class grades",
+            [this] { return class_results(paths_, class_); });
+    c->add_option("folder", class_.folder, "where ./lab grade wrote the results of many")->required();
+    c->add_option("--out", class_.out, "the page, with a CSV of its name beside it; else class.html in the folder");
+    c->add_option("--deadline", class_.deadline, "2026-11-20T23:59+01:00: what came later is marked");
+    c->add_option("--times", class_.times, "a CSV with the columns submission and time");
+    c->add_option("--feedback", class_.feedback, "write a page for each student into this folder");
   }
 
   void add_course() {
@@ -242,6 +249,7 @@ class CommandLine {
   CheckOptions check_;
   std::vector<std::string> exercises_;
   GradeOptions grade_;
+  ClassOptions class_;
   int level_ = 1;
   bool back_ = false, hard_ = false, overwrite_ = false, points_ = false, compare_ = false;
   std::string program_, folder_;

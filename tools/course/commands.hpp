@@ -47,6 +47,15 @@ struct GradeOptions {
 /// file of its name in a folder, beside a summary; one that cannot be judged does not keep the others from it.
 int grade(const Paths& paths, const GradeOptions& options);
 
+struct ClassOptions {
+  std::string folder;           ///< of ./lab grade's results: grades
+  std::string out;              ///< the page; empty: class.html in the folder; a CSV of its name beside it
+  std::string deadline, times;  ///< both or neither: a time, and a CSV with submission and time
+  std::string feedback;         ///< a folder for a page for each student; empty: none
+};
+/// What a class did, on one page. 0.
+int class_results(const Paths& paths, const ClassOptions& options);
+
 /// Judges once, and again whenever an answer is saved: of `options.what`, or of any exercise. Ends with Ctrl-C.
 [[noreturn]] int watch(const Paths& paths, CheckOptions options);
 

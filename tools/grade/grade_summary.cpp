@@ -20,17 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestName = 120;  // bytes; a file's name has 255, and others are added to it
 
-/// In quotes, on one line; what a spreadsheet would take for a formula is text.
-std::string for_csv(const std::string& text) {
-  std::string result = "\"";
-  if (!text.empty() && std::string_view("=+-@").find(text[0]) != std::string_view::npos) result += "'";
-  for (char c : text.substr(0, text.find_last_not_of(" \n") + 1)) {
-    if (c == '"') result += '"';
-    result += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return result + "\"";
-}
-
 /// "21.3a: with 2 ranks …; 21.4: …"
 std::string whys(const Grading& grading) {
   std::string text;
@@ -94,6 +83,16 @@ std::string beginning(std::string text, std::size_t most) {
 }
 
 }  // namespace
+
+std::string for_csv(const std::string& text) {
+  std::string result = "\"";
+  if (!text.empty() && std::string_view("=+-@\t").find(text[0]) != std::string_view::npos) result += "'";
+  for (char c : text.substr(0, text.find_last_not_of(" \n") + 1)) {
+    if (c == '"') result += '"';
+    result += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return result + "\"";
+}
 
 SummaryRow summary_row(const std::string& name, const Grading& grading) {
   SummaryRow row{.submission = utf8(name), .points = grading.points(), .most = grading.most()};

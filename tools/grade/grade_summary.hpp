@@ -36,6 +36,9 @@ std::string fingerprint(const Paths& paths, const GradeOptions& options, const s
 /// are written whole or not at all. Throws Error(usage) where they cannot be.
 void join_summary(const std::filesystem::path& folder, const SummaryRow& row);
 
+/// A field of a CSV: in quotes, on one line; what a spreadsheet would take for a formula is text.
+std::string for_csv(const std::string& text);
+
 /// What a submission is called in the results: its file's name as UTF-8 and without controls, short enough for a file's
 /// name, and unlike those in `taken`. handed-in/anna.zip → anna.
 std::string name_for(const std::filesystem::path& submission, const std::vector<std::string>& taken);

@@ -1,0 +1,141 @@
+#include "tools/class/class_data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+#include "tools/grade/grade_judge.hpp"
+#include "tools/grade/grade_summary.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One of Gradescope's tests, as write_results() wrote it: the verdict is the first line of its output.
+GradedRow graded_row_of(const Json& test) {
+  GradedRow row{.id = test.at("number"), .title = test.at("name"), .points = test.at("score")};
+  row.most = test.at("max_score");
+  if (row.title.starts_with(row.id + " ")) row.title.erase(0, row.id.size() + 1);
+  const std::string output = test.at("output");
+  const std::size_t end = std::min(output.find('\n'), output.size());
+  row.verdict = output.substr(0, end);
+  if (end < output.size()) row.reason = output.substr(end + 1);
+  return row;
+}
+
+ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
+  ClassRow row{.name = summary.submission, .graded = summary.graded, .remarks = summary.remarks, .seed = summary.seed};
+  const bool elsewhere = row.name.find('/') != row.name.npos || row.name.empty();
+  try {
+    if (elsewhere) throw JsonError("that is no name of a submission");
+    const Json results = Json::parse(read_file((folder / (row.name + ".json")).string()));
+    for (const Json& test : results.at("tests")) row.parts.push_back(graded_row_of(test));
+  } catch (const std::exception& error) {
+    row.graded = false;
+    row.remarks += fmt::format("its results cannot be read: {}\n", error.what());
+  }
+  return row;
+}
+
+/// What is the same of sentences that differ in their numbers.
+std::string without_numbers(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) result += c;
+    if (digit && (result.empty() || result.back() != '#')) result += '#';
+  }
+  return result;
+}
+
+bool is_missing(const GradedRow& row) { return row.verdict == "NOT SUBMITTED" || row.verdict == "NOT IMPLEMENTED"; }
+bool is_passed(const GradedRow& row) { return row.verdict == "PASS"; }
+
+/// By number: 21.2 before 21.10, and a part before the whole.
+std::vector<std::string> in_courses_order(const ClassData& data) {
+  std::vector<std::string> ids;
+  for (const ClassRow& row : data.rows) {
+    auto at = ids.begin();  // where the next new one goes
+    for (const GradedRow& part : row.parts) {
+      const auto known = std::find(ids.begin(), ids.end(), part.id);
+      at = (known == ids.end() ? ids.insert(at, part.id) : known) + 1;
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
+int ClassRow::points() const {
+  int total = 0;
+  for (const GradedRow& part : parts) total += part.points;
+  return total;
+}
+int ClassRow::most() const {
+  int total = 0;
+  for (const GradedRow& part : parts) total += part.most;
+  return total;
+}
+
+ClassData read_class(const fs::path& folder) {
+  if (!fs::exists(folder / "summary.json"))
+    throw Error(Verdict::usage, fmt::format("{} has no summary.json: ./lab grade SUBMISSION… --out {} writes one.",
+                                            folder.string(), folder.string()));
+  ClassData data;
+  for (const SummaryRow& row : read_summary(folder)) data.rows.push_back(class_row_of(folder, row));
+  std::stable_sort(data.rows.begin(), data.rows.end(),
+                   [](const ClassRow& a, const ClassRow& b) { return a.name < b.name; });
+  return data;
+}
+
+void count_anew(ClassData& data, const Course& course) {
+  for (ClassRow& row : data.rows)
+    for (GradedRow& part : row.parts) {
+      part.most = course.exercise(testing::exercise_of(part.id)).points_of(part.id);
+      part.points = is_passed(part) ? part.most : 0;
+    }
+}
+
+std::vector<PartCount> count_parts(const ClassData& data) {
+  std::vector<PartCount> counts;
+  for (const std::string& id : in_courses_order(data)) {
+    PartCount count{.id = id};
+    std::map<std::string, std::vector<std::string>> sentences;  // by what they have in common
+    for (const ClassRow& row : data.rows)
+      for (const GradedRow& part : row.parts) {
+        if (part.id != id) continue;
+        count.title = part.title, count.most = part.most;
+        ++(is_passed(part) ? count.passed : is_missing(part) ? count.missing : count.failed);
+        if (is_passed(part) || is_missing(part)) continue;
+        const std::string sentence = first_sentence(part);
+        sentences[part.verdict + without_numbers(sentence)].push_back(part.verdict + ": " + sentence);
+      }
+    for (const auto& [alike, all] : sentences)
+      if (static_cast<int>(all.size()) > count.of_these)
+        count.commonest = all.front(), count.of_these = static_cast<int>(all.size());
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+std::vector<int> distribution(const ClassData& data) {
+  std::vector<int> bins(10);
+  for (const ClassRow& row : data.rows)
+    if (row.graded && row.most() > 0) ++bins[static_cast<std::size_t>(std::min(9, 10 * row.points() / row.most()))];
+  return bins;
+}
+
+std::vector<std::string> doubts_of(const ClassRow& row) {
+  std::vector<std::string> doubts;
+  if (!row.graded) doubts.push_back(row.remarks.empty() ? "it was not graded" : row.remarks);
+  for (const GradedRow& part : row.parts)
+    if (part.verdict == "REFUSED" || part.verdict == kNoVerdict)
+      doubts.push_back(fmt::format("{} {}: {}", part.id, part.verdict, first_sentence(part)));
+  return doubts;
+}
+
+}  // namespace lockstep::tools

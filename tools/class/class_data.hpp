@@ -1,0 +1,73 @@
+// What a class did: the results that ./lab grade wrote for many submissions, read again, with their times.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/course/course.hpp"
+#include "tools/grade/grade.hpp"
+
+namespace lockstep::tools {
+
+struct ClassRow {
+  std::string name;  ///< of the submission; whoever handed it in chose it
+  bool graded = true;
+  std::string remarks;           ///< on the whole, and why it was not graded
+  std::vector<GradedRow> parts;  ///< as they were graded
+  std::string seed;              ///< of its tests' inputs: not for students
+  std::optional<std::int64_t> submitted;
+  std::int64_t late = 0;  ///< seconds after the deadline
+
+  int points() const;
+  int most() const;
+};
+
+struct ClassData {
+  std::vector<ClassRow> rows;  ///< by name
+  std::optional<std::int64_t> deadline;
+  std::vector<std::string> unknown;  ///< names that have a time, and no results
+};
+
+/// The results in `folder`: summary.json, and NAME.json of each submission. One whose results cannot be read has a row
+/// that says so. Throws Error(usage) where there is no summary.
+ClassData read_class(const std::filesystem::path& folder);
+
+/// Counts what passed by the points of `course`, instead of those it was graded by.
+void count_anew(ClassData& data, const Course& course);
+
+/// Adds when each was handed in, from a CSV with a line of titles, `submission` and `time` among them. Throws
+/// Error(usage) where it has not these columns, or a time is none.
+void add_times(ClassData& data, const std::string& csv, const std::string& name, std::int64_t deadline);
+
+/// Seconds since 1970 of "2026-11-20T23:59", ":30" behind it or not, and Z, +01:00 or nothing (UTC). A blank does for
+/// the T. Throws Error(usage).
+std::int64_t parse_time(std::string_view text);
+
+/// "2 h 5 min", "3 d 1 h".
+std::string describe_delay(std::int64_t seconds);
+
+/// How a part went.
+struct PartCount {
+  std::string id, title;
+  int most = 0;
+  int passed = 0, failed = 0, missing = 0;  ///< missing: not submitted, or nothing written yet
+  int submitted() const { return passed + failed; }
+  std::string commonest;  ///< of the failures' first sentences, numbers aside
+  int of_these = 0;       ///< how many say so
+};
+
+/// Of every part that was graded, in the order of the course.
+std::vector<PartCount> count_parts(const ClassData& data);
+
+/// How many submissions have 0 to under 10 % of the points, …, 90 to 100 %.
+std::vector<int> distribution(const ClassData& data);
+
+/// What a person should look at: it was not judged, or refused, and why.
+std::vector<std::string> doubts_of(const ClassRow& row);
+
+}  // namespace lockstep::tools

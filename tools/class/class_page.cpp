@@ -1,0 +1,182 @@
+#include "tools/class/class_page.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/support/json/escape.hpp"
+#include "tools/class/feedback.hpp"
+#include "tools/class/html.hpp"
+#include "tools/grade/grade_summary.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kMostFailures = 12;
+
+const GradedRow* part_of(const ClassRow& row, const std::string& id) {
+  for (const GradedRow& part : row.parts)
+    if (part.id == id) return &part;
+  return nullptr;
+}
+
+std::string share(int of, int all) { return fmt::format("{:.0f} %", all == 0 ? 0.0 : 100.0 * of / all); }
+
+std::string late_words(const ClassRow& row) { return row.late > 0 ? "late by " + describe_delay(row.late) : ""; }
+
+/// Between the two in the middle, where there are two.
+double median_of(std::vector<int> points) {
+  if (points.empty()) return 0;
+  std::sort(points.begin(), points.end());
+  const std::size_t half = points.size() / 2;
+  return points.size() % 2 == 1 ? points[half] : (points[half - 1] + points[half]) / 2.0;
+}
+
+std::string overview(const ClassData& data) {
+  std::vector<int> points;
+  int most = 0, late = 0, timeless = 0;
+  for (const ClassRow& row : data.rows) {
+    if (row.graded) points.push_back(row.points()), most = std::max(most, row.most());
+    late += row.late > 0, timeless += data.deadline && !row.submitted;
+  }
+  std::string text = fmt::format("<p>{} submissions, {} of them graded; median {:g} of {} points.", data.rows.size(),
+                                 points.size(), median_of(points), most);
+  if (data.deadline) text += fmt::format(" {} late; {} without a time.", late, timeless);
+  return text + "</p>\n";
+}
+
+std::string doubts(const ClassData& data) {
+  std::string rows;
+  for (const ClassRow& row : data.rows)
+    for (const std::string& doubt : doubts_of(row))
+      rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", name_in_html(row.name), for_html(doubt));
+  for (const std::string& name : data.unknown)
+    rows += fmt::format("<tr><td>{}</td><td>it was handed in, and there are no results of it</td></tr>\n",
+                        name_in_html(name));
+  if (rows.empty()) return "";
+  return fmt::format(
+      "<h2>Look at these first: refused, or not judged</h2>\n<div class=\"wide\"><table>\n"
+      "<tr><th>submission</th><th>why</th></tr>\n{}</table></div>\n",
+      rows);
+}
+
+/// A bar for each tenth of the points.
+std::string chart(const ClassData& data) {
+  constexpr int kWidth = 56, kHeight = 150, kLeft = 10, kTop = 20;
+  const std::vector<int> bins = distribution(data);
+  const int highest = std::max(1, *std::max_element(bins.begin(), bins.end()));
+  std::string bars;
+  for (int i = 0; i < 10; ++i) {
+    const int count = bins[static_cast<std::size_t>(i)], height = kHeight * count / highest, x = kLeft + i * kWidth;
+    bars += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", x + 3, kTop + kHeight - height,
+                        kWidth - 6, height);
+    if (count > 0)
+      bars += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", x + kWidth / 2,
+                          kTop + kHeight - height - 5, count);
+    bars += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}–{}</text>", x + kWidth / 2,
+                        kTop + kHeight + 16, 10 * i, i == 9 ? 100 : 10 * i + 9);
+  }
+  return fmt::format(
+      "<h2>Distribution of points</h2>\n"
+      "<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\" style=\"max-width:100%\"><title>submissions "
+      "by their share of the points, in per cent</title>{}<text x=\"{}\" y=\"{}\" "
+      "text-anchor=\"middle\">per cent of the points</text></svg>\n",
+      2 * kLeft + 10 * kWidth, kTop + kHeight + 44, 2 * kLeft + 10 * kWidth, bars, kLeft + 5 * kWidth,
+      kTop + kHeight + 38);
+}
+
+std::string failures(const ClassData& data) {
+  std::vector<PartCount> counts = count_parts(data);
+  std::erase_if(counts, [](const PartCount& count) { return count.failed == 0; });
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const PartCount& a, const PartCount& b) { return a.failed > b.failed; });
+  if (counts.empty()) return "";
+  std::string rows;
+  for (std::size_t i = 0; i < std::min(kMostFailures, counts.size()); ++i) {
+    const PartCount& c = counts[i];
+    rows += fmt::format(
+        "<tr><td>{} {}</td><td class=\"n\">{} fail</td><td class=\"n\">{} of {}</td>"
+        "<td class=\"n\">{}</td><td>{} <span class=\"soft\">({} of {})</span></td></tr>\n",
+        for_html(c.id), for_html(c.title), share(c.failed, c.submitted()), c.failed, c.submitted(), c.missing,
+        for_html(c.commonest), c.of_these, c.failed);
+  }
+  return fmt::format(
+      "<h2>Commonest failures</h2>\n<div class=\"wide\"><table>\n<tr><th>part</th><th></th>"
+      "<th class=\"n\">of those tried</th><th class=\"n\">not tried</th>"
+      "<th>what most of them are told</th></tr>\n{}</table></div>\n",
+      rows);
+}
+
+std::string points_cell(const ClassRow& row, const std::string& id) {
+  const GradedRow* part = part_of(row, id);
+  if (!part) return "<td></td>";
+  const char* kind = part->verdict == "PASS"            ? "good"
+                     : part->verdict == "NOT SUBMITTED" ? "soft"
+                     : part->verdict == "REFUSED"       ? "open"
+                                                        : "bad";
+  const std::string word = part->verdict == "NOT SUBMITTED" ? "–" : std::to_string(part->points);
+  return fmt::format("<td class=\"n {}\" title=\"{}\">{}</td>", kind, for_html(part->verdict), word);
+}
+
+std::string table(const ClassData& data, const std::string& feedback) {
+  const std::vector<PartCount> parts = count_parts(data);
+  std::string text = "<h2>Points</h2>\n<div class=\"wide\"><table>\n<tr><th>submission</th><th class=\"n\">points</th>";
+  if (data.deadline) text += "<th>late</th>";
+  for (const PartCount& part : parts)
+    text += fmt::format("<th class=\"n\" title=\"{}\">{}<br><span class=\"soft\">{}</span></th>", for_html(part.title),
+                        for_html(part.id), part.most);
+  text += "</tr>\n";
+  const std::vector<std::string> files = feedback_files(data);
+  for (std::size_t i = 0; i < data.rows.size(); ++i) {
+    const ClassRow& row = data.rows[i];
+    std::string name = name_in_html(row.name);
+    if (!feedback.empty()) name = fmt::format("<a href=\"{}/{}\">{}</a>", feedback, for_url(files[i]), name);
+    text += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td>", name,
+                        row.graded ? std::to_string(row.points()) : "<span class=\"open\">not graded</span>");
+    if (data.deadline) text += fmt::format("<td class=\"bad\">{}</td>", late_words(row));
+    for (const PartCount& part : parts) text += points_cell(row, part.id);
+    text += "</tr>\n";
+  }
+  return text + "</table></div>\n";
+}
+
+/// What each is told first, folded away.
+std::string reasons(const ClassData& data) {
+  std::string text = "<h2>Why, submission by submission</h2>\n";
+  for (const ClassRow& row : data.rows) {
+    std::string items;
+    for (const GradedRow& part : row.parts)
+      if (const std::string why = first_sentence(part); !why.empty())
+        items += fmt::format("<li>{} <span class=\"bad\">{}</span> {}</li>\n", for_html(part.id),
+                             for_html(part.verdict), for_html(why));
+    if (items.empty()) continue;
+    text += fmt::format("<details><summary>{}</summary>\n<ul>\n{}</ul></details>\n", name_in_html(row.name), items);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string class_page(const ClassData& data, const std::string& title, const std::string& feedback) {
+  return html_page(title, fmt::format("<h1>{}</h1>\n", for_html(title)) + overview(data) + doubts(data) + chart(data) +
+                              failures(data) + table(data, feedback) + reasons(data));
+}
+
+std::string class_csv(const ClassData& data) {
+  const std::vector<PartCount> parts = count_parts(data);
+  std::string csv = "submission,points,most,graded,late";
+  for (const PartCount& part : parts) csv += "," + for_csv(part.id);
+  csv += "\n";
+  for (const ClassRow& row : data.rows) {
+    csv += fmt::format("{},{},{},{},{}", for_csv(row.name), row.points(), row.most(), row.graded ? "yes" : "no",
+                       for_csv(late_words(row)));
+    for (const PartCount& part : parts) {
+      const GradedRow* found = part_of(row, part.id);
+      csv += "," + (found ? std::to_string(found->points) : "");
+    }
+    csv += "\n";
+  }
+  return utf8(csv);
+}
+
+}  // namespace lockstep::tools

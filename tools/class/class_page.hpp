@@ -1,0 +1,17 @@
+// A class's results on one page, and as a table of points.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "tools/class/class_data.hpp"
+
+namespace lockstep::tools {
+
+/// HTML. `feedback`: the folder of the students' pages as seen from this one; empty: there are none.
+std::string class_page(const ClassData& data, const std::string& title, const std::string& feedback);
+
+/// submission, points, most, graded, late, then the points of each part; empty where it was not graded.
+std::string class_csv(const ClassData& data);
+
+}  // namespace lockstep::tools

@@ -1,0 +1,24 @@
+// A page for each student, to be sent: verdicts, messages, points, and where to go on. It has no seed, and nothing of
+// the reference but the hints of the first level.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tools/class/class_data.hpp"
+#include "tools/course/course.hpp"
+
+namespace lockstep::tools {
+
+/// What each submission's page is called, "anna.html", in the order of `data.rows`. Whatever they are called, these are
+/// names in a folder, and no two of them are alike, capital letters aside.
+std::vector<std::string> feedback_files(const ClassData& data);
+
+/// HTML.
+std::string feedback_page(const ClassRow& row, const Course& course);
+
+/// All pages into `folder`. Throws Error(usage) where they cannot be written.
+void write_feedback(const ClassData& data, const Course& course, const std::filesystem::path& folder);
+
+}  // namespace lockstep::tools

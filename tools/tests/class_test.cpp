@@ -1,0 +1,197 @@
+// What ./lab class makes of a folder of results, whoever wrote the names and messages in it.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "common/error.hpp"
+#include "tools/class/class_page.hpp"
+#include "tools/class/feedback.hpp"
+#include "tools/class/html.hpp"
+#include "tools/course/paths.hpp"
+#include "tools/grade/grade_summary.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kHostile = "\"><script>alert(1)<script><img src=x onerror='alert(2)'>&amp;\x1b[2J\xff";
+
+GradedRow graded(const char* id, int points, int most, const char* verdict, std::string reason = "") {
+  return {.id = id, .title = "a <b>title</b>", .points = points, .most = most, .verdict = verdict, .reason = reason};
+}
+
+class AClass : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / "lockstep_class";
+    fs::remove_all(folder_);
+    add("anna", {.rows = {graded("21.1", 5, 5, "PASS"), graded("21.2a", 9, 9, "PASS")}});
+    add("bob", {.rows = {graded("21.1", 0, 5, "FAIL", "T.x: with 2 ranks:\nelement 3 must be 17. More."),
+                         graded("21.2a", 9, 9, "PASS")}});
+    add("carol", {.rows = {graded("21.1", 0, 5, "FAIL", "T.x: with 2 ranks:\nelement 9 must be 4. Other."),
+                           graded("21.2a", 0, 9, "NOT SUBMITTED", "there is no file")}});
+    add(kHostile, {.rows = {graded("21.1", 0, 5, "REFUSED", kHostile), graded("21.2a", 0, 9, "CRASH", kHostile)}});
+    add("../../evil", {.remarks = "nothing was graded: \"x\" is no archive\n", .graded = false});
+    add("=cmd|calc", {.rows = {graded("21.1", 0, 5, "FAIL", "seed 7777777777 is known")}, .seed = 7777777777});
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void add(const std::string& name, const Grading& grading) const {
+    if (name.find('/') == name.npos)
+      write_results(folder_ / (summary_row(name, grading).submission + ".json"), grading, "visible");
+    join_summary(folder_, summary_row(name, grading));
+  }
+  ClassData read() const { return read_class(folder_); }
+  static Course course() { return Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"); }
+  static const ClassRow& row(const ClassData& data, const std::string& name) {
+    for (const ClassRow& each : data.rows)
+      if (each.name == name) return each;
+    throw std::runtime_error("no row " + name);
+  }
+
+  fs::path folder_;
+};
+
+/// What a browser would take for elements: every '<' that is not ours.
+std::size_t count_of(const std::string& text, const std::string& words) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(words, at)) != text.npos; at += words.size()) ++count;
+  return count;
+}
+
+TEST_F(AClass, IsReadWithItsPointsAndReasons) {
+  const ClassData data = read();
+  ASSERT_EQ(data.rows.size(), 6u);
+  EXPECT_EQ(row(data, "anna").points(), 14);
+  EXPECT_EQ(row(data, "anna").most(), 14);
+  EXPECT_EQ(row(data, "bob").parts[0].reason, "T.x: with 2 ranks:\nelement 3 must be 17. More.");
+  EXPECT_EQ(row(data, "bob").parts[0].title, "a <b>title</b>");
+  EXPECT_FALSE(row(data, "../../evil").graded);
+  EXPECT_EQ(distribution(data), (std::vector<int>{3, 0, 0, 0, 0, 0, 1, 0, 0, 1}));
+  const std::vector<PartCount> parts = count_parts(data);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].id, "21.1");
+  EXPECT_EQ(parts[0].passed, 1);
+  EXPECT_EQ(parts[0].failed, 4);
+  EXPECT_EQ(parts[0].of_these, 2);  // they differ in numbers alone
+  EXPECT_EQ(parts[0].commonest, "FAIL: T.x: with 2 ranks: element 3 must be 17.");
+  EXPECT_EQ(parts[1].missing, 1);
+  EXPECT_EQ(parts[1].submitted(), 3);
+}
+
+TEST_F(AClass, WithoutResultsIsSaidSo) {
+  EXPECT_THROW(read_class(folder_ / "none"), Error);
+  fs::remove(folder_ / "bob.json");
+  write_text(folder_ / "carol.json", "{\"tests\": [{}]}");
+  const ClassData data = read();
+  for (const char* name : {"bob", "carol"}) {
+    EXPECT_FALSE(row(data, name).graded);
+    EXPECT_NE(doubts_of(row(data, name)).at(0).find("its results cannot be read: "), std::string::npos);
+  }
+}
+
+TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
+  ClassData data = read();
+  add_times(data, "submission,time\nanna,2026-11-20T10:00\n<i>,2026-11-20T10:00\n", "times.csv",
+            parse_time("2026-11-19T23:30"));
+  const std::string page = class_page(data, kHostile, "feedback");
+  for (const char* element : {"<script", "<img", "<i>", "<b>", "\x1b", "\xff"})
+    EXPECT_EQ(count_of(page, element), 0u) << element;
+  EXPECT_EQ(count_of(page, "onerror=&#39;"), count_of(page, "onerror="));
+  EXPECT_NE(page.find("&lt;script&gt;alert(1)&lt;script&gt;"), std::string::npos);
+  EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
+  EXPECT_NE(page.find("late by 10 h 30 min"), std::string::npos);
+  EXPECT_EQ(page.find("7777777777 "), page.find("seed 7777777777") + 5);  // the instructor may see it
+  EXPECT_LT(page.find("it was handed in, and there are no results of it"), page.find("<svg"));
+  EXPECT_LT(page.find("is no archive"), page.find("<svg"));
+  EXPECT_NE(page.find(">80 % fail<"), std::string::npos) << page;
+  for (const char* outside : {"http://", "https://", "src=\"", "url("})
+    EXPECT_EQ(count_of(page, outside), 0u) << outside;
+}
+
+TEST_F(AClass, ItsTableHasPointsByPart) {
+  const std::string csv = class_csv(read());
+  EXPECT_TRUE(csv.starts_with("submission,points,most,graded,late,\"21.1\",\"21.2a\"\n")) << csv;
+  EXPECT_NE(csv.find("\n\"bob\",9,14,yes,\"\",0,9\n"), std::string::npos) << csv;
+  EXPECT_NE(csv.find("\n\"../../evil\",0,0,no,\"\",,\n"), std::string::npos) << csv;
+  EXPECT_NE(csv.find("\n\"'=cmd|calc\",0,5,"), std::string::npos) << csv;
+}
+
+TEST_F(AClass, FeedbackStaysInItsFolderAndTellsNoSeed) {
+  const ClassData data = read();
+  write_feedback(data, course(), folder_ / "out" / "pages");
+  std::size_t pages = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "out")) pages += entry.is_regular_file();
+  EXPECT_EQ(pages, data.rows.size());
+  EXPECT_FALSE(fs::exists(folder_ / "evil.html"));
+  const std::vector<std::string> files = feedback_files(data);
+  for (const std::string& file : files) {
+    EXPECT_EQ(fs::path(file).filename(), file);
+    EXPECT_FALSE(file.starts_with(".")) << file;
+    EXPECT_TRUE(fs::exists(folder_ / "out" / "pages" / file)) << file;
+  }
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string page = read_text(folder_ / "out" / "pages" / files[i]);
+    for (const char* never : {"7777777777", "<script", "<img", "<b>", "exchange({send(next"})
+      EXPECT_EQ(count_of(page, never), 0u) << files[i] << " " << never;
+    EXPECT_EQ(data.rows[i].name == "anna" || !data.rows[i].graded, page.find("Next:") == page.npos);
+    if (data.rows[i].name == "carol") {
+      EXPECT_NE(page.find("element 9 must be 4. Other."), std::string::npos);
+      EXPECT_NE(page.find("./lab hint 21.2a"), std::string::npos);
+      EXPECT_NE(page.find("docs/questions.md#week-21-self-check"), std::string::npos);
+    }
+    EXPECT_EQ(data.rows[i].name == "=cmd|calc", page.find("seed SEED is known") != page.npos);
+  }
+}
+
+TEST(FeedbackFiles, AreAsManyAsNames) {
+  ClassData data;
+  for (const char* name : {"a/b", "a\\b", "a_b", "A_b", "..", ".", "", ".x", "CON:", "a\n", "caf\xc3\xa9"})
+    data.rows.push_back({.name = name});
+  for (const char* long_name : {"1", "2"}) data.rows.push_back({.name = std::string(300, 'n') + long_name});
+  std::vector<std::string> files = feedback_files(data);
+  for (const std::string& file : files) {
+    EXPECT_EQ(file.find_first_of("/\\:\n"), file.npos) << file;
+    EXPECT_NE(file[0], '.');
+    EXPECT_LT(file.size(), 160u);
+  }
+  EXPECT_EQ(files[2], "a_b.html");
+  EXPECT_EQ(files[10], "caf\xc3\xa9.html");
+  for (std::string& file : files)
+    for (char& c : file) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::sort(files.begin(), files.end());
+  EXPECT_EQ(std::unique(files.begin(), files.end()), files.end());
+}
+
+TEST(Times, AreReadWithTheirZone) {
+  EXPECT_EQ(parse_time("1970-01-02T00:00Z"), 86'400);
+  EXPECT_EQ(parse_time("2026-11-20T23:59"), parse_time("2026-11-21 00:59:00+01:00"));
+  EXPECT_EQ(parse_time("2026-11-20T23:59:30.250Z"), parse_time("2026-11-20T18:59:30-0500"));
+  for (const char* wrong : {"", "2026-11-20", "2026-02-30T10:00", "2026-11-20T24:00", "20.11.2026 10:00",
+                            "2026-11-20T10:00x", "2026-11-20T10:00+99:00", "-026-11-20T10:00"})
+    EXPECT_THROW(parse_time(wrong), Error) << wrong;
+  EXPECT_EQ(describe_delay(1), "1 min");
+  EXPECT_EQ(describe_delay(3661), "1 h 2 min");
+  EXPECT_EQ(describe_delay(90'000), "1 d 1 h");
+}
+
+TEST(Times, ComeFromATableWithTitles) {
+  ClassData data;
+  data.rows = {{.name = "anna"}, {.name = "bob, jr"}};
+  const std::int64_t due = parse_time("2026-11-20T12:00Z");
+  add_times(
+      data,
+      "\xef\xbb\xbfgrade,time,submission\r\n1,2026-11-20T11:00Z,anna.zip\r\n2,2026-11-20T12:00:01Z,\"bob, jr\"\r\n",
+      "t", due);
+  EXPECT_EQ(data.rows[0].late, 0);
+  EXPECT_TRUE(data.rows[0].submitted);
+  EXPECT_EQ(data.rows[1].late, 1);
+  EXPECT_TRUE(data.unknown.empty());
+  EXPECT_THROW(add_times(data, "submission,when\nanna,2026-11-20T11:00Z\n", "t", due), Error);
+  EXPECT_THROW(add_times(data, "submission,time\nanna\n", "t", due), Error);
+  EXPECT_THROW(add_times(data, "submission,time\nanna,soon\n", "t", due), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::tools
