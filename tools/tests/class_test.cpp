@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "common/error.hpp"
-#include "tools/class/class_page.hpp"
-#include "tools/class/feedback.hpp"
-#include "tools/class/html.hpp"
 #include "tools/course/paths.hpp"
+#include "tools/grade/class/class_page.hpp"
+#include "tools/grade/class/feedback.hpp"
+#include "tools/grade/class/html.hpp"
 #include "tools/grade/grade_summary.hpp"
 
 namespace lockstep::tools {

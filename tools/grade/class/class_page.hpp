@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tools/class/class_data.hpp"
+#include "tools/grade/class/class_data.hpp"
 
 namespace lockstep::tools {
 

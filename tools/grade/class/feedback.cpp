@@ -1,4 +1,4 @@
-#include "tools/class/feedback.hpp"
+#include "tools/grade/class/feedback.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include "common/support/json/escape.hpp"
 #include "common/support/text/fnv.hpp"
 #include "common/testing/verdict.hpp"
-#include "tools/class/html.hpp"
 #include "tools/course/paths.hpp"
+#include "tools/grade/class/html.hpp"
 
 namespace lockstep::tools {
 namespace {

@@ -3,10 +3,10 @@
 
 #include "common/error.hpp"
 #include "common/support/text/files.hpp"
-#include "tools/class/class_page.hpp"
-#include "tools/class/feedback.hpp"
-#include "tools/class/html.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/grade/class/class_page.hpp"
+#include "tools/grade/class/feedback.hpp"
+#include "tools/grade/class/html.hpp"
 
 namespace lockstep::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/class/class_data.hpp"
+#include "tools/grade/class/class_data.hpp"
 
 #include <fmt/format.h>
 

@@ -1,12 +1,12 @@
-#include "tools/class/class_page.hpp"
+#include "tools/grade/class/class_page.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "common/support/json/escape.hpp"
-#include "tools/class/feedback.hpp"
-#include "tools/class/html.hpp"
+#include "tools/grade/class/feedback.hpp"
+#include "tools/grade/class/html.hpp"
 #include "tools/grade/grade_summary.hpp"
 
 namespace lockstep::tools {

@@ -1,4 +1,4 @@
-#include "tools/class/html.hpp"
+#include "tools/grade/class/html.hpp"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/class/class_data.hpp"
 #include "tools/course/course.hpp"
+#include "tools/grade/class/class_data.hpp"
 
 namespace lockstep::tools {
 

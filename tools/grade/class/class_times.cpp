@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "common/error.hpp"
-#include "tools/class/class_data.hpp"
+#include "tools/grade/class/class_data.hpp"
 #include "tools/grade/grade_summary.hpp"
 
 namespace lockstep::tools {
