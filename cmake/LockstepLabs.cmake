@@ -21,6 +21,7 @@
 # Everything that comes from LOCKSTEP_LABS_DIR is out of `all`: no edit there can break the build of the suite.
 
 include(LockstepNcclTests)
+include(LockstepHandout)
 set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 # What a skeleton leaves unused is not worth a warning.
 set(LOCKSTEP_SKELETON_OPTIONS -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
@@ -115,6 +116,10 @@ endfunction()
 # Links the answer to `id` that mine/use/ID names, and what it may link.
 function(lockstep_link_chosen program id)
   get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
+  if(NOT TARGET chosen.${id})  # of a week that was not handed out
+    target_link_libraries(${program} PRIVATE ref.${id} ${links})
+    return()
+  endif()
   set(chosen ${CMAKE_BINARY_DIR}/mine/chosen/${id}.o)
   add_dependencies(${program} chosen.${id})
   target_link_libraries(${program} PRIVATE ${chosen} ${links})
@@ -297,13 +302,30 @@ function(lockstep_add_mutants id folder name solution)
   set_tests_properties(suite.mutants.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 600 LABELS "mutants")
 endfunction()
 
+# ref.ID. A hand-out has its object and not its text; where that object does not fit this computer, the reference is as
+# unwritten as the skeleton, and nothing can be borrowed.
+function(lockstep_add_reference id solution skeleton)
+  if(LOCKSTEP_HANDOUT_FITS)
+    add_library(ref.${id} OBJECT IMPORTED GLOBAL)
+    get_directory_property(options COMPILE_OPTIONS)
+    get_directory_property(folders INCLUDE_DIRECTORIES)
+    set_target_properties(ref.${id} PROPERTIES IMPORTED_OBJECTS ${LOCKSTEP_PREBUILT}/${id}.o
+                          COMPILE_OPTIONS "${options}" INCLUDE_DIRECTORIES "${folders}")
+  elseif(LOCKSTEP_HANDOUT)
+    add_library(ref.${id} OBJECT ${skeleton})
+    target_compile_options(ref.${id} PRIVATE -w)
+  else()
+    add_library(ref.${id} OBJECT ${solution})
+  endif()
+endfunction()
+
 # One exercise. Sets nothing; says in a global property that it is there.
 function(lockstep_add_exercise week folder exercise)
   string(JSON id GET "${exercise}" id)
   string(JSON name GET "${exercise}" name)
   set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
   set(tests ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}_test.cpp)
-  if(NOT EXISTS ${solution} OR NOT EXISTS ${tests})
+  if(NOT EXISTS ${solution} OR NOT (EXISTS ${tests} OR LOCKSTEP_HANDOUT))
     message(STATUS "${id} ${name}: in the course, not yet in the suite")
     return()
   endif()
@@ -311,9 +333,15 @@ function(lockstep_add_exercise week folder exercise)
   lockstep_json_list(links "${exercise}" links)
   set_property(GLOBAL PROPERTY LOCKSTEP_NEEDS_${id} "${needs}")
   set_property(GLOBAL PROPERTY LOCKSTEP_LINKS_${id} "${links}")
+  set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)
+  add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
+  lockstep_add_reference(${id} ${solution} ${skeleton})
+  if(NOT EXISTS ${tests})
+    return()
+  endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_EXERCISES_${week} ${id})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_SKELETONS_${week} ${skeleton})
 
-  add_library(ref.${id} OBJECT ${solution})
   file(GLOB further CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}_*_test.cpp)
   list(APPEND tests ${further})
   add_library(tests.${id} OBJECT EXCLUDE_FROM_ALL ${tests})
@@ -326,10 +354,6 @@ function(lockstep_add_exercise week folder exercise)
   lockstep_add_mine_programs(${id} ${week})
   lockstep_add_graded(${id})
   lockstep_add_mutants(${id} ${folder} ${name} ${solution})
-
-  set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)
-  add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_SKELETONS_${week} ${skeleton})
 
   # GoogleTest's filter for the exercise and its parts: Lab21_2.*:Lab21_2a.*:…
   lockstep_json_list(parts "${exercise}" parts id)

@@ -119,6 +119,13 @@ class CommandLine {
     c->add_option("--deadline", class_.deadline, "2026-11-20T23:59+01:00: what came later is marked");
     c->add_option("--times", class_.times, "a CSV with the columns submission and time");
     c->add_option("--feedback", class_.feedback, "write a page for each student into this folder");
+    c = add("handout", "an archive for students, without the reference's text: ./lab handout OUT.zip --weeks 21-23",
+            [this] { return handout(paths_, handout_); });
+    c->add_option("out", handout_.out, "the archive, a .zip")->required();
+    c->add_option("--weeks", handout_.weeks, "21-23, or 21,22")->required();
+    c->add_option("--hints", handout_.hints, "levels of hints in it")
+        ->check(whole_number(0, 3))
+        ->capture_default_str();
   }
 
   void add_course() {
@@ -250,6 +257,7 @@ class CommandLine {
   std::vector<std::string> exercises_;
   GradeOptions grade_;
   ClassOptions class_;
+  HandoutOptions handout_;
   int level_ = 1;
   bool back_ = false, hard_ = false, overwrite_ = false, points_ = false, compare_ = false;
   std::string program_, folder_;

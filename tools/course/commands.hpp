@@ -56,6 +56,16 @@ struct ClassOptions {
 /// What a class did, on one page. 0.
 int class_results(const Paths& paths, const ClassOptions& options);
 
+struct HandoutOptions {
+  std::string out;    ///< a .zip
+  std::string weeks;  ///< "21-23"
+  int hints = 3;      ///< levels of hints that are in it
+};
+/// The suite for students, without the reference's text, into an archive. 0.
+int handout(const Paths& paths, const HandoutOptions& options);
+/// Whether this tree is one.
+bool is_handout(const Paths& paths);
+
 /// Judges once, and again whenever an answer is saved: of `options.what`, or of any exercise. Ends with Ctrl-C.
 [[noreturn]] int watch(const Paths& paths, CheckOptions options);
 

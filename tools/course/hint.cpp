@@ -27,6 +27,7 @@ int hint(const Paths& paths, const std::string& what, int level) {
     throw Error(Verdict::usage, "which exercise? For example: ./lab hint 21.2, or ./lab hint 21.2a --level 2");
   }
   const Exercise& exercise = selection.exercises[0];
+  if (is_handout(paths) && exercise.hints.empty()) fmt::print("This hand-out has no hints.\n");
   if (selection.part.empty()) print_hints(exercise.id, exercise.title, exercise.hints, level);
   for (const Part& part : exercise.parts) {
     if (selection.part.empty() || part.id == selection.part) print_hints(part.id, part.title, part.hints, level);

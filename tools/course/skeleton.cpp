@@ -122,6 +122,12 @@ std::string skeleton(std::string_view solution, std::string_view file) {
   });
 }
 
+std::string without_answers(std::string_view solution, std::string_view file) {
+  return replace_regions(solution, file, [](const Region& region) {
+    return region.indent + "// lab " + region.id + " begin: " + region.what + "\n" + region.indent + "// lab end\n";
+  });
+}
+
 std::string stub(std::string_view solution, std::string_view file, std::string_view exercise,
                  std::string_view explanation) {
   std::string answer =

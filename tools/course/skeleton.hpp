@@ -32,6 +32,9 @@ std::string replace_regions(std::string_view solution, std::string_view file,
 /// The skeleton of `solution`.
 std::string skeleton(std::string_view solution, std::string_view file);
 
+/// `solution` without its answers: the regions' marks stand, and nothing between them. Its skeleton is the same.
+std::string without_answers(std::string_view solution, std::string_view file);
+
 /// A stub of `solution` for `exercise`: every answer throws DOES NOT COMPILE with `explanation`.
 std::string stub(std::string_view solution, std::string_view file, std::string_view exercise,
                  std::string_view explanation);

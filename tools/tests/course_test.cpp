@@ -171,7 +171,7 @@ TEST_F(Drilling, AVariantIsKeptUntilAnotherIsAskedFor) {
 
 TEST_F(Drilling, AWeeksDrillIsNextOnceItsCoreIsDone) {
   EXPECT_FALSE(next_drill(paths_));
-  keep_verdict(paths_, first(), {.id = "1.1", .verdict = "PASS"}, Inputs(paths_).of(first(), {}));
+  keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "PASS"}}, Inputs(paths_).of(first(), {}));
   EXPECT_FALSE(next_drill(paths_)) << "1.2 is open";
   EXPECT_EQ(borrow(paths_, "1.2", false), 0);
   EXPECT_EQ(describe_next(next_drill(paths_).value()), "drill 1 gone wrong, 20 minutes: ./lab drill 1");
