@@ -84,28 +84,6 @@ std::string without_rank(std::string_view message) {
   return std::string(named ? message.substr(end + 2) : message);
 }
 
-std::string sentence_first(std::string_view message) {
-  const auto begins_with_any = [](std::string_view line, std::initializer_list<std::string_view> words) {
-    return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return line.starts_with(word); });
-  };
-  if (message.starts_with("Failed\n")) message.remove_prefix(7);  // GoogleTest begins with it what FAIL() << says
-  while (message.ends_with('\n')) message.remove_suffix(1);       // GoogleTest ends what a skipped test says with one
-  const auto line_at = [&](std::size_t at) { return message.substr(at, message.find('\n', at) - at); };
-  if (!begins_with_any(message,
-                       {"Expected equality of these values:", "Expected: ", "Value of: ", "The difference between "}))
-    return std::string(message);
-  std::string compared;
-  std::size_t at = 0;
-  for (std::string_view line = line_at(0); at < message.size(); line = line_at(std::min(at, message.size()))) {
-    const bool compares = at == 0 || line.find(" evaluates to ") != line.npos ||
-                          begins_with_any(line, {"  ", "Expected: ", "With diff:", "@@ "});
-    if (!compares) break;
-    compared.append("\n  ").append(line);
-    at += line.size() + 1;
-  }
-  return at >= message.size() ? std::string(message) : std::string(message.substr(at)) + compared;
-}
-
 int severity(const std::string& verdict) {
   if (verdict == "PASS") return 0;
   if (verdict.starts_with("SKIPPED")) return 1;

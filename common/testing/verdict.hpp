@@ -64,8 +64,8 @@ Verdict verdict_of_exception(std::string_view text);
 /// "rank 0: exercise 21.2 does not compile: …" without the rank: what is missing in a file is no rank's.
 std::string without_rank(std::string_view message);
 
-/// What a failed expectation says, the test's own sentence first; what GoogleTest compared comes below it, indented. As
-/// it was where the test says nothing, or nothing was compared.
+/// What a failed expectation says: the test's own sentence first; below it, indented and in words, what GoogleTest
+/// compared ("a is 3, expected at most 2"), where its values can be read. As it was where the test says nothing.
 std::string sentence_first(std::string_view message);
 
 /// Which of two verdicts an exercise is called: the higher one. What is wrong (4) comes before what is missing (3),

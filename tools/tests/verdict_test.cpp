@@ -56,15 +56,24 @@ TEST(Verdict, TheTestsOwnSentenceComesFirst) {
     return testing::sentence_first(std::string(compared.message()) + "\nthe rate is √k");
   };
   using namespace ::testing::internal;
-  EXPECT_EQ(said(CmpHelperEQ("a", "b", 1, 2)),
-            "the rate is √k\n  Expected equality of these values:\n    a\n      Which is: 1\n    b\n      Which is: 2");
-  EXPECT_EQ(said(CmpHelperLT("a", "b", 3, 2)), "the rate is √k\n  Expected: (a) < (b), actual: 3 vs 2");
-  EXPECT_EQ(said(DoubleNearPredFormat("a", "b", "c", 1, 2, 0.5)),
-            "the rate is √k\n  The difference between a and b is 1, which exceeds c, where\n  a evaluates to 1,\n  "
-            "b evaluates to 2, and\n  c evaluates to 0.5.");
+  EXPECT_EQ(said(CmpHelperEQ("a", "b", 1, 2)), "the rate is √k\n  a is 1, expected 2");
+  EXPECT_EQ(said(CmpHelperEQ("a[i]", "2", 1, 2)), "the rate is √k\n  a[i] is 1, expected 2");
+  EXPECT_EQ(said(CmpHelperEQ("a", "b", std::string("x\ny"), std::string("x\nz"))),
+            "the rate is √k\n  a is \"x\\ny\", expected \"x\\nz\"");
+  EXPECT_EQ(said(CmpHelperLT("a", "b", 3, 2)), "the rate is √k\n  a is 3, expected less than 2");
+  EXPECT_EQ(said(CmpHelperLE("a", "b", 3, 2)), "the rate is √k\n  a is 3, expected at most 2");
+  EXPECT_EQ(said(CmpHelperGT("a", "b", 2, 3)), "the rate is √k\n  a is 2, expected more than 3");
+  EXPECT_EQ(said(CmpHelperGE("a", "b", 2, 3)), "the rate is √k\n  a is 2, expected at least 3");
+  EXPECT_EQ(said(CmpHelperNE("a", "b", 3, 3)), "the rate is √k\n  a is 3, expected anything but 3");
+  EXPECT_EQ(said(DoubleNearPredFormat("a", "b", "c", 1.25, 2, 0.5)),
+            "the rate is √k\n  a is 1.25, expected 2 to within 0.5");
+  enum class Kind : std::uint8_t { one, two };
+  EXPECT_EQ(said(CmpHelperEQ("a", "b", Kind::one, Kind::two)), "the rate is √k");
   const std::string was = GetBoolAssertionFailureMessage(::testing::AssertionFailure(), "a", "false", "true");
-  EXPECT_EQ(said(::testing::AssertionFailure() << was),
-            "the rate is √k\n  Value of: a\n    Actual: false\n  Expected: true");
+  EXPECT_EQ(said(::testing::AssertionFailure() << was), "the rate is √k");
+  EXPECT_EQ(testing::sentence_first("Expected: f() throws an exception of type Error.\n  Actual: it throws nothing.\n"
+                                    "too few times"),
+            "too few times");
   for (const char* alone :
        {"", "a sentence\nand one more", "Value of: a\n  Actual: false\nExpected: true", was.c_str()})
     EXPECT_EQ(testing::sentence_first(alone), alone);

@@ -1,0 +1,128 @@
+// What a failed expectation says, in words: GoogleTest's own text of what it compared does not reach a learner.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "common/testing/verdict.hpp"
+
+namespace lockstep::testing {
+namespace {
+
+bool begins_with_any(std::string_view line, std::initializer_list<std::string_view> words) {
+  for (std::string_view word : words)
+    if (line.starts_with(word)) return true;
+  return false;
+}
+
+/// What stands in `text` between the first `before` and the next `after`; "" where one of them is missing.
+std::string_view between(std::string_view text, std::string_view before, std::string_view after) {
+  const auto begin = text.find(before);
+  if (begin == text.npos) return {};
+  const auto from = begin + before.size(), end = text.find(after, from);
+  return end == text.npos ? std::string_view() : text.substr(from, end - from);
+}
+
+/// "a is 1, expected 2"; "" where the values are bytes that mean nothing to a reader.
+std::string words_of(std::string_view expression, std::string_view found, std::string_view expected) {
+  for (std::string_view value : {found, expected})
+    if (value.empty() || value.find("-byte object") != value.npos) return "";
+  return fmt::format("\n  {} is {}, expected {}", expression, found, expected);
+}
+
+/// The next value of "Expected equality of these values:": its expression, and what that is.
+struct Value {
+  std::string_view expression, value;
+};
+Value next_value(std::string_view& text) {
+  const auto line = [&] {
+    const std::string_view first = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), first.size() + 1));
+    return first;
+  };
+  constexpr std::string_view which = "    Which is: ";
+  std::string_view expression = line();
+  expression.remove_prefix(std::min(expression.size(), expression.find_first_not_of(' ')));
+  return {expression, text.starts_with(which) ? line().substr(which.size()) : expression};
+}
+
+/// (EXPECT_EQ and the like)
+std::string words_of_equality(std::string_view compared) {
+  compared.remove_prefix(compared.find('\n') + 1);
+  const Value found = next_value(compared), expected = next_value(compared);
+  return words_of(found.expression, found.value, expected.value);
+}
+
+/// "Expected: (a) < (b), actual: 3 vs 2".
+std::string words_of_order(std::string_view compared) {
+  struct Relation {
+    std::string_view sign, words;
+  };
+  constexpr std::array<Relation, 5> relations = {{{") <= (", "at most "},
+                                                  {") >= (", "at least "},
+                                                  {") < (", "less than "},
+                                                  {") > (", "more than "},
+                                                  {") != (", "anything but "}}};
+  const auto actual = compared.rfind("), actual: "), vs = compared.rfind(" vs ");
+  if (actual == compared.npos || vs == compared.npos || vs < actual) return "";
+  const std::string_view left = compared.substr(actual + 11, vs - actual - 11), right = compared.substr(vs + 4);
+  for (const Relation& relation : relations)
+    if (const std::string_view expression = between(compared, "Expected: (", relation.sign); !expression.empty())
+      return right.empty() ? "" : words_of(expression, left, std::string(relation.words) + std::string(right));
+  return "";
+}
+
+/// "The difference between a and b is 1, which exceeds c, where\na evaluates to 1,\nb evaluates to 2, and\nc evaluates
+/// to 0.5."
+std::string words_of_difference(std::string_view compared) {
+  constexpr std::string_view evaluates = " evaluates to ";
+  std::array<std::string_view, 3> values;
+  std::string_view expression;
+  for (std::string_view& value : values) {
+    const auto at = compared.find(evaluates);
+    if (at == compared.npos) return "";
+    if (expression.empty()) {
+      const auto line = compared.rfind('\n', at);
+      expression = compared.substr(line + 1, at - line - 1);
+    }
+    value = compared.substr(at + evaluates.size());
+    value = value.substr(0, value.find_first_of(",\n"));
+    compared.remove_prefix(at + evaluates.size());
+  }
+  if (values[2].ends_with('.')) values[2].remove_suffix(1);
+  return words_of(expression, values[0], fmt::format("{} to within {}", values[1], values[2]));
+}
+
+std::string in_words(std::string_view compared) {
+  if (compared.starts_with("Expected equality")) return words_of_equality(compared);
+  if (compared.starts_with("Expected: (")) return words_of_order(compared);
+  if (compared.starts_with("The difference")) return words_of_difference(compared);
+  return "";  // a condition, or an exception: the sentence says what did not hold
+}
+
+}  // namespace
+
+std::string sentence_first(std::string_view message) {
+  if (message.starts_with("Failed\n")) message.remove_prefix(7);  // GoogleTest begins with it what FAIL() << says
+  while (message.ends_with('\n')) message.remove_suffix(1);       // GoogleTest ends what a skipped test says with one
+  const auto line_at = [&](std::size_t at) { return message.substr(at, message.find('\n', at) - at); };
+  if (!begins_with_any(message,
+                       {"Expected equality of these values:", "Expected: ", "Value of: ", "The difference between "}))
+    return std::string(message);
+  std::size_t at = 0;
+  bool lines_differ = false;  // of two texts: GoogleTest lists their lines
+  for (std::string_view line = line_at(0); at < message.size(); line = line_at(std::min(at, message.size()))) {
+    lines_differ = lines_differ || line == "With diff:";
+    const bool compares = at == 0 || line.find(" evaluates to ") != line.npos ||
+                          begins_with_any(line, {"  ", "Expected: ", "With diff:", "@@ "}) ||
+                          (lines_differ && begins_with_any(line, {" ", "-", "+"}));
+    if (!compares) break;
+    at += line.size() + 1;
+  }
+  const std::string_view compared = message.substr(0, at - 1);
+  while (at < message.size() && message[at] == '\n') ++at;  // below the lines that differ
+  if (at >= message.size()) return std::string(message);
+  return std::string(message.substr(at)) + in_words(compared);
+}
+
+}  // namespace lockstep::testing
