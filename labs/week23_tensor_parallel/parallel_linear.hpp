@@ -29,7 +29,8 @@ TensorParallel make_tensor_parallel(Rank group, bool overlap = true);
 //   f, where x enters the ranks:      forward  nothing         backward  sum of the ranks' dx
 //   g, where the parts of y leave:    forward  sum of the y    backward  nothing
 //
-// `place` (a literal) names the sum in reports: Scope scope = queue.region(place, bytes).
+// `place` (a literal) names the sum in reports: Scope scope = queue.region(place, bytes). Nothing else is sent: all
+// ranks together move 2(p − 1) times the bytes of what they sum.
 
 /// y (N × out) becomes its sum over the ranks, on main.
 void g_forward(const TensorParallel& tp, Slice y, const char* place);

@@ -8,6 +8,7 @@
 
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
+#include "labs/week23_tensor_parallel/sums_testing.hpp"
 
 namespace lockstep::week23 {
 namespace {
@@ -33,18 +34,18 @@ CasePlan plan(bool queues = false) {
   return plan;
 }
 
-LinearTensors tensors(Rank me, const HostMatrix& weight, const HostMatrix& bias, Category category) {
-  return {uploaded(me, weight, category), uploaded(me, bias, category)};
+/// A layer has a bias, or none.
+LinearTensors tensors(Rank me, const HostMatrix& weight, const HostMatrix& bias) {
+  LinearTensors made{uploaded(me, weight, Category::parameter), {}};
+  if (!bias.values.empty()) made.bias = uploaded(me, bias, Category::parameter);
+  return made;
 }
-/// Gradients that hold 1 everywhere before: they must gain, not be replaced.
-LinearTensors ones(Rank me, const LinearTensors& like) {
-  LinearTensors gradients{me.allocate(like.weight.size(), DType::f32, Category::gradient),
-                          me.allocate(like.bias.size(), DType::f32, Category::gradient)};
-  fill(me, gradients.weight, 1);
-  fill(me, gradients.bias, 1);
+LinearTensors layer_of_ones(Rank me, const LinearTensors& like) {
+  LinearTensors gradients{ones(me, like.weight), {}};
+  if (like.bias.size() > 0) gradients.bias = ones(me, like.bias);
   return gradients;
 }
-HostMatrix plus_one(HostMatrix matrix) { return plus(std::move(matrix), {1, 1, {1}}); }
+const HostMatrix kNoBias{1, 0, {}};
 
 // Part a --------------------------------------------------------------------------------------------------------------
 
@@ -53,11 +54,16 @@ Values sums(Rank me, const Case& c) {
   Values seen;
   for (int which : {0, 1}) {
     Slice data = uploaded(me, numbers(10 * which + me.rank(), 1, c.size));
-    if (which == 0)
+    bool finished = true;
+    if (which == 0) {
       g_forward(tp, data, "g");
-    else
-      me.wait(f_backward(tp, data, "f"));
+    } else {
+      const Ticket ticket = f_backward(tp, data, "f");
+      finished = ticket.kind == Ticket::Kind::none;
+      me.wait(ticket);
+    }
     append(seen, to_host(me, data));
+    seen.push_back(finished ? 0 : 1);
   }
   return seen;
 }
@@ -70,13 +76,17 @@ TEST(Lab23_1a, FAndGAreSumsOverTheGroup) {
     for (int rank = 0; rank < c.ranks; ++rank) {
       Reader reader(outcome.values[rank], rank);
       reader.expect("g's output", sum[0], {{numbers(rank, 1, c.size), "this rank's own part: nothing was summed"}});
+      reader.expect("", {1, 1, {0}});
       reader.expect("f's gradient", sum[1],
                     {{numbers(10 + rank, 1, c.size), "this rank's own part: nothing was summed"}});
       if (!reader.complaint().empty()) return reader.complaint();
+      if (outcome.values[rank].back() != 0)
+        return fmt::format("rank {}: without overlap f's sum is over when f_backward returns, and its ticket empty",
+                           rank);
     }
     for (const char* place : {"g", "f"})
       if (std::string wrong = wrong_sums(outcome, place, 1, 4 * c.size); !wrong.empty()) return wrong;
-    return "";
+    return more_than_sums(outcome, 2 * 4 * c.size);
   };
   run_cases(sums, judge, plan());
 }
@@ -84,28 +94,30 @@ TEST(Lab23_1a, FAndGAreSumsOverTheGroup) {
 // Part b --------------------------------------------------------------------------------------------------------------
 
 /// y, dx, dW and db of this rank; only y where there is no backward pass.
-testing::CaseProgram column(bool overlap, bool backward) {
+testing::CaseProgram column(bool overlap, bool backward, bool bias = true) {
   return [=](Rank me, const Case& c) {
     const SerialLinear layer = column_layer(c);
     const std::size_t own = c.size, first = own * static_cast<std::size_t>(me.rank());
     const TensorParallel tp = make_tensor_parallel(me, overlap);
     const LinearTensors values =
-        tensors(me, cut_rows(layer.weight, first, own), cut_columns(layer.bias, first, own), Category::parameter);
+        tensors(me, cut_rows(layer.weight, first, own), bias ? cut_columns(layer.bias, first, own) : kNoBias);
     Slice x = uploaded(me, layer.x), y = me.allocate(kRows * own, DType::f32, Category::activation);
     column_forward(tp, y, x, values, kRows);
     Values seen;
     append(seen, to_host(me, y));
     if (!backward) return seen;
-    const LinearTensors gradients = ones(me, values);
+    const LinearTensors gradients = layer_of_ones(me, values);
     Slice dx = me.allocate(x.size(), DType::f32, Category::activation);
     column_backward(tp, dx, gradients, uploaded(me, cut_columns(layer.dy, first, own)), x, values, kRows, "dx");
-    for (const Slice& slice : {dx, gradients.weight, gradients.bias}) append(seen, to_host(me, slice));
+    for (const Slice& slice : {dx, gradients.weight}) append(seen, to_host(me, slice));
+    if (bias) append(seen, to_host(me, gradients.bias));
     return seen;
   };
 }
 
-std::string wrong_column(const Case& c, const Outcome& outcome) {
-  const SerialLinear layer = column_layer(c);
+std::string wrong_column(const Case& c, const Outcome& outcome, bool bias = true) {
+  SerialLinear layer = column_layer(c);
+  if (!bias) std::fill(layer.bias.values.begin(), layer.bias.values.end(), 0.0f);
   for (int rank = 0; rank < c.ranks; ++rank) {
     const std::size_t own = c.size, first = own * static_cast<std::size_t>(rank);
     const HostMatrix y = layer.y(), dx = layer.dx();
@@ -116,13 +128,20 @@ std::string wrong_column(const Case& c, const Outcome& outcome) {
     reader.expect("its columns of y", cut_columns(y, first, own));
     reader.expect("dx", dx, {{partial, "this rank's part alone: f's backward is missing"}});
     reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there is lost"}});
-    reader.expect("dbias", plus_one(dbias), {{dbias, "gradients accumulate: what was there is lost"}});
+    if (bias) reader.expect("dbias", plus_one(dbias), {{dbias, "gradients accumulate: what was there is lost"}});
     if (!reader.complaint().empty()) return reader.complaint();
   }
-  return wrong_sums(outcome, "dx", 1, 4 * kRows * other_features(c));
+  const std::uint64_t bytes = 4 * kRows * other_features(c);
+  if (std::string wrong = wrong_sums(outcome, "dx", 1, bytes); !wrong.empty()) return wrong;
+  return more_than_sums(outcome, bytes);
 }
+std::string wrong_column_with_bias(const Case& c, const Outcome& outcome) { return wrong_column(c, outcome); }
+std::string wrong_column_without(const Case& c, const Outcome& outcome) { return wrong_column(c, outcome, false); }
 
-TEST(Lab23_1b, ForwardAndGradientsAreTheSerialLayers) { run_cases(column(false, true), wrong_column, plan()); }
+TEST(Lab23_1b, ForwardAndGradientsAreTheSerialLayers) {
+  run_cases(column(false, true), wrong_column_with_bias, plan());
+}
+TEST(Lab23_1b, ABiasMayBeEmpty) { run_cases(column(false, true, /*bias=*/false), wrong_column_without, plan()); }
 
 TEST(Lab23_1b, ForwardSendsNothing) {
   run_cases(
@@ -135,12 +154,13 @@ TEST(Lab23_1b, ForwardSendsNothing) {
 
 // Part c --------------------------------------------------------------------------------------------------------------
 
+template <bool kBias>
 Values row(Rank me, const Case& c) {
   const SerialLinear layer = row_layer(c);
   const std::size_t own = c.size, first = own * static_cast<std::size_t>(me.rank());
   const TensorParallel tp = make_tensor_parallel(me, false);
-  const LinearTensors values = tensors(me, cut_columns(layer.weight, first, own), layer.bias, Category::parameter);
-  const LinearTensors gradients = ones(me, values);
+  const LinearTensors values = tensors(me, cut_columns(layer.weight, first, own), kBias ? layer.bias : kNoBias);
+  const LinearTensors gradients = layer_of_ones(me, values);
   Slice x = uploaded(me, cut_columns(layer.x, first, own)), dy = uploaded(me, layer.dy);
   Slice y = me.allocate(dy.size(), DType::f32, Category::activation);
   Slice dx = me.allocate(x.size(), DType::f32, Category::activation);
@@ -148,13 +168,16 @@ Values row(Rank me, const Case& c) {
   const double sent = static_cast<double>(ledger_of(me).traffic.messages_sent);
   row_backward(tp, dx, gradients, dy, x, values, kRows);
   Values seen;
-  for (const Slice& slice : {y, dx, gradients.weight, gradients.bias}) append(seen, to_host(me, slice));
+  for (const Slice& slice : {y, dx, gradients.weight}) append(seen, to_host(me, slice));
+  if (kBias) append(seen, to_host(me, gradients.bias));
   seen.push_back(static_cast<double>(ledger_of(me).traffic.messages_sent) - sent);
   return seen;
 }
 
+template <bool kBias>
 std::string wrong_row(const Case& c, const Outcome& outcome) {
-  const SerialLinear layer = row_layer(c);
+  SerialLinear layer = row_layer(c);
+  if (!kBias) std::fill(layer.bias.values.begin(), layer.bias.values.end(), 0.0f);
   for (int rank = 0; rank < c.ranks; ++rank) {
     const std::size_t own = c.size, first = own * static_cast<std::size_t>(rank);
     const HostMatrix y = layer.y();
@@ -170,18 +193,22 @@ std::string wrong_row(const Case& c, const Outcome& outcome) {
                    {plus(partial, layer.bias), "this rank's part alone: g is missing"}});
     reader.expect("its columns of dx", cut_columns(layer.dx(), first, own));
     reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there is lost"}});
-    reader.expect("dbias", plus_one(layer.dbias()),
-                  {{HostMatrix{1, layer.dbias().columns, std::vector<float>(layer.dbias().columns, 1)},
-                    "it was not computed: every rank has the whole bias, and its gradient"}});
+    if (kBias)
+      reader.expect("dbias", plus_one(layer.dbias()),
+                    {{HostMatrix{1, layer.dbias().columns, std::vector<float>(layer.dbias().columns, 1)},
+                      "it was not computed: every rank has the whole bias, and its gradient"}});
     if (!reader.complaint().empty()) return reader.complaint();
     if (outcome.values[rank].back() != 0)
-      return fmt::format("rank {} sent {} messages in the backward pass: g's backward is the identity", rank,
-                         outcome.values[rank].back());
+      return fmt::format("rank {} sent {} in the backward pass: g's backward is the identity", rank,
+                         messages(static_cast<std::uint64_t>(outcome.values[rank].back())));
   }
-  return wrong_sums(outcome, "y", 1, 4 * kRows * other_features(c));
+  const std::uint64_t bytes = 4 * kRows * other_features(c);
+  if (std::string wrong = wrong_sums(outcome, "y", 1, bytes); !wrong.empty()) return wrong;
+  return more_than_sums(outcome, bytes);
 }
 
-TEST(Lab23_1c, ForwardAndGradientsAreTheSerialLayers) { run_cases(row, wrong_row, plan()); }
+TEST(Lab23_1c, ForwardAndGradientsAreTheSerialLayers) { run_cases(row<true>, wrong_row<true>, plan()); }
+TEST(Lab23_1c, ABiasMayBeEmpty) { run_cases(row<false>, wrong_row<false>, plan()); }
 
 /// Column, then row: what two layers of an MLP are. The first leaves what the second needs, and one sum is all there
 /// is.
@@ -192,12 +219,10 @@ TEST(Lab23_1c, NothingIsSentBetweenColumnAndRow) {
     const SerialLinear up = column_layer(c), down(kRows, cut_features(c), width);
     Slice x = uploaded(me, up.x), middle = me.allocate(kRows * own, DType::f32, Category::activation);
     Slice y = me.allocate(kRows * width, DType::f32, Category::activation);
-    column_forward(tp, middle, x,
-                   tensors(me, cut_rows(up.weight, first, own), cut_columns(up.bias, first, own), Category::parameter),
+    column_forward(tp, middle, x, tensors(me, cut_rows(up.weight, first, own), cut_columns(up.bias, first, own)),
                    kRows);
     const double between = static_cast<double>(ledger_of(me).traffic.messages_sent);
-    row_forward(tp, y, middle, tensors(me, cut_columns(down.weight, first, own), down.bias, Category::parameter), kRows,
-                "y");
+    row_forward(tp, y, middle, tensors(me, cut_columns(down.weight, first, own), down.bias), kRows, "y");
     Values seen{between};
     append(seen, to_host(me, y));
     return seen;
@@ -218,46 +243,24 @@ TEST(Lab23_1c, NothingIsSentBetweenColumnAndRow) {
 
 // Part d --------------------------------------------------------------------------------------------------------------
 
-TEST(Lab23_1d, GradientsAreTheSameWithOverlap) { run_cases(column(true, true), wrong_column, plan(true)); }
+TEST(Lab23_1d, GradientsAreTheSameWithOverlap) { run_cases(column(true, true), wrong_column_with_bias, plan(true)); }
 
 /// The weight's gradient takes as long as the sum of dx: what main still waits for must be less than half of it.
 TEST(Lab23_1d, TheWeightsGradientHidesTheSum) {
+  constexpr std::size_t rows = 512, in = 256, own = 256;
   const auto program = [](Rank me, const Case&) {
-    const std::size_t rows = 512, in = 256, own = 256;
     const TensorParallel tp = make_tensor_parallel(me, true);
     auto activation = [&](std::size_t n) { return me.allocate(n, DType::f32, Category::activation); };
     const LinearTensors values{activation(own * in), {}}, gradients{activation(own * in), {}};
     Slice dx = activation(rows * in), dy = activation(rows * own), x = activation(rows * in);
-    column_backward(tp, dx, gradients, dy, x, values, rows, "dx");
-    return Values{};
+    return exposed_by(me, [&] { column_backward(tp, dx, gradients, dy, x, values, rows, "dx"); });
   };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    if (c.ranks == 1) return "";
-    for (int rank = 0; rank < c.ranks; ++rank) {
-      const RankLedger& ledger = outcome.ledgers[rank];
-      double sum = 0;  // on whichever queue
-      for (const QueueTime& queue : ledger.queues) sum += queue.transferring;
-      const double exposed = ledger.queues[0].waiting;
-      if (exposed > 0.5 * sum)
-        return fmt::format(
-            "rank {}: the sum of dx takes {:.1f} µs, and main waits for {:.1f} µs of it. Does it begin before the "
-            "weight's gradient, on tp.comm, and does main wait for it after that?",
-            rank, sum * 1e6, exposed * 1e6);
-    }
-    return "";
+  const auto judge = [](const Case&, const Outcome& outcome) {
+    return too_exposed(outcome, 0.5,
+                       "Does the sum of dx begin before the weight's gradient, on tp.comm, and does main wait for it "
+                       "after that?");
   };
-  CasePlan timed;
-  timed.ranks = {2, 4, 8};
-  timed.sizes = sizes_of({1});
-  timed.simulator_only = "how much is hidden is measured in virtual time";
-  timed.adjust = [](const Case& c, RunOptions& options) {
-    options.phantom = true;
-    options.perturb.reset();
-    options.machine = Machine::uniform(1e-7, 1e-9, 1e-12);
-    const double bytes = 512 * 256 * 4, ring = 2 * (c.ranks - 1.0) / c.ranks * bytes * 1e-9;
-    options.machine.peak_flop_per_second.fill(2.0 * 512 * 256 * 256 / ring);  // a product takes as long as the ring
-  };
-  run_cases(program, judge, timed);
+  run_cases(program, judge, timed_plan(2.0 * rows * in * own, 4.0 * rows * in));
 }
 
 }  // namespace

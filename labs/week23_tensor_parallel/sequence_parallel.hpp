@@ -30,7 +30,8 @@ inline Slice whole_rows(const TensorParallel& tp, const Slice& own, Category cat
   return me.allocate(own.size() * static_cast<std::size_t>(me.size()), own.dtype(), category);
 }
 
-// Part b. Linear layers between cut rows. Scratch for whole rows is theirs, and dies inside. The two that only gather
+// Part b. Linear layers between cut rows. Scratch for whole rows (of what is gathered, and of what is scattered) is
+// theirs, and dies inside. The two that only gather
 // before they compute are given.
 
 /// Given: y_r (N × out/p) = all rows of x · W_rᵀ + bias_r; x: N/p × in.

@@ -6,6 +6,7 @@
 
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
+#include "labs/week23_tensor_parallel/sums_testing.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "labs/week23_tensor_parallel/tensor_gpt.hpp"
 
@@ -76,53 +77,36 @@ TensorRunPlan gpt_plan(bool overlap) {
   return plan;
 }
 
-/// One layer after the other, in both directions, against the serial ones.
-TEST(Lab23_5b, LayersBetweenCutRows) {
-  const auto program = [](Rank me, const Case& c) {
-    const TensorParallel tp = make_tensor_parallel(me, false);
-    const auto p = static_cast<std::size_t>(c.ranks), r = static_cast<std::size_t>(me.rank());
-    const std::size_t rows = 2 * p, own = c.size, in = 3;
-    const SerialLinear up(rows, in, own * p), down(rows, own * p, in);
-    const LinearTensors column{uploaded(me, cut_rows(up.weight, r * own, own)),
-                               uploaded(me, cut_columns(up.bias, r * own, own))};
-    const LinearTensors row{uploaded(me, cut_columns(down.weight, r * own, own)), uploaded(me, down.bias)};
-    const LinearTensors dcolumn{zeros(me, column.weight), zeros(me, column.bias)};
-    const LinearTensors drow{zeros(me, row.weight), zeros(me, row.bias)};
-    Slice x = uploaded(me, cut_rows(up.x, 2 * r, 2)), middle = unwritten(me, rows * own), y = unwritten(me, 2 * in);
-    column_forward_rows(tp, middle, x, column, rows, "a");
-    row_forward_rows(tp, y, middle, row, rows, "b");
-    Slice dmiddle = unwritten(me, rows * own), dx = unwritten(me, 2 * in);
-    row_backward_rows(tp, dmiddle, drow, uploaded(me, cut_rows(down.dy, 2 * r, 2)), middle, row, rows, "c");
-    column_backward_rows(tp, dx, dcolumn, dmiddle, x, column, rows, "d", "e");
+TEST(Lab23_5c, NormsOfAllLengthsAreSummedOnce) {
+  constexpr std::array<std::size_t, 4> lengths = {3, 1, 7, 4};
+  const auto program = [=](Rank me, const Case&) {
+    std::vector<Slice> norms;
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      norms.push_back(uploaded(me, numbers(10 * me.rank() + static_cast<int>(i), 1, lengths[i]), Category::gradient));
+    sum_norm_gradients(make_tensor_parallel(me, false), norms);
     Values seen;
-    for (const Slice& slice : {y, dx, drow.bias, drow.weight, dcolumn.weight, dcolumn.bias})
-      append(seen, to_host(me, slice));
+    for (const Slice& norm : norms) append(seen, to_host(me, norm));
     return seen;
   };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const auto p = static_cast<std::size_t>(c.ranks);
-    const std::size_t rows = 2 * p, own = c.size, in = 3;
-    SerialLinear up(rows, in, own * p), down(rows, own * p, in);
-    down.x = up.y();
-    up.dy = down.dx();
-    for (std::size_t r = 0; r < p; ++r) {
-      Reader reader(outcome.values[r], static_cast<int>(r));
-      const HostMatrix y = cut_rows(down.y(), 2 * r, 2);
-      reader.expect("its rows of y", y,
-                    {{plus(y, down.bias, static_cast<float>(c.ranks) - 1), "every rank has added the bias"}});
-      reader.expect("its rows of dx", cut_rows(up.dx(), 2 * r, 2));
-      reader.expect("the gradient of the row-parallel bias", down.dbias());
-      reader.expect("the gradient of its columns of the row-parallel weight",
-                    cut_columns(down.dweight(), r * own, own));
-      reader.expect("the gradient of its rows of the column-parallel weight", cut_rows(up.dweight(), r * own, own));
-      reader.expect("the gradient of its part of the column-parallel bias", cut_columns(up.dbias(), r * own, own));
+  const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      Reader reader(outcome.values[rank], rank);
+      for (std::size_t i = 0; i < lengths.size(); ++i) {
+        HostMatrix sum{1, lengths[i], std::vector<float>(lengths[i])};
+        for (int other = 0; other < c.ranks; ++other)
+          sum = plus(sum, numbers(10 * other + static_cast<int>(i), 1, lengths[i]));
+        reader.expect(fmt::format("the gradient of norm {}, of {} elements", i, lengths[i]), sum,
+                      {{numbers(10 * rank + static_cast<int>(i), 1, lengths[i]), "this rank's own part"}});
+      }
       if (!reader.complaint().empty()) return reader.complaint();
     }
-    return "";
+    const std::uint64_t bytes = 4 * 15;
+    if (std::string wrong = wrong_sums(outcome, "norm gradients", 1, bytes); !wrong.empty())
+      return "all norms are summed at once: " + wrong;
+    return more_than_sums(outcome, bytes);
   };
   CasePlan plan;
-  plan.sizes = sizes_of({1, 4});
-  plan.unit = "feature";
+  plan.sizes = sizes_of({15});
   run_cases(program, judge, plan);
 }
 
@@ -160,10 +144,10 @@ TEST(Lab23_5b, ForwardTheBytesOfSumsAndBackwardHalfAsMuchAgain) {
     if (!testing::has_ranks(ranks)) continue;
     const std::uint64_t unit = 4 * 16 * 24 * static_cast<std::uint64_t>(ranks - 1) / static_cast<std::uint64_t>(ranks);
     // Forward: a gather and a scatter for each sum of the blocks; the embedding scatters, and the head gathers.
-    EXPECT_EQ(sent(ranks, false, false), (4 * layers + 2) * unit);
+    EXPECT_EQ(sent(ranks, false, false), (4 * layers + 2) * unit) << "the sums of 23.4, forward";
     EXPECT_EQ(sent(ranks, true, false), (4 * layers + 2) * unit) << "forward must send what all-reduces send";
     // Backward: three where a sum is two; the head's two and the embedding's gather beside the head's sum.
-    EXPECT_EQ(sent(ranks, false, true), (4 * layers + 2) * unit);
+    EXPECT_EQ(sent(ranks, false, true), (4 * layers + 2) * unit) << "the sums of 23.4, backward";
     EXPECT_EQ(sent(ranks, true, true), (6 * layers + 3) * unit) << "backward must send 1.5 times that: x once more";
   }
 }
@@ -179,7 +163,8 @@ TEST(Lab23_5b, ActivationsOfABlockAreCutWhole) {
       Activations saved = gpt.allocate_activations(me, 2, 8);
       const Batch batch = small_batch(me, 2, 8, config.vocabulary, 0);
       gpt.forward(me, batch, saved);  // what it adds for itself must not stay
-      EXPECT_EQ(ledger_of(me).memory.peak_of(Category::activation), activation_bytes(config, 2, 8));
+      EXPECT_EQ(ledger_of(me).memory.peak_of(Category::activation), activation_bytes(config, 2, 8))
+          << "what a layer gathers for itself is a buffer, and does not stay";
       const BlockActivations& block = saved.blocks[0];
       double bytes = 0;
       for (const Slice& slice :

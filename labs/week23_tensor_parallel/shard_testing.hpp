@@ -13,7 +13,6 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
-#include "common/testing/regions.hpp"
 #include "labs/week23_tensor_parallel/shards.hpp"
 
 namespace lockstep::week23 {
@@ -78,6 +77,12 @@ inline Slice zeros(Rank me, const Slice& like) {
   fill(me, gradient, 0);
   return gradient;
 }
+/// A gradient that holds 1 everywhere before: it must gain, not be replaced.
+inline Slice ones(Rank me, const Slice& like) {
+  Slice gradient = me.allocate(like.size(), DType::f32, Category::gradient);
+  fill(me, gradient, 1);
+  return gradient;
+}
 
 inline void append(Values& seen, const std::vector<float>& values) {
   seen.insert(seen.end(), values.begin(), values.end());
@@ -129,6 +134,8 @@ inline HostMatrix plus(HostMatrix a, const HostMatrix& b, float times = 1) {
   for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i] += times * b.values[i % b.values.size()];
   return a;
 }
+
+inline HostMatrix plus_one(HostMatrix matrix) { return plus(std::move(matrix), {1, 1, {1}}); }
 
 /// A tensor that ranks return cut, and one rank returns whole.
 struct Part {
@@ -195,7 +202,9 @@ inline std::string differs(const Outcome& outcome, const std::vector<Part>& part
         if (!(std::abs(value - exact) <= tolerance))
           return fmt::format("rank {}: {}, element {} of its {}, is {:g}; on one rank it is {:g}{}", rank, part.name, i,
                              part.own, value, exact,
-                             value != value           ? " (memory that nobody has written)"
+                             value != value ? " (memory that nobody has written)"
+                             : std::abs(value + 1 - exact) <= tolerance
+                                 ? ". Gradients accumulate: the 1 that was there before is lost"
                              : part.own == part.whole ? explain_whole(outcome, part, at, expected, tolerance)
                                                       : "");
       }
@@ -203,46 +212,6 @@ inline std::string differs(const Outcome& outcome, const std::vector<Part>& part
     at += part.own;
     whole += part.whole;
   }
-  return "";
-}
-
-/// Sums of `place` on every rank: how often, of how many bytes. "" when that is what is expected.
-inline std::string wrong_sums(const Outcome& outcome, const std::string& place, std::uint64_t count,
-                              std::uint64_t bytes) {
-  for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank) {
-    const RegionTotal seen = testing::visits_to(outcome.ledgers[rank], place);
-    const std::uint64_t visits = seen.visits, total = seen.bytes;
-    if (visits == 0 && count > 0)
-      return fmt::format(
-          "rank {} made 0 sums in a region \"{}\", expected {}: is the sum missing, or the region of that name around "
-          "it "
-          "(Scope scope = queue.region(name, bytes);)?",
-          rank, place, count);
-    if (visits != count || total != count * bytes)
-      return fmt::format("rank {} made {} sums of {} bytes in all at \"{}\", expected {} of {} each", rank, visits,
-                         total, place, count, bytes);
-  }
-  return "";
-}
-
-/// Two sums of so many bytes, one at each place, and no more exchanges than two ring all-reduces have.
-inline std::string not_two_sums(const Outcome& outcome, const std::string& forward, const std::string& backward,
-                                std::uint64_t bytes) {
-  for (const std::string& place : {forward, backward})
-    if (std::string wrong = wrong_sums(outcome, place, 1, bytes); !wrong.empty()) return wrong;
-  const std::uint64_t most = 4 * (outcome.ledgers.size() - 1);
-  for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
-    if (outcome.ledgers[rank].batches > most)
-      return fmt::format("rank {} made {} exchanges: two ring all-reduces have {}", rank, outcome.ledgers[rank].batches,
-                         most);
-  return "";
-}
-
-/// Anything sent at all?
-inline std::string wrong_traffic(const Outcome& outcome, const std::string& what) {
-  for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
-    if (outcome.ledgers[rank].traffic.messages_sent > 0)
-      return fmt::format("rank {} sent {} messages: {}", rank, outcome.ledgers[rank].traffic.messages_sent, what);
   return "";
 }
 

@@ -40,7 +40,8 @@ void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, 
                                 AttentionSaved& saved, Slice y);
 
 /// dx (N × C, whole) from dy (N × C, whole); gradients of parameters accumulate. Scratch: `dattention` N × C/p, `dqkv`
-/// N × 3C/p. One sum, at the place "attention backward".
+/// N × 3C/p; nothing else is allocated, in either direction, but what a sum needs. One sum, at the place "attention
+/// backward"; with tp.overlap it runs beside the gradient of qkv's weight.
 void parallel_attention_backward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                  const AttentionTensors& gradients, const AttentionSaved& saved, Slice dattention,
                                  Slice dqkv, Slice dx, Slice dy);

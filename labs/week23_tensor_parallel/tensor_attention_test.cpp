@@ -5,7 +5,9 @@
 
 #include "common/gpt/model/block.hpp"
 #include "common/testing/cases.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
+#include "labs/week23_tensor_parallel/sums_testing.hpp"
 
 namespace lockstep::week23::tensor_attention_test {
 namespace {
@@ -17,42 +19,46 @@ using testing::sizes_of;
 
 // Part a --------------------------------------------------------------------------------------------------------------
 
-TEST(Lab23_3a, EveryRowBelongsToOneRankAndEveryHeadIsWhole) {
-  for (const auto& [heads, head_size, ranks] :
-       std::vector<std::array<int, 3>>{{1, 1, 1}, {2, 3, 1}, {2, 3, 2}, {4, 2, 2}, {6, 5, 3}, {8, 2, 8}}) {
-    std::vector<int> owner(static_cast<std::size_t>(3 * heads * head_size), -1);
-    for (int rank = 0; rank < ranks; ++rank)
-      for (const RowRange& range :
-           qkv_rows(static_cast<std::size_t>(heads), static_cast<std::size_t>(head_size), rank, ranks))
-        for (std::size_t row = range.first; row < range.first + range.count; ++row) {
-          ASSERT_LT(row, owner.size()) << "row " << row << " is beyond the 3C = " << owner.size() << " of the weight";
-          ASSERT_EQ(owner[row], -1) << "row " << row << " is on rank " << owner[row] << " and on rank " << rank;
-          owner[row] = rank;
-        }
-    for (std::size_t row = 0; row < owner.size(); ++row) {
-      const auto third = static_cast<std::size_t>(heads * head_size);
-      const int head = static_cast<int>(row % third) / head_size;
-      ASSERT_EQ(owner[row], head / (heads / ranks))
-          << "row " << row << " is row " << row % third % static_cast<std::size_t>(head_size) << " of head " << head
-          << " in "
-          << (row < third       ? "q"
-              : row < 2 * third ? "k"
-                                : "v")
-          << ": of " << heads << " heads on " << ranks
-          << " ranks, neighbouring ones belong together, and q, k and v of a head to one rank";
-    }
+struct Heads {
+  std::size_t heads, head_size;
+  int ranks;
+};
+
+/// What is wrong with a rank's rows; "" when they are its heads' q, k and v, in this order.
+std::string wrong_rows(const Heads& all, int rank) {
+  const std::array<RowRange, 3> rows = qkv_rows(all.heads, all.head_size, rank, all.ranks);
+  const std::size_t third = all.heads * all.head_size, own = third / static_cast<std::size_t>(all.ranks);
+  constexpr std::array<const char*, 3> names = {"q", "k", "v"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t first = i * third + static_cast<std::size_t>(rank) * own;
+    if (rows[i].first == first && rows[i].count == own) continue;
+    return fmt::format(
+        "of {} head{} with {} row{} each on {} rank{}, rank {} has [{}, {}) for its rows of {}, expected [{}, {}): "
+        "neighbouring heads belong together, and of 3C rows the first C are those of q, then k, then v",
+        all.heads, all.heads == 1 ? "" : "s", all.head_size, all.head_size == 1 ? "" : "s", all.ranks,
+        all.ranks == 1 ? "" : "s", rank, rows[i].first, rows[i].first + rows[i].count, names[i], first, first + own);
   }
+  return "";
+}
+
+TEST(Lab23_3a, EveryRowBelongsToOneRankAndEveryHeadIsWhole) {
+  for (const Heads& all : {Heads{1, 1, 1}, {2, 3, 1}, {2, 3, 2}, {4, 2, 2}, {6, 5, 3}, {8, 2, 8}, {12, 4, 4}})
+    for (int rank = 0; rank < all.ranks; ++rank)
+      if (std::string wrong = wrong_rows(all, rank); !wrong.empty()) FAIL() << wrong;
 }
 
 TEST(Lab23_3a, HeadsThatDoNotDivideAreRefused) {
   qkv_rows(4, 1, 0, 2);
-  try {
-    qkv_rows(6, 8, 0, 4);
-    ADD_FAILURE() << "6 heads on 4 ranks were accepted";
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    EXPECT_TRUE(text.find("6 heads") != text.npos && text.find("4 ranks") != text.npos) << text;
-  }
+  for (const Heads& all : {Heads{6, 8, 4}, {2, 4, 8}}) try {
+      qkv_rows(all.heads, all.head_size, 0, all.ranks);
+      ADD_FAILURE() << all.heads << " heads on " << all.ranks << " ranks were accepted: they do not divide";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      for (const std::string& named : {fmt::format("{} heads", all.heads), fmt::format("{} ranks", all.ranks)})
+        if (text.find(named) == text.npos)
+          FAIL() << "the refusal does not name \"" << named << "\". It says: " << text.substr(text.find("): ") + 3);
+      if (error.verdict() != Verdict::usage) FAIL() << "the refusal is no USAGE error";
+    }
 }
 
 // Part b --------------------------------------------------------------------------------------------------------------
@@ -88,25 +94,35 @@ HostMatrix own_rows(const HostMatrix& whole, const std::array<RowRange, 3>& rang
   return own;
 }
 
-testing::CaseProgram parallel_attention(bool overlap) {
-  return [overlap](Rank me, const Case& c) {
+/// What a run does: both passes, the first alone, or neither, and only the two sums: memory that the passes may have.
+enum class Passes { both, forward, sums };
+
+testing::CaseProgram parallel_attention(bool overlap, Passes passes = Passes::both) {
+  return [=](Rank me, const Case& c) {
     const TensorParallel tp = make_tensor_parallel(me, overlap);
     const Layer layer(c);
     const std::size_t own = c.size * kHeadSize, first = own * static_cast<std::size_t>(me.rank());
+    if (std::string wrong = wrong_rows({all_heads(c), kHeadSize, c.ranks}, me.rank()); !wrong.empty())
+      throw Error(Verdict::fail, "23.3a first: " + wrong);
     const std::array<RowRange, 3> rows = qkv_rows(all_heads(c), kHeadSize, me.rank(), c.ranks);
     const HostMatrix bias{3 * channels(c), 1, layer.qkv_bias.values};
     const auto parameter = [&](const HostMatrix& m) { return uploaded(me, m, Category::parameter); };
     const AttentionTensors values{
         {parameter(own_rows(layer.qkv, rows)), parameter(own_rows(bias, rows))},
         {parameter(cut_columns(layer.projection, first, own)), parameter(layer.projection_bias)}};
-    const AttentionTensors gradients{{zeros(me, values.qkv.weight), zeros(me, values.qkv.bias)},
-                                     {zeros(me, values.projection.weight), zeros(me, values.projection.bias)}};
+    const AttentionTensors gradients{{ones(me, values.qkv.weight), ones(me, values.qkv.bias)},
+                                     {ones(me, values.projection.weight), ones(me, values.projection.bias)}};
     AttentionSaved saved{uploaded(me, layer.x), unwritten(me, kRows * 3 * own), unwritten(me, kRows * own),
                          unwritten(me, kRows * c.size)};
     Slice y = unwritten(me, kRows * channels(c)), dx = unwritten(me, y.size());
+    Slice dattention = unwritten(me, kRows * own), dqkv = unwritten(me, kRows * 3 * own), dy = uploaded(me, layer.dy);
+    if (passes == Passes::sums) {
+      for (const Slice& sum : {y, dx}) week21::ring_all_reduce(me, sum);
+      return Values{};
+    }
     parallel_attention_forward(tp, shape_of(c.size), values, saved, y);
-    parallel_attention_backward(tp, shape_of(c.size), values, gradients, saved, unwritten(me, kRows * own),
-                                unwritten(me, kRows * 3 * own), dx, uploaded(me, layer.dy));
+    if (passes == Passes::forward) return Values{};
+    parallel_attention_backward(tp, shape_of(c.size), values, gradients, saved, dattention, dqkv, dx, dy);
     Values seen;
     for (const Slice& slice :
          {y, dx, gradients.projection.bias, gradients.projection.weight, gradients.qkv.weight, gradients.qkv.bias})
@@ -124,7 +140,7 @@ Values serial_attention(const Case& c) {
     Slice y = unwritten(me, x.size()), heads = unwritten(me, x.size()),
           statistics = unwritten(me, kRows * all_heads(c));
     Slice dheads = unwritten(me, x.size()), dqkv = unwritten(me, qkv.size()), dx = unwritten(me, x.size());
-    Slice dw = zeros(me, w), db = zeros(me, b), dp = zeros(me, p), dpb = zeros(me, x.cut(0, channels(c)));
+    Slice dw = ones(me, w), db = ones(me, b), dp = ones(me, p), dpb = ones(me, x.cut(0, channels(c)));
     linear(me, qkv, x, w, b, kRows);
     attention(me, heads, statistics, qkv, shape);
     linear(me, y, heads, p, uploaded(me, layer.projection_bias), kRows);
@@ -174,10 +190,56 @@ TEST(Lab23_3b, IsTheSerialAttention) { run_cases(parallel_attention(false), wron
 TEST(Lab23_3b, IsTheSerialAttentionWithOverlap) { run_cases(parallel_attention(true), wrong_attention, plan(true)); }
 
 TEST(Lab23_3b, OneSumForwardAndOneBackward) {
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    return not_two_sums(outcome, "attention forward", "attention backward", 4 * kRows * channels(c));
+  run_cases(
+      parallel_attention(false, Passes::forward),
+      [](const Case& c, const Outcome& outcome) {
+        return not_the_forward_sum(outcome, "attention forward", "attention backward", 4 * kRows * channels(c));
+      },
+      plan());
+  run_cases(
+      parallel_attention(false),
+      [](const Case& c, const Outcome& outcome) {
+        return not_two_sums(outcome, "attention forward", "attention backward", 4 * kRows * channels(c));
+      },
+      plan());
+}
+
+TEST(Lab23_3b, NeedsNoMemoryButItsScratch) {
+  const auto judge = [](const Case& c, const Outcome& outcome) {
+    const auto frugal = [&](Rank me) { return parallel_attention(false, Passes::sums)(me, c); };
+    return more_memory_than(outcome, Program(frugal),
+                            "what the forward pass leaves has a place in AttentionSaved, and `dattention` and `dqkv` "
+                            "are the scratch of the backward pass");
   };
   run_cases(parallel_attention(false), judge, plan());
+}
+
+/// As in 23.1d: the gradient of the weight of qkv hides the sum of dx.
+TEST(Lab23_3b, TheWeightsGradientHidesTheSum) {
+  constexpr std::size_t batch = 4, positions = 32, rows = batch * positions, heads = 4, head = 32, own = heads * head,
+                        channels = 128;
+  const auto program = [](Rank me, const Case&) {
+    const TensorParallel tp = make_tensor_parallel(me, true);
+    const auto layer = [&](std::size_t in, std::size_t out) {
+      return LinearTensors{unwritten(me, in * out), unwritten(me, out)};
+    };
+    const AttentionTensors values{layer(channels, 3 * own), layer(own, channels)},
+        gradients{layer(channels, 3 * own), layer(own, channels)};
+    AttentionSaved saved{unwritten(me, rows * channels), unwritten(me, rows * 3 * own), unwritten(me, rows * own),
+                         unwritten(me, rows * heads)};
+    Slice dattention = unwritten(me, rows * own), dqkv = unwritten(me, rows * 3 * own);
+    Slice dx = unwritten(me, rows * channels), dy = unwritten(me, rows * channels);
+    return exposed_by(me, [&] {
+      parallel_attention_backward(tp, {batch, positions, heads, head}, values, gradients, saved, dattention, dqkv, dx,
+                                  dy);
+    });
+  };
+  const auto judge = [](const Case&, const Outcome& outcome) {
+    return too_exposed(outcome, 0.5,
+                       "column_backward lets its sum of dx run beside the gradient of qkv's weight: is that what the "
+                       "backward pass calls?");
+  };
+  run_cases(program, judge, timed_plan(2.0 * rows * channels * 3 * own, 4.0 * rows * channels));
 }
 
 }  // namespace

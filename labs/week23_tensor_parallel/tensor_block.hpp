@@ -28,7 +28,7 @@ void parallel_embedding_backward(const TensorParallel& tp, Slice dtable, Slice d
 
 /// loss[0] += the loss of the whole vocabulary; logits (N × V/p) become their gradient, unless `only_loss`. Each row's
 /// softmax needs two numbers of every rank (cross_entropy_statistics): an all-gather of p × 2N f32, at the place
-/// "loss", instead of the logits.
+/// "loss", instead of the logits, which nobody copies or gathers. gradient_scale: of cross_entropy, may be empty.
 void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, Slice targets, VocabularyShard shard,
                             float factor, Slice gradient_scale, bool only_loss);
 

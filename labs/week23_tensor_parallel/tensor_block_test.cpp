@@ -1,11 +1,11 @@
-// Tests of exercise 23.4: vocabulary-parallel embedding and loss against the serial ones, and the whole GPT: losses and
-// every gradient, the number and size of its sums, and logits that nobody gathers.
+// Tests of exercise 23.4: the vocabulary-parallel embedding against the serial one, and the whole GPT: losses and every
+// gradient, the number and size of its sums, and logits that nobody gathers.
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 
 #include <gtest/gtest.h>
 
 #include "common/testing/cases.hpp"
-#include "labs/week23_tensor_parallel/shard_testing.hpp"
+#include "labs/week23_tensor_parallel/tensor_block_testing.hpp"
 #include "labs/week23_tensor_parallel/tensor_gpt.hpp"
 
 namespace lockstep::week23::tensor_block_test {
@@ -15,37 +15,6 @@ using testing::Case;
 using testing::CasePlan;
 using testing::run_cases;
 using testing::sizes_of;
-
-constexpr std::size_t kSequence = 4, kRows = 8, kChannels = 3;
-
-/// A case's size is the vocabulary; few of them divide.
-CasePlan plan() {
-  CasePlan plan;
-  plan.sizes = sizes_of({5, 8, 13});
-  plan.unit = "token";
-  return plan;
-}
-
-std::vector<std::int32_t> tokens(std::size_t vocabulary, std::size_t seed, bool some_ignored) {
-  std::vector<std::int32_t> result;
-  for (std::size_t n = 0; n < kRows; ++n)
-    result.push_back(some_ignored && n % 4 == 1 ? -1 : static_cast<std::int32_t>((seed + 5 * n * n + n) % vocabulary));
-  return result;
-}
-Slice uploaded_tokens(Rank me, const std::vector<std::int32_t>& values) {
-  Slice slice = me.allocate(values.size(), DType::i32, Category::buffer);
-  upload(me, slice, values);
-  return slice;
-}
-
-/// This rank's rows of a V × columns table; padding is 9, which must never show.
-HostMatrix padded_rows(const HostMatrix& table, int rank, int ranks) {
-  const VocabularyShard shard = vocabulary_shard(table.rows, rank, ranks);
-  HostMatrix own = cut_rows(table, shard.first, shard.count);
-  own.rows = (table.rows + static_cast<std::size_t>(ranks) - 1) / static_cast<std::size_t>(ranks);
-  own.values.resize(own.rows * table.columns, 9);
-  return own;
-}
 
 // Part a --------------------------------------------------------------------------------------------------------------
 
@@ -57,7 +26,7 @@ TEST(Lab23_4a, EmbeddingAndItsGradients) {
     Slice table = uploaded(me, own), positions = uploaded(me, numbers(2, kSequence, kChannels));
     Slice token = uploaded_tokens(me, tokens(c.size, 0, false)), y = unwritten(me, kRows * kChannels);
     parallel_embedding(tp, y, token, table, positions, kSequence, shard);
-    Slice dtable = zeros(me, table), dpositions = zeros(me, positions);
+    Slice dtable = ones(me, table), dpositions = ones(me, positions);
     parallel_embedding_backward(tp, dtable, dpositions, uploaded(me, numbers(3, kRows, kChannels)), token, kSequence,
                                 shard);
     Values seen;
@@ -68,8 +37,9 @@ TEST(Lab23_4a, EmbeddingAndItsGradients) {
     const HostMatrix table = numbers(1, c.size, kChannels), positions = numbers(2, kSequence, kChannels);
     const HostMatrix dy = numbers(3, kRows, kChannels);
     const std::vector<std::int32_t> token = tokens(c.size, 0, false);
-    HostMatrix y{kRows, kChannels, {}}, dtable{c.size, kChannels, std::vector<float>(c.size * kChannels)};
-    HostMatrix dpositions{kSequence, kChannels, std::vector<float>(kSequence * kChannels)}, often = y;
+    // Gradients were 1 before.
+    HostMatrix y{kRows, kChannels, {}}, dtable{c.size, kChannels, std::vector<float>(c.size * kChannels, 1)};
+    HostMatrix dpositions{kSequence, kChannels, std::vector<float>(kSequence * kChannels, 1)}, often = y;
     for (std::size_t n = 0; n < kRows; ++n)
       for (std::size_t i = 0; i < kChannels; ++i) {
         const auto t = static_cast<std::size_t>(token[n]);
@@ -81,75 +51,75 @@ TEST(Lab23_4a, EmbeddingAndItsGradients) {
     for (int rank = 0; rank < c.ranks; ++rank) {
       HostMatrix own = padded_rows(dtable, rank, c.ranks);
       const VocabularyShard shard = vocabulary_shard(c.size, rank, c.ranks);
-      std::fill(own.values.begin() + static_cast<std::ptrdiff_t>(shard.count * kChannels), own.values.end(), 0.0f);
+      std::fill(own.values.begin() + static_cast<std::ptrdiff_t>(shard.count * kChannels), own.values.end(), 1.0f);
       Reader reader(outcome.values[rank], rank);
       reader.expect("y", y, {{often, fmt::format("the sum holds the positions {} times", c.ranks)}});
       reader.expect("the gradient of the positions", dpositions);
       reader.expect("the gradient of its rows of the table", own);
       if (!reader.complaint().empty()) return reader.complaint();
     }
-    return wrong_sums(outcome, "embedding forward", 1, 4 * kRows * kChannels);
-  };
-  run_cases(program, judge, plan());
-}
-
-// Part b --------------------------------------------------------------------------------------------------------------
-
-TEST(Lab23_4b, LossAndGradientOfACutVocabulary) {
-  const auto program = [](Rank me, const Case& c) {
-    const TensorParallel tp = make_tensor_parallel(me, false);
-    const VocabularyShard shard = vocabulary_shard(c.size, me.rank(), me.size());
-    const std::size_t width = (c.size + static_cast<std::size_t>(c.ranks) - 1) / static_cast<std::size_t>(c.ranks);
-    HostMatrix own{kRows, width, std::vector<float>(kRows * width, 50)};  // padding that would win every softmax
-    put_columns(own, 0, cut_columns(numbers(1, kRows, c.size), shard.first, shard.count));
-    Slice logits = uploaded(me, own), target = uploaded_tokens(me, tokens(c.size, 3, true));
-    Slice loss = uploaded(me, {1, 2, {1, 1}});
-    parallel_cross_entropy(tp, loss.cut(0, 1), logits, target, shard, 0.25f, {}, /*only_loss=*/true);
-    Values seen;
-    append(seen, to_host(me, logits));
-    parallel_cross_entropy(tp, loss.cut(1, 1), logits, target, shard, 0.25f, {}, /*only_loss=*/false);
-    append(seen, to_host(me, logits));
-    append(seen, to_host(me, loss));
-    return seen;
-  };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const HostMatrix logits = numbers(1, kRows, c.size);
-    const std::vector<std::int32_t> target = tokens(c.size, 3, true);
-    const std::size_t width = (c.size + static_cast<std::size_t>(c.ranks) - 1) / static_cast<std::size_t>(c.ranks);
-    double loss = 0;
-    std::vector<double> gradient(kRows * c.size);
-    for (std::size_t n = 0; n < kRows; ++n) {
-      if (target[n] < 0) continue;
-      double sum = 0;
-      for (std::size_t i = 0; i < c.size; ++i) sum += std::exp(logits.at(n, i));
-      for (std::size_t i = 0; i < c.size; ++i)
-        gradient[n * c.size + i] =
-            0.25 * (std::exp(logits.at(n, i)) / sum - (i == static_cast<std::size_t>(target[n]) ? 1 : 0));
-      loss += 0.25 * (std::log(sum) - logits.at(n, static_cast<std::size_t>(target[n])));
-    }
-    for (int rank = 0; rank < c.ranks; ++rank) {
-      const Values& seen = outcome.values[rank];
-      const VocabularyShard shard = vocabulary_shard(c.size, rank, c.ranks);
-      for (std::size_t i = 0; i < kRows * width; ++i) {
-        const std::size_t n = i / width, column = i % width;
-        const bool padding = column >= shard.count;
-        const double before = padding ? 50 : logits.at(n, shard.first + column);
-        if (seen[i] != before) return fmt::format("rank {}: the loss alone has changed the logits", rank);
-        const double exact = padding ? 0 : gradient[n * c.size + shard.first + column];
-        if (!(std::abs(seen[kRows * width + i] - exact) <= 1e-5))
-          return fmt::format("rank {}: the gradient of row {}, column {}{} is {:g}, expected {:g}", rank, n, column,
-                             padding ? " (padding)" : "", seen[kRows * width + i], exact);
-      }
-      for (std::size_t which : {0, 1})
-        if (const double value = seen[2 * kRows * width + which]; !(std::abs(value - 1 - loss) <= 1e-5 * (1 + loss)))
-          return fmt::format("rank {}: the loss gains {:g}, of the whole vocabulary it is {:g}", rank, value - 1, loss);
-    }
-    return wrong_sums(outcome, "loss", 2, 2 * kRows * 4 * static_cast<std::uint64_t>(c.ranks));
+    if (std::string wrong = wrong_sums(outcome, "embedding forward", 1, 4 * kRows * kChannels); !wrong.empty())
+      return wrong;
+    return more_than_sums(outcome, 4 * kRows * kChannels);
   };
   run_cases(program, judge, plan());
 }
 
 // Part c --------------------------------------------------------------------------------------------------------------
+
+/// Logits of N rows, and the gradients back, of a head whose rows are the vocabulary's.
+TEST(Lab23_4c, TheHeadIsAColumnParallelLayer) {
+  constexpr std::size_t width = 3, rows = 4;
+  const auto layer_of = [](const Case& c) {
+    return SerialLinear(rows, width, c.size * static_cast<std::size_t>(c.ranks));
+  };
+  const auto program = [=](Rank me, const Case& c) {
+    const SerialLinear head = layer_of(c);
+    const std::size_t first = c.size * static_cast<std::size_t>(me.rank());
+    const auto layers = make_tensor_layers(make_tensor_parallel(me, false), c.size * static_cast<std::size_t>(c.ranks));
+    Slice x = uploaded(me, head.x), weight = uploaded(me, cut_rows(head.weight, first, c.size));
+    Slice logits = unwritten(me, rows * c.size), dx = unwritten(me, x.size()), dweight = ones(me, weight);
+    layers->logits(me, logits, x, weight, rows);
+    layers->logits_backward(me, dx, dweight, uploaded(me, cut_columns(head.dy, first, c.size)), x, weight, rows);
+    Values seen;
+    for (const Slice& slice : {logits, dx, dweight}) append(seen, to_host(me, slice));
+    return seen;
+  };
+  const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
+    const SerialLinear head = layer_of(c);
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const std::size_t first = c.size * static_cast<std::size_t>(rank);
+      const HostMatrix dweight = cut_rows(head.dweight(), first, c.size);
+      Reader reader(outcome.values[rank], rank);
+      reader.expect("its logits", cut_columns(product(head.x, head.weight, Transposed::b), first, c.size));
+      reader.expect("dx of the head", head.dx());
+      reader.expect("the gradient of the head", plus_one(dweight),
+                    {{dweight, "gradients accumulate: what was there is lost"}});
+      if (!reader.complaint().empty()) return reader.complaint();
+    }
+    const std::uint64_t bytes = 4 * rows * width;
+    if (std::string wrong = wrong_sums(outcome, "head backward", 1, bytes); !wrong.empty()) return wrong;
+    return more_than_sums(outcome, bytes);
+  };
+  run_cases(program, judge, plan());
+}
+
+/// As in 23.1d.
+TEST(Lab23_4c, TheHeadsGradientHidesTheSum) {
+  constexpr std::size_t rows = 512, width = 256, own = 256;
+  const auto program = [](Rank me, const Case& c) {
+    const auto layers = make_tensor_layers(make_tensor_parallel(me, true), own * static_cast<std::size_t>(c.ranks));
+    Slice dx = unwritten(me, rows * width), x = unwritten(me, rows * width), dlogits = unwritten(me, rows * own);
+    Slice head = unwritten(me, own * width), dhead = unwritten(me, own * width);
+    return exposed_by(me, [&] { layers->logits_backward(me, dx, dhead, dlogits, x, head, rows); });
+  };
+  const auto judge = [](const Case&, const Outcome& outcome) {
+    return too_exposed(outcome, 0.5,
+                       "column_backward lets its sum of dx run beside the head's gradient: is that what the backward "
+                       "pass calls?");
+  };
+  run_cases(program, judge, timed_plan(2.0 * rows * width * own, 4.0 * rows * width));
+}
 
 TensorRunPlan gpt_plan(bool tied, bool overlap) {
   TensorRunPlan plan;

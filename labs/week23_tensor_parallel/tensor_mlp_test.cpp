@@ -5,7 +5,9 @@
 
 #include "common/gpt/model/block.hpp"
 #include "common/testing/cases.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
+#include "labs/week23_tensor_parallel/sums_testing.hpp"
 
 namespace lockstep::week23::tensor_mlp_test {
 namespace {
@@ -26,21 +28,29 @@ HostMatrix down_bias() { return eighths(4, 1, kChannels); }
 HostMatrix input() { return numbers(5, kRows, kChannels); }
 HostMatrix output_gradient() { return numbers(6, kRows, kChannels); }
 
-testing::CaseProgram parallel_mlp(bool overlap) {
-  return [overlap](Rank me, const Case& c) {
+/// What a run does: both passes, the first alone, or neither, and only the two sums: memory that the passes may have.
+enum class Passes { both, forward, sums };
+
+testing::CaseProgram parallel_mlp(bool overlap, Passes passes = Passes::both) {
+  return [=](Rank me, const Case& c) {
     const TensorParallel tp = make_tensor_parallel(me, overlap);
     const std::size_t own = c.size, first = own * static_cast<std::size_t>(me.rank());
     const auto parameter = [&](const HostMatrix& m) { return uploaded(me, m, Category::parameter); };
     const MlpTensors values{
         {parameter(cut_rows(up_weight(c), first, own)), parameter(cut_columns(up_bias(c), first, own))},
         {parameter(cut_columns(down_weight(c), first, own)), parameter(down_bias())}};
-    const MlpTensors gradients{{zeros(me, values.up.weight), zeros(me, values.up.bias)},
-                               {zeros(me, values.down.weight), zeros(me, values.down.bias)}};
+    const MlpTensors gradients{{ones(me, values.up.weight), ones(me, values.up.bias)},
+                               {ones(me, values.down.weight), ones(me, values.down.bias)}};
     MlpSaved saved{uploaded(me, input()), unwritten(me, kRows * own), unwritten(me, kRows * own)};
     Slice y = unwritten(me, kRows * kChannels), dx = unwritten(me, kRows * kChannels);
+    Slice wide = unwritten(me, kRows * own), dy = uploaded(me, output_gradient());
+    if (passes == Passes::sums) {
+      for (const Slice& sum : {y, dx}) week21::ring_all_reduce(me, sum);
+      return Values{};
+    }
     parallel_mlp_forward(tp, values, saved, y, kRows);
-    parallel_mlp_backward(tp, values, gradients, saved, unwritten(me, kRows * own), dx, uploaded(me, output_gradient()),
-                          kRows);
+    if (passes == Passes::forward) return Values{};
+    parallel_mlp_backward(tp, values, gradients, saved, wide, dx, dy, kRows);
     Values seen;
     for (const Slice& slice :
          {y, dx, gradients.down.bias, gradients.up.weight, gradients.up.bias, gradients.down.weight})
@@ -56,7 +66,7 @@ Values serial_mlp(const Case& c) {
     Slice w1 = uploaded(me, up_weight(c)), b1 = uploaded(me, up_bias(c)), w2 = uploaded(me, down_weight(c));
     Slice x = uploaded(me, input()), dy = uploaded(me, output_gradient()), up = unwritten(me, wide);
     Slice bent = unwritten(me, wide), y = unwritten(me, narrow), dx = unwritten(me, narrow), d = unwritten(me, wide);
-    Slice dw1 = zeros(me, w1), db1 = zeros(me, b1), dw2 = zeros(me, w2), db2 = zeros(me, y.cut(0, kChannels));
+    Slice dw1 = ones(me, w1), db1 = ones(me, b1), dw2 = ones(me, w2), db2 = ones(me, y.cut(0, kChannels));
     linear(me, up, x, w1, b1, kRows);
     gelu(me, bent, up);
     linear(me, y, bent, w2, uploaded(me, down_bias()), kRows);
@@ -79,8 +89,8 @@ std::string wrong_mlp(const Case& c, const Outcome& outcome) {
                                    cut_by_rows("the gradient of up's weight", hidden(c), kChannels, c.ranks),
                                    cut_by_rows("the gradient of up's bias", hidden(c), 1, c.ranks),
                                    cut_by_columns("the gradient of down's weight", kChannels, hidden(c), c.ranks)};
-  // dx is behind up (a row of kChannels), the gradient of the hidden units (as long), and its own sum over all of
-  // these.
+  // Gradients were 1 before. dx is behind up (a row of kChannels), the gradient of the hidden units (as long), and its
+  // own sum over all of these.
   return differs(outcome, parts, serial_mlp(c), 2 * kChannels + hidden(c));
 }
 
@@ -96,10 +106,50 @@ TEST(Lab23_2, IsTheSerialMlp) { run_cases(parallel_mlp(false), wrong_mlp, plan()
 TEST(Lab23_2, IsTheSerialMlpWithOverlap) { run_cases(parallel_mlp(true), wrong_mlp, plan(true)); }
 
 TEST(Lab23_2, OneSumForwardAndOneBackward) {
-  const auto judge = [](const Case&, const Outcome& outcome) -> std::string {
-    return not_two_sums(outcome, "mlp forward", "mlp backward", 4 * kRows * kChannels);
+  run_cases(
+      parallel_mlp(false, Passes::forward),
+      [](const Case&, const Outcome& outcome) {
+        return not_the_forward_sum(outcome, "mlp forward", "mlp backward", 4 * kRows * kChannels);
+      },
+      plan());
+  run_cases(
+      parallel_mlp(false),
+      [](const Case&, const Outcome& outcome) {
+        return not_two_sums(outcome, "mlp forward", "mlp backward", 4 * kRows * kChannels);
+      },
+      plan());
+}
+
+TEST(Lab23_2, NeedsNoMemoryButItsScratch) {
+  const auto judge = [](const Case& c, const Outcome& outcome) {
+    const auto frugal = [&](Rank me) { return parallel_mlp(false, Passes::sums)(me, c); };
+    return more_memory_than(outcome, Program(frugal),
+                            "what a forward pass leaves has a place in MlpSaved, and `wide` is the scratch of the "
+                            "backward pass, which gelu_backward may write over");
   };
   run_cases(parallel_mlp(false), judge, plan());
+}
+
+/// As in 23.1d: the gradient of up's weight hides the sum of dx.
+TEST(Lab23_2, TheWeightsGradientHidesTheSum) {
+  constexpr std::size_t rows = 512, channels = 256, own = 256;
+  const auto program = [](Rank me, const Case&) {
+    const TensorParallel tp = make_tensor_parallel(me, true);
+    const auto layer = [&](std::size_t in, std::size_t out) {
+      return LinearTensors{unwritten(me, in * out), unwritten(me, out)};
+    };
+    const MlpTensors values{layer(channels, own), layer(own, channels)},
+        gradients{layer(channels, own), layer(own, channels)};
+    MlpSaved saved{unwritten(me, rows * channels), unwritten(me, rows * own), unwritten(me, rows * own)};
+    Slice wide = unwritten(me, rows * own), dx = unwritten(me, rows * channels), dy = unwritten(me, rows * channels);
+    return exposed_by(me, [&] { parallel_mlp_backward(tp, values, gradients, saved, wide, dx, dy, rows); });
+  };
+  const auto judge = [](const Case&, const Outcome& outcome) {
+    return too_exposed(outcome, 0.5,
+                       "column_backward lets its sum of dx run beside the gradient of up's weight: is that what the "
+                       "backward pass calls?");
+  };
+  run_cases(program, judge, timed_plan(2.0 * rows * channels * own, 4.0 * rows * channels));
 }
 
 }  // namespace
