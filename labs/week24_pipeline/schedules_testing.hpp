@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "labs/week24_pipeline/scripted_stage.hpp"
 
@@ -15,6 +16,20 @@ using MakeStage = StageSchedule (*)(const PipelineShape&, int stage);
 inline Schedule all_stages(MakeStage make, const PipelineShape& shape) {
   Schedule schedule;
   for (int s = 0; s < shape.stages; ++s) schedule.push_back(make(shape, s));
+  return schedule;
+}
+
+inline std::string where(const PipelineShape& shape) {
+  std::string text = fmt::format("with {} stage{} and {} microbatch{}", shape.stages, shape.stages == 1 ? "" : "s",
+                                 shape.microbatches, shape.microbatches == 1 ? "" : "es");
+  return text + (shape.chunks == 1 ? ": " : fmt::format(", {} chunks a stage: ", shape.chunks));
+}
+
+/// The same, of a schedule that can be run: one that cannot ends the test with what is wrong with it.
+inline Schedule runnable(MakeStage make, const PipelineShape& shape) {
+  Schedule schedule = all_stages(make, shape);
+  if (const std::string wrong = check_schedule(schedule, shape); !wrong.empty())
+    throw Error(Verdict::fail, where(shape) + wrong);
   return schedule;
 }
 
@@ -33,10 +48,29 @@ inline std::vector<PipelineShape> shapes(int chunks = 1, bool multiples = false)
   return all;
 }
 
-inline std::string where(const PipelineShape& shape) {
-  std::string text = fmt::format("with {} stage{} and {} microbatch{}", shape.stages, shape.stages == 1 ? "" : "s",
-                                 shape.microbatches, shape.microbatches == 1 ? "" : "es");
-  return text + (shape.chunks == 1 ? ": " : fmt::format(", {} chunks a stage: ", shape.chunks));
+/// "27.8 ms".
+inline std::string ms(double seconds) { return fmt::format("{:.6g} ms", seconds * 1e3); }
+
+/// "1 forward", "2 forwards".
+inline std::string counted(int count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// What is wrong with the order of a stage's forwards among its backwards: microbatches in order, and `before(i)`
+/// forwards before the i-th step of kind `back`. "" when nothing is.
+inline std::string wrong_turns(const StageSchedule& steps, Work back, const std::function<int(int i)>& before) {
+  int forwards = 0, backwards = 0;
+  for (const Step& step : steps) {
+    if (step.work != Work::forward && step.work != back) continue;
+    int& next = step.work == Work::forward ? forwards : backwards;
+    if (step.microbatch != next)
+      return fmt::format("does {} where {} is next", to_string(step), to_string({step.work, next}));
+    if (step.work == back && forwards != before(backwards))
+      return fmt::format("has done {} before {}, expected {}", counted(forwards, "forward"), to_string(step),
+                         before(backwards));
+    ++next;
+  }
+  return "";
 }
 
 /// Of a run in virtual time, without 24.6: the end of the last stage, and the longest time from a stage's own begin to

@@ -16,48 +16,63 @@
 namespace lockstep::week24 {
 
 /// Part k adds k + 1 to what goes through it, in both directions, and gathers in its gradient what has come in: small
-/// whole numbers, exact.
+/// whole numbers, exact. Every second microbatch is one element longer. Slices that the contract of StageModel does not
+/// give end the run with a sentence.
 class CountingStage final : public StageModel {
  public:
   CountingStage(Rank me, const PipelineShape& shape, std::size_t elements)
-      : me_(me), shape_(shape), elements_(elements), scratch_(me.allocate(elements, DType::f32, Category::buffer)) {
+      : me_(me), shape_(shape), elements_(elements), scratch_(me.allocate(elements + 1, DType::f32, Category::buffer)) {
     for (int c = 0; c < shape.chunks; ++c) {
       gradients_.push_back(me.allocate(elements, DType::f32, Category::gradient));
       fill(me, gradients_.back(), 0);
     }
   }
-  std::size_t boundary_elements(int) const override { return elements_; }
+  std::size_t boundary_elements(int microbatch) const override {
+    return elements_ + static_cast<std::size_t>(microbatch % 2);
+  }
   DType boundary_dtype() const override { return DType::f32; }
 
   void forward(int microbatch, int chunk, Slice input, Slice output) override {
     const int part = part_of(chunk);
+    const Step step{Work::forward, microbatch, chunk};
+    check_slice(step, "an input", input, part > 0);
+    check_slice(step, "an output", output, part + 1 < parts());
     if (part == 0) input = made(microbatch);
     inputs_[{microbatch, chunk}] = input;
-    if (part + 1 == parts()) output = last_[microbatch] = me_.allocate(elements_, DType::f32, Category::activation);
+    if (part + 1 == parts()) output = last_[microbatch] = boundary(microbatch);
     through(output, input, part);
   }
   void backward(Work work, int microbatch, int chunk, Slice output_gradient, Slice input_gradient) override {
     const int part = part_of(chunk);
-    if (work != Work::weight_gradient) {
+    const Step step{work, microbatch, chunk};
+    const bool weights_alone = work == Work::weight_gradient;
+    const std::pair key{microbatch, chunk};
+    if (!inputs_.contains(key) || (weights_alone && !gradients_of_.contains(key)))
+      throw Error(Verdict::fail,
+                  to_string(step, shape_.chunks) + " is run before what it needs, or for the second time");
+    check_slice(step, "a gradient of the output", output_gradient, part + 1 < parts() && !weights_alone);
+    check_slice(step, "a gradient of the input", input_gradient, part > 0 && !weights_alone);
+    if (!weights_alone) {
       if (part + 1 == parts()) output_gradient = last_.at(microbatch);
-      if (part == 0) input_gradient = first_[microbatch] = me_.allocate(elements_, DType::f32, Category::activation);
+      if (part == 0) input_gradient = first_[microbatch] = boundary(microbatch);
       through(input_gradient, output_gradient, part);
-      gradients_of_[{microbatch, chunk}] = output_gradient;
+      gradients_of_[key] = output_gradient;
     }
     if (work != Work::input_gradient) {
-      const std::pair key{microbatch, chunk};
-      add(me_, gradients_[static_cast<std::size_t>(chunk)], inputs_.at(key));
-      add(me_, gradients_[static_cast<std::size_t>(chunk)], gradients_of_.at(key));
+      Slice gradient = gradients_[static_cast<std::size_t>(chunk)];
+      add(me_, gradient, inputs_.at(key).cut(0, elements_));
+      add(me_, gradient, gradients_of_.at(key).cut(0, elements_));
       inputs_.erase(key);
       gradients_of_.erase(key);
     }
   }
 
-  /// What came back to the first part for each microbatch (first stage), then the gradients of all chunks: element 0 of
-  /// each.
+  /// What came back to the first part for each microbatch (first stage; −1 where nothing did), then the gradients of
+  /// all chunks: element 0 of each.
   Values seen() {
     Values values;
-    for (auto& [microbatch, slice] : first_) values.push_back(to_host(me_, slice)[0]);
+    for (int m = 0; me_.rank() == 0 && m < shape_.microbatches; ++m)
+      values.push_back(first_.contains(m) ? to_host(me_, first_.at(m))[0] : -1);
     for (const Slice& gradient : gradients_) values.push_back(to_host(me_, gradient)[0]);
     return values;
   }
@@ -66,14 +81,27 @@ class CountingStage final : public StageModel {
  private:
   int parts() const { return shape_.stages * shape_.chunks; }
   int part_of(int chunk) const { return chunk * shape_.stages + me_.rank(); }
+  Slice boundary(int microbatch) {
+    return me_.allocate(boundary_elements(microbatch), DType::f32, Category::activation);
+  }
   Slice made(int microbatch) {
-    Slice slice = me_.allocate(elements_, DType::f32, Category::activation);
+    Slice slice = boundary(microbatch);
     fill(me_, slice, static_cast<float>(input_of(microbatch)));
     return slice;
   }
   void through(Slice to, Slice from, int part) {
     fill(me_, scratch_, static_cast<float>(part + 1));
-    add(me_, to, from, scratch_);
+    add(me_, to, from, scratch_.cut(0, to.size()));
+  }
+  /// A neighbour's slice is there, and as long as the microbatch's boundary; at the ends of the model there is none.
+  void check_slice(const Step& step, const char* what, const Slice& slice, bool wanted) const {
+    const std::size_t expected = wanted ? boundary_elements(step.microbatch) : 0;
+    if (slice.size() == expected) return;
+    throw Error(
+        Verdict::fail,
+        fmt::format("stage {} gives {} {} of {} elements, expected {}{}", me_.rank(), to_string(step, shape_.chunks),
+                    what, slice.size(), expected,
+                    wanted ? "" : ": at the ends of the model, and for the weights alone, that slice is empty"));
   }
 
   Rank me_;
@@ -94,6 +122,8 @@ inline std::string wrong_counts(const PipelineShape& shape, const Outcome& outco
     std::size_t at = 0;
     for (int m = 0; stage == 0 && m < shape.microbatches; ++m, ++at) {
       const double back = CountingStage::input_of(m) + 2 * all;
+      if (seen.at(at) < 0)
+        return fmt::format("microbatch {} did not come back to the first stage: no backward was run", m);
       if (seen.at(at) != back)
         return fmt::format(
             "microbatch {} came back to the first stage as {}, expected {}: through every part once in "
@@ -180,6 +210,7 @@ struct TimedOptions {
   bool trace = false;
   std::size_t kept = 0;   ///< of TimedStage
   double last_stage = 1;  ///< its steps take that many times as long as the others'
+  bool buffered = true;   ///< short sends are over at once; else when their receive has begun and all has arrived
 };
 struct TimedRun {
   Outcome outcome;
@@ -195,6 +226,7 @@ inline TimedRun run_timed(const Schedule& schedule, const PipelineShape& shape, 
                      .check_races = false,
                      .trace = how.trace,
                      .emulate = !phantom};
+  if (!how.buffered) options.machine.eager_bytes = 0;
   const auto times_of = [&](int stage) {
     const double part = (stage + 1 == shape.stages ? how.last_stage : 1) / shape.chunks;
     return StepTimes{times.forward * part, times.input_gradient * part, times.weight_gradient * part, times.transfer};
@@ -207,6 +239,9 @@ inline TimedRun run_timed(const Schedule& schedule, const PipelineShape& shape, 
                         return stage.when();
                       }));
   timed.outcome.check();
+  for (std::size_t s = 0; s < schedule.size(); ++s)
+    if (const std::size_t run = timed.outcome.values[s].size() / 2; run != schedule[s].size() || run == 0)
+      throw Error(Verdict::fail, fmt::format("of its {} steps stage {} has run {}", schedule[s].size(), s, run));
   double first = timed.outcome.values[0][0];  // wall-clock: what set-up took
   for (const Values& when : timed.outcome.values) first = std::min(first, when[0]);
   if (phantom) first = 0;

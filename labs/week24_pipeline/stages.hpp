@@ -64,8 +64,10 @@ inline Neighbour after(const Pipeline& pipeline, int chunk) {
   return chunk + 1 < pipeline.shape.chunks ? Neighbour{0, last} : Neighbour{};
 }
 
-/// Part b. Runs this stage's steps on `model`, in order. Nobody's main waits for a send: receives are posted one ahead,
-/// sends run on the queue of their link. What main still waits for at the end is nothing.
+/// Part b. Runs this stage's steps on `model`, in order, with the slices that StageModel says: none from nowhere or to
+/// nowhere. Nobody's main waits for a send: receives are posted one ahead, sends run on the queue of their link. At
+/// most two sends of a link are in use at once: main waits for the one before the last, which has long arrived. What
+/// main still waits for at the end is nothing.
 void run_schedule(const Pipeline& pipeline, const StageSchedule& steps, StageModel& model);
 
 }  // namespace lockstep::week24
