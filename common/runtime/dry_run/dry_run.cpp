@@ -32,8 +32,9 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   void forget_peak() { peak_ = live_; }
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel, Location) override {
-    const double seconds = machine_.seconds(operation);
     Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
+    if (machine_.by_library && queue.collective.depth > 0) return;  // the library's time has its additions in it
+    const double seconds = machine_.seconds(operation);
     const double begin = queue.clock;
     queue.clock += seconds;
     if (at.queue != 0) {
@@ -51,6 +52,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
       (transfer.kind == Transfer::Kind::send ? sent : received) += static_cast<double>(transfer.slice.bytes());
     const DryRunGroup& group = groups_[static_cast<std::size_t>(at.group)].group;
     Line& line = batches_[{at.group, at.queue}];
+    queues_[static_cast<std::size_t>(at.queue)].collective.sent += sent;
     const double begin = std::max(queues_[static_cast<std::size_t>(at.queue)].clock, line.end);
     line.end = begin + group.alpha + std::max(sent, received) * group.beta;
     line.held.push_back({line.end, {batch.begin(), batch.end()}, {}});
@@ -98,8 +100,21 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   void upload(CommunicatorKey, const Slice&, const void*, Location) override {}
   bool download(CommunicatorKey, const Slice&, void*, Location) override { return false; }
   bool peek(CommunicatorKey, const Slice&, void*) override { return false; }
-  void open_region(CommunicatorKey, const char*, std::size_t, Location) override {}
-  void close_region(int) override {}
+  void open_region(CommunicatorKey at, const char*, std::size_t bytes, Location) override {
+    Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
+    if (queue.collective.depth++ == 0) queue.collective = {1, at.group, static_cast<double>(bytes), 0, queue.clock};
+  }
+  /// On a machine with its vendor's libraries, what was sent since the outermost region began is theirs to send.
+  void close_region(int index) override {
+    Queue& queue = queues_[static_cast<std::size_t>(index)];
+    Collective& collective = queue.collective;
+    if (--collective.depth > 0 || !machine_.by_library || collective.sent == 0) return;
+    const int p = groups_[static_cast<std::size_t>(collective.group)].group.ranks;
+    const bool both_ways = collective.sent > 1.5 * (p - 1) / p * collective.bytes;
+    const auto seconds = both_ways ? library_all_reduce_seconds : library_gather_seconds;
+    queue.clock = collective.begin + seconds(machine_, p, collective.bytes, 1);
+    batches_[{collective.group, index}].end = queue.clock;
+  }
   RankLedger ledger() const override { return recorder_.ledger(); }
   double now(int queue) const override { return queues_[static_cast<std::size_t>(queue)].clock; }
   int world_rank() const override { return 0; }
@@ -116,9 +131,15 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     std::uint64_t waited = 0;  // before them
     double end = 0;            // of the last batch
   };
+  /// The outermost region that is open, and what was sent in it.
+  struct Collective {
+    int depth = 0, group = 0;
+    double bytes = 0, sent = 0, begin = 0;
+  };
   struct Queue {
     double clock = 0;
     Line closures;
+    Collective collective;
   };
   struct Member {
     DryRunGroup group;

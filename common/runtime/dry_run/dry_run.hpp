@@ -1,7 +1,8 @@
 // One rank that plays a program alone, to learn what it costs: no memory, no messages, no other ranks. Its peers are
 // taken to do the same at the same time, so that in a group where that is so (a ring, a tensor-parallel layer) the
 // clock shows what the simulator would say, thousands of times faster. Memory is counted as every backend counts it, in
-// any group. Predictions start from here.
+// any group. On a machine with its vendor's libraries (Machine::as_library), what a region sends takes the library's
+// time. Predictions start from here.
 //
 //   DryRun dry_run(machine, {.ranks = 8, .alpha = 3.4e-6, .beta = 1 / 235e9});
 //   Rank me = dry_run.rank();

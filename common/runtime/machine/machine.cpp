@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "common/error.hpp"
+#include "common/support/text/nearest.hpp"
 
 namespace lockstep {
 namespace {
@@ -30,12 +31,14 @@ double Machine::matmul_efficiency(double flop) const {
 }
 
 double Machine::seconds(const Operation& operation) const {
+  if (by_library) return library_seconds(*library, *this, operation);
   double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
   if (operation.matmul) rate *= matmul_efficiency(operation.flop);
   return std::max(operation.flop / rate, operation.bytes / memory_bytes_per_second) + launch;
 }
 
 double Machine::overhead(const Operation& operation) const {
+  if (by_library) return launch;
   if (!operation.matmul || efficiency.empty()) return launch;
   const double peak = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
   const double smallest = efficiency.front().flop / (peak * efficiency.front().fraction);
@@ -69,6 +72,28 @@ double Machine::beta(int level) const {
   double smallest = kInfinity;
   for (int l = 0; l <= level; ++l) smallest = std::min(smallest, levels[l].bytes_per_second);
   return 1 / smallest;
+}
+
+Machine Machine::as_library(AttentionKernel kernel, const std::string& flash) const {
+  if (!library)
+    throw Error(Verdict::usage, fmt::format("machine {} has no prices of libraries: give its file a field \"library\" "
+                                            "(docs/machines.md)",
+                                            name));
+  Machine machine = *this;
+  machine.by_library = true;
+  machine.library->kernel = kernel;
+  std::vector<std::string> names;
+  for (const FlashKernel& each : library->flash) names.push_back(each.name);
+  const auto found = flash.empty() ? names.begin() : std::find(names.begin(), names.end(), flash);
+  if (found == names.end()) throw Error(Verdict::usage, unknown_name("attention kernel", flash, names));
+  machine.library->which = static_cast<std::size_t>(found - names.begin());
+  machine.memory_bytes_per_second = library->memory_bytes_per_second;
+  for (std::size_t level = 1; level < levels.size(); ++level)
+    if (!levels[level].shared) {
+      machine.levels[level].shared = true;
+      machine.levels[level].bytes_per_second *= levels[level - 1].ranks;
+    }
+  return machine;
 }
 
 Machine Machine::uniform(double alpha, double beta, double gamma) {

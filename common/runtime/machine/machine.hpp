@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/runtime/machine/library.hpp"
 #include "common/runtime/machine/operation.hpp"
 
 namespace lockstep {
@@ -40,6 +42,8 @@ struct Machine {
   double memory_bytes_per_second = 0;
   double launch = 0;                 // seconds, added to each operation
   std::uint64_t eager_bytes = 8192;  // a larger send waits for its receive
+  std::optional<LibraryPrices> library;
+  bool by_library = false;  // operations take what `library` says, and additions of a collective nothing: as_library()
 
   /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch. Efficiency is 1 where it is no matmul.
   double seconds(const Operation& operation) const;
@@ -50,7 +54,12 @@ struct Machine {
   double matmul_efficiency(double flop) const;
 
   /// γ of `add`: seconds per byte reduced (two reads and a write).
-  double gamma() const { return 3 / memory_bytes_per_second; }
+  double gamma() const { return by_library ? 0 : 3 / memory_bytes_per_second; }
+
+  /// The same machine with its vendor's libraries: operations by `library`, and between nodes the ports of all of a
+  /// node's ranks as one, over which rings are striped. Without a `library` in its file, or a
+  /// flash kernel of this name in it: Error(usage).
+  Machine as_library(AttentionKernel kernel = AttentionKernel::flash, const std::string& flash = "") const;
 
   /// Ranks that the machine holds; 0: any number.
   int capacity() const { return levels.empty() ? 1 : levels.back().ranks; }

@@ -31,6 +31,10 @@ constexpr Sensible kMemoryBandwidth{1e8, 1e15, "bytes per second", "an A100 read
 constexpr Sensible kLaunch{0, 1, "seconds", "a GPU kernel costs about 1e-06"};
 constexpr Sensible kEager{0, 1e12, "bytes", "MPI libraries use about 8192"};
 constexpr Sensible kRanks{0, 1e9, "ranks", "8 GPUs in a node; 0, in the outermost level alone, for any number"};
+constexpr Sensible kPositions{1, 1e9, "positions", "2048 tokens of a sequence"};
+constexpr Sensible kCurveRanks{2, 1e6, "ranks", "8 GPUs of a node"};
+constexpr Sensible kCurveBytes{1, 1e13, "bytes", "32768, of the whole array"};
+constexpr Sensible kCurveSeconds{1e-9, 1e4, "seconds", "an all-reduce of 32 KiB takes about 40e-6"};
 
 /// One JSON object of the file, and what it is called in messages.
 class Fields {
@@ -162,6 +166,37 @@ void read_efficiency(const Fields& file, Machine& machine) {
   }
 }
 
+LibraryPrices read_library(const Fields& fields) {
+  fields.allow({"matmul_flop_per_second", "matmul_seconds", "memory_bytes_per_second", "attention", "all_reduce_ranks",
+                "all_reduce"});
+  LibraryPrices prices{.matmul_flop_per_second = fields.number("matmul_flop_per_second", kPeak),
+                       .matmul_seconds = fields.number("matmul_seconds", kLaunch),
+                       .memory_bytes_per_second = fields.number("memory_bytes_per_second", kMemoryBandwidth)};
+  const auto rising = [](const Fields& point, const char* name, double value, double before) {
+    if (value <= before) point.fail(point.path(name), fmt::format("is {:g}, not above the point before it", value));
+  };
+  for (const Fields& kernel : fields.list("attention", "kernels {\"name\": …, \"points\": …}")) {
+    kernel.allow({"name", "points"});
+    FlashKernel& flash = prices.flash.emplace_back(FlashKernel{kernel.text("name", "FlashAttention-2"), {}});
+    for (const Fields& at : kernel.list("points", "points {\"positions\": …, \"forward\": …, \"backward\": …}")) {
+      at.allow({"positions", "forward", "backward"});
+      const AttentionPoint point{at.whole_number("positions", kPositions), at.number("forward", kPeak),
+                                 at.number("backward", kPeak)};
+      if (!flash.points.empty()) rising(at, "positions", point.positions, flash.points.back().positions);
+      flash.points.push_back(point);
+    }
+  }
+  if (!fields.has("all_reduce")) return prices;
+  prices.all_reduce_ranks = static_cast<int>(fields.whole_number("all_reduce_ranks", kCurveRanks));
+  for (const Fields& point : fields.list("all_reduce", "points {\"bytes\": …, \"seconds\": …}")) {
+    point.allow({"bytes", "seconds"});
+    prices.all_reduce.push_back({point.number("bytes", kCurveBytes), point.number("seconds", kCurveSeconds)});
+    if (prices.all_reduce.size() > 1)
+      rising(point, "bytes", prices.all_reduce.back().bytes, (prices.all_reduce.end() - 2)->bytes);
+  }
+  return prices;
+}
+
 Json parse(const std::string& text, const std::string& path) {
   try {
     return Json::parse(text);
@@ -189,7 +224,7 @@ Machine read_cluster(const Fields& file, const std::string& path) {
 
 Machine read_single(const Fields& file) {
   file.allow({"name", "description", "levels", "peak_flop_per_second", "matmul_efficiency", "memory_bytes",
-              "memory_bytes_per_second", "launch_seconds", "eager_bytes", "sources", "node", "measured"});
+              "memory_bytes_per_second", "launch_seconds", "eager_bytes", "sources", "node", "measured", "library"});
   Machine machine;
   read_levels(file, machine);
   read_peaks(file.object("peak_flop_per_second", "FLOP per second by dtype"), machine);
@@ -198,6 +233,7 @@ Machine read_single(const Fields& file) {
   machine.memory_bytes_per_second = file.number("memory_bytes_per_second", kMemoryBandwidth);
   machine.launch = file.number("launch_seconds", kLaunch);
   machine.eager_bytes = static_cast<std::uint64_t>(file.whole_number("eager_bytes", kEager));
+  if (file.has("library")) machine.library = read_library(file.object("library", "prices of the vendor's libraries"));
   return machine;
 }
 

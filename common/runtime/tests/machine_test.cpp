@@ -190,6 +190,25 @@ std::vector<std::string> numeric_fields(const Json& value, const std::string& pr
   return found;
 }
 
+TEST(MachineFiles, LibrariesAreCheckedToo) {
+  const std::string text = read_file(kShipped + "/dgx-a100.json");
+  const auto error_with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    try {
+      (void)parse_machine(changed, "dgx-a100.json");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_NE(error_with("\"matmul_seconds\"", "\"matmul_second\"").find("matmul_second"), std::string::npos);
+  EXPECT_NE(error_with("{\"positions\": 1024", "{\"positions\": 512").find("not above the point before it"),
+            std::string::npos);
+  EXPECT_NE(error_with("{\"bytes\": 131072", "{\"bytes\": 1024").find("not above the point before it"),
+            std::string::npos);
+}
+
 TEST(ShippedMachines, AreReadableAndNamedAsTheirFiles) {
   std::vector<std::string> names = machine_names(kShipped);
   EXPECT_GE(names.size(), 10u);
