@@ -164,6 +164,10 @@ class CommandLine {
     add_program("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …");
     add_program("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …");
     add_program("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …");
+    add_forward("validate", "what is predicted of published runs and curves, and how far off it is", [this] {
+      rest_.insert(rest_.begin(), "--validate");
+      return forward(paths_, target_of("plan"), rest_);
+    });
     add_program("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …");
     add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
                 [this] { return trace_tool(paths_, "why", rest_); });

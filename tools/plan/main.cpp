@@ -4,6 +4,7 @@
 //   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536 --explain dp=8,tp=8,pp=16
 //   ./lab plan --model gpt3-13b --cluster dgx-h100x8 --global-batch 512 --score mine.json
 //   ./lab plan --published                       Megatron-LM's iteration times beside the predictions
+//   ./lab validate                               all published measurements beside the predictions (plan --validate)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "tools/plan/published.hpp"
 #include "tools/plan/report.hpp"
 #include "tools/plan/strategy_file.hpp"
+#include "tools/plan/validate_report.hpp"
 
 namespace lockstep::plan {
 namespace {
@@ -31,7 +33,7 @@ struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory;
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string explain, score, json, csv;
-  bool published = false;
+  bool published = false, validate = false;
 };
 
 const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
@@ -221,6 +223,7 @@ void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
   if (o.published) return compare_with_published(o);
+  if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.json, o.csv);
   if (o.top < 1) refuse("--top: at least 1");
   if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
   const Task task = task_of(o);
@@ -266,10 +269,12 @@ int main(int argc, char** argv) {
   line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");
   line.add("--simulate", o.simulate, "so many of the listed plans in the simulator too, to check the predictions");
   line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
+  line.add("--validate", o.validate, "published runs, curves and bubbles beside the predictions, nothing else");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
-  line.exclude("--published", {"--model", "--cluster", "--global-batch", "--sequence", "--memory", "--top", "--explain",
-                               "--score", "--simulate"});
+  const std::vector<std::string> of_a_task{"--model", "--cluster", "--global-batch", "--sequence", "--memory",
+                                           "--top",   "--explain", "--score",        "--simulate"};
+  for (const char* other : {"--published", "--validate"}) line.exclude(other, of_a_task);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());

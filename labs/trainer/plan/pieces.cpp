@@ -264,6 +264,18 @@ const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axi
   return rings_[key] = ring_prices(machine_, {.dp = strategy.dp, .tp = strategy.tp, .pp = strategy.pp}, axis);
 }
 
+namespace {
+
+/// Of a library's gathers and scatters of one block at a time, additions included: β alone.
+week21::CostModel library_links(const Machine& machine, const Strategy& strategy, const Pieces& pieces) {
+  const double bytes = 2 * pieces.block_parameters, p = strategy.dp;
+  if (strategy.dp == 1) return {};
+  const double seconds = library_gather_seconds(machine, strategy.dp, bytes, strategy.tp);
+  return {.alpha = 0, .beta = seconds / ((p - 1) * bytes / p), .gamma = 0, .launch = 0};
+}
+
+}  // namespace
+
 week25::Workload Pricer::work(const Strategy& strategy, int microbatches) {
   using week25::Axis;
   const Pieces& pieces = this->pieces(strategy);
@@ -280,7 +292,7 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches) {
     // Boundaries on their way: what was sent last, and what is received ahead.
     if (strategy.pp > 1) bytes += std::min(3 * microbatches, 6) * pieces.boundary_bytes;
   }
-  work.data = ring(strategy, Axis::dp);
+  work.data = machine_.by_library ? library_links(machine_, strategy, pieces) : ring(strategy, Axis::dp);
   work.memory_bytes_per_second = machine_.memory_bytes_per_second;
   for (const Axis axis : {Axis::dp, Axis::tp, Axis::pp})
     if (axis != Axis::dp || strategy.zero >= 1) {

@@ -121,7 +121,9 @@ const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const
 }
 
 Rated Predictor::rate(const Strategy& strategy) {
-  const week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy));
+  week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy));
+  for (week25::StageWork& stage : work.stages)
+    if (!task_.overlap) stage.window = 0;
   const auto& [pipeline, without_hops] = pipelines(strategy, work);
   return {strategy, week25::step_time(strategy, work, pipeline, without_hops),
           week25::largest_memory(strategy, work, pipeline)};

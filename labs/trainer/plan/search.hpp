@@ -19,6 +19,7 @@ struct Task {
   int global_batch = 0;     ///< sequences of a step
   std::size_t length = 0;   ///< tokens of each
   double memory_bytes = 0;  ///< of one GPU
+  bool overlap = true;      ///< sums of gradients go on behind the last backward, as 21.7's and 22's do
 };
 
 /// A preset in bf16 at its own context on a cluster (find_cluster), which may use all of a GPU's memory.

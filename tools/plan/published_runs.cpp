@@ -1,0 +1,154 @@
+#include "tools/plan/published_runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+
+namespace lockstep::plan {
+
+namespace {
+
+/// A row's fields: of its own columns, else those that hold for the file.
+class Fields {
+ public:
+  Fields(const Json& file, const Json& row) : file_(file), row_(row) {}
+
+  const Json* find(const std::string& name) const {
+    const Json& columns = file_.at("columns");
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      if (columns[i] == name) return &row_.at(i);
+    return file_.find(name);
+  }
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  template <class T>
+  T get(const std::string& name) const {
+    const Json* value = find(name);
+    if (!value) throw JsonError(fmt::format("has no {}", name));
+    return value->get<T>();
+  }
+  template <class T>
+  T get(const std::string& name, T otherwise) const {
+    return has(name) ? get<T>(name) : otherwise;
+  }
+  bool is(const std::string& name, const char* word) const {
+    const Json* value = find(name);
+    return value && *value == word;
+  }
+
+ private:
+  const Json& file_;
+  const Json& row_;
+};
+
+GptConfig model_of(const Json& file, const std::string& name, std::size_t length) {
+  const Json& sizes = file.at("models").at(name);
+  GptConfig model{.layers = sizes.at("layers").get<std::size_t>(),
+                  .heads = sizes.at("heads").get<std::size_t>(),
+                  .d_model = sizes.at("d_model").get<std::size_t>(),
+                  .vocabulary = sizes.at("vocabulary").get<std::size_t>(),
+                  .context = length,
+                  .storage = DType::bf16};
+  model.check();
+  return model;
+}
+
+double seconds_of(const Fields& row, const PublishedRun& run) {
+  if (row.has("seconds")) return row.get<double>("seconds");
+  const double batch = run.batch, tokens = batch * static_cast<double>(run.length);
+  if (row.has("tokens_per_second_per_gpu")) return tokens / run.gpus / row.get<double>("tokens_per_second_per_gpu");
+  if (row.has("tflop_per_second_per_gpu"))
+    return megatron_flop(run.model, run.length, batch) / run.gpus / row.get<double>("tflop_per_second_per_gpu") / 1e12;
+  return run.model.step_flop(run.length) * batch / run.gpus / row.get<double>("model_tflop_per_second_per_gpu") / 1e12;
+}
+
+PublishedRun run_of(const Json& file, const Fields& row) {
+  PublishedRun run{.machine = row.get<std::string>("machine"),
+                   .length = row.get<std::size_t>("sequence"),
+                   .gpus = row.get<int>("gpus")};
+  const auto model = row.get<std::string>("model");
+  run.model = model_of(file, model, run.length);
+  run.name = fmt::format("{}, {} tokens, {} GPU{}", model, run.length, run.gpus, run.gpus == 1 ? "" : "s");
+  week25::Strategy& s = run.strategy;
+  s.tp = row.get<int>("tp", 1);
+  s.pp = row.get<int>("pp", 1);
+  s.dp = run.gpus / s.tp / s.pp;
+  s.zero = row.get<int>("zero");
+  s.sequence_parallel = row.get<bool>("sequence_parallel", false) && s.tp > 1;
+  s.recompute = row.is("recompute", "full");
+  s.chunks = row.get<int>("chunks", 1);
+  if (s.chunks > 1) s.schedule = "interleaved";
+  run.selective = row.is("recompute", "selective");
+  run.any_schedule = row.is("schedule", "best");
+  run.any_microbatch = row.is("microbatch", "best");
+  if (!run.any_microbatch) s.microbatch = row.get<int>("microbatch");
+  run.batch = row.has("batch") ? row.get<int>("batch") : s.dp * s.microbatch * row.get<int>("microbatches");
+  if (row.is("attention", "materialised"))
+    run.attention = run.selective ? AttentionKernel::materialised_again : AttentionKernel::materialised;
+  run.kernel = row.get<std::string>("kernel", "");
+  run.overlap = row.get<bool>("overlap", true);
+  run.seconds = seconds_of(row, run);
+  if (run.selective || run.any_microbatch || s.recompute)
+    run.name += run.selective ? ", selective" : s.recompute ? ", full" : "";
+  return run;
+}
+
+PublishedSum sum_of(const Fields& row) {
+  PublishedSum sum{.machine = row.get<std::string>("machine"),
+                   .ranks = row.get<int>("ranks"),
+                   .node_ports = row.get<int>("node_ports", 0),
+                   .bytes = row.get<double>("bytes")};
+  sum.seconds = 2.0 * (sum.ranks - 1) / sum.ranks * sum.bytes / (1e9 * row.get<double>("bus_gbytes_per_second"));
+  return sum;
+}
+
+PublishedBubble bubble_of(const Fields& row) {
+  return {.schedule = row.get<std::string>("schedule"),
+          .shape = {row.get<int>("stages"), row.get<int>("microbatches"), row.get<int>("chunks")},
+          .times = {row.get<double>("forward_ms") / 1e3, row.get<double>("input_ms") / 1e3,
+                    row.get<double>("weight_ms") / 1e3, row.get<double>("hop_ms") / 1e3},
+          .bubble = row.get<double>("bubble")};
+}
+
+}  // namespace
+
+double megatron_flop(const GptConfig& model, std::size_t length, double batch) {
+  const auto l = static_cast<double>(model.layers), h = static_cast<double>(model.d_model);
+  const auto s = static_cast<double>(length), v = static_cast<double>(model.vocabulary);
+  return 96 * batch * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+}
+
+PublishedTable read_published(const std::string& path) {
+  std::size_t number = 0;
+  try {
+    const Json file = Json::parse(read_file(path));
+    PublishedTable table{.name = file.at("name"), .source = file.at("source")};
+    const auto kind = file.at("kind").get<std::string>();
+    for (const Json& row : file.at("rows")) {
+      ++number;
+      const Fields fields(file, row);
+      if (kind == "training") table.runs.push_back(run_of(file, fields));
+      if (kind == "all_reduce") table.sums.push_back(sum_of(fields));
+      if (kind == "bubble") table.bubbles.push_back(bubble_of(fields));
+    }
+    return table;
+  } catch (const JsonError& error) {
+    throw Error(Verdict::usage, fmt::format("{}: row {}: {}", path, number, error.what()));
+  }
+}
+
+std::vector<PublishedTable> read_all_published(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  std::vector<PublishedTable> tables;
+  for (const std::string& path : paths) tables.push_back(read_published(path));
+  return tables;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,61 @@
+// Tables of bench/published as they are read: what a row is, by its file's `kind`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/gpt/model/config.hpp"
+#include "common/runtime/machine/library.hpp"
+#include "labs/week25_3d/planner.hpp"
+
+namespace lockstep::plan {
+
+/// A training run.
+struct PublishedRun {
+  std::string name;     ///< "mpt-7b, 2048 tokens, 8 GPUs"
+  std::string machine;  ///< a cluster's file
+  GptConfig model;
+  std::size_t length = 0;
+  int gpus = 0, batch = 0;      ///< sequences of a step
+  week25::Strategy strategy;    ///< dp, tp, pp, microbatch, ZeRO, recompute: full
+  bool selective = false;       ///< recomputation of scores alone
+  bool any_microbatch = false;  ///< the source does not say: the fastest that fits
+  bool any_schedule = false;    ///< likewise
+  AttentionKernel attention = AttentionKernel::flash;
+  std::string kernel;   ///< of flash attention, as machine files call it; "": theirs first
+  bool overlap = true;  ///< sums of gradients go on behind the backward
+  double seconds = 0;   ///< of a step, published or from what was
+};
+
+/// Seconds of one all-reduce.
+struct PublishedSum {
+  std::string machine;
+  int ranks = 0, node_ports = 0;  ///< ports of a node, where they are fewer than the file's
+  double bytes = 0, seconds = 0;
+};
+
+/// A bubble: (cost − m(F + B + W)) / cost.
+struct PublishedBubble {
+  std::string schedule;
+  PipelineShape shape;
+  StepTimes times;
+  double bubble = 0;
+};
+
+/// One file. Of the lists, that of its kind has its rows.
+struct PublishedTable {
+  std::string name, source;
+  std::vector<PublishedRun> runs;
+  std::vector<PublishedSum> sums;
+  std::vector<PublishedBubble> bubbles;
+};
+
+/// Throws Error(usage) with file and row where something is missing.
+PublishedTable read_published(const std::string& path);
+/// All of a folder, by name.
+std::vector<PublishedTable> read_all_published(const std::string& folder);
+
+/// FLOP of a step by arXiv 2104.04473's formula, recomputation included.
+double megatron_flop(const GptConfig& model, std::size_t length, double batch);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,177 @@
+#include "tools/plan/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+#include "labs/trainer/plan/search.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
+
+namespace lockstep::plan {
+
+namespace {
+
+using week25::Strategy;
+
+Task task_of(const PublishedRun& run, const std::string& machines) {
+  Task task{.model_name = run.name, .model = run.model};
+  task.cluster = find_cluster(fmt::format("{}x{}", run.machine, std::max(1, run.gpus / 8)), machines);
+  task.cluster.gpus = run.gpus;
+  task.global_batch = run.batch;
+  task.length = run.length;
+  task.memory_bytes = task.cluster.machine.memory_bytes;
+  task.overlap = run.overlap;
+  return task;
+}
+
+/// What the source leaves open, in all ways that can be.
+std::vector<Strategy> ways(const PublishedRun& run, const Task& task) {
+  std::vector<Strategy> all;
+  for (const int b : {1, 2, 4, 8, 16}) {
+    if (!run.any_microbatch && b > 1) break;
+    Strategy strategy = run.strategy;
+    if (run.any_microbatch) strategy.microbatch = b;
+    const int layers = static_cast<int>(run.model.layers) / std::max(1, strategy.pp);
+    for (int chunks = 1; chunks <= (run.any_schedule && strategy.pp > 1 ? layers : 1); ++chunks) {
+      if (chunks > 1) strategy.schedule = "interleaved", strategy.chunks = chunks;
+      if (!why_not(task, strategy)) all.push_back(strategy);
+    }
+  }
+  return all;
+}
+
+struct Predicted {
+  double seconds = 0;
+  Strategy strategy;
+};
+/// Of the ways that fit the memory the fastest; where none fits, of all.
+Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
+  Predictor predictor(task);
+  Predicted best, any;
+  for (const Strategy& strategy : ways) {
+    const week25::Rated rated = predictor.rate(strategy);
+    const double seconds = rated.time.total();
+    if (any.seconds == 0 || seconds < any.seconds) any = {seconds, strategy};
+    if (!predictor.too_large(rated) && (best.seconds == 0 || seconds < best.seconds)) best = {seconds, strategy};
+  }
+  return best.seconds > 0 ? best : any;
+}
+
+double simple_seconds(const PublishedRun& run, const Machine& machine, double utilisation) {
+  const double tokens = static_cast<double>(run.batch) * static_cast<double>(run.length);
+  const double flop = (run.strategy.recompute ? 8 : 6) * static_cast<double>(run.model.parameters()) * tokens;
+  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
+  return flop / (run.gpus * peak * utilisation);
+}
+
+Validated validate_run(const PublishedRun& run, const std::string& machines, double utilisation) {
+  Task task = task_of(run, machines);
+  const std::vector<Strategy> all = ways(run, task);
+  if (all.empty()) {
+    const auto refusal = why_not(task, run.strategy);
+    throw Error(Verdict::usage, fmt::format("{}: {}", run.name, refusal ? refusal->sentence : "nothing can be"));
+  }
+  Validated row{.name = run.name, .published = run.seconds};
+  row.simple = simple_seconds(run, task.cluster.machine, utilisation);
+  row.file = predict(task, all).seconds;
+  task.cluster.machine = task.cluster.machine.as_library(run.attention, run.kernel);
+  const Predicted library = predict(task, all);
+  row.library = library.seconds;
+  if (run.any_microbatch || run.any_schedule)
+    row.chosen = fmt::format("microbatch {}, {} chunk{}", library.strategy.microbatch, library.strategy.chunks,
+                             library.strategy.chunks == 1 ? "" : "s");
+  return row;
+}
+
+/// t = α + nβ, of least relative squares.
+struct Fit {
+  double alpha = 0, beta = 0;
+};
+Fit fit_of(const std::vector<PublishedSum>& points) {
+  double w = 0, wn = 0, wnn = 0, wt = 0, wnt = 0;
+  for (const PublishedSum& point : points) {
+    const double weight = 1 / (point.seconds * point.seconds), n = point.bytes, t = point.seconds;
+    w += weight, wn += weight * n, wnn += weight * n * n, wt += weight * t, wnt += weight * n * t;
+  }
+  const double determinant = w * wnn - wn * wn;
+  return {(wnn * wt - wn * wnt) / determinant, (w * wnt - wn * wt) / determinant};
+}
+
+Validated validate_sum(const PublishedSum& sum, const std::string& machines, const Fit& line) {
+  Machine machine = find_machine(sum.machine, machines);
+  if (sum.node_ports > 0)
+    machine.levels.back().bytes_per_second *=
+        static_cast<double>(sum.node_ports) / machine.levels[machine.levels.size() - 2].ranks;
+  Validated row{.name = fmt::format("{} ranks, {:.0f} KiB", sum.ranks, sum.bytes / 1024), .published = sum.seconds};
+  row.file = week21::ring_all_reduce_seconds(week21::cost_model(machine, sum.ranks), sum.ranks, sum.bytes);
+  row.library = library_all_reduce_seconds(machine, sum.ranks, sum.bytes);
+  row.simple = line.beta > 0 ? line.alpha + sum.bytes * line.beta
+                             : 2.0 * (sum.ranks - 1) / sum.ranks * sum.bytes / machine.levels.back().bytes_per_second;
+  return row;
+}
+
+/// (cost − m(F + B + W)) / cost, cost the longest stage's own span.
+Validated validate_bubble(const PublishedBubble& published) {
+  StepTimes times = published.times;  // of a microbatch on a stage: each chunk has its part
+  for (double* part : {&times.forward, &times.input_gradient, &times.weight_gradient}) *part /= published.shape.chunks;
+  const auto stages = time_schedule(week24::make_schedule(published.schedule, published.shape), published.shape, times);
+  double cost = 0;
+  for (const auto& stage : stages) cost = std::max(cost, stage.back().end - stage.front().begin);
+  const double work = published.shape.microbatches *
+                      (published.times.forward + published.times.input_gradient + published.times.weight_gradient);
+  const double p = published.shape.stages, m = published.shape.microbatches * published.shape.chunks;
+  Validated row{
+      .name = fmt::format("p {}, m {}, {}", published.shape.stages, published.shape.microbatches, published.schedule),
+      .published = published.bubble};
+  row.simple = (p - 1) / (m + p - 1);
+  row.file = row.library = (cost - work) / cost;
+  return row;
+}
+
+}  // namespace
+
+double layer_utilisation(const std::string& root) {
+  const Json file = Json::parse(read_file(root + "/bench/published/calibrate/megatron-layer.json"));
+  const auto h = file.at("d_model").get<double>(), s = file.at("sequence").get<double>();
+  const auto tokens = s * file.at("microbatch").get<double>();
+  const double flop = 72 * tokens * h * h * (1 + s / (6 * h)) / file.at("tp").get<double>();
+  const Json& baseline = file.at("rows")[0];
+  const Machine machine = find_machine(file.at("machine").get<std::string>(), root + "/bench/machines");
+  const double seconds = (baseline[2].get<double>() + baseline[3].get<double>()) / 1e3;
+  return flop / seconds / machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
+}
+
+std::vector<ValidatedTable> validate(const std::string& root) {
+  const std::string machines = root + "/bench/machines", folder = root + "/bench/published/";
+  const double utilisation = layer_utilisation(root);
+  const std::vector<PublishedTable> calibrate = read_all_published(folder + "calibrate");
+  std::vector<ValidatedTable> all;
+  for (const PublishedTable& table : read_all_published(folder + "predict")) {
+    ValidatedTable result{.name = table.name, .source = table.source, .unit = table.bubbles.empty() ? "s" : ""};
+    for (const PublishedRun& run : table.runs) result.rows.push_back(validate_run(run, machines, utilisation));
+    const auto same = std::find_if(calibrate.begin(), calibrate.end(),
+                                   [&](const PublishedTable& other) { return other.name == table.name; });
+    const Fit line = same != calibrate.end() ? fit_of(same->sums) : Fit{};
+    for (const PublishedSum& sum : table.sums) result.rows.push_back(validate_sum(sum, machines, line));
+    for (const PublishedBubble& bubble : table.bubbles) result.rows.push_back(validate_bubble(bubble));
+    all.push_back(std::move(result));
+  }
+  return all;
+}
+
+Deviation deviation(const ValidatedTable& table, double Validated::*predicted) {
+  std::vector<double> off;
+  for (const Validated& row : table.rows) off.push_back(std::abs(row.*predicted / row.published - 1));
+  if (off.empty()) return {};
+  std::sort(off.begin(), off.end());
+  const std::size_t n = off.size();
+  Deviation result{.median = (off[n / 2] + off[(n - 1) / 2]) / 2, .mean = 0, .worst = off.back()};
+  for (const double value : off) result.mean += value / static_cast<double>(n);
+  return result;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,43 @@
+// What is predicted of published measurements, and how far off it is: ./lab validate.
+//
+// Three predictions of each: by simple arithmetic, which anything must beat; by the machine file alone, with which labs
+// and simulator price; and by what the vendor's libraries reach (`library` in the file). Parameters of the last come
+// from bench/published/calibrate and the sources that the machine files name; bench/published/predict decides nothing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/plan/published_runs.hpp"
+
+namespace lockstep::plan {
+
+struct Validated {
+  std::string name;
+  double published = 0;
+  double simple = 0;   ///< 6 FLOP a parameter and token (8 with recomputation) at the published layer's share of the
+                       ///< peak; of an all-reduce, a line α + nβ through the calibration's points
+  double file = 0;     ///< by the machine file alone
+  double library = 0;  ///< by its libraries' prices
+  std::string chosen;  ///< of a run whose source leaves something open
+  double error() const { return library / published - 1; }
+};
+
+struct ValidatedTable {
+  std::string name, source, unit;
+  std::vector<Validated> rows;
+};
+
+/// `root`: the folder that has bench/.
+std::vector<ValidatedTable> validate(const std::string& root);
+
+/// Of |predicted / published − 1|.
+struct Deviation {
+  double median = 0, mean = 0, worst = 0;
+};
+Deviation deviation(const ValidatedTable& table, double Validated::*predicted);
+
+/// The share of the peak that one layer of the 22B model reaches on A100 (arXiv 2205.05198, Table 4, baseline).
+double layer_utilisation(const std::string& root);
+
+}  // namespace lockstep::plan

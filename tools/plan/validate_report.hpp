@@ -1,0 +1,11 @@
+// ./lab validate: every published point beside its predictions, and what each source's errors are.
+#pragma once
+
+#include <string>
+
+namespace lockstep::plan {
+
+/// Prints, and writes rows where a file is named. `root`: the folder that has bench/.
+void validate_all(const std::string& root, const std::string& json, const std::string& csv);
+
+}  // namespace lockstep::plan
