@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "bench/programs/all_reduce_choice.hpp"
+#include "bench/programs/all_reduce_prices.hpp"
 #include "bench/programs/beside_library.hpp"
 #include "bench/programs/library_all_reduce.hpp"
 #include "bench/programs/pipelined_all_reduce.hpp"
@@ -45,7 +46,7 @@ using Sum = std::function<void(Rank, Slice)>;
 struct Algorithm {
   std::string name;
   Sum sum;
-  std::function<double(week21::CostModel, int ranks, double bytes)> seconds;  // empty: no formula
+  std::function<double(const LinkPrices&, int ranks, double bytes)> seconds;  // empty: no formula
   bool counted = true;
   bool choosable = false;                // `auto` may take it: its formula is a straight line in the bytes
   std::function<Sum(Rank)> set_up = {};  // where groups are needed first: makes `sum`, on every rank
@@ -59,11 +60,14 @@ using MachineOrNone = std::shared_ptr<const Machine>;
 using Formula = double (*)(week21::CostModel, int, double);
 using FormulaOfMachine = double (*)(const Machine&, int, double);
 Algorithm butterfly(const char* name, const Sum& sum, const MachineOrNone& machine, Formula flat,
-                    FormulaOfMachine by_step) {
+                    FormulaOfMachine by_step, double (*by_tables)(const LinkPrices&, int, double)) {
   return {.name = name,
           .sum = sum,
-          .seconds = [=](week21::CostModel cost, int ranks,
-                         double bytes) { return machine ? by_step(*machine, ranks, bytes) : flat(cost, ranks, bytes); },
+          .seconds =
+              [=](const LinkPrices& prices, int ranks, double bytes) {
+                if (!prices.tables.exchanges.empty()) return by_tables(prices, ranks, bytes);
+                return machine ? by_step(*machine, ranks, bytes) : flat(cost_of(prices), ranks, bytes);
+              },
           .choosable = true};
 }
 
@@ -71,9 +75,11 @@ Algorithm butterfly(const char* name, const Sum& sum, const MachineOrNone& machi
 Algorithm hierarchical(const MachineOrNone& machine, int g) {
   return {.name = "hierarchical",
           .seconds =
-              [=](week21::CostModel cost, int ranks, double bytes) {
-                const auto inside = machine ? week21::cost_model(*machine, g) : cost;
-                const auto across = machine ? week21::cost_of_all_at_once(*machine, ranks) : cost;
+              [=](const LinkPrices& prices, int ranks, double bytes) {
+                const bool lines = machine && prices.tables.exchanges.empty();
+                const auto inside = lines ? week21::cost_model(*machine, g) : cost_of(prices.at(bytes / g));
+                const auto across =
+                    lines ? week21::cost_of_all_at_once(*machine, ranks) : cost_of(prices.at(bytes / ranks));
                 return week21::hierarchical_seconds(inside, across, ranks / g, g, bytes);
               },
           .choosable = true,
@@ -85,16 +91,13 @@ Algorithm hierarchical(const MachineOrNone& machine, int g) {
 
 std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
   std::vector<Algorithm> all{
-      {"naive", week21::naive_all_reduce, week21::naive_all_reduce_seconds},
+      {"naive", week21::naive_all_reduce, naive_seconds},
       butterfly("recursive_doubling", week21::recursive_doubling_all_reduce, machine,
-                week21::recursive_doubling_seconds, week21::recursive_doubling_seconds),
+                week21::recursive_doubling_seconds, week21::recursive_doubling_seconds, doubling_by_tables),
       butterfly("rabenseifner", week21::rabenseifner_all_reduce, machine, week21::rabenseifner_seconds,
-                week21::rabenseifner_seconds),
-      {.name = "ring", .sum = week21::ring_all_reduce, .seconds = week21::ring_all_reduce_seconds, .choosable = true},
-      {"pipelined", [](Rank me, const Slice& data) { pipelined_all_reduce(me, data); },
-       [](week21::CostModel cost, int ranks, double bytes) {
-         return pipelined_all_reduce_seconds(cost, ranks, bytes);
-       }},
+                week21::rabenseifner_seconds, halving_by_tables),
+      {.name = "ring", .sum = week21::ring_all_reduce, .seconds = ring_seconds, .choosable = true},
+      {"pipelined", [](Rank me, const Slice& data) { pipelined_all_reduce(me, data); }, pipelined_seconds},
       hierarchical(machine, g)};
   if (const Sum library = library_all_reduce()) all.push_back({"library", library, {}, false});
   for (const OtherLibrary& other : other_libraries())
@@ -181,7 +184,7 @@ class Contest {
   bool measured_processes_;  // on MPI, no time being slept through
   std::string where_;        // "16 ranks of dgx-a100-hdr"
   std::string thresholds_;
-  week21::CostModel cost_;
+  LinkPrices prices_;
   std::vector<Algorithm> all_, contenders_;  // `auto` among the latter has no `sum`
   std::vector<Stretch> fastest_;             // of those that `auto` may take
   std::vector<Timed> timed_;                 // of those that are ours
@@ -229,11 +232,12 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
     }
   const bool chooses = asked("auto", names);
   if (shares_memory() && !chooses) return;  // nothing is predicted from α and β
-  const LinkPrices prices = bench.prices(ranks);
-  cost_ = {prices.alpha, prices.beta, prices.gamma, prices.launch};
+  prices_ = bench.prices(ranks);
+  LinkPrices straight = prices_;  // thresholds are where lines cross
+  straight.tables = {};
   std::vector<Priced> priced;
   for (const Algorithm& a : chooses ? all_ : contenders_)
-    if (a.choosable) priced.push_back({a.name, [this, a](double bytes) { return a.seconds(cost_, ranks_, bytes); }});
+    if (a.choosable) priced.push_back({a.name, [=](double bytes) { return a.seconds(straight, ranks, bytes); }});
   fastest_ = fastest_by_size(priced);
   if (!chooses) return;
   thresholds_ = fmt::format("{}: {}", where_, words_of(fastest_));
@@ -251,7 +255,7 @@ Contender Contest::contender(const Algorithm& algorithm, std::uint64_t bytes) co
                       .counted = taken.counted};
   if (taken.apart) contender.apart = [=](Rank me, const Plan& plan) { return taken.apart(me, bytes / 4, plan); };
   if (taken.seconds && !shares_memory())
-    contender.predicted_seconds = taken.seconds(cost_, ranks_, static_cast<double>(bytes));
+    contender.predicted_seconds = taken.seconds(prices_, ranks_, static_cast<double>(bytes));
   return contender;
 }
 

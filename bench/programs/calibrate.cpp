@@ -11,113 +11,19 @@
 #include <cmath>
 #include <filesystem>
 #include <string_view>
-#include <utility>
 
+#include "bench/programs/calibrate_probes.hpp"
 #include "bench/support/bench.hpp"
 #include "bench/support/calibration.hpp"
-#include "bench/support/measure.hpp"
 #include "bench/support/versions.hpp"
-#include "common/arithmetic.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep::bench {
 namespace {
 
-constexpr int kSamples = 15;
-constexpr int kRepeats = 4;        // acts a sample
-constexpr double kLongFlop = 1e8;  // such a product fills a sample alone
-constexpr std::size_t kMessages[] = {1, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};  // elements
-constexpr std::size_t kCopies[] = {64, 1024, 8192, 65536, 262144, 1048576, 4194304};
+constexpr int kMostPasses = 9;
 
-bool simulated() { return std::string_view(backend_name()) == "sim"; }
-bool on_gpu() { return std::string_view(backend_name()) == "cuda" || std::string_view(backend_name()) == "nccl"; }
-
-/// The points to be measured, without their seconds.
-Readings plan() {
-  Readings plan;
-  for (std::size_t elements : kMessages) plan.messages.push_back({.bytes = 4.0 * static_cast<double>(elements)});
-  plan.one_way = plan.messages;
-  for (std::size_t elements : kCopies) plan.copies.push_back({.bytes = 4.0 * static_cast<double>(elements)});
-  const std::size_t largest = on_gpu() ? 8192 : 1024;
-  for (std::size_t n = 16; n <= largest; n *= 2) plan.squares.push_back({.m = n, .n = n, .k = n});
-  for (DType dtype : {DType::bf16, DType::f16})
-    plan.halves.push_back({.m = largest, .n = largest, .k = largest, .dtype = dtype});
-  plan.others = {{.m = 64, .n = 1024, .k = 256},
-                 {.m = 256, .n = 64, .k = 256},
-                 {.m = 512, .n = 2048, .k = 128},
-                 {.m = 32, .n = 1024, .k = 1024},
-                 {.m = 1024, .n = 256, .k = 64}};
-  return plan;
-}
-
-/// What every rank sends and receives before a point, so that all begin it together.
-struct Tokens {
-  Slice sent, received;
-};
-
-/// Median seconds of an act on this rank. In virtual time one says all.
-double median_seconds(Rank me, const Tokens& tokens, int repeats, const std::function<void()>& act) {
-  std::vector<double> samples;
-  barrier(me, tokens.sent, tokens.received);
-  act();
-  for (int sample = 0; sample < (simulated() ? 1 : kSamples); ++sample) {
-    const double begin = me.now();
-    for (int repeat = 0; repeat < repeats; ++repeat) act();
-    samples.push_back((me.now() - begin) / repeats);
-  }
-  return median(samples).value;
-}
-
-Slice filled(Rank me, std::size_t elements, DType dtype = DType::f32) {
-  Slice slice = me.allocate(elements, dtype, Category::buffer);
-  fill(me, slice, 0);
-  return slice;
-}
-
-double time_product(Rank me, const Tokens& tokens, const Reading& shape) {
-  const Slice a = filled(me, shape.m * shape.k, shape.dtype), b = filled(me, shape.k * shape.n, shape.dtype),
-              c = filled(me, shape.m * shape.n, shape.dtype);
-  return median_seconds(me, tokens, shape.flop() < kLongFlop ? kRepeats : 1, [&] {
-    matmul(me, matrix(c, shape.m, shape.n), matrix(a, shape.m, shape.k), matrix(b, shape.k, shape.n));
-  });
-}
-
-/// Every point in turn, on all ranks at once; messages between the first and the last rank, while the others wait.
-Values time_all(Rank me, const Readings& plan) {
-  Values seconds;
-  const Slice here = filled(me, kCopies[std::size(kCopies) - 1]), there = filled(me, here.size());
-  const Tokens tokens{filled(me, 2), filled(me, 2)};
-  const int last = me.size() - 1, peer = last - me.rank();
-  const bool talks = me.rank() == 0 || me.rank() == last;
-  for (const Reading& message : plan.messages) {
-    const auto elements = static_cast<std::size_t>(message.bytes) / 4;
-    // What came last goes next, as in collectives: a slice that nobody wrote to meanwhile is still in its reader's
-    // cache.
-    const auto act = [&, from = here.cut(0, elements), to = there.cut(0, elements)]() mutable {
-      if (talks) me.exchange({send(peer, from), receive(peer, to)});
-      std::swap(from, to);
-    };
-    seconds.push_back(median_seconds(me, tokens, kRepeats, act));
-  }
-  for (const Reading& message : plan.one_way) {
-    const Slice part = here.cut(0, static_cast<std::size_t>(message.bytes) / 4);
-    const auto there_and_back = [&] {
-      if (me.rank() == 0) me.exchange({send(peer, part)});
-      if (talks) me.exchange({receive(peer, part)});
-      if (me.rank() == last) me.exchange({send(peer, part)});
-    };
-    seconds.push_back(median_seconds(me, tokens, kRepeats, there_and_back) / 2);
-  }
-  for (const Reading& reading : plan.copies) {
-    const auto elements = static_cast<std::size_t>(reading.bytes) / 4;
-    seconds.push_back(
-        median_seconds(me, tokens, kRepeats, [&] { copy(me, there.cut(0, elements), here.cut(0, elements)); }));
-  }
-  for (const auto* products : {&plan.squares, &plan.halves, &plan.others})
-    for (const Reading& shape : *products) seconds.push_back(time_product(me, tokens, shape));
-  return seconds;
-}
 
 /// What no measurement says: of the machine that is simulated, of the GPU, or of this host.
 Unmeasured unmeasured(const RunOptions& options) {
@@ -135,24 +41,25 @@ Unmeasured unmeasured(const RunOptions& options) {
           .eager_source = "assumed: nothing on GPUs is predicted from it"};
 }
 
-/// The slowest rank counts.
-Readings measured(const RunOptions& options) {
-  Readings readings = plan();
-  const Outcome outcome = run(options, [&](Rank me) { return time_all(me, readings); });
-  outcome.check();
-  std::size_t i = 0;
-  for (auto* points :
-       {&readings.messages, &readings.one_way, &readings.copies, &readings.squares, &readings.halves, &readings.others})
-    for (Reading& reading : *points) {
-      for (const Values& of_rank : outcome.values) reading.seconds = std::max(reading.seconds, of_rank[i]);
-      ++i;
-    }
-  return readings;
-}
-
 std::string name_of(const Reading& reading) {
   if (reading.bytes > 0) return format_bytes(reading.bytes);
   return fmt::format("{} × {} × {} {}", reading.m, reading.k, reading.n, to_string(reading.dtype));
+}
+
+/// Points whose passes differ: what is predicted from them is no better than they are.
+void say_who_disagrees(const Readings& readings) {
+  if (!is_judge()) return;
+  int count = 0;
+  for (const auto& [kind, points] : readings.by_kind())
+    for (const Reading& point : *points) {
+      if (point.agrees()) continue;
+      if (++count == 1)
+        fmt::print("{} passes do not agree within {:.0f} %; something else ran, or the cores' clock changed:\n",
+                   readings.passes, 100 * Reading::kAgreement);
+      if (count <= 12) fmt::print("  {} {}: ± {:.0f} %\n", kind, name_of(point), 100 * point.spread);
+    }
+  if (count > 12) fmt::print("  and {} more\n", count - 12);
+  if (count > 0) fmt::print("calibrate again when the computer is quiet\n");
 }
 
 /// Prints the points beside what the machine predicts for them, and returns them as rows.
@@ -164,6 +71,7 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
       Row row;
       row.set("backend", backend_name()).set("kind", kind).set("point", name_of(point));
       row.set("seconds", point.seconds).set("predicted_seconds", predicted).set("residual", residual);
+      row.set("spread", point.spread);
       rows.push_back(row);
       if (is_judge())
         fmt::print("{:<14} {:<24} {:>10} {:>10} {:>+7.1f} %\n", kind, name_of(point), format_seconds(point.seconds),
@@ -172,15 +80,20 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
   };
   if (is_judge()) fmt::print("{:<14} {:<24} {:>10} {:>10} {:>9}\n", "", "", "measured", "by file", "residual");
   add("message", readings.messages, predicted_message);
-  add("one way", readings.one_way, predicted_message);
+  add("one way", readings.one_way, predicted_one_way);
+  add("addition", readings.additions, predicted_addition);
   add("copy", readings.copies, predicted_copy);
+  add("cold message", readings.cold_messages, predicted_cold_message);
+  add("cold addition", readings.cold_additions, predicted_cold_addition);
   add("product", readings.squares, predicted_product);
   add("product", readings.halves, predicted_product);
   add("other product", readings.others, predicted_product);
+  add("grid product", readings.grid, predicted_product);
   if (is_judge())
     fmt::print("α = {}, 1/β = {}, memory {}, launch {}, {:.1f} GFLOP/s in fp32\n", format_seconds(machine.alpha(0)),
                format_bandwidth(1 / machine.beta(0)), format_bandwidth(machine.memory_bytes_per_second),
                format_seconds(machine.launch), machine.peak_flop_per_second[0] / 1e9);
+  say_who_disagrees(readings);
   return rows;
 }
 
@@ -194,7 +107,7 @@ void calibrate(Bench& bench, std::string output) {
   check_writable(output);
   RunOptions options = bench.run_options(bench.ranks().front());
   options.phantom = simulated();  // prices need no memory
-  const Readings readings = measured(options);
+  const Readings readings = measured_readings(options, kMostPasses);
   Calibration fit = fit_machine(readings, unmeasured(options));
   fit.machine.name = std::filesystem::path(output).stem().string();
   Context context = bench.context();

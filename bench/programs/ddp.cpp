@@ -68,7 +68,7 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
   const SerialStep serial = profile_serial_step(options, shape, ranks);
-  const auto contenders = step_contenders(kVariants, shape, serial, prices, ranks);
+  const auto contenders = step_contenders(kVariants, shape, serial, prices, options);
   const std::size_t parameters = shape.model.parameters(), bytes = parameters * bytes_of(shape.model.storage);
   bench.add(fmt::format("{} ranks/{} buckets/{}", ranks, format_bytes(static_cast<double>(bucket_bytes)), microbatches),
             options, contenders, [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {

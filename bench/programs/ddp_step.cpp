@@ -7,6 +7,7 @@
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
 #include "common/gpt/model/serial.hpp"
+#include "common/support/host/host.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -142,12 +143,17 @@ struct BucketPrice {
   double seconds = 0;
   double arithmetic = 0;
 };
-BucketPrice price(double bytes, LinkPrices prices, int ranks) {
+/// Of the caches' state: whether the bucket's gradients were long untouched, and whether it is longer than they hold.
+/// Cold, a ring's first message and all its additions read memory; what they wrote, its other messages find in a cache.
+BucketPrice price(double bytes, const LinkPrices& prices, int ranks, bool cold) {
   if (ranks == 1) return {};
   const double p = ranks;
-  const week21::CostModel cost{prices.alpha, prices.beta, prices.gamma, prices.launch};
-  const double scaling = prices.launch + bytes * prices.gamma * 2 / 3;  // a read and a write, where adding has three
-  const double adding = (p - 1) * (bytes / p * prices.gamma + prices.launch);
+  const bool longer = bytes > prices.tables.cache_bytes;
+  const LinkPrices chunk = prices.at(bytes / p, !cold ? 0 : longer ? 1 : 1 / (2 * (p - 1)), cold ? 1 : 0);
+  const LinkPrices whole = prices.at(bytes, 0, longer ? 1 : 0);
+  const week21::CostModel cost{chunk.alpha, chunk.beta, chunk.gamma, chunk.launch};
+  const double scaling = whole.launch + bytes * whole.gamma * 2 / 3;  // a read and a write, where adding has three
+  const double adding = (p - 1) * (bytes / p * chunk.gamma + chunk.launch);
   return {week21::ring_all_reduce_seconds(cost, ranks, bytes) + scaling, adding + scaling};
 }
 
@@ -186,15 +192,25 @@ SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int r
   });
   outcome.check();
   const Values& values = outcome.values[0];
-  SerialStep serial{.buckets = {}, .backward_end = values[1], .seconds = values[0]};
+  SerialStep serial{.buckets = {},
+                    .backward_end = values[1],
+                    .seconds = values[0],
+                    .memory_bytes = static_cast<double>(outcome.ledgers[0].memory.peak_total)};
   for (std::size_t i = 2; i + 1 < values.size(); i += 2) serial.buckets.push_back({values[i], values[i + 1]});
   return serial;
 }
 
-double predicted_seconds(const SerialStep& serial, Variant variant, LinkPrices prices, int ranks) {
-  double total = 0, lengthened = 0, end = 0;
+bool has_spare_cores(const RunOptions& options) {
+  return std::string_view(backend_name()) != "mpi" || options.emulate || read_host().usable_cores >= 2 * options.ranks;
+}
+
+double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPrices& prices, int ranks,
+                         bool spare_cores) {
+  double total = 0, lengthened = 0, end = 0, gradients = 0;
+  for (const SerialStep::BucketReady& bucket : serial.buckets) gradients += bucket.bytes;
+  const double touched = variant == Variant::communication ? gradients : serial.memory_bytes;
   for (const SerialStep::BucketReady& bucket : serial.buckets) {
-    const BucketPrice cost = price(bucket.bytes, prices, ranks);
+    const BucketPrice cost = price(bucket.bytes, prices, ranks, touched > prices.tables.cache_bytes);
     total += cost.seconds;
     const double begin = std::max(bucket.seconds + lengthened, end);
     end = begin + cost.seconds;
@@ -202,18 +218,18 @@ double predicted_seconds(const SerialStep& serial, Variant variant, LinkPrices p
   }
   if (variant == Variant::compute) return serial.seconds;
   if (variant == Variant::communication) return total;
-  if (variant == Variant::sequential) return serial.seconds + total;
+  if (variant == Variant::sequential || !spare_cores) return serial.seconds + total;
   return std::max(serial.backward_end + lengthened, end) + serial.seconds - serial.backward_end;
 }
 
 std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const StepShape& shape,
-                                       const SerialStep& serial, LinkPrices prices, int ranks) {
+                                       const SerialStep& serial, const LinkPrices& prices, const RunOptions& options) {
   std::vector<Contender> contenders;
   for (Variant variant : variants)
     contenders.push_back(
         {.name = to_string(variant),
          .prepare = [=](Rank me, Purpose purpose) { return prepare_step(me, shape, variant, purpose); },
-         .predicted_seconds = predicted_seconds(serial, variant, prices, ranks)});
+         .predicted_seconds = predicted_seconds(serial, variant, prices, options.ranks, has_spare_cores(options))});
   return contenders;
 }
 

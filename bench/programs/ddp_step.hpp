@@ -42,17 +42,23 @@ struct SerialStep {
   std::vector<BucketReady> buckets;
   double backward_end = 0;
   double seconds = 0;
+  double memory_bytes = 0;  // all that it touches
 };
 /// Runs the largest shard of `ranks` on one rank; where time is real, the step of median length out of seven.
 SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int ranks);
 
 /// Seconds of the variant on `ranks`: the serial step, and for each bucket a ring all-reduce by 21.5's formula and a
 /// multiplication by 1/p; overlapped, a bucket starts when its gradients are ready and the one before is done, and its
-/// additions lengthen the backward pass.
-double predicted_seconds(const SerialStep& serial, Variant variant, LinkPrices prices, int ranks);
+/// additions lengthen the backward pass. Without spare cores a rank's messages are copied by the core that computes,
+/// and nothing is hidden. Where prices are tables, a step that touches more than the caches hold finds its gradients
+/// cold.
+double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPrices& prices, int ranks,
+                         bool spare_cores);
+/// Whether a rank has a core that does not compute, or its time is modelled.
+bool has_spare_cores(const RunOptions& options);
 
 /// Contenders, one a variant, in the order given.
 std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const StepShape& shape,
-                                       const SerialStep& serial, LinkPrices prices, int ranks);
+                                       const SerialStep& serial, const LinkPrices& prices, const RunOptions& options);
 
 }  // namespace lockstep::bench

@@ -98,6 +98,10 @@ void pipelined_all_reduce(Rank me, Slice data, std::size_t segment_bytes) {
   all_gather(me, data);
 }
 
+double pipelined_segment_bytes(int ranks, double bytes, std::size_t segment_bytes) {
+  return bytes / schedule(ranks, bytes, segment_bytes).blocks / ranks;
+}
+
 double pipelined_all_reduce_seconds(week21::CostModel cost, int ranks, double bytes, std::size_t segment_bytes) {
   if (ranks == 1) return 0;
   const Schedule plan = schedule(ranks, bytes, segment_bytes);

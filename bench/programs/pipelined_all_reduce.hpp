@@ -23,6 +23,9 @@ inline constexpr int kFewestBlocks = 3;
 /// segments, or one where there is one block.
 void pipelined_all_reduce(Rank me, Slice data, std::size_t segment_bytes = kSegmentBytes);
 
+/// Bytes of a segment, all of the same length but for rounding.
+double pipelined_segment_bytes(int ranks, double bytes, std::size_t segment_bytes = kSegmentBytes);
+
 /// Its seconds on p ranks where additions run beside messages: batch after batch, whichever of the two takes longer.
 /// Exact where p × segment divides the bytes and additions do not slow messages down.
 double pipelined_all_reduce_seconds(week21::CostModel cost, int ranks, double bytes,

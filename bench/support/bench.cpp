@@ -25,6 +25,8 @@
 namespace lockstep::bench {
 namespace {
 
+constexpr double kQuiet = 0.05;  // what the probes of a run may differ by, in it and from the calibration
+
 const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
 bool simulated() { return std::string_view(backend_name()) == "sim"; }
@@ -215,9 +217,10 @@ LinkPrices Bench::prices(const RunOptions& options) {
   const int ranks = options.ranks;
   if (has_machine_) {
     const Machine& machine = options.machine;
-    if (ranks == 1) return {.gamma = machine.gamma(), .launch = machine.launch};
+    const MeasuredPrices& tables = machine.measured;
+    if (ranks == 1) return {.gamma = machine.gamma(), .launch = machine.launch, .tables = tables};
     const int level = machine.level_between(0, ranks - 1);
-    return {machine.alpha(level), machine.beta(level), machine.gamma(), machine.launch};
+    return {machine.alpha(level), machine.beta(level), machine.gamma(), machine.launch, tables};
   }
   if (!measured_prices_) {
     measured_prices_ = measure_links(run_options_);
@@ -279,8 +282,48 @@ Row Bench::row_of(const RunOptions& options, const Measurement& measurement) con
   if (measurement.counted)
     row.set("messages", measurement.messages).set("bytes_sent_per_rank_max", measurement.bytes_sent_per_rank_max);
   row.set("verified", measurement.verified);
+  set_quiet(row, options, measurement.probes);
   if (simulated()) row.set("wall_seconds", measurement.wall_seconds).set("peak_rss_bytes", peak_rss_bytes());
   return row;
+}
+
+/// Whether the computer was as it was when it was calibrated, and stayed so: else what is predicted is for another one.
+void Bench::set_quiet(Row& row, const RunOptions& options, const Probes& probes) const {
+  if (std::string_view(backend_name()) != "mpi" || options.emulate || probes.addition == 0) return;
+  const MeasuredPrices& tables = options.machine.measured;
+  const auto slower = [](const std::vector<SizePrice>& table, double seconds) {
+    return table.empty() || seconds == 0 ? std::nan("")
+                                         : seconds / line_at(table, Probes::kBytes, 0).at(Probes::kBytes) - 1;
+  };
+  const double links = has_machine_ ? slower(tables.exchanges, probes.exchange) : std::nan("");
+  const double additions = has_machine_ ? slower(tables.additions, probes.addition) : std::nan("");
+  const auto small = [](double change) { return std::isnan(change) || std::abs(change) <= kQuiet; };
+  row.set("drift", probes.drift).set("links_against_calibration", links);
+  row.set("additions_against_calibration", additions);
+  row.set("quiet", small(probes.drift) && small(links) && small(additions));
+  row.set("fits_cores", has_cores(options));
+}
+
+/// Of the runs that were not quiet, what was most unlike the calibration.
+void Bench::say_what_was_not_quiet() const {
+  int runs = 0;
+  double drift = 0, links = 0, additions = 0;
+  const auto larger = [](double a, double b) { return std::abs(b) > std::abs(a) ? b : a; };  // NaN is not
+  for (const Row& row : rows_) {
+    const Row::Value* quiet = find(row, "quiet");
+    if (!quiet || std::get<bool>(*quiet)) continue;
+    ++runs;
+    drift = larger(drift, number(row, "drift"));
+    links = larger(links, number(row, "links_against_calibration"));
+    additions = larger(additions, number(row, "additions_against_calibration"));
+  }
+  if (runs == 0) return;
+  fmt::print("not quiet in {} of {} rows: within a run, probes changed by up to {:+.0f} %", runs, rows_.size(),
+             100 * drift);
+  if (links != 0 || additions != 0)
+    fmt::print("; against the calibration, messages of 64 KiB by up to {:+.0f} % and additions by {:+.0f} %",
+               100 * links, 100 * additions);
+  fmt::print(". Predictions are for a quiet computer: stop what else runs, ./lab calibrate, and measure again\n");
 }
 
 Context Bench::context() {
@@ -315,6 +358,7 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   for (auto& [field, value] : surroundings()) about_.set(field, value);
   about_.set("command", name_);
   if (after) after(rows_);
+  say_what_was_not_quiet();
   context.more = about_;
   rows_.insert(rows_.begin(), reported_.begin(), reported_.end());
   if (!options_.json.empty()) write_results(options_.json, context, rows_);

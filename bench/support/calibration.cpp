@@ -16,12 +16,14 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kSmallest = 1e-15;  // noise must not make a price negative or nothing
+constexpr double kLongest = 4 << 20;  // bytes up to which lines are fitted
+constexpr double kSmallest = 1e-15;   // noise must not make a price negative or nothing
 
 Line line_through(const std::vector<Reading>& readings, const char* what) {
   if (readings.size() < 2) throw Error(Verdict::usage, fmt::format("two {} at least, for a line through them", what));
   std::vector<double> bytes, seconds, weights;
   for (const Reading& reading : readings) {
+    if (reading.bytes > kLongest) continue;
     bytes.push_back(reading.bytes);
     seconds.push_back(std::max(reading.seconds, 1e-12));
     weights.push_back(1 / (seconds.back() * seconds.back()));
@@ -50,6 +52,25 @@ void fit_products(Machine& machine, const Readings& readings) {
   }
 }
 
+std::vector<SizePrice> table_of(const std::vector<Reading>& warm, const std::vector<Reading>& cold) {
+  std::vector<SizePrice> table;
+  for (std::size_t i = 0; i < warm.size(); ++i) table.push_back({warm[i].bytes, warm[i].seconds, cold[i].seconds});
+  return table;
+}
+
+MeasuredPrices tables_of(const Readings& readings) {
+  MeasuredPrices tables{.exchanges = table_of(readings.messages, readings.cold_messages),
+                        .one_way = table_of(readings.one_way, readings.one_way),
+                        .additions = table_of(readings.additions, readings.cold_additions),
+                        .products = {},
+                        .operations = {},
+                        .cache_bytes = readings.cache_bytes};
+  for (const Reading& shape : readings.grid)
+    tables.products.push_back(
+        {static_cast<double>(shape.m), static_cast<double>(shape.n) * static_cast<double>(shape.k), shape.seconds});
+  return tables;
+}
+
 std::string per_cent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
 
 std::string sizes_of(const std::vector<Reading>& readings) {
@@ -60,17 +81,20 @@ std::string sizes_of(const std::vector<Reading>& readings) {
 /// For each number of the file where it comes from.
 std::vector<std::pair<std::string, std::string>> sources(const Calibration& fit, const Readings& readings) {
   const Machine& machine = fit.machine;
+  Machine line = machine;  // what the lines say, without the tables
+  line.measured = {};
   const std::string messages =
       fmt::format("measured: line through messages between two ranks, both ways at once, {}; worst residual {}",
-                  sizes_of(readings.messages), per_cent(worst_residual(machine, readings.messages, predicted_message)));
-  const std::string copies =
-      fmt::format("measured: line through copies on all ranks at once, {}; worst residual {}",
-                  sizes_of(readings.copies), per_cent(worst_residual(machine, readings.copies, predicted_copy)));
+                  sizes_of(readings.messages), per_cent(worst_residual(line, readings.messages, predicted_message)));
+  const std::string additions =
+      fmt::format("measured: line through additions on all ranks at once, {}; worst residual {}, of copies {}",
+                  sizes_of(readings.additions), per_cent(worst_residual(line, readings.additions, predicted_addition)),
+                  per_cent(worst_residual(line, readings.copies, predicted_copy)));
   const std::string products =
       fmt::format("measured: products of square matrices of {} to {} rows; worst residual {}, of {} other shapes {}",
                   readings.squares.front().m, readings.squares.back().m,
-                  per_cent(worst_residual(machine, readings.squares, predicted_product)), readings.others.size(),
-                  per_cent(readings.others.empty() ? 0 : worst_residual(machine, readings.others, predicted_product)));
+                  per_cent(worst_residual(line, readings.squares, predicted_product)), readings.others.size(),
+                  per_cent(readings.others.empty() ? 0 : worst_residual(line, readings.others, predicted_product)));
   const auto with_error = [](const std::string& text, double error) {
     return fmt::format("{}; standard error {:.2g}", text, error);
   };
@@ -83,8 +107,8 @@ std::vector<std::pair<std::string, std::string>> sources(const Calibration& fit,
           {"matmul_efficiency", products},
           {"memory_bytes", fit.rest.memory_source},
           {"memory_bytes_per_second",
-           with_error(copies, 2 * fit.copy_seconds_per_byte_error * std::pow(machine.memory_bytes_per_second / 2, 2))},
-          {"launch_seconds", with_error(copies, fit.launch_error)},
+           with_error(additions, 3 * fit.gamma_error * std::pow(machine.memory_bytes_per_second / 3, 2))},
+          {"launch_seconds", with_error(additions, fit.launch_error)},
           {"eager_bytes", fit.rest.eager_source}};
 }
 
@@ -97,27 +121,67 @@ Unmeasured unmeasured_of_host(double memory_bytes, int ranks) {
 }
 
 Calibration fit_machine(const Readings& readings, const Unmeasured& rest) {
-  const Line messages = line_through(readings.messages, "messages"), copies = line_through(readings.copies, "copies");
+  const Line messages = line_through(readings.messages, "messages"),
+             additions = line_through(readings.additions, "additions");
   Calibration fit{.latency_error = messages.intercept_error,
                   .seconds_per_byte_error = messages.slope_error,
-                  .launch_error = copies.intercept_error,
-                  .copy_seconds_per_byte_error = copies.slope_error,
+                  .launch_error = additions.intercept_error,
+                  .gamma_error = additions.slope_error,
                   .rest = rest};
   Machine& machine = fit.machine;
   machine.levels = {{.name = "link",
                      .ranks = 0,
                      .latency = std::max(messages.intercept, 0.0),
                      .bytes_per_second = 1 / std::max(messages.slope, kSmallest)}};
-  machine.memory_bytes_per_second = 2 / std::max(copies.slope, kSmallest);
-  machine.launch = std::max(copies.intercept, 0.0);
+  machine.memory_bytes_per_second = 3 / std::max(additions.slope, kSmallest);
+  machine.launch = std::max(additions.intercept, 0.0);
   machine.eager_bytes = rest.eager_bytes;
   machine.memory_bytes = rest.memory_bytes;
   fit_products(machine, readings);
+  if (!readings.cold_messages.empty()) machine.measured = tables_of(readings);
   return fit;
 }
 
+void Reading::set_passes(const std::vector<double>& passes) {
+  seconds = median(passes).value;
+  std::vector<double> distances;
+  for (const double of_pass : passes) distances.push_back(std::abs(of_pass - seconds));
+  spread = median(distances).value / seconds;
+}
+
+std::vector<std::pair<const char*, const std::vector<Reading>*>> Readings::by_kind() const {
+  return {{"message", &messages},
+          {"one way", &one_way},
+          {"addition", &additions},
+          {"copy", &copies},
+          {"cold message", &cold_messages},
+          {"cold addition", &cold_additions},
+          {"product", &squares},
+          {"product", &halves},
+          {"other product", &others},
+          {"grid product", &grid}};
+}
+
+namespace {
+double from_table(const std::vector<SizePrice>& table, const Reading& reading, double cold_share, double otherwise) {
+  return table.empty() ? otherwise : line_at(table, reading.bytes, cold_share).at(reading.bytes);
+}
+}  // namespace
+
 double predicted_message(const Machine& machine, const Reading& reading) {
-  return machine.alpha(0) + reading.bytes * machine.beta(0);
+  return machine.message_seconds(0, reading.bytes);
+}
+double predicted_one_way(const Machine& machine, const Reading& reading) {
+  return from_table(machine.measured.one_way, reading, 0, predicted_message(machine, reading));
+}
+double predicted_cold_message(const Machine& machine, const Reading& reading) {
+  return from_table(machine.measured.exchanges, reading, 1, predicted_message(machine, reading));
+}
+double predicted_addition(const Machine& machine, const Reading& reading) {
+  return from_table(machine.measured.additions, reading, 0, machine.seconds({.bytes = 3 * reading.bytes}));
+}
+double predicted_cold_addition(const Machine& machine, const Reading& reading) {
+  return from_table(machine.measured.additions, reading, 1, predicted_addition(machine, reading));
 }
 double predicted_copy(const Machine& machine, const Reading& reading) {
   return machine.seconds({.bytes = 2 * reading.bytes});
@@ -127,7 +191,8 @@ double predicted_product(const Machine& machine, const Reading& reading) {
   return machine.seconds({.flop = reading.flop(),
                           .bytes = elements * static_cast<double>(bytes_of(reading.dtype)),
                           .dtype = reading.dtype,
-                          .matmul = true});
+                          .matmul = true,
+                          .mnk = {reading.m, reading.n, reading.k}});
 }
 
 double worst_residual(const Machine& machine, const std::vector<Reading>& readings,
@@ -139,6 +204,27 @@ double worst_residual(const Machine& machine, const std::vector<Reading>& readin
   }
   return worst;
 }
+
+namespace {
+/// The optional field of the file, with the comma before it; nothing where there are no tables.
+std::string tables_field(const MeasuredPrices& tables) {
+  if (tables.exchanges.empty()) return "";
+  std::string text;
+  for (const auto& [name, table] :
+       {std::pair{"exchanges", &tables.exchanges}, {"one_way", &tables.one_way}, {"additions", &tables.additions}}) {
+    text += fmt::format("    \"{}\": [", name);
+    for (const SizePrice& point : *table)
+      text += fmt::format("{}\n      {{\"bytes\": {}, \"seconds\": {}, \"cold_seconds\": {}}}",
+                          &point == table->data() ? "" : ",", point.bytes, point.seconds, point.cold_seconds);
+    text += "\n    ],\n";
+  }
+  text += "    \"products\": [";
+  for (const ProductPrice& point : tables.products)
+    text += fmt::format("{}\n      {{\"m\": {}, \"nk\": {}, \"seconds\": {}}}",
+                        &point == tables.products.data() ? "" : ",", point.m, point.nk, point.seconds);
+  return fmt::format("  \"tables\": {{\n{}\n    ],\n    \"cache_bytes\": {}\n  }},\n", text, tables.cache_bytes);
+}
+}  // namespace
 
 std::string machine_file(const Calibration& calibration, const Readings& readings, const Context& context,
                          const std::vector<Row>& measured) {
@@ -158,11 +244,12 @@ std::string machine_file(const Calibration& calibration, const Readings& reading
       "  \"levels\": [\n    {{\"name\": \"link\", \"ranks\": {}, \"latency_seconds\": {}, \"bytes_per_second\": {}, "
       "\"shared\": false}}\n  ],\n"
       "  \"peak_flop_per_second\": {{{}}},\n  \"matmul_efficiency\": [{}\n  ],\n"
-      "  \"memory_bytes\": {},\n  \"memory_bytes_per_second\": {},\n  \"launch_seconds\": {},\n  \"eager_bytes\": {},\n"
+      "  \"memory_bytes\": {},\n  \"memory_bytes_per_second\": {},\n  \"launch_seconds\": {},\n  \"eager_bytes\": "
+      "{},\n{}"
       "  \"sources\": {{{}\n  }},\n  \"measured\": {}}}\n",
       quoted(machine.name), quoted(machine.description), link.ranks, link.latency, link.bytes_per_second, peaks, curve,
-      machine.memory_bytes, machine.memory_bytes_per_second, machine.launch, machine.eager_bytes, notes,
-      results_json(context, measured));
+      machine.memory_bytes, machine.memory_bytes_per_second, machine.launch, machine.eager_bytes,
+      tables_field(machine.measured), notes, results_json(context, measured));
 }
 
 std::string calibrated_file(const std::string& backend) {

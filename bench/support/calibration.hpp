@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/runtime/machine/machine.hpp"
@@ -17,16 +18,29 @@ struct Reading {
   std::size_t m = 0, n = 0, k = 0;
   DType dtype = DType::f32;
   double seconds = 0;
+  double spread = 0;  // of the passes: the median distance from their median, over it
+  static constexpr double kAgreement = 0.05;
+  bool agrees() const { return spread <= kAgreement; }
+  void set_passes(const std::vector<double>& passes);
   double flop() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 
 struct Readings {
-  std::vector<Reading> messages;  // between two ranks, both ways at once
-  std::vector<Reading> one_way;   // likewise with nothing coming back meanwhile: only to see how duplex the link is
-  std::vector<Reading> copies;    // of a slice, all ranks at once
-  std::vector<Reading> squares;   // f32 products of square matrices, by size: the efficiency curve
-  std::vector<Reading> halves;    // the largest square once more in bf16 and f16
-  std::vector<Reading> others;    // f32 products of other shapes: only to see how far the curve is off
+  std::vector<Reading> messages;   // between two ranks, both ways at once
+  std::vector<Reading> one_way;    // likewise with nothing coming back meanwhile: only to see how duplex the link is
+  std::vector<Reading> additions;  // of a slice to another one, all ranks at once
+  std::vector<Reading> copies;     // of a slice, likewise: only to compare
+  std::vector<Reading> cold_messages;  // messages and additions of what no cache holds; none: no tables are made
+  std::vector<Reading> cold_additions;
+  std::vector<Reading> squares;  // f32 products of square matrices, by size: the efficiency curve
+  std::vector<Reading> halves;   // the largest square once more in bf16 and f16
+  std::vector<Reading> others;   // f32 products of other shapes: only to see how far the curve is off
+  std::vector<Reading> grid;     // f32 products of m × s and s × s, for each m the same s; none: no table
+  double cache_bytes = 0;        // a rank's share of the last cache
+  int passes = 1;
+
+  /// What each kind is called, and its points.
+  std::vector<std::pair<const char*, const std::vector<Reading>*>> by_kind() const;
 };
 
 /// What is not measured, and where it comes from.
@@ -44,17 +58,22 @@ Unmeasured unmeasured_of_host(double memory_bytes, int ranks);
 struct Calibration {
   Machine machine;                                       // one level of links that joins any number of ranks
   double latency_error = 0, seconds_per_byte_error = 0;  // standard errors
-  double launch_error = 0, copy_seconds_per_byte_error = 0;
+  double launch_error = 0, gamma_error = 0;
   Unmeasured rest;  // and is in `machine` too
 };
 
-/// α and β: the line through the messages, relative errors minimised; launch and memory bandwidth: that through the
-/// copies, which read and write each byte; the matmul curve: through the squares, launch taken off, their best rate the
-/// peak. Throws Error(usage) where there are fewer than two messages or copies, or no square.
+/// α and β: the line through the messages up to 4 MiB, relative errors minimised; launch and memory bandwidth: that
+/// through the additions, which move three bytes for each byte added; the matmul curve: through the squares, launch
+/// taken off, their best rate the peak. Throws Error(usage) where there are fewer than two messages or additions, or no
+/// square.
 Calibration fit_machine(const Readings& readings, const Unmeasured& rest);
 
 /// What the machine predicts for a point of that kind.
 double predicted_message(const Machine& machine, const Reading& reading);
+double predicted_one_way(const Machine& machine, const Reading& reading);
+double predicted_cold_message(const Machine& machine, const Reading& reading);
+double predicted_addition(const Machine& machine, const Reading& reading);
+double predicted_cold_addition(const Machine& machine, const Reading& reading);
 double predicted_copy(const Machine& machine, const Reading& reading);
 double predicted_product(const Machine& machine, const Reading& reading);
 

@@ -41,6 +41,26 @@ Line line_through(const Values& seconds, std::size_t first) {
 
 }  // namespace
 
+LinkPrices LinkPrices::at(double bytes, double cold_messages, double cold_additions) const {
+  if (tables.exchanges.empty()) return *this;
+  const PriceLine message = line_at(tables.exchanges, bytes, cold_messages);
+  const PriceLine addition = line_at(tables.additions, bytes, cold_additions);
+  LinkPrices around{.gamma = addition.per_byte, .launch = addition.fixed};
+  if (alpha == 0 && beta == 0) return around;  // one rank
+  around.alpha = message.fixed;
+  around.beta = message.per_byte;
+  return around;
+}
+
+LinkPrices LinkPrices::one_way_at(double bytes) const {
+  LinkPrices around = at(bytes);
+  if (tables.one_way.empty() || (alpha == 0 && beta == 0)) return around;
+  const PriceLine message = line_at(tables.one_way, bytes, 0);
+  around.alpha = message.fixed;
+  around.beta = message.per_byte;
+  return around;
+}
+
 LinkPrices measure_links(RunOptions options) {
   options.ranks = std::min(options.ranks, 2);
   Outcome outcome = run(options, [](Rank me) -> Values {

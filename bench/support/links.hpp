@@ -1,6 +1,7 @@
 // What messages and additions cost on this computer, measured: predictions on MPI start from these four numbers.
 #pragma once
 
+#include "common/runtime/machine/measured_prices.hpp"
 #include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
@@ -11,6 +12,13 @@ struct LinkPrices {
   double beta = 0;
   double gamma = 0;
   double launch = 0;
+  MeasuredPrices tables = {};  // where the machine file has some
+
+  /// The same four numbers around messages and additions of so many bytes, where there are tables: the line through the
+  /// neighbouring points. Of what is sent, and of what is added to, the given share is in no cache.
+  LinkPrices at(double bytes, double cold_messages = 0, double cold_additions = 0) const;
+  /// Likewise for messages that nothing comes back beside.
+  LinkPrices one_way_at(double bytes) const;
 };
 
 /// Two ranks exchange messages of 4 B to 1 MiB, both directions at once as in a ring, and add arrays of these sizes;

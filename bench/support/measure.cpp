@@ -99,8 +99,8 @@ void time_virtually(const RunOptions& options, const Contender& contender, Measu
   count(outcome, measurement);
 }
 
-/// Whose turn it is when: another order for each turn, drawn by lot and the same on every rank. In one and the same
-/// order, each contender would always find the caches as the same other one left them.
+/// Whose turn it is when: another order for each turn, drawn by lot and the same on every rank, so that none is always
+/// after the same other one.
 std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
   std::vector<std::size_t> order(contenders);
   for (std::size_t i = 0; i < contenders; ++i) {
@@ -110,6 +110,42 @@ std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
   }
   return order;
 }
+
+/// On the first and the last rank, as ./lab calibrate does it.
+class ProbeActs {
+ public:
+  explicit ProbeActs(Rank me) : me_(me), peer_(me.size() - 1 - me.rank()) {
+    for (Slice* slice : {&from_, &to_}) {
+      *slice = me.allocate(static_cast<std::size_t>(Probes::kBytes) / 4, DType::f32, Category::buffer);
+      fill(me, *slice, 0);
+    }
+  }
+  double exchange() {
+    return median_of([this] {
+      if (me_.rank() == 0 || peer_ == 0) me_.exchange({send(peer_, from_), receive(peer_, to_)});
+      std::swap(from_, to_);
+    });
+  }
+  double addition() {
+    return median_of([this] { add(me_, from_, to_); });
+  }
+
+ private:
+  template <class Act>
+  double median_of(const Act& act) {
+    std::vector<double> seconds;
+    for (int i = 0; i < 5; ++i) {
+      const double begin = me_.now();
+      act();
+      seconds.push_back(me_.now() - begin);
+    }
+    return median(seconds).value;
+  }
+
+  Rank me_;
+  int peer_;
+  Slice from_, to_;
+};
 
 /// All contenders in turn, sample by sample, in one run: what disturbs one disturbs all.
 void time_really(const RunOptions& options, const std::vector<Contender>& contenders, const Plan& plan, int samples,
@@ -124,13 +160,26 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
     for (const std::size_t c : here) prepared.push_back(contenders[c].prepare(me, Purpose::time));
     for (int i = 0; i < plan.warm_up; ++i)
       for (const Prepared& contender : prepared) timed(me, contender.act, token, received);
+    ProbeActs probes(me);
     Values seconds(static_cast<std::size_t>(samples) * prepared.size());
-    for (int i = 0; i < samples; ++i)
-      for (const std::size_t c : order_of_turn(prepared.size(), i))
+    for (int i = 0; i < samples; ++i) {
+      barrier(me, token, received);
+      seconds.push_back(me.size() > 1 ? probes.exchange() : 0);
+      seconds.push_back(probes.addition());
+      for (const std::size_t c : order_of_turn(prepared.size(), i)) {
+        prepared[c].act();  // so that it finds the caches as it left them itself, whoever was before it
         seconds[static_cast<std::size_t>(i) * prepared.size() + c] = timed(me, prepared[c].act, token, received);
+      }
+    }
     return seconds;
   });
   outcome.check();
+  std::vector<double> exchanges, additions;
+  for (std::size_t i = static_cast<std::size_t>(samples) * here.size(); i < outcome.values[0].size(); i += 2) {
+    if (outcome.values.size() > 1) exchanges.push_back(slowest(outcome, i));
+    additions.push_back(slowest(outcome, i + 1));
+  }
+  for (Measurement& measurement : measurements) measurement.probes = probes_of(exchanges, additions);
   for (std::size_t c = 0; c < here.size(); ++c) {
     Measurement& measurement = measurements[here[c]];
     for (int i = 0; i < samples; ++i)
@@ -157,6 +206,18 @@ void time_apart(const RunOptions& options, const Contender& contender, const Pla
 }
 
 }  // namespace
+
+Probes probes_of(const std::vector<double>& exchanges, const std::vector<double>& additions) {
+  const auto drift_of = [](const std::vector<double>& all) {
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+    if (middle == all.begin()) return 0.0;
+    return median({middle, all.end()}).value / median({all.begin(), middle}).value - 1;
+  };
+  const double of_exchanges = drift_of(exchanges), of_additions = drift_of(additions);
+  return {.exchange = exchanges.empty() ? 0 : median(exchanges).value,
+          .addition = additions.empty() ? 0 : median(additions).value,
+          .drift = std::abs(of_exchanges) > std::abs(of_additions) ? of_exchanges : of_additions};
+}
 
 /// Pairs at distances 1, 2, 4, … while they divide p; then, among the ranks left (an odd number), dissemination: in
 /// round k every one tells the one 2^k further on. On one node, and on nodes whose size is a power of two, all do alike
@@ -188,7 +249,7 @@ std::vector<Measurement> measure(const RunOptions& options, const std::vector<Co
   }
   if (time_is_virtual()) return measurements;
   int affordable =
-      round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / round)) - plan.warm_up : plan.samples;
+      round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / (2 * round))) - plan.warm_up : plan.samples;
   time_really(options, contenders, plan, std::min(plan.samples, std::max(affordable, 5)), measurements);
   for (std::size_t c = 0; c < contenders.size(); ++c)
     if (contenders[c].apart) time_apart(options, contenders[c], plan, measurements[c]);

@@ -1,6 +1,6 @@
 // How everything is timed: verified first, warmed up, contenders in turn within one run and in another order each turn,
-// a barrier before each sample, and of each sample the slowest rank counts. Every rank takes the same number of
-// samples.
+// an act of its own and a barrier before each sample, and of each sample the slowest rank counts. Every rank takes the
+// same number of samples.
 #pragma once
 
 #include <functional>
@@ -48,11 +48,23 @@ struct Contender {
   std::function<Apart(Rank, const Plan&)> apart = {};
 };
 
+/// What the same small message and addition took all through a run, one of each before every turn: they change only
+/// where something else has the cores, their clock or their caches.
+struct Probes {
+  static constexpr double kBytes = 65536;
+  double exchange = 0, addition = 0;  // medians, seconds; 0: none (one rank, or virtual time)
+  double drift = 0;                   // of the second half of the run against the first, the larger of the two
+};
+
+/// The probes' medians, and how far their halves are apart. `exchanges` may be empty.
+Probes probes_of(const std::vector<double>& exchanges, const std::vector<double>& additions);
+
 struct Measurement {
   std::string contender;
   double predicted_seconds = 0;  // NaN: none
   Median seconds;
   std::vector<double> samples;   // that it is the median of; the same turn of two contenders has the same index
+  Probes probes;                 // of the run, the same for all in it
   bool apart = false;            // by processes of its own: no turns
   double waiting_cpu_share = 0;  // then, of the rank that had most (Apart)
   bool verified = false;         // false in a phantom run, which has no values, and where nothing can be compared

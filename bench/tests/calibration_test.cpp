@@ -5,6 +5,8 @@
 #include <string>
 
 #include "bench/programs/bench_program.hpp"
+#include "bench/support/links.hpp"
+#include "bench/support/measure.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -27,7 +29,7 @@ TEST(Calibration, FindsTheConstantsThroughNoise) {
   Readings readings;
   for (double bytes = 4; bytes <= 4 << 20; bytes *= 4) {
     readings.messages.push_back({.bytes = bytes, .seconds = noisy(alpha + beta * bytes)});
-    readings.copies.push_back({.bytes = bytes, .seconds = noisy(launch + 2 * bytes / memory)});
+    readings.additions.push_back({.bytes = bytes, .seconds = noisy(launch + 3 * bytes / memory)});
   }
   for (std::size_t n = 16; n <= 1024; n *= 2) {
     const double flop = 2.0 * static_cast<double>(n * n * n);
@@ -45,8 +47,93 @@ TEST(Calibration, FindsTheConstantsThroughNoise) {
   EXPECT_NEAR(machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)] / (4 * peak), 1, 0.08);
   EXPECT_LT(std::abs(worst_residual(machine, readings.messages, predicted_message)), 0.06);
   EXPECT_LT(std::abs(worst_residual(machine, readings.squares, predicted_product)), 0.06);
+  EXPECT_TRUE(machine.measured.exchanges.empty()) << "nothing cold was measured: no tables";
   readings.messages.resize(1);
   EXPECT_THROW(fit_machine(readings, {}), Error);
+}
+
+/// Readings of a computer whose messages and additions are no lines.
+Readings bent_readings() {
+  Readings readings;
+  for (double bytes = 4; bytes <= 16 << 20; bytes *= 4) {
+    const double seconds = bytes <= 4096 ? 1e-6 : 5e-6 + bytes * (bytes > 1e6 ? 1e-9 : 1e-10);
+    readings.messages.push_back({.bytes = bytes, .seconds = seconds});
+    readings.one_way.push_back({.bytes = bytes, .seconds = seconds / 2});
+    readings.additions.push_back({.bytes = bytes, .seconds = 1e-7 + bytes * 2e-11});
+    readings.cold_messages.push_back({.bytes = bytes, .seconds = 3 * seconds});
+    readings.cold_additions.push_back({.bytes = bytes, .seconds = 1e-7 + bytes * 1e-10});
+  }
+  for (std::size_t m : {1, 64, 512})
+    for (std::size_t side : {16, 256, 1024}) {
+      const double rate = m == 1 ? 1e10 : 1e11;
+      readings.grid.push_back({.m = m, .n = side, .k = side});
+      readings.grid.back().seconds = readings.grid.back().flop() / rate;
+    }
+  readings.squares.push_back({.m = 512, .n = 512, .k = 512, .seconds = 2.0 * 512 * 512 * 512 / 1e11});
+  readings.cache_bytes = 16e6;
+  return readings;
+}
+
+std::string bent_file() {
+  const Readings readings = bent_readings();
+  Calibration fit = fit_machine(readings, {});
+  fit.machine.description = "messages that are no line";
+  return machine_file(fit, readings, {}, {});
+}
+
+TEST(Calibration, WritesTablesThatAreReadBackAndPredictTheirPoints) {
+  const Readings readings = bent_readings();
+  const Machine machine = parse_machine(bent_file(), "bent.json");
+  ASSERT_EQ(machine.measured.exchanges.size(), readings.messages.size());
+  EXPECT_EQ(machine.measured.cache_bytes, 16e6);
+  EXPECT_LT(std::abs(worst_residual(machine, readings.messages, predicted_message)), 1e-9);
+  EXPECT_LT(std::abs(worst_residual(machine, readings.one_way, predicted_one_way)), 1e-9);
+  EXPECT_LT(std::abs(worst_residual(machine, readings.cold_messages, predicted_cold_message)), 1e-9);
+  EXPECT_LT(std::abs(worst_residual(machine, readings.cold_additions, predicted_cold_addition)), 1e-9);
+  EXPECT_LT(std::abs(worst_residual(machine, readings.grid, predicted_product)), 1e-9);
+  Machine line = machine;
+  line.measured = {};
+  EXPECT_GT(std::abs(worst_residual(line, readings.messages, predicted_message)), 0.5) << "no line fits them";
+}
+
+TEST(Calibration, PassesThatDisagreeAreKnown) {
+  Reading reading;
+  reading.set_passes({1e-6, 1.02e-6, 0.99e-6});
+  EXPECT_TRUE(reading.agrees());
+  EXPECT_EQ(reading.seconds, 1e-6);
+  reading.set_passes({0.66e-6, 3.7e-6, 1.2e-6, 2.9e-6});
+  EXPECT_FALSE(reading.agrees());
+}
+
+TEST(Probes, DriftIsOfTheSecondHalfAgainstTheFirst) {
+  const std::vector<double> steady(20, 1e-6);
+  std::vector<double> slower = steady;
+  slower[3] = 1;  // one disturbance is none
+  EXPECT_EQ(probes_of(slower, steady).drift, 0);
+  for (std::size_t i = 10; i < 20; ++i) slower[i] = 1.2e-6;
+  EXPECT_NEAR(probes_of(slower, steady).drift, 0.2, 1e-9);
+  EXPECT_NEAR(probes_of(steady, slower).drift, 0.2, 1e-9);
+  EXPECT_EQ(probes_of({}, steady).exchange, 0) << "a rank alone has no messages";
+}
+
+TEST(LinkPrices, AreThoseOfMessagesAsLong) {
+  const Machine machine = fit_machine(bent_readings(), {}).machine;
+  const LinkPrices prices{machine.alpha(0), machine.beta(0), machine.gamma(), machine.launch, machine.measured};
+  for (const double bytes : {64.0, 5000.0, 65536.0, 3e6}) {
+    const LinkPrices around = prices.at(bytes);
+    EXPECT_NEAR((around.alpha + around.beta * bytes) / machine.message_seconds(0, bytes), 1, 1e-9) << bytes;
+    const LinkPrices cold = prices.at(bytes, 1, 1);
+    EXPECT_NEAR((cold.alpha + cold.beta * bytes) / (around.alpha + around.beta * bytes), 3, 1e-9) << bytes;
+    EXPECT_GT(cold.launch + cold.gamma * bytes, around.launch + around.gamma * bytes);
+  }
+  EXPECT_EQ(LinkPrices({.alpha = 1, .beta = 2}).at(64, 1, 1).beta, 2) << "no tables";
+}
+
+TEST_F(BenchProgram, ASimulatedMachineWithTablesIsPredictedByThem) {
+  std::ofstream(file("bent.json")) << bent_file();
+  const std::string sizes = "--ranks 2 --bytes 16KiB,256KiB,8MiB --algorithm ring,recursive_doubling,rabenseifner ";
+  for (const Json& row : rows_of(sizes + "--machine " + file("bent.json"), "all_reduce"))
+    EXPECT_NEAR(row.at("predicted_seconds").get<double>() / row.at("seconds").get<double>(), 1, 0.02) << row;
 }
 
 TEST_F(BenchProgram, CalibrationReadsBackTheMachineThatIsSimulated) {
@@ -73,6 +160,8 @@ TEST_F(BenchProgram, CalibrationReadsBackTheMachineThatIsSimulated) {
       return std::count_if(rows.begin(), rows.end(), [&](const Json& row) { return row.at("kind") == kind; });
     };
     EXPECT_EQ(of_kind("message"), 9);
+    EXPECT_EQ(of_kind("cold message"), 0) << "a simulated link is a line";
+    EXPECT_FALSE(document.contains("tables"));
     EXPECT_EQ(of_kind("one way"), 9) << "links of a machine are full duplex: their residuals are 0 too";
   }
 }

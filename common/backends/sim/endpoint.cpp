@@ -176,7 +176,7 @@ void World::check_match(const Message& message) {
 
 void World::granted(Message* message) {
   const Path& path = *message->path;
-  const double busy = static_cast<double>(message->bytes) * path.beta;
+  const double busy = path.busy_seconds(static_cast<double>(message->bytes));
   Batch* sender = message->sender;
   const double arrival = time_ + path.alpha + busy + sender->endpoint->owner->jitter();
   if (message->receiver)

@@ -28,6 +28,7 @@ Path Network::path(int from, int to, int level) {
   Path path;
   path.alpha = machine_.alpha(level);
   path.beta = machine_.beta(level);
+  if (level == 0 && !machine_.measured.exchanges.empty()) path.machine = &machine_;
   for (int i = 0; i <= level; ++i) {
     const Machine::LevelPorts crossed = machine_.ports(i, from, to);
     Port* out = &ports_[i][0][crossed.egress];
@@ -79,7 +80,9 @@ void Network::grant_or_wait(Message* message, double now) {
   }
   for (int i = 0; i < message->path->count; ++i) {
     Port* port = message->path->ports[i];
-    port->free_at = now + static_cast<double>(message->bytes) * port->seconds_per_byte;
+    const auto bytes = static_cast<double>(message->bytes);
+    port->free_at =
+        now + (message->path->machine ? message->path->busy_seconds(bytes) : bytes * port->seconds_per_byte);
   }
   decisions_.push_back({.granted = message});
 }

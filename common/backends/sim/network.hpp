@@ -4,6 +4,7 @@
 // posts precede all grants; then messages are granted by ready time, then issue order, each if all its ports are free.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
@@ -30,6 +31,12 @@ inline constexpr int kMaxLevels = 4;
 struct Path {
   double alpha = 0;
   double beta = 0;
+  const Machine* machine = nullptr;  // where a table prices this path's messages in place of β
+
+  /// How long a message of so many bytes has the path after its latency.
+  double busy_seconds(double bytes) const {
+    return machine ? std::max(0.0, machine->message_seconds(0, bytes) - alpha) : bytes * beta;
+  }
   int count = 0;
   std::array<Port*, 2 * kMaxLevels> ports{};
 };

@@ -33,6 +33,16 @@ double Machine::matmul_efficiency(double flop) const {
 double Machine::seconds(const Operation& operation) const {
   if (by_library) return library_seconds(*library, *this, operation);
   double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
+  if (operation.matmul && !measured.products.empty() && operation.mnk[0] > 0) {
+    const auto [m, n, k] = operation.mnk;
+    const double fp32 =
+        measured.product_seconds(static_cast<double>(m), static_cast<double>(n) * static_cast<double>(k));
+    return fp32 * peak_flop_per_second[static_cast<std::size_t>(DType::f32)] / rate;
+  }
+  if (!operation.matmul && !measured.operations.empty()) {
+    const auto known = measured.operations.find(operation.name);
+    if (known != measured.operations.end()) return operation.bytes / known->second + launch;
+  }
   if (operation.matmul) rate *= matmul_efficiency(operation.flop);
   return std::max(operation.flop / rate, operation.bytes / memory_bytes_per_second) + launch;
 }
@@ -43,6 +53,11 @@ double Machine::overhead(const Operation& operation) const {
   const double peak = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
   const double smallest = efficiency.front().flop / (peak * efficiency.front().fraction);
   return std::min(seconds(operation), smallest + launch);
+}
+
+double Machine::message_seconds(int level, double bytes) const {
+  if (!measured.exchanges.empty() && level == 0) return line_at(measured.exchanges, bytes, 0).at(bytes);
+  return alpha(level) + bytes * beta(level);
 }
 
 int Machine::level_between(int a, int b) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/runtime/machine/library.hpp"
+#include "common/runtime/machine/measured_prices.hpp"
 #include "common/runtime/machine/operation.hpp"
 
 namespace lockstep {
@@ -44,14 +45,20 @@ struct Machine {
   std::uint64_t eager_bytes = 8192;  // a larger send waits for its receive
   std::optional<LibraryPrices> library;
   bool by_library = false;  // operations take what `library` says, and additions of a collective nothing: as_library()
+  MeasuredPrices measured;  // tables, which go before the numbers above; empty: there are none
 
-  /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch. Efficiency is 1 where it is no matmul.
+  /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch. Efficiency is 1 where it is no matmul. Where
+  /// there are tables, a product is what they say, other peaks scaling it, and an operation's bytes take the time that
+  /// was measured of its name.
   double seconds(const Operation& operation) const;
   /// Of these: what the same kind of operation costs with next to nothing to do, that is launch, and for a matmul the
   /// time of the smallest one on the efficiency curve (a chip that fills and empties).
   double overhead(const Operation& operation) const;
   /// Of the peak, for a matmul of `flop`.
   double matmul_efficiency(double flop) const;
+
+  /// Seconds of a message of so many bytes between two ranks whose innermost common level is `level`.
+  double message_seconds(int level, double bytes) const;
 
   /// γ of `add`: seconds per byte reduced (two reads and a write).
   double gamma() const { return by_library ? 0 : 3 / memory_bytes_per_second; }

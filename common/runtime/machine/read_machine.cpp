@@ -30,6 +30,9 @@ constexpr Sensible kMemory{1e6, 1e16, "bytes", "an A100 has 80e9"};
 constexpr Sensible kMemoryBandwidth{1e8, 1e15, "bytes per second", "an A100 reads 2.0e12"};
 constexpr Sensible kLaunch{0, 1, "seconds", "a GPU kernel costs about 1e-06"};
 constexpr Sensible kEager{0, 1e12, "bytes", "MPI libraries use about 8192"};
+constexpr Sensible kSize{1, 1e15, "bytes", "a message of 64 KiB has 65536"};
+constexpr Sensible kSeconds{1e-12, 1e4, "seconds", "small messages between processes take about 1e-06"};
+constexpr Sensible kRows{1, 1e9, "rows", "a product of 256 rows"};
 constexpr Sensible kRanks{0, 1e9, "ranks", "8 GPUs in a node; 0, in the outermost level alone, for any number"};
 constexpr Sensible kPositions{1, 1e9, "positions", "2048 tokens of a sequence"};
 constexpr Sensible kCurveRanks{2, 1e6, "ranks", "8 GPUs of a node"};
@@ -98,6 +101,12 @@ class Fields {
           has_name ? path(name) + "." + named->get<std::string>() : fmt::format("{}[{}]", path(name), items.size()));
     }
     return items;
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& [key, value] : object_.items()) names.push_back(key);
+    return names;
   }
 
   std::string path(const std::string& name) const { return prefix_.empty() ? name : prefix_ + "." + name; }
@@ -197,6 +206,53 @@ LibraryPrices read_library(const Fields& fields) {
   return prices;
 }
 
+std::vector<SizePrice> read_sizes(const Fields& tables, const char* name) {
+  std::vector<SizePrice> points;
+  for (const Fields& fields : tables.list(name, "points {\"bytes\": …, \"seconds\": …, \"cold_seconds\": …}")) {
+    fields.allow({"bytes", "seconds", "cold_seconds"});
+    points.push_back(
+        {fields.number("bytes", kSize), fields.number("seconds", kSeconds), fields.number("cold_seconds", kSeconds)});
+    if (points.size() > 1 && points.back().bytes <= points[points.size() - 2].bytes)
+      fields.fail(fields.path("bytes"), fmt::format("is {:g}, not above the point before it", points.back().bytes));
+  }
+  return points;
+}
+
+/// Row after row of the grid, all of them with the first one's sizes.
+std::vector<ProductPrice> read_products(const Fields& tables) {
+  std::vector<ProductPrice> points;
+  std::size_t width = 0;
+  for (const Fields& fields : tables.list("products", "points {\"m\": …, \"nk\": …, \"seconds\": …}")) {
+    fields.allow({"m", "nk", "seconds"});
+    points.push_back({fields.number("m", kRows), fields.number("nk", kFlop), fields.number("seconds", kSeconds)});
+    const std::size_t i = points.size() - 1;
+    if (width == 0 && points[i].m != points[0].m) width = i;
+    const bool begins = width > 0 && i % width == 0, first_row = width == 0;
+    const bool rises = i == 0 || (begins ? points[i].m > points[i - 1].m
+                                         : points[i].m == points[i - 1].m && points[i].nk > points[i - 1].nk);
+    if (!rises || (!first_row && points[i].nk != points[i % width].nk))
+      fields.fail(fields.path("nk"), "is not the next point of a grid: for each m, rising, the same nk, rising");
+  }
+  if (width > 0 && points.size() % width != 0)
+    tables.fail(tables.path("products"), "is no grid: its last m has fewer points than the others");
+  return points;
+}
+
+MeasuredPrices read_tables(const Fields& tables) {
+  tables.allow({"exchanges", "one_way", "additions", "products", "operations_bytes_per_second", "cache_bytes"});
+  MeasuredPrices measured{.exchanges = read_sizes(tables, "exchanges"),
+                          .one_way = read_sizes(tables, "one_way"),
+                          .additions = read_sizes(tables, "additions"),
+                          .products = read_products(tables),
+                          .operations = {},
+                          .cache_bytes = tables.number("cache_bytes", kSize)};
+  if (!tables.has("operations_bytes_per_second")) return measured;
+  const Fields operations = tables.object("operations_bytes_per_second", "bytes per second by operation");
+  for (const std::string& name : operations.names())
+    measured.operations[name] = operations.number(name.c_str(), kBandwidth);
+  return measured;
+}
+
 Json parse(const std::string& text, const std::string& path) {
   try {
     return Json::parse(text);
@@ -224,7 +280,8 @@ Machine read_cluster(const Fields& file, const std::string& path) {
 
 Machine read_single(const Fields& file) {
   file.allow({"name", "description", "levels", "peak_flop_per_second", "matmul_efficiency", "memory_bytes",
-              "memory_bytes_per_second", "launch_seconds", "eager_bytes", "sources", "node", "measured", "library"});
+              "memory_bytes_per_second", "launch_seconds", "eager_bytes", "sources", "node", "measured", "library",
+              "tables"});
   Machine machine;
   read_levels(file, machine);
   read_peaks(file.object("peak_flop_per_second", "FLOP per second by dtype"), machine);
@@ -234,6 +291,7 @@ Machine read_single(const Fields& file) {
   machine.launch = file.number("launch_seconds", kLaunch);
   machine.eager_bytes = static_cast<std::uint64_t>(file.whole_number("eager_bytes", kEager));
   if (file.has("library")) machine.library = read_library(file.object("library", "prices of the vendor's libraries"));
+  if (file.has("tables")) machine.measured = read_tables(file.object("tables", "what ./lab calibrate measured"));
   return machine;
 }
 

@@ -89,6 +89,56 @@ TEST_F(MachineFile, AClusterIsANodeAndTheLevelsThatJoinNodes) {
   EXPECT_EQ(boxes.level_between(3, 4), 2);
 }
 
+constexpr const char* kTables = R"("memory_bytes": 16e9, "tables": {
+  "exchanges": [{"bytes": 4, "seconds": 1e-6, "cold_seconds": 2e-6}, {"bytes": 4096, "seconds": 3e-6, "cold_seconds": 8e-6},
+                {"bytes": 8192, "seconds": 7e-6, "cold_seconds": 9e-6}],
+  "one_way": [{"bytes": 4, "seconds": 1e-6, "cold_seconds": 1e-6}],
+  "additions": [{"bytes": 4, "seconds": 1e-7, "cold_seconds": 1e-7}, {"bytes": 4096, "seconds": 2e-7, "cold_seconds": 6e-7}],
+  "products": [{"m": 1, "nk": 100, "seconds": 1e-6}, {"m": 1, "nk": 300, "seconds": 2e-6},
+               {"m": 5, "nk": 100, "seconds": 3e-6}, {"m": 5, "nk": 300, "seconds": 8e-6}],
+  "operations_bytes_per_second": {"gelu": 2e9}, "cache_bytes": 16e6})";
+
+TEST_F(MachineFile, TablesAreLinearBetweenTheirPoints) {
+  const Machine box = read_machine(edited("\"memory_bytes\": 16e9", kTables));
+  EXPECT_DOUBLE_EQ(box.message_seconds(0, 4096), 3e-6);
+  EXPECT_DOUBLE_EQ(box.message_seconds(0, 6144), 5e-6);
+  EXPECT_DOUBLE_EQ(box.message_seconds(0, 1), 1e-6) << "below the first point, its time";
+  EXPECT_DOUBLE_EQ(box.message_seconds(0, 16384), 14e-6) << "beyond the last, its rate";
+  EXPECT_DOUBLE_EQ(line_at(box.measured.exchanges, 6144, 0.5).at(6144), 5e-6 + (8.5e-6 - 5e-6) / 2);
+  EXPECT_DOUBLE_EQ(box.message_seconds(1, 4096), box.alpha(1) + 4096 * box.beta(1)) << "tables are of the innermost";
+  const auto product = [&](std::size_t m, std::size_t n, std::size_t k, DType dtype) {
+    return box.seconds({.flop = 1, .dtype = dtype, .matmul = true, .mnk = {m, n, k}});
+  };
+  EXPECT_DOUBLE_EQ(product(1, 10, 10, DType::f32), 1e-6);
+  EXPECT_DOUBLE_EQ(product(3, 10, 20, DType::f32), (1.5e-6 + 5.5e-6) / 2);
+  EXPECT_DOUBLE_EQ(product(10, 10, 30, DType::f32), 16e-6);
+  EXPECT_DOUBLE_EQ(product(3, 10, 20, DType::bf16), 3.5e-6 / 4) << "as much faster as the peak is";
+  EXPECT_DOUBLE_EQ(box.seconds({.name = "gelu", .bytes = 2000}), 1e-6 + box.launch);
+}
+
+TEST_F(MachineFile, WithoutTablesEveryPriceIsTheSameToTheLastBit) {
+  const Machine box = find_machine("box", folder_.string());
+  EXPECT_TRUE(box.measured.exchanges.empty());
+  EXPECT_EQ(box.message_seconds(1, 12345), box.alpha(1) + 12345 * box.beta(1));
+  const Operation product{.flop = 1e8, .bytes = 10, .dtype = DType::bf16, .matmul = true, .mnk = {3, 4, 5}};
+  EXPECT_EQ(box.seconds(product), 1e8 / (4e12 * 0.8) + box.launch);
+}
+
+TEST_F(MachineFile, ATableThatIsNoneIsNamed) {
+  const auto with = [&](const std::string& piece, const std::string& other) {
+    std::string tables = kTables;
+    const auto at = tables.find(piece);
+    EXPECT_NE(at, tables.npos) << piece;
+    return edited("\"memory_bytes\": 16e9", tables.replace(at, piece.size(), other));
+  };
+  expect_refused(with("\"bytes\": 4096", "\"bytes\": 3"), {"tables.exchanges[1].bytes", "not above"});
+  expect_refused(with("\"seconds\": 7e-6", "\"seconds\": 0"), {"tables.exchanges[2].seconds", "absurd"});
+  expect_refused(with("{\"m\": 5, \"nk\": 100", "{\"m\": 5, \"nk\": 101"), {"tables.products[2].nk", "grid"});
+  expect_refused(with(", {\"m\": 1, \"nk\": 300, \"seconds\": 2e-6}", ""), {"tables.products[2].nk", "grid"});
+  expect_refused(with("\"gelu\": 2e9", "\"gelu\": 0"), {"tables.operations_bytes_per_second.gelu", "absurd"});
+  expect_refused(with(", \"cache_bytes\": 16e6", ""), {"tables.cache_bytes is missing"});
+}
+
 TEST_F(MachineFile, AnAbsurdNumberIsNamed) {
   expect_refused(edited("1e-6, \"bytes", "-1, \"bytes"), {"levels.socket.latency_seconds", "is -1", "0 to 1 seconds"});
   expect_refused(edited("10e9", "10"), {"levels.socket.bytes_per_second", "is 10", "PCIe 4"});

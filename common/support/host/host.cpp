@@ -105,6 +105,20 @@ double quota(const std::string& root) {
   return tightest;
 }
 
+/// "32768K" in the folder of the cache with the highest index.
+double last_cache(const std::string& root, int thread) {
+  double bytes = 0;
+  for (int index = 0;; ++index) {
+    std::istringstream size(first_line(root + "/sys/devices/system/cpu/cpu" + std::to_string(thread) + "/cache/index" +
+                                       std::to_string(index) + "/size"));
+    double number = 0;
+    char unit = ' ';
+    if (!(size >> number)) return bytes;
+    size >> unit;
+    bytes = number * (unit == 'K' ? 1024 : unit == 'M' ? 1048576 : 1);
+  }
+}
+
 double memory(const std::string& root) {
   double least = 0;
   std::istringstream(value_of(root + "/proc/meminfo", "MemTotal")) >> least;
@@ -127,6 +141,7 @@ Host read_host(const std::string& root, std::vector<int> threads) {
             .hardware_threads = static_cast<int>(threads.size()),
             .cores_in_affinity = distinct_cores(root, threads),
             .quota_cores = quota(root),
+            .last_cache_bytes = last_cache(root, threads.empty() ? 0 : threads.front()),
             .memory_bytes = memory(root)};
   if (host.processor.empty()) host.processor = arm_processor(root);
   host.usable_cores = host.cores_in_affinity;

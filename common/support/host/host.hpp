@@ -7,12 +7,13 @@
 namespace lockstep {
 
 struct Host {
-  std::string processor;      // "Intel(R) Xeon(R) Platinum 8480C", or "unknown"
-  int hardware_threads = 1;   // that the affinity mask allows
-  int cores_in_affinity = 1;  // distinct cores among them: two threads of one core count once
-  double quota_cores = 0;     // of the cgroup, in processors' worth of time; 0: no limit
-  int usable_cores = 1;       // cores_in_affinity, or the quota where it is less (rounded down, at least 1)
-  double memory_bytes = 0;    // installed, or the cgroup's limit where it is less; 0: unknown
+  std::string processor;        // "Intel(R) Xeon(R) Platinum 8480C", or "unknown"
+  int hardware_threads = 1;     // that the affinity mask allows
+  int cores_in_affinity = 1;    // distinct cores among them: two threads of one core count once
+  double quota_cores = 0;       // of the cgroup, in processors' worth of time; 0: no limit
+  int usable_cores = 1;         // cores_in_affinity, or the quota where it is less (rounded down, at least 1)
+  double last_cache_bytes = 0;  // of the outermost cache that the first allowed hardware thread has; 0: unknown
+  double memory_bytes = 0;      // installed, or the cgroup's limit where it is less; 0: unknown
 };
 
 /// The numbers of the hardware threads that the affinity mask allows.

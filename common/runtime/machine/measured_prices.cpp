@@ -1,0 +1,54 @@
+#include "common/runtime/machine/measured_prices.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+double seconds_of(const SizePrice& point, double cold_share) {
+  return point.seconds + cold_share * (point.cold_seconds - point.seconds);
+}
+
+/// Where a value lies on an axis: between two points, `share` of the way; before the first and after the last, on it.
+struct Place {
+  std::size_t below = 0, above = 0;
+  double share = 0;
+  double beyond = 1;  // how many times the last point it is
+};
+Place place_of(const std::vector<double>& axis, double value) {
+  const auto next = static_cast<std::size_t>(std::upper_bound(axis.begin(), axis.end(), value) - axis.begin());
+  if (next == 0) return {};
+  if (next == axis.size()) return {next - 1, next - 1, 0, value / axis.back()};
+  return {next - 1, next, (value - axis[next - 1]) / (axis[next] - axis[next - 1]), 1};
+}
+
+}  // namespace
+
+PriceLine line_at(const std::vector<SizePrice>& table, double bytes, double cold_share) {
+  const auto above =
+      std::lower_bound(table.begin(), table.end(), bytes, [](const SizePrice& p, double b) { return p.bytes < b; });
+  if (above == table.end()) return {0, seconds_of(table.back(), cold_share) / table.back().bytes};
+  if (above == table.begin()) return {seconds_of(*above, cold_share), 0};
+  const SizePrice& below = *(above - 1);
+  const double at_below = seconds_of(below, cold_share);
+  const double slope = (seconds_of(*above, cold_share) - at_below) / (above->bytes - below.bytes);
+  return {at_below - slope * below.bytes, slope};
+}
+
+double MeasuredPrices::product_seconds(double m, double nk) const {
+  std::vector<double> rows, sizes;
+  for (const ProductPrice& point : products) {
+    if (rows.empty() || rows.back() != point.m) rows.push_back(point.m);
+    if (rows.size() == 1) sizes.push_back(point.nk);
+  }
+  const Place row = place_of(rows, m), size = place_of(sizes, nk);
+  const auto along = [&](std::size_t r) {
+    const double below = products[r * sizes.size() + size.below].seconds;
+    return below + size.share * (products[r * sizes.size() + size.above].seconds - below);
+  };
+  const double below = along(row.below);
+  return (below + row.share * (along(row.above) - below)) * row.beyond * size.beyond;
+}
+
+}  // namespace lockstep

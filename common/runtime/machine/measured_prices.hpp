@@ -1,0 +1,50 @@
+// What one α, one β and one γ leave out, measured: prices as tables over sizes. A table is the same law in pieces,
+// since between two of its points time is a line: an α and a β of their own. Machine files of computers that nobody
+// measured have none, and their prices are one line throughout.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Of one size: where what is touched lies in the caches, and where it does not.
+struct SizePrice {
+  double bytes = 0;
+  double seconds = 0;
+  double cold_seconds = 0;
+};
+
+/// fixed + bytes · per_byte: α and β of a message, launch and γ of an addition, around one size.
+struct PriceLine {
+  double fixed = 0;
+  double per_byte = 0;
+  double at(double bytes) const { return fixed + bytes * per_byte; }
+};
+
+/// The piece of the table, by rising bytes and not empty, that holds `bytes`: the line through its two neighbours;
+/// below the first point its time, beyond the last one its rate. `cold_share`, from 0 to 1, of what is touched is in no
+/// cache.
+PriceLine line_at(const std::vector<SizePrice>& table, double bytes, double cold_share);
+
+/// Of a product of an m × k and a k × n matrix.
+struct ProductPrice {
+  double m = 0;
+  double nk = 0;  // n · k
+  double seconds = 0;
+};
+
+struct MeasuredPrices {
+  std::vector<SizePrice> exchanges;          // a message each way between two ranks at once
+  std::vector<SizePrice> one_way;            // a message, nothing coming back meanwhile
+  std::vector<SizePrice> additions;          // y += x; of x `bytes`
+  std::vector<ProductPrice> products;        // fp32, a full grid: for each m, rising, the same nk, rising
+  std::map<std::string, double> operations;  // bytes per second by name, of those that the memory does not bound
+  double cache_bytes = 0;  // a rank's share of the last cache: what touches more finds the caches cold
+
+  /// Seconds of a product in fp32, linear in m and in n·k between the points; beyond them at the last one's rate.
+  double product_seconds(double m, double nk) const;
+};
+
+}  // namespace lockstep
