@@ -19,6 +19,7 @@
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/published.hpp"
+#include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
 #include "tools/plan/strategy_file.hpp"
 #include "tools/plan/validate_report.hpp"
@@ -33,7 +34,7 @@ struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory;
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string explain, score, json, csv;
-  bool published = false, validate = false;
+  bool published = false, validate = false, fast = false;
 };
 
 const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
@@ -115,12 +116,13 @@ void write_rows(const PlanOptions& o, const Context& context, const std::vector<
 
 /// `simulated`: of the first plans.
 void write(const PlanOptions& o, const Task& task, const Search& found,
-           const std::vector<week25::PhantomStep>& simulated) {
+           const std::vector<std::optional<week25::PhantomStep>>& simulated) {
   if (o.json.empty() && o.csv.empty()) return;
   std::vector<Row> rows;
   for (const Rated& rated : found.best) rows.push_back(row_of(task, rated, "plan", static_cast<int>(rows.size()) + 1));
   for (std::size_t i = 0; i < simulated.size(); ++i)
-    rows[i].set("simulated_seconds", simulated[i].seconds).set("simulated_memory_bytes", simulated[i].peak_bytes());
+    if (simulated[i])
+      rows[i].set("simulated_seconds", simulated[i]->seconds).set("simulated_memory_bytes", simulated[i]->peak_bytes());
   for (const auto& [reason, refused] : found.refused) {
     Row row;
     row.set("kind", "refused").set("reason", reason).set("count", refused.count);
@@ -219,6 +221,22 @@ week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int
   return step;
 }
 
+/// Puts the ten best into the simulator's order, which is returned; behind them what formulas say of the rest.
+std::vector<Refined> rank_by_simulator(const Task& task, Search& found) {
+  constexpr std::size_t kMost = 10;
+  const std::size_t listed = found.best.size();
+  std::vector<Refined> ranked = refine(task, found.fitting, std::min(kMost, listed)).best;
+  const auto mesh = [](const Rated& rated) { return std::tuple(rated.strategy.dp, rated.strategy.tp); };
+  std::vector<Rated> plans;
+  for (const Refined& plan : ranked) plans.push_back(plan.rated);
+  for (const Rated& other : found.best)
+    if (plans.size() < listed &&
+        std::none_of(ranked.begin(), ranked.end(), [&](const Refined& r) { return mesh(r.rated) == mesh(other); }))
+      plans.push_back(other);
+  found.best = std::move(plans);
+  return ranked;
+}
+
 void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
@@ -233,22 +251,29 @@ void run(const PlanOptions& o) {
   const Strategy mine = o.score.empty() ? Strategy{} : read_strategy(o.score);
 
   Predictor predictor(task);
-  const Search found = search(predictor, all, static_cast<std::size_t>(o.top));
+  Search found = search(predictor, all, static_cast<std::size_t>(o.top));
   if (found.best.empty()) refuse_all(task, found);
+  const Rated by_formula = found.best.front();
+  const std::vector<Refined> played = o.fast ? std::vector<Refined>{} : rank_by_simulator(task, found);
+  std::vector<double> seconds;
+  for (const Refined& plan : played) seconds.push_back(plan.seconds());
   print_task(task);
-  print_plans(task, found.best);
+  print_plans(task, found.best, seconds);
   fmt::print("\nthe best: ");
   print_account(task, found.best.front());
   print_unlimited(found);
-  if (!o.score.empty()) score(predictor, o.score, mine, found.best.front());
+  if (!o.score.empty()) score(predictor, o.score, mine, by_formula);
   if (!o.explain.empty())
-    explain(predictor, o.explain, meant, found.best.front());
+    explain(predictor, o.explain, meant, by_formula);
   else
     print_refused(found);
   print_rate(found);
-  std::vector<week25::PhantomStep> simulated;
-  for (int i = 0; i < o.simulate && i < static_cast<int>(found.best.size()); ++i)
-    simulated.push_back(check_in_simulator(task, found.best[static_cast<std::size_t>(i)], i));
+  std::vector<std::optional<week25::PhantomStep>> simulated;
+  for (const Refined& plan : played) simulated.push_back(plan.played);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(o.simulate) && i < found.best.size(); ++i) {
+    const week25::PhantomStep step = check_in_simulator(task, found.best[i], static_cast<int>(i));
+    if (i == simulated.size()) simulated.emplace_back(step);
+  }
   write(o, task, found, simulated);
 }
 
@@ -268,12 +293,13 @@ int main(int argc, char** argv) {
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");
   line.add("--simulate", o.simulate, "so many of the listed plans in the simulator too, to check the predictions");
+  line.add("--fast", o.fast, "by formulas alone; else the simulator plays the best plans, and they stand in its order");
   line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
   line.add("--validate", o.validate, "published runs, curves and bubbles beside the predictions, nothing else");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{"--model", "--cluster", "--global-batch", "--sequence", "--memory",
-                                           "--top",   "--explain", "--score",        "--simulate"};
+                                           "--top",   "--explain", "--score",        "--simulate", "--fast"};
   for (const char* other : {"--published", "--validate"}) line.exclude(other, of_a_task);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {

@@ -6,6 +6,7 @@
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/plan_testing.hpp"
+#include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
 
 namespace lockstep::plan {
@@ -70,6 +71,49 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
                rated.memory.total_bytes() / 1e9, step.peak_bytes() / 1e9, format_strategy(rated.strategy));
     EXPECT_NEAR(rated.time.total() / step.seconds, 1, 0.04) << format_strategy(rated.strategy);
     EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.03) << format_strategy(rated.strategy);
+  }
+}
+
+/// Seconds of the fastest of each mesh, in order: the first `variants` of each by formula, played without a bound.
+std::vector<double> by_mesh(const Task& task, const std::vector<Rated>& fitting, int variants) {
+  std::map<std::tuple<int, int, int>, std::pair<int, double>> meshes;
+  for (const Rated& rated : fitting) {
+    const Strategy& s = rated.strategy;
+    auto& [seen, best] = meshes.try_emplace({s.dp, s.tp, s.pp}, 0, 1e30).first->second;
+    if (seen++ >= variants) continue;
+    const week25::PhantomStep step = week25::phantom_step(options_of(task, s), task.cluster.machine);
+    if (step.peak_bytes() <= task.memory_bytes) best = std::min(best, step.seconds);
+  }
+  std::vector<double> seconds;
+  for (const auto& [mesh, known] : meshes) seconds.push_back(known.second);
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
+
+TEST(Refined, TheFiveBestAreTheSimulatorsOnSixClusters) {
+  const struct {
+    const char *model, *cluster;
+    int batch;
+  } tasks[] = {{"gpt2-355m", "pcie-box-10gbex4", 16}, {"gpt2-355m", "pcie-box-100gbex4", 16},
+               {"gpt2-1.5b", "dgx-a100-10gbex2", 16}, {"gpt2-355m", "dgx-h100-100gbex2", 16},
+               {"gpt2-1.5b", "dgx-1v-edrx2", 16},     {"gpt3-13b", "dgx-a100-hdrx2", 16}};
+  for (const auto& [model, cluster, batch] : tasks) {
+    const Task task = task_of(model, cluster, batch);
+    Predictor predictor(task);
+    const Search found = search(predictor, strategies(task), 10);
+    const Refinement refined = refine(task, found.fitting, std::min<std::size_t>(10, found.best.size()));
+    ASSERT_GE(refined.best.size(), 4u) << cluster;
+    const std::vector<double> every = by_mesh(task, found.fitting, 28);
+    const std::size_t five = std::min<std::size_t>(5, refined.best.size());
+    fmt::print("{} on {}: {} of {} played ({})\n", model, cluster, refined.played, found.fitting.size(),
+               refined.all ? "no other can be faster" : "as many as it may");
+    for (std::size_t i = 0; i < five; ++i) {
+      const double own = refined.best[i].seconds(), best = every.at(i);
+      EXPECT_LE(own / best, 1.02) << cluster << ", place " << i + 1 << ": "
+                                  << format_strategy(refined.best[i].rated.strategy) << " takes " << own
+                                  << " s, and there is " << best;
+      if (i > 0) EXPECT_LE(refined.best[i - 1].seconds(), own);
+    }
   }
 }
 

@@ -48,7 +48,8 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
     std::string arguments;
     std::size_t least;  // fields
   } cases[] = {{"--model gpt3-13b --cluster dgx-a100x2 --global-batch 64 --top 3 --simulate 1", 32},
-               {"--published", 8}};
+               {"--published", 8},
+               {"--validate", 9}};
   for (const auto& one : cases) {
     const std::string text = said(one.arguments + " --csv " + path);
     EXPECT_TRUE(says(text, "exit 0")) << text;

@@ -51,21 +51,26 @@ std::string overhead_of(const StepTime& step) { return format_share(week25::larg
 
 }  // namespace
 
-void print_plans(const Task& task, const std::vector<Rated>& plans) {
-  fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9} {:>8} {:>6} {:>7} {:>9}  {}\n", "", "dp",
-             "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.", "step", "MFU", "days", "memory",
-             "largest overhead");
+void print_plans(const Task& task, const std::vector<Rated>& plans, const std::vector<double>& played) {
+  fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>6} {:>7} {:>9}  {}\n", "", "dp",
+             "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.", played.empty() ? "" : "   played",
+             played.empty() ? "step" : "formula", "MFU", "days", "memory", "largest overhead");
   int place = 0;
   for (const Rated& rated : plans) {
     const week25::Strategy& s = rated.strategy;
+    const auto at = static_cast<std::size_t>(place);
+    const bool by_simulator = at < played.size();
+    const double slower = by_simulator ? played[at] / rated.time.total() : 1;
     const Figures f = figures(task, rated);
     const std::string schedule = s.pp == 1      ? "–"
                                  : s.chunks > 1 ? fmt::format("{} × {}", s.schedule, s.chunks)
                                                 : s.schedule;
-    fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9} {:>8} {:>5.1f}% {:>7} {:>6.1f} GB  {}\n",
-               ++place, s.dp, s.tp, s.pp, s.microbatch, microbatches(task, s), schedule, s.zero,
-               s.recompute ? "full" : "none", s.sequence_parallel ? "yes" : "no", format_seconds(rated.time.total()),
-               100 * f.mfu, days(f.days), rated.memory.total_bytes() / 1e9, overhead_of(rated.time));
+    const std::string seconds = by_simulator ? fmt::format(" {:>8}", format_seconds(played[at])) : "";
+    fmt::print(
+        "{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>5.1f}% {:>7} {:>6.1f} GB  {}\n",
+        ++place, s.dp, s.tp, s.pp, s.microbatch, microbatches(task, s), schedule, s.zero, s.recompute ? "full" : "none",
+        s.sequence_parallel ? "yes" : "no", seconds, format_seconds(rated.time.total()), 100 * f.mfu / slower,
+        days(f.days * slower), rated.memory.total_bytes() / 1e9, overhead_of(rated.time));
   }
 }
 

@@ -13,7 +13,8 @@ struct Figures {
 Figures figures(const Task& task, const week25::Rated& rated);
 
 void print_task(const Task& task);
-void print_plans(const Task& task, const std::vector<week25::Rated>& plans);
+/// `played`: by the simulator, seconds of each plan's step, which then stand before the formulas'.
+void print_plans(const Task& task, const std::vector<week25::Rated>& plans, const std::vector<double>& played = {});
 /// Where one strategy's seconds and bytes go.
 void print_account(const Task& task, const week25::Rated& rated);
 /// Seconds of a step beside another's, kind by kind.

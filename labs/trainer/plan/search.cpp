@@ -231,7 +231,10 @@ Search search(Predictor& predictor, const std::vector<Strategy>& strategies, std
     else
       fitting.push_back(rated);
   }
-  result.best = week25::choose(best_of_each_mesh(std::move(fitting)), predictor.task().memory_bytes, count);
+  result.best = week25::choose(best_of_each_mesh(fitting), predictor.task().memory_bytes, count);
+  std::stable_sort(fitting.begin(), fitting.end(),
+                   [](const Rated& a, const Rated& b) { return a.time.total() < b.time.total(); });
+  result.fitting = std::move(fitting);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

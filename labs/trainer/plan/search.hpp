@@ -72,6 +72,7 @@ struct Refused {
 
 struct Search {
   std::vector<week25::Rated> best;         ///< by week25::choose
+  std::vector<week25::Rated> fitting;      ///< all that fit, fastest first
   std::vector<week25::Rated> unlimited;    ///< the fastest, if memory were no limit: at most one
   std::vector<week25::Rated> smallest;     ///< that which needs least memory, fitting or not: at most one
   std::map<std::string, Refused> refused;  ///< by reason
