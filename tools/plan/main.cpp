@@ -31,7 +31,7 @@ using week25::Rated;
 using week25::Strategy;
 
 struct PlanOptions {
-  std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory;
+  std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string explain, score, json, csv;
   bool published = false, validate = false, fast = false;
@@ -51,6 +51,12 @@ Task task_of(const PlanOptions& o) {
   if (o.sequence < 0 || o.sequence > context)
     refuse(fmt::format("--sequence {}: {} has positions for 1 to {} tokens", o.sequence, o.model, context));
   if (o.sequence > 0) task.length = static_cast<std::size_t>(o.sequence);
+  if (o.prices != "lab" && o.prices != "library")
+    refuse(
+        fmt::format("--prices {}: lab, with the course's own collectives, or library (NCCL, cuBLAS, "
+                    "FlashAttention)",
+                    o.prices));
+  if (o.prices == "library") task.cluster.machine = task.cluster.machine.as_library();
   if (!o.memory.empty()) task.memory_bytes = static_cast<double>(parse_bytes(o.memory));
   return task;
 }
@@ -289,6 +295,8 @@ int main(int argc, char** argv) {
   line.add("--global-batch", o.global_batch, "sequences of a step, over all replicas");
   line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
   line.add("--memory", o.memory, "of a GPU, such as 80GB; by default the machine file's");
+  line.add("--prices", o.prices,
+           "lab: of the course's own collectives; library: of what NCCL, cuBLAS and FlashAttention reach");
   line.add("--top", o.top, "how many plans to list");
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");
@@ -298,8 +306,9 @@ int main(int argc, char** argv) {
   line.add("--validate", o.validate, "published runs, curves and bubbles beside the predictions, nothing else");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
-  const std::vector<std::string> of_a_task{"--model", "--cluster", "--global-batch", "--sequence", "--memory",
-                                           "--top",   "--explain", "--score",        "--simulate", "--fast"};
+  const std::vector<std::string> of_a_task{"--model",    "--cluster", "--global-batch", "--sequence",
+                                           "--memory",   "--top",     "--explain",      "--score",
+                                           "--simulate", "--fast",    "--prices"};
   for (const char* other : {"--published", "--validate"}) line.exclude(other, of_a_task);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {

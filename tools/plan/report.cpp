@@ -38,6 +38,8 @@ void print_task(const Task& task) {
   fmt::print("{}: {} GPUs of {:.4g} GB in {} node{}{}.\n\n", cluster.name, cluster.gpus, task.memory_bytes / 1e9,
              cluster.nodes, cluster.nodes == 1 ? "" : "s",
              cluster.network.empty() ? "" : ", joined as in " + cluster.network);
+  if (cluster.machine.by_library)
+    fmt::print("With what NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);
 }
 
 namespace {

@@ -9,6 +9,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
+#include "common/runtime/run.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/text/files.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -99,6 +100,33 @@ TEST(Library, AdditionsAreNotPaidTwice) {
                                     : week21::ring_all_reduce_seconds(week21::cost_model(machine, 8), 8, 1 << 25);
     EXPECT_NEAR(dry_run.seconds() / expected, 1, 1e-9) << (library ? "library" : "lab");
   }
+}
+
+TEST(Library, HalvesOfABackwardAreTheWhole) {
+  // A pipeline's stage works inside regions that name its phases; they are no collectives, and nothing in them is free.
+  const Task task = task_of("gpt3-13b", "dgx-h100x2", 64);
+  Task library = task;
+  library.cluster.machine = task.cluster.machine.as_library();
+  week25::Strategy halves{.dp = 2, .pp = 8, .schedule = "zb-h1"}, whole{.dp = 2, .pp = 8};
+  Pricer pricer(library.model, library.cluster.machine, library.length);
+  const double apart = pricer.work(halves, 32).stages[3].backward, together = pricer.work(whole, 32).stages[3].backward;
+  EXPECT_NEAR(apart / together, 1, 0.05);
+}
+
+TEST(Library, TheSimulatorPlaysItToo) {
+  const Machine machine = find_machine("dgx-a100-hdr", kMachines);
+  const auto seconds = [](const Machine& priced) {
+    RunOptions options{.ranks = 16, .machine = priced, .phantom = true, .check_races = false};
+    const Outcome outcome = run(options, Program([&](Rank me) {
+                                  week21::ring_all_reduce(me, me.allocate(1 << 28, DType::bf16, Category::buffer));
+                                  return Values{me.now()};
+                                }))
+                                .check();
+    return outcome.values[0][0];
+  };
+  const double bytes = 1 << 29, lab = seconds(machine), library = seconds(machine.as_library());
+  EXPECT_NEAR(library / library_all_reduce_seconds(machine, 16, bytes), 1, 0.1) << "a ring over all ports, adding free";
+  EXPECT_GT(lab / library, 7) << "one port of eight, and γ";
 }
 
 /// Seconds of forward and backward of the published layer.

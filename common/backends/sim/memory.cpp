@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "common/backends/sim/world.hpp"
 #include "common/runtime/new_block.hpp"
@@ -21,7 +22,11 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
     for (const Slice* slice : operation.writes)
       if (slice) races_->access(queue.component, *slice, true, where, operation.name);
   }
-  const double seconds = world_.options().machine.seconds(operation) + jitter();
+  const Machine& machine = world_.options().machine;
+  // What a library was timed with is in its links' rate already.
+  const bool paid =
+      machine.by_library && recorder_.in_collective(at.queue) && std::string_view(operation.name) == "add";
+  const double seconds = (paid ? 0 : machine.seconds(operation)) + jitter();
   const bool together = watched();
   if (together) sync(queue);
   if (Device* device = world_.device()) kernel(*device);
@@ -40,7 +45,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
     if (main.in_operation && begin < main.operation_end) main.operation_end += seconds;
     queue.clock += seconds;
   }
-  const double launch = recorder_.tracing() ? world_.options().machine.overhead(operation) : 0;
+  const double launch = recorder_.tracing() ? machine.overhead(operation) : 0;
   recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
                  recorder_.position(queue.index), {seconds, launch});
 }

@@ -102,11 +102,16 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   bool peek(CommunicatorKey, const Slice&, void*) override { return false; }
   void open_region(CommunicatorKey at, const char*, std::size_t bytes, Location) override {
     Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
-    if (queue.collective.depth++ == 0) queue.collective = {1, at.group, static_cast<double>(bytes), 0, queue.clock};
+    queue.phases.push_back(bytes == kPhase);
+    if (bytes == kPhase || queue.collective.depth++ > 0) return;
+    queue.collective = {1, at.group, static_cast<double>(bytes), 0, queue.clock};
   }
-  /// On a machine with its vendor's libraries, what was sent since the outermost region began is theirs to send.
+  /// On a machine with its vendor's libraries, what was sent since the outermost collective began is theirs to send.
   void close_region(int index) override {
     Queue& queue = queues_[static_cast<std::size_t>(index)];
+    const bool phase = queue.phases.back();
+    queue.phases.pop_back();
+    if (phase) return;
     Collective& collective = queue.collective;
     if (--collective.depth > 0 || !machine_.by_library || collective.sent == 0) return;
     const int p = groups_[static_cast<std::size_t>(collective.group)].group.ranks;
@@ -131,7 +136,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     std::uint64_t waited = 0;  // before them
     double end = 0;            // of the last batch
   };
-  /// The outermost region that is open, and what was sent in it.
+  /// The outermost region of a collective that is open, and what was sent in it.
   struct Collective {
     int depth = 0, group = 0;
     double bytes = 0, sent = 0, begin = 0;
@@ -139,6 +144,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   struct Queue {
     double clock = 0;
     Line closures;
+    std::vector<bool> phases;  // of the open regions: those that are no collectives
     Collective collective;
   };
   struct Member {

@@ -64,6 +64,7 @@ class Recorder {
   // Regions: the innermost of a queue names what it starts.
   void open_region(int queue, const char* name, std::size_t bytes, double now);
   void close_region(int queue, double now);
+  bool in_collective(int queue) const { return queues_[static_cast<std::size_t>(queue)].collective != nullptr; }
   /// The same where the clock can be read only later: closes it, and returns what names it to region_lasted.
   int leave_region(int queue);
   void region_lasted(int queue, int region, double begin, double end);
