@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "common/testing/verdict.hpp"
 
@@ -23,11 +24,22 @@ std::string_view between(std::string_view text, std::string_view before, std::st
   return end == text.npos ? std::string_view() : text.substr(from, end - from);
 }
 
+/// 0.0060000000000000001, as GoogleTest prints a double so that it can be read back, as 0.006.
+std::string shortened(std::string_view value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool is_number = error == std::errc{} && end == value.data() + value.size();
+  return is_number && value.size() > 12 && value.find('.') != value.npos ? fmt::format("{:.9g}", number)
+                                                                         : std::string(value);
+}
+
 /// "a is 1, expected 2"; "" where the values are bytes that mean nothing to a reader.
 std::string words_of(std::string_view expression, std::string_view found, std::string_view expected) {
   for (std::string_view value : {found, expected})
     if (value.empty() || value.find("-byte object") != value.npos) return "";
-  return fmt::format("\n  {} is {}, expected {}", expression, found, expected);
+  const std::string near = shortened(found), exact = shortened(expected);
+  return near == exact ? fmt::format("\n  {} is {}, expected {}", expression, found, expected)
+                       : fmt::format("\n  {} is {}, expected {}", expression, near, exact);
 }
 
 /// The next value of "Expected equality of these values:": its expression, and what that is.
@@ -90,7 +102,7 @@ std::string words_of_difference(std::string_view compared) {
     compared.remove_prefix(at + evaluates.size());
   }
   if (values[2].ends_with('.')) values[2].remove_suffix(1);
-  return words_of(expression, values[0], fmt::format("{} to within {}", values[1], values[2]));
+  return words_of(expression, values[0], fmt::format("{} to within {}", shortened(values[1]), shortened(values[2])));
 }
 
 std::string in_words(std::string_view compared) {

@@ -57,6 +57,9 @@ TEST(Verdict, TheTestsOwnSentenceComesFirst) {
   };
   using namespace ::testing::internal;
   EXPECT_EQ(said(CmpHelperEQ("a", "b", 1, 2)), "the rate is √k\n  a is 1, expected 2");
+  EXPECT_EQ(said(CmpHelperFloatingPointEQ("a", "b", 0.006, 0.25)), "the rate is √k\n  a is 0.006, expected 0.25");
+  EXPECT_EQ(said(CmpHelperFloatingPointEQ("a", "b", 1.0 / 3, 1.0 / 3 + 1e-14)),
+            "the rate is √k\n  a is 0.33333333333333331, expected 0.33333333333334331");
   EXPECT_EQ(said(CmpHelperEQ("a[i]", "2", 1, 2)), "the rate is √k\n  a[i] is 1, expected 2");
   EXPECT_EQ(said(CmpHelperEQ("a", "b", std::string("x\ny"), std::string("x\nz"))),
             "the rate is √k\n  a is \"x\\ny\", expected \"x\\nz\"");
