@@ -19,7 +19,7 @@ namespace lockstep::week23 {
 // Part a. `whole` is N × C on every rank, `own` rows chunk(whole, rank, p) of it: N divides by p. Each in a region of
 // the name `place`, of whole.bytes().
 
-/// `whole` = all ranks' rows, in order: f forward, and g backward.
+/// `whole` = all ranks' rows, in order; `own` stays as it is: f forward, and g backward.
 void gather_rows(Rank group, Slice whole, Slice own, const char* place);
 /// `own` = this rank's rows of the sum of all ranks' `whole`, which is used up: g forward, and f backward.
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place);

@@ -27,6 +27,7 @@ TEST(Lab23_5a, RowsAreGatheredAndSumsScattered) {
     gather_rows(me, whole, own, "gather");
     Values seen;
     append(seen, to_host(me, whole));
+    append(seen, to_host(me, own));
     Slice parts = uploaded(me, numbers(20 + me.rank(), 1, c.size * p)), sum = unwritten(me, c.size);
     scatter_rows(me, sum, parts, "scatter");
     append(seen, to_host(me, sum));
@@ -45,6 +46,7 @@ TEST(Lab23_5a, RowsAreGatheredAndSumsScattered) {
       const std::size_t first = c.size * static_cast<std::size_t>(rank);
       Reader reader(outcome.values[rank], rank);
       reader.expect("the gathered rows", all);
+      reader.expect("its own rows after they were gathered", numbers(rank, 1, c.size));
       reader.expect(
           "its rows of the sum", cut_columns(sum, first, c.size),
           {{cut_columns(numbers(20 + rank, 1, c.size * p), first, c.size), "its own part: nothing was summed"}});

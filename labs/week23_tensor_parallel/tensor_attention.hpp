@@ -39,9 +39,9 @@ struct AttentionSaved {
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y);
 
-/// dx (N × C, whole) from dy (N × C, whole); gradients of parameters accumulate. Scratch: `dattention` N × C/p, `dqkv`
-/// N × 3C/p; nothing else is allocated, in either direction, but what a sum needs. One sum, at the place "attention
-/// backward"; with tp.overlap it runs beside the gradient of qkv's weight.
+/// dx (N × C, whole) from dy (N × C, whole), which stays as it is, like `saved`; gradients of parameters accumulate.
+/// Scratch: `dattention` N × C/p, `dqkv` N × 3C/p; nothing else is allocated, in either direction, but what a sum
+/// needs. One sum, at the place "attention backward"; with tp.overlap it runs beside the gradient of qkv's weight.
 void parallel_attention_backward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                  const AttentionTensors& gradients, const AttentionSaved& saved, Slice dattention,
                                  Slice dqkv, Slice dx, Slice dy);

@@ -124,8 +124,8 @@ testing::CaseProgram parallel_attention(bool overlap, Passes passes = Passes::bo
     if (passes == Passes::forward) return Values{};
     parallel_attention_backward(tp, shape_of(c.size), values, gradients, saved, dattention, dqkv, dx, dy);
     Values seen;
-    for (const Slice& slice :
-         {y, dx, gradients.projection.bias, gradients.projection.weight, gradients.qkv.weight, gradients.qkv.bias})
+    for (const Slice& slice : {saved.qkv, saved.attention, saved.statistics, y, dx, gradients.projection.bias,
+                               gradients.projection.weight, gradients.qkv.weight, gradients.qkv.bias, saved.input, dy})
       append(seen, to_host(me, slice));
     return seen;
   };
@@ -150,7 +150,7 @@ Values serial_attention(const Case& c) {
     linear_backward_weight(me, dw, db, dqkv, x, kRows);
     linear_backward_input(me, dx, dqkv, w, kRows);
     Values seen;
-    for (const Slice& slice : {y, dx, dpb, dp, dw, db}) append(seen, to_host(me, slice));
+    for (const Slice& slice : {qkv, heads, statistics, y, dx, dpb, dp, dw, db, x, dy}) append(seen, to_host(me, slice));
     return seen;
   };
   return run({.ranks = 1}, Program(program)).check().values[0];
@@ -165,14 +165,35 @@ Part cut_by_heads(std::string name, const Case& c, std::size_t columns) {
           }};
 }
 
+/// Of every position q, k and v of a rank's heads.
+Part positions_by_heads(std::string name, const Case& c) {
+  const std::size_t third = channels(c), own = c.size * kHeadSize;
+  return {std::move(name), kRows * 3 * own, kRows * 3 * third, [=](std::size_t rank, std::size_t i) {
+            const std::size_t row = i / (3 * own), part = i % (3 * own) / own;
+            return row * 3 * third + part * third + rank * own + i % own;
+          }};
+}
+/// Of every sequence the statistics of a rank's heads.
+Part statistics_by_heads(std::string name, const Case& c) {
+  const AttentionShape shape = shape_of(all_heads(c));
+  const std::size_t own = c.size * shape.positions, all = shape.heads * shape.positions;
+  return {std::move(name), shape.batch * own, shape.batch * all,
+          [=](std::size_t rank, std::size_t i) { return i / own * all + rank * own + i % own; }};
+}
+
 std::string wrong_attention(const Case& c, const Outcome& outcome) {
   const std::size_t width = channels(c);
-  const std::vector<Part> parts = {same_on_all("y", kRows * width),
+  const std::vector<Part> parts = {positions_by_heads("saved.qkv", c),
+                                   cut_by_columns("saved.attention", kRows, width, c.ranks),
+                                   statistics_by_heads("saved.statistics", c),
+                                   same_on_all("y", kRows * width),
                                    same_on_all("dx", kRows * width),
                                    same_on_all("the gradient of the projection's bias", width),
                                    cut_by_columns("the gradient of the projection's weight", width, width, c.ranks),
                                    cut_by_heads("the gradient of qkv's weight", c, width),
-                                   cut_by_heads("the gradient of qkv's bias", c, 1)};
+                                   cut_by_heads("the gradient of qkv's bias", c, 1),
+                                   same_on_all("saved.input after both passes", kRows * width),
+                                   same_on_all("dy after both passes", kRows * width)};
   // dx is behind qkv (a row of `width`), the gradient of the heads (as long), and its own sum (three times as long);
   // the attention between them sums over a sequence, forward and backward.
   return differs(outcome, parts, serial_attention(c), 5 * width + 4 * shape_of(c.size).positions);

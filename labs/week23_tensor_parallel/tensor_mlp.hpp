@@ -25,9 +25,9 @@ struct MlpSaved {
 void parallel_mlp_forward(const TensorParallel& tp, const MlpTensors& values, MlpSaved& saved, Slice y,
                           std::size_t rows);
 
-/// dx (N × C, whole) from dy (N × C, whole); gradients of parameters accumulate. `wide` is scratch, N × H/p: nothing
-/// else is allocated, in either direction, but what a sum needs. One sum, at the place "mlp backward"; with tp.overlap
-/// it runs beside the gradient of up's weight.
+/// dx (N × C, whole) from dy (N × C, whole), which stays as it is, like `saved`; gradients of parameters accumulate.
+/// `wide` is scratch, N × H/p: nothing else is allocated, in either direction, but what a sum needs. One sum, at the
+/// place "mlp backward"; with tp.overlap it runs beside the gradient of up's weight.
 void parallel_mlp_backward(const TensorParallel& tp, const MlpTensors& values, const MlpTensors& gradients,
                            const MlpSaved& saved, Slice wide, Slice dx, Slice dy, std::size_t rows);
 

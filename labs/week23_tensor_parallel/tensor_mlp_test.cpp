@@ -52,8 +52,8 @@ testing::CaseProgram parallel_mlp(bool overlap, Passes passes = Passes::both) {
     if (passes == Passes::forward) return Values{};
     parallel_mlp_backward(tp, values, gradients, saved, wide, dx, dy, kRows);
     Values seen;
-    for (const Slice& slice :
-         {y, dx, gradients.down.bias, gradients.up.weight, gradients.up.bias, gradients.down.weight})
+    for (const Slice& slice : {saved.up, saved.gelu, y, dx, gradients.down.bias, gradients.up.weight, gradients.up.bias,
+                               gradients.down.weight, saved.input, dy})
       append(seen, to_host(me, slice));
     return seen;
   };
@@ -76,19 +76,23 @@ Values serial_mlp(const Case& c) {
     linear_backward_weight(me, dw1, db1, d, x, kRows);
     linear_backward_input(me, dx, d, w1, kRows);
     Values seen;
-    for (const Slice& slice : {y, dx, db2, dw1, db1, dw2}) append(seen, to_host(me, slice));
+    for (const Slice& slice : {up, bent, y, dx, db2, dw1, db1, dw2, x, dy}) append(seen, to_host(me, slice));
     return seen;
   };
   return run({.ranks = 1}, Program(program)).check().values[0];
 }
 
 std::string wrong_mlp(const Case& c, const Outcome& outcome) {
-  const std::vector<Part> parts = {same_on_all("y", kRows * kChannels),
+  const std::vector<Part> parts = {cut_by_columns("saved.up", kRows, hidden(c), c.ranks),
+                                   cut_by_columns("saved.gelu", kRows, hidden(c), c.ranks),
+                                   same_on_all("y", kRows * kChannels),
                                    same_on_all("dx", kRows * kChannels),
                                    same_on_all("the gradient of down's bias", kChannels),
                                    cut_by_rows("the gradient of up's weight", hidden(c), kChannels, c.ranks),
                                    cut_by_rows("the gradient of up's bias", hidden(c), 1, c.ranks),
-                                   cut_by_columns("the gradient of down's weight", kChannels, hidden(c), c.ranks)};
+                                   cut_by_columns("the gradient of down's weight", kChannels, hidden(c), c.ranks),
+                                   same_on_all("saved.input after both passes", kRows * kChannels),
+                                   same_on_all("dy after both passes", kRows * kChannels)};
   // Gradients were 1 before. dx is behind up (a row of kChannels), the gradient of the hidden units (as long), and its
   // own sum over all of these.
   return differs(outcome, parts, serial_mlp(c), 2 * kChannels + hidden(c));
