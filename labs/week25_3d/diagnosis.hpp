@@ -50,8 +50,8 @@ enum class Scaling { strong, weak };
 
 enum class Limit {
   none,            ///< less than kWorthNaming of the step is lost
-  not_overlapped,  ///< exposed communication, though there is arithmetic enough to hide all of it
-  communication,   ///< exposed communication, and more of it than arithmetic
+  not_overlapped,  ///< exposed communication, though arithmetic (with launch) is as long as all of the wire, or longer
+  communication,   ///< exposed communication, and more on the wire than arithmetic
   bubble,
   imbalance,
   launch,    ///< the model is too small: as many operations, with less to do in each
@@ -86,8 +86,8 @@ week21::SerialFraction fit_strong(const std::vector<Measured>& times);
 /// time on one rank, or with fewer than two on more.
 week21::SerialFraction fit_weak(const std::vector<Measured>& times);
 
-/// The most ranks on which Amdahl's efficiency is still at least `efficiency`, in (0, 1]. INT_MAX where s ≤ 0,
-/// or where that is more than an int holds.
+/// The most ranks on which Amdahl's efficiency is still at least `efficiency`, in (0, 1]; where it is equal but for
+/// rounding (to within 1e-9), it counts. INT_MAX where s ≤ 0, or where that is more than an int holds.
 int most_ranks(double serial_fraction, double efficiency);
 
 }  // namespace lockstep::week25

@@ -18,7 +18,12 @@ namespace {
 
 constexpr std::array<Axis, 3> kAxes = {Axis::dp, Axis::tp, Axis::pp};
 constexpr AxisOrder kTensorOutside = {Axis::dp, Axis::pp, Axis::tp};
-const std::vector<AxisOrder> kOrders = {kMegatronOrder, kTensorOutside, {Axis::pp, Axis::tp, Axis::dp}};
+const std::vector<AxisOrder> kOrders = {kMegatronOrder,
+                                        kTensorOutside,
+                                        {Axis::pp, Axis::tp, Axis::dp},
+                                        {Axis::tp, Axis::pp, Axis::dp},
+                                        {Axis::dp, Axis::tp, Axis::pp},
+                                        {Axis::pp, Axis::dp, Axis::tp}};
 
 std::vector<MeshShape> shapes() {
   std::vector<MeshShape> all;
@@ -75,7 +80,10 @@ TEST(Lab25_1a, CoordinatesAreTheInverse) {
 // Part b --------------------------------------------------------------------------------------------------------------
 
 /// The world ranks of a group, in its order, as seen by one of its members.
-void append_members(Rank group, int world_rank, Values& seen) {
+void append_members(Rank group, Axis axis, int world_rank, Values& seen) {
+  if (group.size() == 0)
+    throw Error(Verdict::fail, "make_mesh has not set its " + name_of(axis) + " group: it has no ranks");
+  seen.push_back(group.size());
   Slice all = group.allocate(static_cast<std::size_t>(group.size()), DType::f32, Category::buffer);
   fill(group, chunk(all, group.rank(), group.size()), static_cast<float>(world_rank));
   week21::ring_all_gather(group, all);
@@ -103,6 +111,13 @@ std::string wrong_groups(const Outcome& outcome, const MeshShape& shape, const A
                            words(shape, order), name_of(axis), rank, fmt::join(members, " "), fmt::join(expected, " "),
                            name_of(axis));
     }
+    const Coordinate here{static_cast<int>(seen.at(i)), static_cast<int>(seen.at(i + 1)),
+                          static_cast<int>(seen.at(i + 2))};
+    if (here != all[rank])
+      return fmt::format("{}rank {} says in mesh.here that it is at {}, expected {}", words(shape, order), rank,
+                         words(here), words(all[rank]));
+    if (seen.at(i + 3) != static_cast<double>(rank))
+      return fmt::format("{}mesh.world is not the group that make_mesh was given", words(shape, order));
   }
   return "";
 }
@@ -114,10 +129,10 @@ TEST(Lab25_1b, GroupsDifferOnTheirAxisAlone) {
       const auto program = [&](Rank me) {
         Mesh mesh = make_mesh(me, shape, order);
         Values seen;
-        for (Rank* group : {&mesh.dp, &mesh.tp, &mesh.pp}) {
-          seen.push_back(group->size());
-          append_members(*group, me.rank(), seen);
-        }
+        append_members(mesh.dp, Axis::dp, me.rank(), seen);
+        append_members(mesh.tp, Axis::tp, me.rank(), seen);
+        append_members(mesh.pp, Axis::pp, me.rank(), seen);
+        for (const int value : {mesh.here.dp, mesh.here.tp, mesh.here.pp, mesh.world.rank()}) seen.push_back(value);
         return seen;
       };
       RunOptions options{.ranks = shape.ranks()};
@@ -136,8 +151,9 @@ TEST(Lab25_1b, AShapeOfAnotherSizeIsRefused) {
   testing::record_verdict(outcome.verdict, outcome.message);
   ASSERT_TRUE(outcome.passed()) << outcome.message;
   const Outcome refused = run({.ranks = 2}, [](Rank me) { make_mesh(me, {.dp = 2, .tp = 2, .pp = 1}); });
-  EXPECT_EQ(refused.verdict, Verdict::usage);
-  EXPECT_NE(refused.message.find("4 ranks, not 2"), std::string::npos) << refused.message;
+  EXPECT_TRUE(refused.verdict == Verdict::usage && refused.message.find("4 ranks, not 2") != std::string::npos)
+      << "a mesh of 2 × 2 × 1 on 2 ranks is a USAGE error that names \"4 ranks, not 2\"; it ended with "
+      << (refused.message.empty() ? "success" : refused.message);
 }
 
 // Part c --------------------------------------------------------------------------------------------------------------
@@ -161,11 +177,46 @@ TEST(Lab25_1c, TheSlowestLinkOfEveryRing) {
                          Row{{2, 2, 2}, kMegatronOrder, 0, 0, 1}, Row{{1, 8, 1}, kMegatronOrder, -1, 1, -1},
                          Row{{1, 3, 2}, kMegatronOrder, -1, 1, 1}, Row{{1, 1, 1}, kMegatronOrder, -1, -1, -1},
                          Row{{4, 1, 1}, kTensorOutside, 0, -1, -1}, Row{{1, 3, 1}, kMegatronOrder, -1, 0, -1}}) {
-    EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::dp), row.dp) << words(row.shape, row.order) << "dp";
+    EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::dp), row.dp)
+        << words(row.shape, row.order) << "dp: of all groups, the slowest link";
     EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::tp), row.tp)
         << words(row.shape, row.order) << "tp: of all groups, the slowest link";
-    EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::pp), row.pp) << words(row.shape, row.order) << "pp";
+    EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::pp), row.pp)
+        << words(row.shape, row.order) << "pp: of all groups, the slowest link";
   }
+}
+
+/// The level between two ranks, of which `sizes` belong together: 2 in a socket, 6 in a node, …
+int level_of(const std::vector<int>& sizes, int a, int b) {
+  int level = 0;
+  while (level < static_cast<int>(sizes.size()) &&
+         a / sizes[static_cast<std::size_t>(level)] != b / sizes[static_cast<std::size_t>(level)])
+    ++level;
+  return level;
+}
+
+TEST(Lab25_1c, OnEveryMeshOfAMachineOfThreeLevels) {
+  Machine machine = Machine::uniform(1e-6, 1e-11, 1e-13);
+  machine.levels = {{.name = "socket", .ranks = 2, .latency = 1e-6, .bytes_per_second = 1e11},
+                    {.name = "node", .ranks = 6, .latency = 2e-6, .bytes_per_second = 5e10},
+                    {.name = "network", .ranks = 0, .latency = 5e-6, .bytes_per_second = 5e9}};
+  for (const MeshShape& shape : shapes())
+    for (const AxisOrder& order : kOrders) {
+      const std::vector<Coordinate> all = walk(shape, order);
+      for (Axis axis : kAxes) {
+        int slowest = -1;
+        for (std::size_t a = 0; a < all.size(); ++a)
+          for (std::size_t b = 0; b < all.size(); ++b) {
+            Coordinate next = all[a];
+            next[axis] = all[a][axis] + 1 == shape[axis] ? 0 : all[a][axis] + 1;
+            if (a != b && all[b] == next)
+              slowest = std::max(slowest, level_of({2, 6}, static_cast<int>(a), static_cast<int>(b)));
+          }
+        ASSERT_EQ(slowest_level(machine, shape, order, axis), slowest)
+            << words(shape, order) << name_of(axis) << ": the outermost level of any link of its rings, also of that "
+            << "from the last to the first. Levels: sockets of 2, nodes of 6, the network";
+      }
+    }
 }
 
 /// A tensor-parallel sum of activations, on every group at once, in virtual time.
@@ -186,7 +237,8 @@ TEST(Lab25_1c, TensorParallelismBelongsInsideTheNode) {
                             inside * 1e6, outside * 1e6, outside / inside));
   EXPECT_GT(outside, 10 * inside) << "4 MiB summed over four ranks: " << inside * 1e6 << " µs inside the node, "
                                   << outside * 1e6 << " µs across";
-  EXPECT_EQ(slowest_level(nodes_of_four(), {.dp = 2, .tp = 4, .pp = 2}, kMegatronOrder, Axis::tp), 0);
+  EXPECT_EQ(slowest_level(nodes_of_four(), {.dp = 2, .tp = 4, .pp = 2}, kMegatronOrder, Axis::tp), 0)
+      << "tp = 4 inside nodes of four: no link crosses the network";
 }
 
 }  // namespace

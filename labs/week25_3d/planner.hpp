@@ -89,8 +89,9 @@ struct Pipeline {
 /// microbatches × stages × chunks.
 Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, int microbatches);
 
-/// The same for any m, playing no more than 3p microbatches at a time. Once a pipeline is full, p microbatches more
-/// take as long as the p before them, on every stage: what changes from 2p to 3p changes again with each p.
+/// The same for any m, playing no more than 3p microbatches at a time; so many are played whole. Once a pipeline is
+/// full, p microbatches more take as long as the p before them, on every stage: what changes from 2p to 3p changes
+/// again with each p.
 Pipeline pipeline(const Strategy& strategy, const Workload& work);
 
 /// Given: of the stage that needs most.

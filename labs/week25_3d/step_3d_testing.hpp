@@ -36,6 +36,12 @@ struct Compared {
   bool spoil = false;  // in the second step one gradient of the last rank becomes infinite
 };
 
+/// What update is called with: no step is like the one before.
+inline StepOptions options_of(const Compared& what, int step) {
+  return {.learning_rate = step % 2 == 0 ? 0.02f : 0.03f,
+          .max_norm = step % 2 == 0 ? what.max_norm : what.max_norm / 2};
+}
+
 /// The sentence that check() refuses these options with, or "".
 inline std::string refusal(const Options3d& options) {
   try {
@@ -82,11 +88,12 @@ inline Values train_3d(Rank me, const Options3d& o, const Compared& what) {
       upload_sequences(me, batch, first, o.model.vocabulary, step);
       first += batch.sequences;
     }
+    for (const Slice& left : {worker.scalars.loss, worker.scalars.squares}) fill(me, left, 7);  // from a step before
     accumulate_gradients(worker);
     if (what.spoil && step == 1 && me.rank() + 1 == me.size())
       fill(me, worker.gradient_shares().back(), std::numeric_limits<float>::infinity());
     if (what.update)
-      update(worker, 0.02f, what.max_norm);
+      update(worker, options_of(what, step).learning_rate, options_of(what, step).max_norm);
     else if (what.norm)
       sum_of_squares(worker, worker.scalars.squares);
     seen.push_back(read(me, worker.scalars.loss, 0));
@@ -125,7 +132,6 @@ inline Values train_serially(Rank me, const Options3d& o, const Compared& what) 
   }
   Activations saved = gpt.allocate_activations(me, largest, length);
   StepScalars scalars = allocate_step_scalars(me);
-  const StepOptions step_options{.learning_rate = 0.02f, .max_norm = what.max_norm};
   const float factor = 1 / static_cast<float>(o.batch * length);
   Values seen;
   for (int step = 0; step < what.steps; ++step) {
@@ -133,6 +139,7 @@ inline Values train_serially(Rank me, const Options3d& o, const Compared& what) 
     fill(me, scalars.loss, 0);
     accumulate_gradients(me, gpt, batches, saved, scalars.loss, factor, {}, scaler ? scaler->scale : Slice{});
     if (what.spoil && step == 1) fill(me, gpt.parameters().gradients, std::numeric_limits<float>::infinity());
+    const StepOptions step_options = options_of(what, step);
     fill(me, scalars.squares, 0);
     add_squares(me, scalars.squares, gpt.parameters().gradients);
     if (what.update && scaler)
@@ -141,7 +148,6 @@ inline Values train_serially(Rank me, const Options3d& o, const Compared& what) 
       finish_step(me, gpt, optimizer, scalars, step_options);
     seen.push_back(read(me, scalars.loss, 0));
     seen.push_back(what.norm ? read(me, scalars.squares, 0) : 0);
-    if (what.norm && what.update && what.max_norm == 0) seen.back() = -1;  // finish_step does not keep it then
     seen.push_back(scaler ? read(me, scaler->scale, 0) : 0);
   }
   for (float value : to_host(me, what.update ? gpt.parameters().values : gpt.parameters().gradients))
@@ -178,8 +184,29 @@ inline std::string unlike_tensors(const Values& seen, std::size_t at, const Valu
   return "";
 }
 
+/// Who has which part of the gradient that `wrong` names, where that is not all.
+inline std::string whose_gradient(const std::string& wrong, const Options3d& o) {
+  const auto names = [&](const char* tensor) { return wrong.find(tensor) != wrong.npos; };
+  if (names("token_embedding") && o.model.tied_head && o.mesh.pp > 1)
+    return ". The first and the last stage have a part of it each, and both need the sum, once their windows have "
+           "ended";
+  if (names("norm") && o.mesh.tp > 1)
+    return o.sequence_parallel
+               ? ". With sequence parallelism every rank of tp has its rows' part: are they summed, once?"
+               : ". Every rank of tp has all of it: there is nothing to sum";
+  return "";
+}
+
+/// What makes a squared norm so many times the serial one; gradients are scaled by `scale`.
+inline std::string why_not_the_norm(double times, float scale) {
+  if (scale != 1 && std::abs(times / (scale * scale) - 1) < 0.1)
+    return "it is that of the scaled gradients, and becomes the true ones' (22.5's unscale)";
+  return fmt::format("every parameter counts once, and here some {}",
+                     times > 1 ? "count on several ranks" : "count on none");
+}
+
 /// What differs from the serial run first: a loss, a norm, a loss scale, or a tensor; "" when nothing does.
-inline std::string unlike_the_serial_run(const Outcome& outcome, const Options3d& o, const Compared& what) {
+inline std::string first_difference(const Outcome& outcome, const Options3d& o, const Compared& what) {
   const Values serial =
       run({.ranks = 1, .threads = 1}, Program([&](Rank me) { return train_serially(me, o, what); })).check().values[0];
   // fp32: sums over ranks and microbatches round in another order. 16 bits: each gradient is rounded once a microbatch
@@ -195,15 +222,18 @@ inline std::string unlike_the_serial_run(const Outcome& outcome, const Options3d
                          serial[at], step > 0 ? ": the update before it was another" : "");
     for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
       const double squares = outcome.values[rank][at + 1], scale = outcome.values[rank][at + 2];
-      if (squares != outcome.values[0][at + 1])
+      if (squares != squares && serial[at + 1] == serial[at + 1])
+        return fmt::format(
+            "{}: rank {} has a squared gradient norm that is not a number in step {}: is it computed, and from 0 on?",
+            words(o.mesh), rank, step + 1);
+      if (squares == squares && squares != outcome.values[0][at + 1])
         return fmt::format("{}: rank {} has a squared gradient norm of {:.7g} in step {}, rank 0 {:.7g}", words(o.mesh),
                            rank, squares, step + 1, outcome.values[0][at + 1]);
-      if (serial[at + 1] >= 0 && !(std::abs(squares - serial[at + 1]) <= norm_tolerance * serial[at + 1]))
-        return fmt::format(
-            "{}: the squared gradient norm of step {} is {:.7g}, of the serial run {:.7g}: every "
-            "parameter counts once, and here some {}",
-            words(o.mesh), step + 1, squares, serial[at + 1],
-            squares > serial[at + 1] ? "count on several ranks" : "count on none");
+      if (!(std::abs(squares - serial[at + 1]) <= norm_tolerance * serial[at + 1]))
+        return fmt::format("{}: the squared gradient norm of step {} is {:.7g}, of the serial run {:.7g}: {}",
+                           words(o.mesh), step + 1, squares, serial[at + 1],
+                           step > 0 ? "that of the step before is right, so the update between them was another"
+                                    : why_not_the_norm(squares / serial[at + 1], o.loss_scale.value_or(1)));
       if (scale != serial[at + 2])
         return fmt::format(
             "{}: after step {} rank {} has a loss scale of {}, the serial run {}: an overflow on one rank "
@@ -216,9 +246,30 @@ inline std::string unlike_the_serial_run(const Outcome& outcome, const Options3d
     const GptConfig part = o.part(coordinate_of(o.mesh, o.order, rank).tp);
     const std::string wrong = unlike_tensors(outcome.values[static_cast<std::size_t>(rank)], head, serial, head, part,
                                              tolerance, what.update ? "value" : "gradient");
-    if (!wrong.empty()) return fmt::format("{}: rank {}: {}", words(o.mesh), rank, wrong);
+    if (!wrong.empty())
+      return fmt::format("{}: rank {}: {}{}", words(o.mesh), rank, wrong, what.update ? "" : whose_gradient(wrong, o));
   }
   return "";
+}
+
+/// The same of a part of the step alone; "" where that part is right.
+inline std::string wrong_part(const Options3d& o, const Compared& what) {
+  const Outcome outcome =
+      run({.ranks = o.mesh.ranks(), .threads = 1}, Program([&](Rank me) { return train_3d(me, o, what); }));
+  return outcome.passed() ? first_difference(outcome, o, what) : outcome.message;
+}
+
+/// first_difference; and where an earlier part is wrong, which the later ones are made of, that part's instead.
+inline std::string unlike_the_serial_run(const Outcome& outcome, const Options3d& o, const Compared& what) {
+  const std::string wrong = first_difference(outcome, o, what);
+  if (wrong.empty() || (!what.norm && !what.update)) return wrong;
+  Options3d whole = o;
+  whole.zero = 0;
+  if (const std::string a = wrong_part(whole, {.norm = false, .update = false, .steps = 1}); !a.empty())
+    return "25.2a first: " + a;
+  if (!what.update || o.loss_scale) return wrong;
+  const std::string b = wrong_part(o, {.norm = true, .update = false, .values = false, .steps = 1});
+  return b.empty() ? wrong : "25.2b first: " + b;
 }
 
 }  // namespace lockstep::week25
