@@ -1,5 +1,7 @@
 """The report's section on week 25: the planner, models that no computer here holds, meshes, what limits a run. Standard library only."""
 
+import statistics
+
 from combined_parts import mesh_gaps, meshes
 from html_parts import note, section, table
 from results import by, load, load_all, percent
@@ -74,6 +76,26 @@ def published(report):
          "error": lambda r: f"{100 * r['relative_error']:+.1f} %", "by the machine file": "file_step_seconds", "error ": lambda r: f"{100 * r['file_relative_error']:+.1f} %"}, ["plan_published.csv", "plan_published.json"])
 
 
+def validated(report):
+    results = load(report.data, "validate")
+    if not results:
+        return ""
+    tables = list(dict.fromkeys(r["table"] for r in results["rows"]))
+    rows = []
+    for name in tables:
+        mine = by(results["rows"], table=name)
+        middle = lambda field, mine=mine: statistics.median(abs(r[field]) for r in mine)
+        rows.append({"table": name, "points": len(mine), "simple": middle("simple_relative_error"), "file": middle("file_relative_error"), "predicted": middle("relative_error"),
+                     "worst": max(abs(r["relative_error"]) for r in mine)})
+    within = sum(r["predicted"] <= 0.1 for r in rows)
+    return report.figure(
+        "validated", "Dots in a row for each published source: errors of predictions with libraries' prices lie closer to zero than those of the machine file alone, but for ZeRO-3 of 2021 and Llama 3.",
+        f"<b>Published</b>: {len(results['rows'])} points that others measured, none of which a parameter was fitted to. {within} of {len(rows)} sources have a median within 10 %; "
+        "docs/validation.md says what the others lack (<code>./lab validate</code>).", rows,
+        {"source": "table", "points": "points", "simple arithmetic, median": lambda r: percent(r["simple"]), "machine file": lambda r: percent(r["file"]), "predicted": lambda r: percent(r["predicted"]),
+         "worst": lambda r: percent(r["worst"])}, ["validate.csv", "validate.json"])
+
+
 def equality(report):
     runs = meshes(report.data)
     if (1, 1, 1) not in runs or len(runs) < 2:
@@ -124,5 +146,5 @@ def scaling(report):
 
 
 def section_of(report):
-    parts = [part for part in (plans(report), phantoms(report), published(report), equality(report), limits(report), scaling(report)) if part]
+    parts = [part for part in (plans(report), phantoms(report), published(report), validated(report), equality(report), limits(report), scaling(report)) if part]
     return section("combined", "Everything together: plans, meshes, and what limits a run", parts) if parts else ""

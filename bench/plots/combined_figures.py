@@ -116,6 +116,27 @@ def published_iterations(data):
     return figure
 
 
+def validated(data):
+    """A row a published source: signed errors of the prediction, and of the machine file alone."""
+    results = load(data, "validate")
+    if not results:
+        return None
+    tables = list(dict.fromkeys(r["table"] for r in results["rows"] if r["unit"] == "s"))[::-1]
+    figure, axes = subplots(1, 9, 5.0)
+    axis = axes[0][0]
+    for k, (field, label, lift) in enumerate((("relative_error", "predicted with what libraries reach", 0.12), ("file_relative_error", "by the machine file alone", -0.18))):
+        points = [(100 * min(max(r[field], -1), 1), i + lift) for i, t in enumerate(tables) for r in by(results["rows"], table=t)]
+        axis.plot(*zip(*points), **{**look(k), "linestyle": "none", "markersize": 4}, alpha=0.6, label=label)
+    axis.axvspan(-10, 10, color="#888888", alpha=0.15, linewidth=0)
+    axis.axvline(0, color="#555555", linewidth=1)
+    axis.set_yticks(range(len(tables)))
+    axis.set_yticklabels(tables, fontsize=8)
+    axis.set_xlim(-105, 105)
+    axis.set_xlabel("predicted / published − 1, % (grey: 10; beyond 100 drawn at 100)")
+    figure_legend(figure, axis, 2)
+    return figure
+
+
 def mesh_losses(data):
     """Left: losses of all meshes on the serial program's. Right: the largest distance of each."""
     runs = meshes(data)
@@ -202,4 +223,4 @@ def scaling_fits(data):
     return figure
 
 
-ALL = (plans, stage_memory, stage_time, published_iterations, mesh_losses, why_gains, scaling_fits)
+ALL = (plans, stage_memory, stage_time, published_iterations, validated, mesh_losses, why_gains, scaling_fits)

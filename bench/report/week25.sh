@@ -7,6 +7,7 @@ if has plan_sim; then
     --global-batch 1536 --simulate 4 --json "$data/plan_gpt3.json" --csv "$data/plan_gpt3.csv"
   step plan_published "the planner: Megatron's published iterations" "$programs/plan_sim" --published --json "$data/plan_published.json" \
     --csv "$data/plan_published.csv"
+  step validate "published runs and curves, predicted" "$programs/plan_sim" --validate --json "$data/validate.json" --csv "$data/validate.csv"
 fi
 if has train_sim; then
   for run in "1t:--model gpt-1t --tp 8 --pp 64 --batch 512 --microbatches 512 --sequence-parallel" \
