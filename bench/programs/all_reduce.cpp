@@ -181,8 +181,10 @@ class Contest {
   void finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t bytes, Row& row);
 
   int ranks_, per_node_ = 0;
-  bool measured_processes_;  // on MPI, no time being slept through
-  std::string where_;        // "16 ranks of dgx-a100-hdr"
+  MachineOrNone machine_;
+  std::vector<std::pair<double, double>> by_library_;  // bytes, and seconds that NCCL takes on this machine
+  bool measured_processes_;                            // on MPI, no time being slept through
+  std::string where_;                                  // "16 ranks of dgx-a100-hdr"
   std::string thresholds_;
   LinkPrices prices_;
   std::vector<Algorithm> all_, contenders_;  // `auto` among the latter has no `sum`
@@ -208,6 +210,7 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   const RunOptions options = bench.run_options(ranks);
   measured_processes_ = on_processes() && !options.emulate;
   const auto machine = bench.has_machine() ? std::make_shared<const Machine>(options.machine) : MachineOrNone{};
+  machine_ = machine;
   if (per_node < 0)
     throw Error(Verdict::usage, fmt::format("--ranks-per-node {}: a node has at least 1 rank", per_node));
   if (per_node > 0 && ranks % per_node != 0)
@@ -262,6 +265,7 @@ Contender Contest::contender(const Algorithm& algorithm, std::uint64_t bytes) co
 void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t size, Row& row) {
   const auto bytes = static_cast<double>(size);
   row.set("bytes", size);
+  if (machine_ && machine_->library) row.set("library_seconds", library_all_reduce_seconds(*machine_, ranks_, bytes));
   const bool yardstick = i == contenders_.size();
   const std::string taken = yardstick ? group[i].contender : at_size(contenders_[i], bytes).name;
   if (shares_memory()) set_bounds(row, group, i, taken, ranks_, bytes);
@@ -281,6 +285,9 @@ void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::
 
 void Contest::add_size(Bench& bench, std::uint64_t bytes) {
   const std::size_t elements = f32_elements(bytes);
+  const auto size = static_cast<double>(bytes);
+  if (machine_ && machine_->library)
+    by_library_.emplace_back(size, library_all_reduce_seconds(*machine_, ranks_, size));
   std::vector<Contender> contenders;
   for (const Algorithm& algorithm : contenders_) contenders.push_back(contender(algorithm, bytes));
   if (shares_memory()) contenders.push_back(copying("device_copy", elements));
@@ -292,6 +299,10 @@ void Contest::add_size(Bench& bench, std::uint64_t bytes) {
 }
 
 void Contest::print_crossovers() const {
+  std::string library;
+  for (const auto& [bytes, seconds] : by_library_)
+    library += fmt::format("{}{} {}", library.empty() ? "" : ", ", format_bytes(bytes), format_seconds(seconds));
+  if (!library.empty()) fmt::print("NCCL, {}, by what was published: {}\n", where_, library);
   const std::string measured = words_of_measured(timed_);
   if (measured.empty()) return;
   fmt::print("fastest, {}\n", where_);
