@@ -44,7 +44,8 @@ struct SerialStep {
   double seconds = 0;
   double memory_bytes = 0;  // all that it touches
 };
-/// Runs the largest shard of `ranks` on one rank; where time is real, the step of median length out of seven.
+/// Runs the largest shard of `ranks` on one rank; where time is real, the step of median length out of seven. On MPI
+/// all ranks do so at once, each for itself, since they share the memory's bandwidth, and the slowest one counts.
 SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int ranks);
 
 /// Seconds of the variant on `ranks`: the serial step, and for each bucket a ring all-reduce by 21.5's formula and a

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "bench/support/calibration.hpp"
+#include "bench/support/quiet.hpp"
 #include "bench/support/versions.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/repeatable.hpp"
@@ -24,8 +25,6 @@
 
 namespace lockstep::bench {
 namespace {
-
-constexpr double kQuiet = 0.05;  // what the probes of a run may differ by, in it and from the calibration
 
 const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
@@ -54,18 +53,6 @@ std::uint64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
-
-const Row::Value* find(const Row& row, std::string_view name) {
-  for (const Row::Field& field : row.fields())
-    if (field.name == name) return &field.value;
-  return nullptr;
-}
-
-/// A number of the row; NaN where it has none of that name.
-double number(const Row& row, std::string_view name) {
-  const Row::Value* value = find(row, name);
-  return value && std::holds_alternative<double>(*value) ? std::get<double>(*value) : std::nan("");
 }
 
 /// The last column: bus bandwidth, or what a row has in its place.
@@ -282,48 +269,10 @@ Row Bench::row_of(const RunOptions& options, const Measurement& measurement) con
   if (measurement.counted)
     row.set("messages", measurement.messages).set("bytes_sent_per_rank_max", measurement.bytes_sent_per_rank_max);
   row.set("verified", measurement.verified);
-  set_quiet(row, options, measurement.probes);
+  if (std::string_view(backend_name()) == "mpi" && !options.emulate)
+    set_quiet(row, has_machine_ ? options.machine.measured : MeasuredPrices{}, options, measurement.probes);
   if (simulated()) row.set("wall_seconds", measurement.wall_seconds).set("peak_rss_bytes", peak_rss_bytes());
   return row;
-}
-
-/// Whether the computer was as it was when it was calibrated, and stayed so: else what is predicted is for another one.
-void Bench::set_quiet(Row& row, const RunOptions& options, const Probes& probes) const {
-  if (std::string_view(backend_name()) != "mpi" || options.emulate || probes.addition == 0) return;
-  const MeasuredPrices& tables = options.machine.measured;
-  const auto slower = [](const std::vector<SizePrice>& table, double seconds) {
-    return table.empty() || seconds == 0 ? std::nan("")
-                                         : seconds / line_at(table, Probes::kBytes, 0).at(Probes::kBytes) - 1;
-  };
-  const double links = has_machine_ ? slower(tables.exchanges, probes.exchange) : std::nan("");
-  const double additions = has_machine_ ? slower(tables.additions, probes.addition) : std::nan("");
-  const auto small = [](double change) { return std::isnan(change) || std::abs(change) <= kQuiet; };
-  row.set("drift", probes.drift).set("links_against_calibration", links);
-  row.set("additions_against_calibration", additions);
-  row.set("quiet", small(probes.drift) && small(links) && small(additions));
-  row.set("fits_cores", has_cores(options));
-}
-
-/// Of the runs that were not quiet, what was most unlike the calibration.
-void Bench::say_what_was_not_quiet() const {
-  int runs = 0;
-  double drift = 0, links = 0, additions = 0;
-  const auto larger = [](double a, double b) { return std::abs(b) > std::abs(a) ? b : a; };  // NaN is not
-  for (const Row& row : rows_) {
-    const Row::Value* quiet = find(row, "quiet");
-    if (!quiet || std::get<bool>(*quiet)) continue;
-    ++runs;
-    drift = larger(drift, number(row, "drift"));
-    links = larger(links, number(row, "links_against_calibration"));
-    additions = larger(additions, number(row, "additions_against_calibration"));
-  }
-  if (runs == 0) return;
-  fmt::print("not quiet in {} of {} rows: within a run, probes changed by up to {:+.0f} %", runs, rows_.size(),
-             100 * drift);
-  if (links != 0 || additions != 0)
-    fmt::print("; against the calibration, messages of 64 KiB by up to {:+.0f} % and additions by {:+.0f} %",
-               100 * links, 100 * additions);
-  fmt::print(". Predictions are for a quiet computer: stop what else runs, ./lab calibrate, and measure again\n");
 }
 
 Context Bench::context() {
@@ -358,7 +307,7 @@ void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   for (auto& [field, value] : surroundings()) about_.set(field, value);
   about_.set("command", name_);
   if (after) after(rows_);
-  say_what_was_not_quiet();
+  fmt::print("{}", what_was_not_quiet(rows_));
   context.more = about_;
   rows_.insert(rows_.begin(), reported_.begin(), reported_.end());
   if (!options_.json.empty()) write_results(options_.json, context, rows_);

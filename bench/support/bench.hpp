@@ -80,8 +80,6 @@ class Bench {
   void find_calibrated_machine(int available_ranks);
   void measure_one(Group& group, std::size_t contender);
   Row row_of(const RunOptions& options, const Measurement& measurement) const;
-  void set_quiet(Row& row, const RunOptions& options, const Probes& probes) const;
-  void say_what_was_not_quiet() const;
   void say_where() const;
 
   std::string name_;

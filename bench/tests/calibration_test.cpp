@@ -6,7 +6,7 @@
 
 #include "bench/programs/bench_program.hpp"
 #include "bench/support/links.hpp"
-#include "bench/support/measure.hpp"
+#include "bench/support/quiet.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -114,6 +114,28 @@ TEST(Probes, DriftIsOfTheSecondHalfAgainstTheFirst) {
   EXPECT_NEAR(probes_of(slower, steady).drift, 0.2, 1e-9);
   EXPECT_NEAR(probes_of(steady, slower).drift, 0.2, 1e-9);
   EXPECT_EQ(probes_of({}, steady).exchange, 0) << "a rank alone has no messages";
+}
+
+TEST(Probes, SayWhichRowsWereNotQuiet) {
+  const MeasuredPrices tables = fit_machine(bent_readings(), {}).machine.measured;
+  const double message = line_at(tables.exchanges, Probes::kBytes, 0).at(Probes::kBytes);
+  const double addition = line_at(tables.additions, Probes::kBytes, 0).at(Probes::kBytes);
+  const auto row_of = [&](Probes probes) {
+    Row row;
+    set_quiet(row, tables, {.ranks = 1}, probes);
+    return row;
+  };
+  const auto is_quiet = [](const Row& row) { return std::get<bool>(*find(row, "quiet")); };
+  const Row quiet = row_of({.exchange = message * 1.04, .addition = addition, .drift = -0.04});
+  const Row slower = row_of({.exchange = message * 1.5, .addition = addition, .drift = 0});
+  EXPECT_TRUE(is_quiet(quiet));
+  EXPECT_FALSE(is_quiet(slower));
+  EXPECT_FALSE(is_quiet(row_of({.exchange = message, .addition = addition * 0.9})));
+  EXPECT_FALSE(is_quiet(row_of({.exchange = message, .addition = addition, .drift = 0.06})));
+  EXPECT_EQ(what_was_not_quiet({quiet}), "");
+  const std::string words = what_was_not_quiet({quiet, slower});
+  EXPECT_NE(words.find("not quiet in 1 of 2 rows"), words.npos) << words;
+  EXPECT_NE(words.find("messages of 64 KiB by up to +50 %"), words.npos) << words;
 }
 
 TEST(LinkPrices, AreThoseOfMessagesAsLong) {

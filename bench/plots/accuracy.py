@@ -1,0 +1,66 @@
+"""The medians of bench/report/accuracy.sh: python3 accuracy.py DIRECTORY. Needs nothing but Python."""
+
+import json
+import math
+import os
+import statistics
+import sys
+
+PROGRAMS = ("all_reduce", "ddp", "tp", "pipeline")
+
+
+def error_of(program, row):
+    """How far a row's prediction is off: relative, of a pipeline's bubble in points; None where there is no prediction."""
+    if program == "pipeline":
+        predicted, measured = row.get("predicted_bubble_of_total"), row.get("bubble_of_total")
+        return None if predicted is None or measured is None else abs(predicted - measured)
+    predicted, measured = row.get("predicted_seconds"), row.get("seconds")
+    if predicted is None or not measured or (program == "tp" and row.get("place") != "everything"):
+        return None
+    error = abs(predicted / measured - 1)
+    return error if math.isfinite(error) else None
+
+
+def errors(folder):
+    """Of each program and algorithm a list of (error, quiet)."""
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        program = name.rsplit("_", 1)[0]
+        if not name.endswith(".json") or program not in PROGRAMS:
+            continue
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            rows = json.load(file)["rows"]
+        for row in rows:
+            error = error_of(program, row)
+            if error is not None:
+                key = (program, row.get("algorithm") or row.get("schedule"))
+                found.setdefault(key, []).append((error, row.get("quiet")))
+    return found
+
+
+def line(name, points, unit):
+    quiet = [error for error, is_quiet in points if is_quiet]
+    text = f"{name:<32} {100 * statistics.median(error for error, _ in points):6.1f} {unit:<7} {len(points):>5} rows"
+    if any(is_quiet is not None for _, is_quiet in points):
+        of_quiet = f"{100 * statistics.median(quiet):6.1f} {unit}" if quiet else "none"
+        text += f"; in {len(quiet)} quiet ones {of_quiet}"
+    return text
+
+
+def main(folder):
+    found = errors(folder)
+    if not found:
+        sys.exit(f"accuracy: no results in {folder}")
+    print("median distance of predictions from measurements")
+    for program in PROGRAMS:
+        unit = "points" if program == "pipeline" else "%"
+        parts = {key: points for key, points in found.items() if key[0] == program}
+        if not parts:
+            continue
+        print(line(program, [point for points in parts.values() for point in points], unit))
+        for (_, algorithm), points in sorted(parts.items(), key=lambda part: str(part[0])):
+            print(line(f"  {algorithm}", points, unit))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,54 @@
+#include "bench/support/quiet.hpp"
+
+#include <fmt/format.h>
+
+#include "common/runtime/has_cores.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kQuiet = 0.05;  // what probes may change by
+
+/// By how much the probe took longer than calibrated; NaN where there is nothing to compare.
+double slower(const std::vector<SizePrice>& calibrated, double seconds) {
+  if (calibrated.empty() || seconds == 0) return std::nan("");
+  return seconds / line_at(calibrated, Probes::kBytes, 0).at(Probes::kBytes) - 1;
+}
+
+bool small(double change) { return std::isnan(change) || std::abs(change) <= kQuiet; }
+
+double larger(double a, double b) { return std::abs(b) > std::abs(a) ? b : a; }  // NaN is not
+
+}  // namespace
+
+void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& options, const Probes& probes) {
+  if (probes.addition == 0) return;
+  const double links = slower(calibrated.exchanges, probes.exchange);
+  const double additions = slower(calibrated.additions, probes.addition);
+  row.set("drift", probes.drift).set("links_against_calibration", links);
+  row.set("additions_against_calibration", additions);
+  row.set("quiet", small(probes.drift) && small(links) && small(additions));
+  row.set("fits_cores", has_cores(options));
+}
+
+std::string what_was_not_quiet(const std::vector<Row>& rows) {
+  int noisy = 0;
+  double drift = 0, links = 0, additions = 0;
+  for (const Row& row : rows) {
+    const Row::Value* quiet = find(row, "quiet");
+    if (!quiet || std::get<bool>(*quiet)) continue;
+    ++noisy;
+    drift = larger(drift, number(row, "drift"));
+    links = larger(links, number(row, "links_against_calibration"));
+    additions = larger(additions, number(row, "additions_against_calibration"));
+  }
+  if (noisy == 0) return "";
+  std::string text = fmt::format("not quiet in {} of {} rows: within a run, probes changed by up to {:+.0f} %", noisy,
+                                 rows.size(), 100 * drift);
+  if (links != 0 || additions != 0)
+    text += fmt::format("; against the calibration, messages of 64 KiB by up to {:+.0f} % and additions by {:+.0f} %",
+                        100 * links, 100 * additions);
+  return text + ". Predictions are for a quiet computer: stop what else runs, ./lab calibrate, and measure again\n";
+}
+
+}  // namespace lockstep::bench
