@@ -21,7 +21,6 @@
 # Everything that comes from LOCKSTEP_LABS_DIR is out of `all`: no edit there can break the build of the suite.
 
 include(LockstepNcclTests)
-include(LockstepHandout)
 set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 # What a skeleton leaves unused is not worth a warning.
 set(LOCKSTEP_SKELETON_OPTIONS -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable

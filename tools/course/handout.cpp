@@ -29,7 +29,7 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            "docs/instructors.md",
                                            "tools/tests",
                                            "tools/scale",
-                                           "tools/fuzz/corpus",
+                                           "tools/fuzz",
                                            "launch/gradescope",
                                            "launch/tests",
                                            "launch/classroom",
@@ -184,6 +184,9 @@ class Handout {
       if (!fs::exists(object)) throw Error(Verdict::usage, fmt::format("the build has no object of {}", e.id));
       fs::copy_file(object, prebuilt / (e.id + ".o"));
     }
+    const fs::path tools = paths_.build / "tools";  // ./lab itself
+    fs::copy_file(tools / "liblockstep_tools.a", prebuilt / "liblockstep_tools.a");
+    fs::copy_file(tools / "CMakeFiles" / "lockstep_lab_command.dir" / "lab_command.cpp.o", prebuilt / "lab_command.o");
     fs::copy_file(paths_.build / "platform.txt", prebuilt / "platform.txt");
     write_text(tree() / "commit.txt", read_text(paths_.build / "commit.txt"));
     write_text(

@@ -112,7 +112,9 @@ TEST(Refined, TheFiveBestAreTheSimulatorsOnSixClusters) {
       EXPECT_LE(own / best, 1.02) << cluster << ", place " << i + 1 << ": "
                                   << format_strategy(refined.best[i].rated.strategy) << " takes " << own
                                   << " s, and there is " << best;
-      if (i > 0) EXPECT_LE(refined.best[i - 1].seconds(), own);
+      if (i > 0) {
+        EXPECT_LE(refined.best[i - 1].seconds(), own);
+      }
     }
   }
 }

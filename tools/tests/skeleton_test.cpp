@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tools/course/compiler_error.hpp"
+#include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -65,6 +68,21 @@ TEST(Stub, ThrowsTheExplanationInPlaceOfEveryAnswer) {
   std::string text = stub(kSolution, "f.cpp", "21.2", "f.cpp:3: \"no\"");
   EXPECT_NE(text.find("  ::lockstep::does_not_compile(\"21.2\", \"f.cpp:3: \\\"no\\\"\");\n"), text.npos);
   EXPECT_NE(text.find("int given()"), text.npos);
+}
+
+TEST(Skeleton, IsTheSameWithoutTheAnswers) {
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::string(LOCKSTEP_SOURCE_DIR) + "/solutions")) {
+    if (entry.path().extension() != ".cpp") continue;
+    const std::string name = entry.path().string(), solution = read_text(entry.path());
+    const std::string stripped = without_answers(solution, name);
+    EXPECT_EQ(skeleton(stripped, name), skeleton(solution, name)) << name;
+    EXPECT_EQ(stub(stripped, name, "1.1", "why"), stub(solution, name, "1.1", "why")) << name;
+    EXPECT_LT(stripped.size(), solution.size()) << name;
+    ++files;
+  }
+  EXPECT_GT(files, 30u);
 }
 
 TEST(CompilerError, IsTheFirstInTheStudentsFile) {
