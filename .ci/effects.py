@@ -96,7 +96,7 @@ COMMANDS = {
     "bench_schedule_sim": [f"pipeline --stages 4 --microbatches 8 --schedule {s}" for s in ("gpipe", "1f1b", "interleaved --chunks 2", "zb-h1")],
     "bench_tp_sim": [f"bench tp {A100} --ranks 2"],
     "bench_zero_sim": [f"bench zero {A100} --ranks 2"],
-    "plan_sim": [f"plan --model gpt2-124m --cluster dgx-a100x2 --global-batch 64 {more}" for more in (
+    "plan_sim": [f"plan --fast --model gpt2-124m --cluster dgx-a100x2 --global-batch 64 {more}" for more in (
         "--memory 1.2GB --simulate 7", "--memory 2GB --simulate 4", "--explain schedule=gpipe")],
     "scale_sim": [f"scale --strong --machine dgx-a100-hdr --model small --batch 32 --ranks {more}" for more in (
         "16 --tp 2 --pp 2", *(f"2,4 {more}" for more in (

@@ -33,7 +33,7 @@ using week25::Strategy;
 struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
-  std::string explain, score, json, csv;
+  std::string explain, score, json, csv, table;
   bool published = false, validate = false, fast = false;
 };
 
@@ -227,27 +227,12 @@ week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int
   return step;
 }
 
-/// Puts the ten best into the simulator's order, which is returned; behind them what formulas say of the rest.
-std::vector<Refined> rank_by_simulator(const Task& task, Search& found) {
-  constexpr std::size_t kMost = 10;
-  const std::size_t listed = found.best.size();
-  std::vector<Refined> ranked = refine(task, found.fitting, std::min(kMost, listed)).best;
-  const auto mesh = [](const Rated& rated) { return std::tuple(rated.strategy.dp, rated.strategy.tp); };
-  std::vector<Rated> plans;
-  for (const Refined& plan : ranked) plans.push_back(plan.rated);
-  for (const Rated& other : found.best)
-    if (plans.size() < listed &&
-        std::none_of(ranked.begin(), ranked.end(), [&](const Refined& r) { return mesh(r.rated) == mesh(other); }))
-      plans.push_back(other);
-  found.best = std::move(plans);
-  return ranked;
-}
-
 void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
   if (o.published) return compare_with_published(o);
-  if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.json, o.csv);
+  if (!o.table.empty() && !o.validate) refuse("--table is for ./lab validate");
+  if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.table, o.json, o.csv);
   if (o.top < 1) refuse("--top: at least 1");
   if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
   const Task task = task_of(o);
@@ -304,6 +289,7 @@ int main(int argc, char** argv) {
   line.add("--fast", o.fast, "by formulas alone; else the simulator plays the best plans, and they stand in its order");
   line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
   line.add("--validate", o.validate, "published runs, curves and bubbles beside the predictions, nothing else");
+  line.add("--table", o.table, "with --validate: this file's rows alone, written as those of bench/published/predict");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{"--model",    "--cluster", "--global-batch", "--sequence",

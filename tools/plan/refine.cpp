@@ -91,4 +91,19 @@ Refinement refine(const Task& task, const std::vector<Rated>& fitting, std::size
   return ranking.result(all);
 }
 
+std::vector<Refined> rank_by_simulator(const Task& task, Search& found) {
+  constexpr std::size_t kMost = 10;
+  const std::size_t listed = found.best.size();
+  std::vector<Refined> ranked = refine(task, found.fitting, std::min(kMost, listed)).best;
+  const auto mesh = [](const Rated& rated) { return std::tuple(rated.strategy.dp, rated.strategy.tp); };
+  std::vector<Rated> plans;
+  for (const Refined& plan : ranked) plans.push_back(plan.rated);
+  for (const Rated& other : found.best)
+    if (plans.size() < listed &&
+        std::none_of(ranked.begin(), ranked.end(), [&](const Refined& r) { return mesh(r.rated) == mesh(other); }))
+      plans.push_back(other);
+  found.best = std::move(plans);
+  return ranked;
+}
+
 }  // namespace lockstep::plan

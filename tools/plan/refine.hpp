@@ -30,4 +30,8 @@ struct Refinement {
 /// of them take some ten seconds.
 Refinement refine(const Task& task, const std::vector<week25::Rated>& fitting, std::size_t count, double most = 150e3);
 
+/// Puts the ten best of a search into the simulator's order, which is returned; behind them what formulas say of the
+/// rest.
+std::vector<Refined> rank_by_simulator(const Task& task, Search& found);
+
 }  // namespace lockstep::plan

@@ -145,19 +145,21 @@ double layer_utilisation(const std::string& root) {
   return flop / seconds / machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
 }
 
-std::vector<ValidatedTable> validate(const std::string& root) {
+std::vector<ValidatedTable> validate(const std::string& root, const std::string& table) {
   const std::string machines = root + "/bench/machines", folder = root + "/bench/published/";
   const double utilisation = layer_utilisation(root);
   const std::vector<PublishedTable> calibrate = read_all_published(folder + "calibrate");
   std::vector<ValidatedTable> all;
-  for (const PublishedTable& table : read_all_published(folder + "predict")) {
-    ValidatedTable result{.name = table.name, .source = table.source, .unit = table.bubbles.empty() ? "s" : ""};
-    for (const PublishedRun& run : table.runs) result.rows.push_back(validate_run(run, machines, utilisation));
+  const std::vector<PublishedTable> asked =
+      table.empty() ? read_all_published(folder + "predict") : std::vector{read_published(table)};
+  for (const PublishedTable& each : asked) {
+    ValidatedTable result{.name = each.name, .source = each.source, .unit = each.bubbles.empty() ? "s" : ""};
+    for (const PublishedRun& run : each.runs) result.rows.push_back(validate_run(run, machines, utilisation));
     const auto same = std::find_if(calibrate.begin(), calibrate.end(),
-                                   [&](const PublishedTable& other) { return other.name == table.name; });
+                                   [&](const PublishedTable& other) { return other.name == each.name; });
     const Fit line = same != calibrate.end() ? fit_of(same->sums) : Fit{};
-    for (const PublishedSum& sum : table.sums) result.rows.push_back(validate_sum(sum, machines, line));
-    for (const PublishedBubble& bubble : table.bubbles) result.rows.push_back(validate_bubble(bubble));
+    for (const PublishedSum& sum : each.sums) result.rows.push_back(validate_sum(sum, machines, line));
+    for (const PublishedBubble& bubble : each.bubbles) result.rows.push_back(validate_bubble(bubble));
     all.push_back(std::move(result));
   }
   return all;

@@ -28,8 +28,8 @@ struct ValidatedTable {
   std::vector<Validated> rows;
 };
 
-/// `root`: the folder that has bench/.
-std::vector<ValidatedTable> validate(const std::string& root);
+/// `root`: the folder that has bench/. `table`: a file; "": all that are to be predicted.
+std::vector<ValidatedTable> validate(const std::string& root, const std::string& table = "");
 
 /// Of |predicted / published − 1|.
 struct Deviation {

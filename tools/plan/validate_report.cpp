@@ -58,8 +58,8 @@ Row row_of(const ValidatedTable& table, const Validated& point) {
 
 }  // namespace
 
-void validate_all(const std::string& root, const std::string& json, const std::string& csv) {
-  const std::vector<ValidatedTable> tables = validate(root);
+void validate_all(const std::string& root, const std::string& only, const std::string& json, const std::string& csv) {
+  const std::vector<ValidatedTable> tables = validate(root, only);
   std::vector<Row> rows;
   for (const ValidatedTable& table : tables) {
     print_table(table);

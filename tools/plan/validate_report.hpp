@@ -5,7 +5,7 @@
 
 namespace lockstep::plan {
 
-/// Prints, and writes rows where a file is named. `root`: the folder that has bench/.
-void validate_all(const std::string& root, const std::string& json, const std::string& csv);
+/// Prints, and writes rows where a file is named. `root`, `table`: as validate().
+void validate_all(const std::string& root, const std::string& table, const std::string& json, const std::string& csv);
 
 }  // namespace lockstep::plan

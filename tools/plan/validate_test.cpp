@@ -174,6 +174,19 @@ TEST(Validate, RowsSayWhatTheyLack) {
   EXPECT_TRUE(contains(error_of([&] { (void)read_published(path); }), "row 1: has no sequence"));
 }
 
+TEST(Validate, PredictsATableOfOnesOwn) {
+  const std::string path = ::testing::TempDir() + "/own.json";
+  std::ofstream(path) << R"({"name": "own", "kind": "training", "source": "y", "machine": "dgx-a100-hdr", "zero": 3,
+    "recompute": "none", "sequence": 2048, "microbatches": 1,
+    "models": {"m": {"layers": 24, "heads": 16, "d_model": 2048, "vocabulary": 50368}},
+    "columns": ["model", "gpus", "microbatch", "seconds"], "rows": [["m", 8, 8, 1], ["m", 16, 8, 1]]})";
+  const std::vector<ValidatedTable> tables = validate(kRoot, path);
+  ASSERT_EQ(tables.size(), 1u);
+  ASSERT_EQ(tables[0].rows.size(), 2u);
+  const double one_node = tables[0].rows[0].library, two = tables[0].rows[1].library;
+  EXPECT_NEAR(two / one_node, 1, 0.1) << "the same work on each GPU, sums hidden";
+}
+
 TEST(Validate, PublishedRatesBecomeSeconds) {
   const PublishedTable table = read_published(kRoot + "/bench/published/predict/megatron-zero3.json");
   // Days for 300 G tokens in the same table: 90 at 384 GPUs with a batch of 1,536 sequences of 2,048.
