@@ -31,7 +31,7 @@ using week25::Rated;
 using week25::Strategy;
 
 struct PlanOptions {
-  std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab";
+  std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string explain, score, json, csv, table;
   bool published = false, validate = false, fast = false;
@@ -51,6 +51,9 @@ Task task_of(const PlanOptions& o) {
   if (o.sequence < 0 || o.sequence > context)
     refuse(fmt::format("--sequence {}: {} has positions for 1 to {} tokens", o.sequence, o.model, context));
   if (o.sequence > 0) task.length = static_cast<std::size_t>(o.sequence);
+  if (o.units != "block" && o.units != "layer")
+    refuse(fmt::format("--units {}: block or layer, which ZeRO-2 and 3 reduce and gather at once", o.units));
+  task.units = o.units;
   if (o.prices != "lab" && o.prices != "library")
     refuse(
         fmt::format("--prices {}: lab, with the course's own collectives, or library (NCCL, cuBLAS, "
@@ -282,6 +285,7 @@ int main(int argc, char** argv) {
   line.add("--memory", o.memory, "of a GPU, such as 80GB; by default the machine file's");
   line.add("--prices", o.prices,
            "lab: of the course's own collectives; library: of what NCCL, cuBLAS and FlashAttention reach");
+  line.add("--units", o.units, "what ZeRO-2 and 3 reduce and gather at once: block, or layer, which needs less memory");
   line.add("--top", o.top, "how many plans to list");
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");

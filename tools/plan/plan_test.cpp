@@ -119,6 +119,25 @@ TEST(Refined, TheFiveBestAreTheSimulatorsOnSixClusters) {
   }
 }
 
+TEST(Simulated, UnitsOfALayerFitWhereBlocksDoNot) {
+  Task task = task_of("gpt3-13b", "dgx-a100x2", 64);
+  const Strategy strategy{.dp = 16, .microbatch = 2, .zero = 3, .recompute = true};
+  double memory[2];
+  for (const char* units : {"block", "layer"}) {
+    task.units = units;
+    const Rated rated = Predictor(task).rate(strategy);
+    const week25::PhantomStep step = week25::phantom_step(options_of(task, strategy), task.cluster.machine);
+    EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.1) << units;
+    memory[units == std::string("layer")] = step.peak_bytes();
+  }
+  EXPECT_LT(memory[1], memory[0] - 1e9) << "two layers of at most 4 C² whole, not two blocks of 12 C²";
+  Task large = task_of("gpt-530b", "dgx-a100x80", 2560);  // ran, says arXiv 2104.04473, Table 2
+  const Strategy ran{.dp = 640, .microbatch = 4, .zero = 3, .recompute = true};
+  EXPECT_GT(Predictor(large).rate(ran).memory.total_bytes(), 80e9);
+  large.units = "layer";
+  EXPECT_LT(Predictor(large).rate(ran).memory.total_bytes(), 80e9);
+}
+
 // Claims of the course texts: docs/claims.md --------------------------------------------------------------------------
 
 TEST(Claims, TheTextsPlanOfGpt3) {

@@ -90,6 +90,7 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   if (row.is("attention", "materialised"))
     run.attention = run.selective ? AttentionKernel::materialised_again : AttentionKernel::materialised;
   run.kernel = row.get<std::string>("kernel", "");
+  run.units = row.get<std::string>("units", "block");
   run.overlap = row.get<bool>("overlap", true);
   run.seconds = seconds_of(row, run);
   if (run.selective || run.any_microbatch || s.recompute)

@@ -23,6 +23,7 @@ struct PublishedRun {
   bool any_schedule = false;    ///< likewise
   AttentionKernel attention = AttentionKernel::flash;
   std::string kernel;   ///< of flash attention, as machine files call it; "": theirs first
+  std::string units;    ///< of ZeRO-3
   bool overlap = true;  ///< sums of gradients go on behind the backward
   double seconds = 0;   ///< of a step, published or from what was
 };

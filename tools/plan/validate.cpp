@@ -24,6 +24,7 @@ Task task_of(const PublishedRun& run, const std::string& machines) {
   task.global_batch = run.batch;
   task.length = run.length;
   task.memory_bytes = task.cluster.machine.memory_bytes;
+  task.units = run.units;
   task.overlap = run.overlap;
   return task;
 }

@@ -230,10 +230,12 @@ double add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::
   return blocks;
 }
 
-/// Bytes of units that ZeRO-2 and 3 have whole for a while: the embedding, and two blocks; gradients, and values too.
-double unit_bytes(const Strategy& strategy, const Pieces& pieces) {
+/// Bytes of units that ZeRO-2 and 3 have whole for a while: the embedding, and two blocks or their largest layers;
+/// gradients, and values too.
+double unit_bytes(const Strategy& strategy, const Pieces& pieces, bool by_layer) {
   if (strategy.zero < 2) return 0;
-  return (strategy.zero - 1) * 2 * (pieces.embed_parameters + 2 * pieces.block_parameters);
+  const double unit = by_layer ? pieces.largest_parameters : pieces.block_parameters;
+  return (strategy.zero - 1) * 2 * (pieces.embed_parameters + 2 * unit);
 }
 
 }  // namespace
@@ -266,11 +268,17 @@ const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axi
 
 namespace {
 
-/// Of a library's gathers and scatters of one block at a time, additions included: β alone.
-week21::CostModel library_links(const Machine& machine, const Strategy& strategy, const Pieces& pieces) {
+/// Of a library's gathers and scatters of one block, at once or layer by layer (qkv, projection, up, down; of C, 3, 1,
+/// 4 and 4 squares, and two norms), additions included: β alone.
+week21::CostModel library_links(const Machine& machine, const Strategy& strategy, const Pieces& pieces, bool by_layer) {
   const double bytes = 2 * pieces.block_parameters, p = strategy.dp;
   if (strategy.dp == 1) return {};
-  const double seconds = library_gather_seconds(machine, strategy.dp, bytes, strategy.tp);
+  const auto gather = [&](double part) { return library_gather_seconds(machine, strategy.dp, part, strategy.tp); };
+  double seconds = gather(bytes);
+  if (by_layer) {
+    seconds = 2 * gather(1);
+    for (const double squares : {3, 1, 4, 4}) seconds += gather(squares / 12 * bytes);
+  }
   return {.alpha = 0, .beta = seconds / ((p - 1) * bytes / p), .gamma = 0, .launch = 0};
 }
 
@@ -283,7 +291,7 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches) {
   week25::Workload work{.stages = stages.work, .microbatches = microbatches};
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
     double& bytes = work.stages[s].working_bytes;
-    bytes += unit_bytes(strategy, pieces);
+    bytes += unit_bytes(strategy, pieces, by_layer_);
     if (strategy.schedule == "zb-h1")
       bytes += std::min(static_cast<int>(s) + 1, microbatches) * stages.blocks[s] * pieces.later_bytes;
     const bool embeds = s == 0 || (s + 1 == work.stages.size() && pieces.tied_parameters > 0);
@@ -292,7 +300,7 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches) {
     // Boundaries on their way: what was sent last, and what is received ahead.
     if (strategy.pp > 1) bytes += std::min(3 * microbatches, 6) * pieces.boundary_bytes;
   }
-  work.data = machine_.by_library ? library_links(machine_, strategy, pieces) : ring(strategy, Axis::dp);
+  work.data = machine_.by_library ? library_links(machine_, strategy, pieces, by_layer_) : ring(strategy, Axis::dp);
   work.memory_bytes_per_second = machine_.memory_bytes_per_second;
   for (const Axis axis : {Axis::dp, Axis::tp, Axis::pp})
     if (axis != Axis::dp || strategy.zero >= 1) {

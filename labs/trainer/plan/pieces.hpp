@@ -49,9 +49,9 @@ double shared_beta(const Machine& machine, int level, int apart, int world);
 /// Prices pieces and composes stages, remembering what it has priced.
 class Pricer {
  public:
-  /// `length`: tokens of a sequence.
-  Pricer(const GptConfig& model, const Machine& machine, std::size_t length)
-      : model_(model), machine_(machine), length_(length) {}
+  /// `length`: tokens of a sequence. `by_layer`: units of ZeRO-2 and 3 are layers, not blocks.
+  Pricer(const GptConfig& model, const Machine& machine, std::size_t length, bool by_layer = false)
+      : model_(model), machine_(machine), length_(length), by_layer_(by_layer) {}
 
   /// `strategy` is one that can be (see why_not). m = global batch / (dp × microbatch).
   week25::Workload work(const week25::Strategy& strategy, int microbatches);
@@ -71,6 +71,7 @@ class Pricer {
   GptConfig model_;
   Machine machine_;
   std::size_t length_;
+  bool by_layer_;
   std::map<std::tuple<int, int, bool>, Pieces> pieces_;             // tp, microbatch, sequence parallel
   std::map<std::pair<int, bool>, std::vector<std::size_t>> parts_;  // by their number and recomputation
   std::map<std::tuple<int, int, int, week25::Axis>, week21::CostModel> rings_;

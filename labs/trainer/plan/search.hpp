@@ -16,10 +16,11 @@ struct Task {
   std::string model_name;
   GptConfig model;  ///< stored in 16 bits
   Cluster cluster;
-  int global_batch = 0;     ///< sequences of a step
-  std::size_t length = 0;   ///< tokens of each
-  double memory_bytes = 0;  ///< of one GPU
-  bool overlap = true;      ///< sums of gradients go on behind the last backward, as 21.7's and 22's do
+  int global_batch = 0;         ///< sequences of a step
+  std::size_t length = 0;       ///< tokens of each
+  double memory_bytes = 0;      ///< of one GPU
+  std::string units = "block";  ///< what ZeRO-2 and 3 reduce and gather at once: block, or layer (22.4c)
+  bool overlap = true;          ///< sums of gradients go on behind the last backward, as 21.7's and 22's do
 };
 
 /// A preset in bf16 at its own context on a cluster (find_cluster), which may use all of a GPU's memory.
@@ -43,7 +44,8 @@ std::string format_strategy(const week25::Strategy& strategy);
 /// Predicts strategies of one task; what they share is priced once.
 class Predictor {
  public:
-  explicit Predictor(const Task& task) : task_(task), pricer_(task.model, task.cluster.machine, task.length) {}
+  explicit Predictor(const Task& task)
+      : task_(task), pricer_(task.model, task.cluster.machine, task.length, task.units == "layer") {}
   /// The strategy can be.
   week25::Rated rate(const week25::Strategy& strategy);
   /// The refusal for memory, if it is one.

@@ -22,6 +22,7 @@ week25::Options3d options_of(const Task& task, const week25::Strategy& s) {
   options.sequence_parallel = s.sequence_parallel;
   options.recompute = s.recompute ? week22::Recompute::full : week22::Recompute::none;
   options.reduce = task.model.storage;
+  options.wrapping = week25::parse_wrapping(task.units);
   week25::check(options);
   return options;
 }
