@@ -24,7 +24,6 @@ namespace {
 
 constexpr int kMostPasses = 9;
 
-
 /// What no measurement says: of the machine that is simulated, of the GPU, or of this host.
 Unmeasured unmeasured(const RunOptions& options) {
   if (simulated())
@@ -43,6 +42,7 @@ Unmeasured unmeasured(const RunOptions& options) {
 
 std::string name_of(const Reading& reading) {
   if (reading.bytes > 0) return format_bytes(reading.bytes);
+  if (reading.work > 0) return reading.operation;
   return fmt::format("{} × {} × {} {}", reading.m, reading.k, reading.n, to_string(reading.dtype));
 }
 
@@ -89,6 +89,7 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
   add("product", readings.halves, predicted_product);
   add("other product", readings.others, predicted_product);
   add("grid product", readings.grid, predicted_product);
+  add("operation", readings.operations, predicted_operation);
   if (is_judge())
     fmt::print("α = {}, 1/β = {}, memory {}, launch {}, {:.1f} GFLOP/s in fp32\n", format_seconds(machine.alpha(0)),
                format_bandwidth(1 / machine.beta(0)), format_bandwidth(machine.memory_bytes_per_second),

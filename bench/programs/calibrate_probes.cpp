@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string_view>
 #include <utility>
 
+#include "bench/programs/calibrate_operations.hpp"
 #include "bench/support/measure.hpp"
 #include "common/arithmetic.hpp"
+#include "common/runtime/dry_run/dry_run.hpp"
 #include "common/support/host/host.hpp"
 
 namespace lockstep::bench {
@@ -104,6 +107,9 @@ class Pass {
     for (const Reading& point : plan.cold_additions) add_point(point, cold_additions(elements_of(point)));
     for (const auto* products : {&plan.squares, &plan.halves, &plan.others, &plan.grid})
       for (const Reading& shape : *products) seconds_.push_back(time_product(me_, tokens_, shape));
+    if (!plan.operations.empty())
+      for (const NamedAct& operation : calibrated_operations(me_))
+        seconds_.push_back(median_seconds(me_, tokens_, kRepeats, operation.act));
     return seconds_;
   }
 
@@ -151,12 +157,27 @@ class Pass {
   Values seconds_;
 };
 
+/// What calibrated_operations() does, each with its FLOP: on a machine with one FLOP a second and nothing else to pay.
+std::vector<Reading> planned_operations() {
+  Machine counting = Machine::uniform(0, 0, 0);
+  counting.peak_flop_per_second.fill(1);
+  counting.memory_bytes_per_second = std::numeric_limits<double>::infinity();
+  std::vector<Reading> readings;
+  DryRun dry_run(counting);
+  for (const NamedAct& operation : calibrated_operations(dry_run.rank())) {
+    const double before = dry_run.seconds();
+    operation.act();
+    readings.push_back({.operation = operation.name, .work = dry_run.seconds() - before});
+  }
+  return readings;
+}
+
 /// All points, in the order of a pass.
 std::vector<Reading*> all_points(Readings& readings) {
   std::vector<Reading*> points;
-  for (auto* of_kind :
-       {&readings.messages, &readings.one_way, &readings.additions, &readings.copies, &readings.cold_messages,
-        &readings.cold_additions, &readings.squares, &readings.halves, &readings.others, &readings.grid})
+  for (auto* of_kind : {&readings.messages, &readings.one_way, &readings.additions, &readings.copies,
+                        &readings.cold_messages, &readings.cold_additions, &readings.squares, &readings.halves,
+                        &readings.others, &readings.grid, &readings.operations})
     for (Reading& reading : *of_kind) points.push_back(&reading);
   return points;
 }
@@ -171,6 +192,7 @@ Readings planned_readings() {
     plan.messages = plan.additions = plan.cold_messages = plan.cold_additions = of_sizes(sizes);
     for (std::size_t m : {1, 8, 32, 128, 512})
       for (std::size_t side : {16, 64, 192, 512, 1024}) plan.grid.push_back({.m = m, .n = side, .k = side});
+    plan.operations = planned_operations();
   } else {
     plan.messages = of_sizes({std::begin(kMessages), std::end(kMessages)});
     plan.additions = of_sizes({std::begin(kCopies), std::end(kCopies)});

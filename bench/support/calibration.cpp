@@ -58,7 +58,7 @@ std::vector<SizePrice> table_of(const std::vector<Reading>& warm, const std::vec
   return table;
 }
 
-MeasuredPrices tables_of(const Readings& readings) {
+MeasuredPrices tables_of(const Readings& readings, double launch) {
   MeasuredPrices tables{.exchanges = table_of(readings.messages, readings.cold_messages),
                         .one_way = table_of(readings.one_way, readings.one_way),
                         .additions = table_of(readings.additions, readings.cold_additions),
@@ -68,6 +68,8 @@ MeasuredPrices tables_of(const Readings& readings) {
   for (const Reading& shape : readings.grid)
     tables.products.push_back(
         {static_cast<double>(shape.m), static_cast<double>(shape.n) * static_cast<double>(shape.k), shape.seconds});
+  for (const Reading& reading : readings.operations)  // launch is priced apart
+    tables.operations[reading.operation] = reading.work / std::max(reading.seconds - launch, reading.seconds / 10);
   return tables;
 }
 
@@ -138,7 +140,7 @@ Calibration fit_machine(const Readings& readings, const Unmeasured& rest) {
   machine.eager_bytes = rest.eager_bytes;
   machine.memory_bytes = rest.memory_bytes;
   fit_products(machine, readings);
-  if (!readings.cold_messages.empty()) machine.measured = tables_of(readings);
+  if (!readings.cold_messages.empty()) machine.measured = tables_of(readings, machine.launch);
   return fit;
 }
 
@@ -159,7 +161,8 @@ std::vector<std::pair<const char*, const std::vector<Reading>*>> Readings::by_ki
           {"product", &squares},
           {"product", &halves},
           {"other product", &others},
-          {"grid product", &grid}};
+          {"grid product", &grid},
+          {"operation", &operations}};
 }
 
 namespace {
@@ -195,6 +198,10 @@ double predicted_product(const Machine& machine, const Reading& reading) {
                           .mnk = {reading.m, reading.n, reading.k}});
 }
 
+double predicted_operation(const Machine& machine, const Reading& reading) {
+  return machine.seconds({.name = reading.operation.c_str(), .flop = reading.work});
+}
+
 double worst_residual(const Machine& machine, const std::vector<Reading>& readings,
                       double (*predict)(const Machine&, const Reading&)) {
   double worst = 0;
@@ -222,7 +229,12 @@ std::string tables_field(const MeasuredPrices& tables) {
   for (const ProductPrice& point : tables.products)
     text += fmt::format("{}\n      {{\"m\": {}, \"nk\": {}, \"seconds\": {}}}",
                         &point == tables.products.data() ? "" : ",", point.m, point.nk, point.seconds);
-  return fmt::format("  \"tables\": {{\n{}\n    ],\n    \"cache_bytes\": {}\n  }},\n", text, tables.cache_bytes);
+  std::string rates;
+  for (const auto& [name, rate] : tables.operations)
+    rates += fmt::format("{}\"{}\": {}", rates.empty() ? "" : ", ", name, rate);
+  if (!rates.empty()) rates = fmt::format("    \"operations_flop_per_second\": {{{}}},\n", rates);
+  return fmt::format("  \"tables\": {{\n{}\n    ],\n{}    \"cache_bytes\": {}\n  }},\n", text, rates,
+                     tables.cache_bytes);
 }
 }  // namespace
 

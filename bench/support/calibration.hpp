@@ -17,6 +17,8 @@ struct Reading {
   double bytes = 0;
   std::size_t m = 0, n = 0, k = 0;
   DType dtype = DType::f32;
+  std::string operation;  // or that, and its work
+  double work = 0;        // FLOP
   double seconds = 0;
   double spread = 0;  // of the passes: the median distance from their median, over it
   static constexpr double kAgreement = 0.05;
@@ -32,11 +34,12 @@ struct Readings {
   std::vector<Reading> copies;     // of a slice, likewise: only to compare
   std::vector<Reading> cold_messages;  // messages and additions of what no cache holds; none: no tables are made
   std::vector<Reading> cold_additions;
-  std::vector<Reading> squares;  // f32 products of square matrices, by size: the efficiency curve
-  std::vector<Reading> halves;   // the largest square once more in bf16 and f16
-  std::vector<Reading> others;   // f32 products of other shapes: only to see how far the curve is off
-  std::vector<Reading> grid;     // f32 products of m × s and s × s, for each m the same s; none: no table
-  double cache_bytes = 0;        // a rank's share of the last cache
+  std::vector<Reading> squares;     // f32 products of square matrices, by size: the efficiency curve
+  std::vector<Reading> halves;      // the largest square once more in bf16 and f16
+  std::vector<Reading> others;      // f32 products of other shapes: only to see how far the curve is off
+  std::vector<Reading> grid;        // f32 products of m × s and s × s, for each m the same s; none: no table
+  std::vector<Reading> operations;  // neither bound by memory nor one product, all ranks at once
+  double cache_bytes = 0;           // a rank's share of the last cache
   int passes = 1;
 
   /// What each kind is called, and its points.
@@ -76,6 +79,7 @@ double predicted_addition(const Machine& machine, const Reading& reading);
 double predicted_cold_addition(const Machine& machine, const Reading& reading);
 double predicted_copy(const Machine& machine, const Reading& reading);
 double predicted_product(const Machine& machine, const Reading& reading);
+double predicted_operation(const Machine& machine, const Reading& reading);
 
 /// predicted / measured − 1 of the point that is furthest off.
 double worst_residual(const Machine& machine, const std::vector<Reading>& readings,

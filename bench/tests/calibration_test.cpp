@@ -70,6 +70,7 @@ Readings bent_readings() {
       readings.grid.back().seconds = readings.grid.back().flop() / rate;
     }
   readings.squares.push_back({.m = 512, .n = 512, .k = 512, .seconds = 2.0 * 512 * 512 * 512 / 1e11});
+  readings.operations.push_back({.operation = "gelu", .work = 1e6, .seconds = 1e-3});
   readings.cache_bytes = 16e6;
   return readings;
 }
@@ -91,6 +92,7 @@ TEST(Calibration, WritesTablesThatAreReadBackAndPredictTheirPoints) {
   EXPECT_LT(std::abs(worst_residual(machine, readings.cold_messages, predicted_cold_message)), 1e-9);
   EXPECT_LT(std::abs(worst_residual(machine, readings.cold_additions, predicted_cold_addition)), 1e-9);
   EXPECT_LT(std::abs(worst_residual(machine, readings.grid, predicted_product)), 1e-9);
+  EXPECT_LT(std::abs(worst_residual(machine, readings.operations, predicted_operation)), 1e-9);
   Machine line = machine;
   line.measured = {};
   EXPECT_GT(std::abs(worst_residual(line, readings.messages, predicted_message)), 0.5) << "no line fits them";

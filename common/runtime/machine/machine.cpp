@@ -33,16 +33,12 @@ double Machine::matmul_efficiency(double flop) const {
 double Machine::seconds(const Operation& operation) const {
   if (by_library) return library_seconds(*library, *this, operation);
   double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
-  if (operation.matmul && !measured.products.empty() && operation.mnk[0] > 0) {
-    const auto [m, n, k] = operation.mnk;
-    const double fp32 =
-        measured.product_seconds(static_cast<double>(m), static_cast<double>(n) * static_cast<double>(k));
-    return fp32 * peak_flop_per_second[static_cast<std::size_t>(DType::f32)] / rate;
-  }
-  if (!operation.matmul && !measured.operations.empty()) {
-    const auto known = measured.operations.find(operation.name);
-    if (known != measured.operations.end()) return operation.bytes / known->second + launch;
-  }
+  if (const auto known = measured.operations.find(operation.name); known != measured.operations.end())
+    return operation.flop / known->second + launch;
+  const auto m = static_cast<double>(operation.mnk[0]), n = static_cast<double>(operation.mnk[1]),
+             k = static_cast<double>(operation.mnk[2]);
+  if (operation.matmul && !measured.products.empty() && operation.flop == 2 * m * n * k)  // one product, all of it
+    return measured.product_seconds(m, n * k) * peak_flop_per_second[static_cast<std::size_t>(DType::f32)] / rate;
   if (operation.matmul) rate *= matmul_efficiency(operation.flop);
   return std::max(operation.flop / rate, operation.bytes / memory_bytes_per_second) + launch;
 }

@@ -36,11 +36,12 @@ struct ProductPrice {
 };
 
 struct MeasuredPrices {
-  std::vector<SizePrice> exchanges;          // a message each way between two ranks at once
-  std::vector<SizePrice> one_way;            // a message, nothing coming back meanwhile
-  std::vector<SizePrice> additions;          // y += x; of x `bytes`
-  std::vector<ProductPrice> products;        // fp32, a full grid: for each m, rising, the same nk, rising
-  std::map<std::string, double> operations;  // bytes per second by name, of those that the memory does not bound
+  std::vector<SizePrice> exchanges;    // a message each way between two ranks at once
+  std::vector<SizePrice> one_way;      // a message, nothing coming back meanwhile
+  std::vector<SizePrice> additions;    // y += x; of x `bytes`
+  std::vector<ProductPrice> products;  // fp32, a full grid: for each m, rising, the same nk, rising
+  std::map<std::string, double>
+      operations;          // FLOP per second by name, of what is neither bound by memory nor one product
   double cache_bytes = 0;  // a rank's share of the last cache: what touches more finds the caches cold
 
   /// Seconds of a product in fp32, linear in m and in n·k between the points; beyond them at the last one's rate.

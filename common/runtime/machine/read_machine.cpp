@@ -239,17 +239,16 @@ std::vector<ProductPrice> read_products(const Fields& tables) {
 }
 
 MeasuredPrices read_tables(const Fields& tables) {
-  tables.allow({"exchanges", "one_way", "additions", "products", "operations_bytes_per_second", "cache_bytes"});
+  tables.allow({"exchanges", "one_way", "additions", "products", "operations_flop_per_second", "cache_bytes"});
   MeasuredPrices measured{.exchanges = read_sizes(tables, "exchanges"),
                           .one_way = read_sizes(tables, "one_way"),
                           .additions = read_sizes(tables, "additions"),
                           .products = read_products(tables),
                           .operations = {},
                           .cache_bytes = tables.number("cache_bytes", kSize)};
-  if (!tables.has("operations_bytes_per_second")) return measured;
-  const Fields operations = tables.object("operations_bytes_per_second", "bytes per second by operation");
-  for (const std::string& name : operations.names())
-    measured.operations[name] = operations.number(name.c_str(), kBandwidth);
+  if (!tables.has("operations_flop_per_second")) return measured;
+  const Fields operations = tables.object("operations_flop_per_second", "FLOP per second by operation");
+  for (const std::string& name : operations.names()) measured.operations[name] = operations.number(name.c_str(), kPeak);
   return measured;
 }
 

@@ -96,7 +96,7 @@ constexpr const char* kTables = R"("memory_bytes": 16e9, "tables": {
   "additions": [{"bytes": 4, "seconds": 1e-7, "cold_seconds": 1e-7}, {"bytes": 4096, "seconds": 2e-7, "cold_seconds": 6e-7}],
   "products": [{"m": 1, "nk": 100, "seconds": 1e-6}, {"m": 1, "nk": 300, "seconds": 2e-6},
                {"m": 5, "nk": 100, "seconds": 3e-6}, {"m": 5, "nk": 300, "seconds": 8e-6}],
-  "operations_bytes_per_second": {"gelu": 2e9}, "cache_bytes": 16e6})";
+  "operations_flop_per_second": {"gelu": 2e9}, "cache_bytes": 16e6})";
 
 TEST_F(MachineFile, TablesAreLinearBetweenTheirPoints) {
   const Machine box = read_machine(edited("\"memory_bytes\": 16e9", kTables));
@@ -107,13 +107,17 @@ TEST_F(MachineFile, TablesAreLinearBetweenTheirPoints) {
   EXPECT_DOUBLE_EQ(line_at(box.measured.exchanges, 6144, 0.5).at(6144), 5e-6 + (8.5e-6 - 5e-6) / 2);
   EXPECT_DOUBLE_EQ(box.message_seconds(1, 4096), box.alpha(1) + 4096 * box.beta(1)) << "tables are of the innermost";
   const auto product = [&](std::size_t m, std::size_t n, std::size_t k, DType dtype) {
-    return box.seconds({.flop = 1, .dtype = dtype, .matmul = true, .mnk = {m, n, k}});
+    return box.seconds(
+        {.flop = 2.0 * static_cast<double>(m * n * k), .dtype = dtype, .matmul = true, .mnk = {m, n, k}});
   };
   EXPECT_DOUBLE_EQ(product(1, 10, 10, DType::f32), 1e-6);
   EXPECT_DOUBLE_EQ(product(3, 10, 20, DType::f32), (1.5e-6 + 5.5e-6) / 2);
   EXPECT_DOUBLE_EQ(product(10, 10, 30, DType::f32), 16e-6);
   EXPECT_DOUBLE_EQ(product(3, 10, 20, DType::bf16), 3.5e-6 / 4) << "as much faster as the peak is";
-  EXPECT_DOUBLE_EQ(box.seconds({.name = "gelu", .bytes = 2000}), 1e-6 + box.launch);
+  EXPECT_DOUBLE_EQ(box.seconds({.name = "gelu", .flop = 2000, .bytes = 9e9}), 1e-6 + box.launch);
+  const Operation attention{
+      .name = "attention", .flop = 1e8, .dtype = DType::bf16, .matmul = true, .mnk = {64, 64, 32}};
+  EXPECT_DOUBLE_EQ(box.seconds(attention), 1e8 / (4e12 * 0.8) + box.launch) << "many products, of many heads";
 }
 
 TEST_F(MachineFile, WithoutTablesEveryPriceIsTheSameToTheLastBit) {
@@ -135,7 +139,7 @@ TEST_F(MachineFile, ATableThatIsNoneIsNamed) {
   expect_refused(with("\"seconds\": 7e-6", "\"seconds\": 0"), {"tables.exchanges[2].seconds", "absurd"});
   expect_refused(with("{\"m\": 5, \"nk\": 100", "{\"m\": 5, \"nk\": 101"), {"tables.products[2].nk", "grid"});
   expect_refused(with(", {\"m\": 1, \"nk\": 300, \"seconds\": 2e-6}", ""), {"tables.products[2].nk", "grid"});
-  expect_refused(with("\"gelu\": 2e9", "\"gelu\": 0"), {"tables.operations_bytes_per_second.gelu", "absurd"});
+  expect_refused(with("\"gelu\": 2e9", "\"gelu\": 0"), {"tables.operations_flop_per_second.gelu", "absurd"});
   expect_refused(with(", \"cache_bytes\": 16e6", ""), {"tables.cache_bytes is missing"});
 }
 

@@ -1,0 +1,20 @@
+// Operations that are neither bound by memory nor one product, for ./lab calibrate: what they do with a rank's memory.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/rank.hpp"
+
+namespace lockstep::bench {
+
+struct NamedAct {
+  std::string name;  // of the operation
+  std::function<void()> act;
+};
+
+/// Each operation once, on a few hundred rows of a few hundred floats.
+std::vector<NamedAct> calibrated_operations(Rank me);
+
+}  // namespace lockstep::bench
