@@ -97,8 +97,9 @@ TEST(Lab23_5c, NormsOfAllLengthsAreSummedOnce) {
         HostMatrix sum{1, lengths[i], std::vector<float>(lengths[i])};
         for (int other = 0; other < c.ranks; ++other)
           sum = plus(sum, numbers(10 * other + static_cast<int>(i), 1, lengths[i]));
-        reader.expect(fmt::format("the gradient of norm {}, of {} elements", i, lengths[i]), sum,
-                      {{numbers(10 * rank + static_cast<int>(i), 1, lengths[i]), "this rank's own part"}});
+        reader.expect(
+            fmt::format("the gradient of norm {}, of {} element{}", i, lengths[i], lengths[i] == 1 ? "" : "s"), sum,
+            {{numbers(10 * rank + static_cast<int>(i), 1, lengths[i]), "this rank's own part"}});
       }
       if (!reader.complaint().empty()) return reader.complaint();
     }

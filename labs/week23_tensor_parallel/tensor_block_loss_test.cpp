@@ -56,6 +56,9 @@ std::string wrong_gradient(const Case& c, int rank, const Values& seen, std::siz
     const bool padding = column >= shard.count;
     const double one = padding ? 0 : exact.gradient[n * c.size + shard.first + column], found = seen.at(at + i);
     if (std::abs(found - scale * one) <= 1e-5 * scale) continue;
+    if (found != found)
+      return fmt::format("rank {}: the gradient of row {}, column {} is not a number: memory that nobody has written",
+                         rank, n, column);
     const bool unscaled = scale != 1 && std::abs(found - one) <= 1e-5;
     return fmt::format("rank {}: the gradient of row {}, column {}{} is {:g}, expected {:g}{}", rank, n, column,
                        padding ? " (padding)" : "", found, scale * one,
@@ -125,7 +128,9 @@ TEST(Lab23_4b, TheGradientIsScaledAndTheLossIsNot) {
       const Values& seen = outcome.values[rank];
       std::size_t at = 0;
       for (const float scale : kScales) {
-        if (const double loss = seen.at(at); !(std::abs(loss - exact.loss) <= 1e-5 * (1 + exact.loss)))
+        if (const double loss = seen.at(at); loss != loss)
+          return fmt::format("rank {}: the loss is not a number: memory that nobody has written", rank);
+        else if (!(std::abs(loss - exact.loss) <= 1e-5 * (1 + exact.loss)))
           return fmt::format("rank {}: with a gradient_scale of {:g} the loss is {:g}, expected {:g}: it is not scaled",
                              rank, scale, loss, exact.loss);
         if (std::string wrong = wrong_gradient(c, rank, seen, at + 1, exact, scale); !wrong.empty()) return wrong;

@@ -93,7 +93,8 @@ inline std::string unlike_the_serial_model(const Outcome& outcome, const TensorR
       if (!(std::abs(seen.at(i) - serial[i]) <= kTolerance * serial[i]))
         return fmt::format("rank {}: the {} is {:.7g}, of the serial model {:.7g}. {}", rank,
                            i + 1 < losses ? fmt::format("loss of step {}", i) : "validation loss", seen[i], serial[i],
-                           i == 0 ? "Nothing is trained yet: the forward pass, from the embedding to the loss"
+                           seen[i] != seen[i] ? "Memory that nobody has written came into it"
+                           : i == 0 ? "Nothing is trained yet: the forward pass, from the embedding to the loss"
                            : i + 1 == losses ? "The losses of training are right: the last gradients, or the loss alone"
                                              : "The loss before is right: a gradient of the step before");
     GptConfig config = plan.config;

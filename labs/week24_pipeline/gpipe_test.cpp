@@ -27,7 +27,7 @@ TEST(Lab24_2, CanBeRunAndHoldsEveryMicrobatch) {
   for (const PipelineShape& shape : shapes()) {
     for (const StageSchedule& stage : runnable(gpipe, shape))
       if (const int held = peak_in_flight(stage); held != shape.microbatches)
-        FAIL() << where(shape) << "a stage holds " << held << " microbatches at its peak, expected all of them";
+        FAIL() << where(shape) << "a stage holds " << microbatches(held) << " at its peak, expected all of them";
   }
 }
 

@@ -28,7 +28,7 @@ TEST(Lab24_3, CanBeRunAndHoldsNoMoreThanThereAreStagesBehind) {
       const int held = peak_in_flight(schedule[static_cast<std::size_t>(s)]);
       const int expected = std::min(shape.stages - s, shape.microbatches);
       if (held != expected)
-        FAIL() << where(shape) << "stage " << s << " holds " << held << " microbatches in flight, expected "
+        FAIL() << where(shape) << "stage " << s << " holds " << microbatches(held) << " in flight, expected "
                << expected;
     }
   }

@@ -56,6 +56,8 @@ inline std::string counted(int count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+inline std::string microbatches(int count) { return fmt::format("{} microbatch{}", count, count == 1 ? "" : "es"); }
+
 /// What is wrong with the order of a stage's forwards among its backwards: microbatches in order, and `before(i)`
 /// forwards before the i-th step of kind `back`. "" when nothing is.
 inline std::string wrong_turns(const StageSchedule& steps, Work back, const std::function<int(int i)>& before) {

@@ -19,7 +19,7 @@ void check_memory(MakeStage make, const std::function<int(const PipelineShape&, 
       const int held = peak_in_flight(schedule[static_cast<std::size_t>(s)]);
       const int most = std::min(expected(shape, s), shape.microbatches);
       if (held > most)
-        FAIL() << where(shape) << "stage " << s << " holds " << held << " microbatches in flight, expected at most "
+        FAIL() << where(shape) << "stage " << s << " holds " << microbatches(held) << " in flight, expected at most "
                << most << ": one is released by the weights' half of its backward";
     }
   }
