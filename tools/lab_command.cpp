@@ -123,9 +123,7 @@ class CommandLine {
             [this] { return handout(paths_, handout_); });
     c->add_option("out", handout_.out, "the archive, a .zip")->required();
     c->add_option("--weeks", handout_.weeks, "21-23, or 21,22")->required();
-    c->add_option("--hints", handout_.hints, "levels of hints in it")
-        ->check(whole_number(0, 3))
-        ->capture_default_str();
+    c->add_option("--hints", handout_.hints, "levels of hints in it")->check(whole_number(0, 3))->capture_default_str();
   }
 
   void add_course() {

@@ -17,7 +17,7 @@
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/scripted_stage.hpp"
-#include "tools/pipeline/schedule_chart.hpp"
+#include "tools/calculators/schedule_chart.hpp"
 #include "tools/train/program.hpp"
 
 namespace lockstep {

@@ -21,7 +21,7 @@
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
-#include "tools/pipeline/schedule_chart.hpp"
+#include "tools/calculators/schedule_chart.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/pipeline/schedule_chart.hpp"
+#include "tools/calculators/schedule_chart.hpp"
 
 #include <algorithm>
 
