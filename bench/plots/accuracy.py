@@ -1,4 +1,8 @@
-"""The medians of bench/report/accuracy.sh: python3 accuracy.py DIRECTORY. Needs nothing but Python."""
+"""How far predictions on MPI processes are off: medians, of a report's results and of bench/report/accuracy.sh.
+
+  python3 accuracy.py DIRECTORY
+
+Needs nothing but Python."""
 
 import json
 import math
@@ -45,6 +49,25 @@ def line(name, points, unit):
         of_quiet = f"{100 * statistics.median(quiet):6.1f} {unit}" if quiet else "none"
         text += f"; in {len(quiet)} quiet ones {of_quiet}"
     return text
+
+
+STEMS = {"all_reduce_mpi": "all_reduce", "ddp_mpi": "ddp", "tp_mpi": "tp"}  # of a report, and what they are
+
+
+def medians(data, load):
+    """Of a report's results a row for each program and algorithm that is predicted; load: results.load."""
+    rows = []
+    for stem, program in STEMS.items():
+        results = load(data, stem)
+        found = {}
+        for row in results["rows"] if results else []:
+            if error_of(program, row) is not None:
+                found.setdefault(row["algorithm"], []).append((error_of(program, row), row.get("quiet")))
+        for algorithm, points in found.items():
+            quiet = [error for error, is_quiet in points if is_quiet]
+            rows.append({"program": program, "algorithm": algorithm, "rows": len(points), "median": statistics.median(error for error, _ in points),
+                         "quiet": len(quiet), "median_quiet": statistics.median(quiet) if quiet else None})
+    return rows
 
 
 def main(folder):

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import sys
 
+import accuracy
 import claims
 import combined
 import crossover
@@ -100,7 +101,23 @@ class Report:
                 f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
                 f"MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)}, never from the all-reduces.",
                 measured["rows"], columns, ["all_reduce_mpi.csv"]))
+        parts.append(self.accuracy())
         return section("bandwidth", "All-reduce: bus bandwidth", parts)
+
+    def accuracy(self):
+        rows = accuracy.medians(self.data, load)
+        if not rows:
+            return ""
+
+        def percent(field):
+            return lambda r: "–" if r[field] is None else f"{100 * r[field]:.1f} %"
+
+        return self.figure(
+            "predicted_measured", "Measured over predicted time of all-reduces and training steps on MPI processes, both axes logarithmic, beside the diagonal.",
+            "<b>Predicted and measured</b> on this computer’s processes. Hollow: the computer was not quiet, since a small message or addition changed by more than 5 % "
+            "within the run or against the calibration; then the prediction is for another computer. The table has the medians of |predicted / measured − 1|.",
+            rows, {"program": "program", "what": "algorithm", "rows": "rows", "median error": percent("median"), "quiet rows": "quiet", "their median error": percent("median_quiet")},
+            [f"{stem}.json" for stem in accuracy.STEMS])
 
     def overhead(self):
         results = load(self.data, "overhead")

@@ -32,6 +32,19 @@ class Drawing(unittest.TestCase):
                 self.assertEqual(said in words_on(figure), count == 30, kind)
                 self.assertEqual(said in folder.caption(chart), count == 30, kind)
 
+    def test_predictions_stand_against_measurements(self):
+        import accuracy_figures
+
+        with tempfile.TemporaryDirectory() as home:
+            rows = [{"algorithm": "ring", "predicted_seconds": 1e-3 * n, "seconds": 1.25e-3 * n, "quiet": n > 1} for n in (1, 2, 3)]
+            pathlib.Path(home, "all_reduce_mpi.json").write_text(json.dumps({"context": {}, "rows": rows}))
+            figure = accuracy_figures.predicted_measured(pathlib.Path(home))
+            self.assertIn("all reduce: median error 20 %", words_on(figure))
+            self.assertEqual(sum(len(line.get_xdata()) for line in figure.axes[0].get_lines()), 3 + 2)
+            pathlib.Path(home, "all_reduce_mpi.json").write_text(json.dumps({"context": {}, "rows": []}))
+            self.assertIsNone(accuracy_figures.predicted_measured(pathlib.Path(home)))
+            accuracy_figures.plt.close(figure)
+
     def report(self, files, *arguments):
         self.home = tempfile.TemporaryDirectory()
         self.addCleanup(self.home.cleanup)

@@ -6,6 +6,7 @@ import re
 import tempfile
 import unittest
 
+import accuracy
 import claims
 import crossover
 import curves
@@ -23,6 +24,30 @@ from report_cases import CONTEXT, PLAN, RING, STEP, TRAIN, results, sums, trace_
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+
+
+class Accuracy(unittest.TestCase):
+    ROWS = [{"algorithm": "ring", "predicted_seconds": 1.1, "seconds": 1.0, "quiet": True}, {"algorithm": "ring", "predicted_seconds": 0.5, "seconds": 1.0, "quiet": False},
+            {"algorithm": "ring", "predicted_seconds": 0.9, "seconds": 1.0, "quiet": False}, {"algorithm": "library", "predicted_seconds": None, "seconds": 1.0}]
+
+    def test_medians_are_of_all_rows_and_of_the_quiet_ones(self):
+        (row,) = accuracy.medians(None, lambda data, stem: {"rows": self.ROWS} if stem == "all_reduce_mpi" else None)
+        self.assertAlmostEqual(row["median"], 0.1)
+        self.assertAlmostEqual(row["median_quiet"], 0.1)
+        self.assertEqual((row["rows"], row["quiet"]), (3, 1))
+
+    def test_the_folder_of_the_script_is_summed_up_over_its_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for run in (1, 2):
+                pathlib.Path(folder, f"all_reduce_{run}.json").write_text(json.dumps({"rows": self.ROWS}))
+                pathlib.Path(folder, f"pipeline_{run}.json").write_text(json.dumps({"rows": [{"schedule": "gpipe", "bubble_of_total": 0.5, "predicted_bubble_of_total": 0.48}]}))
+                pathlib.Path(folder, f"calibrate_{run}.json").write_text(json.dumps({"rows": [{"kind": "message", "predicted_seconds": 9, "seconds": 1}]}))
+            found = accuracy.errors(folder)
+        self.assertEqual(sorted(found), [("all_reduce", "ring"), ("pipeline", "gpipe")])
+        self.assertEqual(len(found["all_reduce", "ring"]), 6)
+        self.assertIn("10.0 %", accuracy.line("ring", found["all_reduce", "ring"], "%"))
+        self.assertIn("in 2 quiet ones", accuracy.line("ring", found["all_reduce", "ring"], "%"))
+        self.assertIn("2.0 points", accuracy.line("gpipe", found["pipeline", "gpipe"], "points"))
 
 
 class Reading(unittest.TestCase):

@@ -1,0 +1,36 @@
+"""The figure of predictions on MPI processes against what was measured."""
+
+import statistics
+
+from accuracy import STEMS, error_of
+from results import load
+from style import look, plt, subplots
+
+
+def predicted_measured(data):
+    """A point for each row: hollow where the computer was not quiet. On the diagonal a prediction is right."""
+    found = {program: [r for r in results["rows"] if error_of(program, r) is not None] for stem, program in STEMS.items() for results in [load(data, stem)] if results}
+    found = {program: rows for program, rows in found.items() if rows}
+    if not found:
+        return None
+    figure, axes = subplots(1, 5.5, 5)
+    axis = axes[0][0]
+    for i, (program, rows) in enumerate(found.items()):
+        median = 100 * statistics.median(error_of(program, r) for r in rows)
+        style = {**look(i), "linestyle": "none"}
+        for quiet in (True, False):
+            mine = [r for r in rows if (r.get("quiet") is not False) == quiet]
+            label = f"{program.replace('_', ' ')}: median error {median:.0f} %" if quiet or all(r.get("quiet") is False for r in rows) else None
+            if mine:
+                axis.plot([r["predicted_seconds"] for r in mine], [r["seconds"] for r in mine], label=label, **{**style, **({} if quiet else {"markerfacecolor": "none"})})
+    every = [r[field] for rows in found.values() for r in rows for field in ("seconds", "predicted_seconds")]
+    axis.plot([min(every), max(every)], [min(every), max(every)], color="#bbbbbb", linewidth=1, zorder=0)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("predicted, seconds")
+    axis.set_ylabel("measured, seconds")
+    axis.legend()
+    return figure
+
+
+ALL = (predicted_measured,)
