@@ -1,5 +1,5 @@
-// Measures messages, copies and matrix products of this computer and writes a machine file that every benchmark then
-// predicts from; it times no collective and no training step.
+// Measures messages, additions, matrix products and operations of layers on this computer and writes a machine file
+// that every benchmark then predicts from; it times no collective and no training step.
 //
 //   ./lab calibrate
 //   ./lab calibrate --backend cuda --output outputs/machines/gpu.json

@@ -14,6 +14,9 @@ namespace {
 
 bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
 
+/// Whether what a sample takes depends on what the core's caches hold and on what else runs: not where time is slept.
+bool on_own_cores(const RunOptions& options) { return std::string_view(backend_name()) == "mpi" && !options.emulate; }
+
 /// Seconds of one act on each rank, after all have arrived.
 double timed(Rank me, const std::function<void()>& act, Slice token, Slice received) {
   barrier(me, token, received);
@@ -153,6 +156,7 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
   std::vector<std::size_t> here;
   for (std::size_t c = 0; c < contenders.size(); ++c)
     if (!contenders[c].apart) here.push_back(c);
+  const bool probed = on_own_cores(options);
   Outcome outcome = run(options, [&](Rank me) -> Values {
     Slice token = me.allocate(1, DType::f32, Category::buffer), received = me.allocate(1, DType::f32, Category::buffer);
     upload(me, token, std::vector<float>{0});
@@ -163,11 +167,13 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
     ProbeActs probes(me);
     Values seconds(static_cast<std::size_t>(samples) * prepared.size());
     for (int i = 0; i < samples; ++i) {
-      barrier(me, token, received);
-      seconds.push_back(me.size() > 1 ? probes.exchange() : 0);
-      seconds.push_back(probes.addition());
+      if (probed) {
+        barrier(me, token, received);
+        seconds.push_back(me.size() > 1 ? probes.exchange() : 0);
+        seconds.push_back(probes.addition());
+      }
       for (const std::size_t c : order_of_turn(prepared.size(), i)) {
-        prepared[c].act();  // so that it finds the caches as it left them itself, whoever was before it
+        if (probed) prepared[c].act();  // so that it finds the caches as it left them itself, whoever was before it
         seconds[static_cast<std::size_t>(i) * prepared.size() + c] = timed(me, prepared[c].act, token, received);
       }
     }
@@ -249,7 +255,9 @@ std::vector<Measurement> measure(const RunOptions& options, const std::vector<Co
   }
   if (time_is_virtual()) return measurements;
   int affordable =
-      round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / (2 * round))) - plan.warm_up : plan.samples;
+      round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / ((on_own_cores(options) ? 2 : 1) * round))) -
+                      plan.warm_up
+                : plan.samples;
   time_really(options, contenders, plan, std::min(plan.samples, std::max(affordable, 5)), measurements);
   for (std::size_t c = 0; c < contenders.size(); ++c)
     if (contenders[c].apart) time_apart(options, contenders[c], plan, measurements[c]);
