@@ -12,9 +12,7 @@ namespace lockstep::week23::tensor_block_test {
 namespace {
 
 using testing::Case;
-using testing::CasePlan;
 using testing::run_cases;
-using testing::sizes_of;
 
 // Part a --------------------------------------------------------------------------------------------------------------
 
