@@ -76,6 +76,9 @@ struct ShardedModel {
   BeginPart begin;
 };
 
+/// Values are gathered in regions "all_gather", gradients reduced in regions "reduce_scatter", each with the bytes of
+/// the whole unit in the type that travels. Gradients are summed as 21.2's ring does, so the weights are those of plain
+/// DDP, bit for bit; a rank averages its own chunk of the sums alone.
 class Fsdp {
  public:
   virtual ~Fsdp() = default;

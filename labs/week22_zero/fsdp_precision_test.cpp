@@ -28,25 +28,25 @@ TEST(Lab22_4e, BytesOnTheWireFollowThePolicy) {
       train_fsdp(dp, c.size, 1, gpt_units(),
                  mixed(policy.precision.keep, policy.precision.compute, policy.precision.reduce));
       const RankLedger ledger = ledger_of(dp);
-      const auto sent = [&](const char* region, const char* place) {
-        return static_cast<double>(testing::required_visits_to(ledger, region, place).traffic.bytes_sent);
+      const auto in = [&](const char* region, const char* place) {
+        return testing::required_visits_to(ledger, region, place).traffic;
       };
-      return Values{sent("all_gather", "where a unit's values are gathered"),
-                    sent("reduce_scatter", "where a unit's gradients are reduced")};
+      return Values{static_cast<double>(in("all_gather", "where a unit's values are gathered").bytes_received),
+                    static_cast<double>(in("reduce_scatter", "where a unit's gradients are reduced").bytes_sent)};
     };
     const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
       const std::vector<Unit> units = gpt_units();
       for (int rank = 0; rank < c.ranks; ++rank) {
         const double gather =
-            2 * week21::kSteps * policy.gather * static_cast<double>(all_gather_elements(units, rank, c.ranks));
+            2 * week21::kSteps * policy.gather * static_cast<double>(others_elements(units, rank, c.ranks));
         const double reduce =
-            week21::kSteps * policy.reduce * static_cast<double>(reduce_scatter_elements(units, rank, c.ranks));
+            week21::kSteps * policy.reduce * static_cast<double>(others_elements(units, rank, c.ranks));
         const Values& seen = outcome.values[rank];
         const std::string words =
             fmt::format("kept in {}, computed in {}, reduced in {}", to_string(policy.precision.keep),
                         to_string(policy.precision.compute), to_string(policy.precision.reduce));
         if (seen[0] != gather)
-          return fmt::format("rank {}, {}: sent {} bytes to gather values, expected {}: {} an element", rank, words,
+          return fmt::format("rank {}, {}: received {} bytes of values, expected {}: {} an element", rank, words,
                              seen[0], gather, policy.gather);
         if (seen[1] != reduce)
           return fmt::format("rank {}, {}: sent {} bytes to reduce gradients, expected {}: {} an element", rank, words,

@@ -31,7 +31,8 @@ class Zero1 {
   virtual ~Zero1() = default;
 
   /// What runs during the backward passes: 21.7's DDP, whose collective sums each bucket only as far as this rank needs
-  /// it. Everything DDP does (order, overlap, no_sync) it does here.
+  /// it, as 21.2's ring does: so the weights are those of plain DDP, bit for bit. Everything DDP does (order, overlap,
+  /// no_sync) it does here.
   virtual week21::Ddp& ddp() = 0;
 
   /// This rank's share: chunk `rank` of p of each bucket's gradients, averages after ddp().finish().

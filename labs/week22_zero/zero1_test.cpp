@@ -6,6 +6,8 @@
 
 #include "common/testing/scripted_model.hpp"
 #include "labs/week22_zero/zero_gpt.hpp"
+#include "labs/week22_zero/zero_steps.hpp"
+#include "labs/week22_zero/zero_timing.hpp"
 
 namespace lockstep::week22 {
 namespace {
@@ -145,35 +147,95 @@ TEST(Lab22_2a, TheStateIsThatOfMyShare) {
   }
 }
 
-// Part b -------------------------------------------------------------------------------------------------------------
+TEST(Lab22_2a, TheOptimizersAreThoseOfMyShare) {
+  const auto program = [](Rank dp, const Case& c) {
+    const Parameters parameters = testing::scripted_parameters(dp, c.size);
+    const auto zero = make_zero1(dp, parameters, kSmallBuckets, {.weight_decay = 0});
+    fill(dp, parameters.gradients, 1);
+    Values seen;
+    for (Optimizer& optimizer : zero->optimizers()) {  // one after the other, and which elements each has moved
+      fill(dp, parameters.values, 0);
+      optimizer.step(dp, kRate);
+      for (float value : to_host(dp, parameters.values)) seen.push_back(value != 0);
+    }
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<ChunkRange> buckets = scripted_buckets(c.size);
+    const std::size_t all = elements_of(buckets);
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      if (outcome.values[rank].size() != buckets.size() * all)
+        return fmt::format("rank {} has {} optimizers, expected {}: one for each bucket", rank,
+                           outcome.values[rank].size() / all, buckets.size());
+      for (std::size_t b = 0; b < buckets.size(); ++b) {
+        const ChunkRange mine = chunks_of({buckets[b]}, rank, c.ranks).front();
+        for (std::size_t e = 0; e < all; ++e) {
+          const bool own = e >= mine.offset && e < mine.offset + mine.size;
+          if ((outcome.values[rank][b * all + e] != 0) == own) continue;
+          return fmt::format(
+              "rank {}: the optimizer of bucket {} {} element {} of all parameters. Its own are {} from element {} on: "
+              "the bucket begins at {}, and this rank's chunk of it is the {}th of {}",
+              rank, b, own ? "does not update" : "updates", e, mine.size, mine.offset, buckets[b].offset, rank + 1,
+              c.ranks);
+        }
+      }
+    }
+    return "";
+  };
+  run_cases(program, judge, {.sizes = sizes_of({1, 2, 5, 12}), .unit = "parameter"});
+}
 
-TEST(Lab22_2b, SendsWhatAnAllReduceSends) {
+TEST(Lab22_2a, SendsAReduceScatterOfEachBucket) {
   const auto program = [](Rank dp, const Case& c) {
     const Parameters parameters = testing::scripted_parameters(dp, c.size);
     const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
     const std::uint64_t before = ledger_of(dp).traffic.bytes_sent;
     run_passes(dp, *zero, parameters, 0, 2);
-    const std::uint64_t between = ledger_of(dp).traffic.bytes_sent;
-    zero->step(kRate);
-    return Values{static_cast<double>(between - before),
-                  static_cast<double>(ledger_of(dp).traffic.bytes_sent - between)};
+    return Values{static_cast<double>(ledger_of(dp).traffic.bytes_sent - before)};
   };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const auto buckets = scripted_buckets(c.size);
-    const auto all = static_cast<double>(elements_of(buckets));
+    const std::size_t all = elements_of(buckets);
+    for (int rank = 0; rank < c.ranks; ++rank)
+      if (const auto expected = 4 * static_cast<double>(all - elements_of(chunks_of(buckets, rank, c.ranks)));
+          outcome.values[rank][0] != expected)
+        return fmt::format(
+            "rank {} sent {} bytes in a window of two passes, expected {}: a reduce-scatter of {} bytes of gradients, "
+            "once; half an all-reduce",
+            rank, outcome.values[rank][0], expected, 4 * all);
+    return "";
+  };
+  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "parameter"});
+}
+
+// Part b -------------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_2b, AStepSendsOneAllGather) {
+  const auto program = [](Rank dp, const Case& c) {
+    const Parameters parameters = testing::scripted_parameters(dp, c.size);
+    const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
+    run_passes(dp, *zero, parameters, 0, 1);
+    const Traffic before = ledger_of(dp).traffic;
+    zero->step(kRate);
+    const Traffic after = ledger_of(dp).traffic;
+    return Values{static_cast<double>(after.bytes_received - before.bytes_received),
+                  static_cast<double>(after.bytes_sent - before.bytes_sent)};
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const auto buckets = scripted_buckets(c.size);
+    const std::size_t all = elements_of(buckets);
+    const double most = 4.0 * (c.ranks - 1) * static_cast<double>(elements_of(chunks_of(buckets, 0, c.ranks)));
     for (int rank = 0; rank < c.ranks; ++rank) {
-      // A reduce-scatter sends every chunk but one's own, an all-gather every chunk but the next rank's.
-      const auto mine = static_cast<double>(elements_of(chunks_of(buckets, rank, c.ranks)));
-      const auto next = static_cast<double>(elements_of(chunks_of(buckets, (rank + 1) % c.ranks, c.ranks)));
-      const double expected[] = {4 * (all - mine), c.ranks == 1 ? 0 : 4 * (all - next)};
-      const char* when[] = {"in a window of two passes", "in the step"};
-      for (int k : {0, 1})
-        if (outcome.values[rank][k] != expected[k])
-          return fmt::format(
-              "rank {} sent {} bytes {}, expected {}: {} of {} bytes of parameters; together "
-              "2(p − 1)/p of them, as an all-reduce",
-              rank, outcome.values[rank][k], when[k], expected[k], k == 0 ? "a reduce-scatter" : "an all-gather",
-              4 * all);
+      const Values& seen = outcome.values[rank];
+      const double expected = 4 * static_cast<double>(all - elements_of(chunks_of(buckets, rank, c.ranks)));
+      if (seen[0] != expected)
+        return fmt::format(
+            "rank {} received {} bytes in the step, expected {}: an all-gather of {} bytes of values; with the "
+            "reduce-scatter 2(p − 1)/p of them, as an all-reduce",
+            rank, seen[0], expected, 4 * all);
+      if (seen[1] > most)
+        return fmt::format("rank {} sent {} bytes in the step, more than p − 1 chunks ({}): all ranks hand out alike",
+                           rank, seen[1], most);
     }
     return "";
   };
@@ -219,6 +281,49 @@ TEST(Lab22_2b, FactorAndSkipReachEveryShare) {
     return "";
   };
   run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "parameter"});
+}
+
+TEST(Lab22_2b, EveryStepObeysItsArguments) {
+  const auto program = [](Rank dp, const Case& c) {
+    Parameters parameters = scripted_values(dp, scripted_table(c.size));
+    parameters.gradients = dp.allocate(parameters.values.size(), DType::f32, Category::gradient);
+    const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
+    std::vector<std::size_t> first;
+    for (const ChunkRange& mine : chunks_of(scripted_buckets(c.size), dp.rank(), dp.size()))
+      first.push_back(mine.offset);
+    return take_steps(
+        dp, zero->gradient_shares(), first,
+        [&](const Slice& factor, const Slice& skip, const Slice& skipped) { zero->step(kRate, factor, skip, skipped); },
+        [&] { return to_host(dp, parameters.values); });
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::size_t all = elements_of(scripted_buckets(c.size));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const std::string wrong = wrong_steps(outcome.values[rank], rank, c.size, all, [](std::size_t i) { return i; });
+      if (!wrong.empty()) return wrong;
+    }
+    return "";
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "parameter"});
+}
+
+// All together -------------------------------------------------------------------------------------------------------
+
+TEST(Lab22_2, ReductionsHideBehindTheBackward) {
+  const auto program = [](Rank dp, const Case&) {
+    TimedModel model(dp);
+    Parameters parameters = model.parameters();
+    parameters.gradients = dp.allocate(parameters.values.size(), DType::f32, Category::gradient);
+    const auto zero = make_zero1(dp, parameters, {.bucket_bytes = 1, .first_bucket_bytes = 1, .overlap = true}, kAdamW);
+    return model.measure([&] {
+      for (std::size_t i = kTimedLayers; i-- > 0;) {
+        model.work(2);
+        zero->ddp().gradient_ready(i);
+      }
+      zero->ddp().finish();
+    });
+  };
+  run_timed(program, [](const Case&, const Timed& t) { return too_much_shows(t, 1, kTimedLayers); });
 }
 
 }  // namespace

@@ -45,7 +45,9 @@ class Zero2 {
   /// work). Every backward pass of a window adds its average to them.
   virtual void end_backward() = 0;
 
-  /// This rank's chunk of each unit's gradients: the sum over the passes of the window of the averages over the ranks.
+  /// This rank's chunk of each unit's gradients: the sum over the passes of the window of the averages over the ranks,
+  /// which sum as 21.2's ring does: so the weights are those of plain DDP, bit for bit. A rank averages its own chunk
+  /// alone.
   virtual std::vector<Slice> gradient_shares() const = 0;
 
   /// One AdamW step on this rank's share; then every rank has all new values, and the shares are zero.

@@ -89,12 +89,36 @@ inline std::size_t share_elements(const std::vector<Unit>& units, int rank, int 
 }
 inline std::size_t all_elements(const std::vector<Unit>& units) { return units.back().offset + units.back().size; }
 
-/// A reduce-scatter of every unit sends every chunk but one's own; an all-gather every chunk but the next rank's.
-inline std::size_t reduce_scatter_elements(const std::vector<Unit>& units, int rank, int ranks) {
+/// Every chunk but one's own: what a rank sends in a reduce-scatter of every unit, and receives in an all-gather. What
+/// it receives in the one and sends in the other depends on the way that chunks take.
+inline std::size_t others_elements(const std::vector<Unit>& units, int rank, int ranks) {
   return all_elements(units) - share_elements(units, rank, ranks);
 }
-inline std::size_t all_gather_elements(const std::vector<Unit>& units, int rank, int ranks) {
-  return ranks == 1 ? 0 : all_elements(units) - share_elements(units, rank + 1, ranks);
+/// What no rank exceeds in the other direction: its longest chunk of each unit, p − 1 times.
+inline std::size_t most_handed_on(const std::vector<Unit>& units, int ranks) {
+  return static_cast<std::size_t>(ranks - 1) * share_elements(units, 0, ranks);
+}
+
+/// Where in the flat slices rank's chunk of each unit begins; and every element of these chunks, unit by unit.
+inline std::vector<std::size_t> first_of_shares(const std::vector<Unit>& units, int rank, int ranks) {
+  std::vector<std::size_t> first;
+  for (const Unit& unit : units) first.push_back(unit.offset + unit.shard(rank, ranks).offset);
+  return first;
+}
+inline std::vector<std::size_t> elements_of_shares(const std::vector<Unit>& units, int rank, int ranks) {
+  std::vector<std::size_t> elements;
+  for (const Unit& unit : units)
+    for (std::size_t i = 0; i < unit.shard(rank, ranks).size; ++i)
+      elements.push_back(unit.offset + unit.shard(rank, ranks).offset + i);
+  return elements;
+}
+
+/// The values of slices, one after the other.
+inline std::vector<float> joined(Rank me, const std::vector<Slice>& slices) {
+  std::vector<float> values;
+  for (const Slice& slice : slices)
+    for (float value : to_host(me, slice)) values.push_back(value);
+  return values;
 }
 
 /// One element of the averages of a window's passes, added up as they come.

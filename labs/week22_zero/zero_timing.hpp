@@ -2,10 +2,13 @@
 // longer than gathering it, and its backward pass longer than gathering and reducing it. How much of that shows?
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <string>
 
 #include "common/arithmetic.hpp"
+#include "common/chunk.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week22_zero/usage_order.hpp"
@@ -73,6 +76,66 @@ class TimedModel {
   Slice work_;
   std::vector<Parameter> table_;
 };
+
+/// Of `all` equally long gatherings and reductions `exposed` may show, and `more` of another: the arithmetic that
+/// follows it, or what an order of messages other than the ring's takes longer. "" if no more did.
+inline std::string too_much_shows(const Timed& t, std::size_t exposed, std::size_t all, double more = 0.05) {
+  const double one = t.communication / static_cast<double>(all);
+  if (t.waiting <= (static_cast<double>(exposed) + more) * one) return "";
+  return fmt::format(
+      "{:.2f} ms of communication, and main waited for {:.2f} ms of it: {} of {} gatherings and reductions should "
+      "show, "
+      "{:.2f} ms. Is each started before main goes on with its work, and waited for as late as can be?",
+      t.communication * 1e3, t.waiting * 1e3, exposed, all, static_cast<double>(exposed) * one * 1e3);
+}
+
+/// Seconds in regions "reduce_scatter" on all queues, and of the arithmetic and messages that one unit of TimedModel
+/// needs: a reduce-scatter, and for the scratches that an answer may use, six times arithmetic on one rank's chunk.
+struct ReductionTime {
+  double seen = 0, allowed = 0;
+};
+inline ReductionTime reduction_time(Rank me) {
+  ReductionTime time;
+  for (const RegionTotal& region : ledger_of(me).regions)
+    if (region.name == "reduce_scatter") time.seen += region.seconds;
+  Slice whole = me.allocate(kTimedElements, DType::f32, Category::buffer);
+  const double began = me.now();
+  week21::ring_reduce_scatter(me, whole);
+  for (int i = 0; i < 6; ++i) scale(me, chunk(whole, me.rank(), me.size()), 1);
+  time.allowed = me.now() - began;
+  return time;
+}
+
+/// Runs `reduce_units`, which reduces every unit of TimedModel in one pass on main, where arithmetic costs as much as
+/// sending: a rank averages its own chunk alone.
+inline void averages_its_own_chunk_alone(const std::function<void(Rank)>& reduce_units,
+                                         Location where = Location::current()) {
+  testing::CasePlan plan{.ranks = {8}, .sizes = testing::sizes_of({kTimedLayers}), .unit = "layer"};
+  plan.simulator_only = "what a reduction takes is measured in virtual time";
+  plan.adjust = [](const Case&, RunOptions& options) {
+    options.phantom = true;
+    options.perturb.reset();
+    options.machine = Machine::uniform(1e-6, 1e-9, 1e-9);
+  };
+  testing::run_cases(
+      [&](Rank me, const Case&) {
+        reduce_units(me);
+        const ReductionTime time = reduction_time(me);
+        return Values{time.seen / static_cast<double>(kTimedLayers), time.allowed};
+      },
+      [](const Case& c, const Outcome& outcome) -> std::string {
+        for (int rank = 0; rank < c.ranks; ++rank)
+          if (const Values& seen = outcome.values[rank]; seen[0] > seen[1])
+            return fmt::format(
+                "rank {}: to reduce a unit takes {:.3f} ms, more than the reduce-scatter and six times the arithmetic "
+                "on "
+                "this rank's chunk, {:.3f} ms: is more than that chunk averaged? The others hold sums that nobody "
+                "needs",
+                rank, seen[0] * 1e3, seen[1] * 1e3);
+        return "";
+      },
+      plan, where);
+}
 
 /// Runs a measurement on 2, 4 and 8 ranks; `judge` says what is wrong with one rank's.
 inline void run_timed(const testing::CaseProgram& program,

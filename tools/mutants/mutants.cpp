@@ -21,6 +21,7 @@ namespace {
 
 struct Mutant {
   std::string name;
+  std::string id;                     ///< the exercise, or the part that must find it
   std::vector<std::string> verdicts;  ///< any of these will do
   std::string message;                ///< what the report must contain
 };
@@ -29,9 +30,14 @@ std::vector<Mutant> read_mutants(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return {};
   std::vector<Mutant> result;
   for (const Json& m : Json::parse(read_file(file.string()))) {
-    result.push_back({m.at("name"), m.at("verdicts"), m.at("message")});
+    result.push_back({m.at("name"), m.at("exercise"), m.at("verdicts"), m.at("message")});
   }
   return result;
+}
+
+/// Is this row the one that must find the mutant? Where only the exercise is named, any of its rows.
+bool must_find(const Mutant& mutant, const Judgement& row) {
+  return testing::exercise_of(mutant.id) == mutant.id || row.id == mutant.id;
 }
 
 /// "" if one of the rows is what the mutant should be called and says what it should say; else what came instead.
@@ -40,12 +46,12 @@ std::string survived(const Mutant& mutant, const std::vector<Judgement>& rows) {
   for (const Judgement& row : rows) {
     if (row.ok()) continue;
     bool verdict = std::find(mutant.verdicts.begin(), mutant.verdicts.end(), row.verdict) != mutant.verdicts.end();
-    if (verdict && row.message.find(mutant.message) != row.message.npos) return "";
+    if (must_find(mutant, row) && verdict && row.message.find(mutant.message) != row.message.npos) return "";
     seen += fmt::format("{} {} in {}:\n{}", row.id, row.verdict, row.test, indented(row.message, "  "));
   }
   if (seen.empty()) return "every test passed";
-  return fmt::format("wanted {} and a message with '{}', got\n{}", fmt::join(mutant.verdicts, " or "), mutant.message,
-                     seen);
+  return fmt::format("wanted {} of {} and a message with '{}', got\n{}", fmt::join(mutant.verdicts, " or "), mutant.id,
+                     mutant.message, seen);
 }
 
 /// "" if an answer without its regions passes, or is told which one is missing; else what came instead.
