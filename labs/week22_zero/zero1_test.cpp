@@ -174,8 +174,8 @@ TEST(Lab22_2a, TheOptimizersAreThoseOfMyShare) {
           if ((outcome.values[rank][b * all + e] != 0) == own) continue;
           return fmt::format(
               "rank {}: the optimizer of bucket {} {} element {} of all parameters. Its own are {} from element {} on: "
-              "the bucket begins at {}, and this rank's chunk of it is the {}th of {}",
-              rank, b, own ? "does not update" : "updates", e, mine.size, mine.offset, buckets[b].offset, rank + 1,
+              "the bucket begins at {}, and this rank's chunk of it is chunk {} of {}",
+              rank, b, own ? "does not update" : "updates", e, mine.size, mine.offset, buckets[b].offset, rank,
               c.ranks);
         }
       }
