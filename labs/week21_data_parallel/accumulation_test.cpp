@@ -134,6 +134,49 @@ TEST(Lab21_6, TheGapIsRelativeToTheSecondGradient) {
       {.ranks = {1}, .sizes = sizes_of({1, 4, 101})});
 }
 
+/// Exact in double; no two elements alike, and neither parallel nor of equal length.
+std::vector<float> gap_input(int which, std::size_t size) {
+  std::vector<float> values(size);
+  for (std::size_t i = 0; i < size; ++i)
+    values[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(which) * 104729 + 31) % 1009) / 512.0f - 1.0f;
+  return values;
+}
+
+TEST(Lab21_6, TheGapOfAnyTwoGradients) {
+  const auto program = [](Rank me, const Case& c) {
+    Slice a = me.allocate(c.size, DType::f32, Category::gradient),
+          b = me.allocate(c.size, DType::f32, Category::gradient);
+    upload(me, a, gap_input(0, c.size));
+    upload(me, b, gap_input(1, c.size));
+    Values seen{relative_gap(me, a, b), relative_gap(me, b, a)};
+    for (const Slice& slice : {a, b})
+      for (float value : to_host(me, slice)) seen.push_back(value);
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<float> a = gap_input(0, c.size), b = gap_input(1, c.size);
+    double difference = 0, of_a = 0, of_b = 0;
+    for (std::size_t i = 0; i < c.size; ++i) {
+      difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+      of_a += static_cast<double>(a[i]) * a[i], of_b += static_cast<double>(b[i]) * b[i];
+    }
+    const Values& seen = outcome.values[0];
+    for (std::size_t i = 0; i < c.size; ++i)
+      if (seen[2 + i] != a[i] || seen[2 + c.size + i] != b[i])
+        return "relative_gap changed its arguments: work on a copy";
+    const double expected[] = {std::sqrt(difference / of_b), std::sqrt(difference / of_a)};
+    const char* pair[] = {"‖a − b‖/‖b‖", "‖b − a‖/‖a‖"};
+    for (int i : {0, 1})
+      if (!(std::abs(seen[i] - expected[i]) <= 1e-5 * expected[i]))
+        return fmt::format(
+            "{} is {:.7g}, expected {:.7g}: the root of the sum of squared differences, over that of the "
+            "second gradient's squares",
+            pair[i], seen[i], expected[i]);
+    return "";
+  };
+  run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({1, 2, 7, 101})});
+}
+
 // On models ----------------------------------------------------------------------------------------------------------
 
 /// The gap between the gradient accumulated over `parts` and the one of the whole batch, for a model's backward.

@@ -121,6 +121,57 @@ testing::CaseJudge errors_are_independent(bool two_steps) {
   };
 }
 
+/// The sum worked out on one rank from everybody's arrays, drawing as the contract says.
+Slice sum_by_contract(Rank me, const Case& c, bool two_steps, const Random& key) {
+  const auto scratch = [&](std::size_t size, DType type) { return me.allocate(size, type, Category::buffer); };
+  const auto add_rounded = [&](const Slice& to, const Slice& from, int number, std::size_t offset) {
+    Slice numbers = scratch(from.size(), DType::i8), scales = scratch((from.size() + kBlock - 1) / kBlock, DType::f32);
+    Random drawn = key;
+    drawn.tensor += static_cast<std::uint64_t>(number), drawn.first += offset;
+    quantise(me, numbers, scales, from, kBlock, drawn);
+    add_dequantised(me, to, numbers, scales, kBlock);
+  };
+  Slice sum = scratch(c.size, DType::f32), result = scratch(c.size, DType::f32), theirs = scratch(c.size, DType::f32);
+  fill(me, sum, 0);
+  fill(me, result, 0);
+  const int chunks = two_steps ? c.ranks : 1;
+  for (int r = 0; r < c.ranks; ++r) {
+    upload(me, theirs, rough_array(r, c.size));
+    for (int k = 0; k < chunks; ++k)
+      add_rounded(chunk(sum, k, chunks), chunk(theirs, k, chunks), r, chunk_range(c.size, k, chunks).offset);
+  }
+  if (!two_steps) return sum;
+  for (int k = 0; k < chunks; ++k)
+    add_rounded(chunk(result, k, chunks), chunk(sum, k, chunks), c.ranks + k, chunk_range(c.size, k, chunks).offset);
+  return result;
+}
+
+/// Every bit, for keys of which nothing is 0.
+void draws_as_the_contract_says(Int8Sum sum, bool two_steps, Location where = Location::current()) {
+  const auto program = [=](Rank me, const Case& c) {
+    const Random key{.seed = 3, .tensor = 40, .step = 5, .first = 1000};
+    Slice data = me.allocate(c.size, DType::f32, Category::gradient);
+    upload(me, data, rough_array(me.rank(), c.size));
+    sum(me, data, kBlock, key);
+    Values seen;
+    append_values(me, data, seen);
+    append_values(me, sum_by_contract(me, c, two_steps, key), seen);
+    return seen;
+  };
+  const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
+    for (int rank = 0; rank < c.ranks; ++rank)
+      for (std::size_t i = 0; i < c.size; ++i)
+        if (const Values& seen = outcome.values[rank]; seen[i] != seen[c.size + i])
+          return fmt::format(
+              "rank {}, element {} is {:.9g}, expected {:.9g}, every bit. Does rank r draw with key.tensor + r{}, and "
+              "key.first{}? All keys differ: two parts that draw the same numbers err together",
+              rank, i, seen[i], seen[c.size + i], two_steps ? ", and with key.tensor + p + r in the second half" : "",
+              two_steps ? " + the chunk's offset" : "");
+    return "";
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 3, 8}, .sizes = sizes_of({1, 31, 101})}, where);
+}
+
 TEST(Lab21_9c, IsOffByLessThanOneStepOfEachScale) {
   run_cases([](Rank me, const Case& c) { return int8_mean(me, c, int8_all_reduce, 1, false); }, near_the_sum(false, 1));
 }
@@ -134,6 +185,8 @@ TEST(Lab21_9c, RanksErrIndependently) {
   run_cases([](Rank me, const Case& c) { return int8_mean(me, c, int8_all_reduce, 1, true); },
             errors_are_independent(false), {.ranks = {4, 8}, .sizes = sizes_of({1500})});
 }
+
+TEST(Lab21_9c, DrawsAsTheContractSays) { draws_as_the_contract_says(int8_all_reduce, false); }
 
 TEST(Lab21_9c, SendsOneByteAnElementAndTheScales) {
   run_cases([](Rank me, const Case& c) { return int8_mean(me, c, int8_all_reduce, 1, false); },
@@ -162,6 +215,8 @@ TEST(Lab21_9d, RanksErrIndependently) {
   run_cases([](Rank me, const Case& c) { return int8_mean(me, c, int8_two_step_all_reduce, 1, true); },
             errors_are_independent(true), {.ranks = {4, 8}, .sizes = sizes_of({1500})});
 }
+
+TEST(Lab21_9d, DrawsAsTheContractSays) { draws_as_the_contract_says(int8_two_step_all_reduce, true); }
 
 TEST(Lab21_9d, SendsEachChunkOnceInEachHalf) {
   run_cases(

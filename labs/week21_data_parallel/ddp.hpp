@@ -40,7 +40,8 @@ inline float shard_weight(std::size_t mine, std::size_t samples, int ranks) {
   return static_cast<float>(mine) * static_cast<float>(ranks) / static_cast<float>(samples);
 }
 
-/// Rank 0's `values` on every rank, so that all replicas start alike. In a region "broadcast".
+/// Rank 0's `values` on every rank, so that all replicas start alike; every other rank receives them once. In a region
+/// "broadcast".
 void broadcast_values(Rank dp, Slice values);
 
 /// `gradients` becomes its average over the group: one all-reduce, then one multiplication by 1/p.
@@ -99,7 +100,8 @@ class Ddp {
   virtual void finish() = 0;
 
   /// With find_unused, after finish(): did any rank use parameter `index` in this window? An optimizer leaves the
-  /// others alone (no weight decay, no momentum). Always true without find_unused.
+  /// others alone (no weight decay, no momentum). Always true without find_unused. To know, finish() sums one f32 for
+  /// each parameter over the ranks, once a window and with the same all_reduce, after the last bucket.
   virtual bool used(std::size_t index) const = 0;
 
   virtual const std::vector<Bucket>& buckets() const = 0;
@@ -126,7 +128,8 @@ class NoSync {
   bool before_;
 };
 
-/// Collective over `dp`, at set-up: broadcasts rank 0's values and prepares the buckets. `dp` is on the main queue.
+/// Collective over `dp`, at set-up: broadcasts rank 0's values, once and nothing else, and prepares the buckets. `dp`
+/// is on the main queue. Gradients stay as they are.
 std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options, AllReduce all_reduce);
 
 /// Part d. One window of `microbatches` ≥ 1 backward passes: pass i runs backward(i), which adds to the gradients and

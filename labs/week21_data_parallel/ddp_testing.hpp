@@ -1,6 +1,7 @@
 // What the tests of 21.7 share: a script, run over many numbers of ranks and parameters.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,6 +16,29 @@ using testing::run_cases;
 using testing::scripted_parameters;
 using testing::sizes_of;
 
+/// What is wrong with average(), part a, which everything else calls; "" if it averages.
+inline std::string wrong_average() {
+  if (!testing::has_ranks(2)) return "";
+  const Outcome outcome = run({.ranks = 2}, Program([](Rank me) {
+                                Slice value = me.allocate(1, DType::f32, Category::gradient);
+                                fill(me, value, me.rank() == 0 ? 1 : 3);
+                                average(me, value, ring_all_reduce);
+                                return Values{read(me, value, 2)};
+                              }));
+  if (!outcome.passed()) return "";
+  for (const Values& seen : outcome.values)
+    if (seen[0] != 2)
+      return fmt::format("average() of 1 and 3 on two ranks gives {}, expected 2{}", seen[0],
+                         seen[0] == 4 ? ": the sum is not divided by p" : "");
+  return "";
+}
+
+/// `wrong`, which tests of later parts found, and before it part a's mistake, if there is one: it comes first.
+inline std::string first_cause_first(const std::string& wrong) {
+  const std::string cause = wrong.empty() ? "" : wrong_average();
+  return cause.empty() ? wrong : "21.7a first: " + cause + ". Every bucket goes through it. Seen here: " + wrong;
+}
+
 inline void run_script(const Script& script, CasePlan plan = {}, Location where = Location::current()) {
   if (::testing::Test::HasFailure()) return;  // one mistake, one report
   plan.unit = "parameter";
@@ -23,7 +47,7 @@ inline void run_script(const Script& script, CasePlan plan = {}, Location where 
   run_cases([&](Rank me, const Case& c) { return train_script(me, c.size, script); },
             [&](const Case& c, const Outcome& outcome) {
               const std::string wrong = wrong_counts(c, outcome, script);
-              return wrong.empty() ? wrong_values(c, outcome, script) : wrong;
+              return first_cause_first(wrong.empty() ? wrong_values(c, outcome, script) : wrong);
             },
             plan, where);
 }

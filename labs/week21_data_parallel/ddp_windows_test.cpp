@@ -128,7 +128,7 @@ TEST(Lab21_7, EqualsTheSerialRunStepByStep) {
       if (outcome.values[rank] != outcome.values[0])
         return fmt::format("ranks 0 and {} end with different parameters: replicas must stay equal bit for bit", rank);
     // Sums over the batch are cut at other places than in the serial run, so they are rounded differently.
-    return wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6);
+    return first_cause_first(wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6));
   };
   run_cases(program, judge, {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({1, 7, 8})});
 }
@@ -138,7 +138,7 @@ TEST(Lab21_7, EqualsTheSameShardsAddedSeriallyBitForBit) {
   const auto program = [](Rank me, const Case& c) { return train_gpt(me, c.size, {.overlap = true}); };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const Outcome serial = run({.ranks = 1}, Program([&](Rank me) { return train_gpt_serially(me, c.size, c.ranks); }));
-    return wrong_parameters(outcome.values[0], serial.check().values[0], 0);
+    return first_cause_first(wrong_parameters(outcome.values[0], serial.check().values[0], 0));
   };
   run_cases(program, judge, {.ranks = {1, 2}, .sizes = sizes_of({2, 7}), .queues = true});
 }
@@ -147,7 +147,7 @@ TEST(Lab21_7, AccumulatesMicrobatchesInAWindow) {
   const auto program = [](Rank me, const Case& c) { return train_gpt(me, c.size, {.overlap = true, .passes = 2}); };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const Outcome serial = run({.ranks = 1}, Program([&](Rank me) { return train_gpt_serially(me, c.size, 1); }));
-    return wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6);
+    return first_cause_first(wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6));
   };
   run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({6, 8})});
 }

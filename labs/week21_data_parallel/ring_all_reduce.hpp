@@ -14,12 +14,14 @@ namespace lockstep::week21 {
 /// chunks of `data` hold partial sums that nobody needs. Same size and dtype on every rank; any size, also less than p
 /// (some chunks are then empty; they are sent all the same, as messages of no bytes); any p, also 1.
 ///
-/// p − 1 steps, each one exchange with the two neighbours. Sent per rank: every chunk but its own, (p − 1)/p·n bytes.
+/// p − 1 steps, each one exchange: a send to the next rank, (r + 1) mod p, and a receive from the previous one, (r − 1)
+/// mod p; of nobody else. Sent per rank: every chunk but its own, (p − 1)/p·n bytes.
 /// Memory: one scratch as long as the longest chunk.
 void ring_reduce_scatter(Rank me, Slice data);
 
 /// Part b. Before, chunk(data, r, p) of rank r is what all ranks shall have; afterwards `data` is the same on every
-/// rank. p − 1 steps; (p − 1)/p·n bytes sent per rank; no memory beyond `data`.
+/// rank. p − 1 steps as in part a, to the next rank and from the previous one. Sent per rank: every chunk but the next
+/// rank's, (p − 1)/p·n bytes; no memory beyond `data`.
 void ring_all_gather(Rank me, Slice data);
 
 /// Given: both parts. Sums `data` element by element over all ranks. 2(p − 1) steps, 2(p − 1)/p·n bytes sent per rank.

@@ -42,9 +42,11 @@ struct SerialFraction {
   double high = 0;
 };
 
-/// Fits T(p) = T(1)·(s + (1 − s)/p) by least squares over s and T(1), with residuals counted relative to T(p): timing
-/// noise is a percentage. Several measurements of one p are welcome. At least 3 measurements and 2 different p, else
-/// Error(usage). Not cut to [0, 1]: an estimate outside says that Amdahl is the wrong law.
+/// Fits T(p) = T(1)·(s + (1 − s)/p) by least squares over s and T(1), with residuals counted relative to the measured
+/// time: timing noise is a percentage. Half of the interval is Student's t, for two degrees of freedom less than there
+/// are measurements, times the standard error of s to first order. Several measurements of one p are welcome. At least
+/// 3 measurements and 2 different p, else Error(usage). Not cut to [0, 1]: an estimate outside says that Amdahl is the
+/// wrong law.
 SerialFraction fit_amdahl(const std::vector<Measurement>& measurements);
 
 }  // namespace lockstep::week21
