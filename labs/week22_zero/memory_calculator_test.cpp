@@ -140,7 +140,7 @@ TEST(Lab22_1a, NonsenseIsRefusedInOneSentence) {
 
 // Part b -------------------------------------------------------------------------------------------------------------
 
-void expect_bytes(LayerShape shape, double expected, const char* of) {
+void expect_bytes(LayerShape shape, double expected, const std::string& of) {
   const double bytes = activation_bytes_per_layer(shape);
   if (!(std::abs(bytes - expected) <= 1e-9 * expected))
     ADD_FAILURE() << fmt::format("{}: {:.0f} bytes by your formula, expected {:.0f}", of, bytes, expected);
@@ -164,6 +164,24 @@ TEST(Lab22_1b, ActivationsOfALayer) {
   LayerShape twice = gpt3;
   twice.positions = 4096;
   expect_bytes(twice, (2 * 34 + 4 * 80) * sbh, "scores grow with the square of s");
+}
+
+TEST(Lab22_1b, ActivationsOfAnyLayer) {
+  // No size is 1, and no size is another one's multiple.
+  const LayerShape shapes[] = {{.positions = 7, .sequences = 3, .channels = 20, .heads = 11},
+                               {.positions = 5, .sequences = 13, .channels = 64, .heads = 3},
+                               {.positions = 1009, .sequences = 17, .channels = 770, .heads = 23}};
+  for (LayerShape shape : shapes)
+    for (bool dropout : {false, true})
+      for (bool flash : {false, true}) {
+        shape.dropout = dropout, shape.flash = flash;
+        const double s = shape.positions, b = shape.sequences, h = shape.channels, a = shape.heads;
+        const double masks = dropout ? 2 * s * b * h : 0, scores = (dropout ? 5 : 2) * a * s * s * b;
+        expect_bytes(shape, 32 * s * b * h + masks + (flash ? 4 * a * b * s : scores),
+                     fmt::format("s = {}, b = {}, h = {}, a = {}, {} dropout, {}", s, b, h, a,
+                                 dropout ? "with" : "without", flash ? "flash attention" : "scores written"));
+        if (HasFailure()) return;
+      }
 }
 
 }  // namespace
