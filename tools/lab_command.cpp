@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/support/text/files.hpp"
 #include "common/support/text/option_words.hpp"
 #include "tools/course/scores.hpp"
 
@@ -71,6 +73,19 @@ class CommandLine {
     return command;
   }
 
+  void add_course_file(CLI::App* command) {
+    command->add_option("--course", course_file_,
+                        "a file that changes points, minutes and more (else LOCKSTEP_COURSE)");
+  }
+  /// What a command is told of the course, with the instructor's changes.
+  Paths with_changes() const {
+    Paths paths = paths_;
+    const char* usual = std::getenv("LOCKSTEP_COURSE");
+    const std::string file = !course_file_.empty() || !usual ? course_file_ : usual;
+    if (!file.empty()) paths.course.change(read_file(file), file);
+    return paths;
+  }
+
   void add_check() {
     add_for_exercises("watch", "judge an answer whenever it is saved", [this] { return watch(paths_, check_); });
     CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(paths_, check_); });
@@ -92,7 +107,7 @@ class CommandLine {
 
   void add_grade() {
     CLI::App* c = add("grade", "judge submissions, apart: ./lab grade SUBMISSION… --only 21 --out results.json",
-                      [this] { return grade(paths_, grade_); });
+                      [this] { return grade(with_changes(), grade_); });
     c->add_option("submission", grade_.submissions, "folders with lab files, or a .zip, .tar or .tar.gz of each")
         ->required();
     c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
@@ -112,10 +127,13 @@ class CommandLine {
     c->add_flag("--resume", grade_.resume, "leave out what this commit has graded before, and did not change");
     c->add_option("--seed", grade_.seed, "draw inputs and sizes as an earlier grading did; else a new, secret seed");
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
+    c->add_option("--tests", grade_.tests, "a folder of hidden tests: weekNN_topic/NAME_hidden_test.cpp");
+    add_course_file(c);
     c = add("class", "a class's results on one page: ./lab class grades",
-            [this] { return class_results(paths_, class_); });
+            [this] { return class_results(with_changes(), class_); });
     c->add_option("folder", class_.folder, "where ./lab grade wrote the results of many")->required();
     c->add_option("--out", class_.out, "the page, with a CSV of its name beside it; else class.html in the folder");
+    add_course_file(c);
     c->add_option("--deadline", class_.deadline, "2026-11-20T23:59+01:00: what came later is marked");
     c->add_option("--times", class_.times, "a CSV with the columns submission and time");
     c->add_option("--feedback", class_.feedback, "write a page for each student into this folder");
@@ -127,8 +145,8 @@ class CommandLine {
   }
 
   void add_course() {
-    add_for_exercises("list", "exercises, minutes, points and your verdicts",
-                      [this] { return list(paths_, check_.what); });
+    add_course_file(add_for_exercises("list", "exercises, minutes, points and your verdicts",
+                                      [this] { return list(with_changes(), check_.what); }));
     add_for_exercises("predict", "write down what you expect, then see it measured: ./lab predict 21.2",
                       [this] { return predict(paths_, named("predict")); });
     add_for_exercises("reset", "an answer as it was handed out; yours is kept in outputs/answers", [this] {
@@ -258,6 +276,7 @@ class CommandLine {
   CheckOptions check_;
   std::vector<std::string> exercises_;
   GradeOptions grade_;
+  std::string course_file_;
   ClassOptions class_;
   HandoutOptions handout_;
   int level_ = 1;

@@ -33,6 +33,7 @@ struct GradeOptions {
   std::string out;                       ///< of one: results.json; of several, a folder: grades
   std::string junit;
   std::string visibility = "visible";
+  std::string tests;            ///< a folder of hidden tests, beside the suite's; empty: none
   std::string backend = "sim";  ///< else: what passes in the simulator must pass there too, and is not confined there
   double timeout_seconds = 60;  ///< of one part's tests
   /// Draws the tests' inputs and sizes. Without one, a secret one is drawn for all submissions; only the summary and

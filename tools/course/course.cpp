@@ -16,7 +16,10 @@ namespace lockstep::tools {
 namespace {
 
 Part read_part(const Json& j) {
-  return {j.at("id"), j.at("title"), j.value("points", 0), j.value("hints", std::vector<std::string>{})};
+  return {.id = j.at("id"),
+          .title = j.at("title"),
+          .points = j.value("points", 0),
+          .hints = j.value("hints", std::vector<std::string>{})};
 }
 
 Question read_question(const Json& j) {

@@ -14,6 +14,7 @@ struct Part {
   std::string title;
   int points = 0;
   std::vector<std::string> hints;  ///< level 1 first
+  bool hidden = false;             ///< judged by tests that students do not have (./lab grade --tests)
 };
 
 /// What a learner predicts before it is measured: `field`, times `factor` in `unit`, of the first row that has what
@@ -76,6 +77,13 @@ class Course {
   /// The same of a file's text; `name` is what messages call it.
   static Course parse(const std::string& text, const std::string& name);
 
+  /// Points, minutes and more from an instructor's file, {"21.2": {"points": 30, "core": false}, "21.2a": {"points":
+  /// 12}, "21.2h": {"hidden": true, "title": "Uneven links", "points": 5}}. Hidden parts come on top of the exercise's
+  /// points. Throws Error(usage) where an id or a field is unknown, or parts have more points than their exercise.
+  void change(const std::string& text, const std::string& name);
+  /// The texts that changed it; "" where it is as it was read.
+  const std::string& changes() const { return changes_; }
+
   const std::vector<Week>& weeks() const { return weeks_; }
   /// "21" (a week), "21.2" or "ring" (an exercise), "21.2a" (a part), several weeks and exercises with commas, or ""
   /// (everything). In the course's order. Throws Error(usage) with the nearest known id where there is none.
@@ -91,6 +99,7 @@ class Course {
   void check() const;
 
   std::vector<Week> weeks_;
+  std::string changes_;
 };
 
 }  // namespace lockstep::tools

@@ -39,6 +39,10 @@ struct Paths;
 /// What of this repository differs from its commit, beside the answers in labs/: grades are then nobody else's.
 std::string uncommitted(const Paths& paths);
 
+/// Configures the build with the tests of `options.tests`, or without any. Throws Error(usage) where they are not what
+/// the course's hidden parts want, or the reference does not pass them.
+void prepare_hidden_tests(const Paths& paths, const GradeOptions& options);
+
 /// Judges one submission. Throws nothing: where it cannot be judged, the remarks say why.
 Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission);
 

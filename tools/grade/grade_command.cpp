@@ -85,6 +85,7 @@ int grade(const Paths& paths, const GradeOptions& asked) {
   GradeOptions options = asked;
   if (!options.seed) options.seed = new_seed();
   (void)paths.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
+  prepare_hidden_tests(paths, options);
   if (goes_into_a_folder(options)) return grade_several(paths, options);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading

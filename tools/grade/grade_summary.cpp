@@ -122,9 +122,13 @@ std::string fingerprint(const Paths& paths, const GradeOptions& options, const f
   if (find_program("git").empty() || !uncommitted(paths).empty() || !run_command(head).ok()) return "";
   Fnv1a number;
   const auto add = [&number](const std::string& text) { number.add(fmt::format("{}:{}", text.size(), text)); };
-  for (const std::string& how : {commit, options.what, options.backend, fmt::format("{}", options.timeout_seconds)})
+  for (const std::string& how :
+       {commit, options.what, options.backend, fmt::format("{}", options.timeout_seconds), paths.course.changes()})
     add(how);
   std::vector<fs::path> files;
+  if (!options.tests.empty())
+    for (const auto& each : fs::recursive_directory_iterator(options.tests))
+      if (each.is_regular_file()) files.push_back(each.path());
   std::error_code unreadable;
   if (!fs::is_directory(submission, unreadable)) files.push_back(submission);
   for (fs::recursive_directory_iterator each(submission, unreadable), end; !unreadable && each != end;

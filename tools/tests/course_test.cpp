@@ -262,5 +262,54 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
   EXPECT_FALSE(prediction_of(read_predictions(paths_), second(), 1));
 }
 
+Course changed(const std::string& text) {
+  Course course = Course::read(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json");
+  course.change(text, "mine.json");
+  return course;
+}
+std::string why_not(const std::string& text) {
+  try {
+    changed(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CourseChanges, PointsMinutesAndHiddenParts) {
+  const Course course = changed(R"({"21.2h": {"hidden": true, "title": "Uneven", "points": 5}, "21.2a": {"points": 2},
+                                    "21.2": {"points": 12, "minutes": 7, "core": false}, "21.0": {"graded": true}})");
+  const Exercise& ring = course.exercise("21.2");
+  EXPECT_EQ(ring.points, 17);
+  EXPECT_EQ(ring.minutes, 7);
+  EXPECT_FALSE(ring.core);
+  EXPECT_EQ(ring.points_of("21.2a"), 2);
+  EXPECT_EQ(ring.points_of("21.2b"), 8);
+  EXPECT_EQ(ring.points_of("21.2h"), 5);
+  EXPECT_EQ(ring.points_of("21.2"), 2);  // what the parts leave
+  EXPECT_TRUE(course.exercise("21.0").graded);
+  EXPECT_EQ(course.select("21.2h").part, "21.2h");
+  EXPECT_NE(course.changes(), "");
+}
+
+TEST(CourseChanges, AreRefusedWithTheReason) {
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"[]", "wanted an object"},
+           {"{", "parse error"},
+           {R"({"21.99": {"points": 1}})", "unknown exercise or part '21.99'"},
+           {R"({"21.2x": {"points": 1}})", "unknown exercise or part '21.2x'"},
+           {R"({"21.2": {"point": 1}})", "unknown field 'point': did you mean 'points'?"},
+           {R"({"21.2": {"points": -1}})", "wanted 0 to 10000"},
+           {R"({"21.2": {"points": "5"}})", ""},
+           {R"({"21.2": 5})", "wanted an object"},
+           {R"({"21.2": {"points": 10}})", "the parts of 21.2 have 17 points, and 21.2 has 10"},
+           {R"({"21.2a": {"hidden": true, "title": "t", "points": 1}})", "wants another letter"},
+           {R"({"21.2h": {"hidden": true, "points": 1}})", "title"}}) {
+    const std::string said = why_not(text);
+    EXPECT_TRUE(said.starts_with("mine.json: ")) << text << ": " << said;
+    EXPECT_NE(said.find(why), said.npos) << text << ": " << said;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::tools

@@ -197,6 +197,29 @@ rm "$work/results.json"
 [ -e "$work/results.json" ] && fail 'an unknown exercise: results were written'
 grep -q "unknown exercise '21.1a': did you mean '21.1'?" "$work/out" || fail 'an unknown exercise'
 
+# An instructor's points, and a hidden test: an answer that the exercise's own tests do not fault.
+hidden=$source/docs/hidden-tests
+mkdir -p "$work/eve" "$work/frank"
+reference ring_all_reduce > "$work/eve/ring_all_reduce.cpp"
+reference ring_all_reduce | sed 's|^void ring_all_reduce(Rank me, Slice data) {|&\n  static int calls = 0;\n  if (++calls > 1) return;|' > "$work/frank/ring_all_reduce.cpp"
+grade 'a hidden test, passed' "$work/eve" --only 21.2 --course "$hidden/course.json" --tests "$hidden"
+row 21.2h 5/5 PASS
+row 21.2a 9/9 PASS
+row '21.2 ' 3/3 PASS
+grade 'a hidden test' "$work/frank" --only 21.2 --course "$hidden/course.json" --tests "$hidden"
+row 21.2h 0/5 FAIL
+row 21.2a 9/9 PASS
+row '21.2 ' 3/3 PASS
+name='hidden tests that do not fit'
+for how in "--course $hidden/course.json" "--tests $hidden" "--tests $work/nowhere"; do
+  # shellcheck disable=SC2086  # words
+  "$lab" grade "$work/eve" --only 21.2 $how --out "$work/none.json" > "$work/out" 2>&1 && fail "$name: $how"
+  [ -e "$work/none.json" ] && fail "$name: $how wrote results"
+done
+grade 'without a hidden test' "$work/frank" --only 21.2
+row '21.2 ' 8/8 PASS
+grep -q '^21.2h' "$work/out" && fail 'without a hidden test: it was judged'
+
 # On other backends what passes in the simulator runs once more. A variable outside of functions is each rank's own on either.
 if [ -e "${lab%/*}/../backends/mpi" ]; then
   grade 'honest, on MPI' "$work/anna.zip" --only 21.1 --backend mpi

@@ -33,6 +33,7 @@ int class_results(const Paths& paths, const ClassOptions& options) {
     throw Error(Verdict::usage, "--deadline and --times go together: when it was due, and when each was handed in.");
   const fs::path folder = options.folder;
   ClassData data = read_class(folder);
+  if (!paths.course.changes().empty()) count_anew(data, paths.course);
   if (!options.times.empty()) add_times(data, read_file(options.times), options.times, parse_time(options.deadline));
   if (!options.feedback.empty()) write_feedback(data, paths.course, options.feedback);
   const fs::path page = options.out.empty() ? folder / "class.html" : fs::path(options.out);

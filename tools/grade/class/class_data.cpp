@@ -95,7 +95,10 @@ ClassData read_class(const fs::path& folder) {
 void count_anew(ClassData& data, const Course& course) {
   for (ClassRow& row : data.rows)
     for (GradedRow& part : row.parts) {
-      part.most = course.exercise(testing::exercise_of(part.id)).points_of(part.id);
+      const Exercise& exercise = course.exercise(testing::exercise_of(part.id));
+      const std::vector<std::string> ids = exercise.ids();
+      if (std::find(ids.begin(), ids.end(), part.id) == ids.end()) continue;  // hidden then, and unknown now
+      part.most = exercise.points_of(part.id);
       part.points = is_passed(part) ? part.most : 0;
     }
 }

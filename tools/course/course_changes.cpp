@@ -1,0 +1,92 @@
+// What an instructor's file changes of the course: points, minutes, what is core, and parts that hidden tests judge.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/testing/verdict.hpp"
+#include "tools/course/course.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr int kMostOfANumber = 10'000;
+
+int count_of(const Json& value, const std::string& what) {
+  const int number = value.get<int>();
+  if (number < 0 || number > kMostOfANumber)
+    throw JsonError(fmt::format("{} is {}; wanted 0 to {}", what, number, kMostOfANumber));
+  return number;
+}
+
+void only_known(const std::string& id, const Json& change, const std::vector<std::string>& known) {
+  for (const auto& [name, value] : change.items())
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw JsonError(fmt::format("{}: {}", id, unknown_name("field", name, known)));
+}
+
+void change_exercise(Exercise& e, const Json& change) {
+  only_known(e.id, change, {"points", "minutes", "core", "graded"});
+  if (const Json* points = change.find("points")) e.points = count_of(*points, e.id + ": points");
+  if (const Json* minutes = change.find("minutes")) e.minutes = count_of(*minutes, e.id + ": minutes");
+  e.core = change.value("core", e.core);
+  e.graded = change.value("graded", e.graded);
+}
+
+void add_hidden(Exercise& e, const std::string& id, const Json& change) {
+  only_known(id, change, {"hidden", "title", "points"});
+  const int points = count_of(change.at("points"), id + ": points");
+  e.parts.push_back({.id = id, .title = change.at("title"), .points = points, .hints = {}, .hidden = true});
+  e.points += points;
+}
+
+/// Those of the exercise's own first, so that hidden parts come on top of its new points.
+void change_by_id(std::vector<Week>& weeks, const Json& changes, const auto& change) {
+  for (const auto& [id, value] : changes.items()) {
+    if (!value.is_object()) throw JsonError(id + ": wanted an object, {\"points\": 5}");
+    std::vector<std::string> known;
+    Exercise* found = nullptr;
+    for (Week& week : weeks)
+      for (Exercise& e : week.exercises) {
+        for (const std::string& each : e.ids()) known.push_back(each);
+        if (e.id == testing::exercise_of(id)) found = &e;
+      }
+    if (!found ||
+        (id != found->id && !value.value("hidden", false) && std::find(known.begin(), known.end(), id) == known.end()))
+      throw JsonError(unknown_name("exercise or part", id, std::vector<std::string>{nearest(id, known)}));
+    change(*found, id, value);
+  }
+}
+
+}  // namespace
+
+void Course::change(const std::string& text, const std::string& name) {
+  try {
+    const Json changes = Json::parse(text);
+    if (!changes.is_object()) throw JsonError("wanted an object, {\"21.2\": {\"points\": 30}}");
+    change_by_id(weeks_, changes, [](Exercise& e, const std::string& id, const Json& value) {
+      if (id == e.id) change_exercise(e, value);
+    });
+    change_by_id(weeks_, changes, [](Exercise& e, const std::string& id, const Json& value) {
+      const auto part = std::find_if(e.parts.begin(), e.parts.end(), [&](const Part& p) { return p.id == id; });
+      if (id == e.id) return;
+      if (part == e.parts.end()) return add_hidden(e, id, value);
+      if (part->hidden || value.contains("hidden"))
+        throw JsonError(fmt::format("{} is a part of the course; a hidden one wants another letter", id));
+      only_known(id, value, {"points"});
+      part->points = count_of(value.at("points"), id + ": points");
+    });
+    for (const Week& week : weeks_)
+      for (const Exercise& e : week.exercises)
+        if (const int rest = e.points_of(e.id); rest < 0)
+          throw JsonError(fmt::format("the parts of {} have {} points, and {} has {}: give both", e.id, e.points - rest,
+                                      e.id, e.points));
+  } catch (const JsonError& error) {
+    throw Error(Verdict::usage, fmt::format("{}: {}", name, error.what()));
+  }
+  changes_ += text;
+}
+
+}  // namespace lockstep::tools
