@@ -63,6 +63,19 @@ cp "$root/solutions/$week/cost_model.cpp" labs/$week/
 ./lab check 21.5 > "$work/log" 2>&1 || fail '21.5 should pass'
 wants 'borrowed from the reference: .*21\.2' '21.2 should be borrowed'
 
+echo '-- graded as by GitHub Classroom: what the workflow runs'
+mkdir -p .github/classroom
+cp "$root/launch/classroom/grade.sh" .github/classroom/
+cp "$root/solutions/$week/naive_all_reduce.cpp" labs/$week/
+rm -f "$work/github"
+sed -n 's/^ *run: //p' "$root/launch/classroom/workflow.yml" | sed 's/grade\.sh 21$/grade.sh 21.1,21.2/' > "$work/runs"
+grep -q 'grade\.sh 21\.1,21\.2' "$work/runs" || fail 'the workflow grades nothing'
+GITHUB_OUTPUT=$work/github sh -e "$work/runs" > "$work/log" 2>&1 || fail 'what the workflow runs'
+sed -n 's/^result=//p' "$work/github" | base64 -d > "$work/log"
+wants '"status": "fail", "max_score": 30' 'what can be had'
+wants '"name": "21.1 [^"]*", "status": "pass", "score": 5' 'the points of 21.1'
+wants '"name": "21.2a [^"]*", "status": "fail", "score": 0' 'no points for what does not compile'
+
 echo '-- trained, and what is not there'
 ./lab train --steps 2 > "$work/log" 2>&1 || fail 'train'
 wants '^code: reference' 'whose code was trained with'
