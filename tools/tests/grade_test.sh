@@ -220,6 +220,19 @@ grade 'without a hidden test' "$work/frank" --only 21.2
 row '21.2 ' 8/8 PASS
 grep -q '^21.2h' "$work/out" && fail 'without a hidden test: it was judged'
 
+# A small class, a hostile one among them: on one page, and a page for each.
+name=class
+python3 "$source/tools/tests/make_class.py" "$source" "$work/class" 12 --only naive_all_reduce
+"$lab" grade "$work"/class/* --only 21.1 -j 2 --seed 987654321987 --out "$work/grades of 12" > "$work/out" 2>&1 || true
+cp "$work/grades of 12/student00.json" "$work/results.json"
+"$lab" class "$work/grades of 12" --feedback "$work/feedback" > "$work/out" 2>&1 || fail 'class: no page'
+for words in '12 submissions' '21.1 REFUSED: ' 'nothing was graded: ' ' % fail'; do
+  grep -q -- "$words" "$work/grades of 12/class.html" || fail "class: the page does not say '$words'"
+done
+[ "$(find "$work/feedback" -name '*.html' | wc -l)" = 12 ] || fail 'class: a page for each'
+grep -l '<img\|<script\|987654321987' "$work/grades of 12/class.html" "$work"/feedback/* && fail 'class: a seed, or an element of theirs'
+[ "$(wc -l < "$work/grades of 12/class.csv")" = 13 ] || fail 'class: a row for each'
+
 # On other backends what passes in the simulator runs once more. A variable outside of functions is each rank's own on either.
 if [ -e "${lab%/*}/../backends/mpi" ]; then
   grade 'honest, on MPI' "$work/anna.zip" --only 21.1 --backend mpi
