@@ -30,7 +30,7 @@ STOREYS = [
 SAME_STOREY = {"solutions": "labs"}  # the answers, beside the exercises
 # What tests may include above them, in common and in labs: week 25's answers are tested in the trainer.
 TESTS_MAY = {False: ["common/testing"], True: ["labs/trainer"]}
-MOST_SUBFOLDERS = 13
+MOST_SUBFOLDERS = 12
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")
 
