@@ -53,7 +53,7 @@ def wrong_handouts():
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
                 yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"
-        core += sum(x["minutes"] for x in week["exercises"] + week.get("drills", []) if x.get("core", True))
+        core += sum(x["minutes"] for x in week["exercises"] + week.get("drills", []) + week.get("cards", []) if x.get("core", True))
     if core > CORE_HOURS * 60:
         yield f"the core takes {core} minutes, more than {CORE_HOURS} hours"
 

@@ -191,6 +191,8 @@ class CommandLine {
                 [this] { return trace_tool(paths_, "diff", rest_); });
     add_forward("drill", "a run that went wrong: find out what, from its output and trace: ./lab drill 21",
                 [this] { return drill(paths_, rest_); });
+    add_forward("card", "a design card: which strategy for this model on this cluster? ./lab card 1",
+                [this] { return card(paths_, rest_); });
     add_program("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …");
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
                 [this] { return profile(paths_, rest_); });

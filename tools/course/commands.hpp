@@ -88,6 +88,9 @@ int borrow(const Paths& paths, const std::string& what, bool back);
 /// Fault drills: lists them, plays one, or judges an answer; see `kHelp` in drill.cpp.
 int drill(const Paths& paths, const std::vector<std::string>& arguments);
 
+/// Design cards: lists them, shows one, or judges an answer; see `kCardHelp` in card.cpp.
+int card(const Paths& paths, const std::vector<std::string>& arguments);
+
 /// Asks what the learner expects, then measures it and shows both; what was asked before stays as it was answered.
 int predict(const Paths& paths, const std::string& what);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <sstream>
@@ -49,6 +50,12 @@ bool is_borrowed(const Paths& paths, const std::string& exercise) {
     if (deed.exercise == exercise && (deed.what == "borrowed" || deed.what == "returned"))
       borrowed = deed.what == "borrowed";
   return borrowed;
+}
+
+bool is_solved(const Paths& paths, const std::string& what) {
+  const std::vector<Deed> deeds = read_deeds(paths);
+  return std::any_of(deeds.begin(), deeds.end(),
+                     [&](const Deed& deed) { return deed.what == "solved" && deed.exercise == what; });
 }
 
 int borrow(const Paths& paths, const std::string& what, bool back) {

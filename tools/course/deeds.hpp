@@ -11,7 +11,7 @@ namespace lockstep::tools {
 
 struct Deed {
   std::string date;  ///< UTC, "2026-11-21"
-  std::string what;  ///< "revealed", "borrowed", "returned", "reset"
+  std::string what;  ///< "revealed", "borrowed", "returned", "reset", "solved"
   std::string exercise;
 };
 
@@ -19,6 +19,8 @@ struct Deed {
 std::vector<Deed> read_deeds(const Paths& paths);
 /// Whether the reference shall stand in for an answer, whatever became of that: borrowed, and not returned since.
 bool is_borrowed(const Paths& paths, const std::string& exercise);
+/// Whether a drill or a card was: "drill-21", "card-1".
+bool is_solved(const Paths& paths, const std::string& what);
 /// Adds one, of today.
 void add_deed(const Paths& paths, const std::string& what, const std::string& exercise);
 

@@ -101,14 +101,8 @@ Variant choose(const Paths& paths, const std::string& id, std::vector<std::strin
   return variant;
 }
 
-bool is_solved(const Paths& paths, const std::string& id) {
-  const std::vector<Deed> deeds = read_deeds(paths);
-  return std::any_of(deeds.begin(), deeds.end(),
-                     [&](const Deed& deed) { return deed.what == "solved" && deed.exercise == "drill-" + id; });
-}
-
 std::string state_of(const Paths& paths, const std::string& id) {
-  if (is_solved(paths, id)) return "solved";
+  if (is_solved(paths, "drill-" + id)) return "solved";
   return kept_variant(paths, id) ? "begun" : "-";
 }
 
@@ -130,7 +124,7 @@ int run(const Paths& paths, const std::string& id, const Variant& variant) {
 
 int check(const Paths& paths, const std::string& id, const Variant& variant, const fs::path& answer) {
   const int code = become_drill(paths, variant, {"check", id, "--answer", answer.string()});
-  if (code == 0 && !is_solved(paths, id)) add_deed(paths, "solved", "drill-" + id);
+  if (code == 0 && !is_solved(paths, "drill-" + id)) add_deed(paths, "solved", "drill-" + id);
   return code;
 }
 
@@ -197,7 +191,7 @@ std::optional<Drill> next_drill(const Paths& paths) {
       return !exercise.core || state.passes || state.borrowed;
     });
     for (const Drill& drill : week.drills)
-      if (done && drill.core && !is_solved(paths, drill.id)) return drill;
+      if (done && drill.core && !is_solved(paths, "drill-" + drill.id)) return drill;
   }
   return std::nullopt;
 }
@@ -209,7 +203,7 @@ std::string describe_next(const Drill& drill) {
 std::string count_drills(const Paths& paths) {
   int core = 0, solved = 0;
   for (const Drill& drill : all_drills(paths))
-    if (drill.core) ++core, solved += is_solved(paths, drill.id);
+    if (drill.core) ++core, solved += is_solved(paths, "drill-" + drill.id);
   return core == 0 ? "" : fmt::format("{} of {} core drills solved", solved, core);
 }
 

@@ -13,11 +13,13 @@
 #include "common/error.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
+#include "common/support/text/files.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
+#include "tools/plan/card.hpp"
 #include "tools/plan/published.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
@@ -34,6 +36,7 @@ struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string explain, score, json, csv, table;
+  std::string card, answer;
   bool published = false, validate = false, fast = false;
 };
 
@@ -230,6 +233,24 @@ week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int
   return step;
 }
 
+/// --card: what it asks, or with an answer what is right of that.
+int play_card(const PlanOptions& o) {
+  const Card card = find_card(read_cards(LOCKSTEP_SOURCE_DIR "/labs/week25_3d/cards.json"), o.card);
+  const Task task = task_of(card, kMachines);
+  if (o.answer.empty()) {
+    fmt::print("{}", format_card(card, task));
+    return 0;
+  }
+  const CardFinding finding = judge_card(task, parse_card_answer(read_file(o.answer), o.answer));
+  fmt::print("{}", finding.words);
+  if (!finding.ok) return 1;
+  if (finding.best) {
+    fmt::print("\nthe best known: ");
+    print_account(task, *finding.best);
+  }
+  return 0;
+}
+
 void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
@@ -294,6 +315,8 @@ int main(int argc, char** argv) {
   line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
   line.add("--validate", o.validate, "published runs, curves and bubbles beside the predictions, nothing else");
   line.add("--table", o.table, "with --validate: this file's rows alone, written as those of bench/published/predict");
+  line.add("--card", o.card, "a design card of week 25, nothing else: what it asks (./lab card)");
+  line.add("--answer", o.answer, "with --card: a file with an answer, to be judged");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{"--model",    "--cluster", "--global-batch", "--sequence",
@@ -305,6 +328,7 @@ int main(int argc, char** argv) {
       fmt::print("{}", line.help());
       return 0;
     }
+    if (!o.card.empty()) return plan::play_card(o);
     plan::run(o);
     return 0;
   });

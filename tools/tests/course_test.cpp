@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "common/error.hpp"
+#include "tools/course/card.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
@@ -127,6 +128,27 @@ TEST_F(FindingOnesWay, AClassIsRankedByWhatWasMeasured) {
             "broken.json: no results of ./lab grade\n1.1 a race\n"
             "    1.     1.500  bob\n    2.     1.250  anna\n           1.250  cy\n");
   EXPECT_THROW(print_ranking((paths_.source / "labs").string()), Error);
+}
+
+TEST_F(FindingOnesWay, ADesignCardIsShownJudgedAndRemembered) {
+  const auto program = paths_.program("plan_sim");
+  write_text(program, "#!/bin/sh\n[ $# = 2 ] && exit\ngrep -q right \"$4\"\n");  // --card ID, --answer FILE
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto answer = paths_.source / "outputs" / "cards" / "1.txt";
+  EXPECT_THROW(play_card(paths_, {"check", "1"}), Error) << "there is no answer yet";
+  EXPECT_THROW(play_card(paths_, {"check"}), Error);
+  EXPECT_EQ(play_card(paths_, {"1"}), 0);
+  EXPECT_NE(read_text(answer).find("more memory:\n"), std::string::npos);
+  write_text(answer, "strategy: mine\n");
+  EXPECT_EQ(play_card(paths_, {"1"}), 0);
+  EXPECT_EQ(read_text(answer), "strategy: mine\n") << "an answer is never written over";
+  EXPECT_EQ(play_card(paths_, {"check", "1"}), 1);
+  EXPECT_TRUE(read_deeds(paths_).empty());
+  write_text(answer, "right\n");
+  EXPECT_EQ(play_card(paths_, {"check", "1"}), 0);
+  EXPECT_EQ(play_card(paths_, {"check", "1"}), 0);
+  ASSERT_EQ(read_deeds(paths_).size(), 1u);
+  EXPECT_EQ(read_deeds(paths_)[0].exercise, "card-1");
 }
 
 /// A program `drill` that writes down its arguments, makes its folder, and finds an answer right where it says so.

@@ -1,0 +1,93 @@
+#include "tools/course/card.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+#include "tools/course/commands.hpp"
+#include "tools/course/deeds.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCardHelp =
+    "./lab card           the design cards, and what became of each\n"
+    "./lab card 1         what it asks, and a file for your answer: outputs/cards/1.txt\n"
+    "./lab card check 1   judges it\n";
+
+constexpr const char* kForm =
+    "# strategy: dp, tp, pp, microbatch and zero, and what else of schedule, chunks, recompute, sequence_parallel\n"
+    "#   matters to you; what is left out is taken as it is best. \"none\" where nothing fits.\n"
+    "# overhead: what costs your strategy most beside compute: recomputation, tensor parallelism, bubble,\n"
+    "#   pipeline hops, data parallelism or optimizer.\n"
+    "# more memory: yes if the best step would be 2 % faster or more with GPUs of any memory, else no.\n"
+    "# because: one sentence, for whoever pays for the GPUs.\n"
+    "strategy: dp=, tp=, pp=, microbatch=, zero=\n"
+    "overhead:\n"
+    "more memory:\n"
+    "because:\n";
+
+fs::path answer_of(const Paths& paths, const std::string& id) {
+  return paths.source / "outputs" / "cards" / (id + ".txt");
+}
+
+int list_cards(const Paths& paths) {
+  const Style s = style();
+  for (const Json& card : Json::parse(read_file((paths.source / "labs" / "week25_3d" / "cards.json").string()))) {
+    const std::string id = card.at("id");
+    const bool solved = is_solved(paths, "card-" + id), begun = fs::exists(answer_of(paths, id));
+    fmt::print("  card {}  {}{}{}{}\n", id, padded(std::string(card.at("title")), 48),
+               solved  ? s.good
+               : begun ? s.open
+                       : s.faint,
+               solved  ? "solved"
+               : begun ? "begun"
+                       : "-",
+               s.off);
+  }
+  return 0;
+}
+
+/// The planner's program with these arguments.
+int become_planner(const Paths& paths, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), paths.program("plan_sim").string());
+  return run_command({.arguments = std::move(arguments), .folder = {}, .on_line = {}}).exit_code;
+}
+
+}  // namespace
+
+int play_card(const Paths& paths, const std::vector<std::string>& arguments) {
+  const bool checks = arguments[0] == "check";
+  if (arguments.size() != (checks ? 2u : 1u))
+    throw Error(Verdict::usage, fmt::format("which card, and nothing else:\n{}", kCardHelp));
+  const std::string id = arguments.back();
+  if (checks) {
+    if (!fs::exists(answer_of(paths, id)))
+      throw Error(Verdict::usage, fmt::format("there is no outputs/cards/{0}.txt yet: ./lab card {0}", id));
+    const int code = become_planner(paths, {"--card", id, "--answer", answer_of(paths, id).string()});
+    if (code == 0 && !is_solved(paths, "card-" + id)) add_deed(paths, "solved", "card-" + id);
+    return code;
+  }
+  if (const int code = become_planner(paths, {"--card", id}); code != 0) return code;
+  if (!fs::exists(answer_of(paths, id))) write_text(answer_of(paths, id), kForm);
+  fmt::print("Your answer goes into outputs/cards/{0}.txt; then ./lab card check {0}\n", id);
+  return 0;
+}
+
+int card(const Paths& paths, const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return list_cards(paths);
+  if (arguments[0] == "--help" || arguments[0] == "-h") {
+    fmt::print("{}", kCardHelp);
+    return 0;
+  }
+  need_built(paths, {"plan_sim"}, "plan");
+  return play_card(paths, arguments);
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,201 @@
+#include "tools/plan/card.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "common/error.hpp"
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/units.hpp"
+#include "tools/plan/refine.hpp"
+#include "tools/plan/strategy_file.hpp"
+
+namespace lockstep::plan {
+
+using week25::Rated;
+
+namespace {
+
+constexpr double kCloseEnough = 0.95;  // of the best
+constexpr double kFaster = 0.98;       // what a step without a limit of memory takes at most, where memory would help
+
+const std::vector<std::string> kRequired{"dp", "tp", "pp", "microbatch", "zero"};
+
+[[noreturn]] void bad_card(const std::string& where, const std::string& sentence) {
+  throw Error(Verdict::usage, where + ": " + sentence);
+}
+
+std::string trimmed(const std::string& text) {
+  const auto begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
+  return begin == text.npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+std::map<std::string, std::string> lines_of(const std::string& text, const std::string& name) {
+  std::map<std::string, std::string> values;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line = trimmed(line); line.empty() || line[0] == '#') continue;
+    const auto colon = line.find(':');
+    if (colon == line.npos) bad_card(name, fmt::format("'{}' is no line such as overhead: bubble", line));
+    values[trimmed(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
+  }
+  return values;
+}
+
+/// The names that `overhead` may have.
+std::vector<std::string> overheads() {
+  std::vector<std::string> names;
+  for (const week25::Share& share : week25::shares({}))
+    if (share.name != "compute") names.push_back(share.name);
+  return names;
+}
+
+std::vector<std::pair<std::string, std::string>> strategy_in(std::string text, const std::string& name) {
+  std::erase(text, ' ');
+  const auto fields = wanted_fields(text);
+  for (const std::string& field : kRequired)
+    if (std::none_of(fields.begin(), fields.end(), [&](const auto& f) { return f.first == field; }))
+      bad_card(name, fmt::format("strategy: {} is missing; it wants {}, and may have the others of ./lab plan --score",
+                                 field, fmt::join(kRequired, ", ")));
+  return fields;
+}
+
+std::string words_of(const CardAnswer& answer) {
+  std::string words;
+  for (const auto& [field, value] : answer.strategy)
+    words += fmt::format("{}{}={}", words.empty() ? "" : ",", field, value);
+  return words;
+}
+
+/// The best strategy that has these fields, as the simulator plays it; empty, and why, where there is none.
+std::vector<Refined> best_with(const Task& task, Predictor& predictor, const Search& found, const CardAnswer& answer,
+                               std::string& why) {
+  const auto meant = [&](const week25::Strategy& s) { return has_fields(s, answer.strategy); };
+  std::vector<Rated> fitting;
+  std::copy_if(found.fitting.begin(), found.fitting.end(), std::back_inserter(fitting),
+               [&](const Rated& rated) { return meant(rated.strategy); });
+  if (!fitting.empty()) return refine(task, fitting, 1).best;
+  std::vector<week25::Strategy> all = strategies(task);
+  std::erase_if(all, [&](const week25::Strategy& s) { return !meant(s); });
+  const Search these = search(predictor, all, 1);
+  if (all.empty())
+    why = fmt::format("no strategy of {} GPUs and {} sequences is {}", task.cluster.gpus, task.global_batch,
+                      words_of(answer));
+  else if (!these.smallest.empty())
+    why = fmt::format("it needs {:.1f} GB a GPU, which has {:.4g}", these.smallest.front().memory.total_bytes() / 1e9,
+                      task.memory_bytes / 1e9);
+  else
+    why = these.refused.begin()->second.sentence;
+  return {};
+}
+
+CardFinding judge_where_nothing_fits(const Task& task, const Search& found, const CardAnswer& answer) {
+  const double least = found.smallest.empty() ? 0 : found.smallest.front().memory.total_bytes();
+  if (answer.nothing_fits)
+    return {
+        true, 1,
+        fmt::format("strategy     right: nothing fits. The least that any of {} strategies needs is {:.1f} GB a GPU, "
+                    "which has {:.4g} ({})\n",
+                    found.rated, least / 1e9, task.memory_bytes / 1e9,
+                    found.smallest.empty() ? "" : format_strategy(found.smallest.front().strategy)),
+        std::nullopt};
+  return {false, 0,
+          fmt::format("strategy     wrong: {} does not fit {:.4g} GB a GPU. What needs least?\n", words_of(answer),
+                      task.memory_bytes / 1e9)};
+}
+
+}  // namespace
+
+std::vector<Card> read_cards(const std::string& path) {
+  std::vector<Card> cards;
+  try {
+    for (const Json& card : Json::parse(read_file(path)))
+      cards.push_back({.id = card.at("id"),
+                       .title = card.at("title"),
+                       .words = card.at("words"),
+                       .model = card.at("model"),
+                       .cluster = card.at("cluster"),
+                       .prices = card.at("prices"),
+                       .global_batch = card.at("global_batch")});
+  } catch (const JsonError& error) {
+    bad_card(path, error.what());
+  }
+  return cards;
+}
+
+Card find_card(const std::vector<Card>& cards, const std::string& id) {
+  std::vector<std::string> known;
+  for (const Card& card : cards) {
+    if (card.id == id) return card;
+    known.push_back(card.id);
+  }
+  throw Error(Verdict::usage, unknown_name("card", id, known));
+}
+
+Task task_of(const Card& card, const std::string& machines) {
+  Task task = preset_task(card.model, card.cluster, card.global_batch, machines);
+  if (card.prices == "library") task.cluster.machine = task.cluster.machine.as_library();
+  return task;
+}
+
+std::string format_card(const Card& card, const Task& task) {
+  return fmt::format(
+      "Card {}: {}\n\n{}\n\n"
+      "model      {}, {} tokens a sequence\ncluster    {}: {} GPUs of {:.4g} GB\nbatch      {} sequences a step\n\n"
+      "What a strategy takes: ./lab plan --model {} --cluster {} --global-batch {}{} --explain dp=…,tp=…,pp=…\n",
+      card.id, card.title, card.words, card.model, task.length, card.cluster, task.cluster.gpus,
+      task.memory_bytes / 1e9, card.global_batch, card.model, card.cluster, card.global_batch,
+      card.prices == "library" ? " --prices library" : "");
+}
+
+CardAnswer parse_card_answer(const std::string& text, const std::string& name) {
+  std::map<std::string, std::string> lines = lines_of(text, name);
+  CardAnswer answer;
+  for (const char* line : {"strategy", "because"})
+    if (lines[line].empty()) bad_card(name, fmt::format("the line '{}:' is empty", line));
+  answer.because = lines["because"];
+  answer.nothing_fits = lines["strategy"] == "none";
+  if (answer.nothing_fits) return answer;
+  answer.strategy = strategy_in(lines["strategy"], name);
+  answer.overhead = lines["overhead"];
+  const std::vector<std::string> known = overheads();
+  if (std::find(known.begin(), known.end(), answer.overhead) == known.end())
+    bad_card(name, unknown_name("overhead", answer.overhead, known));
+  const std::string memory = lines["more memory"];
+  if (memory != "yes" && memory != "no") bad_card(name, fmt::format("more memory: '{}'; yes or no", memory));
+  answer.more_memory = memory == "yes";
+  return answer;
+}
+
+CardFinding judge_card(const Task& task, const CardAnswer& answer) {
+  Predictor predictor(task);
+  const Search found = search(predictor, strategies(task), 1);
+  if (found.fitting.empty()) return judge_where_nothing_fits(task, found, answer);
+  if (answer.nothing_fits)
+    return {false, 0,
+            "strategy     wrong: something does fit. Which part of the memory can be divided, and by what?\n"};
+  const Refined best = refine(task, found.fitting, 1).best.front();
+  std::string why;
+  const std::vector<Refined> mine = best_with(task, predictor, found, answer, why);
+  if (mine.empty()) return {false, 0, fmt::format("strategy     wrong: {}\n", why)};
+
+  const double score = std::min(1.0, best.seconds() / mine.front().seconds());
+  const week25::StepTime& time = mine.front().rated.time;
+  const bool close = score >= kCloseEnough, named = week25::largest_overhead(time).name == answer.overhead;
+  const bool helps = found.unlimited.front().time.total() < kFaster * best.rated.time.total();
+  std::string words = fmt::format("strategy     {}: {} a step, {:.0f} % of the best known\n",
+                                  close ? "right" : "not yet", format_seconds(mine.front().seconds()), 100 * score);
+  words += fmt::format("overhead     {}\n", named ? "right" : "wrong: --explain shows where your strategy's time goes");
+  words +=
+      fmt::format("more memory  {}\n", helps == answer.more_memory
+                                           ? "right"
+                                           : "wrong: ./lab plan says what the best would be without a limit of memory");
+  return {close && named && helps == answer.more_memory, score, words, best.rated};
+}
+
+}  // namespace lockstep::plan
