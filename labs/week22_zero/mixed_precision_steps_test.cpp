@@ -80,11 +80,11 @@ struct Training {
   }
 };
 
-/// Steps of fp32 training under a scale; those in `bad` overflow. Returns the master weights, then the sum of
-/// |gradient| after the last step.
+/// Steps of fp32 training under a scale that grows after two good ones; those in `bad` overflow. Returns the master
+/// weights, then the sum of |gradient| after the last step.
 Values scaled_run(Rank me, int steps, const std::vector<int>& bad, float max_norm) {
   Training t(me, DType::f32, 2);
-  LossScaler scaler = make_loss_scaler(me, 1024);
+  LossScaler scaler = make_loss_scaler(me, 1024, /*growth_interval=*/2);
   for (int i = 0; i < steps; ++i) {
     t.gradients(1.0f / 16, scaler.scale);
     for (int step : bad)
@@ -126,7 +126,9 @@ TEST(Lab22_5d, AScaledStepIsTheStepWithoutScaling) {
         const auto half = seen.begin() + static_cast<std::ptrdiff_t>(seen.size() / 2);
         return first_gap(
             Values(half, seen.end()), Values(seen.begin(), half),
-            fmt::format("3 steps, max_norm {}: the loss was scaled by 1024, the step must not be", norms[c.size]));
+            fmt::format("3 steps, max_norm {}: the loss was scaled by 1024, the step must not be (after two steps by "
+                        "2048: the scale that the loss had counts, not the next one)",
+                        norms[c.size]));
       },
       {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .which = "norm"});
 }
