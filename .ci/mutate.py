@@ -154,11 +154,12 @@ def changes_of(text):
 
 
 def changes_of_call(text, tokens, i):
-    """Two neighbouring arguments exchanged; one left out."""
+    """Two neighbouring arguments exchanged, but those of a minimum or maximum; one left out."""
+    symmetric = tokens[i - 1][1] in ("min", "max")
     spans = [(tokens[a][2], tokens[b][2] + len(tokens[b][1])) for a, b in arguments(tokens, i)]
     found = []
     for (a, b), (c, d) in zip(spans, spans[1:]):
-        if text[a:b] != text[c:d]:
+        if text[a:b] != text[c:d] and not symmetric:
             found.append((a, d, text[c:d] + text[b:c] + text[a:b]))
         found.append((b, d, ""))
     if len(spans) > 1:
