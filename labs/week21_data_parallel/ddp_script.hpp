@@ -123,8 +123,8 @@ inline std::string wrong_counts(const Case& c, const Outcome& outcome, const Scr
                                          script.passes == 1 ? "" : "es", expected.buckets,
                                          expected.buckets == 1 ? "" : "s", extra ? " and the usage" : "");
     if (seen != visits)
-      return fmt::format("rank {} started {} all-reduces in {}: expected {}, one for each bucket and window. {}", rank,
-                         seen, plan, visits,
+      return fmt::format("rank {} started {} all-reduce{} in {}: expected {}, one for each bucket and window. {}", rank,
+                         seen, seen == 1 ? "" : "s", plan, visits,
                          seen < visits       ? extra ? "Some bucket was never averaged, or the usage never summed."
                                                      : "Some bucket was never averaged."
                          : script.passes > 1 ? "Passes inside no_sync must not communicate."
