@@ -36,8 +36,8 @@ std::string wrong_counts(Counts seen, Counts expected, int p, double bytes) {
   const auto line = [&](const char* symbol, double count, double right, const char* what) {
     return near(count, right) || count == right
                ? ""
-               : fmt::format("p = {}, n = {} bytes: {} counts {:.10g} times, expected {:.10g}: {}\n", p, bytes, symbol,
-                             count, right, what);
+               : fmt::format("p = {}, n = {} bytes: {} counts {:.10g} time{}, expected {:.10g}: {}\n", p, bytes, symbol,
+                             count, count == 1 ? "" : "s", right, what);
   };
   return line("α", seen.messages, expected.messages, "messages one after the other") +
          line("β", seen.bytes, expected.bytes, "bytes through the busiest port") +
