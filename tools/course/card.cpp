@@ -66,7 +66,7 @@ int play_card(const Paths& paths, const std::vector<std::string>& arguments) {
   const bool checks = arguments[0] == "check";
   if (arguments.size() != (checks ? 2u : 1u))
     throw Error(Verdict::usage, fmt::format("which card, and nothing else:\n{}", kCardHelp));
-  const std::string id = arguments.back();
+  const std::string& id = arguments.back();
   if (checks) {
     if (!fs::exists(answer_of(paths, id)))
       throw Error(Verdict::usage, fmt::format("there is no outputs/cards/{0}.txt yet: ./lab card {0}", id));
