@@ -10,6 +10,7 @@
 #include "tools/course/commands.hpp"
 #include "tools/course/process.hpp"
 #include "tools/grade/grade.hpp"
+#include "tools/grade/grade_judge.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -33,24 +34,14 @@ void configure_tests(const Paths& paths, const std::string& folder) {
   if (!run_command(command).ok()) throw Error(Verdict::usage, "the build cannot be configured:\n" + said);
 }
 
-std::vector<std::string> suites_of(const fs::path& program) {
-  std::vector<std::string> suites;
-  Command list{.arguments = {program.string(), "--gtest_list_tests"}, .timeout_seconds = 60};
-  list.on_line = [&](std::string_view line) {
-    if (line.ends_with('.') && !line.starts_with(' ')) suites.emplace_back(line.substr(0, line.size() - 1));
-  };
-  run_command(list);
-  return suites;
-}
-
 /// Each hidden part has tests, and the reference passes them; and there are tests of no other part.
 void check_week(const Paths& paths, int week, const std::vector<Part>& hidden, std::uint64_t seed) {
   const fs::path program = paths.program(fmt::format("reference.week{}_sim", week));
-  const std::vector<std::string> suites = suites_of(program);
+  const std::map<std::string, int> suites = count_tests(paths, week);
   std::vector<std::string> known;
   for (const Exercise& e : paths.course.select(std::to_string(week)).exercises)
     for (const std::string& id : e.ids()) known.push_back(id);
-  for (const std::string& suite : suites)
+  for (const auto& [suite, tests] : suites)
     if (const std::string id = testing::id_of_suite(suite);
         !id.empty() && std::find(known.begin(), known.end(), id) == known.end())
       throw Error(Verdict::usage, fmt::format("there are tests {}, and the course file (--course) has no {}: wanted "
@@ -58,7 +49,7 @@ void check_week(const Paths& paths, int week, const std::vector<Part>& hidden, s
                                               suite, id, id));
   for (const Part& part : hidden) {
     const std::string suite = testing::suite_of_id(part.id);
-    if (std::find(suites.begin(), suites.end(), suite) == suites.end())
+    if (!suites.contains(suite))
       throw Error(Verdict::usage, fmt::format("{} is hidden, and no test of {} is in --tests.", part.id, suite));
     std::string said;
     Command run{

@@ -14,12 +14,10 @@
 #include "tools/grade/grade_run.hpp"
 
 namespace lockstep::tools {
-namespace {
 
 namespace fs = std::filesystem;
 using testing::Judgement;
 
-/// How many tests each suite has: "Lab21_2a" → 3. From the reference's program, which holds no student's code.
 std::map<std::string, int> count_tests(const Paths& paths, int week) {
   std::map<std::string, int> tests;
   std::string suite;
@@ -34,6 +32,8 @@ std::map<std::string, int> count_tests(const Paths& paths, int week) {
   if (!run_command(list).ok()) throw Error(Verdict::usage, fmt::format("week {}'s tests cannot be listed", week));
   return tests;
 }
+
+namespace {
 
 Judgement spoken(const std::string& id, const fs::path& words) {
   if (!fs::is_regular_file(fs::symlink_status(words)) || fs::file_size(words) > (std::uint64_t{4} << 20))

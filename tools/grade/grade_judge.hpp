@@ -13,6 +13,10 @@ namespace lockstep::tools {
 
 inline constexpr const char* kNoVerdict = "NO VERDICT";
 
+/// How many tests each suite of a week has: "Lab21_2a" → 3. From the reference's program, which is built and holds no
+/// student's code. Throws Error(usage) where it cannot say.
+std::map<std::string, int> count_tests(const Paths& paths, int week);
+
 class AnswerJudge {
  public:
   /// Asks the references' programs, which hold no student's code, what tests there are. `seed` draws their inputs.

@@ -11,6 +11,7 @@
 #include "common/support/json/document.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/trim.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/strategy_file.hpp"
@@ -28,11 +29,6 @@ const std::vector<std::string> kRequired{"dp", "tp", "pp", "microbatch", "zero"}
 
 [[noreturn]] void bad_card(const std::string& where, const std::string& sentence) {
   throw Error(Verdict::usage, where + ": " + sentence);
-}
-
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
-  return begin == text.npos ? "" : text.substr(begin, end - begin + 1);
 }
 
 std::map<std::string, std::string> lines_of(const std::string& text, const std::string& name) {

@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
+#include "common/support/stats/stats.hpp"
 #include "common/support/text/files.hpp"
 #include "labs/trainer/plan/search.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
@@ -170,10 +171,9 @@ Deviation deviation(const ValidatedTable& table, double Validated::*predicted) {
   std::vector<double> off;
   for (const Validated& row : table.rows) off.push_back(std::abs(row.*predicted / row.published - 1));
   if (off.empty()) return {};
-  std::sort(off.begin(), off.end());
-  const std::size_t n = off.size();
-  Deviation result{.median = (off[n / 2] + off[(n - 1) / 2]) / 2, .mean = 0, .worst = off.back()};
-  for (const double value : off) result.mean += value / static_cast<double>(n);
+  Deviation result{
+      .median = lockstep::median(off).value, .mean = 0, .worst = *std::max_element(off.begin(), off.end())};
+  for (const double value : off) result.mean += value / static_cast<double>(off.size());
   return result;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
@@ -33,7 +34,7 @@ double Machine::matmul_efficiency(double flop) const {
 double Machine::seconds(const Operation& operation) const {
   if (by_library) return library_seconds(*library, *this, operation);
   double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
-  if (const auto known = measured.operations.find(operation.name); known != measured.operations.end())
+  if (const auto known = measured.operations.find(std::string_view(operation.name)); known != measured.operations.end())
     return operation.flop / known->second + launch;
   const auto m = static_cast<double>(operation.mnk[0]), n = static_cast<double>(operation.mnk[1]),
              k = static_cast<double>(operation.mnk[2]);

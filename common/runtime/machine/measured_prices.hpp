@@ -3,6 +3,7 @@
 // measured have none, and their prices are one line throughout.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ struct MeasuredPrices {
   std::vector<SizePrice> one_way;      // a message, nothing coming back meanwhile
   std::vector<SizePrice> additions;    // y += x; of x `bytes`
   std::vector<ProductPrice> products;  // fp32, a full grid: for each m, rising, the same nk, rising
-  std::map<std::string, double>
+  std::map<std::string, double, std::less<>>
       operations;          // FLOP per second by name, of what is neither bound by memory nor one product
   double cache_bytes = 0;  // a rank's share of the last cache: what touches more finds the caches cold
 

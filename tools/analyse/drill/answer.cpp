@@ -10,17 +10,11 @@
 #include <sstream>
 
 #include "common/error.hpp"
+#include "common/support/text/trim.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep::drill {
 namespace {
-
-std::string trimmed(std::string text) {
-  const auto blank = [](unsigned char c) { return std::isspace(c) != 0; };
-  text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), blank));
-  text.erase(std::find_if_not(text.rbegin(), text.rend(), blank).base(), text.end());
-  return text;
-}
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
