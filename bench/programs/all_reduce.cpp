@@ -257,8 +257,12 @@ Contender Contest::contender(const Algorithm& algorithm, std::uint64_t bytes) co
                       .prepare = [=](Rank me, Purpose purpose) { return prepare(taken, bytes / 4, me, purpose); },
                       .counted = taken.counted};
   if (taken.apart) contender.apart = [=](Rank me, const Plan& plan) { return taken.apart(me, bytes / 4, plan); };
-  if (taken.seconds && !shares_memory())
-    contender.predicted_seconds = taken.seconds(prices_, ranks_, static_cast<double>(bytes));
+  if (taken.seconds && !shares_memory()) {
+    contender.predict = [=, ranks = ranks_](const LinkPrices& prices) {
+      return taken.seconds(prices, ranks, static_cast<double>(bytes));
+    };
+    contender.predicted_seconds = contender.predict(prices_);
+  }
   return contender;
 }
 

@@ -68,7 +68,11 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
   const SerialStep serial = profile_serial_step(options, shape, ranks);
-  const auto contenders = step_contenders(kVariants, shape, serial, prices, options);
+  auto contenders = step_contenders(kVariants, shape, serial, prices, options);
+  for (std::size_t i = 0; i < contenders.size(); ++i)
+    contenders[i].predict = [=](const LinkPrices& now) {
+      return step_contenders(kVariants, shape, serial, now, options)[i].predicted_seconds;
+    };
   const std::size_t parameters = shape.model.parameters(), bytes = parameters * bytes_of(shape.model.storage);
   bench.add(fmt::format("{} ranks/{} buckets/{}", ranks, format_bytes(static_cast<double>(bucket_bytes)), microbatches),
             options, contenders, [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {

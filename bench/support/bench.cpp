@@ -174,6 +174,23 @@ void Bench::find_calibrated_machine(int available_ranks) {
   has_machine_ = true;
   about_.set("predicted_from", run_options_.machine.description).set("machine_file", path);
   if (is_judge()) fmt::print("predicting from {}: {}\n", path, run_options_.machine.description);
+  if (run_options_.machine.measured.exchanges.empty() || options.ranks < 2 || !has_core_each(options.ranks)) return;
+  links_.emplace(run_options_.machine.measured);
+  options.machine = run_options_.machine;
+  follow_links(options);
+  run_options_.machine.measured = options.machine.measured;
+}
+
+/// The machine's tables become those of the state that its links are in.
+void Bench::follow_links(RunOptions& options) {
+  const int known = links_->states();
+  options.machine.measured = links_->now(options);
+  if (links_->states() == known) return;
+  about_.set("link_states", links_->states());
+  if (is_judge())
+    fmt::print("messages take another time than before ({} of {}): all sizes are measured again\n",
+               format_seconds(line_at(options.machine.measured.exchanges, Probes::kBytes, 0).at(Probes::kBytes)),
+               format_bytes(Probes::kBytes));
 }
 
 RunOptions Bench::run_options(int ranks) const {
@@ -245,11 +262,26 @@ void Bench::add(const std::string& label, RunOptions options, std::vector<Conten
   }
 }
 
+/// Where the links' state changed meanwhile, once more, and then a third time.
+void Bench::predict_and_measure(Group& group) {
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    Plan plan{.samples = options_.samples};
+    if (links_ && group.options.ranks > 1) {
+      follow_links(group.options);
+      const LinkPrices now = prices(group.options);
+      for (Contender& contender : group.contenders)
+        if (contender.predict) contender.predicted_seconds = contender.predict(now);
+    }
+    if (has_machine_) expect_probes(plan, group.options.machine.measured);
+    group.measurements = measure(group.options, group.contenders, plan);
+    if (!links_ || is_quiet(group.options.machine.measured, group.measurements[0].probes)) return;
+  }
+}
+
 /// The first of a group measures all of it, since contenders take turns.
 void Bench::measure_one(Group& group, std::size_t contender) {
   if (group.failure) std::rethrow_exception(group.failure);
-  if (group.measurements.empty())
-    group.measurements = measure(group.options, group.contenders, {.samples = options_.samples});
+  if (group.measurements.empty()) predict_and_measure(group);
   const Measurement& measurement = group.measurements[contender];
   Row row = row_of(group.options, measurement);
   group.finish(group.measurements, contender, row);

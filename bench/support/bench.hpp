@@ -78,6 +78,8 @@ class Bench {
   struct Group;
   class Table;
   void find_calibrated_machine(int available_ranks);
+  void follow_links(RunOptions& options);
+  void predict_and_measure(Group& group);
   void measure_one(Group& group, std::size_t contender);
   Row row_of(const RunOptions& options, const Measurement& measurement) const;
   void say_where() const;
@@ -87,6 +89,7 @@ class Bench {
   std::vector<int> ranks_;
   RunOptions run_options_;
   std::optional<LinkPrices> measured_prices_;
+  std::optional<LinkStates> links_;  // where the machine has tables of this computer's
   Row about_;
   bool has_machine_ = false, machine_named_ = false;
   std::vector<std::shared_ptr<Group>> groups_;

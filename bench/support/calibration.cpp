@@ -151,6 +151,15 @@ void Reading::set_passes(const std::vector<double>& passes) {
   spread = median(distances).value / seconds;
 }
 
+std::vector<std::size_t> passes_of_one_state(const std::vector<double>& seconds) {
+  std::vector<double> sorted = seconds;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::size_t> same;
+  for (std::size_t pass = 0; pass < seconds.size(); ++pass)
+    if (std::abs(seconds[pass] / sorted[(sorted.size() - 1) / 2] - 1) <= 0.1) same.push_back(pass);
+  return same;
+}
+
 std::vector<std::pair<const char*, const std::vector<Reading>*>> Readings::by_kind() const {
   return {{"message", &messages},
           {"one way", &one_way},

@@ -46,6 +46,10 @@ struct Readings {
   std::vector<std::pair<const char*, const std::vector<Reading>*>> by_kind() const;
 };
 
+/// Of passes in which one point took so long, those that are within a tenth of the middle one: a host that moves a
+/// virtual machine's processors changes what messages take, threefold and for seconds.
+std::vector<std::size_t> passes_of_one_state(const std::vector<double>& seconds);
+
 /// What is not measured, and where it comes from.
 struct Unmeasured {
   double memory_bytes = 1e9;  // of one rank

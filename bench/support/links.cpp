@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
+#include "bench/support/link_acts.hpp"
+#include "bench/support/measure.hpp"
 #include "common/arithmetic.hpp"
 #include "common/support/stats/stats.hpp"
 
@@ -12,24 +16,6 @@ namespace lockstep::bench {
 namespace {
 
 constexpr std::array<std::size_t, 7> kElements = {1, 256, 1024, 8192, 32768, 65536, 262144};
-constexpr int kSamples = 15;
-constexpr int kRepeats = 4;  // acts a sample
-
-/// Median seconds of `act` for each size, one act after the other; sample by sample through all sizes.
-template <class Act>
-Values medians(Rank me, const Act& act) {
-  std::array<std::vector<double>, kElements.size()> samples;
-  for (int s = -1; s < kSamples; ++s)  // the first is warm-up
-    for (std::size_t i = 0; i < kElements.size(); ++i) {
-      const double begin = me.now();
-      for (int r = 0; r < kRepeats; ++r) act(kElements[i]);
-      if (s >= 0) samples[i].push_back((me.now() - begin) / kRepeats);
-    }
-  Values result;
-  for (const auto& of_size : samples) result.push_back(std::max(median(of_size).value, 1e-9));
-  return result;
-}
-
 Line line_through(const Values& seconds, std::size_t first) {
   std::vector<double> bytes, weights;
   for (std::size_t i = 0; i < kElements.size(); ++i) {
@@ -37,6 +23,16 @@ Line line_through(const Values& seconds, std::size_t first) {
     weights.push_back(1 / (seconds[first + i] * seconds[first + i]));
   }
   return fit_line(bytes, std::span(seconds).subspan(first, kElements.size()), weights);
+}
+
+void append(Values& all, const Values& more) { all.insert(all.end(), more.begin(), more.end()); }
+
+/// Of each point, kLinkSamples values, the median of the slowest ranks'.
+Values medians_of(const Outcome& outcome) {
+  Values seconds;
+  for (std::size_t i = 0; i < outcome.values[0].size(); i += kLinkSamples)
+    seconds.push_back(std::max(median_of_slowest(outcome, i), 1e-9));
+  return seconds;
 }
 
 }  // namespace
@@ -63,27 +59,16 @@ LinkPrices LinkPrices::one_way_at(double bytes) const {
 
 LinkPrices measure_links(RunOptions options) {
   options.ranks = std::min(options.ranks, 2);
-  Outcome outcome = run(options, [](Rank me) -> Values {
-    Slice here = me.allocate(kElements.back(), DType::f32, Category::buffer);
-    Slice there = me.allocate(kElements.back(), DType::f32, Category::buffer);
-    fill(me, here, 0);
-    fill(me, there, 0);
-    Values seconds = medians(me, [&](std::size_t n) { add(me, here.cut(0, n), there.cut(0, n)); });
-    if (me.size() == 1) return seconds;
-    const int peer = 1 - me.rank();
-    // What came last goes next, as in collectives: a slice that nobody wrote to meanwhile is still in its reader's
-    // cache.
-    const Values messages = medians(me, [&](std::size_t n) {
-      me.exchange({send(peer, here.cut(0, n)), receive(peer, there.cut(0, n))});
-      std::swap(here, there);
-    });
-    seconds.insert(seconds.end(), messages.begin(), messages.end());
-    return seconds;
+  const Outcome outcome = run(options, [](Rank me) {
+    const LinkActs acts(me, kElements.back());
+    Values samples;
+    for (const std::size_t n : kElements)
+      append(samples, acts.samples(acts.additions(n), LinkActs::repeats_of(4.0 * static_cast<double>(n))));
+    if (me.size() > 1)
+      for (const std::size_t n : kElements) append(samples, acts.samples(acts.exchanges(n)));
+    return samples;
   });
-  outcome.check();
-  Values seconds = outcome.values[0];
-  for (const Values& of_rank : outcome.values)
-    for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] = std::max(seconds[i], of_rank[i]);
+  const Values seconds = medians_of(outcome.check());
   const Line adding = line_through(seconds, 0);
   LinkPrices prices{.gamma = std::max(adding.slope, 1e-15), .launch = std::max(adding.intercept, 0.0)};
   if (options.ranks == 1) return prices;
@@ -91,6 +76,67 @@ LinkPrices measure_links(RunOptions options) {
   prices.alpha = std::max(sending.intercept, 1e-9);
   prices.beta = std::max(sending.slope, 1e-15);
   return prices;
+}
+
+namespace {
+
+constexpr double kSame = 0.05;  // what a message may have changed by
+constexpr int kPasses = 2;      // through all sizes
+constexpr int kMostStates = 4;  // more are noise
+
+std::size_t elements_of(double bytes) { return static_cast<std::size_t>(bytes) / 4; }
+
+double message_now(const RunOptions& options) {
+  const Outcome outcome = run(options, [](Rank me) {
+    const std::size_t n = elements_of(Probes::kBytes);
+    const LinkActs acts(me, n);
+    return acts.samples(acts.exchanges(n));
+  });
+  return medians_of(outcome.check())[0];
+}
+
+/// Of each size three values: warm, cold, one way.
+Values messages_now(const RunOptions& options, const std::vector<SizePrice>& sizes) {
+  std::vector<std::vector<double>> passes(3 * sizes.size());
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const Outcome outcome = run(options, [&](Rank me) {
+      const LinkActs acts(me, elements_of(4 * sizes.back().bytes));
+      Values samples;
+      for (const SizePrice& size : sizes) {
+        const std::size_t n = elements_of(size.bytes);
+        for (const Timed& act : {acts.exchanges(n), acts.cold_exchanges(n), acts.there_and_back(n)})
+          append(samples, acts.samples(act));
+      }
+      return samples;
+    });
+    const Values of_pass = medians_of(outcome.check());
+    for (std::size_t i = 0; i < passes.size(); ++i) passes[i].push_back(of_pass[i] / (i % 3 == 2 ? 2 : 1));
+  }
+  Values seconds;
+  for (const auto& of_point : passes) seconds.push_back(median(of_point).value);
+  return seconds;
+}
+
+}  // namespace
+
+const MeasuredPrices& LinkStates::now(const RunOptions& options) {
+  const double seconds = message_now(options);
+  const auto change = [&](const MeasuredPrices& known) {
+    return std::abs(seconds / line_at(known.exchanges, Probes::kBytes, 0).at(Probes::kBytes) - 1);
+  };
+  const auto nearest = std::min_element(states_.begin(), states_.end(),
+                                        [&](const auto& a, const auto& b) { return change(a) < change(b); });
+  if (change(*nearest) <= kSame || states() == kMostStates) return *nearest;
+  MeasuredPrices found = states_.front();
+  const Values all = messages_now(options, found.exchanges);
+  found.one_way = found.exchanges;
+  for (std::size_t i = 0; i < found.exchanges.size(); ++i) {
+    found.exchanges[i].seconds = all[3 * i];
+    found.exchanges[i].cold_seconds = all[3 * i + 1];
+    found.one_way[i].seconds = found.one_way[i].cold_seconds = all[3 * i + 2];
+  }
+  states_.push_back(std::move(found));
+  return states_.back();
 }
 
 }  // namespace lockstep::bench

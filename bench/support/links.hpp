@@ -1,6 +1,9 @@
 // What messages and additions cost on this computer, measured: predictions on MPI start from these four numbers.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "common/runtime/machine/measured_prices.hpp"
 #include "common/runtime/run.hpp"
 
@@ -24,5 +27,20 @@ struct LinkPrices {
 /// Two ranks exchange messages of 4 B to 1 MiB, both directions at once as in a ring, and add arrays of these sizes;
 /// a line through the medians, relative errors minimised, gives price and slope. With one rank, messages cost nothing.
 LinkPrices measure_links(RunOptions options);
+
+/// Tables of the links in each state that they were found in, the calibrated one first: a host that moves a virtual
+/// machine's processors changes what its messages take, threefold and for seconds or minutes.
+class LinkStates {
+ public:
+  explicit LinkStates(MeasuredPrices calibrated) { states_.push_back(std::move(calibrated)); }
+  /// Times a message of Probes::kBytes between the first and the last rank and returns the tables in which it takes as
+  /// long, to a twentieth. Where there are none, messages of all sizes are measured for new ones, a few times;
+  /// after that the nearest count. Every rank returns the same.
+  const MeasuredPrices& now(const RunOptions& options);
+  int states() const { return static_cast<int>(states_.size()); }
+
+ private:
+  std::vector<MeasuredPrices> states_;
+};
 
 }  // namespace lockstep::bench

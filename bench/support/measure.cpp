@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
+#include "bench/support/link_acts.hpp"
 #include "common/arithmetic.hpp"
 #include "common/devices/random_key.hpp"
 
@@ -114,41 +116,27 @@ std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
   return order;
 }
 
-/// On the first and the last rank, as ./lab calibrate does it.
+/// As ./lab calibrate times them.
 class ProbeActs {
  public:
-  explicit ProbeActs(Rank me) : me_(me), peer_(me.size() - 1 - me.rank()) {
-    for (Slice* slice : {&from_, &to_}) {
-      *slice = me.allocate(static_cast<std::size_t>(Probes::kBytes) / 4, DType::f32, Category::buffer);
-      fill(me, *slice, 0);
-    }
-  }
-  double exchange() {
-    return median_of([this] {
-      if (me_.rank() == 0 || peer_ == 0) me_.exchange({send(peer_, from_), receive(peer_, to_)});
-      std::swap(from_, to_);
-    });
-  }
-  double addition() {
-    return median_of([this] { add(me_, from_, to_); });
-  }
+  explicit ProbeActs(Rank me)
+      : acts_(me, kElements), exchange_(acts_.exchanges(kElements)), addition_(acts_.additions(kElements)) {}
+  Values exchange() { return acts_.samples(exchange_); }
+  Values addition() { return acts_.samples(addition_, LinkActs::repeats_of(Probes::kBytes)); }
 
  private:
-  template <class Act>
-  double median_of(const Act& act) {
-    std::vector<double> seconds;
-    for (int i = 0; i < 5; ++i) {
-      const double begin = me_.now();
-      act();
-      seconds.push_back(me_.now() - begin);
-    }
-    return median(seconds).value;
-  }
-
-  Rank me_;
-  int peer_;
-  Slice from_, to_;
+  static constexpr auto kElements = static_cast<std::size_t>(Probes::kBytes) / 4;
+  LinkActs acts_;
+  Timed exchange_, addition_;
 };
+
+/// The values at these places; none where there are none.
+std::vector<double> at(const std::vector<double>& values, const std::vector<std::size_t>& places) {
+  std::vector<double> chosen;
+  for (const std::size_t place : places)
+    if (place < values.size()) chosen.push_back(values[place]);
+  return chosen;
+}
 
 /// All contenders in turn, sample by sample, in one run: what disturbs one disturbs all.
 void time_really(const RunOptions& options, const std::vector<Contender>& contenders, const Plan& plan, int samples,
@@ -167,11 +155,9 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
     ProbeActs probes(me);
     Values seconds(static_cast<std::size_t>(samples) * prepared.size());
     for (int i = 0; i < samples; ++i) {
-      if (probed) {
-        barrier(me, token, received);
-        seconds.push_back(me.size() > 1 ? probes.exchange() : 0);
-        seconds.push_back(probes.addition());
-      }
+      if (probed)
+        for (const Values& probe : {probes.exchange(), probes.addition()})
+          seconds.insert(seconds.end(), probe.begin(), probe.end());
       for (const std::size_t c : order_of_turn(prepared.size(), i)) {
         if (probed) prepared[c].act();  // so that it finds the caches as it left them itself, whoever was before it
         seconds[static_cast<std::size_t>(i) * prepared.size() + c] = timed(me, prepared[c].act, token, received);
@@ -181,15 +167,20 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
   });
   outcome.check();
   std::vector<double> exchanges, additions;
-  for (std::size_t i = static_cast<std::size_t>(samples) * here.size(); i < outcome.values[0].size(); i += 2) {
-    if (outcome.values.size() > 1) exchanges.push_back(slowest(outcome, i));
-    additions.push_back(slowest(outcome, i + 1));
+  for (std::size_t i = static_cast<std::size_t>(samples) * here.size(); i < outcome.values[0].size();
+       i += 2 * kLinkSamples) {
+    if (outcome.values.size() > 1) exchanges.push_back(median_of_slowest(outcome, i));
+    additions.push_back(median_of_slowest(outcome, i + kLinkSamples));
   }
-  for (Measurement& measurement : measurements) measurement.probes = probes_of(exchanges, additions);
+  std::vector<std::size_t> turns(static_cast<std::size_t>(samples));
+  std::iota(turns.begin(), turns.end(), std::size_t{0});
+  if (probed) turns = turns_that_count(plan, exchanges, additions);
+  Probes probes = probes_of(at(exchanges, turns), at(additions, turns));
+  probes.turns_left_out = samples - static_cast<int>(turns.size());
+  for (Measurement& measurement : measurements) measurement.probes = probes;
   for (std::size_t c = 0; c < here.size(); ++c) {
     Measurement& measurement = measurements[here[c]];
-    for (int i = 0; i < samples; ++i)
-      measurement.samples.push_back(slowest(outcome, static_cast<std::size_t>(i) * here.size() + c));
+    for (const std::size_t turn : turns) measurement.samples.push_back(slowest(outcome, turn * here.size() + c));
     measurement.seconds = median(measurement.samples);
   }
 }
@@ -212,6 +203,17 @@ void time_apart(const RunOptions& options, const Contender& contender, const Pla
 }
 
 }  // namespace
+
+std::vector<std::size_t> turns_that_count(const Plan& plan, const std::vector<double>& exchanges,
+                                          const std::vector<double>& additions) {
+  const auto same = [](double seconds, double known) { return known <= 0 || std::abs(seconds / known - 1) <= 0.05; };
+  std::vector<std::size_t> all(additions.size()), counted;
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  for (const std::size_t turn : all)
+    if (same(additions[turn], plan.addition) && (exchanges.empty() || same(exchanges[turn], plan.exchange)))
+      counted.push_back(turn);
+  return counted.size() < 5 ? all : counted;
+}
 
 Probes probes_of(const std::vector<double>& exchanges, const std::vector<double>& additions) {
   const auto drift_of = [](const std::vector<double>& all) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/links.hpp"
 #include "common/runtime/run.hpp"
 #include "common/support/stats/stats.hpp"
 
@@ -26,9 +27,10 @@ struct Prepared {
 };
 
 struct Plan {
-  int samples = 31;            // of each contender; one where time is virtual
-  int warm_up = 3;             // acts before them
-  double budget_seconds = 20;  // of wall-clock time for all contenders: fewer samples, at least 5, where needed
+  int samples = 31;                   // of each contender; one where time is virtual
+  int warm_up = 3;                    // acts before them
+  double budget_seconds = 20;         // of wall-clock time for all contenders: fewer samples, at least 5, where needed
+  double exchange = 0, addition = 0;  // seconds that the probes are known to take; 0: not known
 };
 
 /// What one rank knows of a contender that other processes ran.
@@ -42,7 +44,8 @@ struct Contender {
   std::string name;
   std::function<Prepared(Rank, Purpose)> prepare;                       // empty where `apart` is not
   double predicted_seconds = std::numeric_limits<double>::quiet_NaN();  // by a formula, before anything ran
-  bool counted = true;  // by the ledgers; false for a library's own collective
+  std::function<double(const LinkPrices&)> predict = {};  // the same with the prices that links have by then
+  bool counted = true;                                    // by the ledgers; false for a library's own collective
   /// Of what has threads and messages of its own, which would disturb the others and they it: all samples in a run of
   /// their own, after the others', by processes that this rank starts, waits for asleep, and has ended when it returns.
   std::function<Apart(Rank, const Plan&)> apart = {};
@@ -54,7 +57,13 @@ struct Probes {
   static constexpr double kBytes = 65536;
   double exchange = 0, addition = 0;  // medians, seconds; 0: none (one rank, or virtual time)
   double drift = 0;                   // of the second half of the run against the first, the larger of the two
+  int turns_left_out = 0;             // in which the computer was another one
 };
+
+/// The turns that count: those whose probes are within a twentieth of what is known; all where fewer than five are, or
+/// nothing is known.
+std::vector<std::size_t> turns_that_count(const Plan& plan, const std::vector<double>& exchanges,
+                                          const std::vector<double>& additions);
 
 /// The probes' medians, and how far their halves are apart. `exchanges` may be empty.
 Probes probes_of(const std::vector<double>& exchanges, const std::vector<double>& additions);

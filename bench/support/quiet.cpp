@@ -9,10 +9,15 @@ namespace {
 
 constexpr double kQuiet = 0.05;  // what probes may change by
 
+/// Seconds of a probe by its table; 0 where there is none.
+double calibrated_seconds(const std::vector<SizePrice>& table) {
+  return table.empty() ? 0 : line_at(table, Probes::kBytes, 0).at(Probes::kBytes);
+}
+
 /// By how much the probe took longer than calibrated; NaN where there is nothing to compare.
 double slower(const std::vector<SizePrice>& calibrated, double seconds) {
   if (calibrated.empty() || seconds == 0) return std::nan("");
-  return seconds / line_at(calibrated, Probes::kBytes, 0).at(Probes::kBytes) - 1;
+  return seconds / calibrated_seconds(calibrated) - 1;
 }
 
 bool small(double change) { return std::isnan(change) || std::abs(change) <= kQuiet; }
@@ -21,13 +26,24 @@ double larger(double a, double b) { return std::abs(b) > std::abs(a) ? b : a; } 
 
 }  // namespace
 
+void expect_probes(Plan& plan, const MeasuredPrices& calibrated) {
+  plan.exchange = calibrated_seconds(calibrated.exchanges);
+  plan.addition = calibrated_seconds(calibrated.additions);
+}
+
+bool is_quiet(const MeasuredPrices& calibrated, const Probes& probes) {
+  return small(probes.drift) && small(slower(calibrated.exchanges, probes.exchange)) &&
+         small(slower(calibrated.additions, probes.addition));
+}
+
 void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& options, const Probes& probes) {
   if (probes.addition == 0) return;
   const double links = slower(calibrated.exchanges, probes.exchange);
   const double additions = slower(calibrated.additions, probes.addition);
+  row.set("turns_left_out", probes.turns_left_out);
   row.set("drift", probes.drift).set("links_against_calibration", links);
   row.set("additions_against_calibration", additions);
-  row.set("quiet", small(probes.drift) && small(links) && small(additions));
+  row.set("quiet", is_quiet(calibrated, probes));
   row.set("fits_cores", has_cores(options));
 }
 

@@ -24,8 +24,14 @@ inline double number(const Row& row, std::string_view name) {
   return value && std::holds_alternative<double>(*value) ? std::get<double>(*value) : std::nan("");
 }
 
-/// Into the row: how far the run's probes drifted, how far they are from the calibration's tables (which may be empty),
-/// and whether that is little.
+/// What the calibration's tables (which may be empty) say that the probes take.
+void expect_probes(Plan& plan, const MeasuredPrices& calibrated);
+
+/// Whether the probes took what the tables say, and the same throughout.
+bool is_quiet(const MeasuredPrices& calibrated, const Probes& probes);
+
+/// Into the row: how many turns were left out, how far the run's probes drifted, how far they are from the
+/// calibration's tables (which may be empty), and whether that is little.
 void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& options, const Probes& probes);
 
 /// A sentence about the rows that were not quiet; empty where there are none.

@@ -118,6 +118,28 @@ TEST(Probes, DriftIsOfTheSecondHalfAgainstTheFirst) {
   EXPECT_EQ(probes_of({}, steady).exchange, 0) << "a rank alone has no messages";
 }
 
+TEST(Calibration, PassesInAnotherStateOfTheLinkAreLeftOut) {
+  EXPECT_EQ(passes_of_one_state({13.1, 43.7, 13.0, 12.9, 44.1}), (std::vector<std::size_t>{0, 2, 3}));
+  EXPECT_EQ(passes_of_one_state({43.7, 13.1, 44.1, 43.9}), (std::vector<std::size_t>{0, 2, 3}));
+  EXPECT_EQ(passes_of_one_state({13.0, 44.0}), (std::vector<std::size_t>{0})) << "of two halves the faster one";
+  EXPECT_EQ(passes_of_one_state({13.0}).size(), 1u);
+}
+
+TEST(Probes, TurnsOfAnotherComputerAreLeftOut) {
+  const Plan plan{.exchange = 13e-6, .addition = 1e-6};
+  const std::vector<double> same(8, 13.2e-6), additions(8, 1.01e-6);
+  EXPECT_EQ(turns_that_count(plan, same, additions).size(), 8u);
+  std::vector<double> some = same, most = same;
+  some[2] = 44e-6;
+  std::vector<double> hot = additions;
+  hot[5] = 1.18e-6;
+  EXPECT_EQ(turns_that_count(plan, some, hot), (std::vector<std::size_t>{0, 1, 3, 4, 6, 7}));
+  for (std::size_t turn = 1; turn < 6; ++turn) most[turn] = 44e-6;
+  EXPECT_EQ(turns_that_count(plan, most, additions).size(), 8u) << "too few are left: all, and the row is marked";
+  EXPECT_EQ(turns_that_count({}, some, hot).size(), 8u) << "nothing is known";
+  EXPECT_EQ(turns_that_count(plan, {}, hot).size(), 7u) << "a rank alone";
+}
+
 TEST(Probes, SayWhichRowsWereNotQuiet) {
   const MeasuredPrices tables = fit_machine(bent_readings(), {}).machine.measured;
   const double message = line_at(tables.exchanges, Probes::kBytes, 0).at(Probes::kBytes);
@@ -138,6 +160,31 @@ TEST(Probes, SayWhichRowsWereNotQuiet) {
   const std::string words = what_was_not_quiet({quiet, slower});
   EXPECT_NE(words.find("not quiet in 1 of 2 rows"), words.npos) << words;
   EXPECT_NE(words.find("messages of 64 KiB by up to +50 %"), words.npos) << words;
+}
+
+TEST(LinkStates, AreMeasuredOnceAndRecognised) {
+  RunOptions near{.ranks = 4, .phantom = true};
+  near.machine = Machine::uniform(1e-6, 1e-10, 0);
+  RunOptions far = near;
+  far.machine = Machine::uniform(3e-6, 4e-10, 0);
+  MeasuredPrices calibrated = fit_machine(bent_readings(), {}).machine.measured;
+  for (auto* table : {&calibrated.exchanges, &calibrated.one_way})
+    for (SizePrice& size : *table) size.seconds = size.cold_seconds = near.machine.message_seconds(0, size.bytes);
+  LinkStates links(calibrated);
+  EXPECT_EQ(links.now(near).exchanges[3].seconds, calibrated.exchanges[3].seconds);
+  EXPECT_EQ(links.states(), 1);
+  const MeasuredPrices found = links.now(far);
+  EXPECT_EQ(links.states(), 2);
+  for (std::size_t i = 0; i < found.exchanges.size(); ++i) {
+    const double seconds = far.machine.message_seconds(0, found.exchanges[i].bytes);
+    EXPECT_NEAR(found.exchanges[i].seconds / seconds, 1, 1e-6) << found.exchanges[i].bytes;
+    EXPECT_NEAR(found.exchanges[i].cold_seconds / seconds, 1, 1e-6) << found.exchanges[i].bytes;
+    EXPECT_NEAR(found.one_way[i].seconds / seconds, 1, 1e-6) << found.exchanges[i].bytes;
+    EXPECT_EQ(found.additions[i].seconds, calibrated.additions[i].seconds);
+  }
+  EXPECT_EQ(links.now(near).exchanges[3].seconds, calibrated.exchanges[3].seconds);
+  EXPECT_EQ(links.now(far).exchanges[3].seconds, found.exchanges[3].seconds);
+  EXPECT_EQ(links.states(), 2) << "both are known";
 }
 
 TEST(LinkPrices, AreThoseOfMessagesAsLong) {
