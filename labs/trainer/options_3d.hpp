@@ -30,12 +30,8 @@ struct Options3d : EngineOptions {
   int loss_scale_interval = 2000;
   std::uint64_t seed = 1;
 
-  /// The part of the model that tensor-parallel rank `tp` has of every layer.
-  GptConfig part(int tp) const {
-    GptConfig own = model;
-    own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1};
-    return own;
-  }
+  /// The part of the model that tensor-parallel rank `tp` has of every layer, cut as 23.1 and 23.3 say.
+  GptConfig part(int tp) const;
   /// Sequences of a replica's largest microbatch.
   std::size_t largest_microbatch() const;
 };

@@ -151,5 +151,36 @@ TEST(Phantom, WhatCannotBeFoldedIsRefused) {
   EXPECT_THROW(phantom_step(medium({8, 2, 1}), machine("pcie-box")), Error) << "a box of four";
 }
 
+/// Every tensor of every rank: the parts that 23.1e and 23.3a name are those of the serial model that tensor_runs
+/// knows.
+TEST(Part, IsCutByTheLearnersFunctions) {
+  for (const int tp : {1, 2, 4}) {
+    Options3d o = medium({1, tp, 1});
+    o.model = {.layers = 2, .heads = 4, .d_model = 24, .vocabulary = 37, .context = 8, .tied_head = false};
+    for (int rank = 0; rank < tp; ++rank) {
+      GptConfig cut = o.part(rank), known = cut;
+      ASSERT_NE(cut.tensor.cut, nullptr);
+      known.tensor.cut = nullptr;
+      for (const Parameter& own : gpt_parameter_table(cut)) {
+        const std::vector<TensorRun> seen = tensor_runs(cut, own), expected = tensor_runs(known, own);
+        ASSERT_EQ(seen.size(), expected.size()) << own.name;
+        for (std::size_t i = 0; i < seen.size(); ++i) {
+          EXPECT_EQ(seen[i].own, expected[i].own) << own.name;
+          EXPECT_EQ(seen[i].serial, expected[i].serial) << own.name;
+          EXPECT_EQ(seen[i].size, expected[i].size) << own.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Part, OfAnotherSizeThanTheModelsIsRefused) {
+  GptConfig part = medium({1, 2, 1}).part(1);
+  Parameter up = gpt_parameter_table(part)[10];
+  ASSERT_EQ(up.name, "blocks.0.up.weight");
+  up.size += 1;
+  EXPECT_THROW((void)tensor_runs(part, up), Error);
+}
+
 }  // namespace
 }  // namespace lockstep::week25

@@ -9,6 +9,7 @@
 #include "common/support/text/nearest.hpp"
 #include "labs/trainer/engine.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/model_shards.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
@@ -183,6 +184,12 @@ StageSchedule forward_schedule(const PipelineShape& shape) {
   for (int chunk = 0; chunk < shape.chunks; ++chunk)
     for (int i = 0; i < shape.microbatches; ++i) forwards.push_back({Work::forward, i, chunk});
   return forwards;
+}
+
+GptConfig Options3d::part(int tp) const {
+  GptConfig own = model;
+  own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1, week23::cut_tensor};
+  return own;
 }
 
 std::size_t stage_parameters(const Options3d& o, int stage) {

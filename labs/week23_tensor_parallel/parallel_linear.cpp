@@ -48,4 +48,12 @@ void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradi
   todo("23.1c", "dy is whole on every rank: the gradients of input, weight and bias, and nothing to sum");
 }
 
+LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  todo("23.1e", "which of W's rows, of its columns, and which elements of the bias does this rank's y need?");
+}
+
+LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  todo("23.1e", "and which does this rank's share of x meet? See row_forward for the bias");
+}
+
 }  // namespace lockstep::week23

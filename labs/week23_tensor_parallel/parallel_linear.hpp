@@ -10,7 +10,10 @@
 //   x whole on every rank, y_r: N × out/p                        x_r: N × in/p, y whole on every rank
 #pragma once
 
+#include <string>
+
 #include "common/arithmetic.hpp"
+#include "common/chunk.hpp"
 #include "common/rank.hpp"
 
 namespace lockstep::week23 {
@@ -62,5 +65,31 @@ void row_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors
 /// dx_r = dy·W_r (N × in/p); gradients of weight and bias accumulate. The bias's is the same on every rank.
 void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
                   const LinearTensors& values, std::size_t rows);
+
+// Part e. What of a serial layer's tensors is where.
+
+/// What one rank holds of a weight of out × in and its bias of out elements: rows and columns of the weight, elements
+/// of the bias.
+struct LayerPart {
+  ChunkRange rows;
+  ChunkRange columns;
+  ChunkRange bias;
+};
+
+/// Given: the `rank`-th of `ranks` equal parts. Features that do not divide by `ranks` are a USAGE error that names
+/// both numbers.
+inline ChunkRange equal_part(std::size_t features, int rank, int ranks) {
+  if (features % static_cast<std::size_t>(ranks) != 0)
+    usage_error(std::to_string(features) +
+                (features == 1 ? " feature does not divide over " : " features do not divide over ") +
+                std::to_string(ranks) + " ranks");
+  return chunk_range(features, rank, ranks);
+}
+
+/// Of a column-parallel layer, and of a row-parallel one: what is cut is in equal parts, in the order of the ranks; the
+/// rest is whole. The features that are cut must divide by `ranks` (else equal_part's error), the others need not. With
+/// --mine the trainer cuts up, down and the projection of every block like this.
+LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks);
+LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks);
 
 }  // namespace lockstep::week23

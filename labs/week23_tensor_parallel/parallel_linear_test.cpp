@@ -263,5 +263,82 @@ TEST(Lab23_1d, TheWeightsGradientHidesTheSum) {
   run_cases(program, judge, timed_plan(2.0 * rows * in * own, 4.0 * rows * in));
 }
 
+// Part e --------------------------------------------------------------------------------------------------------------
+
+struct WholeLayer {
+  std::size_t out, in;
+};
+
+/// What is wrong with one range of a rank's part; `cut` says that it is this rank's of p equal parts, else it is whole.
+std::string wrong_range(const char* what, ChunkRange seen, std::size_t features, bool cut, int rank, int ranks) {
+  const std::size_t own = cut ? features / static_cast<std::size_t>(ranks) : features;
+  const std::size_t first = cut ? own * static_cast<std::size_t>(rank) : 0;
+  if (seen.offset == first && seen.size == own) return "";
+  std::string text =
+      fmt::format("{} [{}, {}), expected [{}, {}): ", what, seen.offset, seen.offset + seen.size, first, first + own);
+  if (!cut) return text + "these are not cut, every rank has all of them";
+  if (seen.size == features) return text + "these are cut over the ranks";
+  return text + "rank r has the r-th of p equal parts";
+}
+
+std::string wrong_part(bool column, WholeLayer layer, int rank, int ranks) {
+  const std::string asked = fmt::format("a {}-parallel layer, W {} × {}, on {} rank{}", column ? "column" : "row",
+                                        layer.out, layer.in, ranks, ranks == 1 ? "" : "s");
+  LayerPart part;
+  try {
+    part = (column ? column_part : row_part)(layer.out, layer.in, rank, ranks);
+  } catch (const Error& error) {
+    if (error.verdict() != Verdict::usage) throw;
+    return fmt::format("{}, is refused, though its {} {} features divide: are the {} features cut instead?", asked,
+                       column ? layer.out : layer.in, column ? "output" : "input", column ? "input" : "output");
+  }
+  std::string wrong = wrong_range("rows of W", part.rows, layer.out, column, rank, ranks);
+  if (wrong.empty()) wrong = wrong_range("columns of W", part.columns, layer.in, !column, rank, ranks);
+  if (wrong.empty()) wrong = wrong_range("elements of the bias", part.bias, layer.out, column, rank, ranks);
+  if (wrong.empty()) return "";
+  return fmt::format("{}: rank {} has the {}", asked, rank, wrong);
+}
+
+TEST(Lab23_1e, ARankHasItsPartOfEachTensor) {
+  for (int ranks : {1, 2, 3, 4, 8})
+    for (std::size_t own : {1, 2, 5})
+      for (std::size_t other : {1, 3, 7, 8})
+        for (bool column : {true, false})
+          for (int rank = 0; rank < ranks; ++rank) {
+            const std::size_t whole = own * static_cast<std::size_t>(ranks);
+            const WholeLayer layer = column ? WholeLayer{whole, other} : WholeLayer{other, whole};
+            if (std::string wrong = wrong_part(column, layer, rank, ranks); !wrong.empty()) FAIL() << wrong;
+          }
+}
+
+std::string accepts_uneven(bool column, WholeLayer layer, int rank, int ranks) {
+  const std::size_t features = column ? layer.out : layer.in;
+  const std::string asked =
+      fmt::format("a {}-parallel layer, W {} × {} on {} ranks", column ? "column" : "row", layer.out, layer.in, ranks);
+  try {
+    (column ? column_part : row_part)(layer.out, layer.in, rank, ranks);
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (error.verdict() != Verdict::usage) return asked + ": the refusal is no USAGE error";
+    for (const std::string& number : {std::to_string(features), std::to_string(ranks)})
+      if (text.find(number) == text.npos) return asked + ": the refusal does not name " + number;
+    return "";
+  }
+  return fmt::format("{}: rank {} was given a part, but {} {} features do not divide", asked, rank, features,
+                     column ? "output" : "input");
+}
+
+TEST(Lab23_1e, FeaturesThatDoNotDivideAreRefused) {
+  column_part(4, 3, 0, 2);
+  row_part(3, 4, 0, 2);
+  for (const auto& [features, ranks] : {std::pair<std::size_t, int>{7, 2}, {10, 4}, {3, 8}})
+    for (bool column : {true, false})
+      for (int rank : {0, ranks - 1}) {
+        const auto even = static_cast<std::size_t>(ranks);
+        const WholeLayer layer = column ? WholeLayer{features, even} : WholeLayer{even, features};
+        if (std::string wrong = accepts_uneven(column, layer, rank, ranks); !wrong.empty()) FAIL() << wrong;
+      }
+}
+
 }  // namespace
 }  // namespace lockstep::week23

@@ -72,4 +72,17 @@ void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradi
   // lab end
 }
 
+LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  // lab 23.1e begin: which of W's rows, of its columns, and which elements of the bias does this rank's y need?
+  const ChunkRange own = equal_part(out, rank, ranks);
+  return {.rows = own, .columns = {0, in}, .bias = own};
+  // lab end
+}
+
+LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  // lab 23.1e begin: and which does this rank's share of x meet? See row_forward for the bias
+  return {.rows = {0, out}, .columns = equal_part(in, rank, ranks), .bias = {0, out}};
+  // lab end
+}
+
 }  // namespace lockstep::week23

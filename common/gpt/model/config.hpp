@@ -15,11 +15,19 @@ namespace lockstep {
 /// all probabilities, B × h × T × T of them, as was usual before FlashAttention (arXiv 2205.14135).
 enum class AttentionKind : std::uint8_t { flash, materialised };
 
+struct GptConfig;
+struct Parameter;
+struct TensorRun;
+
+/// Which elements of the serial model's tensor a rank's tensor `own` is; see tensor_runs.
+using CutTensor = std::vector<TensorRun> (*)(const GptConfig& config, const Parameter& own);
+
 /// Which part of a model is on this rank: one of `ranks` that share every layer (week 23). Alone, the whole.
 struct TensorShard {
   int rank = 0;
   int ranks = 1;
   bool sequence_parallel = false;  // norms and residuals work on 1/ranks of the rows each
+  CutTensor cut = nullptr;         // who says how the tensors are cut; nobody: tensor_runs itself
 };
 
 /// Sizes of a GPT: token and position embedding, pre-norm blocks (causal multi-head attention, GELU MLP of width

@@ -70,6 +70,7 @@ UsageOrder gpt_usage_order(const GptConfig& config) {
 
 std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor) {
   if (!tensor.cut) return {{0, 0, tensor.size}};
+  if (config.tensor.cut) return config.tensor.cut(config, tensor);
   const std::size_t rank = static_cast<std::size_t>(config.tensor.rank);
   const std::string& name = tensor.name;
   if (name.find(".qkv.") != name.npos) {  // this rank's heads of q, of k and of v

@@ -133,7 +133,8 @@ struct TensorRun {
   std::size_t serial = 0;  // and in the serial one, or kPadding: tokens that the vocabulary does not have
   std::size_t size = 0;
 };
-/// All runs of one tensor of gpt_parameter_table(config), in order: how a serial model is cut, and joined again.
+/// All runs of one tensor of gpt_parameter_table(config), in order: how a serial model is cut, and joined again. Of
+/// tensors that are cut as config.tensor.cut says, where it is there.
 std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor);
 
 /// The tensors that each piece of the forward pass works with, by their places in the table: the embedding, each block,

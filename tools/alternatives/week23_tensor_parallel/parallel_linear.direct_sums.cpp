@@ -2,6 +2,7 @@
 // of the sum to all. f's backward calls the same sum on either queue.
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
+#include <utility>
 #include <vector>
 
 #include "common/chunk.hpp"
@@ -74,6 +75,20 @@ void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradi
                   const LinearTensors& values, std::size_t rows) {
   linear_backward_weight(tp.group, gradients.weight, gradients.bias, dy, x, rows);
   linear_backward_input(tp.group, dx, dy, values.weight, rows);
+}
+
+LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  LayerPart part{.rows = equal_part(out, rank, ranks), .columns = {}, .bias = {}};
+  part.columns.size = in;
+  part.bias = part.rows;
+  return part;
+}
+
+LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  LayerPart part = column_part(in, out, rank, ranks);  // of the transposed weight
+  std::swap(part.rows, part.columns);
+  part.bias = part.rows;
+  return part;
 }
 
 }  // namespace lockstep::week23

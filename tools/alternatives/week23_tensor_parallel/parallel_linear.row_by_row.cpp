@@ -1,6 +1,8 @@
 // 23.1 row by row: each row of the input is a product of its own. The sum is 21.2's two halves, one after the other.
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
+#include <string>
+
 #include "common/gpt/model/block.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -72,6 +74,20 @@ void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradi
                   const LinearTensors& values, std::size_t rows) {
   weights_gradient(tp.group, gradients, dy, x, rows);
   inputs_gradient(tp.group, dx, dy, values.weight, rows);
+}
+
+LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  const auto p = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(rank);
+  if (out % p != 0)
+    usage_error("a layer of " + std::to_string(out) + " output features on " + std::to_string(ranks) + " ranks");
+  return {{r * (out / p), out / p}, {0, in}, {r * (out / p), out / p}};
+}
+
+LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks) {
+  const auto p = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(rank);
+  if (in % p != 0)
+    usage_error("a layer of " + std::to_string(in) + " input features on " + std::to_string(ranks) + " ranks");
+  return {{0, out}, {r * (in / p), in / p}, {0, out}};
 }
 
 }  // namespace lockstep::week23
