@@ -195,7 +195,11 @@ bool Endpoint::count_transfers(processes::Row& row) {
       const std::uint64_t mine = sends ? of.sends-- : of.receives--;
       if (transfer_done(batch, i) || ends_by_itself(batch, i)) continue;
       waits = true;
-      row.unfinished.push_back({id(), members()[transfer.peer], sends ? Kind::send : Kind::receive, mine});
+      const auto before = std::count_if(
+          batch.transfers.begin(), batch.transfers.begin() + static_cast<std::ptrdiff_t>(i),
+          [&](const Transfer& other) { return other.kind == transfer.kind && other.peer == transfer.peer; });
+      row.unfinished.push_back({id(), members()[transfer.peer], sends ? Kind::send : Kind::receive, mine,
+                                static_cast<std::uint64_t>(before)});
     }
   }
   std::reverse(row.unfinished.begin() + first, row.unfinished.end());

@@ -121,6 +121,20 @@ TEST(Failure, DeadlockOfReceives) {
   });
 }
 
+TEST(Failure, DeadlockNamesTheMessageOfItsBatch) {
+  NEED_RANKS(2);
+  if (std::string_view(backend_name()) == "nccl") GTEST_SKIP() << "NCCL does not say how far a group of its calls is";
+  expect_twice(2, Verdict::deadlock, {"DEADLOCK", "message 2 of this batch from it"}, [](Rank me) {
+    Slice a = filled(me, 4, 1), b = empty_of(me, 4);
+    if (me.rank() == 0) {
+      me.exchange({send(1, a)});
+      me.exchange({receive(1, a)});
+    } else {
+      me.exchange({receive(0, a), receive(0, b)});
+    }
+  });
+}
+
 TEST(Failure, DeadlockWithARankThatHasEnded) {
   NEED_RANKS(2);
   expect_twice(2, Verdict::deadlock, {"DEADLOCK", "rank 0 waits for rank 1", "ended"}, [](Rank me) {

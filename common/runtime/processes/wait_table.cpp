@@ -57,6 +57,13 @@ std::vector<int> cycle(std::span<const Row> rows) {
   return {};
 }
 
+/// Where a batch has several messages with one peer; the first needs no number.
+std::string which_message(const Unfinished& missing) {
+  if (missing.before == 0) return "";
+  return fmt::format(": message {} of this batch {} it", missing.before + 1,
+                     missing.kind == Unfinished::Kind::send ? "to" : "from");
+}
+
 constexpr std::size_t kMostNamed = 16;  // ranks of a cycle
 
 }  // namespace
@@ -109,7 +116,7 @@ void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck) {
     const char* what = missing->kind == Unfinished::Kind::send      ? "started the receive"
                        : missing->kind == Unfinished::Kind::receive ? "started the send"
                                                                     : "called it";
-    rows[rank].words += fmt::format(" (rank {} has not {})", missing->peer, what);
+    rows[rank].words += fmt::format(" (rank {} has not {}{})", missing->peer, what, which_message(*missing));
   }
 }
 

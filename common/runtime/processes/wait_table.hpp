@@ -30,6 +30,7 @@ struct Unfinished {
   int peer = -1;
   enum class Kind : int { send, receive, set_up } kind = Kind::send;
   std::uint64_t number = 0;
+  std::uint64_t before = 0;  // transfers of its batch before it that are of the same kind and peer
   bool operator==(const Unfinished&) const = default;
 };
 

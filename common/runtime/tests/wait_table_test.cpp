@@ -15,7 +15,7 @@ Row waits(std::vector<Unfinished> unfinished, std::vector<Begun> begun) {
   return {.state = Row::State::waiting, .counted = true, .begun = begun, .unfinished = unfinished};
 }
 Unfinished receives(int peer, std::uint64_t number = 1, std::uint64_t endpoint = kLane) {
-  return {endpoint, peer, Unfinished::Kind::receive, number};
+  return {endpoint, peer, Unfinished::Kind::receive, number, /*before=*/0};
 }
 /// Has begun one receive from `peer`, and waits for it.
 Row receives_first(int peer) { return waits({receives(peer)}, {{kLane, peer, 0, 1}}); }
@@ -76,8 +76,20 @@ TEST(WaitTable, ALaneThatMovesMayFreeItsRank) {
   EXPECT_EQ(deadlocked(std::vector{two_lanes, receives_first(0), sender}), (Ranks{0, 1}));
 }
 
+TEST(WaitTable, SaysWhichMessageOfABatchIsMissing) {
+  // Rank 1 has received the first of two messages from rank 0, which waits for rank 1 before it sends the second.
+  Unfinished second = receives(0, 2);
+  second.before = 1;
+  std::vector<Row> rows{waits({receives(1)}, {{kLane, 1, 1, 1}}), waits({second}, {{kLane, 0, 0, 2}})};
+  const Ranks stuck = deadlocked(rows);
+  EXPECT_EQ(stuck, (Ranks{0, 1}));
+  explain_deadlock(rows, stuck);
+  EXPECT_EQ(rows[0].words, " (rank 1 has not started the send)");
+  EXPECT_EQ(rows[1].words, " (rank 0 has not started the send: message 2 of this batch from it)");
+}
+
 TEST(WaitTable, ASetUpCallThatARankNeverMakes) {
-  const Unfinished call{kLane, 1, Unfinished::Kind::set_up, 2};
+  const Unfinished call{kLane, 1, Unfinished::Kind::set_up, 2, /*before=*/0};
   Row calls = waits({call}, {{kLane, -1, 2, 2}}), other = receives_first(0);
   other.begun.push_back({kLane, -1, 1, 1});
   other.begun[0].endpoint = other.unfinished[0].endpoint = kOther;
