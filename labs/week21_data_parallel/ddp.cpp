@@ -11,7 +11,10 @@ namespace lockstep::week21 {
 
 void broadcast_values(Rank dp, Slice values) {
   Scope scope = dp.region("broadcast", values.bytes());
-  todo("21.7a", "rank 0 sends `values` to every other rank, in one batch; the others receive it");
+  if (dp.rank() != 0) return dp.exchange({receive(0, values)});
+  std::vector<Transfer> batch;
+  for (int peer = 1; peer < dp.size(); ++peer) batch.push_back(send(peer, values));
+  dp.exchange(batch);
 }
 
 void average(Rank dp, Slice gradients, const AllReduce& all_reduce) {
@@ -28,8 +31,11 @@ class OverlappedDdp final : public BucketedDdp {
   }
 
  private:
+  /// Every bucket misses all its parameters, and bucket 0 is the next to launch.
   void expect_all() override {
-    todo("21.7b", "every bucket misses all its parameters, and bucket 0 is the next to launch");
+    missing_.clear();
+    for (const Bucket& bucket : buckets_) missing_.push_back(bucket.count);
+    next_ = 0;
   }
 
   void count_ready(std::size_t bucket) override {

@@ -17,9 +17,11 @@ double bubble_of_total(const PipelineShape& shape) {
 
 Bubble measured_bubble(const std::vector<StageUse>& stages) {
   Bubble bubble;
-  todo("24.6b",
-       "the ideal time is the busiest stage's work; makespan and longest span are maxima over the stages; then the "
-       "three ratios");
+  for (const StageUse& stage : stages) {
+    bubble.makespan = std::max(bubble.makespan, stage.end);
+    bubble.longest_span = std::max(bubble.longest_span, stage.end - stage.begin);
+  }
+  todo("24.6b", "what would the run take if no stage ever waited? Then the three ratios");
 }
 
 }  // namespace lockstep::week24

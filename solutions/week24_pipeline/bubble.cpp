@@ -21,14 +21,13 @@ double bubble_of_total(const PipelineShape& shape) {
 
 Bubble measured_bubble(const std::vector<StageUse>& stages) {
   Bubble bubble;
-  // lab 24.6b begin: the ideal time is the busiest stage's work; makespan and longest span are maxima over the stages;
-  // then the three ratios
-  double ideal = 0;
   for (const StageUse& stage : stages) {
-    ideal = std::max(ideal, stage.busy);
     bubble.makespan = std::max(bubble.makespan, stage.end);
     bubble.longest_span = std::max(bubble.longest_span, stage.end - stage.begin);
   }
+  // lab 24.6b begin: what would the run take if no stage ever waited? Then the three ratios
+  double ideal = 0;
+  for (const StageUse& stage : stages) ideal = std::max(ideal, stage.busy);
   bubble.of_ideal = (bubble.makespan - ideal) / ideal;
   bubble.of_total = (bubble.makespan - ideal) / bubble.makespan;
   bubble.of_span = (bubble.longest_span - ideal) / bubble.longest_span;
