@@ -208,9 +208,10 @@ inline Machine timed_machine(double transfer, bool phantom = true) {
 /// Runs a schedule of TimedStages: in the simulator in virtual time, phantom; on MPI by wall clock, emulated.
 struct TimedOptions {
   bool trace = false;
-  std::size_t kept = 0;   ///< of TimedStage
-  double last_stage = 1;  ///< its steps take that many times as long as the others'
-  bool buffered = true;   ///< short sends are over at once; else when their receive has begun and all has arrived
+  std::size_t kept = 0;             ///< of TimedStage
+  double last_stage = 1;            ///< its steps take that many times as long as the others'
+  std::vector<StepTimes> by_stage;  ///< where it is not empty, of each stage; the hop is that of `times`
+  bool buffered = true;  ///< short sends are over at once; else when their receive has begun and all has arrived
 };
 struct TimedRun {
   Outcome outcome;
@@ -228,6 +229,7 @@ inline TimedRun run_timed(const Schedule& schedule, const PipelineShape& shape, 
                      .emulate = !phantom};
   if (!how.buffered) options.machine.eager_bytes = 0;
   const auto times_of = [&](int stage) {
+    if (!how.by_stage.empty()) return how.by_stage[static_cast<std::size_t>(stage)];
     const double part = (stage + 1 == shape.stages ? how.last_stage : 1) / shape.chunks;
     return StepTimes{times.forward * part, times.input_gradient * part, times.weight_gradient * part, times.transfer};
   };

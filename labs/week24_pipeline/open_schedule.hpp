@@ -1,0 +1,42 @@
+// Exercise 24.7, an open task: a schedule of your own for stages that are not equal, under a limit of memory. There is
+// no skeleton to fill in and no one answer: the checker says whether your schedule can be run, and the simulator how
+// long it takes.
+//
+// What is known: Qi et al. (arXiv 2401.10241), section 3, search for a schedule with the times that were measured;
+// "Pipeline Parallelism with Controllable Memory" (arXiv 2405.15362) builds schedules for a given memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/gpt/pipeline/schedule.hpp"
+
+namespace lockstep::week24 {
+
+/// What is to be scheduled. One chunk a stage.
+struct OpenPipeline {
+  std::string name;
+  PipelineShape shape;
+  std::vector<StepTimes> stages;  ///< by stage: what its steps take; the hops are equal
+  int most_in_flight = 0;         ///< microbatches that a stage may hold, from F to the end of B or W
+};
+
+/// Given: the pipelines of the scoreboard. Times in ms.
+inline std::vector<OpenPipeline> open_pipelines() {
+  const auto stages = [](const std::vector<double>& works, double hop) {
+    std::vector<StepTimes> all;
+    for (const double work : works) all.push_back({work * 1e-3, work * 1e-3, work * 1e-3, hop * 1e-3});
+    return all;
+  };
+  return {{"a heavy head", {4, 8, 1}, stages({1, 1, 1, 1.4}, 0), 4},
+          {"six unequal stages", {6, 12, 1}, stages({1.2, 1, 0.8, 1, 0.9, 1.3}, 0.2), 6},
+          {"room for three", {4, 12, 1}, stages({1.1, 1, 1, 1.2}, 0.05), 3}};
+}
+
+/// The text of a schedule file, as ./lab pipeline --schedule-file reads it: a line of words a stage, F0 F1 I0 W0 B1.
+///
+/// check_schedule finds nothing wrong with it, with the pipeline's limit. From the first step to the last it takes at
+/// most 90 % of the virtual time of 1F1B with as long a warm-up as the limit allows, for each of open_pipelines().
+std::string open_schedule(const OpenPipeline& pipeline);
+
+}  // namespace lockstep::week24

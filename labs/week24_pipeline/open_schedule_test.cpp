@@ -1,0 +1,81 @@
+// Tests of exercise 24.7: the text is a schedule of its pipeline, within its memory, and faster than 1F1B in virtual
+// time.
+#include "labs/week24_pipeline/open_schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/testing/verdict.hpp"
+#include "labs/week24_pipeline/schedules_testing.hpp"
+
+namespace lockstep::week24::open_schedule_test {
+namespace {
+
+/// The answer's schedule; one that cannot be run ends the test with what is wrong with it.
+Schedule scheduled(const OpenPipeline& pipeline) {
+  const auto refuse = [&](const std::string& wrong) { throw Error(Verdict::fail, pipeline.name + ": " + wrong); };
+  ShapedSchedule read;
+  try {
+    read = parse_schedule(open_schedule(pipeline), "the text");
+  } catch (const Error& error) {
+    if (error.verdict() != Verdict::usage) throw;
+    refuse(error.what());
+  }
+  const PipelineShape &has = read.shape, &wants = pipeline.shape;
+  if (has.stages != wants.stages || has.microbatches != wants.microbatches || has.chunks != wants.chunks)
+    refuse(
+        fmt::format("the text is a schedule of {} stages, {} microbatches and {} chunks a stage, expected {}, {} and "
+                    "{}",
+                    has.stages, has.microbatches, has.chunks, wants.stages, wants.microbatches, wants.chunks));
+  if (const std::string wrong = check_schedule(read.schedule, wants, pipeline.most_in_flight); !wrong.empty())
+    refuse(wrong);
+  return read.schedule;
+}
+
+/// What an answer is measured against: 1F1B, whose warm-up is cut where the limit asks for it.
+Schedule limited_one_f_one_b(const OpenPipeline& pipeline) {
+  const int p = pipeline.shape.stages, m = pipeline.shape.microbatches;
+  Schedule schedule;
+  for (int s = 0; s < p; ++s) {
+    StageSchedule& steps = schedule.emplace_back();
+    const int warm_up = std::min({p - 1 - s, pipeline.most_in_flight - 1, m});
+    for (int i = 0; i < m + warm_up; ++i) {
+      if (i < m) steps.push_back({Work::forward, i});
+      if (i >= warm_up) steps.push_back({Work::backward, i - warm_up});
+    }
+  }
+  return schedule;
+}
+
+double seconds_of(const OpenPipeline& pipeline, const Schedule& schedule) {
+  double last = 0;
+  TimedOptions how;
+  how.by_stage = pipeline.stages;
+  for (const StageUse& stage : run_timed(schedule, pipeline.shape, pipeline.stages.front(), how).stages)
+    last = std::max(last, stage.end);
+  return last;
+}
+
+TEST(Lab24_7, SchedulesCanBeRunWithinTheirMemory) {
+  for (const OpenPipeline& pipeline : open_pipelines()) scheduled(pipeline);
+}
+
+TEST(Lab24_7, IsFasterThan1F1B) {
+  double logarithms = 0;
+  for (const OpenPipeline& pipeline : open_pipelines()) {
+    const Schedule schedule = scheduled(pipeline);
+    if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+    const double mine = seconds_of(pipeline, schedule), theirs = seconds_of(pipeline, limited_one_f_one_b(pipeline));
+    const std::string times = fmt::format("{}, 1F1B {}", ms(mine), ms(theirs));
+    ASSERT_LE(mine, 0.9 * theirs)
+        << pipeline.name << ": " << times
+        << ". At most 90 % of 1F1B's time counts: which steps does the stage before wait for, "
+           "and what could a stage do while it waits?";
+    testing::note_score(pipeline.name, theirs / mine, times);
+    logarithms += std::log(theirs / mine);
+  }
+  testing::note_score("all three", std::exp(logarithms / static_cast<double>(open_pipelines().size())),
+                      "geometric mean");
+}
+
+}  // namespace
+}  // namespace lockstep::week24::open_schedule_test
