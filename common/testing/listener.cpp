@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace lockstep::testing {
 namespace {
@@ -65,6 +66,7 @@ Judgement judgement_of(const ::testing::TestInfo& test, const std::string& id) {
     judgement.verdict = word_for(id, verdict_of_exception(judgement.message), judgement.message);
   }
   if (is_about_the_file(judgement.verdict)) judgement.message = without_rank(judgement.message);
+  judgement.message = numbers_in_words(std::move(judgement.message));
   return judgement;
 }
 
@@ -153,7 +155,7 @@ void VerdictListener::print_failure(const ::testing::TestInfo& test, const Judge
     const auto& part = result.GetTestPartResult(i);
     if (part.failed() && ++failures > 1)
       fmt::print("{}:{}: {}\n", part.file_name() ? part.file_name() : "", part.line_number(),
-                 sentence_first(part.message()));
+                 numbers_in_words(sentence_first(part.message())));
   }
   fmt::print("\n");
   std::fflush(stdout);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 
 #include "common/testing/verdict.hpp"
@@ -112,7 +113,47 @@ std::string in_words(std::string_view compared) {
   return "";  // a condition, or an exception: the sentence says what did not hold
 }
 
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// Where `word` stands by itself in `text`, from `from` on: between spaces, brackets and signs, not quoted, and no part
+/// of a longer word or of a file's name.
+std::size_t find_word(std::string_view text, std::string_view word, std::size_t from) {
+  for (auto at = text.find(word, from); at != text.npos; at = text.find(word, at + 1)) {
+    const char before = at == 0 ? ' ' : text[at - 1];
+    const char after = at + word.size() == text.size() ? ' ' : text[at + word.size()];
+    const bool begins = before == ' ' || before == '\n' || before == '(' || before == '[';
+    if (begins && !is_word(after) && after != '/' && after != '"' && after != '\'') return at;
+  }
+  return text.npos;
+}
+
 }  // namespace
+
+std::string numbers_in_words(std::string text) {
+  struct Words {
+    std::string_view printed, words;
+  };
+  constexpr std::array<Words, 4> numbers = {
+      {{"-nan", "not a number"}, {"nan", "not a number"}, {"-inf", "minus infinity"}, {"inf", "infinity"}}};
+  for (const Words& number : numbers)
+    for (auto at = find_word(text, number.printed, 0); at != text.npos; at = find_word(text, number.printed, at))
+      text.replace(at, number.printed.size(), number.words);
+  return text;
+}
+
+std::string_view raw_text_in(std::string_view message) {
+  // What GoogleTest prints around values that it compared, what the C++ library says of an exception, and numbers as
+  // printf has them.
+  constexpr std::array<std::string_view, 12> phrases = {
+      "Which is: ",  " evaluates to ", "-byte object <",          ", which exceeds ",
+      "), actual: ", "Expected: (",    "Expected equality of ",   "Value of: ",
+      "  Actual: ",  "C++ exception",  "thrown in the test body", "::_M_"};
+  for (std::string_view phrase : phrases)
+    if (message.find(phrase) != message.npos) return phrase;
+  for (std::string_view number : {"nan", "-nan", "inf", "-inf"})
+    if (find_word(message, number, 0) != message.npos) return number;
+  return {};
+}
 
 std::string sentence_first(std::string_view message) {
   if (message.starts_with("Failed\n")) message.remove_prefix(7);  // GoogleTest begins with it what FAIL() << says

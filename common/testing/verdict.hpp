@@ -68,6 +68,13 @@ std::string without_rank(std::string_view message);
 /// compared ("a is 3, expected at most 2"), where its values can be read. As it was where the test says nothing.
 std::string sentence_first(std::string_view message);
 
+/// "not a number" for nan and "infinity" for inf, wherever such a word stands by itself and is not quoted.
+std::string numbers_in_words(std::string text);
+
+/// The first phrase in a message that only who knows the test library understands ("Which is: ", "nan"); "" where there
+/// is none. ./lab mutants wants none of what the tests say of any planted mistake.
+std::string_view raw_text_in(std::string_view message);
+
 /// Which of two verdicts an exercise is called: the higher one. What is wrong (4) comes before what is missing (3),
 /// what waits for something else (2), what was skipped (1) and PASS (0).
 int severity(const std::string& verdict);

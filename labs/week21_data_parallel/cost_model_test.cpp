@@ -129,14 +129,17 @@ TEST(Lab21_5, BothEqualTheSimulatorOnEveryShippedMachine) {
     expect_equals_the_simulator(naive_all_reduce, naive_all_reduce_seconds, machine, plan);
     if (HasFailure() || IsSkipped()) return;
   }
-  EXPECT_GE(checked, 5);
+  EXPECT_GE(checked, 5)
+      << "machines of bench/machines with a level of several ranks: this test's own files are missing";
 }
 
 TEST(Lab21_5, TheRingWinsLargeArraysAndLosesSmallOnes) {
   const CostModel cost{.alpha = 5e-6, .beta = 1e-10, .gamma = 1e-12};
   const auto ring = [&](double n) { return ring_all_reduce_seconds(cost, 64, n); };
   EXPECT_LT(ring(1e9), naive_all_reduce_seconds(cost, 64, 1e9) / 30) << "126 arrays through one port against 1.97";
-  EXPECT_LT(ring(1e9), recursive_doubling_seconds(cost, 64, 1e9) / 2);
+  EXPECT_LT(ring(1e9), recursive_doubling_seconds(cost, 64, 1e9) / 2)
+      << "1.97 arrays through each port against 6: 64 ranks, 1 GB, recursive doubling sends all of it in each of 6 "
+         "steps";
   EXPECT_GT(ring(1e3), recursive_doubling_seconds(cost, 64, 1e3) * 5) << "126 latencies against 6";
   EXPECT_LT(rabenseifner_seconds(cost, 64, 1e6), ring(1e6)) << "the bytes of the ring in 12 steps instead of 126";
 }
@@ -167,11 +170,12 @@ TEST(Lab21_5, OverheadChart) {
   for (std::size_t i = 0; i < chart.size(); ++i) {
     const OverheadPoint& point = chart[i];
     EXPECT_EQ(point.parameters, sizes[i / 3]) << "sizes outside, bandwidths inside, in the order given";
-    EXPECT_EQ(point.bytes_per_second, links[i % 3]);
+    EXPECT_EQ(point.bytes_per_second, links[i % 3]) << "sizes outside, bandwidths inside, in the order given";
     EXPECT_NEAR(point.compute_seconds, 6 * point.parameters * 4096 / 1e14, 1e-12) << "6 FLOP a parameter and token";
     EXPECT_NEAR(point.communication_seconds, 1.5 * 2 * point.parameters / point.bytes_per_second, 1e-12)
         << "2(p − 1)/p = 1.5 times the bytes of all gradients, 2 bytes each here";
-    EXPECT_NEAR(point.efficiency, communication_efficiency(point.compute_seconds, point.communication_seconds), 1e-12);
+    EXPECT_NEAR(point.efficiency, communication_efficiency(point.compute_seconds, point.communication_seconds), 1e-12)
+        << "the efficiency is that of the point's own two times";
   }
 }
 

@@ -153,8 +153,13 @@ void check_curves(double rate, const std::function<std::string(const Values&)>& 
   run_cases([=](Rank me, const Case&) { return curves(me, rate); },
             [&](const Case&, const Outcome& outcome) -> std::string {
               const std::size_t expected = 4 * (1 + kLargeSteps), losses = outcome.values[0].size();
-              if (losses == expected) return judge(outcome.values[0]);
-              return fmt::format("{} losses, expected {}: the runs do not see the same samples", losses, expected);
+              if (losses != expected)
+                return fmt::format("{} losses, expected {}: the runs do not see the same samples", losses, expected);
+              for (const double loss : outcome.values[0])
+                if (!std::isfinite(loss))
+                  return fmt::format("from a rate of {:g} a loss is not a number: is every rate of the schedule one?",
+                                     rate);
+              return judge(outcome.values[0]);
             },
             {.ranks = {1}, .sizes = sizes_of({0})});
 }

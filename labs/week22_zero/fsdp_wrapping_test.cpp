@@ -1,5 +1,6 @@
 // Tests of exercise 22.4, part c: which tensors make a unit.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "labs/week22_zero/fsdp.hpp"
@@ -15,17 +16,22 @@ std::vector<std::string> described(const std::vector<Unit>& units) {
   return names;
 }
 
+void expect_units(const std::vector<Unit>& units, const std::vector<std::string>& expected, const char* why) {
+  if (const std::vector<std::string> found = described(units); found != expected)
+    ADD_FAILURE() << fmt::format(
+        "the units, each by its first tensor and its number of tensors, are [{}], expected [{}]: {}",
+        fmt::join(found, ", "), fmt::join(expected, ", "), why);
+}
+
 TEST(Lab22_4c, UnitsFollowThePolicy) {
   const GptConfig config{.layers = 2, .heads = 2, .d_model = 8, .vocabulary = 13, .context = 4, .tied_head = false};
   const std::vector<Parameter> table = gpt_parameter_table(config);
-  EXPECT_EQ(described(wrap(table, {Wrapping::Kind::whole_model})), std::vector<std::string>{"token_embedding 29"})
-      << "the whole model is one unit";
-  EXPECT_EQ(described(wrap(table, {Wrapping::Kind::each_block})),
-            (std::vector<std::string>{"token_embedding 2", "blocks.0.norm1.weight 12", "blocks.1.norm1.weight 12",
-                                      "norm.weight 3"}))
-      << "a unit for each block, one before them and one behind";
+  expect_units(wrap(table, {Wrapping::Kind::whole_model}), {"token_embedding 29"}, "the whole model is one unit");
+  expect_units(wrap(table, {Wrapping::Kind::each_block}),
+               {"token_embedding 2", "blocks.0.norm1.weight 12", "blocks.1.norm1.weight 12", "norm.weight 3"},
+               "a unit for each block, one before them and one behind");
   const auto layers = described(wrap(table, {Wrapping::Kind::each_layer}));
-  EXPECT_EQ(layers.size(), 2u + 2 * 6 + 2) << "each layer is a unit, weight and bias together";
+  ASSERT_EQ(layers.size(), 2u + 2 * 6 + 2) << "each layer is a unit, weight and bias together";
   EXPECT_EQ(layers.at(2), "blocks.0.norm1.weight 2") << "each layer is a unit, weight and bias together";
   EXPECT_EQ(layers.back(), "head 1") << "each layer is a unit";
 }
@@ -37,8 +43,14 @@ TEST(Lab22_4c, AUnitIsClosedOnceItHoldsEnough) {
       const std::vector<Unit> units = wrap(table, {Wrapping::Kind::at_least, least});
       std::size_t next = 0;
       for (const Unit& unit : units) {
+        ASSERT_TRUE(unit.count > 0 && unit.count <= tensors - next)
+            << "a unit of " << unit.count << (unit.count == 1 ? " tensor" : " tensors") << " where " << tensors - next
+            << (tensors - next == 1 ? " is" : " are")
+            << " left: every tensor belongs to one unit, and each unit has one";
         ASSERT_EQ(unit.first, next) << "units follow one another without gaps, and hold every tensor once";
-        ASSERT_EQ(unit.offset, table[next].offset);
+        ASSERT_EQ(unit.offset, table.at(next).offset)
+            << "a unit begins where its first tensor does, " << table[next].name << ", at least " << least
+            << " elements a unit";
         next += unit.count;
         const std::size_t before_last = unit.size - table.at(next - 1).size;
         if (next < tensors) {

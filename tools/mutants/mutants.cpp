@@ -24,13 +24,14 @@ struct Mutant {
   std::string id;                     ///< the exercise, or the part that must find it
   std::vector<std::string> verdicts;  ///< any of these will do
   std::string message;                ///< what the report must contain
+  std::string seed;                   ///< by which alone it is found: it knows what the usual inputs give; may be empty
 };
 
 std::vector<Mutant> read_mutants(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return {};
   std::vector<Mutant> result;
   for (const Json& m : Json::parse(read_file(file.string()))) {
-    result.push_back({m.at("name"), m.at("exercise"), m.at("verdicts"), m.at("message")});
+    result.push_back({m.at("name"), m.at("exercise"), m.at("verdicts"), m.at("message"), m.value("seed", "")});
   }
   return result;
 }
@@ -107,6 +108,16 @@ struct Tally {
   }
 };
 
+/// "" if all that was said is in plain words; else what is not.
+std::string not_in_words(const std::vector<Judgement>& rows) {
+  std::string text;
+  for (const Judgement& row : rows)
+    if (const std::string_view raw = testing::raw_text_in(row.message); !raw.empty())
+      text += fmt::format("{} in {} says \"{}\", which is no plain English:\n{}", row.id, row.test, raw,
+                          indented(row.message, "  "));
+  return text;
+}
+
 /// "" if every row passes; else those that do not.
 std::string not_passed(const std::vector<Judgement>& rows) {
   std::string seen;
@@ -147,22 +158,29 @@ void kill_mutants(const Paths& paths, const Exercise& exercise, bool points, Tal
     tallies.built = false;
     return;
   }
-  const auto rows_of = [&](std::string_view kind, const auto& which) {
+  const auto rows_of = [&](std::string_view kind, const auto& which, const std::string& seed = "") {
     auto program = paths.program(fmt::format("{}.{}.{}_sim", kind, exercise.id, which));
-    return run_tests(paths, program, exercise.ids(), {.timeout_seconds = 30});
+    JudgeOptions options{.timeout_seconds = 30};
+    if (!seed.empty()) options.arguments = {"--seed", seed};
+    return run_tests(paths, program, exercise.ids(), options);
   };
   const auto tell = [&](const std::string& name, const std::string& why) {
     tallies.mistakes.tell(exercise, name, why, "found", "SURVIVED");
   };
   for (std::size_t i = 0; i < mutants.size(); ++i) {
-    const std::vector<Judgement> rows = rows_of("mutant", i);
+    const std::vector<Judgement> rows = rows_of("mutant", i, mutants[i].seed);
     std::string why = survived(mutants[i], rows);
+    if (!mutants[i].seed.empty() && why.empty() && !not_passed(rows_of("mutant", i)).empty())
+      why = "it is found without its seed too, so it does not show that inputs are drawn\n";
     if (points && why.empty()) why = costs_nothing(exercise, rows);
     if (points && i == 0) why += worth_nothing(exercise, rows);
+    if (why.empty()) why = not_in_words(rows);
     tell(mutants[i].name, why);
   }
-  if (std::filesystem::exists(paths.program(fmt::format("mutant.{}.regions_sim", exercise.id))))
-    tell("without its regions", not_said(rows_of("mutant", "regions")));
+  if (std::filesystem::exists(paths.program(fmt::format("mutant.{}.regions_sim", exercise.id)))) {
+    const std::vector<Judgement> rows = rows_of("mutant", "regions");
+    tell("without its regions", not_said(rows) + not_in_words(rows));
+  }
   for (const std::string& which : alternatives_of(paths, exercise))
     tallies.alternatives.tell(exercise, which, not_passed(rows_of("alternative", which)), "passes", "FAILS");
 }

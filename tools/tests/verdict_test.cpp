@@ -83,6 +83,36 @@ TEST(Verdict, TheTestsOwnSentenceComesFirst) {
   EXPECT_EQ(testing::sentence_first("Failed\nthe rate is √k"), "the rate is √k");
 }
 
+TEST(Verdict, NumbersThatAreNoneAreWords) {
+  using testing::numbers_in_words;
+  EXPECT_EQ(numbers_in_words("element 3 is -nan, expected 5"), "element 3 is not a number, expected 5");
+  EXPECT_EQ(numbers_in_words("nan"), "not a number");
+  EXPECT_EQ(numbers_in_words("(inf) or -inf."), "(infinity) or minus infinity.");
+  EXPECT_EQ(numbers_in_words("nan nan\nnan"), "not a number not a number\nnot a number");
+  for (const char* kept :
+       {"financial nanny info", "refused with \"nan is not a time\"", "nan/inf.cpp:3", "nano 1nan", ""})
+    EXPECT_EQ(numbers_in_words(kept), kept);
+}
+
+TEST(Verdict, RawTextOfTheTestLibraryIsFound) {
+  using namespace ::testing::internal;
+  enum class Kind : std::uint8_t { one, two };
+  for (const ::testing::AssertionResult& raw :
+       {CmpHelperEQ("a", "b", 1, 2), CmpHelperEQ("a", "b", Kind::one, Kind::two), CmpHelperLT("a", "b", 3, 2),
+        DoubleNearPredFormat("a", "b", "c", 1.25, 2, 0.5),
+        ::testing::AssertionFailure() << GetBoolAssertionFailureMessage(::testing::AssertionFailure(), "a", "false",
+                                                                        "true")}) {
+    EXPECT_NE(testing::raw_text_in(raw.message()), "") << raw.message();
+    const std::string said = testing::sentence_first(std::string(raw.message()) + "\nthe rate is √k");
+    EXPECT_EQ(testing::raw_text_in(said), "") << said;
+  }
+  for (const char* raw : {"vector::_M_range_check: __n (which is 3) >= this->size()", "the rate is -nan, expected 1",
+                          "C++ exception with description \"x\" thrown in the test body."})
+    EXPECT_NE(testing::raw_text_in(raw), "") << raw;
+  for (const char* plain : {"", "the rate is 3, expected 4", "the information in a nanosecond", "says \"nan\""})
+    EXPECT_EQ(testing::raw_text_in(plain), "") << plain;
+}
+
 TEST(Verdict, AnExerciseIsCalledWhatIsWrongBeforeWhatIsMissing) {
   std::vector<Judgement> rows{{.id = "21.2a", .verdict = "PASS", .passed = 3},
                               {.id = "21.2b", .verdict = "NOT IMPLEMENTED", .failed = 1},
