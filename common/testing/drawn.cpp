@@ -15,6 +15,8 @@ std::uint64_t mixed(std::uint64_t x) {
 
 }  // namespace
 
+bool draws() { return test_options().seed.has_value(); }
+
 std::uint64_t drawn(std::initializer_list<std::uint64_t> of, std::uint64_t below) {
   if (!test_options().seed) return 0;
   std::uint64_t state = mixed(*test_options().seed);

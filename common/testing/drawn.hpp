@@ -10,4 +10,7 @@ namespace lockstep::testing {
 /// that tests have by themselves.
 std::uint64_t drawn(std::initializer_list<std::uint64_t> of, std::uint64_t below);
 
+/// Whether there is a --seed: a test may have a case more then.
+bool draws();
+
 }  // namespace lockstep::testing

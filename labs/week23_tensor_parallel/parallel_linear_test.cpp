@@ -16,7 +16,6 @@ namespace {
 using testing::Case;
 using testing::CasePlan;
 using testing::run_cases;
-using testing::sizes_of;
 
 constexpr std::size_t kRows = 3;
 
@@ -28,7 +27,7 @@ SerialLinear row_layer(const Case& c) { return {kRows, cut_features(c), other_fe
 
 CasePlan plan(bool queues = false) {
   CasePlan plan;
-  plan.sizes = sizes_of({1, 2, 5});
+  plan.sizes = drawn_sizes({1, 2, 5}, 6);
   plan.unit = "feature";
   plan.queues = queues;
   return plan;

@@ -83,7 +83,7 @@ void run_layers(bool overlap) {
     return "";
   };
   CasePlan plan;
-  plan.sizes = sizes_of({1, 4});
+  plan.sizes = drawn_sizes({1, 4}, 5);
   plan.unit = "feature";
   plan.queues = overlap;
   run_cases(program, judge, plan);

@@ -13,15 +13,19 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
+#include "common/testing/cases.hpp"
+#include "common/testing/drawn.hpp"
 #include "labs/week23_tensor_parallel/shards.hpp"
 
 namespace lockstep::week23 {
 
-/// Whole numbers from −3 to 3 that depend on `kind` and the element, so that no two tensors or rows are alike.
+/// Whole numbers from −3 to 3 that depend on `kind` and the element, so that no two tensors or rows are alike. With
+/// --seed each kind's are drawn.
 inline HostMatrix numbers(int kind, std::size_t rows, std::size_t columns) {
   HostMatrix matrix{rows, columns, {}};
+  const std::size_t from = testing::drawn({23, static_cast<std::uint64_t>(kind)}, 1 << 20);
   for (std::size_t i = 0; i < rows * columns; ++i) {
-    const std::size_t mixed = (i * 2654435761u + static_cast<std::size_t>(kind) * 40503u) >> 7;
+    const std::size_t mixed = ((i + from) * 2654435761u + static_cast<std::size_t>(kind) * 40503u) >> 7;
     matrix.values.push_back(static_cast<float>(mixed % 7) - 3);
   }
   return matrix;
@@ -64,6 +68,12 @@ struct SerialLinear {
   HostMatrix dweight() const { return product(dy, x, Transposed::a); }
   HostMatrix dbias() const { return product({1, dy.rows, std::vector<float>(dy.rows, 1)}, dy, Transposed::none); }
 };
+
+/// Sizes of cases, smallest first, of which --seed draws the last: up to `more` − 1 larger.
+inline std::function<std::vector<std::size_t>(int)> drawn_sizes(std::vector<std::size_t> sizes, std::uint64_t more) {
+  sizes.back() += testing::drawn({23, sizes.size()}, more);
+  return testing::sizes_of(std::move(sizes));
+}
 
 inline Slice uploaded(Rank me, const HostMatrix& matrix, Category category = Category::activation) {
   Slice slice = me.allocate(matrix.values.size(), DType::f32, category);

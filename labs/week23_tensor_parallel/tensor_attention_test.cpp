@@ -15,7 +15,6 @@ namespace {
 using testing::Case;
 using testing::CasePlan;
 using testing::run_cases;
-using testing::sizes_of;
 
 // Part a --------------------------------------------------------------------------------------------------------------
 
@@ -201,7 +200,7 @@ std::string wrong_attention(const Case& c, const Outcome& outcome) {
 
 CasePlan plan(bool queues = false) {
   CasePlan plan;
-  plan.sizes = sizes_of({1, 2});
+  plan.sizes = drawn_sizes({1, 2}, 3);
   plan.unit = "head";
   plan.queues = queues;
   return plan;

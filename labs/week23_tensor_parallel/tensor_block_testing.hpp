@@ -15,13 +15,14 @@ inline constexpr std::size_t kSequence = 4, kRows = 8, kChannels = 3;
 /// A case's size is the vocabulary; few of them divide.
 inline testing::CasePlan plan() {
   testing::CasePlan plan;
-  plan.sizes = testing::sizes_of({5, 8, 13});
+  plan.sizes = drawn_sizes({5, 8, 13}, 12);
   plan.unit = "token";
   return plan;
 }
 
 inline std::vector<std::int32_t> tokens(std::size_t vocabulary, std::size_t seed, bool some_ignored) {
   std::vector<std::int32_t> result;
+  seed += testing::drawn({23, 0, seed}, 1000);
   for (std::size_t n = 0; n < kRows; ++n)
     result.push_back(some_ignored && n % 4 == 1 ? -1 : static_cast<std::int32_t>((seed + 5 * n * n + n) % vocabulary));
   return result;

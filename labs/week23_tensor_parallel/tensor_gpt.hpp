@@ -12,6 +12,7 @@
 #include "common/runtime/run.hpp"
 #include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"
+#include "common/testing/drawn.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
 namespace lockstep::week23 {
@@ -23,8 +24,9 @@ inline GptConfig small_tensor_gpt(bool tied = true) {
 
 inline Batch small_batch(Rank me, std::size_t sequences, std::size_t length, std::size_t vocabulary, int step) {
   std::vector<std::int32_t> tokens, targets;
+  const std::size_t from = testing::drawn({23, 1, static_cast<std::uint64_t>(step)}, 1 << 20);
   for (std::size_t n = 0; n < sequences * length; ++n) {
-    const std::size_t mixed = (n * 2654435761u + static_cast<std::size_t>(step) * 40503u) >> 5;
+    const std::size_t mixed = ((n + from) * 2654435761u + static_cast<std::size_t>(step) * 40503u) >> 5;
     tokens.push_back(static_cast<std::int32_t>(mixed % vocabulary));
     targets.push_back(n % 5 == 4 ? -1 : static_cast<std::int32_t>((mixed / 7) % vocabulary));
   }
@@ -50,7 +52,7 @@ inline Values train_tensor_gpt(Rank me, const TensorRunPlan& plan) {
   const TensorParallel tp = make_tensor_parallel(me, plan.overlap);
   GptConfig config = plan.config;
   config.tensor = {me.rank(), me.size(), plan.sequence_parallel};
-  Gpt gpt(me, config, 5);
+  Gpt gpt(me, config, 5 + testing::drawn({23, 2}, 1000));
   if (plan.layers) gpt.use(plan.layers(tp, config));
   Activations saved = gpt.allocate_activations(me, 2, 8);
   Slice loss = me.allocate(1, DType::f32, Category::buffer);

@@ -15,7 +15,6 @@ namespace {
 using testing::Case;
 using testing::CasePlan;
 using testing::run_cases;
-using testing::sizes_of;
 
 constexpr std::size_t kRows = 3, kChannels = 5;
 
@@ -100,7 +99,7 @@ std::string wrong_mlp(const Case& c, const Outcome& outcome) {
 
 CasePlan plan(bool queues = false) {
   CasePlan plan;
-  plan.sizes = sizes_of({1, 4});
+  plan.sizes = drawn_sizes({1, 4}, 5);
   plan.unit = "hidden unit";
   plan.queues = queues;
   return plan;

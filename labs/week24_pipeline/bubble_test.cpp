@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "common/testing/verdict.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/published_rates.hpp"
@@ -53,6 +55,31 @@ TEST(Lab24_6b, FromWhatStagesDid) {
   EXPECT_DOUBLE_EQ(bubble.of_ideal, 4.0 / 6) << "the ideal time is the work of the busiest stage";
   EXPECT_DOUBLE_EQ(bubble.of_total, 4.0 / 10) << "what is not the ideal, of the makespan";
   EXPECT_DOUBLE_EQ(bubble.of_span, 3.0 / 9) << "what is not the ideal, of the longest span";
+}
+
+/// Stages by chance, of which --seed draws others. Whole numbers, and the three largest looked for one by one.
+TEST(Lab24_6b, OfAnyStages) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    std::mt19937 random(static_cast<unsigned>(i + testing::drawn({24, 6, i}, 1u << 30)));
+    std::vector<StageUse> stages(1 + random() % 6);
+    double busiest = 0, last = 0, longest = 0;
+    for (StageUse& stage : stages) {
+      stage.begin = random() % 9, stage.busy = 1 + random() % 20;
+      stage.waiting = random() % 5, stage.transferring = random() % 5;
+      stage.end = stage.begin + stage.busy + stage.waiting;
+      if (stage.busy > busiest) busiest = stage.busy;
+      if (stage.end > last) last = stage.end;
+      if (stage.end - stage.begin > longest) longest = stage.end - stage.begin;
+    }
+    std::string what = fmt::format("{} stage{}, (begin, end, busy) =", stages.size(), stages.size() == 1 ? "" : "s");
+    for (const StageUse& stage : stages) what += fmt::format(" ({}, {}, {})", stage.begin, stage.end, stage.busy);
+    const Bubble bubble = measured_bubble(stages);
+    ASSERT_DOUBLE_EQ(bubble.makespan, last) << what << ": the makespan goes from 0 to the end of the last stage";
+    ASSERT_DOUBLE_EQ(bubble.longest_span, longest) << what << ": the longest span is one stage's, from begin to end";
+    ASSERT_NEAR(bubble.of_ideal, last / busiest - 1, 1e-12) << what << ": idle time, of the busiest stage's work";
+    ASSERT_NEAR(bubble.of_total, 1 - busiest / last, 1e-12) << what << ": idle time, of the makespan";
+    ASSERT_NEAR(bubble.of_span, 1 - busiest / longest, 1e-12) << what << ": idle time, of the longest span";
+  }
 }
 
 TEST(Lab24_6b, ARunHasTheBubbleOfTheFormula) {

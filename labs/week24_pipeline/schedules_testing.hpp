@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "common/testing/drawn.hpp"
 #include "labs/week24_pipeline/scripted_stage.hpp"
 
 namespace lockstep::week24 {
@@ -39,12 +40,18 @@ inline std::string words(const StageSchedule& stage, int chunks) {
   return text;
 }
 
-/// Numbers of stages and microbatches, smallest first.
+/// Numbers of stages and microbatches, smallest first. With --seed one more of each, which no other test has, is drawn.
 inline std::vector<PipelineShape> shapes(int chunks = 1, bool multiples = false) {
   std::vector<PipelineShape> all;
   for (int p : {1, 2, 3, 4, 5, 8})
     for (int m : {1, 2, 3, 4, 7, 8, 16})
       if ((!multiples || m % p == 0) && (p > 1 || chunks == 1)) all.push_back({p, m, chunks});
+  if (testing::draws()) {
+    const int p = 6 + 3 * static_cast<int>(testing::drawn({24, 1}, 3));  // 6, 9 or 12
+    const int m = 17 + static_cast<int>(testing::drawn({24, 2}, 20)),
+              groups = 3 + static_cast<int>(testing::drawn({24, 3}, 3));
+    all.push_back({p, multiples ? groups * p : m, chunks});
+  }
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "common/testing/cases.hpp"
+#include "common/testing/drawn.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
 namespace lockstep::week24 {
@@ -45,7 +46,7 @@ TEST(Lab24_1a, TheLargestPartIsAsSmallAsItCanBe) {
   std::vector<std::vector<double>> models = {{1},          {1, 1, 1, 1},          {3, 1, 1, 1, 1, 1},
                                              {1, 2, 3, 4}, {5, 1, 1, 1, 1, 1, 9}, {2, 2, 2, 2, 7, 2, 2, 2, 2, 1}};
   for (unsigned seed = 1; seed <= 20; ++seed) {  // whole numbers: their sums are exact in any order
-    std::mt19937 random(seed);
+    std::mt19937 random(seed + static_cast<unsigned>(testing::drawn({24, 4, seed}, 1u << 30)));
     models.emplace_back();
     for (std::size_t layer = 0; layer < 3 + seed % 7; ++layer) models.back().push_back(1 + random() % 20);
   }
@@ -95,7 +96,9 @@ void run_counting(MakeStage make, int chunks = 1, bool multiples = false) {
   plan.ranks = chunks == 1 ? std::vector<int>{1, 2, 3, 4} : std::vector<int>{2, 3, 4};
   plan.sizes = [=](int ranks) {
     const auto p = static_cast<std::size_t>(ranks);
-    return multiples ? std::vector<std::size_t>{p, 2 * p} : std::vector<std::size_t>{1, 2, 5};
+    // Chunk after chunk, no boundary may have to wait for the next round.
+    const std::size_t more = chunks == 1 ? testing::drawn({24, 5, p}, 5) : 0;
+    return multiples ? std::vector<std::size_t>{p, (2 + more) * p} : std::vector<std::size_t>{1, 2, 5 + more};
   };
   plan.unit = "microbatch";
   plan.queues = true;

@@ -5,6 +5,7 @@
 #include <climits>
 
 #include "common/error.hpp"
+#include "common/testing/drawn.hpp"
 #include "labs/week25_3d/diagnosis.hpp"
 
 namespace lockstep::week25 {
@@ -23,6 +24,12 @@ std::vector<Measured> weak_times(double s) {
   return times;
 }
 
+/// `s`, or with --seed another up to a tenth away from it.
+double near_drawn(double s) {
+  const auto of = static_cast<std::uint64_t>(1e4 * s);
+  return s * (1 + static_cast<double>(testing::drawn({25, 10, of}, 1000)) / 1e4);
+}
+
 void expect_fraction(const week21::SerialFraction& found, double s, const std::string& law) {
   EXPECT_NEAR(found.value, s, 0.01) << law;
   EXPECT_LE(found.low, s) << law << ": the interval holds the truth";
@@ -31,7 +38,8 @@ void expect_fraction(const week21::SerialFraction& found, double s, const std::s
 }
 
 TEST(Lab25_4c, RecoversAFractionThatIsKnown) {
-  for (double s : {0.02, 0.1, 0.3}) {
+  for (double about : {0.02, 0.1, 0.3}) {
+    const double s = near_drawn(about);
     expect_fraction(fit_strong(strong_times(s)), s, fmt::format("Amdahl, s = {}", s));
     expect_fraction(fit_weak(weak_times(s)), s, fmt::format("Gustafson, s = {}", s));
   }
@@ -54,7 +62,8 @@ TEST(Lab25_4c, TheSerialTimeIsTheMeanOfAll) {
 }
 
 TEST(Lab25_4c, TimesWithoutCoresAreLeftOut) {
-  for (double s : {0.02, 0.2}) {
+  for (double about : {0.02, 0.2}) {
+    const double s = near_drawn(about);
     std::vector<Measured> strong = strong_times(s), weak = weak_times(s);
     for (int p : {16, 32})  // ranks that share cores
       for (std::vector<Measured>* times : {&strong, &weak}) times->push_back({p, 9, false});
@@ -82,8 +91,9 @@ TEST(Lab25_4c, TimesWithoutCoresAreLeftOut) {
 }
 
 TEST(Lab25_4c, TheMostRanksThatAreWorthIt) {
-  for (double s : {0.01, 0.1, 0.5})
+  for (double about : {0.01, 0.1, 0.5})
     for (double efficiency : {0.25, 0.35, 0.5, 0.6, 0.9, 1.0}) {
+      const double s = near_drawn(about);
       const int most = most_ranks(s, efficiency);
       const auto reached = [&](int p) { return week21::amdahl_speedup(s, p) / p; };
       if (reached(most) < efficiency * (1 - 1e-9))
@@ -94,11 +104,12 @@ TEST(Lab25_4c, TheMostRanksThatAreWorthIt) {
             "s = {}: {} are not the most ranks: on one more the efficiency is {:.6g}, still at least {}", s, most,
             reached(most + 1), efficiency);
     }
-  for (double s : {0.01, 0.03, 0.1, 0.3, 0.7})
+  for (double about : {0.01, 0.03, 0.1, 0.3, 0.7})
     for (int p = 1; p <= 60; ++p)
-      if (const int most = most_ranks(s, 1 / (1 + s * (p - 1))); most != p)
+      if (const double s = near_drawn(about); most_ranks(s, 1 / (1 + s * (p - 1))) != p)
         FAIL() << "s = " << s << ": the efficiency of " << p << " ranks is reached on " << p
-               << " ranks, not on at most " << most << ". Rounding may take a hair off a whole number";
+               << " ranks, not on at most " << most_ranks(s, 1 / (1 + s * (p - 1)))
+               << ". Rounding may take a hair off a whole number";
   EXPECT_EQ(most_ranks(0, 0.5), INT_MAX) << "nothing serial: no limit";
   EXPECT_EQ(most_ranks(-0.01, 0.5), INT_MAX) << "a fitted fraction below 0: no limit";
   EXPECT_EQ(most_ranks(1e-12, 0.5), INT_MAX) << "more than an int holds";

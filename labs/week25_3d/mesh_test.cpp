@@ -10,6 +10,7 @@
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/cases.hpp"
+#include "common/testing/drawn.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -25,12 +26,17 @@ const std::vector<AxisOrder> kOrders = {kMegatronOrder,
                                         {Axis::dp, Axis::tp, Axis::pp},
                                         {Axis::pp, Axis::dp, Axis::tp}};
 
+/// All of up to 12 ranks. With --seed one more is drawn, of 12 to 150.
 std::vector<MeshShape> shapes() {
   std::vector<MeshShape> all;
   for (int ranks = 1; ranks <= 12; ++ranks)
     for (int dp = 1; dp <= ranks; ++dp)
       for (int tp = 1; tp * dp <= ranks; ++tp)
         if (ranks % (dp * tp) == 0) all.push_back({dp, tp, ranks / dp / tp});
+  if (testing::draws()) {
+    const auto axis = [](std::uint64_t which) { return 2 + static_cast<int>(testing::drawn({25, which}, 4)); };
+    all.push_back({axis(1), 1 + axis(2), axis(3)});
+  }
   return all;
 }
 
@@ -197,8 +203,10 @@ int level_of(const std::vector<int>& sizes, int a, int b) {
 
 TEST(Lab25_1c, OnEveryMeshOfAMachineOfThreeLevels) {
   Machine machine = Machine::uniform(1e-6, 1e-11, 1e-13);
-  machine.levels = {{.name = "socket", .ranks = 2, .latency = 1e-6, .bytes_per_second = 1e11},
-                    {.name = "node", .ranks = 6, .latency = 2e-6, .bytes_per_second = 5e10},
+  const int socket = 2 + static_cast<int>(testing::drawn({25, 4}, 3)),
+            node = socket * (3 + static_cast<int>(testing::drawn({25, 5}, 3)));
+  machine.levels = {{.name = "socket", .ranks = socket, .latency = 1e-6, .bytes_per_second = 1e11},
+                    {.name = "node", .ranks = node, .latency = 2e-6, .bytes_per_second = 5e10},
                     {.name = "network", .ranks = 0, .latency = 5e-6, .bytes_per_second = 5e9}};
   for (const MeshShape& shape : shapes())
     for (const AxisOrder& order : kOrders) {
@@ -210,11 +218,11 @@ TEST(Lab25_1c, OnEveryMeshOfAMachineOfThreeLevels) {
             Coordinate next = all[a];
             next[axis] = all[a][axis] + 1 == shape[axis] ? 0 : all[a][axis] + 1;
             if (a != b && all[b] == next)
-              slowest = std::max(slowest, level_of({2, 6}, static_cast<int>(a), static_cast<int>(b)));
+              slowest = std::max(slowest, level_of({socket, node}, static_cast<int>(a), static_cast<int>(b)));
           }
         ASSERT_EQ(slowest_level(machine, shape, order, axis), slowest)
             << words(shape, order) << name_of(axis) << ": the outermost level of any link of its rings, also of that "
-            << "from the last to the first. Levels: sockets of 2, nodes of 6, the network";
+            << "from the last to the first. Levels: sockets of " << socket << ", nodes of " << node << ", the network";
       }
     }
 }

@@ -41,9 +41,13 @@ TEST(Lab25_3a, ModelStateIsDividedOverDpAlone) {
     int zero;
     double parameters, gradients, optimizer;
   };
-  for (const Case& c : {Case{0, 2, 2, 12}, Case{1, 2, 2, 3}, Case{2, 2, 0.5, 3}, Case{3, 0.5, 0.5, 3}}) {
-    const StageBytes memory = stage_memory({.dp = 4, .tp = 8, .zero = c.zero}, billion(1, 1).stages[0], 1);
-    const std::string where = fmt::format("ZeRO-{}, dp 4, tp 8: the parameters given are already this rank's", c.zero);
+  const int dp = 4 + static_cast<int>(testing::drawn({25, 14}, 13));
+  const double of = dp;
+  for (const Case& c :
+       {Case{0, 2, 2, 12}, Case{1, 2, 2, 12 / of}, Case{2, 2, 2 / of, 12 / of}, Case{3, 2 / of, 2 / of, 12 / of}}) {
+    const StageBytes memory = stage_memory({.dp = dp, .tp = 8, .zero = c.zero}, billion(1, 1).stages[0], 1);
+    const std::string where =
+        fmt::format("ZeRO-{}, dp {}, tp 8: the parameters given are already this rank's", c.zero, dp);
     ExpectNear(memory.state.parameter_bytes, c.parameters * 1e9, 1e-12) << where;
     ExpectNear(memory.state.gradient_bytes, c.gradients * 1e9, 1e-12) << where;
     ExpectNear(memory.state.optimizer_bytes, c.optimizer * 1e9, 1e-12) << where;
@@ -51,7 +55,7 @@ TEST(Lab25_3a, ModelStateIsDividedOverDpAlone) {
 }
 
 TEST(Lab25_3a, ActivationsAreKeptForEachMicrobatchInFlight) {
-  for (const double microbatches : {1.0, 2.5, 4.0})
+  for (const double microbatches : {1.0, 2.5, about(4.0, 1)})
     ExpectNear(stage_memory({.pp = 4}, billion(4, 8).stages[0], microbatches).activation_bytes,
                microbatches * 3e9 + 5e9, 1e-12)
         << "3 GB for each of " << microbatches << " microbatches in flight, and 5 GB once";
@@ -72,7 +76,8 @@ void expect_like_the_schedule(const Named& named, const Workload& work, double t
 
 TEST(Lab25_3b, EqualStagesAreExactAtAnyLength) {
   for_pipelines([](const Named& named, int p, int m) {
-    for (const double hop : {0.0, 0.1}) expect_like_the_schedule(named, uneven(p, m, hop / named.chunks, 0), 1e-9);
+    for (const double hop : {0.0, about(0.1, 2)})
+      expect_like_the_schedule(named, uneven(p, m, hop / named.chunks, 0), 1e-9);
   });
 }
 
@@ -94,7 +99,7 @@ TEST(Lab25_3b, AShortPipelineIsPlayedWhole) {
     for (const int p : {2, 4, 8})
       for (int m = 1; m <= 3 * p; ++m) {
         if (named.chunks > 1 && m % p != 0) continue;  // interleaved has whole groups
-        Workload work = uneven(p, m, 0.3 / named.chunks, 0.25);
+        Workload work = uneven(p, m, about(0.3, 3) / named.chunks, about(0.25, 4));
         work.stages.front().forward *= 1.5;
         expect_like_the_schedule(named, work, 1e-12);
       }
@@ -102,8 +107,8 @@ TEST(Lab25_3b, AShortPipelineIsPlayedWhole) {
 
 TEST(Lab25_3b, UnevenStagesAndSlowHops) {
   for_pipelines([](const Named& named, int p, int m) {
-    for (const double head : {0.1, 0.25})
-      for (const double hop : {0.02, 0.1}) {
+    for (const double head : {0.1, about(0.2, 5)})
+      for (const double hop : {0.02, about(0.08, 6)}) {
         Workload work = uneven(p, m, hop / named.chunks, head);
         work.stages.front().backward *= 0.9;
         expect_like_the_schedule(named, work, named.chunks > 1 ? 0.03 : 0.01);
@@ -152,28 +157,30 @@ Sums sums_of(const Strategy& strategy, const Workload& work) {
 }
 
 TEST(Lab25_3c, WhatHidesLeavesTheLateAndTheAdditions) {
-  const Workload work = one_stage(100, 6);  // longer than any sum
+  const int m = 6 + static_cast<int>(testing::drawn({25, 15}, 9));
+  const Workload work = one_stage(100, m);  // longer than any sum
   for (const int zero : {0, 1, 2, 3}) {
     const Strategy strategy{.dp = 4, .zero = zero};
     const Sums t = sums_of(strategy, work);
     const double expected = zero == 0   ? t.late_s + t.late_g + t.additions
                             : zero == 1 ? t.late_s + t.additions + t.late_g + t.g
-                            : zero == 2 ? 6 * (t.late_s + t.additions) + t.late_g + t.g
-                                        : 6 * (t.late_s + 2 * t.late_g + t.additions);
+                            : zero == 2 ? m * (t.late_s + t.additions) + t.late_g + t.g
+                                        : m * (t.late_s + 2 * t.late_g + t.additions);
     ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
   }
   ExpectNear(exposed_data({.dp = 1}, work, work.stages[0]), 0, 0) << "one replica has nobody to sum with";
 }
 
 TEST(Lab25_3c, WhatCannotHideIsWaitedFor) {
-  const Workload work = one_stage(0.1, 6);  // shorter than any sum
+  const int m = 6 + static_cast<int>(testing::drawn({25, 16}, 9));
+  const Workload work = one_stage(0.1, m);  // shorter than any sum
   for (const int zero : {0, 1, 2, 3}) {
     const Strategy strategy{.dp = 4, .zero = zero};
     const Sums t = sums_of(strategy, work);
     const double expected = zero == 0   ? t.late_s + t.late_g + t.s + t.g - 0.2
                             : zero == 1 ? t.late_s + t.s - 0.2 + t.late_g + t.g
-                            : zero == 2 ? 6 * (t.late_s + t.s - 0.2) + t.late_g + t.g
-                                        : 6 * (t.late_s + 2 * t.late_g + t.g - 0.1 + t.g + t.s - 0.2);
+                            : zero == 2 ? m * (t.late_s + t.s - 0.2) + t.late_g + t.g
+                                        : m * (t.late_s + 2 * t.late_g + t.g - 0.1 + t.g + t.s - 0.2);
     ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
   }
 }
@@ -266,6 +273,30 @@ TEST(Lab25_3d, TheFastestThatFit) {
   EXPECT_EQ(best[2].time.total(), 3) << "after the two that take 2 s";
   EXPECT_TRUE(choose(all, 0.5e9, 3).empty()) << "nothing fits half a GB, so nothing is chosen";
   EXPECT_EQ(choose(all, 15e9, 3).size(), 2u) << "two fit 15 GB: there is no third";
+}
+
+TEST(Lab25_3d, OfAnyList) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const auto whole = [&](std::uint64_t which, std::uint64_t below) {
+      return static_cast<double>((7 * i + 5 * which + testing::drawn({25, 17, i, which}, 1000)) % below);
+    };
+    std::vector<Rated> all, fit;
+    for (std::uint64_t k = 0; k < 5 + i; ++k) all.push_back(rated(1 + whole(2 * k, 9), 1 + whole(2 * k + 1, 97)));
+    for (const Rated& one : all)
+      if (one.memory.total_bytes() <= 50e9) fit.push_back(one);
+    const auto before = [](const Rated& a, const Rated& b) {
+      return std::pair(a.time.total(), a.memory.total_bytes()) < std::pair(b.time.total(), b.memory.total_bytes());
+    };
+    std::sort(fit.begin(), fit.end(), before);
+    fit.resize(std::min<std::size_t>(fit.size(), 4));
+    const std::vector<Rated> best = choose(all, 50e9, 4);
+    ASSERT_EQ(best.size(), fit.size()) << "of " << all.size() << " plans those that fit 50 GB, at most four of them";
+    for (std::size_t k = 0; k < fit.size(); ++k)
+      ASSERT_TRUE(!before(best[k], fit[k]) && !before(fit[k], best[k]))
+          << "number " << k + 1 << " of the chosen takes " << best[k].time.total() << " s and "
+          << best[k].memory.total_bytes() / 1e9 << " GB, expected " << fit[k].time.total() << " s and "
+          << fit[k].memory.total_bytes() / 1e9 << " GB: the fastest first, of equal ones the smaller";
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/testing/drawn.hpp"
 #include "labs/trainer/plan/search.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week25_3d/planner.hpp"
@@ -53,13 +54,17 @@ inline std::string format_case(const Named& named, int stages, int microbatches)
   return fmt::format("{}, v = {}, p = {}, m = {}: ", named.schedule, named.chunks, stages, microbatches);
 }
 
-/// Runs `judge(named, p, m)` for pipelines of 1 to 16 stages.
+/// Runs `judge(named, p, m)` for pipelines of 1 to 16 stages. With --seed one more length is drawn.
 template <class F>
 void for_pipelines(const F& judge) {
   for (const Named& named : kSchedules)
     for (const int p : {1, 2, 3, 4, 8, 16})
       for (const int groups : {1, 2, 4, 12})
         if (p > 1 || named.chunks == 1) judge(named, p, p * groups);
+  if (!testing::draws()) return;
+  const int p = 5 + static_cast<int>(testing::drawn({25, 11}, 3)),
+            groups = 5 + static_cast<int>(testing::drawn({25, 12}, 4));
+  for (const Named& named : kSchedules) judge(named, p, p * groups);
 }
 
 /// Peaks of each chunk's own steps, added up.
@@ -72,6 +77,11 @@ inline int peak_of_chunks(const StageSchedule& steps, int chunks) {
     sum += peak_in_flight(own);
   }
   return sum;
+}
+
+/// `value`, or with --seed another, up to a quarter larger.
+inline double about(double value, std::uint64_t which) {
+  return value * (1 + static_cast<double>(testing::drawn({25, 13, which}, 1000)) / 4000);
 }
 
 /// 1 billion parameters on each rank, 3 GB a microbatch, 5 GB once.
