@@ -137,9 +137,9 @@ bool in_std(std::string_view name) {
 /// Test frameworks, verdicts, and what holds the ranks of a run: other ranks' fibers and data are in it.
 bool concerns_the_judge(std::string_view symbol) {
   for (std::string_view word :
-       {"7testing", "8lockstep5tools", "8lockstep3sim", "8lockstep5Fiber", "8lockstep10make_fiber",
-        "8lockstep9WorldBase", "8lockstep8RankBase", "8lockstep11PrivateData", "8lockstep13private_bytes",
-        "8lockstep18start_private_data"}) {
+       {"7testing", "8lockstep5tools", "8lockstep3sim", "8lockstep5Fiber", "8lockstep6Fibers", "8lockstep11make_fibers",
+        "8lockstep6Stacks", "8lockstep9WorldBase", "8lockstep8RankBase", "8lockstep11PrivateData",
+        "8lockstep13private_bytes", "8lockstep18start_private_data"}) {
     if (symbol.find(word) != symbol.npos) return true;
   }
   return false;

@@ -35,34 +35,16 @@ void World::recycle(Message* message) {
 }
 
 Peer& World::peer(Endpoint& endpoint, int rank) {
-  constexpr std::size_t kFew = 8;
   if (endpoint.symmetric) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
-  if (endpoint.dense) {
-    if (auto& slot = endpoint.peers[rank]) return *slot;
-  } else {
-    for (auto& known : endpoint.peers)
-      if (known->rank == rank) return *known;
-  }
-  const std::vector<int>& members = groups_.members(endpoint.group);
-  auto fresh = std::make_unique<Peer>();
-  fresh->rank = rank;
-  fresh->world = members[rank];
-  fresh->path = endpoint.symmetric ? network_.path(fresh->world, fresh->world, groups_.symmetry_level(endpoint.group))
-                                   : network_.path(endpoint.owner->world_rank(), fresh->world);
-  Peer* made = fresh.get();
-  if (!endpoint.dense && endpoint.peers.size() == kFew) {
-    std::vector<std::unique_ptr<Peer>> by_rank(members.size());
-    for (auto& known : endpoint.peers) by_rank[known->rank] = std::move(known);
-    endpoint.peers = std::move(by_rank);
-    endpoint.dense = true;
-  }
-  if (endpoint.dense)
-    endpoint.peers[rank] = std::move(fresh);
-  else
-    endpoint.peers.push_back(std::move(fresh));
+  if (Peer* known = endpoint.peers.find(rank)) return *known;
+  const int own = endpoint.owner->world_rank(), other = groups_.members(endpoint.group)[rank];
+  Peer& made = endpoint.peers.add(rank);
+  made.world = static_cast<std::uint32_t>(other);
+  made.level = static_cast<std::uint32_t>(endpoint.symmetric ? groups_.symmetry_level(endpoint.group)
+                                                             : network_.level_between(own, other));
   // What one end sends, the other receives.
-  made->out = &peer(ranks_[made->world]->endpoint_at(endpoint.group, endpoint.queue), endpoint.rank).in;
-  return *made;
+  made.out = &peer(ranks_[other]->endpoint_at(endpoint.group, endpoint.queue), endpoint.rank).in;
+  return made;
 }
 
 void World::post(Batch* batch) {
@@ -128,7 +110,7 @@ void World::post_send(Batch* batch, Transfer& transfer) {
   Message* message = met ? pop(*peer.out) : new_message();
   message->sender = batch;
   message->out = &transfer;
-  message->path = &peer.path;
+  message->path = {static_cast<std::uint64_t>(batch->endpoint->owner->world_rank()), peer.world, peer.level};
   message->bytes = bytes;
   message->issue = ++issues_;
   message->ready = time_;
@@ -175,10 +157,10 @@ void World::check_match(const Message& message) {
 }
 
 void World::granted(Message* message) {
-  const Path& path = *message->path;
-  const double busy = path.busy_seconds(static_cast<double>(message->bytes));
+  const Link& link = network_.link(message->path);
+  const double busy = link.busy_seconds(static_cast<double>(message->bytes));
   Batch* sender = message->sender;
-  const double arrival = time_ + path.alpha + busy + sender->endpoint->owner->jitter();
+  const double arrival = time_ + link.alpha + busy + sender->endpoint->owner->jitter();
   if (message->receiver)
     deliver(message, arrival);
   else

@@ -31,13 +31,12 @@ std::vector<UnreadMessage> World::unread() const {
   std::vector<UnreadMessage> all;
   for (const auto& rank : ranks_)
     rank->each_endpoint([&](const Endpoint& endpoint) {
-      for (const auto& peer : endpoint.peers) {
-        if (!peer) continue;
-        for (const Message* message = peer->out->first; message; message = message->next)
+      endpoint.peers.each([&](const Peer& peer) {
+        for (const Message* message = peer.out->first; message; message = message->next)
           if (message->sender)
-            all.push_back({rank->world_rank(), peer->world, message->bytes,
+            all.push_back({rank->world_rank(), static_cast<int>(peer.world), message->bytes,
                            message->out ? message->sender->where : message->sent.where});
-      }
+      });
     });
   return all;
 }

@@ -15,33 +15,35 @@ Network::Network(const Machine& machine, int ranks) : machine_(machine) {
   if (last < 0 ? ranks > 1 : holds != 0 && ranks > holds)
     throw Error(Verdict::usage,
                 fmt::format("{} ranks do not fit machine {}, which holds {}", ranks, machine.name, holds));
-  for (std::size_t level = 0; level < machine.levels.size(); ++level)
-    for (auto& direction : ports_[level]) {
-      direction.resize(ranks);
-      for (Port& port : direction) port.seconds_per_byte = 1 / machine.levels[level].bytes_per_second;
-    }
-}
-
-Path Network::path(int from, int to) { return path(from, to, machine_.level_between(from, to)); }
-
-Path Network::path(int from, int to, int level) {
-  Path path;
-  path.alpha = machine_.alpha(level);
-  path.beta = machine_.beta(level);
-  if (level == 0 && !machine_.measured.exchanges.empty()) path.machine = &machine_;
-  for (int i = 0; i <= level; ++i) {
-    const Machine::LevelPorts crossed = machine_.ports(i, from, to);
-    Port* out = &ports_[i][0][crossed.egress];
-    Port* in = &ports_[i][crossed.bus ? 0 : 1][crossed.ingress];
-    path.ports[path.count++] = out;
-    if (in != out) path.ports[path.count++] = in;
+  ports_of_.resize(ranks);
+  for (int level = 0; level <= last; ++level) {
+    links_[level] = {machine_.alpha(level), machine_.beta(level),
+                     level == 0 && !machine_.measured.exchanges.empty() ? &machine_ : nullptr};
+    make_ports(level);
   }
-  return path;
 }
 
-Port* Network::busy_port(const Message* message, double now) {
-  for (int i = 0; i < message->path->count; ++i)
-    if (message->path->ports[i]->free_at > now) return message->path->ports[i];
+void Network::make_ports(int level) {
+  auto& [egress, ingress] = ports_[level];
+  const int ranks = static_cast<int>(ports_of_.size());
+  const int count = machine_.ports(level, ranks - 1, ranks - 1).egress + 1;  // they count up with the ranks
+  for (auto* direction : {&egress, &ingress}) {
+    direction->resize(count);
+    for (Port& port : *direction) port.seconds_per_byte = 1 / machine_.levels[level].bytes_per_second;
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Machine::LevelPorts own = machine_.ports(level, rank, rank);
+    ports_of_[rank].egress[level] = &egress[own.egress];
+    ports_of_[rank].ingress[level] = &(own.bus ? egress : ingress)[own.ingress];
+  }
+}
+
+Port* Network::busy_port(Path path, double now) const {
+  const PortsOfRank &from = ports_of_[path.from], &to = ports_of_[path.to];
+  for (std::size_t level = 0; level <= path.level; ++level) {
+    if (from.egress[level]->free_at > now) return from.egress[level];
+    if (to.ingress[level]->free_at > now) return to.ingress[level];
+  }
   return nullptr;
 }
 
@@ -73,16 +75,21 @@ void Network::await(Port* port) {
 }
 
 void Network::grant_or_wait(Message* message, double now) {
-  if (Port* busy = busy_port(message, now)) {
+  const Path path = message->path;
+  if (Port* busy = busy_port(path, now)) {
     enqueue(busy, message);
     await(busy);
     return;
   }
-  for (int i = 0; i < message->path->count; ++i) {
-    Port* port = message->path->ports[i];
-    const auto bytes = static_cast<double>(message->bytes);
-    port->free_at =
-        now + (message->path->machine ? message->path->busy_seconds(bytes) : bytes * port->seconds_per_byte);
+  const auto bytes = static_cast<double>(message->bytes);
+  const bool by_table = links_[path.level].machine != nullptr;
+  const auto hold = [&](Port* port) {
+    port->free_at = now + (by_table ? links_[path.level].busy_seconds(bytes) : bytes * port->seconds_per_byte);
+  };
+  const PortsOfRank &from = ports_of_[path.from], &to = ports_of_[path.to];
+  for (std::size_t level = 0; level <= path.level; ++level) {
+    hold(from.egress[level]);
+    hold(to.ingress[level]);
   }
   decisions_.push_back({.granted = message});
 }

@@ -28,17 +28,23 @@ struct Port {
 
 inline constexpr int kMaxLevels = 4;
 
-struct Path {
+/// What messages cost whose innermost common level is the same.
+struct Link {
   double alpha = 0;
   double beta = 0;
-  const Machine* machine = nullptr;  // where a table prices this path's messages in place of β
+  const Machine* machine = nullptr;  // where a table prices these messages in place of β
 
-  /// How long a message of so many bytes has the path after its latency.
+  /// How long a message of so many bytes has its path after its latency.
   double busy_seconds(double bytes) const {
     return machine ? std::max(0.0, machine->message_seconds(0, bytes) - alpha) : bytes * beta;
   }
-  int count = 0;
-  std::array<Port*, 2 * kMaxLevels> ports{};
+};
+
+/// Which ports a message crosses: its sender's egress and its receiver's ingress ports of every level up to one.
+struct Path {
+  std::uint64_t from : 28 = 0;  // world ranks
+  std::uint64_t to : 28 = 0;
+  std::uint64_t level : 8 = 0;
 };
 
 /// One message, from the moment its first half is posted. Most need no more than the first line of the cache.
@@ -47,7 +53,7 @@ struct alignas(64) Message {
   Batch* receiver = nullptr;      // not null once the receiver's half is posted
   const Transfer* out = nullptr;  // the sender's half; null once buffered
   const Transfer* in = nullptr;   // the receiver's half
-  const Path* path = nullptr;
+  Path path;
   std::uint64_t bytes = 0;
   double ready = 0;
   std::uint64_t issue = 0;  // order of sends over the whole run
@@ -67,8 +73,8 @@ class Network {
  public:
   Network(const Machine& machine, int ranks);
 
-  Path path(int from, int to);             // world ranks
-  Path path(int from, int to, int level);  // as if `level` were the innermost that joins them
+  int level_between(int from, int to) const { return machine_.level_between(from, to); }
+  const Link& link(Path path) const { return links_[path.level]; }
   void add_ready(Message* message) { ready_.push_back(message); }
   void port_freed(Port* port) { freed_.push_back(port); }
   bool has_work() const { return !ready_.empty() || !freed_.empty(); }
@@ -89,7 +95,12 @@ class Network {
     Port* from;  // the queue it was taken from, or null
   };
   static bool goes_later(const Candidate& a, const Candidate& b) { return goes_before(b.message, a.message); }
-  static Port* busy_port(const Message* message, double now);
+  /// Of each rank, by level; the ingress port of a bus is its egress port.
+  struct alignas(64) PortsOfRank {
+    std::array<Port*, kMaxLevels> egress{}, ingress{};
+  };
+  void make_ports(int level);
+  Port* busy_port(Path path, double now) const;
   void consider(Message* message, Port* from);
   void grant_or_wait(Message* message, double now);
   void await(Port* port);
@@ -97,7 +108,9 @@ class Network {
   Message* dequeue(Port* port);
 
   Machine machine_;
+  std::array<Link, kMaxLevels> links_;                              // by level
   std::array<std::array<std::vector<Port>, 2>, kMaxLevels> ports_;  // [level][egress, ingress][index]
+  std::vector<PortsOfRank> ports_of_;
   std::vector<Message*> ready_;
   std::vector<Port*> freed_;
   std::vector<Candidate> candidates_;  // heap

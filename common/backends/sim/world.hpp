@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/backends/sim/event_queue.hpp"
-#include "common/backends/sim/network.hpp"
+#include "common/backends/sim/peers.hpp"
 #include "common/runtime/device.hpp"
 #include "common/runtime/fibers/rank_base.hpp"
 #include "common/runtime/fibers/world_base.hpp"
@@ -38,22 +38,6 @@ struct alignas(64) Batch {
   std::unique_ptr<VectorClock> clock;  // race checks
 };
 
-/// Unmatched halves of messages from one rank to another on one (group, queue): all sends, or all receives.
-struct Pair {
-  Message* first = nullptr;
-  Message* last = nullptr;
-};
-
-/// What a endpoint knows of one peer. What every message needs comes first, within one line of the cache.
-struct alignas(64) Peer {
-  int rank = 0;  // in the group
-  int world = 0;
-  Pair* out = nullptr;  // the other end's `in`
-  Pair in;
-  Traffic traffic;
-  Path path;
-};
-
 /// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
 struct alignas(64) Endpoint {
   Batch* first = nullptr;       // not yet waited for, in the order started
@@ -70,17 +54,15 @@ struct alignas(64) Endpoint {
   SimRank* owner = nullptr;
   int group = 0;
   int queue = 0;
-  int rank = 0;        // of the owner, in the group
-  int component = -1;  // race checks
-  bool dense = false;
-  bool symmetric = false;                    // every peer does what this rank does
-  std::vector<std::unique_ptr<Peer>> peers;  // a short list, or by rank once it is long
+  int rank = 0;            // of the owner, in the group
+  int component = -1;      // race checks
+  bool symmetric = false;  // every peer does what this rank does
+  Peers peers;
 
   const Batch* oldest() const { return first; }
   template <class F>
   void each_peer(F f) const {
-    for (const auto& peer : peers)
-      if (peer) f(peer->world, peer->traffic);
+    peers.each([&](const Peer& peer) { f(static_cast<int>(peer.world), peer.traffic); });
   }
   /// A batch that has been started and not waited for.
   const Batch* batch(std::uint64_t number) const {
@@ -133,6 +115,9 @@ class SimRank final : public RankBase<Types> {
   double now(int queue) const override { return queues_[queue]->clock; }
   void release(Block& block) override;
 
+  void ledger_taken() {
+    each_endpoint([](Endpoint& endpoint) { endpoint.peers.clear(); });
+  }
   /// Other queues of this rank are at work.
   bool watched() const { return live_closures_ > 0 || perturbed_; }
   double jitter();  // with --perturb: extra seconds, often none

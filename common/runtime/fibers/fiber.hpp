@@ -19,8 +19,16 @@ class Fiber {
   virtual void fetch() const = 0;      ///< brings the suspended body's stack into the cache, where that can be done
 };
 
-/// `body` must catch everything; it starts at the first resume(). Stacks of different `color` begin at different
-/// offsets within a page, so that a thousand of them do not compete for the same lines of the cache.
-std::unique_ptr<Fiber> make_fiber(std::size_t stack_bytes, int color, std::function<void()> body);
+/// Makes fibers and keeps their stacks, which may lie side by side in few mappings. Outlives the fibers.
+class Fibers {
+ public:
+  virtual ~Fibers() = default;
+  /// `body` must catch everything; it starts at the first resume(). Stacks of different `color` begin at different
+  /// offsets within a page, so that a thousand of them do not compete for the same lines of the cache.
+  virtual std::unique_ptr<Fiber> make(int color, std::function<void()> body) = 0;
+};
+
+/// With stacks of so many bytes; about `expected` of them will be made.
+std::unique_ptr<Fibers> make_fibers(std::size_t stack_bytes, int expected);
 
 }  // namespace lockstep

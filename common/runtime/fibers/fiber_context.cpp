@@ -2,41 +2,16 @@
 #include <cxxabi.h>
 
 #include <boost/context/fiber.hpp>
-#include <boost/context/protected_fixedsize_stack.hpp>
 #include <utility>
 
 #include "common/runtime/fibers/fiber.hpp"
+#include "common/runtime/fibers/stacks.hpp"
 
 namespace lockstep {
 
 namespace context = boost::context;
 
 namespace {
-
-/// A guarded stack whose top is moved down by a few cache lines.
-class ColoredStack {
- public:
-  ColoredStack(std::size_t bytes, int color)
-      : stack_(bytes + kPage), shift_(static_cast<std::size_t>(color % kColors) * kLine) {}
-  context::stack_context allocate() {
-    context::stack_context allocated = stack_.allocate();
-    allocated.sp = static_cast<char*>(allocated.sp) - shift_;
-    allocated.size -= shift_;
-    return allocated;
-  }
-  void deallocate(context::stack_context& allocated) {
-    allocated.sp = static_cast<char*>(allocated.sp) + shift_;
-    allocated.size += shift_;
-    stack_.deallocate(allocated);
-  }
-
- private:
-  static constexpr std::size_t kPage = 4096;
-  static constexpr int kLine = 64;
-  static constexpr int kColors = 24;  // within the first page, with room for a usual call depth
-  context::protected_fixedsize_stack stack_;
-  std::size_t shift_;
-};
 
 /// What the C++ runtime keeps of the exceptions that a thread is handling and unwinding. The layout is the Itanium C++
 /// ABI's.
@@ -45,10 +20,17 @@ struct Exceptions {
   unsigned uncaught = 0;
 };
 
+/// A stack that belongs to somebody else, as Boost.Context takes one.
+struct LentStack {
+  context::stack_context stack;
+  context::stack_context allocate() const { return stack; }
+  void deallocate(context::stack_context&) const {}
+};
+
 class alignas(64) ContextFiber final : public Fiber {
  public:
-  ContextFiber(std::size_t stack_bytes, int color, std::function<void()> body)
-      : stack_bytes_(stack_bytes), color_(color), body_(std::move(body)) {}
+  ContextFiber(Stacks& stacks, int color, std::function<void()> body)
+      : color_(color), stacks_(stacks), body_(std::move(body)) {}
 
   void resume() override {
     if (!started_) begin();
@@ -73,12 +55,15 @@ class alignas(64) ContextFiber final : public Fiber {
   void begin() {
     started_ = true;
     of_thread_ = reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
-    inside_ =
-        context::fiber(std::allocator_arg, ColoredStack(stack_bytes_, color_), [this](context::fiber&& scheduler) {
-          outside_ = std::move(scheduler);
-          body_();
-          return std::move(outside_);
-        });
+    const Stack stack = stacks_.take(color_);
+    LentStack lent;
+    lent.stack.sp = stack.top;
+    lent.stack.size = stack.bytes;
+    inside_ = context::fiber(std::allocator_arg, lent, [this](context::fiber&& scheduler) {
+      outside_ = std::move(scheduler);
+      body_();
+      return std::move(outside_);
+    });
   }
 
   context::fiber inside_;        // the body, while it is suspended
@@ -86,15 +71,26 @@ class alignas(64) ContextFiber final : public Fiber {
   const char* frame_ = nullptr;  // while it is suspended
   Exceptions* of_thread_ = nullptr;
   bool started_ = false;
-  std::size_t stack_bytes_;
   int color_;
+  Stacks& stacks_;
   std::function<void()> body_;
+};
+
+class ContextFibers final : public Fibers {
+ public:
+  ContextFibers(std::size_t stack_bytes, int expected) : stacks_(stack_bytes, expected) {}
+  std::unique_ptr<Fiber> make(int color, std::function<void()> body) override {
+    return std::make_unique<ContextFiber>(stacks_, color, std::move(body));
+  }
+
+ private:
+  Stacks stacks_;
 };
 
 }  // namespace
 
-std::unique_ptr<Fiber> make_fiber(std::size_t stack_bytes, int color, std::function<void()> body) {
-  return std::make_unique<ContextFiber>(stack_bytes, color, std::move(body));
+std::unique_ptr<Fibers> make_fibers(std::size_t stack_bytes, int expected) {
+  return std::make_unique<ContextFibers>(stack_bytes, expected);
 }
 
 }  // namespace lockstep

@@ -2,9 +2,11 @@
 // to it. Backends add what they know of time.
 #pragma once
 
-#include <deque>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "common/rank.hpp"
 #include "common/runtime/fibers/fiber.hpp"
@@ -28,10 +30,35 @@ struct ClosureBase {
   Location where{};
 };
 
+/// First in, first out. Unlike std::deque it takes no memory before anything is in it: most queues of a large run never
+/// get a closure.
+template <class T>
+class Fifo {
+ public:
+  std::size_t size() const { return items_.size() - gone_; }
+  T& operator[](std::size_t index) { return items_[gone_ + index]; }
+  T& front() { return items_[gone_]; }
+  void push_back(T item) { items_.push_back(std::move(item)); }
+  void pop_front() {
+    items_[gone_++] = T{};
+    if (2 * gone_ < items_.size()) return;
+    items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(gone_));
+    gone_ = 0;
+  }
+  void clear() {
+    items_.clear();
+    gone_ = 0;
+  }
+
+ private:
+  std::vector<T> items_;
+  std::size_t gone_ = 0;  // of them
+};
+
 /// A queue's closures that main has not waited for, in order. The first `ended` of them have run.
 template <class Closure>
 struct Closures {
-  std::deque<std::unique_ptr<Closure>> list;
+  Fifo<std::unique_ptr<Closure>> list;
   std::size_t ended = 0;
   std::uint64_t issued = 0;  // ever
   std::uint64_t waited = 0;

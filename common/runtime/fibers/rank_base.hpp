@@ -145,6 +145,7 @@ constexpr void RankBase<Types>::check_backend() {
         rank.ends(queue, closure);
         rank.waited_for(queue, closure, where, position);  // what main does next comes after it; in a trace, there
         rank.program_ended(queue);
+        rank.ledger_taken();  // after the run, for the last time: what only ledgers are made of may go
         { rank.seconds(ledger) } -> std::same_as<double>;  // of main's program; of `ledger` all else is known
       },
       "a backend's rank lacks one of these");

@@ -38,6 +38,7 @@ class WorldBase {
   /// After the run: their stacks, or threads.
   void drop_fibers() {
     each_queue([](Queue& queue) { queue.fiber.reset(); });
+    fibers_.reset();
   }
 
   const RunOptions& options() const { return options_; }
@@ -50,8 +51,9 @@ class WorldBase {
   void join_new_groups();  ///< after a set-up call, which may have made some
 
   void start_fiber(Queue& queue, std::function<void()> body) {
-    queue.fiber = make_fiber(self().stack_bytes(), queue.owner->world_rank(),
-                             [this, &queue, body = std::move(body)] { body_of(queue, body); });
+    if (!fibers_) fibers_ = make_fibers(self().stack_bytes(), options_.ranks);
+    queue.fiber =
+        fibers_->make(queue.owner->world_rank(), [this, &queue, body = std::move(body)] { body_of(queue, body); });
     self().started(queue);
   }
   /// Suspends the running fiber until it is woken.
@@ -107,6 +109,7 @@ class WorldBase {
   std::uint64_t messages_ = 0;
   const Program& program_;
   Groups groups_;
+  std::unique_ptr<Fibers> fibers_;  // before those who own fibers
   std::vector<std::unique_ptr<BackendRank>> ranks_;
 
  private:
@@ -220,6 +223,7 @@ void WorldBase<Types>::fill(Outcome& outcome) {
   outcome.trace.queues = queue_names_;
   for (auto& rank : ranks_) {
     outcome.ledgers.push_back(rank->ledger());
+    rank->ledger_taken();
     outcome.seconds = std::max(outcome.seconds, outcome.ledgers.back().seconds);
     append(outcome.trace, rank->recorder().take_trace());
     if (failure_.verdict == Verdict::pass && rank->live_blocks() > 0)

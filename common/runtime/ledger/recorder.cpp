@@ -129,7 +129,7 @@ void Recorder::region_lasted(int queue, int region, double begin, double end) {
 }
 
 void Recorder::find_innermost(PerQueue& q) {
-  q.innermost = q.open.empty() ? nullptr : &q.totals[q.open.back().total];
+  q.innermost = q.open.empty() ? -1 : q.open.back().total;
   q.collective = nullptr;
   for (auto open = q.open.rbegin(); open != q.open.rend() && !q.collective; ++open)
     if (!q.totals[open->total].phase) q.collective = q.names[open->total];
@@ -140,13 +140,13 @@ const char* Recorder::batch_started(int queue, int group, std::span<const int> m
   PerQueue& q = queues_[queue];
   if (notes_) notes_->batch_started(queue, group, members, batch);
   ++q.batches;
-  RegionTotal* total = q.innermost;
-  if (!total) return q.collective;
-  ++total->batches;
+  if (q.innermost < 0) return q.collective;
+  RegionTotal& total = q.totals[static_cast<std::size_t>(q.innermost)];
+  ++total.batches;
   for (const Transfer& transfer : batch) {
     const bool sends = transfer.kind == Transfer::Kind::send;
-    ++(sends ? total->traffic.messages_sent : total->traffic.messages_received);
-    (sends ? total->traffic.bytes_sent : total->traffic.bytes_received) += transfer.slice.bytes();
+    ++(sends ? total.traffic.messages_sent : total.traffic.messages_received);
+    (sends ? total.traffic.bytes_sent : total.traffic.bytes_received) += transfer.slice.bytes();
   }
   return q.collective;
 }

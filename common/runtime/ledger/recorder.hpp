@@ -2,7 +2,6 @@
 // touching the same queue: every method is called by the queue it names.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -91,14 +90,14 @@ class Recorder {
     double begin;
   };
   struct PerQueue {
-    RegionTotal* innermost = nullptr;  // of the open regions
+    int innermost = -1;  // of the open regions: index in totals
     const char* collective = nullptr;
     std::uint64_t batches = 0;
     double flop = 0;
     double transferring_until = 0;
     QueueTime time;
     Usage memory;
-    std::deque<RegionTotal> totals;
+    std::vector<RegionTotal> totals;
     std::vector<const char*> names;  // of totals: literals, compared as pointers first
     std::vector<Open> open;
   };
@@ -108,7 +107,7 @@ class Recorder {
   bool trace_;
   std::unique_ptr<ProgramNotes> notes_;  // with a trace
   std::uint64_t reads_ = 0;
-  std::deque<PerQueue> queues_;  // `innermost` points into one: they stay where they are
+  std::vector<PerQueue> queues_;
   std::vector<TraceEvent> events_;
 };
 
