@@ -12,6 +12,7 @@ import traceback
 import accuracy_figures
 import combined_figures
 import crossover_figures
+import findings_figures
 import folder
 import folder_figures
 import gradients_figures
@@ -302,7 +303,7 @@ def step_parts(data):
     return folder_figures.draw(chart) if chart else None
 
 
-ALL = (busbw_simulated, busbw_measured, *accuracy_figures.ALL, *crossover_figures.ALL, overhead, amdahl, buckets, training, *gradients_figures.ALL, activations, precision, memory, zero_memory, zero_throughput, step_parts,
+ALL = (*findings_figures.ALL, busbw_simulated, busbw_measured, *accuracy_figures.ALL, *crossover_figures.ALL, overhead, amdahl, buckets, training, *gradients_figures.ALL, activations, precision, memory, zero_memory, zero_throughput, step_parts,
        *tensor_figures.ALL, *pipeline_figures.ALL, *combined_figures.ALL)
 
 

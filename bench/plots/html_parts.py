@@ -25,7 +25,16 @@ th { position: sticky; top: 0; background: #f6f8fa; text-align: right; } th:firs
 .text td, .text th { white-space: normal; text-align: left; vertical-align: top; }
 .guess { white-space: nowrap !important; } input { width: 9rem; font: inherit; padding: .1rem .3rem; border: 1px solid #8c959f; border-radius: 4px; }
 button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
-@media print { .scroll { max-height: none; } }
+.findings { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: .75rem 2rem; }
+.findings h3 { margin: .5rem 0 .2rem; font-size: 1.05rem; } .findings p { margin: .2rem 0; } .findings svg { display: block; width: 100%; height: auto; }
+.how { color: var(--soft); font-size: .85rem; }
+@page { margin: 12mm; }
+@media print { body { padding: 0; font-size: 10.5pt; } .scroll { max-height: none; } nav { display: none; } h1 { font-size: 1.4rem; margin: 0; }
+  h2 { margin: .5rem 0; } .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; } .findings article { break-inside: avoid; }
+  .findings h3 { font-size: 10.5pt; } .findings svg { width: auto; max-width: 100%; height: 33mm; } .how { font-size: 8pt; } .note { font-size: 9pt; margin: .2rem 0; } table { font-size: 7.5pt; }
+  #claims thead { display: none; } #claims table, #claims tbody { display: block; } #claims tr { display: block; margin: 0 0 1.5mm; break-inside: avoid; }
+  #claims td { display: inline; border: 0; padding: 0; } #claims td + td::before { content: " · "; }
+  #findings { break-after: page; } figure { break-inside: avoid; } details:not([open]) { display: none; } }
 """
 
 

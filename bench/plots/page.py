@@ -12,6 +12,7 @@ import accuracy
 import claims
 import combined
 import crossover
+import findings
 import folder
 import folder_page
 import gradients
@@ -300,7 +301,7 @@ def error(row):
 
 
 def weeks(report, out, root):
-    return [report.run(), predict.learners(out), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(), report.parts(),
+    return [findings.opening(report), report.run(), predict.learners(out), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(), report.parts(),
             report.training(), gradients.section_of(report), report.zero(), report.precision(), report.activations(),
             tensor.section_of(report, MACHINES), pipeline.section_of(report), combined.section_of(report), claims.ledger(root / "docs" / "claims.md")]
 

@@ -10,6 +10,7 @@ import accuracy
 import claims
 import crossover
 import curves
+import findings
 import folder
 import html_parts
 import methods
@@ -372,6 +373,67 @@ class Crossovers(unittest.TestCase):
     def test_of_equals_the_first_counts(self):
         twins = self.rows() + [dict(r, algorithm="hierarchical", predicted_seconds=r["predicted_seconds"] * (1 - 1e-15)) for r in self.rows() if r["algorithm"] == "ring"]
         self.assertEqual(len(crossover.changes(twins, "predicted_seconds")), 2)
+
+
+class Findings(unittest.TestCase):
+    """Each sentence says what its rows say; what is missing is left out."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.data = pathlib.Path(folder.name)
+
+    def write(self, name, rows, **context):
+        (self.data / f"{name}.json").write_text(json.dumps({"context": {**CONTEXT, **context}, "rows": rows}))
+
+    def test_scaling_names_speedup_and_limit_best_machine_first(self):
+        for machine, speedup, serial in (("slow", 8.0, 0.05), ("fast", 15.5, 0.01), ("odd", 1.0, None)):
+            self.write(f"scaling_sim_{machine}", [dict(STEP, model="m", ranks=p, speedup=speedup * p / 16) for p in (1, 16)], amdahl_serial_fraction=serial)
+        said = findings.scaling(self.data).sentence
+        self.assertIn("15.5 times as fast on 16 ranks of fast (serial part 1.0 %, so never beyond 100); 8.0 times as fast on 16 ranks of slow (serial part 5.0 %, so never beyond 20); 1.0 times", said)
+
+    def test_the_ring_is_compared_on_the_machine_where_it_matters_most(self):
+        for machine, slower in (("a", 3), ("b", 7)):
+            self.write(f"all_reduce_sim_{machine}", [dict(RING, bytes=64 << 20, seconds=1e-3 * factor, algorithm=name, bytes_sent_per_rank_max=sent) for name, factor, sent in (("ring", 1, 112 << 20), ("naive", slower, 448 << 20))])
+        self.assertIn("8 ranks of b takes a ring 1 ms and the naive way 7 ms, 7 times as long: each rank sends 112 MiB, not 448 MiB", findings.ring(self.data).sentence)
+
+    def test_overlap_names_best_and_worst_bucket(self):
+        self.write("ddp_sim_box", [dict(STEP, algorithm="overlap", microbatches=1, bucket_bytes=size, hidden_fraction=hidden) for size, hidden in ((1 << 20, 0.66), (25 << 20, 0.4), (100 << 20, None))])
+        self.assertIn("66 % of the averaging on box with buckets of 1 MiB (40 % with 25 MiB)", findings.overlap(self.data).sentence)
+
+    def test_memory_is_the_ledgers_and_says_how_far_the_formula_is_off(self):
+        rows = [{"stage": stage, "ranks": 4, "category": kind, "moment": "resident", "measured_bytes": 4e6 / (1 if stage == 0 else 4), "predicted_bytes": 4e6 / (1 if stage == 0 else 4)}
+                for stage in (0, 3) for kind in ("parameters", "gradients", "optimizer")]
+        self.write("zero_memory", rows + [dict(rows[0], moment="peak", measured_bytes=1e9)])
+        self.assertIn("ZeRO-3 keeps 3 MB of model state on each and DDP 12 MB, 4.0 times as much; the ledger holds what the formulas say, to the byte", findings.memory(self.data).sentence)
+        self.write("zero_memory", [dict(rows[0], predicted_bytes=3e6), *rows[1:]])
+        self.assertIn("at most 25.0 % off the ledger", findings.memory(self.data).sentence)
+
+    def test_schedules_are_compared_at_the_same_microbatches(self):
+        row = {"transfer_seconds": 0, "stages": 4}
+        self.write("pipeline", [dict(row, schedule=name, microbatches=m, bubble_of_total=3 / (m + 3), peak_in_flight=held) for name, m, held in (("gpipe", 8, 8), ("gpipe", 32, 32), ("1f1b", 8, 4))])
+        self.assertIn("4 stages and 8 microbatches both schedules idle 27.3 % of the time, but GPipe’s fullest stage holds the activations of 8 microbatches and 1F1B’s of 4", findings.bubble(self.data).sentence)
+
+    def test_predictions_are_counted_by_kind_and_calibration_is_none(self):
+        found = [results("a.json", [dict(RING, seconds=1.0, predicted_seconds=1.1), dict(STEP, seconds=1.0, predicted_seconds=0.5), dict(STEP, seconds=2.0, predicted_seconds=1.0),
+                                    dict(STEP, emulated=True, seconds=1.0, predicted_seconds=1.02), dict(STEP, kind="message", seconds=1.0, predicted_seconds=9.0), dict(STEP, predicted_seconds=None)])]
+        self.assertIn("simulated ones by 10.0 % (1 rows), measured ones by 50.0 % (2 rows), emulated ones by 2.0 % (1 rows)", findings.truth(found).sentence)
+
+    def test_what_is_missing_is_left_out(self):
+        self.assertEqual(findings.all_of(self.data, []), [])
+        self.write("pipeline", [{"transfer_seconds": 0, "stages": 4, "schedule": "gpipe", "microbatches": 8, "bubble_of_total": 0.2, "peak_in_flight": 8}])
+        self.assertIsNone(findings.bubble(self.data))
+
+    def test_the_page_opens_with_them(self):
+        self.write("all_reduce_sim_b", [dict(RING, bytes=64 << 20, algorithm=name, bytes_sent_per_rank_max=1) for name in ("ring", "naive")])
+        out = self.data / "report"
+        (out / "data").mkdir(parents=True)
+        (self.data / "all_reduce_sim_b.json").rename(out / "data" / "all_reduce_sim_b.json")
+        report = page_module.Report(out, sources.read_folder(out / "data")[0], False)
+        first = page_module.weeks(report, out, ROOT)[0]
+        self.assertIn("A ring uses every link", first)
+        self.assertIn("Code: reference", first)
+        self.assertNotIn("ZeRO divides", first)
 
 
 class Sheets(unittest.TestCase):
