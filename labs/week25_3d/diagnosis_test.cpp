@@ -49,42 +49,6 @@ TEST(Lab25_4a, OneStepByHand) {
   EXPECT_DOUBLE_EQ(d.bubble, 6e-3) << "the busy rank waits 10 ms, of which its messages explain 4";
 }
 
-/// Ranks by chance, of which --seed draws others: every cost from its own definition.
-TEST(Lab25_4a, OfAnyRanks) {
-  for (std::uint64_t i = 0; i < 20; ++i) {
-    std::mt19937 random(static_cast<unsigned>(i + testing::drawn({25, 9, i}, 1u << 30)));
-    const auto whole = [&](unsigned below) { return static_cast<double>(random() % below); };
-    StepLedgers step{.latency = 1 + whole(3), .seconds_per_byte = 0.25};
-    step.ranks.resize(1 + random() % 6);
-    double computed = 0, launched = 0;
-    std::size_t busy = 0;
-    for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-      step.ranks[r] = {.arithmetic = 20 + whole(50),
-                       .launch = whole(9),
-                       .hidden = whole(9),
-                       .messages = whole(9),
-                       .bytes = 4 * whole(9)};
-      computed += step.ranks[r].arithmetic - step.ranks[r].launch, launched += step.ranks[r].launch;
-      if (step.ranks[r].arithmetic > step.ranks[busy].arithmetic) busy = r;
-    }
-    const RankStep& most = step.ranks[busy];
-    const double n = static_cast<double>(step.ranks.size()), waits = whole(40);
-    step.seconds = most.arithmetic + waits;
-    const double wire = most.messages * step.latency + most.bytes / 4;
-    const double exposed = std::clamp(wire - most.hidden, 0.0, waits);
-    const Decomposition d = decompose(step);
-    const std::string what = fmt::format("{} rank{}, rank {} is the busiest: ", n, n == 1 ? "" : "s", busy);
-    ASSERT_NEAR(d.compute, computed / n, 1e-9) << what << "compute is the mean of arithmetic without launch";
-    ASSERT_NEAR(d.launch, launched / n, 1e-9) << what << "launch is the mean over the ranks";
-    ASSERT_NEAR(d.imbalance, most.arithmetic - (computed + launched) / n, 1e-9)
-        << what << "imbalance is what the busiest rank computes beyond the mean";
-    ASSERT_NEAR(d.wire, wire, 1e-9) << what << "the wire is its messages' latency, and its bytes";
-    ASSERT_NEAR(d.exposed, exposed, 1e-9)
-        << what << "exposed is the wire beyond what was hidden, of " << waits << " s of waiting at most";
-    ASSERT_NEAR(d.bubble, waits - exposed, 1e-9) << what << "the bubble is the waiting that messages do not explain";
-  }
-}
-
 TEST(Lab25_4a, OfSeveralBusyRanksTheFirst) {
   StepLedgers step = three_ranks();
   step.ranks[2].arithmetic = 20e-3;
@@ -146,6 +110,42 @@ TEST(Lab25_4a, TheCostsOfRunsAreThosePlanted) {
     // A stage waits for p − 1 forwards and backwards of a microbatch; what stages do unequally is small.
     const double bubble = (pipeline.ranks - 1) * pipeline.arithmetic / pipeline.microbatches;
     EXPECT_NEAR(costs(Limit::bubble).bubble / bubble, 1, 0.1) << "a pipeline of few microbatches, seed " << seed;
+  }
+}
+
+/// Ranks by chance, of which --seed draws others: every cost from its own definition.
+TEST(Lab25_4a, OfAnyRanks) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    std::mt19937 random(static_cast<unsigned>(i + testing::drawn({25, 9, i}, 1u << 30)));
+    const auto whole = [&](unsigned below) { return static_cast<double>(random() % below); };
+    StepLedgers step{.latency = 1 + whole(3), .seconds_per_byte = 0.25};
+    step.ranks.resize(1 + random() % 6);
+    double computed = 0, launched = 0;
+    std::size_t busy = 0;
+    for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+      step.ranks[r] = {.arithmetic = 20 + whole(50),
+                       .launch = whole(9),
+                       .hidden = whole(9),
+                       .messages = whole(9),
+                       .bytes = 4 * whole(9)};
+      computed += step.ranks[r].arithmetic - step.ranks[r].launch, launched += step.ranks[r].launch;
+      if (step.ranks[r].arithmetic > step.ranks[busy].arithmetic) busy = r;
+    }
+    const RankStep& most = step.ranks[busy];
+    const double n = static_cast<double>(step.ranks.size()), waits = whole(40);
+    step.seconds = most.arithmetic + waits;
+    const double wire = most.messages * step.latency + most.bytes / 4;
+    const double exposed = std::clamp(wire - most.hidden, 0.0, waits);
+    const Decomposition d = decompose(step);
+    const std::string what = fmt::format("{} rank{}, rank {} is the busiest: ", n, n == 1 ? "" : "s", busy);
+    ASSERT_NEAR(d.compute, computed / n, 1e-9) << what << "compute is the mean of arithmetic without launch";
+    ASSERT_NEAR(d.launch, launched / n, 1e-9) << what << "launch is the mean over the ranks";
+    ASSERT_NEAR(d.imbalance, most.arithmetic - (computed + launched) / n, 1e-9)
+        << what << "imbalance is what the busiest rank computes beyond the mean";
+    ASSERT_NEAR(d.wire, wire, 1e-9) << what << "the wire is its messages' latency, and its bytes";
+    ASSERT_NEAR(d.exposed, exposed, 1e-9)
+        << what << "exposed is the wire beyond what was hidden, of " << waits << " s of waiting at most";
+    ASSERT_NEAR(d.bubble, waits - exposed, 1e-9) << what << "the bubble is the waiting that messages do not explain";
   }
 }
 
