@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "common/error.hpp"
@@ -70,6 +71,22 @@ int Exercise::points_of(std::string_view row) const {
     rest -= part.points;
   }
   return rest;
+}
+
+int Performance::at(double times) const {
+  const double share = std::clamp((none_at - times) / (none_at - full_at), 0.0, 1.0);
+  return static_cast<int>(std::floor(points * share + 1e-9));
+}
+
+std::optional<Performance> Exercise::performance_of(std::string_view row) const {
+  for (const Part& part : parts)
+    if (part.id == row) return part.performance;
+  return row == id ? performance : std::nullopt;
+}
+
+int Exercise::points_for_passing(std::string_view row, std::optional<double> times) const {
+  const std::optional<Performance> asked = performance_of(row);
+  return points_of(row) - (asked && times ? asked->points - asked->at(*times) : 0);
 }
 
 Course Course::read(const std::filesystem::path& file) { return parse(read_file(file.string()), file.string()); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,12 +10,22 @@
 
 namespace lockstep::tools {
 
+/// How many of a part's points depend on how long its runs take in virtual time, beside the reference's: all of them up
+/// to `full_at` times as long, none from `none_at` times on, and in between their share, in whole points.
+struct Performance {
+  int points = 0;
+  double full_at = 1, none_at = 2;
+  /// Of `points`, for an answer that takes so many times as long.
+  int at(double times) const;
+};
+
 struct Part {
   std::string id;  ///< "21.2a"
   std::string title;
   int points = 0;
-  std::vector<std::string> hints;  ///< level 1 first
-  bool hidden = false;             ///< judged by tests that students do not have (./lab grade --tests)
+  std::vector<std::string> hints;          ///< level 1 first
+  bool hidden = false;                     ///< judged by tests that students do not have (./lab grade --tests)
+  std::optional<Performance> performance;  ///< where an instructor's file asks for it
 };
 
 /// What a learner predicts before it is measured: `field`, times `factor` in `unit`, of the first row that has what
@@ -40,11 +51,15 @@ struct Exercise {
   std::vector<Part> parts;
   std::vector<std::string> hints;
   std::vector<Question> questions;
+  std::optional<Performance> performance;  ///< of its tests beside those of its parts
 
   /// Its own id and those of its parts: what its tests are filed under.
   std::vector<std::string> ids() const;
   /// Of a part, or for the exercise's own id of its tests beside those of its parts: what these leave.
   int points_of(std::string_view row) const;
+  std::optional<Performance> performance_of(std::string_view row) const;
+  /// Of one that passes; `times` as long as the reference, where that was measured.
+  int points_for_passing(std::string_view row, std::optional<double> times) const;
 };
 
 /// A run with a planted fault that is to be found: ./lab drill ID.
@@ -78,8 +93,9 @@ class Course {
   static Course parse(const std::string& text, const std::string& name);
 
   /// Points, minutes and more from an instructor's file, {"21.2": {"points": 30, "core": false}, "21.2a": {"points":
-  /// 12}, "21.2h": {"hidden": true, "title": "Uneven links", "points": 5}}. Hidden parts come on top of the exercise's
-  /// points. Throws Error(usage) where an id or a field is unknown, or parts have more points than their exercise.
+  /// 12, "performance": {"points": 3, "none_at": 2}}, "21.2h": {"hidden": true, "title": "Uneven links", "points": 5}}.
+  /// Hidden parts come on top of the exercise's points. Throws Error(usage) where an id or a field is unknown, or parts
+  /// have more points than their exercise.
   void change(const std::string& text, const std::string& name);
   /// The texts that changed it; "" where it is as it was read.
   const std::string& changes() const { return changes_; }

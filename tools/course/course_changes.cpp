@@ -27,8 +27,26 @@ void only_known(const std::string& id, const Json& change, const std::vector<std
       throw JsonError(fmt::format("{}: {}", id, unknown_name("field", name, known)));
 }
 
+/// {"points": 3, "full_at": 1, "none_at": 2}, of which the last two may be left out.
+std::optional<Performance> performance_in(const std::string& id, const Json& change) {
+  const Json* asked = change.find("performance");
+  if (!asked) return {};
+  const std::string what = id + ": performance";
+  only_known(what, *asked, {"points", "full_at", "none_at"});
+  Performance performance{.points = count_of(asked->at("points"), what + ": points")};
+  performance.full_at = asked->value("full_at", performance.full_at);
+  performance.none_at = asked->value("none_at", performance.none_at);
+  if (!(performance.full_at >= 1 && performance.full_at < performance.none_at && performance.none_at <= 1000))
+    throw JsonError(
+        fmt::format("{}: full_at is {} and none_at is {}; wanted times of the reference's time, the first "
+                    "at least 1, the second larger and at most 1000",
+                    what, performance.full_at, performance.none_at));
+  return performance;
+}
+
 void change_exercise(Exercise& e, const Json& change) {
-  only_known(e.id, change, {"points", "minutes", "core", "graded"});
+  only_known(e.id, change, {"points", "minutes", "core", "graded", "performance"});
+  e.performance = performance_in(e.id, change);
   if (const Json* points = change.find("points")) e.points = count_of(*points, e.id + ": points");
   if (const Json* minutes = change.find("minutes")) e.minutes = count_of(*minutes, e.id + ": minutes");
   e.core = change.value("core", e.core);
@@ -36,10 +54,18 @@ void change_exercise(Exercise& e, const Json& change) {
 }
 
 void add_hidden(Exercise& e, const std::string& id, const Json& change) {
-  only_known(id, change, {"hidden", "title", "points"});
+  only_known(id, change, {"hidden", "title", "points", "performance"});
   const int points = count_of(change.at("points"), id + ": points");
   e.parts.push_back({.id = id, .title = change.at("title"), .points = points, .hints = {}, .hidden = true});
+  e.parts.back().performance = performance_in(id, change);
   e.points += points;
+}
+
+void check_performance(const Exercise& e) {
+  for (const std::string& id : e.ids())
+    if (const auto performance = e.performance_of(id); performance && performance->points > e.points_of(id))
+      throw JsonError(fmt::format("{}: performance has {} points, and {} has {} in all", id, performance->points, id,
+                                  e.points_of(id)));
 }
 
 /// Those of the exercise's own first, so that hidden parts come on top of its new points.
@@ -75,14 +101,17 @@ void Course::change(const std::string& text, const std::string& name) {
       if (part == e.parts.end()) return add_hidden(e, id, value);
       if (part->hidden || value.contains("hidden"))
         throw JsonError(fmt::format("{} is a part of the course; a hidden one wants another letter", id));
-      only_known(id, value, {"points"});
-      part->points = count_of(value.at("points"), id + ": points");
+      only_known(id, value, {"points", "performance"});
+      part->performance = performance_in(id, value);
+      if (!part->performance || value.contains("points")) part->points = count_of(value.at("points"), id + ": points");
     });
     for (const Week& week : weeks_)
       for (const Exercise& e : week.exercises)
         if (const int rest = e.points_of(e.id); rest < 0)
           throw JsonError(fmt::format("the parts of {} have {} points, and {} has {}: give both", e.id, e.points - rest,
                                       e.id, e.points));
+        else
+          check_performance(e);
   } catch (const JsonError& error) {
     throw Error(Verdict::usage, fmt::format("{}: {}", name, error.what()));
   }

@@ -99,6 +99,10 @@ class Grader {
     Built built = build_targets(paths_, targets, "the suite");
     if (!built.ok) throw Error(Verdict::usage, "the suite cannot be built:\n" + built.log);
     judge_.emplace(paths_, *options_.seed, exercises_);
+    for (const Exercise& e : exercises_)
+      for (const std::string& id : e.ids())
+        if (e.performance_of(id) && (part_.empty() || part_ == id))
+          reference_seconds_[id] = judge_->reference_seconds(e, id);
   }
 
   /// Each answer of the submission to an object, or to the reason why there is none.
@@ -207,9 +211,20 @@ class Grader {
       if (elsewhere() && found.verdict == to_string(Verdict::pass))
         found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
       row.verdict = found.verdict, row.reason = judge_->without_seed(found.reason), row.seconds = found.seconds;
-      row.points = row.verdict == to_string(Verdict::pass) ? row.most : 0;
+      if (row.verdict == to_string(Verdict::pass)) award(e, found.virtual_seconds, row);
     }
     return rows;
+  }
+
+  /// The points of what passes, and where they depend on its virtual time, why there are no more.
+  void award(const Exercise& e, double virtual_seconds, GradedRow& row) const {
+    if (const auto reference = reference_seconds_.find(row.id); reference != reference_seconds_.end()) {
+      row.times = virtual_seconds / reference->second;
+      const Performance asked = *e.performance_of(row.id);
+      row.reason += fmt::format("virtual time: {:.4g} times the reference's; {} of {} points for it\n", *row.times,
+                                asked.at(*row.times), asked.points);
+    }
+    row.points = e.points_for_passing(row.id, row.times);
   }
 
   template <class Found = GradedRow, class Do>
@@ -250,8 +265,9 @@ class Grader {
   std::vector<Exercise> exercises_;
   Submission submission_;
   AnswerCompiler compiler_;
-  std::map<std::string, Compiled> compiled_;  // by exercise
-  std::optional<AnswerJudge> judge_;          // once the suite is built
+  std::map<std::string, Compiled> compiled_;         // by exercise
+  std::optional<AnswerJudge> judge_;                 // once the suite is built
+  std::map<std::string, double> reference_seconds_;  // virtual, by exercise or part, where points depend on them
 };
 
 }  // namespace

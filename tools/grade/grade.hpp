@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +14,11 @@ namespace lockstep::tools {
 struct GradedRow {
   std::string id, title;
   int points = 0, most = 0;
-  std::string verdict;  ///< in words; points are `most` for PASS and 0 for every other
+  std::string verdict;  ///< in words; points are `most` for PASS, less where it is slow (Performance), else 0
   std::string reason;   ///< why there are none
   double seconds = 0;
+  double virtual_seconds = 0;   ///< of all its tests' runs
+  std::optional<double> times;  ///< the reference's, where points depend on them
 };
 
 /// Why there are no points, on one line: the report's first sentence. "" for PASS and for what was not

@@ -75,8 +75,9 @@ GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path&
   }
   if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));
   Judgement said = spoken(id, words);
-  bool all =
-      expected > 0 && end.under_seal == fmt::format("passed {} failed 0 skipped 0", expected) && end.exit_code == 0;
+  const std::string counts = fmt::format("passed {} failed 0 skipped 0 virtual ", expected);
+  bool all = expected > 0 && end.under_seal.starts_with(counts) && end.exit_code == 0;
+  if (all) row.virtual_seconds = std::stod(end.under_seal.substr(counts.size()));
   if (said.ok() != all) {
     return no_verdict(fmt::format("its words say {}, and the tests: {} (exit code {}; there are {} tests)",
                                   said.verdict, end.under_seal, end.exit_code, expected));
@@ -97,6 +98,25 @@ int AnswerJudge::tests_of(const Exercise& exercise, const std::string& id) const
   const auto& of_week = tests_.at(exercise.week);
   const auto counted = of_week.find(testing::suite_of_id(id));
   return counted == of_week.end() ? 0 : counted->second;
+}
+
+double AnswerJudge::reference_seconds(const Exercise& exercise, const std::string& id) const {
+  const Scratch folder;
+  const fs::path words = folder.path() / "report.xml";
+  Command command{.arguments = {paths_.program(fmt::format("reference.week{}_sim", exercise.week)).string(),
+                                fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)), "--seed", seed_,
+                                "--gtest_output=xml:" + words.string()},
+                  .timeout_seconds = 600,
+                  .on_line = [](std::string_view) {}};
+  if (!run_command(command).ok()) throw Error(Verdict::usage, "the reference does not pass the tests of " + id);
+  const std::string report = read_text(words), name = "<property name=\"virtual_seconds\" value=\"";
+  double seconds = 0;
+  for (auto at = report.find(name); at != report.npos; at = report.find(name, at + 1))
+    seconds += std::stod(report.substr(at + name.size(), 40));
+  if (!(seconds > 0))
+    throw Error(Verdict::usage,
+                fmt::format("{}: performance: its tests run nothing whose virtual time could be compared", id));
+  return seconds;
 }
 
 GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, const fs::path& program,

@@ -26,6 +26,9 @@ class AnswerJudge {
   /// How many tests an exercise's part has, or under its own id the whole.
   int tests_of(const Exercise& exercise, const std::string& id) const;
 
+  /// The virtual time of the reference's runs of these. Throws Error(usage) where it has none that could be compared.
+  double reference_seconds(const Exercise& exercise, const std::string& id) const;
+
   /// Runs these in `program`, in a process and a folder of their own, for so many seconds. Throws Error(usage) where
   /// nothing can be said. May be called from several threads.
   GradedRow part(const Exercise& exercise, const std::string& id, const std::filesystem::path& program,

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace {
 
@@ -28,11 +30,25 @@ void take_secret(int, char**, char**) {
 // What the loader calls first (System V ABI, "Initialization and Termination Functions").
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**, char**) = take_secret;
 
+/// Of all runs that the tests judged: what common/testing/cases.cpp has noted in them.
+double virtual_seconds(const ::testing::UnitTest& tests) {
+  double seconds = 0;
+  for (int s = 0; s < tests.total_test_suite_count(); ++s)
+    for (int t = 0; t < tests.GetTestSuite(s)->total_test_count(); ++t) {
+      const ::testing::TestResult& result = *tests.GetTestSuite(s)->GetTestInfo(t)->result();
+      for (int i = 0; i < result.test_property_count(); ++i)
+        if (std::strcmp(result.GetTestProperty(i).key(), "virtual_seconds") == 0)
+          seconds += std::strtod(result.GetTestProperty(i).value(), nullptr);
+    }
+  return seconds;
+}
+
 class SealListener : public ::testing::EmptyTestEventListener {
   void OnTestProgramEnd(const ::testing::UnitTest& tests) override {
-    char line[128];
-    int length = std::snprintf(line, sizeof line, "%s passed %d failed %d skipped %d\n", seal.secret,
-                               tests.successful_test_count(), tests.failed_test_count(), tests.skipped_test_count());
+    char line[160];
+    int length = std::snprintf(line, sizeof line, "%s passed %d failed %d skipped %d virtual %.17g\n", seal.secret,
+                               tests.successful_test_count(), tests.failed_test_count(), tests.skipped_test_count(),
+                               virtual_seconds(tests));
     if (write(seal.to, line, static_cast<std::size_t>(length)) != length) _exit(3);
   }
 };

@@ -314,6 +314,29 @@ TEST(CourseChanges, PointsMinutesAndHiddenParts) {
   EXPECT_NE(course.changes(), "");
 }
 
+TEST(CourseChanges, PointsForVirtualTime) {
+  const Course course = changed(R"({"21.2a": {"performance": {"points": 4, "full_at": 1.25, "none_at": 2.25}},
+                                    "21.1": {"performance": {"points": 5}}})");
+  const Exercise& ring = course.exercise("21.2");
+  EXPECT_EQ(ring.points_of("21.2a"), 9);
+  EXPECT_EQ(ring.points_for_passing("21.2a", {}), 9) << "nothing was measured";
+  for (const auto& [times, points] : std::vector<std::pair<double, int>>{{0.5, 9},
+                                                                         {1, 9},
+                                                                         {1.25, 9},
+                                                                         {1.26, 8},
+                                                                         {1.5, 8},
+                                                                         {1.51, 7},
+                                                                         {1.75, 7},
+                                                                         {2.0, 6},
+                                                                         {2.24, 5},
+                                                                         {2.25, 5},
+                                                                         {99, 5}})
+    EXPECT_EQ(ring.points_for_passing("21.2a", times), points) << times << " times the reference's time";
+  EXPECT_EQ(ring.points_for_passing("21.2b", 99), 8) << "only where it is asked for";
+  EXPECT_EQ(course.exercise("21.1").points_for_passing("21.1", 1.5), 2) << "half of five, in whole points";
+  EXPECT_EQ(course.exercise("21.1").points_for_passing("21.1", 2), 0);
+}
+
 TEST(CourseChanges, AreRefusedWithTheReason) {
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
            {"[]", "wanted an object"},
@@ -326,6 +349,12 @@ TEST(CourseChanges, AreRefusedWithTheReason) {
            {R"({"21.2": 5})", "wanted an object"},
            {R"({"21.2": {"points": 10}})", "the parts of 21.2 have 17 points, and 21.2 has 10"},
            {R"({"21.2a": {"hidden": true, "title": "t", "points": 1}})", "wants another letter"},
+           {R"({"21.2a": {"performance": {"points": 10}}})", "performance has 10 points, and 21.2a has 9"},
+           {R"({"21.2a": {"performance": {"points": 1, "full_at": 0.5}}})", "the first at least 1"},
+           {R"({"21.2a": {"performance": {"points": 1, "none_at": 1}}})", "the second larger"},
+           {R"({"21.2a": {"performance": {"point": 1}}})", "unknown field 'point': did you mean 'points'?"},
+           {R"({"21.2a": {"performance": {"none_at": 2}}})", "points"},
+           {R"({"21.2a": {"performance": 3}})", ""},
            {R"({"21.2h": {"hidden": true, "points": 1}})", "title"}}) {
     const std::string said = why_not(text);
     EXPECT_TRUE(said.starts_with("mine.json: ")) << text << ": " << said;

@@ -45,7 +45,7 @@ const int kForged = [] {
   std::fflush(stdout);
   char secret[33] = "00000000000000000000000000000000";
   if (read(3, secret, 32) < 0) {}
-  std::string seal = std::string(secret) + " passed 5 failed 0 skipped 0\n";
+  std::string seal = std::string(secret) + " passed 5 failed 0 skipped 0 virtual 1e-4\n";
   for (int to = 3; to < 30; ++to) {
     if (write(to, seal.data(), seal.size()) < 0) continue;
   }
@@ -219,6 +219,34 @@ done
 grade 'without a hidden test' "$work/frank" --only 21.2
 row '21.2 ' 8/8 PASS
 grep -q '^21.2h' "$work/out" && fail 'without a hidden test: it was judged'
+
+# Points for virtual time, where an instructor asks for them: a right answer that takes longer than the reference.
+mkdir -p "$work/slow"
+reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  for (int i = 0; i < 2000 \&\& data.size() < 200 \&\& data.dtype() == DType::f32; ++i) scale(me, data, 1);|' > "$work/slow/naive_all_reduce.cpp"
+cmp -s "$work/slow/naive_all_reduce.cpp" "$work/anna/naive_all_reduce.cpp" && fail 'the slow answer is the reference'
+echo '{"21.1": {"performance": {"points": 3, "none_at": 1.5}}}' > "$work/time.json"
+grade 'as fast as the reference' "$work/anna.zip" --only 21.1 --course "$work/time.json"
+row 21.1 5/5 PASS
+says 'virtual time: 1 times the reference.s; 3 of 3 points for it'
+grade 'slower than the reference' "$work/slow" --only 21.1 --course "$work/time.json" --seed 4
+row 21.1 2/5 PASS
+says 'times the reference.s; 0 of 3 points for it'
+cp "$work/results.json" "$work/before.json"
+grade 'the same again' "$work/slow" --only 21.1 --course "$work/time.json" --seed 4
+[ "$(grep -o '"21.1": [0-9.e+]*' "$work/results.json")" = "$(grep -o '"21.1": [0-9.e+]*' "$work/before.json")" ] ||
+  fail "$name: another ratio"
+grade 'slower, and nobody asks' "$work/slow" --only 21.1
+row 21.1 5/5 PASS
+mkdir -p "$work/timed"
+"$lab" grade "$work/slow" "$work/anna.zip" --only 21.1 --course "$work/time.json" --out "$work/timed" > "$work/out" 2>&1
+echo '{"21.1": {"performance": {"points": 5, "none_at": 1.5}}}' > "$work/more.json"
+"$lab" class "$work/timed" --course "$work/more.json" > "$work/out" 2>&1 || fail "counted anew: no page"
+grep -q '^"slow",0,5,' "$work/timed/class.csv" || fail 'counted anew: the time is lost'
+grep -q '^"anna",5,5,' "$work/timed/class.csv" || fail 'counted anew: the reference has lost points'
+echo '{"21.5": {"performance": {"points": 1}}, "21.10": {"performance": {"points": 1}}}' > "$work/none.json"
+name='times of formulas'
+"$lab" grade "$work/anna.zip" --only 21.10 --course "$work/none.json" --out "$work/results.json" > "$work/out" 2>&1 && fail "$name"
+says 'whose virtual time could be compared'
 
 # A small class, a hostile one among them: on one page, and a page for each.
 name=class

@@ -35,6 +35,10 @@ ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
     if (elsewhere) throw JsonError("that is no name of a submission");
     const Json results = Json::parse(read_file((folder / (row.name + ".json")).string()));
     for (const Json& test : results.at("tests")) row.parts.push_back(graded_row_of(test));
+    if (const Json* data = results.find("extra_data"); data && data->contains("times_of_reference"))
+      for (const auto& [id, times] : data->at("times_of_reference").items())
+        for (GradedRow& part : row.parts)
+          if (part.id == id) part.times = times.get<double>();
   } catch (const std::exception& error) {
     row.graded = false;
     row.remarks += fmt::format("its results cannot be read: {}\n", error.what());
@@ -100,7 +104,7 @@ void count_anew(ClassData& data, const Course& course) {
       const std::vector<std::string> ids = exercise.ids();
       if (std::find(ids.begin(), ids.end(), part.id) == ids.end()) continue;  // hidden then, and unknown now
       part.most = exercise.points_of(part.id);
-      part.points = is_passed(part) ? part.most : 0;
+      part.points = is_passed(part) ? exercise.points_for_passing(part.id, part.times) : 0;
     }
 }
 
