@@ -187,6 +187,8 @@ class CommandLine {
     add_program("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …");
     add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
                 [this] { return trace_tool(paths_, "why", rest_); });
+    add_forward("view", "a page that plays a run: ./lab view check 21.2 --ranks 4 --size 8, view train …, view FILE",
+                [this] { return view(paths_, rest_, check_into()); });
     add_forward("diff", "two traces, operation by operation: ./lab diff A B",
                 [this] { return trace_tool(paths_, "diff", rest_); });
     add_forward("drill", "a run that went wrong: find out what, from its output and trace: ./lab drill 21",
@@ -196,6 +198,16 @@ class CommandLine {
     add_program("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …");
     add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
                 [this] { return profile(paths_, rest_); });
+  }
+  /// ./lab check, whose traces come into a folder.
+  CheckInto check_into() const {
+    return [&paths = paths_](const std::string& folder, const std::vector<std::string>& arguments) {
+      CommandLine line(paths);
+      line.check_.trace_folder = folder;
+      std::vector<const char*> words{"lab", "check"};
+      for (const std::string& argument : arguments) words.push_back(argument.c_str());
+      return line.read(static_cast<int>(words.size()), words.data())();
+    };
   }
   void add_program(const char* name, const char* what) {
     add_forward(name, what, [this, name] { return forward(paths_, target_of(name), rest_); });
@@ -253,6 +265,7 @@ class CommandLine {
       return "./lab               where you are, and what comes next\n"
              "./lab check 21.2    judge your answer; watch 21.2 does it whenever you save\n"
              "./lab hint 21.2     a hint\n"
+             "./lab view check 21.2 --ranks 4 --size 8   watch it run, in a page\n"
              "./lab list          the course\n"
              "./lab drill         runs that went wrong, to find out why\n"
              "./lab train --mine  train the model with your code\n"

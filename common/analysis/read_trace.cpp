@@ -57,7 +57,7 @@ class Reader {
       refuse(path_, fmt::format("this is no trace that ./lab train --trace FILE.json wrote, or it was cut short ({})",
                                 error.what()));
     }
-    if (trace_.events.empty()) refuse(path_, "it is empty: nothing happened in that run");
+    if (trace_.events.empty() && trace_.stuck.empty()) refuse(path_, "it is empty: nothing happened in that run");
     for (std::size_t i = 0; i < trace_.events.size(); ++i) trace_.events[i].queue = queue_of(i);
     return std::move(trace_);
   }
@@ -68,6 +68,17 @@ class Reader {
     if (other.at("program") != "lockstep") refuse(path_, "another program wrote it");
     trace_.modelled = other.value("modelled", false);
     trace_.eager_bytes = other.value("eager_bytes", std::uint64_t{0});
+    trace_.verdict = other.value("verdict", "");
+    trace_.message = other.value("message", "");
+    if (const Json* ledgers = other.find("ledgers"))
+      for (const Json& l : *ledgers)
+        trace_.totals.push_back({.rank = rank_of(l.at(0)),
+                                 .seconds = instant_of(l.at(1)),
+                                 .busy = duration_of(l.at(2)),
+                                 .waiting = duration_of(l.at(3)),
+                                 .busy_elsewhere = duration_of(l.at(4)),
+                                 .messages_sent = l.at(5),
+                                 .bytes_sent = l.at(6)});
   }
 
   void take(const Json& event) {
@@ -75,6 +86,8 @@ class Reader {
     if (kind == "X") return complete(event);
     if (event.at("name") == "thread_name") names_[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
     if (event.at("name") == "closure") closure(event);
+    if (event.at("name") == "block") block(event);
+    if (event.at("name") == "stuck") stuck(event);
   }
 
   void complete(const Json& event) {
@@ -93,10 +106,41 @@ class Reader {
     e.phase = arguments.value("phase", false);
     e.group = arguments.value("group", 0u);
     if (arguments.contains("messages"))
-      for (const Json& m : arguments.at("messages"))
-        e.messages.push_back(
-            {rank_of(m.at(1)), m.at(0) == "send", m.at(2), duration_of(m.at(3)), duration_of(m.at(4))});
+      for (const Json& m : arguments.at("messages")) e.messages.push_back(message(m));
+    e.bytes = arguments.value("bytes", std::uint64_t{0});
+    if (const Json* uses = arguments.find("uses"))
+      for (const Json& u : *uses) e.uses.push_back({u.at(1), u.at(2), u.at(3), u.at(0) == "write"});
     threads_.push_back(event.at("tid"));
+  }
+
+  static TraceMessage message(const Json& m) {
+    TraceMessage message{rank_of(m.at(1)), m.at(0) == "send", m.at(2), duration_of(m.at(3)), duration_of(m.at(4))};
+    if (m.size() > 6) message.block = m.at(5), message.offset = m.at(6);
+    return message;
+  }
+
+  void block(const Json& event) {
+    const Json& a = event.at("args");
+    trace_.blocks.push_back({.rank = rank_of(event.at("pid")),
+                             .id = a.at("id"),
+                             .category = a.at("category"),
+                             .bytes = a.at("bytes"),
+                             .begin = instant_of(a.at("seconds").at(0)),
+                             .end = instant_of(a.at("seconds").at(1)),
+                             .uploaded = a.at("uploaded")});
+  }
+
+  void stuck(const Json& event) {
+    const Json& a = event.at("args");
+    const std::string needs = a.at("needs_queue");
+    const int rank = a.at("needs_rank");
+    trace_.stuck.push_back({.rank = rank_of(event.at("pid")),
+                            .queue = index_of(a.at("queue")),
+                            .needs_rank = rank < 0 ? -1 : rank_of(a.at("needs_rank")),
+                            .needs_queue = needs.empty() ? -1 : index_of(needs),
+                            .link = a.at("link"),
+                            .where = a.at("where"),
+                            .reason = a.at("reason")});
   }
 
   void closure(const Json& event) {

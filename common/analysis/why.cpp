@@ -4,43 +4,12 @@
 #include <map>
 
 #include "common/analysis/format_why.hpp"
+#include "common/analysis/intervals.hpp"
 
 namespace lockstep::analysis {
 namespace {
 
 constexpr Cost kCosts[] = {Cost::communication, Cost::bubble, Cost::imbalance, Cost::launch, Cost::data};
-
-struct Interval {
-  double begin, end;
-};
-
-/// Sorted and without overlaps.
-std::vector<Interval> joined(std::vector<Interval> all) {
-  std::sort(all.begin(), all.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  std::vector<Interval> result;
-  for (const Interval& next : all) {
-    if (result.empty() || next.begin > result.back().end)
-      result.push_back(next);
-    else
-      result.back().end = std::max(result.back().end, next.end);
-  }
-  return result;
-}
-
-double length(const std::vector<Interval>& intervals) {
-  double sum = 0;
-  for (const Interval& i : intervals) sum += i.end - i.begin;
-  return sum;
-}
-
-double common_length(const std::vector<Interval>& a, const std::vector<Interval>& b) {
-  double sum = 0;
-  for (std::size_t i = 0, k = 0; i < a.size() && k < b.size();) {
-    sum += std::max(0.0, std::min(a[i].end, b[k].end) - std::max(a[i].begin, b[k].begin));
-    (a[i].end < b[k].end ? i : k) += 1;
-  }
-  return sum;
-}
 
 std::map<std::string, double> operations_of(const Trace& trace, const Graph& graph) {
   std::map<std::string, double> seconds;
@@ -75,7 +44,7 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
   for (auto& [rank, use] : by_rank) {
     const std::vector<Interval> busy = joined(computing[rank]), wires = joined(moving[rank]);
     use.moving = length(wires) / steps;
-    use.hidden = common_length(busy, wires) / steps;
+    use.hidden = length(common(busy, wires)) / steps;
     use.waiting = replayed.waits[uses.size()] / steps;
     use.operations /= graph.steps;
     uses.push_back(use);

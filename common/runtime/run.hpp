@@ -26,6 +26,7 @@ struct RunOptions {
   bool poison = true;                                     // new memory is filled with NaN patterns
   std::optional<std::uint64_t> perturb;                   // simulator: run queued work early or late, by this seed
   bool trace = false;
+  int traced_ranks = 0;         // with a trace: only the first so many ranks record their events; 0: all do
   int threads = 0;              // of the CPU's arithmetic, each rank; 0: as many as there are usable cores for it
   bool emulate = false;         // MPI: sleep until the machine's modelled time of each operation and message has passed
   double emulate_scale = 1;     // modelled seconds × scale = wall-clock seconds
@@ -34,6 +35,11 @@ struct RunOptions {
                                 // on MPI, for what is no deadlock, which is known within 2 s
   std::size_t stack_bytes = 256 * 1024;  // simulator: of each fiber
 };
+
+/// Whether this rank records what it does.
+inline bool is_traced(const RunOptions& options, int rank) {
+  return options.trace && (options.traced_ranks == 0 || rank < options.traced_ranks);
+}
 
 /// What one rank saw, for one place to judge.
 using Values = std::vector<double>;
@@ -55,6 +61,9 @@ struct Outcome {
   /// Throws Error(verdict, message) unless passed.
   const Outcome& check() const;
 };
+
+/// Of backends: notes in the trace what the ledgers say, and how the run ended.
+void note_end(Outcome& outcome);
 
 /// Runs `program` on ranks 0 … options.ranks − 1 and waits for all. A failing program is an Outcome, not an exception;
 /// bad options (ranks < 1, more ranks than MPI processes) throw Error(usage).

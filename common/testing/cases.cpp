@@ -32,6 +32,8 @@ RunOptions options_for(const Case& the_case, const CasePlan& plan, std::optional
   options.machine.eager_bytes = 0;
   options.timeout_seconds = 10;  // likewise
   options.trace = test_options().trace;
+  constexpr int kDrawn = 64;  // of more ranks nobody reads every line, and the file would have gigabytes
+  if (the_case.ranks > 2 * kDrawn) options.traced_ranks = kDrawn;
   options.perturb = perturb;
   if (plan.adjust) plan.adjust(the_case, options);
   return options;
@@ -51,14 +53,15 @@ std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
 }
 
 /// A file and a chart for each test and case; nothing where there is no code to draw.
-void write_trace(const Case& the_case, const Outcome& outcome, std::optional<std::uint64_t> perturb) {
+void write_trace(const Case& the_case, const Outcome& outcome, const std::string& wrong,
+                 std::optional<std::uint64_t> perturb) {
   if (!test_options().trace || !is_judge() || not_written(outcome)) return;
   const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
   const std::string seed = perturb ? fmt::format("-perturb-{}", *perturb) : "";
   std::string file = test_options().trace_file;
-  if (file.empty())
-    file = fmt::format("outputs/trace-{}-{}-ranks-{}-size-{}{}.json", exercise_id(), test, the_case.ranks,
-                       the_case.size, seed);
+  if (file.empty() || file.ends_with('/'))  // a folder
+    file += fmt::format("{}trace-{}-{}-ranks-{}-size-{}{}.json", file.empty() ? "outputs/" : "", exercise_id(), test,
+                        the_case.ranks, the_case.size, seed);
   const std::string title =
       fmt::format("{} {}, {} rank{}, size {}{}", exercise_id(), test, the_case.ranks, the_case.ranks == 1 ? "" : "s",
                   the_case.size, perturb ? fmt::format(", --perturb {}", *perturb) : "");
@@ -68,7 +71,9 @@ void write_trace(const Case& the_case, const Outcome& outcome, std::optional<std
   try {
     std::error_code ignored;  // writing says what is wrong with the folder
     std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
-    lockstep::write_trace(outcome.trace, file, title);
+    Trace trace = outcome.trace;
+    if (!wrong.empty()) trace.verdict = to_string(Verdict::fail), trace.message = wrong;
+    lockstep::write_trace(trace, file, title);
     fmt::print("timeline: {}{}\n", file, file.ends_with(".svg") ? "" : " (open it in ui.perfetto.dev)");
   } catch (const Error& error) {  // it goes no further: other processes would run the next case alone
     record_verdict(error.verdict(), error.what());
@@ -133,7 +138,7 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
     // On every process: a test that stops at its first failure stops on all of them, so that their runs stay the same.
     ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << text;
   }
-  if (!passed || only_case) write_trace(the_case, outcome, perturb);
+  if (!passed || only_case) write_trace(the_case, outcome, wrong, perturb);
   return passed;
 }
 

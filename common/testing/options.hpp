@@ -14,9 +14,9 @@ struct TestOptions {
   std::optional<std::uint64_t> perturb;  ///< --perturb SEED: run queued work early or late, by this seed
   std::optional<std::uint64_t> seed;     ///< --seed SEED: draw inputs and sizes by it, instead of the usual ones
   bool trace = false;                    ///< --trace [FILE]: record the timeline of each case
-  std::string trace_file;                ///< where to write it; empty: the test chooses, below outputs/
-  std::string verdict_file;              ///< --verdict FILE: where main writes the verdicts, as JSON
-  int available_ranks = 0;               ///< MPI: processes in the world; 0: any number
+  std::string trace_file;    ///< where to write it; empty, or a folder with a / at its end: the test chooses
+  std::string verdict_file;  ///< --verdict FILE: where main writes the verdicts, as JSON
+  int available_ranks = 0;   ///< MPI: processes in the world; 0: any number
 };
 
 /// The options of this process. GoogleTest calls test bodies without arguments, so this is the one thing that they

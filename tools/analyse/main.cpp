@@ -1,4 +1,5 @@
-// ./lab why FILE and ./lab diff A B, on traces that ./lab train --trace FILE.json wrote (or --trace of a lab's tests).
+// ./lab why FILE, ./lab diff A B and ./lab view FILE …, on traces that ./lab train --trace FILE.json wrote (or --trace
+// of a lab's tests).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/run_program.hpp"
+#include "tools/view/page.hpp"
 
 namespace {
 
@@ -21,6 +23,7 @@ using namespace lockstep;
 constexpr const char* kHelp =
     "./lab why FILE [--step NAME] [--json FILE]    the critical path of a traced run, and what limits it\n"
     "./lab why train OPTIONS                       the same, of this run of ./lab train\n"
+    "./lab view FILE… [--out PAGE.html]            a page that plays the run (view A B --together: side by side)\n"
     "./lab diff A B [--top N] [--json FILE]        two traces, operation by operation\n"
     "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase of the program "
     "that\n"
@@ -29,6 +32,9 @@ constexpr const char* kHelp =
 const std::vector<OptionName> kOptions = {{"--step", "the phase of the program that is looked at"},
                                           {"--json", "a file for the rows"},
                                           {"--top", "how many operations"},
+                                          {"--out", "the page"},
+                                          {"--together", "two runs on one time axis"},
+                                          {"--events", "how many are drawn"},
                                           {"--help", ""}};
 
 struct Arguments {
@@ -37,7 +43,17 @@ struct Arguments {
   std::optional<std::string> step;
   std::optional<std::size_t> top;
   bool help = false;
+  std::string out;
+  view::PageOptions page;
 };
+
+std::size_t whole_number(const std::string& option, const std::string& text) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw Error(Verdict::usage, fmt::format("{} wants a whole number, not '{}'", option, text));
+  return number;
+}
 
 Arguments parse(int argc, char** argv) {
   Arguments a;
@@ -52,10 +68,13 @@ Arguments parse(int argc, char** argv) {
     } else if (argument == "--step") {
       a.step = value();
     } else if (argument == "--top") {
-      const std::string text = value();
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), a.top.emplace());
-      if (error != std::errc{} || end != text.data() + text.size())
-        throw Error(Verdict::usage, fmt::format("--top wants a whole number, not '{}'", text));
+      a.top = whole_number(argument, value());
+    } else if (argument == "--events") {
+      a.page.most_events = whole_number(argument, value());
+    } else if (argument == "--out") {
+      a.out = value();
+    } else if (argument == "--together") {
+      a.page.together = true;
     } else if (argument == "--help" || argument == "-h") {
       a.help = true;
     } else if (argument.starts_with("-")) {
@@ -107,6 +126,18 @@ void diff(const Arguments& a) {
   write_rows(a, rows(found));
 }
 
+/// Says where the page is; who wants to see it opens it.
+void view_page(const Arguments& a) {
+  if (a.files.empty()) throw Error(Verdict::usage, "give a trace, or several: see --help");
+  if (a.page.together && a.files.size() != 2) throw Error(Verdict::usage, "--together wants two traces");
+  const std::string out = a.out.empty() ? "run.html" : a.out;
+  check_writable(out);
+  std::vector<view::NamedTrace> runs;
+  for (const std::string& file : a.files) runs.push_back({view::title_of(file), read_chrome_trace(file)});
+  write_atomically(out, view::page(runs, a.page));
+  fmt::print("the page: {}\n", out);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -116,7 +147,7 @@ int main(int argc, char** argv) {
     if (arguments.help)
       fmt::print("{}", kHelp);
     else
-      command == "diff" ? diff(arguments) : why(arguments);
+      command == "diff" ? diff(arguments) : command == "view" ? view_page(arguments) : why(arguments);
     return 0;
   });
 }

@@ -26,7 +26,8 @@ std::vector<std::string> arguments_of(const CheckOptions& options) {
   if (options.size) arguments.insert(arguments.end(), {"--size", std::to_string(*options.size)});
   if (options.perturb) arguments.insert(arguments.end(), {"--perturb", std::to_string(*options.perturb)});
   if (options.seed) arguments.insert(arguments.end(), {"--seed", std::to_string(*options.seed)});
-  if (options.trace) arguments.push_back("--trace");
+  if (options.trace || !options.trace_folder.empty()) arguments.push_back("--trace");
+  if (!options.trace_folder.empty()) arguments.push_back(options.trace_folder);
   return arguments;
 }
 

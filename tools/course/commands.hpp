@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct CheckOptions {
   std::optional<int> ranks;
   std::optional<std::uint64_t> size, perturb, seed;
   bool trace = false;
+  std::string trace_folder;               ///< with a / at its end; empty: outputs/
   std::optional<double> timeout_seconds;  ///< else 60, and 240 for more than 256 ranks
   std::string json;                       ///< verdicts also into this file
   bool again = false;                     ///< also where nothing has changed since the tests ran
@@ -128,6 +130,14 @@ int forward(const Paths& paths, const std::string& target, std::vector<std::stri
 
 /// ./lab why and ./lab diff: becomes the program that reads traces. `why train …` first trains, with a trace.
 int trace_tool(const Paths& paths, const std::string& command, std::vector<std::string> arguments);
+
+/// The same as a part of a command: returns its exit code.
+int run_forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments);
+
+/// Runs ./lab check with these arguments so that its traces come into `folder`, whose name ends with a /.
+using CheckInto = std::function<int(const std::string& folder, const std::vector<std::string>& arguments)>;
+/// ./lab view FILE | A B | check … | train … | bench … | pipeline …: a page that plays the run.
+int view(const Paths& paths, std::vector<std::string> arguments, const CheckInto& check);
 
 /// ./lab bench NAME …: forwards to bench_NAME; without a name, lists the benchmarks.
 int bench(const Paths& paths, std::vector<std::string> arguments, const std::vector<std::string>& around = {});

@@ -173,6 +173,12 @@ int forward(const Paths& paths, const std::string& target, std::vector<std::stri
   return ended.exit_code;
 }
 
+int run_forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments) {
+  const std::vector<std::string> command = built_command(paths, target, std::move(arguments), {});
+  flush_output();
+  return run_command({.arguments = command}).exit_code;
+}
+
 int trace_tool(const Paths& paths, const std::string& command, std::vector<std::string> arguments) {
   if (command == "why" && !arguments.empty() && arguments[0] != "train" && near(arguments[0], "train") &&
       !std::filesystem::exists(arguments[0]))

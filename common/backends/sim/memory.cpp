@@ -48,6 +48,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   const double launch = recorder_.tracing() ? machine.overhead(operation) : 0;
   recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
                  recorder_.position(queue.index), {seconds, launch});
+  recorder_.touched(operation);
 }
 
 double SimRank::jitter() {
@@ -72,12 +73,14 @@ Slice SimRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Cate
     if (world_.options().poison) std::memset(block->data, 0xff, block->bytes);
   }
   recorder_.allocated(at.queue, category, block->bytes);
+  recorder_.block_made(*block, now(at.queue));
   ++live_blocks_;
   return Slice(*block.release());
 }
 
 void SimRank::release(Block& block) {
   recorder_.released(block.queue, block.category, block.bytes);
+  if (recorder_.knows(block)) recorder_.block_released(block, now(block.queue));
   --live_blocks_;
   if (block.history) RaceDetector::forget(block);
   std::free(block.data);
@@ -97,6 +100,7 @@ void SimRank::upload(CommunicatorKey at, const Slice& slice, const void* values,
   Queue& queue = calling(at.queue, where);
   if (races_) races_->access(queue.component, slice, true, where, "upload");
   if (watched()) sync(queue);
+  recorder_.uploaded(slice);
   if (slice.data()) std::memcpy(slice.data(), values, slice.bytes());
 }
 

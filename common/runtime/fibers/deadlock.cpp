@@ -23,7 +23,6 @@ class Explanation {
     return text + others(chain);
   }
 
- private:
   /// Follows first needs until they close a cycle or end at a program that has ended. A cycle is returned from its
   /// smallest rank; a missing partner as the chain's last link.
   std::vector<int> find_chain() const {
@@ -48,6 +47,7 @@ class Explanation {
     return {};
   }
 
+ private:
   std::string headline(const std::vector<int>& chain) const {
     if (chain.empty()) return "DEADLOCK: nobody can go on.";
     const StuckQueue& last = queues_[chain.back()];
@@ -106,6 +106,24 @@ class Explanation {
 }  // namespace
 
 std::string explain_deadlock(const std::vector<StuckQueue>& queues) { return Explanation(queues).text(); }
+
+std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues) {
+  const std::vector<int> chain = Explanation(queues).find_chain();
+  std::vector<TraceStuck> stuck;
+  for (int i = 0; i < static_cast<int>(queues.size()); ++i) {
+    const StuckQueue& q = queues[static_cast<std::size_t>(i)];
+    if (q.ended || q.on == StuckQueue::On::nothing || q.on == StuckQueue::On::work) continue;
+    const auto link = std::find(chain.begin(), chain.end(), i);
+    stuck.push_back({.rank = q.rank,
+                     .queue = q.queue,
+                     .needs_rank = q.needs_rank,
+                     .needs_queue = q.needs < 0 ? -1 : queues[static_cast<std::size_t>(q.needs)].queue,
+                     .link = link == chain.end() ? -1 : static_cast<int>(link - chain.begin()),
+                     .where = describe(q.where),
+                     .reason = q.reason});
+  }
+  return stuck;
+}
 
 std::string unread_messages(const std::vector<UnreadMessage>& unread) {
   const UnreadMessage& first = unread.front();

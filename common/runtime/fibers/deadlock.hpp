@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/rank.hpp"
+#include "common/runtime/trace/trace.hpp"
 
 namespace lockstep {
 
@@ -25,6 +26,8 @@ struct StuckQueue {
 /// "DEADLOCK: 3 ranks wait for each other in a cycle: 0 → 2 → 1 → 0." and a line for each of them. Queues come rank by
 /// rank, main first.
 std::string explain_deadlock(const std::vector<StuckQueue>& queues);
+/// The same as data: every queue that has not ended, of those beside main that have a closure to run.
+std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues);
 
 /// `inside` of a queue other than main, with the closure that it runs, if any.
 std::string inside_queue(const std::string& queue, const Location* closure);

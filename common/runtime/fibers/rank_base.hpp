@@ -79,7 +79,7 @@ class RankBase : public Backend, public BlockOwner {
 
   /// `machine`: whose times are modelled; null where they are measured.
   RankBase(World& world, int rank, const Machine* machine)
-      : world_(world), rank_(rank), recorder_(rank, world.options().trace, machine) {}
+      : world_(world), rank_(rank), recorder_(rank, is_traced(world.options(), rank), machine) {}
   ~RankBase() override = default;
 
   Member& member(int group) {

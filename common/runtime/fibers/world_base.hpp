@@ -117,6 +117,7 @@ class WorldBase {
   auto& self() { return static_cast<typename Types::World&>(*this); }
   void body_of(Queue& queue, const std::function<void()>& body);
   void judge_end();
+  void explain(const std::vector<StuckQueue>& stuck);
   void unwind_all();
   void fill(Outcome& outcome);
 
@@ -124,6 +125,7 @@ class WorldBase {
   std::vector<std::string> queue_names_{"main"};
   std::vector<Values> values_;
   Failure failure_;
+  std::vector<TraceStuck> stuck_;
   PrivateData private_data_;
 };
 
@@ -204,9 +206,15 @@ template <class Types>
 void WorldBase<Types>::judge_end() {
   const bool all_ended = std::all_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->queue(0).ended; });
   if (!all_ended)
-    failure_ = {Verdict::deadlock, explain_deadlock(Survey(self()).queues())};
+    explain(Survey(self()).queues());
   else if (const std::vector<UnreadMessage> unread = self().unread(); !unread.empty())
     failure_ = {Verdict::unread, unread_messages(unread)};
+}
+
+template <class Types>
+void WorldBase<Types>::explain(const std::vector<StuckQueue>& stuck) {
+  failure_ = {Verdict::deadlock, explain_deadlock(stuck)};
+  if (options_.trace) stuck_ = trace_of(stuck);
 }
 
 template <class Types>
@@ -233,6 +241,9 @@ void WorldBase<Types>::fill(Outcome& outcome) {
   outcome.message = failure_.message;
   outcome.failed_rank = failure_.rank;
   outcome.values = std::move(values_);
+  if (!options_.trace) return;
+  outcome.trace.stuck = std::move(stuck_);
+  note_end(outcome);
 }
 
 /// A world that must stay does so for good, reachable from here, so that a leak checker knows that it is meant.

@@ -45,6 +45,33 @@ void Recorder::busy(int queue, double begin, double end, const char* name, doubl
                        .launch = price.launch});
 }
 
+void Recorder::touched(const Operation& operation) {
+  constexpr std::uint64_t kSmall = 4096;
+  if (!trace_) return;
+  std::vector<TraceUse> uses;
+  const auto add = [&](const auto& slices, bool writes) {
+    for (const Slice* slice : slices)
+      if (slice && !slice->empty()) uses.push_back({slice->block()->id, slice->offset_bytes(), slice->bytes(), writes});
+  };
+  add(operation.reads, false);
+  add(operation.writes, true);
+  const auto large = [](const TraceUse& use) { return use.bytes > kSmall; };
+  if (std::none_of(uses.begin(), uses.end(), large)) events_.back().uses = std::move(uses);
+}
+
+void Recorder::block_made(const Block& block, double now) {
+  if (trace_)
+    blocks_.push_back({.rank = rank_,
+                       .id = block.id,
+                       .category = std::string(to_string(block.category)),
+                       .bytes = block.bytes,
+                       .begin = now});
+}
+
+void Recorder::uploaded(const Slice& slice) {
+  if (!slice.empty() && knows(*slice.block())) blocks_[slice.block()->id - 1].uploaded = true;
+}
+
 void Recorder::waited(int queue, double begin, double end, Location where, std::uint64_t position) {
   QueueTime& time = queues_[queue].time;
   time.waiting += end - begin;
@@ -95,7 +122,7 @@ void Recorder::open_region(int queue, const char* name, std::size_t bytes, doubl
   if (!total.phase) total.bytes += bytes;
   q.open.push_back({index, now});
   find_innermost(q);
-  if (notes_) notes_->region_opened(queue);
+  if (notes_) notes_->region_opened(queue, total.phase ? 0 : bytes);
 }
 
 void Recorder::close_region(int queue, double now) {
@@ -125,7 +152,8 @@ void Recorder::region_lasted(int queue, int region, double begin, double end) {
                      .end = end,
                      .first = range.first,
                      .last = range.last,
-                     .phase = q.totals[region].phase});
+                     .phase = q.totals[region].phase,
+                     .bytes = range.bytes});
 }
 
 void Recorder::find_innermost(PerQueue& q) {
@@ -156,6 +184,7 @@ Trace Recorder::take_trace() {
   if (!notes_) return trace;
   notes_->complete(events_, trace.closures);
   trace.events = std::move(events_);
+  trace.blocks = std::move(blocks_);
   return trace;
 }
 

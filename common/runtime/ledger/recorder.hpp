@@ -9,6 +9,7 @@
 
 #include "common/rank.hpp"
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/runtime/machine/operation.hpp"
 #include "common/runtime/trace/program_notes.hpp"
 #include "common/runtime/trace/trace.hpp"
 
@@ -34,6 +35,12 @@ class Recorder {
   void released(int queue, Category category, std::uint64_t bytes);
   std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes of a queue's own
 
+  // For traces: which memory there is, and what holds values from the host. Every block, in the order of its number.
+  void block_made(const Block& block, double now);
+  bool knows(const Block& block) const { return block.id > 0 && block.id <= blocks_.size(); }
+  void block_released(const Block& block, double now) { blocks_[block.id - 1].end = now; }
+  void uploaded(const Slice& slice);
+
   /// Of what the queue's program does now, for the trace; taken when it is done, not when its time is known.
   std::uint64_t position(int queue) { return notes_ ? notes_->next(queue) : 0; }
   /// The same for a wait: what is waited for here.
@@ -52,6 +59,7 @@ class Recorder {
   // Time, on the queue's clock; of arithmetic also its FLOP.
   void busy(int queue, double begin, double end, const char* name, double flop, Location where, std::uint64_t position,
             OperationPrice price = {});
+  void touched(const Operation& operation);  ///< by what was busy last, where that is little
   void count_flop(int queue, double flop) { queues_[queue].flop += flop; }  ///< where their time is known only later
   void waited(int queue, double begin, double end, Location where, std::uint64_t position);
   /// Of each (group, queue) in the order started.
@@ -109,6 +117,7 @@ class Recorder {
   std::uint64_t reads_ = 0;
   std::vector<PerQueue> queues_;
   std::vector<TraceEvent> events_;
+  std::vector<TraceBlock> blocks_;
 };
 
 }  // namespace lockstep

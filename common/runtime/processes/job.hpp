@@ -34,7 +34,7 @@ class Gate {
 struct Job : FirstFailure {
   /// `machine`: where times are modelled, whose prices messages have.
   Job(const RunOptions& options, int rank, std::string host, const Machine* machine)
-      : options(options), rank(rank), host(std::move(host)), recorder(rank, options.trace, machine) {}
+      : options(options), rank(rank), host(std::move(host)), recorder(rank, is_traced(options, rank), machine) {}
 
   const RunOptions& options;
   const int rank;

@@ -144,6 +144,7 @@ Outcome RankCore<Endpoint>::outcome(const Values& values) {
   const Trace mine = job_.record([](Recorder& recorder) { return recorder.take_trace(); });
   for (const std::string& bytes : gather("traces", pack(mine, names), false))
     if (job_.rank == 0) unpack_into(outcome.trace, bytes);
+  if (job_.rank == 0) note_end(outcome);
   return outcome;
 }
 

@@ -28,6 +28,10 @@ class EventList {
   EventList(const Trace& trace, std::ostream& out) : out_(out) {
     out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep", "code": )" << quoted(whose_code());
     if (trace.modelled) out_ << fmt::format(R"(, "modelled": true, "eager_bytes": {})", trace.eager_bytes);
+    if (!trace.verdict.empty())
+      out_ << R"(, "verdict": )" << lockstep::quoted(trace.verdict) << R"(, "message": )"
+           << lockstep::quoted(trace.message);
+    if (!trace.totals.empty()) totals(trace.totals);
     out_ << R"(}, "traceEvents": [)";
   }
   ~EventList() { out_ << "\n]}\n"; }
@@ -54,7 +58,30 @@ class EventList {
         c.rank, lockstep::quoted(queue), c.issued, c.first, c.last, c.waited, c.given, c.begin, c.end);
   }
 
+  void block(const TraceBlock& b) {
+    add(R"({{"ph": "M", "name": "block", "pid": {}, "tid": 0, "args": {{"id": {}, "category": {}, "bytes": {}, )"
+        R"("uploaded": {}, "seconds": [{:.9f}, {:.9f}]}}}})",
+        b.rank, b.id, lockstep::quoted(b.category), b.bytes, b.uploaded, b.begin, b.end);
+  }
+  void stuck(const TraceStuck& s, const Trace& trace) {
+    const auto name = [&](int queue) {
+      return lockstep::quoted(queue < 0 ? "" : trace.queues[static_cast<std::size_t>(queue)]);
+    };
+    add(R"({{"ph": "M", "name": "stuck", "pid": {}, "tid": 0, "args": {{"queue": {}, "needs_rank": {}, )"
+        R"("needs_queue": {}, "link": {}, "where": {}, "reason": {}}}}})",
+        s.rank, name(s.queue), s.needs_rank, name(s.needs_queue), s.link, lockstep::quoted(s.where),
+        lockstep::quoted(s.reason));
+  }
+
  private:
+  void totals(const std::vector<TraceTotals>& all) {
+    out_ << R"(, "ledgers": [)";
+    for (const TraceTotals& t : all)
+      out_ << fmt::format("{}[{}, {:.9f}, {:.9f}, {:.9f}, {:.9f}, {}, {}]", &t == all.data() ? "" : ", ", t.rank,
+                          t.seconds, t.busy, t.waiting, t.busy_elsewhere, t.messages_sent, t.bytes_sent);
+    out_ << "]";
+  }
+
   template <class... Arguments>
   void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     buffer_.clear();
@@ -74,12 +101,21 @@ class EventList {
       text += fmt::format(R"(, "own_seconds": {:.9g})", event.own);
     if (event.launch > 0) text += fmt::format(R"(, "launch_seconds": {:.4g})", event.launch);
     if (event.phase) text += R"(, "phase": true)";
+    if (event.bytes > 0) text += fmt::format(R"(, "bytes": {})", event.bytes);
+    if (!event.uses.empty()) text += R"(, "uses": [)" + uses(event) + "]";
     if (event.kind != TraceEvent::Kind::transfer) return text;
     text += fmt::format(R"(, "group": {}, "messages": [)", event.group);
     for (const TraceMessage& m : event.messages)
-      text += fmt::format(R"({}["{}", {}, {}, {:.6g}, {:.6g}])", &m == event.messages.data() ? "" : ", ",
-                          m.sends ? "send" : "receive", m.peer, m.bytes, m.latency, m.seconds);
+      text += fmt::format(R"({}["{}", {}, {}, {:.6g}, {:.6g}, {}, {}])", &m == event.messages.data() ? "" : ", ",
+                          m.sends ? "send" : "receive", m.peer, m.bytes, m.latency, m.seconds, m.block, m.offset);
     return text + "]";
+  }
+  static std::string uses(const TraceEvent& event) {
+    std::string text;
+    for (const TraceUse& u : event.uses)
+      text += fmt::format(R"({}["{}", {}, {}, {}])", text.empty() ? "" : ", ", u.writes ? "write" : "read", u.block,
+                          u.offset, u.bytes);
+    return text;
   }
 
   std::ostream& out_;
@@ -112,6 +148,8 @@ void write_chrome_trace(const Trace& trace, std::ostream& out) {
   }
   for (const TraceClosure& closure : trace.closures)
     list.closure(closure, trace.queues[static_cast<std::size_t>(closure.queue)]);
+  for (const TraceBlock& block : trace.blocks) list.block(block);
+  for (const TraceStuck& stuck : trace.stuck) list.stuck(stuck, trace);
 }
 
 }  // namespace lockstep

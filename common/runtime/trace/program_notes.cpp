@@ -4,16 +4,11 @@
 
 namespace lockstep {
 
-namespace {
-
-/// FNV-1a of the members: equal groups are one, so all of them call it the same.
-std::uint32_t name_of(std::span<const int> members) {
+std::uint32_t group_name(std::span<const int> members) {
   std::uint32_t hash = 2166136261u;
   for (int member : members) hash = (hash ^ static_cast<std::uint32_t>(member)) * 16777619u;
   return hash;
 }
-
-}  // namespace
 
 ProgramNotes::Queue& ProgramNotes::at(int queue) {
   const auto index = static_cast<std::size_t>(queue);
@@ -23,13 +18,17 @@ ProgramNotes::Queue& ProgramNotes::at(int queue) {
 
 void ProgramNotes::batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch) {
   Batches& batches = batches_[{group, queue}];
-  if (batches.all.empty()) batches.group = name_of(members);
+  if (batches.all.empty()) batches.group = group_name(members);
   Batch& started = batches.all.emplace_back();
   started.range.first = next(queue);
   for (const Transfer& transfer : batch) {
     TraceMessage message{.peer = members[static_cast<std::size_t>(transfer.peer)],
                          .sends = transfer.kind == Transfer::Kind::send,
                          .bytes = transfer.slice.bytes()};
+    if (const Block* block = transfer.slice.block()) {
+      message.block = block->id;
+      message.offset = transfer.slice.offset_bytes();
+    }
     if (machine_ && !machine_->levels.empty()) {
       const int level = machine_->level_between(rank_, message.peer);
       message.latency = machine_->alpha(level);
@@ -77,7 +76,9 @@ void ProgramNotes::closure_ends(int queue, double now) {
 
 void ProgramNotes::region_closed(int queue) {
   Queue& q = at(queue);
-  q.closed.push_back({q.open.back(), q.count});
+  Range range = q.open.back();
+  range.last = q.count;
+  q.closed.push_back(range);
   q.open.pop_back();
 }
 
@@ -92,6 +93,8 @@ void append(Trace& trace, Trace&& of_rank) {
   trace.events.insert(trace.events.end(), std::make_move_iterator(of_rank.events.begin()),
                       std::make_move_iterator(of_rank.events.end()));
   trace.closures.insert(trace.closures.end(), of_rank.closures.begin(), of_rank.closures.end());
+  trace.blocks.insert(trace.blocks.end(), std::make_move_iterator(of_rank.blocks.begin()),
+                      std::make_move_iterator(of_rank.blocks.end()));
 }
 
 void ProgramNotes::complete(std::vector<TraceEvent>& events, std::vector<TraceClosure>& closures) {

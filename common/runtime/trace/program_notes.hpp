@@ -15,6 +15,9 @@
 
 namespace lockstep {
 
+/// FNV-1a of the members: equal groups are one, so all of them call it the same.
+std::uint32_t group_name(std::span<const int> members);
+
 class ProgramNotes {
  public:
   /// `machine`: whose prices messages have; null where time is measured.
@@ -33,8 +36,11 @@ class ProgramNotes {
   struct Range {
     std::uint64_t first = 0;
     std::uint64_t last = 0;
+    std::uint64_t bytes = 0;  // of a region that is a collective
   };
-  void region_opened(int queue) { at(queue).open.push_back(at(queue).count + 1); }
+  void region_opened(int queue, std::uint64_t bytes) {
+    at(queue).open.push_back({.first = at(queue).count + 1, .bytes = bytes});
+  }
   void region_closed(int queue);
   Range region_lasted(int queue);  ///< of the oldest closed whose time was not known
 
@@ -54,8 +60,8 @@ class ProgramNotes {
   };
   struct Queue {
     std::uint64_t count = 0;
-    std::vector<std::uint64_t> open;  // first positions of open regions
-    std::deque<Range> closed;         // regions whose time is not known yet
+    std::vector<Range> open;
+    std::deque<Range> closed;  // regions whose time is not known yet
     std::vector<TraceClosure> closures;
     std::size_t begun = 0, waited = 0;
   };

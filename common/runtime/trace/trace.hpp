@@ -14,7 +14,17 @@ struct TraceMessage {
   bool sends = false;
   std::uint64_t bytes = 0;
   double latency = 0;  // seconds, α of its path, and its whole price α + β·bytes with every port free: of a modelled
-  double seconds = 0;  // machine; 0 where messages are measured
+  double seconds = 0;        // machine; 0 where messages are measured
+  std::uint64_t block = 0;   // which of this rank's allocations it reads or writes, from 1; 0: not known
+  std::uint64_t offset = 0;  // bytes from that allocation's beginning
+};
+
+/// Memory of its rank that an operation reads, or writes (and may read).
+struct TraceUse {
+  std::uint64_t block = 0;
+  std::uint64_t offset = 0;  // bytes
+  std::uint64_t bytes = 0;
+  bool writes = false;
 };
 
 /// What happened, and where in its program. Each queue of each rank counts from 1 what its program does: operations,
@@ -36,6 +46,8 @@ struct TraceEvent {
   bool phase = false;                  // region: a phase of the program and no collective
   std::uint32_t group = 0;             // transfer: alike on all members of its group
   std::vector<TraceMessage> messages;  // transfer
+  std::uint64_t bytes = 0;             // region: of the whole array, as the collective was given it; 0: a phase
+  std::vector<TraceUse> uses;          // compute: of operations on small arrays, in the simulator
 };
 
 /// Work that main gave to another queue.
@@ -51,15 +63,53 @@ struct TraceClosure {
   double end = 0;
 };
 
+/// An allocation of a rank, of the simulator.
+struct TraceBlock {
+  int rank = 0;
+  std::uint64_t id = 0;  // from 1, in the rank's order
+  std::string category;
+  std::uint64_t bytes = 0;
+  double begin = 0;       // seconds
+  double end = -1;        // released; −1: it lived until the end
+  bool uploaded = false;  // holds values from the host
+};
+
+/// A queue that could not go on when nobody could: see StuckQueue of common/runtime/fibers/deadlock.hpp.
+struct TraceStuck {
+  int rank = 0;
+  int queue = 0;
+  int needs_rank = -1;   // whom it waits for
+  int needs_queue = -1;  // −1: that rank's program has ended
+  int link = -1;         // place in the cycle, or in the chain that ends at a missing partner; −1: not in it
+  std::string where;
+  std::string reason;
+};
+
+/// What the ledgers of a rank say at the end, to hold beside what its events add up to.
+struct TraceTotals {
+  int rank = 0;
+  double seconds = 0;         // when main ended
+  double busy = 0;            // main
+  double waiting = 0;         // main
+  double busy_elsewhere = 0;  // other queues
+  std::uint64_t messages_sent = 0;
+  std::uint64_t bytes_sent = 0;
+};
+
 struct Trace {
   std::vector<std::string> queues;  // names by index
   std::vector<TraceEvent> events;
   std::vector<TraceClosure> closures;  // of each (rank, queue) in their order
   bool modelled = false;               // times are a machine's prices, in virtual time or slept through
   std::uint64_t eager_bytes = 0;       // of that machine: larger sends wait for their receive
+  std::vector<TraceBlock> blocks;      // of each rank in its order
+  std::vector<TraceStuck> stuck;       // after a deadlock
+  std::vector<TraceTotals> totals;     // of all ranks, also of those whose events were not recorded
+  std::string verdict;                 // how the run ended, where it did not pass, and what was said of it
+  std::string message;
 };
 
-/// Adds a rank's events and closures.
+/// Adds a rank's events, closures and blocks.
 void append(Trace& trace, Trace&& of_rank);
 
 /// One process a rank and one thread a queue; transfers get a thread of their own beside each queue, since they overlap

@@ -1,0 +1,237 @@
+#include "common/analysis/labels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "common/chunk.hpp"
+#include "common/runtime/trace/program_notes.hpp"
+#include "common/support/text/units.hpp"
+
+namespace lockstep::analysis {
+namespace {
+
+using EventOf = TraceEvent::Kind;
+
+/// Where the element that begins at `offset` is cut: the chunk that begins there, or −1.
+int chunk_at(std::uint64_t bytes, int parts, std::uint64_t width, std::uint64_t offset) {
+  for (int i = 0; i < parts; ++i)
+    if (chunk_range(bytes / width, i, parts).offset * width == offset) return i;
+  return -1;
+}
+
+/// Visits to regions of one name, in their order.
+struct Visits {
+  std::vector<int> events;
+};
+
+class Namer {
+ public:
+  Namer(const Trace& trace, const std::vector<Flight>& flights) : trace_(trace), flights_(flights) {
+    names_.events.resize(trace.events.size());
+    names_.messages.resize(flights.size());
+  }
+
+  Labels make() {
+    note_regions();
+    note_groups();
+    name_regions();
+    note_arrays();
+    for (std::size_t i = 0; i < flights_.size(); ++i) names_.messages[i] = name_of(flights_[i]);
+    for (std::size_t i = 0; i < trace_.events.size(); ++i)
+      if (trace_.events[i].kind != EventOf::region) names_.events[i] = trace_.events[i].name;
+    name_transfers();
+    name_waits();
+    return std::move(names_);
+  }
+
+ private:
+  const TraceEvent& event(int index) const { return trace_.events[static_cast<std::size_t>(index)]; }
+
+  void note_regions() {
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const TraceEvent& e = trace_.events[i];
+      if (e.kind != EventOf::region) continue;
+      if (e.queue == 0 && e.phase && e.name == "step") steps_[e.rank].push_back(e.begin);
+      regions_[{e.rank, e.queue}].push_back(static_cast<int>(i));
+      if (e.bytes > 0) collectives_[{e.rank, e.queue}].push_back(static_cast<int>(i));
+    }
+    for (const TraceBlock& block : trace_.blocks)
+      if (block.uploaded) arrays_[{block.rank, block.id}] = block.bytes;
+    for (auto& [rank, begins] : steps_) std::sort(begins.begin(), begins.end());
+    for (auto* all : {&regions_, &collectives_})
+      for (auto& [key, list] : *all)
+        std::stable_sort(list.begin(), list.end(), [&](int a, int b) {
+          return std::tuple(event(a).first, -static_cast<long long>(event(a).last)) <
+                 std::tuple(event(b).first, -static_cast<long long>(event(b).last));
+        });
+  }
+
+  void note_groups() {
+    for (const TraceEvent& e : trace_.events)
+      if (e.kind == EventOf::transfer) {
+        members_[e.group].insert(e.rank);
+        for (const TraceMessage& m : e.messages) members_[e.group].insert(m.peer);
+      }
+  }
+
+  /// Of ranks that are not in the trace only the world tells.
+  int size_of(std::uint32_t group) const {
+    std::vector<int> world(trace_.totals.size());
+    std::iota(world.begin(), world.end(), 0);
+    return static_cast<int>(group == group_name(world) ? world.size() : members_.at(group).size());
+  }
+
+  long step_of(const TraceEvent& e) const {
+    const auto steps = steps_.find(e.rank);
+    if (steps == steps_.end()) return 0;
+    return std::upper_bound(steps->second.begin(), steps->second.end(), e.begin) - steps->second.begin();
+  }
+
+  /// "ring_all_reduce 2 of 5" counts within a step of the program; a single one has only its name.
+  void name_regions() {
+    for (const auto& [key, list] : regions_) {
+      std::map<std::pair<std::string, long>, Visits> visits;
+      for (int index : list) visits[{event(index).name, step_of(event(index))}].events.push_back(index);
+      for (const auto& [name, all] : visits)
+        for (std::size_t k = 0; k < all.events.size(); ++k) {
+          std::string& label = names_.events[static_cast<std::size_t>(all.events[k])];
+          const TraceEvent& e = event(all.events[k]);
+          label = e.name;
+          if (all.events.size() > 1) label += fmt::format(" {} of {}", k + 1, all.events.size());
+          if (e.bytes > 0) label += ", " + format_bytes(static_cast<double>(e.bytes));
+        }
+    }
+  }
+
+  /// The innermost collective around a transfer, or null.
+  const TraceEvent* collective_of(const TraceEvent& e) const {
+    constexpr int kDeepest = 8;  // of collectives that call others
+    const auto list = collectives_.find({e.rank, e.queue});
+    if (list == collectives_.end() || e.first == 0) return nullptr;
+    auto at = std::partition_point(list->second.begin(), list->second.end(),
+                                   [&](int r) { return event(r).first <= e.first; });
+    for (int tried = 0; at != list->second.begin() && tried < kDeepest; ++tried)
+      if (const TraceEvent& r = event(*--at); r.last >= e.first) return &r;
+    return nullptr;
+  }
+
+  /// Where in its allocation a collective's array begins: the least that any message of the visit sends. Ranks that
+  /// leave out the first chunk have others beside them that send it, at the same place.
+  void note_arrays() {
+    std::map<std::tuple<std::string, int, std::uint64_t>, long> numbers;
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const TraceEvent& e = trace_.events[i];
+      if (e.kind != EventOf::transfer) continue;
+      const TraceEvent* collective = collective_of(e);
+      if (!collective) continue;
+      for (const TraceMessage& m : e.messages) {
+        if (!m.sends || m.block == 0) continue;
+        auto [known, fresh] = begins_.try_emplace({collective, m.block}, m.offset);
+        known->second = std::min(known->second, m.offset);
+        auto [all, first] = all_begins_.try_emplace({names_.events[index_of(collective)], e.queue, m.block}, m.offset);
+        all->second = std::min(all->second, m.offset);
+      }
+    }
+  }
+  std::size_t index_of(const TraceEvent* e) const { return static_cast<std::size_t>(e - trace_.events.data()); }
+
+  std::string name_of(const Flight& flight) const {
+    const bool sent = flight.from >= 0;
+    const TraceEvent& e = event(sent ? flight.from : flight.to);
+    const TraceMessage& m = e.messages[sent ? flight.which_from : flight.which_to];
+    const TraceEvent* collective = collective_of(e);
+    if (!sent || !collective || m.block == 0) return array_part(e, m);
+    std::uint64_t begin = begins_.at({collective, m.block});
+    const auto elsewhere = all_begins_.find({names_.events[index_of(collective)], e.queue, m.block});
+    if (elsewhere != all_begins_.end() && elsewhere->second + collective->bytes >= begin + m.bytes)
+      begin = std::min(begin, elsewhere->second);
+    return part_name(collective->bytes, size_of(e.group), m.offset - begin, m.bytes);
+  }
+
+  /// Outside a collective, of an array that was uploaded: the test of one half of a ring, say.
+  std::string array_part(const TraceEvent& e, const TraceMessage& m) const {
+    if (m.block == 0) return format_bytes(static_cast<double>(m.bytes));
+    const auto array = arrays_.find({e.rank, m.block});
+    return array == arrays_.end() ? format_bytes(static_cast<double>(m.bytes))
+                                  : part_name(array->second, size_of(e.group), m.offset, m.bytes);
+  }
+
+  void name_transfers() {
+    std::map<int, std::string> sends, receives;
+    for (std::size_t i = 0; i < flights_.size(); ++i) {
+      const Flight& f = flights_[i];
+      const auto add = [&](std::string& text, int peer, const char* preposition) {
+        text += fmt::format("{}{} {} rank {}", text.empty() ? "" : ", ", names_.messages[i], preposition, peer);
+      };
+      if (f.from >= 0) add(sends[f.from], event(f.from).messages[f.which_from].peer, "to");
+      if (f.to >= 0) add(receives[f.to], event(f.to).messages[f.which_to].peer, "from");
+    }
+    for (const auto& [index, text] : receives) names_.events[static_cast<std::size_t>(index)] = "receive " + text;
+    for (const auto& [index, text] : sends) {
+      const auto both = receives.find(index);
+      names_.events[static_cast<std::size_t>(index)] =
+          "send " + text + (both == receives.end() ? "" : "; receive " + both->second);
+    }
+  }
+
+  /// What is waited for: the last of the transfers, or the queue of the closure.
+  void name_waits() {
+    std::map<std::tuple<int, int, std::uint64_t>, std::string> awaited;
+    std::map<std::tuple<int, int, std::uint64_t>, double> ends;
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const TraceEvent& e = trace_.events[i];
+      if (e.kind != EventOf::transfer || e.last == 0) continue;
+      double& end = ends[{e.rank, e.queue, e.last}];
+      if (e.end < end) continue;
+      end = e.end;
+      awaited[{e.rank, e.queue, e.last}] = names_.events[i];
+    }
+    for (const TraceClosure& c : trace_.closures)
+      if (c.waited > 0) awaited[{c.rank, 0, c.waited}] = "queue " + trace_.queues[static_cast<std::size_t>(c.queue)];
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const TraceEvent& e = trace_.events[i];
+      if (e.kind != EventOf::wait) continue;
+      if (const auto known = awaited.find({e.rank, e.queue, e.first}); known != awaited.end())
+        names_.events[i] = "wait: " + known->second;
+    }
+  }
+
+  const Trace& trace_;
+  const std::vector<Flight>& flights_;
+  Labels names_;
+  std::map<std::pair<int, int>, std::vector<int>> regions_;  // by (rank, queue), outer ones first
+  std::map<std::pair<int, int>, std::vector<int>> collectives_;
+  std::map<std::pair<int, std::uint64_t>, std::uint64_t> arrays_;  // bytes of what was uploaded, by (rank, block)
+  std::map<int, std::vector<double>> steps_;                       // by rank: when they begin
+  std::map<std::uint32_t, std::set<int>> members_;                 // by group: ranks that were seen in it
+  std::map<std::pair<const TraceEvent*, std::uint64_t>, std::uint64_t> begins_;
+  std::map<std::tuple<std::string, int, std::uint64_t>, std::uint64_t> all_begins_;
+};
+
+}  // namespace
+
+std::string part_name(std::uint64_t bytes, int parts, std::uint64_t offset, std::uint64_t length) {
+  if (offset == 0 && length == bytes) return "the whole array";
+  for (const std::uint64_t width : {4u, 2u, 1u, 8u}) {
+    if (bytes % width != 0 || parts < 1) continue;
+    const int first = chunk_at(bytes, parts, width, offset);
+    if (first < 0) continue;
+    std::uint64_t end = offset;
+    for (int last = first; last < parts && end < offset + length; ++last) {
+      end += chunk_range(bytes / width, last, parts).size * width;
+      if (end == offset + length)
+        return first == last ? fmt::format("chunk {}", first) : fmt::format("chunks {} to {}", first, last);
+    }
+  }
+  if (length == 0) return "an empty chunk";
+  return fmt::format("bytes {} to {}", offset, offset + length);
+}
+
+Labels labels_of(const Trace& trace, const std::vector<Flight>& flights) { return Namer(trace, flights).make(); }
+
+}  // namespace lockstep::analysis

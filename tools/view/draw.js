@@ -1,0 +1,232 @@
+// The lanes on their canvas. Only what is in sight is drawn, and of what is narrower than a pixel one in each.
+'use strict';
+
+const canvas = document.getElementById('lanes'), frame = document.getElementById('frame'), ink = canvas.getContext('2d');
+const look = { shown: [0], begin: 0, end: 1, now: 0, detail: 2, arrows: true, path: true, labelWidth: 110, axisHeight: 24 };
+const kMostArrows = 3000;
+let rows = [], colours = {}, hatch = null, thinned = '';
+
+function readColours() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ['page', 'text', 'faint', 'line', 'band', 'computing', 'exposed', 'bubble', 'transfer', 'collective', 'phase', 'path', 'on-bar', 'on-region'])
+    colours[name] = style.getPropertyValue('--' + name).trim();
+  const tile = document.createElement('canvas');
+  tile.width = tile.height = 6;
+  const pen = tile.getContext('2d');
+  pen.strokeStyle = colours.bubble;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (const shift of [-6, 0, 6]) { pen.moveTo(shift, 6); pen.lineTo(shift + 6, 0); }
+  pen.stroke();
+  hatch = ink.createPattern(tile, 'repeat');
+}
+
+/** Which lanes are drawn, and where: 1 has a line a rank, 2 work and messages, 3 collectives and phases as well. */
+function layOut() {
+  rows = [];
+  let y = 0;
+  const ranks = look.shown.reduce((sum, r) => sum + runs[r].drawn, 0);
+  const thin = Math.max(3, Math.min(18, Math.floor((frame.clientHeight - look.axisHeight - 20) / Math.max(1, ranks))));
+  const heights = look.detail === 1 ? { w: thin, t: 0, r: 0 } : { w: 20, t: 9, r: look.detail === 3 ? 15 : 0 };
+  for (const r of look.shown) {
+    if (look.shown.length > 1) rows.push({ run: r, y, height: 20, heading: `${'AB'[look.shown.indexOf(r)]}: ${runs[r].title}` }), y += 20;
+    let rank = -1;
+    for (const l of runs[r].lanes) {
+      if (look.detail === 1 && l.queue !== 'main') continue;
+      const height = heights[l.kind];
+      if (height === 0) continue;
+      if (l.rank !== rank && look.detail > 1) y += 5;
+      rows.push({ run: r, lane: l, y, height, first: l.rank !== rank });
+      rank = l.rank;
+      y += height + (height > 6 ? 1 : 0);
+    }
+  }
+  document.getElementById('space').style.height = `${y + look.axisHeight + 8}px`;
+  frame.style.height = `${Math.max(160, Math.min(y + look.axisHeight + 10, window.innerHeight * .56))}px`;
+}
+
+const plotWidth = () => canvas.clientWidth - look.labelWidth - 8;
+const x = t => look.labelWidth + (t - look.begin) / (look.end - look.begin) * plotWidth();
+const timeAt = px => look.begin + (px - look.labelWidth) / plotWidth() * (look.end - look.begin);
+
+function drawAxis() {
+  ink.fillStyle = colours.page;
+  ink.fillRect(0, 0, canvas.clientWidth, look.axisHeight);
+  const span = look.end - look.begin;
+  let tick = 10 ** Math.floor(Math.log10(span / 6));
+  for (const more of [2, 5, 10]) if (span / tick > 12) tick *= more / (more === 2 ? 1 : more === 5 ? 2 : 5);
+  ink.fillStyle = colours.faint;
+  ink.strokeStyle = colours.line;
+  ink.font = '12px system-ui, sans-serif';
+  ink.textBaseline = 'middle';
+  for (let t = Math.ceil(look.begin / tick) * tick; t <= look.end; t += tick) {
+    ink.beginPath();
+    ink.moveTo(x(t), look.axisHeight - 5);
+    ink.lineTo(x(t), look.axisHeight);
+    ink.stroke();
+    ink.fillText(time(Math.round(t)), x(t) + 3, 10);
+  }
+}
+
+function drawLane(row, top) {
+  const l = row.lane, right = canvas.clientWidth - 8, begins = l.begin;
+  let i = Math.max(0, after(begins, look.begin) - 1), reached = -1;
+  for (; i < l.count && begins[i] < look.end; ++i) {
+    if (l.end[i] < look.begin) continue;
+    const from = Math.max(look.labelWidth, x(begins[i])), to = Math.min(right, x(l.end[i]));
+    const type = l.type[i], lit = look.path && l.critical[i];
+    if (to < reached && !lit) continue;  // inside the pixel that was drawn last
+    const width = Math.max(1, to - from);
+    ink.fillStyle = type === 2 || type === 3 ? hatch : colours[kinds[type]];
+    ink.fillRect(from, top, width, row.height);
+    reached = Math.ceil(from + .999);
+    if (width > 8 && (type < 2 || type > 4) && row.height > 8) {
+      ink.strokeStyle = colours.page;
+      ink.lineWidth = 1;
+      ink.strokeRect(from + .5, top + .5, width - 1, row.height - 1);
+    }
+    if (lit) {
+      ink.fillStyle = colours.path;
+      ink.fillRect(from, top + row.height - 3, width, 3);
+    }
+    if (width > 26 && row.height > 9) label(runs[row.run].names[l.name[i]], from, top, width, row.height, type);
+  }
+}
+
+function label(text, from, top, width, height, type) {
+  const size = Math.min(12, height - 1), words = text.length * size * .55 > width - 6 ? text.slice(0, Math.floor((width - 6) / (size * .55))) : text;
+  if (words.length < 2) return;
+  if (type === 2 || type === 3) {
+    ink.fillStyle = colours.page;
+    ink.fillRect(from + 2, top + 2, Math.min(width - 4, words.length * size * .55 + 4), height - 4);
+  }
+  ink.fillStyle = type < 2 ? colours['on-bar'] : type < 5 ? colours.text : colours['on-region'];
+  ink.font = `${size}px system-ui, sans-serif`;
+  ink.fillText(words, from + 3, top + height / 2 + .5);
+}
+
+function drawStuck(row, top) {
+  const run = runs[row.run];
+  for (const [rank, queue, , , link, , reason, since] of run.stuck) {
+    if (row.lane.kind !== 'w' || row.lane.rank !== rank || row.lane.queue !== queue) continue;
+    const from = Math.max(look.labelWidth, x(since)), width = canvas.clientWidth - 8 - from;
+    if (width <= 0) continue;
+    ink.fillStyle = hatch;
+    ink.fillRect(from, top, width, row.height);
+    ink.strokeStyle = link >= 0 ? colours.exposed : colours.bubble;
+    ink.lineWidth = link >= 0 ? 2 : 1;
+    ink.strokeRect(from + 1, top + 1, width - 2, row.height - 2);
+    if (row.height > 9) label(`stuck: ${reason}`, from, top, width, row.height, 2);
+  }
+}
+
+/** Rows of lanes; of those that are not drawn the rank's first. */
+function placesOf(run) {
+  const places = new Map(), ranks = new Map();
+  for (const row of rows) {
+    if (row.run !== run || !row.lane) continue;
+    places.set(row.lane.index, row);
+    if (row.lane.kind === 'w' && !ranks.has(row.lane.rank)) ranks.set(row.lane.rank, row);
+  }
+  return lane => places.get(lane) || ranks.get(runs[run].lanes[lane].rank);
+}
+
+function drawArrows(run, scroll) {
+  const m = runs[run].messages, place = placesOf(run), height = canvas.clientHeight, names = runs[run].names;
+  const first = after(m.begin, look.begin - m.longest - 1), last = after(m.begin, look.end);
+  const every = Math.max(1, Math.ceil((last - first) / kMostArrows));
+  if (every > 1) thinned = `one message in ${every} is drawn: zoom in for all`;
+  for (let i = first; i < last; ++i) {
+    const moving = m.begin[i] <= look.now && look.now <= m.end[i];
+    if (i % every !== 0 && !(look.path && m.critical[i]) && !moving || m.end[i] < look.begin) continue;
+    const from = place(m.from[i]), to = place(m.to[i]);
+    if (!from || !to) continue;
+    const y0 = from.y - scroll + look.axisHeight + from.height / 2, y1 = to.y - scroll + look.axisHeight + to.height / 2;
+    if (Math.max(y0, y1) < look.axisHeight || Math.min(y0, y1) > height) continue;
+    const x0 = x(m.begin[i]), x1 = x(m.end[i]), lit = look.path && m.critical[i];
+    ink.strokeStyle = moving ? colours.exposed : lit ? colours.path : colours.faint;
+    ink.globalAlpha = moving || lit ? 1 : .45;
+    ink.lineWidth = moving || lit ? 2 : 1;
+    ink.beginPath();
+    ink.moveTo(x0, y0);
+    ink.lineTo(x1, y1);
+    const angle = Math.atan2(y1 - y0, x1 - x0);
+    if (every < 4 && Math.hypot(x1 - x0, y1 - y0) > 14)
+      for (const turn of [.45, -.45]) {
+        ink.moveTo(x1, y1);
+        ink.lineTo(x1 - 8 * Math.cos(angle + turn), y1 - 8 * Math.sin(angle + turn));
+      }
+    ink.stroke();
+    ink.globalAlpha = 1;
+    const text = `${names[m.name[i]]}, ${bytes(m.bytes[i])}`;
+    if (moving) {
+      const part = m.end[i] > m.begin[i] ? (look.now - m.begin[i]) / (m.end[i] - m.begin[i]) : 1;
+      ink.fillStyle = colours.exposed;
+      ink.beginPath();
+      ink.arc(x0 + part * (x1 - x0), y0 + part * (y1 - y0), 5, 0, 7);
+      ink.fill();
+    }
+    if (Math.abs(x1 - x0) > text.length * 5 && every === 1) {
+      ink.font = '11px system-ui, sans-serif';
+      ink.fillStyle = colours.page;
+      const cx = (x0 + x1) / 2 - text.length * 2.8, cy = (y0 + y1) / 2;
+      ink.fillRect(cx - 2, cy - 7, text.length * 5.8, 13);
+      ink.fillStyle = colours.text;
+      ink.fillText(text, cx, cy);
+    }
+  }
+}
+
+function drawLabels(scroll) {
+  ink.fillStyle = colours.page;
+  ink.fillRect(0, look.axisHeight, look.labelWidth - 2, canvas.clientHeight);
+  ink.font = '12px system-ui, sans-serif';
+  let lowest = -20;
+  for (const row of rows) {
+    const y = row.y - scroll + look.axisHeight + row.height / 2;
+    if (y < look.axisHeight - 4 || y > canvas.clientHeight + 10) continue;
+    ink.fillStyle = colours.text;
+    if (row.heading) { ink.fillText(row.heading, 6, y); continue; }
+    if (row.lane.kind === 'w' && y - lowest > 11) {
+      ink.fillText(`rank ${row.lane.rank}${row.lane.queue === 'main' ? '' : ' ' + row.lane.queue}`.slice(0, 17), 6, y);
+      lowest = y;
+    }
+  }
+}
+
+function draw() {
+  const scale = window.devicePixelRatio || 1, width = frame.clientWidth, height = frame.clientHeight;
+  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.height = `${height}px`;
+  }
+  ink.setTransform(scale, 0, 0, scale, 0, 0);
+  ink.textBaseline = 'middle';
+  ink.fillStyle = colours.page;
+  ink.fillRect(0, 0, width, height);
+  const scroll = frame.scrollTop;
+  thinned = '';
+  for (const row of rows) {
+    const top = row.y - scroll + look.axisHeight;
+    if (top + row.height < look.axisHeight || top > height || !row.lane) continue;
+    ink.fillStyle = row.lane.kind === 'w' ? colours.band : colours.page;
+    ink.fillRect(look.labelWidth, top, width - look.labelWidth - 8, row.height);
+    drawLane(row, top);
+    drawStuck(row, top);
+  }
+  if (look.arrows) for (const run of look.shown) drawArrows(run, scroll);
+  if (look.now < look.end) {  // what has not happened yet is pale
+    ink.globalAlpha = .6;
+    ink.fillStyle = colours.page;
+    const from = Math.max(look.labelWidth, x(look.now));
+    ink.fillRect(from, look.axisHeight, width - from, height);
+    ink.globalAlpha = 1;
+  }
+  drawLabels(scroll);
+  drawAxis();
+  if (look.now >= look.begin && look.now <= look.end) {
+    ink.fillStyle = colours.text;
+    ink.fillRect(x(look.now) - 1, 0, 2, height);
+  }
+}

@@ -1,0 +1,50 @@
+#include "tools/view/page.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tools/view/json_text.hpp"
+#include "tools/view/panels.hpp"
+#include "tools/view/parts.hpp"
+
+namespace lockstep::view {
+namespace {
+
+/// `place`, a comment that stands once in the page, gives way.
+void put(std::string& page, const std::string& place, const std::string& instead) {
+  page.replace(page.find(place), place.size(), instead);
+}
+
+std::size_t first_to_show(const std::vector<NamedTrace>& runs) {
+  const auto failed = std::find_if(runs.begin(), runs.end(), [](const NamedTrace& run) {
+    return !run.trace.verdict.empty() && run.trace.verdict != to_string(Verdict::pass);
+  });
+  if (failed != runs.end()) return static_cast<std::size_t>(failed - runs.begin());
+  const auto most = std::max_element(runs.begin(), runs.end(), [](const NamedTrace& a, const NamedTrace& b) {
+    return a.trace.events.size() < b.trace.events.size();
+  });
+  return static_cast<std::size_t>(most - runs.begin());
+}
+
+}  // namespace
+
+std::string page(const std::vector<NamedTrace>& runs, const PageOptions& options) {
+  const std::string scenes = list(runs, [&](const NamedTrace& run) {
+    return scene(run.trace, {.title = run.title, .most_events = options.most_events});
+  });
+  std::string data =
+      fmt::format(R"({{"together":{},"first":{},"runs":{})", options.together, first_to_show(runs), scenes);
+  if (options.together) data += "," + diff_json(runs[0].trace, runs[1].trace);
+  std::string html = kHtml;
+  put(html, "/*STYLE*/", kCss);
+  put(html, "/*SCRIPT*/", std::string(kData) + kDraw + kPanels + kPlay);
+  put(html, "/*DATA*/", data + "}");
+  return html;
+}
+
+std::string title_of(const std::string& path) {
+  std::string title = std::filesystem::path(path).stem().string();
+  return title.starts_with("trace-") ? title.substr(6) : title;
+}
+
+}  // namespace lockstep::view

@@ -1,0 +1,27 @@
+// One HTML file that plays runs: no network, no server, nothing beside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/view/scene.hpp"
+
+namespace lockstep::view {
+
+struct NamedTrace {
+  std::string title;
+  Trace trace;
+};
+
+struct PageOptions {
+  bool together = false;  // two runs side by side on one time axis
+  std::size_t most_events = SceneOptions{}.most_events;
+};
+
+/// At least one run; what is shown first is the first that did not pass, else the one with the most events.
+std::string page(const std::vector<NamedTrace>& runs, const PageOptions& options);
+
+/// "outputs/view/trace-21.2-IsTheRing.json" → "21.2-IsTheRing".
+std::string title_of(const std::string& path);
+
+}  // namespace lockstep::view

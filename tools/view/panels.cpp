@@ -1,0 +1,200 @@
+#include "tools/view/panels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "common/analysis/diff.hpp"
+#include "common/analysis/holdings.hpp"
+#include "common/analysis/why.hpp"
+#include "common/error.hpp"
+#include "common/support/text/units.hpp"
+#include "tools/view/json_text.hpp"
+
+namespace lockstep::view {
+namespace {
+
+using EventOf = TraceEvent::Kind;
+constexpr std::size_t kMostLinks = 200, kMostSamples = 4000, kMostDifferences = 30;
+
+std::string share_json(const analysis::TimeShare& s) {
+  return fmt::format("[{},{},{},{},{},{}]", s.rank, ns(s.seconds), ns(s.computing), ns(s.exposed), ns(s.bubble),
+                     ns(s.other));
+}
+
+/// Of ranks whose events were recorded, both ways. Events are kept to the nanosecond, ledgers are exact.
+bool agrees(const Trace& trace, const analysis::Shares& shares) {
+  double most = 1e-12;
+  std::map<int, std::size_t> events;
+  for (const TraceEvent& e : trace.events)
+    if (e.queue == 0) ++events[e.rank];
+  for (const analysis::TimeShare& s : shares.ranks)
+    for (const TraceTotals& t : trace.totals) {
+      if (t.rank != s.rank) continue;
+      const double rounding = 1e-9 * static_cast<double>(events[s.rank] + 2) + 1e-9 * t.seconds;
+      most =
+          std::max({most, (std::abs(t.busy - s.computing) - rounding), std::abs(t.waiting - s.waiting()) - rounding});
+    }
+  return most <= 1e-12;
+}
+
+}  // namespace
+
+std::string legend_json(const Trace& trace, const analysis::Shares& shares) {
+  const std::string ledger = list(trace.totals, [](const TraceTotals& t) {
+    return fmt::format("[{},{},{},{},{},{},{}]", t.rank, ns(t.seconds), ns(t.busy), ns(t.waiting), ns(t.busy_elsewhere),
+                       t.messages_sent, t.bytes_sent);
+  });
+  return fmt::format(R"("legend":{{"all":{},"ranks":{}}},"ledger":{},"agrees":{})", share_json(shares.all),
+                     list(shares.ranks, share_json), ledger,
+                     trace.totals.empty()    ? "null"
+                     : agrees(trace, shares) ? "true"
+                                             : "false");
+}
+
+std::string why_json(const Trace& trace) {
+  try {
+    if (!trace.stuck.empty()) throw Error(Verdict::usage, "The run did not end.");
+    const analysis::Why why = analysis::why(trace);
+    const std::string gains = list(why.gains, [](const analysis::Gain& g) {
+      return fmt::format("[{},{},{:.6g}]", text(analysis::to_string(g.cost)), ns(g.seconds), g.gained);
+    });
+    const std::string path = list(why.path, [](const analysis::PathShare& p) {
+      return fmt::format("[{},{},{},{}]", text(p.name), p.transfer, ns(p.seconds), p.visits);
+    });
+    return fmt::format(R"("why":{{"sentence":{},"steps":{},"seconds":{},"gains":{},"path":{}}})", text(why.sentence),
+                       why.steps, ns(why.seconds), gains, path);
+  } catch (const Error& error) {
+    return fmt::format(R"("why":{{"sentence":"","none":{}}})", text(error.what()));
+  }
+}
+
+std::string traffic_json(const Trace& trace, const std::vector<analysis::Flight>& flights) {
+  struct Link {
+    int from, to;
+    std::uint64_t messages = 0, bytes = 0;
+  };
+  std::map<std::pair<int, int>, Link> all;
+  for (const analysis::Flight& f : flights) {
+    if (f.from < 0) continue;  // what a rank sends is counted where it sends it, as in its ledger
+    const TraceEvent& e = trace.events[static_cast<std::size_t>(f.from)];
+    const TraceMessage& m = e.messages[f.which_from];
+    Link& link = all.try_emplace({e.rank, m.peer}, Link{e.rank, m.peer}).first->second;
+    ++link.messages;
+    link.bytes += m.bytes;
+  }
+  std::vector<Link> links;
+  std::uint64_t messages = 0, bytes = 0;
+  for (const auto& [key, link] : all) links.push_back(link), messages += link.messages, bytes += link.bytes;
+  std::stable_sort(links.begin(), links.end(), [](const Link& a, const Link& b) { return a.bytes > b.bytes; });
+  const std::size_t count = links.size();
+  links.resize(std::min(count, kMostLinks));
+  return fmt::format(
+      R"("links":{{"all":{},"messages":{},"bytes":{},"most":{}}})", count, messages, bytes,
+      list(links, [](const Link& l) { return fmt::format("[{},{},{},{}]", l.from, l.to, l.messages, l.bytes); }));
+}
+
+std::string memory_json(const Trace& trace) {
+  struct Change {
+    double time;
+    std::string category;
+    long long bytes;
+  };
+  std::map<int, std::vector<Change>> by_rank;
+  for (const TraceBlock& block : trace.blocks) {
+    by_rank[block.rank].push_back({block.begin, block.category, static_cast<long long>(block.bytes)});
+    if (block.end >= 0)
+      by_rank[block.rank].push_back({block.end, block.category, -static_cast<long long>(block.bytes)});
+  }
+  std::string out = "\"memory\":[";
+  std::size_t samples = 0;
+  for (auto& [rank, changes] : by_rank) {
+    if ((samples += changes.size()) > kMostSamples && rank > 0) break;
+    std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time < b.time; });
+    out += fmt::format("{}[{},{}]", out.back() == '[' ? "" : ",", rank, list(changes, [](const Change& c) {
+                         return fmt::format("[{},{},{}]", ns(c.time), text(c.category), c.bytes);
+                       }));
+  }
+  return out + "]";
+}
+
+namespace {
+
+std::string holdings_json(const Trace& trace, const std::vector<analysis::Flight>& flights,
+                          const analysis::Labels& labels) {
+  const analysis::Holdings holdings = analysis::holdings_of(trace);
+  if (!holdings.none.empty()) return fmt::format(R"({{"none":{}}})", text(holdings.none));
+  const auto row = [](const std::vector<analysis::Held>& chunks) {
+    return list(chunks, [](const analysis::Held& h) {
+      return fmt::format("[{},{}]", text(h.text), h.complete ? 1 : h.twice ? 2 : 0);
+    });
+  };
+  const std::string steps = list(holdings.steps, [&](const auto& ranks) { return list(ranks, row); });
+  const std::string times = list(holdings.times, [](const std::vector<double>& ranks) {
+    return list(ranks, [](double seconds) { return std::to_string(ns(seconds)); });
+  });
+  // Messages by the sender's batch: the k-th of a rank is in step k.
+  std::map<int, std::vector<std::pair<double, int>>> batches;  // by rank
+  for (std::size_t i = 0; i < trace.events.size(); ++i)
+    if (trace.events[i].kind == EventOf::transfer)
+      batches[trace.events[i].rank].emplace_back(trace.events[i].begin, static_cast<int>(i));
+  std::map<int, std::size_t> step;  // by event
+  for (auto& [rank, all] : batches) {
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t k = 0; k < all.size(); ++k) step[all[k].second] = k + 1;
+  }
+  std::vector<std::string> messages;
+  for (std::size_t i = 0; i < flights.size(); ++i) {
+    const analysis::Flight& f = flights[i];
+    if (f.from < 0 || step[f.from] >= holdings.steps.size()) continue;
+    const TraceEvent& e = trace.events[static_cast<std::size_t>(f.from)];
+    const TraceMessage& m = e.messages[f.which_from];
+    messages.push_back(
+        fmt::format("[{},{},{},{},{},{}]", step[f.from], e.rank, m.peer, text(labels.messages[i]), m.bytes, ns(f.end)));
+  }
+  return fmt::format(R"({{"steps":{},"times":{},"messages":{}}})", steps, times,
+                     list(messages, [](const std::string& m) { return m; }));
+}
+
+std::string stuck_json(const Trace& trace) {
+  const auto queue = [&](int index) {
+    return text(index < 0 || static_cast<std::size_t>(index) >= trace.queues.size()
+                    ? ""
+                    : trace.queues[static_cast<std::size_t>(index)]);
+  };
+  return list(trace.stuck, [&](const TraceStuck& s) {
+    double since = 0;
+    for (const TraceEvent& e : trace.events)
+      if (e.rank == s.rank && e.queue == s.queue && e.kind != EventOf::region) since = std::max(since, e.end);
+    return fmt::format("[{},{},{},{},{},{},{},{}]", s.rank, queue(s.queue), s.needs_rank, queue(s.needs_queue), s.link,
+                       text(s.where), text(s.reason), ns(since));
+  });
+}
+
+}  // namespace
+
+std::string picture_json(const Trace& trace, const std::vector<analysis::Flight>& flights,
+                         const analysis::Labels& labels) {
+  return fmt::format(R"("holdings":{},"stuck":{})", holdings_json(trace, flights, labels), stuck_json(trace));
+}
+
+std::string diff_json(const Trace& a, const Trace& b) {
+  try {
+    analysis::Diff diff = analysis::diff(a, b);
+    if (diff.differences.size() > kMostDifferences) diff.differences.resize(kMostDifferences);
+    const std::string rows = list(diff.differences, [](const analysis::Difference& d) {
+      return fmt::format("[{},{},{},{},{},{},{}]", static_cast<int>(d.kind), text(d.name),
+                         ns(d.seconds_a + d.only_seconds_a), ns(d.seconds_b + d.only_seconds_b), d.pairs, d.only_a,
+                         d.only_b);
+    });
+    const std::string categories = list(diff.categories, [](const analysis::CategoryDifference& c) {
+      return fmt::format("[{},{},{}]", static_cast<int>(c.kind), ns(c.seconds_a), ns(c.seconds_b));
+    });
+    return fmt::format(R"("diff":{{"seconds":[{},{}],"categories":{},"rows":{}}})", ns(diff.seconds_a),
+                       ns(diff.seconds_b), categories, rows);
+  } catch (const Error& error) {
+    return fmt::format(R"("diff":{{"none":{}}})", text(error.what()));
+  }
+}
+
+}  // namespace lockstep::view

@@ -1,0 +1,167 @@
+// The clock, the keys and the mouse.
+'use strict';
+
+const speeds = [.125, .25, .5, 1, 2, 4, 8, 16], play = { running: false, speed: 3, last: null };
+const end = () => Math.max(...look.shown.map(r => runs[r].end), 1);
+
+function refresh() {
+  draw();
+  holdings();
+  $('now').textContent = `${time(Math.round(look.now))} of ${time(end())}`;
+  $('status').textContent = thinned;
+}
+
+/** At speed 1 what is in sight takes ten seconds. */
+function tick(stamp) {
+  if (!play.running) return;
+  const passed = play.last === null ? 0 : Math.max(0, stamp - play.last);
+  look.now = Math.min(end(), look.now + passed / 10_000 * speeds[play.speed] * (look.end - look.begin));
+  play.last = stamp;
+  if (look.now > look.end) pan(look.now - look.begin - (look.end - look.begin) * .1);
+  if (look.now >= end()) toggle(false);
+  refresh();
+  if (play.running) requestAnimationFrame(tick);
+}
+
+function toggle(running) {
+  if (running && look.now >= end()) look.now = 0;
+  if (running && (look.now < look.begin || look.now > look.end)) pan(look.now - look.begin);
+  const starts = running && !play.running;
+  play.running = running;
+  play.last = null;
+  $('play').textContent = running ? 'pause' : 'play';
+  if (starts) requestAnimationFrame(tick);
+  refresh();
+}
+
+function step(forth) {
+  toggle(false);
+  let next = forth ? Infinity : -Infinity;
+  for (const r of look.shown) {
+    const instants = instantsOf(runs[r]), at = after(instants, look.now);
+    const found = forth ? instants[at] : instants[instants[at - 1] === look.now ? at - 2 : at - 1];
+    if (found !== undefined) next = forth ? Math.min(next, found) : Math.max(next, found);
+  }
+  if (Number.isFinite(next)) look.now = next;
+  if (look.now < look.begin || look.now > look.end) pan(look.now - (look.begin + look.end) / 2);
+  refresh();
+}
+
+function zoom(factor, centre) {
+  const least = 10, span = Math.min(end() * 1.02, Math.max(least, (look.end - look.begin) / factor));
+  const middle = centre === undefined ? (look.now > look.begin && look.now < look.end ? look.now : (look.begin + look.end) / 2) : centre;
+  const part = (middle - look.begin) / (look.end - look.begin);
+  look.begin = Math.max(0, middle - part * span);
+  look.end = look.begin + span;
+  refresh();
+}
+
+function pan(by) {
+  const span = look.end - look.begin;
+  look.begin = Math.max(0, Math.min(end() * 1.02 - span, look.begin + by));
+  look.end = look.begin + span;
+  refresh();
+}
+
+function fit() {
+  look.begin = 0;
+  look.end = end() * 1.02;
+  refresh();
+}
+
+function press(name) {
+  look[name] = !look[name];
+  $(name).setAttribute('aria-pressed', look[name]);
+  refresh();
+}
+
+function setDetail(level) {
+  look.detail = level;
+  $('detail').textContent = ['a line a rank', 'work and messages', 'all lanes'][level - 1];
+  layOut();
+  refresh();
+}
+
+function setSpeed(index) {
+  play.speed = Math.max(0, Math.min(speeds.length - 1, index));
+  $('speed').textContent = `× ${speeds[play.speed]}`;
+}
+
+function choose(shown) {
+  look.shown = shown;
+  const events = shown.reduce((sum, r) => sum + runs[r].lanes.reduce((all, l) => all + l.count, 0), 0);
+  const ranks = shown.reduce((sum, r) => sum + runs[r].drawn, 0);
+  look.now = end();
+  panels();
+  setDetail(ranks > 16 || events > 20_000 ? 1 : 3);
+  fit();
+}
+
+const actions = { ' ': () => toggle(!play.running), ArrowLeft: () => step(false), ArrowRight: () => step(true), '+': () => zoom(1.5), '=': () => zoom(1.5),
+  '-': () => zoom(1 / 1.5), '0': fit, ',': () => pan((look.begin - look.end) / 5), '.': () => pan((look.end - look.begin) / 5), '[': () => setSpeed(play.speed - 1),
+  ']': () => setSpeed(play.speed + 1), d: () => setDetail(look.detail % 3 + 1), a: () => press('arrows'), c: () => press('path'),
+  Home: () => { look.now = 0; pan(-look.begin); }, End: () => { look.now = end(); pan(end()); } };
+
+document.addEventListener('keydown', event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === 'SELECT') return;
+  if (event.key === ' ' && event.target.tagName === 'BUTTON') return;
+  if (!actions[event.key]) return;
+  event.preventDefault();
+  actions[event.key]();
+});
+for (const [id, key] of [['play', ' '], ['back', 'ArrowLeft'], ['forth', 'ArrowRight'], ['slower', '['], ['faster', ']'], ['out', '-'], ['in', '+'], ['fit', '0'], ['detail', 'd'], ['arrows', 'a'], ['path', 'c']])
+  $(id).addEventListener('click', () => actions[key]());
+
+canvas.addEventListener('wheel', event => {
+  if (!event.ctrlKey && !event.shiftKey) return;
+  event.preventDefault();
+  if (event.ctrlKey) zoom(event.deltaY < 0 ? 1.25 : .8, timeAt(event.offsetX));
+  else pan((event.deltaY || event.deltaX) / 500 * (look.end - look.begin));
+}, { passive: false });
+let dragged = null;
+canvas.addEventListener('pointerdown', event => { dragged = { at: event.offsetX, begin: look.begin, moved: false }; });
+window.addEventListener('pointerup', event => {
+  if (dragged && !dragged.moved && event.target === canvas && event.offsetX > look.labelWidth) {
+    look.now = Math.max(0, Math.min(end(), timeAt(event.offsetX)));
+    refresh();
+  }
+  dragged = null;
+});
+canvas.addEventListener('pointermove', event => {
+  if (dragged) {
+    const by = (dragged.at - event.offsetX) / plotWidth() * (look.end - look.begin);
+    dragged.moved = dragged.moved || Math.abs(event.offsetX - dragged.at) > 3;
+    if (dragged.moved) pan(dragged.begin + by - look.begin);
+    return;
+  }
+  tell(event);
+});
+canvas.addEventListener('pointerleave', () => { $('tip').hidden = true; });
+
+/** What is under the pointer, in words. */
+function tell(event) {
+  const y = event.offsetY - look.axisHeight + frame.scrollTop, row = rows.find(r => r.lane && y >= r.y && y < r.y + r.height), tip = $('tip');
+  tip.hidden = true;
+  if (!row || event.offsetX < look.labelWidth) return;
+  const l = row.lane, at = timeAt(event.offsetX), i = after(l.begin, at) - 1;
+  if (i < 0 || l.end[i] < at) return;
+  const names = runs[row.run].names, where = names[l.where[i]];
+  tip.textContent = `rank ${l.rank} ${l.queue}: ${names[l.name[i]]}\n${kindWords[l.type[i]]}\n${time(l.begin[i])} to ${time(l.end[i])}, ${time(l.end[i] - l.begin[i])}${where ? '\n' + where : ''}${l.critical[i] ? '\non the critical path' : ''}`;
+  tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - 340)}px`;
+  tip.style.top = `${event.clientY + 16}px`;
+  tip.hidden = false;
+}
+
+frame.addEventListener('scroll', refresh);
+window.addEventListener('resize', () => { layOut(); refresh(); });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); refresh(); });
+window.addEventListener('beforeprint', () => { readColours(); refresh(); });
+window.addEventListener('afterprint', () => { readColours(); refresh(); });
+
+readColours();
+setSpeed(3);
+$('run').innerHTML = runs.map((run, i) => `<option value="${i}">${escaped(run.title)}${run.verdict && run.verdict !== 'PASS' ? ' (' + escaped(run.verdict) + ')' : ''}</option>`).join('');
+$('run').addEventListener('change', () => choose([Number($('run').value)]));
+$('choice').hidden = page.together || runs.length < 2;
+$('run').value = page.first;
+choose(page.together ? runs.map((_, i) => i).slice(0, 2) : [page.first]);

@@ -1,0 +1,212 @@
+#include "tools/view/scene.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "common/analysis/graph.hpp"
+#include "common/analysis/labels.hpp"
+#include "common/analysis/replay.hpp"
+#include "common/analysis/why.hpp"
+#include "common/error.hpp"
+#include "common/runtime/trace/layout.hpp"
+#include "tools/view/json_text.hpp"
+#include "tools/view/panels.hpp"
+
+namespace lockstep::view {
+namespace {
+
+using EventOf = TraceEvent::Kind;
+
+/// Texts by number: a name is in the page once.
+class Names {
+ public:
+  int number(const std::string& name) {
+    const auto [known, fresh] = numbers_.try_emplace(name, static_cast<int>(all_.size()));
+    if (fresh) all_.push_back(name);
+    return known->second;
+  }
+  std::string json() const {
+    return list(all_, [](const std::string& name) { return text(name); });
+  }
+
+ private:
+  std::map<std::string, int> numbers_;
+  std::vector<std::string> all_;
+};
+
+class Scene {
+ public:
+  Scene(const Trace& trace, const SceneOptions& options)
+      : trace_(trace),
+        options_(options),
+        flights_(analysis::flights_of(trace)),
+        labels_(analysis::labels_of(trace, flights_)),
+        shares_(analysis::shares_of(trace)),
+        critical_(trace.events.size()) {
+    choose_ranks();
+    light_path();
+  }
+
+  std::string json() {
+    const std::string drawn = events();  // first: it fills the names
+    const std::string moving = messages();
+    return fmt::format(
+        R"({{"title":{},"modelled":{},"end":{},"ranks":{},"drawn":{},"recorded":{},"verdict":{},"message":{},"lanes":{},)"
+        R"("events":{},"messages":{},"names":{},"path":{},{},{},{},{},{}}})",
+        text(options_.title), trace_.modelled, ns(shares_.seconds), ranks_in_run(), drawn_.size(), recorded_.size(),
+        text(trace_.verdict), text(trace_.message), lanes_json(), drawn, moving, names_.json(), text(why_no_path_),
+        legend_json(trace_, shares_), why_json(trace_), traffic_json(trace_, flights_), memory_json(trace_),
+        picture_json(trace_, flights_, labels_));
+  }
+
+ private:
+  struct LaneOf {
+    int rank;
+    int queue;
+    char kind;  // r region, w work, t transfers
+    int row;    // of several alike
+  };
+
+  std::size_t ranks_in_run() const { return std::max(trace_.totals.size(), recorded_.size()); }
+
+  /// All ranks, or as many of the first as there is room for.
+  void choose_ranks() {
+    std::map<int, std::size_t> events;
+    for (const TraceEvent& e : trace_.events) ++events[e.rank];
+    for (const TraceStuck& s : trace_.stuck) events[s.rank];
+    std::size_t sum = 0;
+    for (const auto& [rank, count] : events) {
+      recorded_.insert(rank);
+      sum += count;
+      if (sum <= options_.most_events || drawn_.empty()) drawn_.insert(rank);
+    }
+  }
+
+  /// The critical path, of the whole run, where it can be replayed.
+  void light_path() {
+    if (ranks_in_run() > recorded_.size()) {
+      why_no_path_ = "not known: only some of the ranks were recorded";
+      return;
+    }
+    if (!trace_.stuck.empty()) {
+      why_no_path_ = "none: the run did not end";
+      return;
+    }
+    try {
+      const analysis::Graph graph = analysis::make_graph(trace_, "");
+      for (const analysis::Segment& s : analysis::replay(graph).path) {
+        const auto index = static_cast<std::size_t>(s.index);
+        const bool work = s.kind == analysis::Segment::Kind::work;
+        const int event = work ? graph.works[index].event : graph.batches[index].event;
+        if (event >= 0) critical_[static_cast<std::size_t>(event)] = true;
+      }
+    } catch (const Error& error) {
+      why_no_path_ = error.what();
+    }
+  }
+
+  // Events, lane by lane ----------------------------------------------------------------------------------------------
+
+  std::string events() {
+    for (const TraceRow& row : trace_rows(trace_)) {
+      if (!drawn_.contains(row.rank)) continue;
+      add_lanes(row.rank, row.queue, 'r', lanes(row.regions, false));
+      if (!row.work.empty() || row.queue == 0) add_lanes(row.rank, row.queue, 'w', {row.work});
+      add_lanes(row.rank, row.queue, 't', lanes(row.transfers, false));
+    }
+    for (const TraceStuck& s : trace_.stuck) stuck_lane(s);
+    for (const analysis::WaitPart& part : shares_.waits) exposed_[part.event].push_back(part);
+    return list(by_lane_, [&](const std::vector<const TraceEvent*>& lane) { return lane_json(lane); });
+  }
+
+  void add_lanes(int rank, int queue, char kind, const std::vector<std::vector<const TraceEvent*>>& all) {
+    int row = 0;
+    for (const auto& lane : all) {
+      for (const TraceEvent* e : lane) lane_of_[index_of(e)] = static_cast<int>(lanes_.size());
+      main_lane_.try_emplace({rank, queue, kind}, static_cast<int>(lanes_.size()));
+      lanes_.push_back({rank, queue, kind, row++});
+      by_lane_.push_back(lane);
+    }
+  }
+
+  /// A queue that did nothing before it was stuck has a lane too.
+  void stuck_lane(const TraceStuck& s) {
+    if (drawn_.contains(s.rank) && !main_lane_.contains({s.rank, s.queue, 'w'})) add_lanes(s.rank, s.queue, 'w', {{}});
+  }
+
+  std::size_t index_of(const TraceEvent* e) const { return static_cast<std::size_t>(e - trace_.events.data()); }
+
+  /// Kind, name, place, begin, length, on the critical path: six numbers an event. Kinds: 0 arithmetic, 1 exposed
+  /// communication, 2 bubble, 3 another queue's waiting, 4 transfers, 5 a collective, 6 a phase.
+  std::string lane_json(const std::vector<const TraceEvent*>& lane) {
+    std::string out = "[";
+    const auto add = [&](int kind, const TraceEvent& e, double begin, double end) {
+      out += fmt::format("{}{},{},{},{},{},{}", out.size() > 1 ? "," : "", kind,
+                         names_.number(labels_.events[index_of(&e)]), names_.number(e.where), ns(begin),
+                         ns(end) - ns(begin), critical_[index_of(&e)] ? 1 : 0);
+    };
+    for (const TraceEvent* e : lane) {
+      if (e->kind == EventOf::wait && e->queue == 0) {
+        for (const analysis::WaitPart& part : exposed_[static_cast<int>(index_of(e))])
+          add(part.exposed ? 1 : 2, *e, part.begin, part.end);
+        continue;
+      }
+      const bool region = e->kind == EventOf::region;
+      add(region                         ? (e->bytes > 0 ? 5 : 6)
+          : e->kind == EventOf::wait     ? 3
+          : e->kind == EventOf::transfer ? 4
+                                         : 0,
+          *e, e->begin, e->end);
+    }
+    return out + "]";
+  }
+
+  std::string lanes_json() {
+    return list(lanes_, [&](const LaneOf& lane) {
+      const auto queue = static_cast<std::size_t>(lane.queue);
+      return fmt::format("[{},{},\"{}\",{}]", lane.rank,
+                         text(queue < trace_.queues.size() ? trace_.queues[queue] : "queue"), lane.kind, lane.row);
+    });
+  }
+
+  /// From lane, to lane, left, arrived, name, bytes, on the critical path.
+  std::string messages() {
+    std::string out = "[";
+    for (std::size_t i = 0; i < flights_.size(); ++i) {
+      const analysis::Flight& f = flights_[i];
+      if (f.from < 0 || f.to < 0) continue;
+      const auto from = lane_of_.find(static_cast<std::size_t>(f.from)),
+                 to = lane_of_.find(static_cast<std::size_t>(f.to));
+      if (from == lane_of_.end() || to == lane_of_.end()) continue;
+      const TraceMessage& m = trace_.events[static_cast<std::size_t>(f.from)].messages[f.which_from];
+      const bool critical = critical_[static_cast<std::size_t>(f.to)] || critical_[static_cast<std::size_t>(f.from)];
+      out += fmt::format("{}{},{},{},{},{},{},{}", out.size() > 1 ? "," : "", from->second, to->second, ns(f.begin),
+                         ns(f.end), names_.number(labels_.messages[i]), m.bytes, critical ? 1 : 0);
+    }
+    return out + "]";
+  }
+
+  const Trace& trace_;
+  const SceneOptions& options_;
+  std::vector<analysis::Flight> flights_;
+  analysis::Labels labels_;
+  analysis::Shares shares_;
+  std::vector<bool> critical_;  // by event
+  std::string why_no_path_;
+  std::set<int> recorded_, drawn_;  // ranks
+  Names names_;
+  std::vector<LaneOf> lanes_;
+  std::vector<std::vector<const TraceEvent*>> by_lane_;
+  std::map<std::size_t, int> lane_of_;  // by event
+  std::map<std::tuple<int, int, char>, int> main_lane_;
+  std::map<int, std::vector<analysis::WaitPart>> exposed_;  // by event
+};
+
+}  // namespace
+
+std::string scene(const Trace& trace, const SceneOptions& options) { return Scene(trace, options).json(); }
+
+}  // namespace lockstep::view

@@ -1,0 +1,20 @@
+// A run as the page draws it: lanes, what happens on them, messages between them, and the sums of the legend, as JSON.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "common/analysis/shares.hpp"
+#include "common/runtime/trace/trace.hpp"
+
+namespace lockstep::view {
+
+struct SceneOptions {
+  std::string title;
+  std::size_t most_events = 150'000;  // beyond them the first ranks alone are drawn; sums are of all
+};
+
+/// The object that tools/view/*.js reads.
+std::string scene(const Trace& trace, const SceneOptions& options);
+
+}  // namespace lockstep::view

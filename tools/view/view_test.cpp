@@ -1,0 +1,250 @@
+// What ./lab view shows: its sums are those of the ledgers, its names and partial sums those of the run. With
+// LOCKSTEP_VIEW_PAGES=FOLDER the runs' pages are kept there, each beside a file with what the ledgers say, for
+// browser_test.sh.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "common/analysis/holdings.hpp"
+#include "common/analysis/labels.hpp"
+#include "common/analysis/read_trace.hpp"
+#include "common/chunk.hpp"
+#include "common/support/json/document.hpp"
+#include "tools/analyse/random_program_testing.hpp"
+#include "tools/view/page.hpp"
+#include "tools/view/panels.hpp"
+
+namespace lockstep::view {
+namespace {
+
+using analysis::Shares;
+
+/// Through a file, as the command gets it.
+Trace read_back(const Trace& trace) {
+  std::ostringstream text;
+  write_chrome_trace(trace, text);
+  return parse_chrome_trace(text.str(), "test");
+}
+
+/// A ring all-reduce whose first step begins `late` chunks too late, in the same way on every rank.
+void ring(Rank me, Slice data, Slice scratch, int late = 0) {
+  const int p = me.size(), r = me.rank(), next = (r + 1) % p, previous = (r + p - 1) % p;
+  auto region = me.region("ring_all_reduce", data.bytes());
+  for (int step = 0; step < p - 1; ++step) {
+    const Slice in = chunk(data, r - step - 2 + late, p), space = scratch.cut(0, in.size());
+    me.exchange({send(next, chunk(data, r - step - 1 + late, p)), receive(previous, space)});
+    add(me, in, space);
+  }
+  for (int step = 0; step < p - 1; ++step)
+    me.exchange({send(next, chunk(data, r - step, p)), receive(previous, chunk(data, r - step - 1, p))});
+}
+
+Outcome ring_run(int ranks, std::size_t size, int late = 0, int traced = 0) {
+  RunOptions options{.ranks = ranks, .check_races = ranks < 100, .trace = true, .traced_ranks = traced};
+  options.machine.eager_bytes = 0;
+  options.machine.launch = 5e-7;  // arithmetic that is long beside a nanosecond
+  return run(options, [=](Rank me) {
+    Slice data = me.allocate(size, DType::f32, Category::gradient);
+    upload(me, data, std::vector<float>(size, static_cast<float>(me.rank() + 1)));
+    ring(me, data, me.allocate(chunk(data, 0, ranks).size(), DType::f32, Category::buffer), late);
+  });
+}
+
+/// Every rank sends before it receives, and nobody listens.
+Outcome deadlock(int ranks) {
+  RunOptions options{.ranks = ranks, .trace = true};
+  options.machine.eager_bytes = 0;
+  options.machine.launch = 5e-7;  // arithmetic that is long beside a nanosecond
+  return run(options, [](Rank me) {
+    Slice data = me.allocate(4, DType::f32, Category::buffer);
+    fill(me, data, 1);
+    me.exchange({send((me.rank() + 1) % me.size(), data)});
+    me.exchange({receive((me.rank() + me.size() - 1) % me.size(), data)});
+  });
+}
+
+void keep_page(const std::string& name, const Outcome& outcome, const PageOptions& options = {}) {
+  const char* folder = std::getenv("LOCKSTEP_VIEW_PAGES");
+  if (!folder) return;
+  const std::string base = std::string(folder) + "/" + name;
+  std::ofstream(base + ".html") << page({{name, read_back(outcome.trace)}}, options);
+  long long busy = 0, waiting = 0;  // of the traced ranks, in nanoseconds
+  std::uint64_t messages = 0, bytes = 0;
+  std::set<int> traced;
+  for (const TraceEvent& e : outcome.trace.events) traced.insert(e.rank);
+  for (std::size_t r = 0; r < outcome.ledgers.size(); ++r) {
+    const RankLedger& ledger = outcome.ledgers[r];
+    messages += ledger.traffic.messages_sent;
+    bytes += ledger.traffic.bytes_sent;
+    if (!traced.contains(static_cast<int>(r))) continue;
+    busy += std::llround(ledger.queues[0].busy * 1e9);
+    waiting += std::llround(ledger.queues[0].waiting * 1e9);
+  }
+  std::ofstream(base + ".ledger") << busy << " " << waiting << " " << messages << " " << bytes << "\n";
+}
+
+void expect_ledgers(const Outcome& outcome, const Trace& trace) {
+  const Shares shares = analysis::shares_of(trace);
+  ASSERT_EQ(shares.ranks.size(), outcome.ledgers.size());
+  for (const analysis::TimeShare& share : shares.ranks) {
+    const QueueTime& main = outcome.ledgers[static_cast<std::size_t>(share.rank)].queues[0];
+    EXPECT_NEAR(share.computing, main.busy, 1e-6 * main.end + 1e-12);
+    EXPECT_NEAR(share.waiting(), main.waiting, 1e-6 * main.end + 1e-12);
+    EXPECT_NEAR(share.computing + share.waiting() + share.other, shares.seconds, 1e-6 * shares.seconds);
+  }
+}
+
+TEST(Page, SharesOfTimeAreThoseOfTheLedgers) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    const Outcome outcome = run(analysis::traced(4), analysis::RandomProgram(seed, seed % 2 == 0));
+    expect_ledgers(outcome, outcome.check().trace);
+    const Trace again = read_back(outcome.trace);
+    const std::string legend = legend_json(again, analysis::shares_of(again));
+    EXPECT_NE(legend.find("\"agrees\":true"), std::string::npos) << legend;
+    if (seed == 2) keep_page("random", outcome);
+  }
+}
+
+TEST(Page, ALegendThatLacksAnEventIsSaidToBeWrong) {
+  Trace trace = read_back(run(analysis::traced(3), analysis::RandomProgram(3, false)).trace);
+  const auto seconds = [](const TraceEvent& e) {
+    return e.kind == TraceEvent::Kind::compute && e.queue == 0 ? e.end - e.begin : 0;
+  };
+  const auto lost = std::max_element(trace.events.begin(), trace.events.end(),
+                                     [&](const TraceEvent& a, const TraceEvent& b) { return seconds(a) < seconds(b); });
+  ASSERT_GT(seconds(*lost), 0);
+  trace.events.erase(lost);
+  EXPECT_NE(legend_json(trace, analysis::shares_of(trace)).find("\"agrees\":false"), std::string::npos);
+}
+
+/// Rank 1 computes for long before it sends: rank 0 waits for it, and then for the message.
+TEST(Page, WaitingForALateRankIsNoCommunication) {
+  RunOptions options{.ranks = 2, .phantom = true, .check_races = false, .trace = true};
+  options.machine = Machine::uniform(1e-3, 1e-9, 1e-9);
+  const Outcome outcome = run(options, [](Rank me) {
+    Slice work = me.allocate(1 << 20, DType::f32, Category::buffer);
+    if (me.rank() == 1) fill(me, work, 0);
+    if (me.rank() == 1) me.exchange({send(0, work)});
+    if (me.rank() == 0) me.exchange({receive(1, work)});
+  });
+  const Shares shares = analysis::shares_of(read_back(outcome.check().trace));
+  const double late = outcome.ledgers[1].queues[0].busy, moving = 1e-3 + 4e-9 * (1 << 20);
+  EXPECT_NEAR(shares.ranks[0].bubble, late, 1e-6);
+  EXPECT_NEAR(shares.ranks[0].exposed, moving, 1e-6);
+  EXPECT_NEAR(shares.ranks[1].bubble, 0, 1e-9);
+}
+
+TEST(Page, APartOfAnArrayHasTheNameOfItsChunk) {
+  using analysis::part_name;
+  EXPECT_EQ(part_name(32, 4, 16, 8), "chunk 2");
+  EXPECT_EQ(part_name(28, 4, 0, 8), "chunk 0");
+  EXPECT_EQ(part_name(28, 4, 24, 4), "chunk 3");
+  EXPECT_EQ(part_name(32, 4, 0, 16), "chunks 0 to 1");
+  EXPECT_EQ(part_name(32, 4, 0, 32), "the whole array");
+  EXPECT_EQ(part_name(32, 4, 4, 8), "bytes 4 to 12");
+  EXPECT_EQ(part_name(6, 3, 2, 2), "chunk 1") << "elements of two bytes";
+}
+
+TEST(Page, MessagesOfARingNameTheirChunks) {
+  const Outcome outcome = ring_run(4, 8);
+  const Trace trace = read_back(outcome.check().trace);
+  const std::vector<analysis::Flight> flights = analysis::flights_of(trace);
+  const analysis::Labels labels = analysis::labels_of(trace, flights);
+  ASSERT_EQ(flights.size(), 24u);
+  std::map<std::string, int> seen;
+  for (const std::string& name : labels.messages) ++seen[name];
+  EXPECT_EQ(seen.size(), 4u);
+  for (int c = 0; c < 4; ++c) EXPECT_EQ(seen["chunk " + std::to_string(c)], 6) << c;
+  const auto first = std::find_if(trace.events.begin(), trace.events.end(), [](const TraceEvent& e) {
+    return e.kind == TraceEvent::Kind::transfer && e.rank == 2;
+  });
+  EXPECT_EQ(labels.events[static_cast<std::size_t>(first - trace.events.begin())],
+            "send chunk 1 to rank 3; receive chunk 0 from rank 1");
+  keep_page("ring", outcome);
+}
+
+TEST(Page, ARingEndsWithEverySumComplete) {
+  const analysis::Holdings held = analysis::holdings_of(read_back(ring_run(4, 8).check().trace));
+  EXPECT_EQ(held.none, "");
+  ASSERT_EQ(held.steps.size(), 7u);
+  EXPECT_EQ(held.steps[0][2][3].text, "2");
+  EXPECT_EQ(held.steps[1][2][0].text, "1+2");
+  for (int rank = 0; rank < 4; ++rank) {
+    for (int c = 0; c < 4; ++c) {
+      EXPECT_TRUE(held.steps[6][rank][c].complete) << rank << " " << c;
+      EXPECT_EQ(held.steps[3][rank][c].complete, c == rank) << "after the reduce-scatter";
+    }
+  }
+}
+
+TEST(Page, AWrongRingShowsItsMistake) {
+  const Outcome outcome = ring_run(4, 8, 1);
+  const analysis::Holdings held = analysis::holdings_of(read_back(outcome.check().trace));
+  ASSERT_EQ(held.steps.size(), 7u);
+  EXPECT_TRUE(held.steps[3][0][1].complete) << "chunk 1 is complete where chunk 0 should be";
+  EXPECT_FALSE(held.steps[3][0][0].complete);
+  int complete = 0;
+  for (const auto& row : held.steps[6])
+    for (const analysis::Held& h : row) complete += h.complete ? 1 : 0;
+  EXPECT_LT(complete, 16);
+  keep_page("wrong_ring", outcome);
+}
+
+TEST(Page, ADeadlockKeepsItsCycle) {
+  const Outcome outcome = deadlock(4);
+  EXPECT_EQ(outcome.verdict, Verdict::deadlock);
+  const Trace trace = read_back(outcome.trace);
+  EXPECT_EQ(trace.verdict, "DEADLOCK");
+  EXPECT_EQ(trace.message, outcome.message);
+  ASSERT_EQ(trace.stuck.size(), 4u);
+  for (const TraceStuck& s : trace.stuck) {
+    EXPECT_EQ(s.needs_rank, (s.rank + 1) % 4);
+    EXPECT_EQ(s.link, s.rank);
+    EXPECT_NE(s.reason.find("sends 16 bytes to rank"), std::string::npos) << s.reason;
+  }
+  expect_ledgers(outcome, outcome.trace);
+  keep_page("deadlock", outcome);
+}
+
+TEST(Page, WhatDidNothingBeforeItsDeadlockHasALaneAllTheSame) {
+  RunOptions options{.ranks = 2, .trace = true};
+  const Outcome outcome = run(options, [](Rank me) {
+    Slice data = me.allocate(4, DType::f32, Category::buffer);
+    me.exchange({receive(1 - me.rank(), data)});
+  });
+  const Trace trace = read_back(outcome.trace);
+  EXPECT_TRUE(trace.events.empty());
+  const Json drawn = Json::parse(scene(trace, {.title = "two that listen"}));
+  EXPECT_EQ(drawn.at("lanes").size(), 2u);
+  EXPECT_EQ(drawn.at("stuck").size(), 2u);
+}
+
+TEST(Page, SaysWhatItLeavesOut) {
+  const Outcome outcome = ring_run(1024, 1025, 0, 16);
+  EXPECT_EQ(outcome.check().trace.totals.size(), 1024u);
+  const Trace trace = read_back(outcome.trace);
+  const Json drawn = Json::parse(scene(trace, {.title = "", .most_events = 20'000}));
+  EXPECT_EQ(drawn.at("ranks").get<int>(), 1024);
+  EXPECT_EQ(drawn.at("recorded").get<int>(), 16);
+  EXPECT_LT(drawn.at("drawn").get<int>(), 16);
+  EXPECT_NE(drawn.at("path").get<std::string>().find("some of the ranks"), std::string::npos);
+  keep_page("ring_1024", outcome);
+}
+
+TEST(Page, NothingInATextEndsItsScript) {
+  Trace trace = read_back(ring_run(2, 4).trace);
+  trace.verdict = "FAIL";
+  trace.message = "</script><script>alert(1)</script>\xff";
+  const std::string html = page({{"<b>title", trace}}, {});
+  EXPECT_EQ(html.find("alert(1)</script>"), std::string::npos);
+  EXPECT_EQ(html.find("<b>title"), std::string::npos);
+  EXPECT_EQ(html.find("http"), html.find("http-equiv")) << "nothing is fetched";
+  EXPECT_LT(html.size(), 200'000u);
+}
+
+}  // namespace
+}  // namespace lockstep::view
