@@ -103,42 +103,51 @@ def overhead(data):
 
 
 def amdahl(data):
-    """Strong scaling: simulated, measured where every rank has a core, fitted, and the course's two curves."""
-    machines = load_all(data, "scaling_sim")
-    if not machines:
+    """Strong scaling, linear and logarithmic, with the fitted laws; what the fits leave; weak scaling. Simulated, emulated, and
+    measured where every rank has a core."""
+    studies = [(f"{machine}, simulated", results) for machine, results in load_all(data, "scaling_sim").items()]
+    if not studies:
         return None
-    figure, axes = subplots(2, 10, 4.4)
-    axis = axes[0][0]
-    most = 64
-    p = [2 ** (k / 4) for k in range(25)]
-    for fraction, line in ((0.99, (0, (1, 1))), (0.9, (0, (4, 2)))):
-        axis.plot(p, [1 / (1 - fraction + fraction / n) for n in p], color="#777777", linestyle=line, linewidth=1,
-                  label=f"Amdahl, f = {fraction} (the course's)")
-    axis.plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
-    for i, (machine, results) in enumerate(machines.items()):
-        strong, weak = by(results["rows"], scaling="strong"), by(results["rows"], scaling="weak")
-        fitted = results["context"].get("amdahl_parallel_fraction")
-        label = f"{machine}, simulated" + (f", f = {fitted:.3f}" if fitted else "")
-        axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label=label, **look(i))
-        axes[0][1].plot([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], label=machine, **look(i))
-    measured = load(data, "scaling_mpi")
-    if measured:
-        points = [r for r in measured["rows"] if r["speedup"] is not None and r["algorithm"] != "compute"]
-        strong, weak = by(points, scaling="strong"), by(points, scaling="weak")
-        look_measured = {"color": "black", "marker": "*", "markersize": 10, "linestyle": "none"}
-        for a, rows, field, scale in ((axis, strong, "speedup", 1), (axes[0][1], weak, "efficiency", 100)):
-            a.errorbar([r["ranks"] for r in rows], [scale * r[field] for r in rows], yerr=whiskers(rows, field, scale), capsize=3, **look_measured,
-                       label=f"this computer, measured, n = {sources.span([r['samples'] for r in rows])}")
-    for a in axes[0]:
-        doubling_axis(a, [1, 2, 4, 8, 16, 32, 64], "ranks")
-    speedup_axis(axis, most, "speedup over T(1)")
-    axis.set_ylim(None, 400)  # room for the legend
-    axis.set_title("strong scaling: the same batch on more ranks")
-    axis.legend(fontsize=7.5)
-    axes[0][1].set_ylim(0, None)
-    axes[0][1].set_ylabel("efficiency T(1)/T(p), %")
-    axes[0][1].set_title("weak scaling: the same batch for each rank")
-    axes[0][1].legend(fontsize=7.5)
+    for name, word in (("scaling_emulated", "emulated"), ("scaling_mpi", "measured")):
+        results = load(data, name)
+        if results:
+            studies.append(("this computer, measured" if word == "measured" else f"{results['rows'][0]['machine']}, {word}", results))
+    figure, axes = subplots(4, 15, 4.4)
+    linear, doubling, left, weak_axis = axes[0]
+    points = {label: [r for r in results["rows"] if r["speedup"] is not None and r["algorithm"] != "serial"] for label, results in studies}
+    near = max(8, *(max((r["ranks"] for r in rows), default=1) for label, rows in points.items() if not label.endswith("simulated")))
+    most = max(r["ranks"] for rows in points.values() for r in rows)
+    ranks = [most ** (k / 60) for k in range(61)]
+    for axis in (linear, doubling):
+        axis.plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
+        for fraction, line in ((0.99, (0, (1, 1))), (0.9, (0, (4, 2)))):
+            axis.plot(ranks, [1 / (1 - fraction + fraction / p) for p in ranks], color="#777777", linestyle=line, linewidth=1, label=f"Amdahl, f = {fraction} (the course's)")
+    for i, (label, results) in enumerate(studies):
+        strong, weak = by(points[label], scaling="strong"), by(points[label], scaling="weak")
+        style = {**look(i), "linestyle": "none"}
+        serial, low, high = (results["context"].get(f"amdahl_serial_fraction{end}") for end in ("", "_low", "_high"))
+        fit = f", f = {1 - serial:.3f}" + (f" ({1 - high:.3f} to {1 - low:.3f})" if low is not None and high is not None else "") if serial is not None else ""
+        for axis in (linear, doubling):
+            axis.errorbar([r["ranks"] for r in strong], [r["speedup"] for r in strong], yerr=whiskers(strong, "speedup"), capsize=2, label=label + fit, **style)
+            if serial is not None:
+                axis.plot(ranks, [1 / (serial + (1 - serial) / p) for p in ranks], color=style["color"], linewidth=0.9)
+        if serial is not None:
+            left.plot([r["ranks"] for r in strong], [100 * (r["speedup"] * (serial + (1 - serial) / r["ranks"]) - 1) for r in strong], **look(i))
+        weak_axis.errorbar([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], yerr=whiskers(weak, "efficiency", 100), capsize=2, **look(i))
+    linear.set_xlim(0, near + 0.5)
+    linear.set_ylim(0, near + 0.5)
+    linear.set_xlabel("ranks")
+    linear.set_ylabel("speedup over T(1)")
+    for axis in (doubling, left, weak_axis):
+        doubling_axis(axis, [2 ** k for k in range(most.bit_length())], "ranks")
+    speedup_axis(doubling, most, "speedup over T(1)")
+    left.axhline(0, color="black", linewidth=0.8)
+    left.set_ylabel("points over their fitted law, %")
+    weak_axis.set_ylim(0, None)
+    weak_axis.set_ylabel("efficiency T(1)/T(p), %")
+    for axis, title in zip(axes[0], (f"strong scaling, to {near} ranks", "strong scaling, all", "what Amdahl's law leaves", "weak scaling")):
+        axis.set_title(title, fontsize=10)
+    figure_legend(figure, linear, 3)
     return figure
 
 

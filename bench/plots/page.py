@@ -138,7 +138,8 @@ class Report:
         machines = load_all(self.data, "scaling_sim")
         if not machines:
             return ""
-        everything = list(machines.values()) + [r for r in [load(self.data, "scaling_mpi")] if r]
+        emulated = load(self.data, "scaling_emulated")
+        everything = list(machines.values()) + [r for r in [emulated, load(self.data, "scaling_mpi")] if r]
         rows = [r for results in everything for r in results["rows"]]
         columns = {"machine": "machine", "scaling": "scaling", "p": "ranks", "time": "seconds", "predicted": "predicted_seconds", "error": error,
                    "speedup": "speedup", "efficiency": lambda r: "refused: no core each" if r["efficiency"] is None else f"{100 * r['efficiency']:.1f} %",
@@ -147,13 +148,15 @@ class Report:
         several = [r for r in measured["rows"] if r["ranks"] > 1] if measured else []
         here = (f" Measured: {several[0]['model']} on this computer, T(1) in turn with each T(p): {seconds_text(several[0]['serial_seconds'])}; efficiencies are refused "
                 "where ranks exceed usable cores." if several else "")
+        sleeping = (f" <b>Emulated</b>: {emulated['rows'][0]['model']} on up to {max(r['ranks'] for r in emulated['rows'])} real processes that sleep to the times of {emulated['rows'][0]['machine']}."
+                    if emulated else "")
         simulated = next(iter(machines.values()))["rows"][0]
         alone = ", ".join(f"{m} {seconds_text(r['rows'][0]['serial_seconds'])}" for m, r in machines.items())
         return section("scaling", "Strong and weak scaling", [self.figure(
-            "amdahl", "Speedup over ranks with Amdahl's curves for 0.99 and 0.9 beside simulated and measured points; weak-scaling efficiency beside it.",
+            "amdahl", "Speedup over ranks, linear and logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9 beside simulated, emulated and measured points; what the fits leave; weak-scaling efficiency.",
             f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g} tokens a step in all (strong) or a rank (weak), DDP "
             f"with overlap; T(1) is the serial step without DDP on the same machine ({alone}). "
-            f"f: the parallel part of Amdahl’s law, fitted to the simulated points, and as the course has it. Whiskers: 95 %.{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_mpi.csv"]),
+            f"f: the parallel part of Amdahl’s law, fitted to each study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"]),
             claims.amdahl(machines, MACHINES)])
 
     def ddp(self):

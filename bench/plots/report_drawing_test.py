@@ -19,6 +19,11 @@ ROOT = HERE.parents[1]
 
 @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib")
 class Drawing(unittest.TestCase):
+    def tearDown(self):
+        from style import plt
+
+        plt.close("all")
+
     def test_a_figure_holds_so_many_bars_and_says_so(self):
         import folder_figures
 
@@ -31,6 +36,28 @@ class Drawing(unittest.TestCase):
                 said = "24 of 30 bars, the first; the table has all"
                 self.assertEqual(said in words_on(figure), count == 30, kind)
                 self.assertEqual(said in folder.caption(chart), count == 30, kind)
+
+    def test_amdahls_figure_has_measured_emulated_and_simulated_points_with_their_fits(self):
+        import figures
+        from style import plt
+
+        with tempfile.TemporaryDirectory() as home:
+            rows = [dict(STEP, algorithm="compute" if p == 1 else "overlap", scaling=scaling, ranks=p, machine="m", model="tiny", speedup=1 / (0.1 + 0.9 / p), efficiency=1.0)
+                    for scaling in ("strong", "weak") for p in (1, 2, 4)]
+            refused = dict(rows[2], ranks=8, speedup=None, efficiency=None)
+            for name, fit in (("scaling_sim_a", 0.1), ("scaling_emulated", 0.1), ("scaling_mpi", None)):
+                context = {"amdahl_serial_fraction": fit, "amdahl_serial_fraction_low": fit, "amdahl_serial_fraction_high": fit}
+                pathlib.Path(home, f"{name}.json").write_text(json.dumps({"context": context if fit else {}, "rows": [*rows, refused]}))
+            figure = figures.amdahl(pathlib.Path(home))
+            linear, doubling, left, weak = figure.axes
+            words = words_on(figure)
+            for label in ("a, simulated, f = 0.900 (0.900 to 0.900)", "m, emulated, f = 0.900 (0.900 to 0.900)", "this computer, measured"):
+                self.assertIn(label, words)
+            residuals = [list(line.get_ydata()) for line in left.lines if len(line.get_ydata()) == 3]
+            self.assertEqual(len(residuals), 2, "what was not fitted leaves nothing")
+            self.assertTrue(all(abs(y) < 1e-9 for line in residuals for y in line))
+            self.assertTrue(linear.get_xscale() == "linear" and doubling.get_xscale() == "log")
+            plt.close(figure)
 
     def test_predictions_stand_against_measurements(self):
         import accuracy_figures

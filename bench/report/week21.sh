@@ -43,6 +43,8 @@ if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
     --json "$data/crossover_emulated.json" --csv "$data/crossover_emulated.csv"
   step scaling_mpi "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small --batch 16 \
     --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
+  step scaling_emulated "scaling, emulated with up to 8 MPI processes" mpi 8 "$programs/bench_scaling_mpi" --ranks 1,2,4,8 --model tiny --batch 8 \
+    --emulate laptop --scale 50 --samples 5 --json "$data/scaling_emulated.json" --csv "$data/scaling_emulated.csv"
   step ddp_mpi "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 \
     --json "$data/ddp_mpi.json" --csv "$data/ddp_mpi.csv"
   step ddp_laptop "the same step, simulated" "$programs/bench_ddp_sim" --machine laptop --ranks 4 --model tiny --batch 4 \
