@@ -17,16 +17,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kCardHelp =
-    "./lab card           the design cards, and what became of each\n"
-    "./lab card 1         what it asks, and a file for your answer: outputs/cards/1.txt\n"
-    "./lab card check 1   judges it\n";
+    "./lab card                           the design cards, and what became of each\n"
+    "./lab card 1                         what it asks, and a file for your answer: outputs/cards/1.txt\n"
+    "./lab card explain 1 dp=…,tp=…,pp=…  what that strategy takes, and where its time and memory go\n"
+    "./lab card check 1                   judges your answer\n";
 
 constexpr const char* kForm =
-    "# strategy: dp, tp, pp, microbatch and zero, and what else of schedule, chunks, recompute, sequence_parallel\n"
-    "#   matters to you; what is left out is taken as it is best. \"none\" where nothing fits.\n"
+    "# strategy: dp, tp, pp, microbatch and zero, and what else matters to you, such as schedule=1f1b, chunks=2,\n"
+    "#   recompute=full, sequence_parallel=true; what is left out is taken as it is best. \"none\" where nothing "
+    "fits.\n"
     "# overhead: what costs your strategy most beside compute: recomputation, tensor parallelism, bubble,\n"
-    "#   pipeline hops, data parallelism or optimizer.\n"
-    "# more memory: yes if the best step would be 2 % faster or more with GPUs of any memory, else no.\n"
+    "#   pipeline hops, data parallelism (with the tied embedding's gradient, which two stages sum) or optimizer.\n"
+    "# more memory: yes if the best step of all strategies, not only yours, would be 2 % faster or more with GPUs of\n"
+    "#   any memory, else no.\n"
     "# because: one sentence, for whoever pays for the GPUs.\n"
     "strategy: dp=, tp=, pp=, microbatch=, zero=\n"
     "overhead:\n"
@@ -63,9 +66,12 @@ int become_planner(const Paths& paths, std::vector<std::string> arguments) {
 }  // namespace
 
 int play_card(const Paths& paths, const std::vector<std::string>& arguments) {
-  const bool checks = arguments[0] == "check";
-  if (arguments.size() != (checks ? 2u : 1u))
-    throw Error(Verdict::usage, fmt::format("which card, and nothing else:\n{}", kCardHelp));
+  const bool checks = arguments[0] == "check", explains = arguments[0] == "explain";
+  if (arguments.size() != (explains ? 3u : checks ? 2u : 1u))
+    throw Error(Verdict::usage,
+                fmt::format("{}:\n{}", explains ? "which card, and which strategy" : "which card, and nothing else",
+                            kCardHelp));
+  if (explains) return become_planner(paths, {"--card", arguments[1], "--explain", arguments[2]});
   const std::string& id = arguments.back();
   if (checks) {
     if (!fs::exists(answer_of(paths, id)))

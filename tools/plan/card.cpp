@@ -13,7 +13,6 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/trim.hpp"
 #include "common/support/text/units.hpp"
-#include "tools/plan/refine.hpp"
 #include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::plan {
@@ -61,33 +60,29 @@ std::vector<std::pair<std::string, std::string>> strategy_in(std::string text, c
   return fields;
 }
 
-std::string words_of(const CardAnswer& answer) {
+using StrategyFields = std::vector<std::pair<std::string, std::string>>;
+
+std::string words_of(const StrategyFields& fields) {
   std::string words;
-  for (const auto& [field, value] : answer.strategy)
-    words += fmt::format("{}{}={}", words.empty() ? "" : ",", field, value);
+  for (const auto& [field, value] : fields) words += fmt::format("{}{}={}", words.empty() ? "" : ",", field, value);
   return words;
 }
 
-/// The best strategy that has these fields, as the simulator plays it; empty, and why, where there is none.
-std::vector<Refined> best_with(const Task& task, Predictor& predictor, const Search& found, const CardAnswer& answer,
-                               std::string& why) {
-  const auto meant = [&](const week25::Strategy& s) { return has_fields(s, answer.strategy); };
+CardStrategy best_with(const Task& task, Predictor& predictor, const Search& found, const StrategyFields& fields) {
+  const auto meant = [&](const week25::Strategy& s) { return has_fields(s, fields); };
   std::vector<Rated> fitting;
   std::copy_if(found.fitting.begin(), found.fitting.end(), std::back_inserter(fitting),
                [&](const Rated& rated) { return meant(rated.strategy); });
-  if (!fitting.empty()) return refine(task, fitting, 1).best;
+  if (!fitting.empty()) return {refine(task, fitting, 1).best.front(), ""};
   std::vector<week25::Strategy> all = strategies(task);
   std::erase_if(all, [&](const week25::Strategy& s) { return !meant(s); });
   const Search these = search(predictor, all, 1);
   if (all.empty())
-    why = fmt::format("no strategy of {} GPUs and {} sequences is {}", task.cluster.gpus, task.global_batch,
-                      words_of(answer));
-  else if (!these.smallest.empty())
-    why = fmt::format("it needs {:.1f} GB a GPU, which has {:.4g}", these.smallest.front().memory.total_bytes() / 1e9,
-                      task.memory_bytes / 1e9);
-  else
-    why = these.refused.begin()->second.sentence;
-  return {};
+    return {std::nullopt, fmt::format("no strategy of {} GPUs and {} sequences is {}", task.cluster.gpus,
+                                      task.global_batch, words_of(fields))};
+  if (these.smallest.empty()) return {std::nullopt, these.refused.begin()->second.sentence};
+  return {std::nullopt, fmt::format("it needs {:.1f} GB a GPU, which has {:.4g}",
+                                    these.smallest.front().memory.total_bytes() / 1e9, task.memory_bytes / 1e9)};
 }
 
 CardFinding judge_where_nothing_fits(const Task& task, const Search& found, const CardAnswer& answer) {
@@ -101,8 +96,9 @@ CardFinding judge_where_nothing_fits(const Task& task, const Search& found, cons
                     found.smallest.empty() ? "" : format_strategy(found.smallest.front().strategy)),
         std::nullopt};
   return {false, 0,
-          fmt::format("strategy     wrong: {} does not fit {:.4g} GB a GPU. What needs least?\n", words_of(answer),
-                      task.memory_bytes / 1e9)};
+          fmt::format("strategy     wrong: {} does not fit {:.4g} GB a GPU. What needs least?\n",
+                      words_of(answer.strategy), task.memory_bytes / 1e9),
+          std::nullopt};
 }
 
 }  // namespace
@@ -143,9 +139,10 @@ std::string format_card(const Card& card, const Task& task) {
   return fmt::format(
       "Card {}: {}\n\n{}\n\n"
       "model      {}, {} tokens a sequence\ncluster    {}: {} GPUs of {:.4g} GB\nbatch      {} sequences a step\n\n"
-      "What a strategy takes: ./lab plan --model {} --cluster {} --global-batch {}{} --explain dp=…,tp=…,pp=…\n",
+      "What one strategy takes: ./lab card explain {} dp=…,tp=…,pp=…\n"
+      "All of them, ranked:     ./lab plan --model {} --cluster {} --global-batch {}{}\n",
       card.id, card.title, card.words, card.model, task.length, card.cluster, task.cluster.gpus,
-      task.memory_bytes / 1e9, card.global_batch, card.model, card.cluster, card.global_batch,
+      task.memory_bytes / 1e9, card.global_batch, card.id, card.model, card.cluster, card.global_batch,
       card.prices == "library" ? " --prices library" : "");
 }
 
@@ -173,25 +170,31 @@ CardFinding judge_card(const Task& task, const CardAnswer& answer) {
   const Search found = search(predictor, strategies(task), 1);
   if (found.fitting.empty()) return judge_where_nothing_fits(task, found, answer);
   if (answer.nothing_fits)
-    return {false, 0,
-            "strategy     wrong: something does fit. Which part of the memory can be divided, and by what?\n"};
+    return {false, 0, "strategy     wrong: something does fit. Which part of the memory can be divided, and by what?\n",
+            std::nullopt};
   const Refined best = refine(task, found.fitting, 1).best.front();
-  std::string why;
-  const std::vector<Refined> mine = best_with(task, predictor, found, answer, why);
-  if (mine.empty()) return {false, 0, fmt::format("strategy     wrong: {}\n", why)};
+  const CardStrategy mine = best_with(task, predictor, found, answer.strategy);
+  if (!mine.best) return {false, 0, fmt::format("strategy     wrong: {}\n", mine.why), std::nullopt};
 
-  const double score = std::min(1.0, best.seconds() / mine.front().seconds());
-  const week25::StepTime& time = mine.front().rated.time;
+  const double score = std::min(1.0, best.seconds() / mine.best->seconds());
+  const week25::StepTime& time = mine.best->rated.time;
   const bool close = score >= kCloseEnough, named = week25::largest_overhead(time).name == answer.overhead;
   const bool helps = found.unlimited.front().time.total() < kFaster * best.rated.time.total();
-  std::string words = fmt::format("strategy     {}: {} a step, {:.0f} % of the best known\n",
-                                  close ? "right" : "not yet", format_seconds(mine.front().seconds()), 100 * score);
-  words += fmt::format("overhead     {}\n", named ? "right" : "wrong: --explain shows where your strategy's time goes");
+  std::string words =
+      fmt::format("strategy     {}: {} a step, {:.0f} % of the best known ({})\n", close ? "right" : "not yet",
+                  format_seconds(mine.best->seconds()), 100 * score, format_strategy(mine.best->rated.strategy));
+  words += fmt::format("overhead     {}\n",
+                       named ? "right" : "wrong: ./lab card explain shows where your strategy's time goes");
   words +=
       fmt::format("more memory  {}\n", helps == answer.more_memory
                                            ? "right"
                                            : "wrong: ./lab plan says what the best would be without a limit of memory");
-  return {close && named && helps == answer.more_memory, score, words, best.rated};
+  return {close && named && helps == answer.more_memory, score, words, best};
+}
+
+CardStrategy strategy_of(const Task& task, const std::string& fields) {
+  Predictor predictor(task);
+  return best_with(task, predictor, search(predictor, strategies(task), 1), wanted_fields(fields));
 }
 
 }  // namespace lockstep::plan

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "labs/trainer/plan/search.hpp"
+#include "tools/plan/refine.hpp"
 
 namespace lockstep::plan {
 
@@ -39,12 +40,19 @@ CardAnswer parse_card_answer(const std::string& text, const std::string& name);
 
 struct CardFinding {
   bool ok = false;
-  double score = 0;                   ///< the best step's seconds over this one's, both as the simulator plays them
-  std::string words;                  ///< a line for each line of the answer
-  std::optional<week25::Rated> best;  ///< where there is one
+  double score = 0;             ///< the best step's seconds over this one's, both as the simulator plays them
+  std::string words;            ///< a line for each line of the answer
+  std::optional<Refined> best;  ///< where there is one
 };
 /// Right: within 5 % of the best known, the largest overhead of the chosen strategy named, and whether a step would be
 /// 2 % faster or more if memory had no limit, as ./lab plan says it.
 CardFinding judge_card(const Task& task, const CardAnswer& answer);
+
+/// The fastest strategy that has these fields ("dp=8,tp=1"), as the simulator plays it; or none, and why.
+struct CardStrategy {
+  std::optional<Refined> best;
+  std::string why;
+};
+CardStrategy strategy_of(const Task& task, const std::string& fields);
 
 }  // namespace lockstep::plan

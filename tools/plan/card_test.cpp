@@ -92,6 +92,25 @@ TEST(Cards, EachLineIsJudged) {
   EXPECT_TRUE(contains(large.words, "wrong: ")) << large.words;
 }
 
+TEST(Cards, SayWhatWasLeftOut) {
+  const Played card = played("5");
+  const std::string fields = "dp=1,tp=1,pp=2,microbatch=1";
+  const CardStrategy found = strategy_of(card.task, fields);
+  ASSERT_TRUE(found.best) << found.why;
+  const std::string strategy = format_strategy(found.best->rated.strategy);
+  EXPECT_TRUE(contains(strategy, "interleaved")) << "no schedule was named, so the best is taken: " << strategy;
+  const CardFinding finding = judge_card(
+      card.task, parse_card_answer("strategy: " + fields +
+                                       ",zero=0\noverhead: " + week25::largest_overhead(found.best->rated.time).name +
+                                       "\nmore memory: yes\nbecause: one boundary",
+                                   "answer"));
+  EXPECT_TRUE(contains(finding.words, strategy)) << finding.words;
+  const CardStrategy large = strategy_of(card.task, "dp=2,tp=1,pp=1,microbatch=8,zero=0");
+  EXPECT_FALSE(large.best);
+  EXPECT_TRUE(contains(large.why, "GB a GPU, which has 24")) << large.why;
+  EXPECT_TRUE(contains(strategy_of(card.task, "dp=3").why, "no strategy of 2 GPUs")) << "3 replicas on 2 GPUs";
+}
+
 TEST(Cards, WhereNothingFitsAnyStrategyIsWrong) {
   const Played card = played("6");
   EXPECT_TRUE(judge_card(card.task, parse_card_answer("strategy: none\nbecause: 16 bytes", "answer")).ok);

@@ -132,11 +132,16 @@ TEST_F(FindingOnesWay, AClassIsRankedByWhatWasMeasured) {
 
 TEST_F(FindingOnesWay, ADesignCardIsShownJudgedAndRemembered) {
   const auto program = paths_.program("plan_sim");
-  write_text(program, "#!/bin/sh\n[ $# = 2 ] && exit\ngrep -q right \"$4\"\n");  // --card ID, --answer FILE
+  write_text(program,  // --card ID, --card ID --explain FIELDS, --card ID --answer FILE
+             "#!/bin/sh\n[ $# = 2 ] && exit\n[ \"$3\" = --explain ] && { [ \"$4\" = dp=8 ]; exit; }\n"
+             "grep -q right \"$4\"\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const auto answer = paths_.source / "outputs" / "cards" / "1.txt";
   EXPECT_THROW(play_card(paths_, {"check", "1"}), Error) << "there is no answer yet";
   EXPECT_THROW(play_card(paths_, {"check"}), Error);
+  EXPECT_THROW(play_card(paths_, {"explain", "1"}), Error) << "which strategy?";
+  EXPECT_EQ(play_card(paths_, {"explain", "1", "dp=8"}), 0);
+  EXPECT_EQ(play_card(paths_, {"explain", "1", "dp=9"}), 1);
   EXPECT_EQ(play_card(paths_, {"1"}), 0);
   EXPECT_NE(read_text(answer).find("more memory:\n"), std::string::npos);
   write_text(answer, "strategy: mine\n");
