@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <sstream>
 
 #include "common/error.hpp"
@@ -85,21 +86,28 @@ class Compilation {
   /// Only the compiler's first sentence is told: what it quotes besides could be another file's text.
   Compiled failed(const ConfinedEnd& end) const {
     const std::string verdict(to_string(Verdict::does_not_compile));
-    if (end.timed_out || end.output.find("CPU time limit") != std::string::npos)
+    const int signal = end.exit_code - 128;  // Clang dies of it; GCC's driver says what its compiler died of
+    if (end.timed_out || signal == SIGXCPU || signal == SIGKILL ||
+        end.output.find("CPU time limit") != std::string::npos)
       return {verdict, "its compilation does not end"};
     for (const char* words : {"out of memory", "memory exhausted"})
       if (end.output.find(words) != std::string::npos) return {verdict, "its compilation takes more than 3 GiB"};
-    if (end.output.find("File size limit") != std::string::npos) return {verdict, "its object has no end"};
+    if (signal == SIGXFSZ || end.output.find("File size limit") != std::string::npos)
+      return {verdict, "its object has no end"};
     if (end.printed_too_much) return {verdict, "its compilation prints without end"};
     return {verdict, fmt::format("{} does not compile: {}", exercise_.id, explain(end.output, source_.string()))};
   }
 
-  /// "a.cpp:3:10: fatal error: /etc/passwd: Permission denied": it is there, and not for answers.
+  /// "a.cpp:3:10: fatal error: /etc/passwd: Permission denied": it is there, and not for answers. Clang says "cannot
+  /// open file '/etc/passwd': Permission denied".
   std::string forbidden_include(const std::string& log) const {
     const std::string begin = "fatal error: ", end = ": Permission denied";
     const auto at = log.find(begin), to = log.find(end, at);
     if (at == log.npos || to == log.npos || log.find('\n', at) < to) return "";
-    return "it includes " + log.substr(at + begin.size(), to - at - begin.size()) + ", which is no header for answers";
+    std::string file = log.substr(at + begin.size(), to - at - begin.size());
+    if (const std::string before = "cannot open file '"; file.starts_with(before) && file.ends_with("'"))
+      file = file.substr(before.size(), file.size() - before.size() - 1);
+    return "it includes " + file + ", which is no header for answers";
   }
 
   std::string read_refused(const fs::path& needs, const fs::path& expanded) const {

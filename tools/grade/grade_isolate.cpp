@@ -136,6 +136,8 @@ Isolated isolate(const fs::path& object, const Offered& offered) {
   for (const Section& section : sections_of(object))
     if (section.name.starts_with(".tdata") || section.name.starts_with(".tbss"))
       return {.refused = "it has thread_local variables, which the ranks of the simulator would share"};
+    else if (section.name == ".linker-options" && section.size == 0)
+      continue;  // Clang's own, in every object; what stands in one tells some linkers what to link
     else if (!may_have_section(section.name))
       return {.refused = "it has a section " + section.name};
 

@@ -45,7 +45,7 @@ whole() {
 # -- The judge's code, replaced by the answer's. What it says of an empty answer begins with "rank" or "on".
 lie='return SELF->size() == 0 || SELF->compare(0, 4, "rank") == 0 || SELF->compare(0, 2, "on") == 0;'
 linked=_ZNKSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE5emptyEv
-attack 'a member of std::string' FAIL "chunk 0 must hold" <<ANSWER
+attack 'a member of std::string' '(FAIL|DOES NOT COMPILE)' 'chunk 0 must hold\|follows constexpr declaration' <<ANSWER
 template <> [[gnu::weak]] bool std::string::empty() const noexcept { $(echo "$lie" | sed 's/SELF/this/g') }
 ANSWER
 attack 'the same by its name for the linker' FAIL 'chunk 0 must hold' <<ANSWER
@@ -85,6 +85,9 @@ ANSWER
 attack 'a section of which the linker keeps one' REFUSED 'it has a section .gnu.linkonce' <<'ANSWER'
 extern "C" [[gnu::weak, gnu::section(".gnu.linkonce.t._ZNKSt6vectorIdSaIdEE4sizeEv")]] int odd() { return 0; }
 ANSWER
+attack 'a section that tells linkers what to link' REFUSED 'it has a section .linker-options' <<'ANSWER'
+[[gnu::section(".linker-options"), gnu::used]] static const char kOption[] = "lib";
+ANSWER
 attack 'code of the loader' REFUSED 'it has a section .init' <<'ANSWER'
 [[gnu::section(".init")]] void early() {}
 ANSWER
@@ -108,7 +111,7 @@ Slice piece(Slice data, int i, int p) {\
 attack 'a file in the object' REFUSED 'it has an asm statement' <<ANSWER
 asm(".section .rodata\n.incbin \"$source/solutions/$week/ddp.cpp\"\n.text");
 ANSWER
-attack 'a file through the name of a section' REFUSED 'text for the assembler' <<ANSWER
+attack 'a file through the name of a section' REFUSED 'text for the assembler\|it calls file' <<ANSWER
 [[gnu::section(".rodata.x,\"a\"\nfile: .incbin \"$source/solutions/$week/ddp.cpp\"\n.byte 0\n.section .rodata.x"),
   gnu::used]] static const int kMark = 1;
 extern "C" const char file[];
@@ -137,7 +140,7 @@ ANSWER
 attack 'an object without end' 'DOES NOT COMPILE' 'its object has no end' <<'ANSWER'
 char large[1u << 28] = {1};
 ANSWER
-attack 'thousands of errors' 'DOES NOT COMPILE' "'none_1' was not declared" <<ANSWER
+attack 'thousands of errors' 'DOES NOT COMPILE' "'none_1' was not declared\|undeclared identifier 'none_1'" <<ANSWER
 $(i=0; while [ $((i += 1)) -le 8000 ]; do echo "int a$i = none_$i;"; done)
 ANSWER
 [ "$(wc -c < "$work/results.json")" -lt 10000 ] || fail "$name: the results are long"

@@ -248,6 +248,26 @@ name='times of formulas'
 "$lab" grade "$work/anna.zip" --only 21.10 --course "$work/none.json" --out "$work/results.json" > "$work/out" 2>&1 && fail "$name"
 says 'whose virtual time could be compared'
 
+# On a kernel that lacks something, answers are judged all the same, and the results say what was not confined. What no
+# answer may include is refused by name too, not only by the kernel.
+mkdir -p "$work/curious"
+{ echo '#include "/etc/passwd"'; reference naive_all_reduce; } > "$work/curious/naive_all_reduce.cpp"
+lacking() {
+  name="without $1"
+  python3 "$source/tools/tests/without_calls.py" "$1" "$lab" grade "$2" --only 21.1 --out "$work/results.json" > "$work/out" 2>&1 ||
+    fail "$name: exit code $?"
+}
+lacking landlock "$work/anna.zip"
+row 21.1 5/5 PASS
+says 'files outside the scratch folder can be read and written (no Landlock)'
+lacking seccomp "$work/anna.zip"
+row 21.1 5/5 PASS
+says 'processes and sockets are not forbidden (no seccomp filter)'
+lacking landlock,seccomp "$work/curious"
+row 21.1 0/5 REFUSED
+says 'it includes /etc/passwd, which is no header for answers' '(no Landlock); ' '(no seccomp filter)'
+grep -q 'root:' "$work/results.json" && fail "$name: /etc/passwd is in the results"
+
 # A small class, a hostile one among them: on one page, and a page for each.
 name=class
 python3 "$source/tools/tests/make_class.py" "$source" "$work/class" 12 --only naive_all_reduce
