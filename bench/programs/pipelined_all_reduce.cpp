@@ -18,7 +18,9 @@ struct Schedule {
   int steps() const { return ranks - 1; }
   int batches() const { return blocks + 2 * (steps() - 1); }
   int block_of(int batch, int step) const { return batch - 2 * step; }
-  bool has(int batch, int step) const { return block_of(batch, step) >= 0 && block_of(batch, step) < blocks; }
+  /// The steps of a batch are those whose block there is: first_step … end_step − 1.
+  int first_step(int batch) const { return std::max(0, (batch - blocks + 2) / 2); }
+  int end_step(int batch) const { return std::min(steps(), batch / 2 + 1); }
 };
 
 Schedule schedule(int ranks, double bytes, std::size_t segment_bytes) {
@@ -61,8 +63,7 @@ class ReduceScatter {
   Ticket start(int batch) {
     const int p = schedule_.ranks, next = (me_.rank() + 1) % p, previous = (me_.rank() + p - 1) % p;
     transfers_.clear();
-    for (int step = 0; step < schedule_.steps(); ++step) {
-      if (!schedule_.has(batch, step)) continue;
+    for (int step = schedule_.first_step(batch); step < schedule_.end_step(batch); ++step) {
       transfers_.push_back(send(next, outgoing(batch, step)));
       transfers_.push_back(receive(previous, received(batch, step)));
     }
@@ -70,8 +71,8 @@ class ReduceScatter {
   }
 
   void add_received(int batch) {
-    for (int step = 0; step < schedule_.steps(); ++step)
-      if (schedule_.has(batch, step)) add(me_, incoming(batch, step), received(batch, step));
+    for (int step = schedule_.first_step(batch); step < schedule_.end_step(batch); ++step)
+      add(me_, incoming(batch, step), received(batch, step));
   }
 
   Rank me_;
@@ -108,8 +109,7 @@ double pipelined_all_reduce_seconds(week21::CostModel cost, int ranks, double by
   const double segment = bytes / plan.blocks / ranks;
   double before = 0, arrived = 0, added = 0;  // ends: of the additions two batches back, of messages, of additions
   for (int batch = 0; batch < plan.batches(); ++batch) {
-    int messages = 0;  // and as many additions
-    for (int step = 0; step < plan.steps(); ++step) messages += plan.has(batch, step);
+    const int messages = std::max(0, plan.end_step(batch) - plan.first_step(batch));  // and as many additions
     if (messages > 0) arrived = std::max(arrived, before) + cost.alpha + messages * segment * cost.beta;
     before = added;
     added = std::max(added, arrived) + messages * (cost.launch + segment * cost.gamma);

@@ -149,11 +149,14 @@ Half World::half_of(const Batch& batch, const Slice& slice) {
 }
 
 void World::check_match(const Message& message) {
-  const Half sent = message.out ? half_of(*message.sender, message.out->slice) : message.sent;
-  const Half received = half_of(*message.receiver, message.in->slice);
-  if (sent.elements != received.elements || sent.dtype != received.dtype ||
-      !regions_agree(sent.region, received.region))
-    if (!message.receiver->endpoint->symmetric) mismatch(sent, received);
+  const Slice& in = message.in->slice;
+  const bool buffered = !message.out;
+  const std::size_t elements = buffered ? message.sent.elements : message.out->slice.size();
+  const DType dtype = buffered ? message.sent.dtype : message.out->slice.dtype();
+  const char* region = buffered ? message.sent.region : message.sender->collective;
+  if (elements == in.size() && dtype == in.dtype() && regions_agree(region, message.receiver->collective)) return;
+  if (message.receiver->endpoint->symmetric) return;
+  mismatch(buffered ? message.sent : half_of(*message.sender, message.out->slice), half_of(*message.receiver, in));
 }
 
 void World::granted(Message* message) {

@@ -16,11 +16,11 @@ namespace lockstep::sim {
 void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) {
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
-  if (races_) {
+  if (races()) {
     for (const Slice* slice : operation.reads)
-      if (slice) races_->access(queue.component, *slice, false, where, operation.name);
+      if (slice) races()->access(queue.component, *slice, false, where, operation.name);
     for (const Slice* slice : operation.writes)
-      if (slice) races_->access(queue.component, *slice, true, where, operation.name);
+      if (slice) races()->access(queue.component, *slice, true, where, operation.name);
   }
   const Machine& machine = world_.options().machine;
   // What a library was timed with is in its links' rate already.
@@ -51,8 +51,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   recorder_.touched(operation);
 }
 
-double SimRank::jitter() {
-  if (!world_.options().perturb) return 0;
+double SimRank::draw_jitter() {
   // Half of the work goes at once, the other half up to ten seconds late, which outlasts what runs beside it.
   const std::uint64_t x =
       mix_bits(*world_.options().perturb * 0x9e3779b97f4a7c15u +
@@ -98,7 +97,7 @@ void SimRank::close_region(int queue) { recorder_.close_region(queue, queues_[qu
 void SimRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
-  if (races_) races_->access(queue.component, slice, true, where, "upload");
+  if (races()) races()->access(queue.component, slice, true, where, "upload");
   if (watched()) sync(queue);
   recorder_.uploaded(slice);
   if (slice.data()) std::memcpy(slice.data(), values, slice.bytes());
@@ -107,7 +106,7 @@ void SimRank::upload(CommunicatorKey at, const Slice& slice, const void* values,
 bool SimRank::download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) {
   if (world_.stopped()) return false;
   Queue& queue = calling(at.queue, where);
-  if (races_) races_->access(queue.component, slice, false, where, "read");
+  if (races()) races()->access(queue.component, slice, false, where, "read");
   if (watched()) sync(queue);
   recorder_.read();
   if (!slice.data()) return false;

@@ -15,52 +15,38 @@ Network::Network(const Machine& machine, int ranks) : machine_(machine) {
   if (last < 0 ? ranks > 1 : holds != 0 && ranks > holds)
     throw Error(Verdict::usage,
                 fmt::format("{} ranks do not fit machine {}, which holds {}", ranks, machine.name, holds));
-  ports_of_.resize(ranks);
-  for (int level = 0; level <= last; ++level) {
-    links_[level] = {machine_.alpha(level), machine_.beta(level),
-                     level == 0 && !machine_.measured.exchanges.empty() ? &machine_ : nullptr};
-    make_ports(level);
+  for (int index = 0; index <= last; ++index) {
+    Level& level = levels_[index];
+    level.link = {machine_.alpha(index), machine_.beta(index),
+                  index == 0 && !machine_.measured.exchanges.empty() ? &machine_ : nullptr};
+    level.seconds_per_byte = 1 / machine_.levels[index].bytes_per_second;
+    const Machine::LevelPorts of_last = machine_.ports(index, ranks - 1, ranks - 1);
+    level.bus = of_last.bus;
+    level.width = machine_.ranks_per_port(index);
+    if (level.width == 0) level.width = ranks;
+    level.ports = std::vector<PortPair>(of_last.egress + 1);
   }
 }
 
-void Network::make_ports(int level) {
-  auto& [egress, ingress] = ports_[level];
-  const int ranks = static_cast<int>(ports_of_.size());
-  const int count = machine_.ports(level, ranks - 1, ranks - 1).egress + 1;  // they count up with the ranks
-  for (auto* direction : {&egress, &ingress}) {
-    direction->resize(count);
-    for (Port& port : *direction) port.seconds_per_byte = 1 / machine_.levels[level].bytes_per_second;
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Machine::LevelPorts own = machine_.ports(level, rank, rank);
-    ports_of_[rank].egress[level] = &egress[own.egress];
-    ports_of_[rank].ingress[level] = &(own.bus ? egress : ingress)[own.ingress];
-  }
+void WaitingMessages::put(Message* message) {
+  heap_.push_back({message->ready, message->issue, message});
+  std::push_heap(heap_.begin(), heap_.end(), after);
 }
 
-Port* Network::busy_port(Path path, double now) const {
-  const PortsOfRank &from = ports_of_[path.from], &to = ports_of_[path.to];
+Message* WaitingMessages::take() {
+  std::pop_heap(heap_.begin(), heap_.end(), after);
+  Message* message = heap_.back().message;
+  heap_.pop_back();
+  return message;
+}
+
+Port* Network::busy_port(Path path, double now) {
   for (std::size_t level = 0; level <= path.level; ++level) {
-    if (from.egress[level]->free_at > now) return from.egress[level];
-    if (to.ingress[level]->free_at > now) return to.ingress[level];
+    const Crossed ports = crossed(levels_[level], path);
+    if (ports.egress->free_at > now) return ports.egress;
+    if (ports.ingress->free_at > now) return ports.ingress;
   }
   return nullptr;
-}
-
-namespace {
-bool after(const Message* a, const Message* b) { return goes_before(b, a); }
-}  // namespace
-
-void Network::enqueue(Port* port, Message* message) {
-  port->waiting.push_back(message);
-  std::push_heap(port->waiting.begin(), port->waiting.end(), after);
-}
-
-Message* Network::dequeue(Port* port) {
-  std::pop_heap(port->waiting.begin(), port->waiting.end(), after);
-  Message* message = port->waiting.back();
-  port->waiting.pop_back();
-  return message;
 }
 
 void Network::consider(Message* message, Port* from) {
@@ -77,19 +63,18 @@ void Network::await(Port* port) {
 void Network::grant_or_wait(Message* message, double now) {
   const Path path = message->path;
   if (Port* busy = busy_port(path, now)) {
-    enqueue(busy, message);
+    if (!busy->waiting) busy->waiting = std::make_unique<WaitingMessages>();
+    busy->waiting->put(message);
     await(busy);
     return;
   }
   const auto bytes = static_cast<double>(message->bytes);
-  const bool by_table = links_[path.level].machine != nullptr;
-  const auto hold = [&](Port* port) {
-    port->free_at = now + (by_table ? links_[path.level].busy_seconds(bytes) : bytes * port->seconds_per_byte);
-  };
-  const PortsOfRank &from = ports_of_[path.from], &to = ports_of_[path.to];
+  const Link& link = levels_[path.level].link;
   for (std::size_t level = 0; level <= path.level; ++level) {
-    hold(from.egress[level]);
-    hold(to.ingress[level]);
+    const Crossed ports = crossed(levels_[level], path);
+    const double until = now + (link.machine ? link.busy_seconds(bytes) : bytes * levels_[level].seconds_per_byte);
+    ports.egress->free_at = until;
+    ports.ingress->free_at = until;
   }
   decisions_.push_back({.granted = message});
 }
@@ -106,7 +91,7 @@ std::span<const Network::Decision> Network::grant_in_order(double now) {
   for (Message* message : ready_) consider(message, nullptr);
   ready_.clear();
   for (Port* port : freed_)
-    if (!port->waiting.empty()) consider(dequeue(port), port);
+    if (port->has_waiting()) consider(port->waiting->take(), port);
   freed_.clear();
   while (!candidates_.empty()) {
     std::pop_heap(candidates_.begin(), candidates_.end(), goes_later);
@@ -114,9 +99,9 @@ std::span<const Network::Decision> Network::grant_in_order(double now) {
     candidates_.pop_back();
     grant_or_wait(message, now);
     // The queue it came from gives its next candidate while its port is still free, else waits for the next alarm.
-    if (!from || from->waiting.empty()) continue;
+    if (!from || !from->has_waiting()) continue;
     if (from->free_at <= now)
-      consider(dequeue(from), from);
+      consider(from->waiting->take(), from);
     else
       await(from);
   }

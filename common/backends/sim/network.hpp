@@ -19,11 +19,31 @@ namespace lockstep::sim {
 struct Batch;
 struct Message;
 
+/// Messages by priority: the one that is ready first, then the one issued first.
+class WaitingMessages {
+ public:
+  bool empty() const { return heap_.empty(); }
+  void put(Message* message);
+  Message* take();
+
+ private:
+  struct Entry {
+    double ready;
+    std::uint64_t issue;
+    Message* message;
+  };
+  static bool after(const Entry& a, const Entry& b) {
+    return a.ready != b.ready ? a.ready > b.ready : a.issue > b.issue;
+  }
+  std::vector<Entry> heap_;
+};
+
 struct Port {
   double free_at = 0;
-  double seconds_per_byte = 0;
-  bool alarm = false;             // an event at free_at is on its way
-  std::vector<Message*> waiting;  // heap by priority
+  std::unique_ptr<WaitingMessages> waiting;  // null: none ever did
+  bool alarm = false;                        // an event at free_at is on its way
+
+  bool has_waiting() const { return waiting && !waiting->empty(); }
 };
 
 inline constexpr int kMaxLevels = 4;
@@ -74,7 +94,7 @@ class Network {
   Network(const Machine& machine, int ranks);
 
   int level_between(int from, int to) const { return machine_.level_between(from, to); }
-  const Link& link(Path path) const { return links_[path.level]; }
+  const Link& link(Path path) const { return levels_[path.level].link; }
   void add_ready(Message* message) { ready_.push_back(message); }
   void port_freed(Port* port) { freed_.push_back(port); }
   bool has_work() const { return !ready_.empty() || !freed_.empty(); }
@@ -95,22 +115,32 @@ class Network {
     Port* from;  // the queue it was taken from, or null
   };
   static bool goes_later(const Candidate& a, const Candidate& b) { return goes_before(b.message, a.message); }
-  /// Of each rank, by level; the ingress port of a bus is its egress port.
-  struct alignas(64) PortsOfRank {
-    std::array<Port*, kMaxLevels> egress{}, ingress{};
+  /// Both directions of one rank's link, or of what shares one. A bus has one port for both.
+  struct alignas(64) PortPair {
+    Port egress, ingress;
   };
-  void make_ports(int level);
-  Port* busy_port(Path path, double now) const;
+  struct Level {
+    Link link;
+    double seconds_per_byte = 0;  // of one port
+    int width = 1;                // ranks that share a port
+    bool bus = false;
+    std::vector<PortPair> ports;
+    PortPair& of(std::uint64_t rank) { return ports[width == 1 ? rank : rank / static_cast<unsigned>(width)]; }
+  };
+  struct Crossed {
+    Port *egress, *ingress;
+  };
+  Crossed crossed(Level& level, Path path) {
+    Port& egress = level.of(path.from).egress;
+    return {&egress, level.bus ? &level.of(path.to).egress : &level.of(path.to).ingress};
+  }
+  Port* busy_port(Path path, double now);
   void consider(Message* message, Port* from);
   void grant_or_wait(Message* message, double now);
   void await(Port* port);
-  void enqueue(Port* port, Message* message);
-  Message* dequeue(Port* port);
 
   Machine machine_;
-  std::array<Link, kMaxLevels> links_;                              // by level
-  std::array<std::array<std::vector<Port>, 2>, kMaxLevels> ports_;  // [level][egress, ingress][index]
-  std::vector<PortsOfRank> ports_of_;
+  std::array<Level, kMaxLevels> levels_;
   std::vector<Message*> ready_;
   std::vector<Port*> freed_;
   std::vector<Candidate> candidates_;  // heap

@@ -7,7 +7,7 @@ namespace lockstep::sim {
 Peer* Peers::find(int rank) const {
   if (slots_.empty()) {
     for (std::size_t i = 0; i < count_; ++i)
-      if ((*this)[i].rank == rank) return &(*this)[i];
+      if (ranks_[i] == rank) return &(*this)[i];
     return nullptr;
   }
   for (std::size_t slot = slot_of(rank); slots_[slot] != 0; slot = (slot + 1) & (slots_.size() - 1))
@@ -16,7 +16,6 @@ Peer* Peers::find(int rank) const {
 }
 
 Peer& Peers::add(int rank) {
-  constexpr std::size_t kFew = 8;  // found by looking at all of them
   const Place place = place_of(count_);
   if (place.chunk == chunks_.size()) {
     const std::size_t room = count_ < kChunk ? std::max<std::size_t>(2, count_) : kChunk;
@@ -24,7 +23,10 @@ Peer& Peers::add(int rank) {
   }
   Peer& made = (*this)[count_++];
   made.rank = rank;
-  if (count_ <= kFew) return made;
+  if (count_ <= kFew) {
+    ranks_[count_ - 1] = rank;
+    return made;
+  }
   if (8 * count_ > 7 * slots_.size()) {
     slots_.assign(std::bit_ceil(8 * count_ / 7 + 1), 0);
     for (std::size_t i = 0; i < count_; ++i) enter(i);

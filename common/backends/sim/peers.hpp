@@ -69,9 +69,11 @@ class Peers {
   void enter(std::size_t index);
   std::vector<const Peer*> by_rank() const;
 
+  static constexpr std::size_t kFew = 8;
+  std::array<int, kFew> ranks_{};  // of the first peers, so that one line of the cache says which of them it is
+  std::uint32_t count_ = 0;
   std::vector<std::unique_ptr<Peer[]>> chunks_;
   std::vector<std::uint16_t> slots_;  // open addressing: index + 1, or 0; empty while peers are few
-  std::size_t count_ = 0;
 };
 
 }  // namespace lockstep::sim

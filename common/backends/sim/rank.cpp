@@ -7,19 +7,18 @@
 
 namespace lockstep::sim {
 
-SimRank::SimRank(World& world, int rank)
-    : RankBase(world, rank, &world.options().machine), perturbed_(world.options().perturb.has_value()) {
+SimRank::SimRank(World& world, int rank) : RankBase(world, rank, &world.options().machine) {
   if (world.options().check_races) races_ = std::make_unique<RaceDetector>();
 }
 
 SimRank::~SimRank() { queues_.clear(); }  // closures may hold the last slices, which are counted here
 
 void SimRank::made(Queue& queue) {
-  if (races_) queue.component = races_->add_component();
+  if (races()) queue.component = races()->add_component();
 }
 void SimRank::made(Endpoint& endpoint) {
   endpoint.symmetric = world_.groups().is_symmetric(endpoint.group);
-  if (races_) endpoint.component = races_->add_component();
+  if (races()) endpoint.component = races()->add_component();
 }
 
 Rank SimRank::symmetric_group(int size, int level) {
@@ -48,13 +47,13 @@ Ticket SimRank::start(CommunicatorKey at, std::span<const Transfer> transfers, L
   std::span<const int> members;  // only traces ask, and looking them up takes time
   if (recorder_.tracing()) members = world_.groups().members(at.group);
   batch->collective = recorder_.batch_started(at.queue, at.group, members, transfers);
-  if (races_) {
+  if (races()) {
     std::vector<RaceDetector::Use> uses;
     for (const Transfer& transfer : batch->transfers) {
       const bool receives = transfer.kind == Transfer::Kind::receive;
       uses.push_back({&transfer.slice, receives, receives ? "a receive started" : "a send started"});
     }
-    batch->clock = std::make_unique<VectorClock>(races_->start(queue.component, endpoint.component, uses, where));
+    batch->clock = std::make_unique<VectorClock>(races()->start(queue.component, endpoint.component, uses, where));
   }
   (endpoint.first ? endpoint.last->next : endpoint.first) = batch;
   endpoint.last = batch;
@@ -82,7 +81,7 @@ void SimRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
     queue.clock = std::max(queue.clock, last->completion);
   }
   recorder_.waited(queue.index, before, queue.clock, where, recorder_.waits_for(queue.index, ticket));
-  if (races_) races_->wait(queue.component, *last->clock);
+  if (races()) races()->wait(queue.component, *last->clock);
   for (; endpoint.waited < ticket.number; ++endpoint.waited) {
     Batch* done = endpoint.first;
     endpoint.first = done->next;
@@ -94,26 +93,26 @@ void SimRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
 
 void SimRank::issued(Queue& main, Closure& closure) {
   closure.issued = main.clock;
-  if (races_) closure.clock = races_->fork(main.component);
+  if (races()) closure.clock = races()->fork(main.component);
 }
 
 void SimRank::begins(Queue& queue, Closure& closure) {
   queue.clock = std::max(queue.clock, closure.issued) + jitter();
   sync(queue);
-  if (races_) races_->begin(queue.component, closure.clock);
+  if (races()) races()->begin(queue.component, closure.clock);
 }
 
 void SimRank::ends(Queue& queue, Closure& closure) {
   sync(queue);
   closure.finished = queue.clock;
-  if (races_) closure.clock = races_->end(queue.component);
+  if (races()) closure.clock = races()->end(queue.component);
 }
 
 void SimRank::waited_for(Queue& main, Closure& closure, Location where, std::uint64_t position) {
   const double before = main.clock;
   main.clock = std::max(main.clock, closure.finished);
   recorder_.waited(0, before, main.clock, where, position);
-  if (races_) races_->begin(main.component, closure.clock);
+  if (races()) races()->begin(main.component, closure.clock);
 }
 
 }  // namespace lockstep::sim

@@ -52,11 +52,13 @@ void World::fetch_ahead(std::size_t next) const {
   if (next + 1 < runnable_.size()) {
     const Queue& later = *runnable_[next + 1];
     __builtin_prefetch(later.fiber.get());
+    fetch(later.owner);
     if (later.recent) fetch(later.recent);
   }
   if (next >= runnable_.size()) return;
   const Queue& queue = *runnable_[next];
   queue.fiber->fetch();
+  queue.owner->recorder().fetch(queue.index);
   if (const Batch* batch = queue.recent ? queue.recent->first : nullptr) {
     fetch(batch);
     __builtin_prefetch(batch->transfers.data());

@@ -98,7 +98,7 @@ struct alignas(64) Queue : QueueBase<Types> {
 };
 
 /// The simulator's side of one rank.
-class SimRank final : public RankBase<Types> {
+class alignas(64) SimRank final : public RankBase<Types> {
  public:
   SimRank(World& world, int rank);
   ~SimRank() override;
@@ -119,7 +119,7 @@ class SimRank final : public RankBase<Types> {
     each_endpoint([](Endpoint& endpoint) { endpoint.peers.clear(); });
   }
   /// Other queues of this rank are at work.
-  bool watched() const { return live_closures_ > 0 || perturbed_; }
+  bool watched() const;
   double jitter();  // with --perturb: extra seconds, often none
 
  private:
@@ -134,13 +134,15 @@ class SimRank final : public RankBase<Types> {
   void program_ended(Queue&) {}
   double seconds(const RankLedger&) const { return queues_[0]->clock; }
 
+  double draw_jitter();
   void sync(Queue& queue);  // lets the world catch up, where others can see what this queue does
   Endpoint& endpoint(Queue& queue, int group) {
     if (!queue.recent || queue.recent->group != group) queue.recent = &endpoint_at(group, queue.index);
     return *queue.recent;
   }
 
-  bool perturbed_ = false;
+  RaceDetector* races() const;  // null: no checks
+
   std::uint64_t draws_ = 0;
   std::unique_ptr<RaceDetector> races_;
 };
@@ -197,13 +199,16 @@ class World final : public WorldBase<Types> {
   void completed(Batch* batch);
   bool unmatched(Endpoint& endpoint, const Transfer& transfer);  // explain.cpp
   Peer& peer(Endpoint& endpoint, int rank);
+  /// Who was met last is often met next, and in an exchange the other way round.
+  Peer& recent_peer(Endpoint& endpoint, int rank, Peer*& recent, Peer* other_way) {
+    if (recent && recent->rank == rank) return *recent;
+    return *(recent = other_way && other_way->rank == rank ? other_way : &peer(endpoint, rank));
+  }
   Peer& peer_to(Endpoint& endpoint, int rank) {
-    return endpoint.recent_out && endpoint.recent_out->rank == rank ? *endpoint.recent_out
-                                                                    : *(endpoint.recent_out = &peer(endpoint, rank));
+    return recent_peer(endpoint, rank, endpoint.recent_out, endpoint.recent_in);
   }
   Peer& peer_from(Endpoint& endpoint, int rank) {
-    return endpoint.recent_in && endpoint.recent_in->rank == rank ? *endpoint.recent_in
-                                                                  : *(endpoint.recent_in = &peer(endpoint, rank));
+    return recent_peer(endpoint, rank, endpoint.recent_in, endpoint.recent_out);
   }
   Message* new_message();
   void recycle(Message* message);
@@ -220,5 +225,10 @@ class World final : public WorldBase<Types> {
   std::deque<Batch> batch_store_;
   std::vector<Batch*> free_batches_;
 };
+
+// What every message asks is in the world, which is in the cache.
+inline bool SimRank::watched() const { return live_closures_ > 0 || world_.options().perturb; }
+inline double SimRank::jitter() { return world_.options().perturb ? draw_jitter() : 0; }
+inline RaceDetector* SimRank::races() const { return world_.options().check_races ? races_.get() : nullptr; }
 
 }  // namespace lockstep::sim

@@ -9,7 +9,7 @@ namespace lockstep {
 
 void Recorder::add_queue(const std::string& name) {
   queues_.emplace_back();
-  queues_.back().time.queue = name;
+  queues_.back().name = name;
 }
 
 void Recorder::allocated(int queue, Category category, std::uint64_t bytes) {
@@ -27,10 +27,10 @@ void Recorder::released(int queue, Category category, std::uint64_t bytes) {
 
 void Recorder::busy(int queue, double begin, double end, const char* name, double flop, Location where,
                     std::uint64_t position, OperationPrice price) {
-  queues_[queue].flop += flop;
-  QueueTime& time = queues_[queue].time;
-  time.busy += end - begin;
-  time.end = std::max(time.end, end);
+  PerQueue& q = queues_[queue];
+  q.flop += flop;
+  q.busy += end - begin;
+  q.end = std::max(q.end, end);
   if (trace_)
     events_.push_back({.kind = TraceEvent::Kind::compute,
                        .rank = rank_,
@@ -73,9 +73,9 @@ void Recorder::uploaded(const Slice& slice) {
 }
 
 void Recorder::waited(int queue, double begin, double end, Location where, std::uint64_t position) {
-  QueueTime& time = queues_[queue].time;
-  time.waiting += end - begin;
-  time.end = std::max(time.end, end);
+  PerQueue& q = queues_[queue];
+  q.waiting += end - begin;
+  q.end = std::max(q.end, end);
   if (trace_ && end > begin)
     events_.push_back({TraceEvent::Kind::wait, rank_, queue, "wait", describe(where), begin, end, position, position});
 }
@@ -96,9 +96,9 @@ void Recorder::transferred(int queue, int group, double begin, double end, std::
 void Recorder::transferred(int queue, int group, double begin, double end, std::size_t transfers, std::uint64_t bytes,
                            Location where, const char* region) {
   PerQueue& q = queues_[queue];
-  q.time.transferring += std::max(0.0, end - std::max(begin, q.transferring_until));
+  q.transferring += std::max(0.0, end - std::max(begin, q.transferring_until));
   q.transferring_until = std::max(q.transferring_until, end);
-  q.time.end = std::max(q.time.end, end);
+  q.end = std::max(q.end, end);
   if (!trace_) return;
   notes_->transferred(queue, group, events_.size());
   events_.push_back(
@@ -199,7 +199,7 @@ RankLedger Recorder::ledger() const {
       ledger.memory.peak[c] += q.memory.peak[c];
     }
     ledger.memory.peak_total += q.memory.peak_total;
-    ledger.queues.push_back(q.time);
+    ledger.queues.push_back({q.name, q.busy, q.waiting, q.transferring, q.end});
     ledger.regions.insert(ledger.regions.end(), q.totals.begin(), q.totals.end());
   }
   return ledger;

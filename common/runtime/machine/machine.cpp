@@ -34,8 +34,10 @@ double Machine::matmul_efficiency(double flop) const {
 double Machine::seconds(const Operation& operation) const {
   if (by_library) return library_seconds(*library, *this, operation);
   double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
-  if (const auto known = measured.operations.find(std::string_view(operation.name)); known != measured.operations.end())
-    return operation.flop / known->second + launch;
+  if (!measured.operations.empty())
+    if (const auto known = measured.operations.find(std::string_view(operation.name));
+        known != measured.operations.end())
+      return operation.flop / known->second + launch;
   const auto m = static_cast<double>(operation.mnk[0]), n = static_cast<double>(operation.mnk[1]),
              k = static_cast<double>(operation.mnk[2]);
   if (operation.matmul && !measured.products.empty() && operation.flop == 2 * m * n * k)  // one product, all of it
@@ -67,11 +69,14 @@ int Machine::level_between(int a, int b) const {
 }
 
 Machine::LevelPorts Machine::ports(int level, int from, int to) const {
-  const LinkLevel& link = levels[level];
-  if (!link.shared) return {from, to, false};
-  if (level == 0) return link.ranks > 0 ? LevelPorts{from / link.ranks, to / link.ranks, true} : LevelPorts{0, 0, true};
-  const int width = levels[level - 1].ranks;
-  return {from / width, to / width, false};
+  const int width = ranks_per_port(level);
+  const bool bus = level == 0 && levels[level].shared;
+  return width == 0 ? LevelPorts{0, 0, bus} : LevelPorts{from / width, to / width, bus};
+}
+
+int Machine::ranks_per_port(int level) const {
+  if (!levels[level].shared) return 1;
+  return levels[level == 0 ? 0 : level - 1].ranks;
 }
 
 double Machine::alpha(int level) const {

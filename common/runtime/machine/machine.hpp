@@ -80,6 +80,8 @@ struct Machine {
     bool bus = false;
   };
   LevelPorts ports(int level, int from, int to) const;
+  /// Consecutive ranks that share a port of `level`; 0: all.
+  int ranks_per_port(int level) const;
   /// α of a message between two ranks whose innermost common level is `level`.
   double alpha(int level) const;
   /// β of it: reciprocal of the smallest bandwidth on its path.
