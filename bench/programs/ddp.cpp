@@ -94,11 +94,15 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
             });
 }
 
-/// The events of one step, which began at `begin`, from 0 on.
-Trace cut(const Trace& whole, double begin, double end) {
-  Trace trace{.queues = whole.queues, .events = {}};
+/// The events of one step, which each rank began when `began` says and the first at `begin`, from 0 on. Of what a rank
+/// had begun before, the messages are left out: their other ends may not be here.
+Trace cut(const Trace& whole, const std::vector<Values>& began, double begin, double end) {
+  Trace trace{.queues = whole.queues, .events = {}, .closures = whole.closures};
+  trace.modelled = whole.modelled;
+  trace.eager_bytes = whole.eager_bytes;
   for (TraceEvent event : whole.events) {
     if (event.end <= begin || event.begin >= end) continue;
+    if (event.begin < began[static_cast<std::size_t>(event.rank)][0]) event.messages.clear();
     event.begin = std::max(event.begin, begin) - begin;
     event.end = std::min(event.end, end) - begin;
     trace.events.push_back(std::move(event));
@@ -126,7 +130,7 @@ void draw_timelines(const Bench& bench, const DdpProgramOptions& o) {
     if (!is_judge()) continue;
     double begin = outcome.values[0][0], end = outcome.values[0][1];
     for (const Values& values : outcome.values) begin = std::min(begin, values[0]), end = std::max(end, values[1]);
-    const Trace drawn = cut(outcome.trace, begin, end);
+    const Trace drawn = cut(outcome.trace, outcome.values, begin, end);
     const std::string title =
         fmt::format("One DDP step of {} on {} ranks of {}, {} overlap: {}", o.model, ranks, options.machine.name,
                     variant == Variant::sequential ? "without" : "with", format_seconds(end - begin));

@@ -24,6 +24,8 @@ int chunk_at(std::uint64_t bytes, int parts, std::uint64_t width, std::uint64_t 
   return -1;
 }
 
+bool before(const TraceClosure* a, const TraceClosure* b) { return a->first < b->first; }
+
 /// Visits to regions of one name, in their order.
 struct Visits {
   std::vector<int> events;
@@ -41,6 +43,7 @@ class Namer {
     note_groups();
     name_regions();
     note_arrays();
+    note_closures();
     for (std::size_t i = 0; i < flights_.size(); ++i) names_.messages[i] = name_of(flights_[i]);
     for (std::size_t i = 0; i < trace_.events.size(); ++i)
       if (trace_.events[i].kind != EventOf::region) names_.events[i] = trace_.events[i].name;
@@ -145,12 +148,36 @@ class Namer {
     const TraceEvent& e = event(sent ? flight.from : flight.to);
     const TraceMessage& m = e.messages[sent ? flight.which_from : flight.which_to];
     const TraceEvent* collective = collective_of(e);
+    if (sent && !collective)
+      if (const std::string* step = step_before(e)) return *step;
     if (!sent || !collective || m.block == 0) return array_part(e, m);
     std::uint64_t begin = begins_.at({collective, m.block});
     const auto elsewhere = all_begins_.find({names_.events[index_of(collective)], e.queue, m.block});
     if (elsewhere != all_begins_.end() && elsewhere->second + collective->bytes >= begin + m.bytes)
       begin = std::min(begin, elsewhere->second);
     return part_name(collective->bytes, size_of(e.group), m.offset - begin, m.bytes);
+  }
+
+  void note_closures() {
+    for (const TraceClosure& c : trace_.closures) closures_[{c.rank, c.queue}].push_back(&c);
+    for (auto& [key, list] : closures_) std::stable_sort(list.begin(), list.end(), before);
+    for (const auto& [key, list] : regions_)
+      for (int index : list)
+        if (key.second == 0 && is_pipeline_step(event(index))) pipeline_[key.first].push_back(index);
+  }
+
+  /// What a stage sends beside its program is what its last step came to; null where there are no such steps.
+  const std::string* step_before(const TraceEvent& e) const {
+    const auto steps = pipeline_.find(e.rank);
+    const auto list = closures_.find({e.rank, e.queue});
+    if (steps == pipeline_.end() || list == closures_.end()) return nullptr;
+    const TraceClosure place{.first = e.first};
+    const auto closure = std::upper_bound(list->second.begin(), list->second.end(), &place, before);
+    if (closure == list->second.begin()) return nullptr;
+    const std::uint64_t issued = (*(closure - 1))->issued;
+    const auto step = std::partition_point(steps->second.begin(), steps->second.end(),
+                                           [&](int index) { return event(index).first <= issued; });
+    return step == steps->second.begin() ? nullptr : &event(*(step - 1)).name;
   }
 
   /// Outside a collective, of an array that was uploaded: the test of one half of a ring, say.
@@ -171,6 +198,8 @@ class Namer {
       if (f.from >= 0) add(sends[f.from], event(f.from).messages[f.which_from].peer, "to");
       if (f.to >= 0) add(receives[f.to], event(f.to).messages[f.which_to].peer, "from");
     }
+    awaited_ = sends;
+    for (const auto& [index, text] : receives) awaited_[index] = text;
     for (const auto& [index, text] : receives) names_.events[static_cast<std::size_t>(index)] = "receive " + text;
     for (const auto& [index, text] : sends) {
       const auto both = receives.find(index);
@@ -189,7 +218,8 @@ class Namer {
       double& end = ends[{e.rank, e.queue, e.last}];
       if (e.end < end) continue;
       end = e.end;
-      awaited[{e.rank, e.queue, e.last}] = names_.events[i];
+      if (const auto named = awaited_.find(static_cast<int>(i)); named != awaited_.end())
+        awaited[{e.rank, e.queue, e.last}] = named->second;
     }
     for (const TraceClosure& c : trace_.closures)
       if (c.waited > 0) awaited[{c.rank, 0, c.waited}] = "queue " + trace_.queues[static_cast<std::size_t>(c.queue)];
@@ -209,6 +239,9 @@ class Namer {
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> arrays_;  // bytes of what was uploaded, by (rank, block)
   std::map<int, std::vector<double>> steps_;                       // by rank: when they begin
   std::map<std::uint32_t, std::set<int>> members_;                 // by group: ranks that were seen in it
+  std::map<std::pair<int, int>, std::vector<const TraceClosure*>> closures_;  // by (rank, queue), in order
+  std::map<int, std::vector<int>> pipeline_;  // by rank: main's regions that are steps of a schedule
+  std::map<int, std::string> awaited_;        // by transfer: what comes with it, or where nothing does, what goes
   std::map<std::pair<const TraceEvent*, std::uint64_t>, std::uint64_t> begins_;
   std::map<std::tuple<std::string, int, std::uint64_t>, std::uint64_t> all_begins_;
 };
@@ -230,6 +263,12 @@ std::string part_name(std::uint64_t bytes, int parts, std::uint64_t offset, std:
   }
   if (length == 0) return "an empty chunk";
   return fmt::format("bytes {} to {}", offset, offset + length);
+}
+
+bool is_pipeline_step(const TraceEvent& e) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return e.kind == EventOf::region && e.name.size() > 1 && std::string("FBIW").find(e.name[0]) != std::string::npos &&
+         digit(e.name[1]);
 }
 
 Labels labels_of(const Trace& trace, const std::vector<Flight>& flights) { return Namer(trace, flights).make(); }

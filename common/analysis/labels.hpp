@@ -15,6 +15,9 @@ struct Labels {
   std::vector<std::string> messages;  // by flight: "chunk 2", "chunks 0 to 3", "the whole array", or its bytes
 };
 
+/// Whether a region is a step of a pipeline's schedule: "F3", "B0.1".
+bool is_pipeline_step(const TraceEvent& event);
+
 Labels labels_of(const Trace& trace, const std::vector<Flight>& flights);
 
 /// Which part of an array of `bytes`, cut in `parts`, lies at `offset` and has `length`: "chunk 2", "chunks 1 to 3",

@@ -32,8 +32,8 @@ RunOptions options_for(const Case& the_case, const CasePlan& plan, std::optional
   options.machine.eager_bytes = 0;
   options.timeout_seconds = 10;  // likewise
   options.trace = test_options().trace;
-  constexpr int kDrawn = 64;  // of more ranks nobody reads every line, and the file would have gigabytes
-  if (the_case.ranks > 2 * kDrawn) options.traced_ranks = kDrawn;
+  constexpr int kDrawn = 16;  // of a thousand ranks nobody reads every line, and the file would have gigabytes
+  if (the_case.ranks > 128) options.traced_ranks = kDrawn;
   options.perturb = perturb;
   if (plan.adjust) plan.adjust(the_case, options);
   return options;

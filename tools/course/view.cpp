@@ -33,12 +33,16 @@ std::string take_out(std::vector<std::string>& arguments) {
   return out;
 }
 
+/// In the order in which they were written.
 std::vector<std::string> traces_in(const fs::path& folder) {
   std::vector<std::string> traces;
   for (const auto& entry : fs::directory_iterator(folder))
     if (const std::string name = entry.path().filename().string(); name.ends_with(".json") || name.ends_with(".trace"))
       traces.push_back(entry.path().string());
   std::sort(traces.begin(), traces.end());
+  std::stable_sort(traces.begin(), traces.end(), [](const std::string& a, const std::string& b) {
+    return fs::last_write_time(a) < fs::last_write_time(b);
+  });
   return traces;
 }
 

@@ -1,6 +1,8 @@
 #include "tools/train/trainer.hpp"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/trainer/worker.hpp"
@@ -60,7 +62,9 @@ class Serial final : public Trainer {
 /// One rank of a mesh.
 class Meshed final : public Trainer {
  public:
-  Meshed(const week25::Mesh& mesh, const Plan& plan) : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o())) {}
+  Meshed(const week25::Mesh& mesh, const Plan& plan) : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o())) {
+    if (plan.run.trace && o().mesh.pp > 1) name_steps();
+  }
 
   ChunkRange shard() const override { return chunk_range(o().batch, worker_.mesh.here.dp, o().mesh.dp); }
   const std::vector<Batch>& batches() const override { return worker_.batches; }
@@ -155,8 +159,22 @@ class Meshed final : public Trainer {
                   whole.begin() + static_cast<std::ptrdiff_t>(table[run.tensor].offset + run.first));
   }
 
+  /// Steps of the schedule become regions of the trace: "F3".
+  void name_steps() {
+    StageHooks hooks = worker_.stage->hooks();
+    hooks.step = [this](const Step& step, bool begins) {
+      named_.reset();
+      if (!begins) return;
+      const auto name = step_names_.try_emplace(step, to_string(step, o().chunks)).first;
+      named_.emplace(me_.region(name->second.c_str()));
+    };
+    worker_.stage->use(std::move(hooks));
+  }
+
   Rank me_;
   const Plan& plan_;
+  std::map<Step, std::string> step_names_;  // outlive what is recorded
+  std::optional<Scope> named_;              // the step that runs
   week25::Worker worker_;
 };
 

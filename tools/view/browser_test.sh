@@ -60,6 +60,7 @@ for schedule in gpipe 1f1b; do
     --trace "$schedule.json" > "$folder/log" 2>&1 || { cat "$folder/log"; fail "train --schedule $schedule"; }
 done
 "$why" view 1f1b.json --out 1f1b.html
+grep -q '"wait: B2 from rank 1"' 1f1b.html || fail 'messages of a pipeline have the names of its steps'
 drive "$folder/1f1b.html"
 "$why" view gpipe.json 1f1b.json --together --out both.html
 drive "$folder/both.html"

@@ -34,7 +34,8 @@ function messages(run) {
   return made;
 }
 
-const runs = page.runs.map(run => ({ ...run, lanes: run.lanes.map((_, i) => lane(run, i)), messages: messages(run), instants: null }));
+const runs = page.runs.map(run => ({ ...run, lanes: run.lanes.map((_, i) => lane(run, i)), messages: messages(run), instants: null,
+  goesBack: run.names.map(name => /^([BIW][0-9]|backward|input gradient|weight gradient)/.test(name)) }));
 
 /** Whenever something begins or ends, once. */
 function instantsOf(run) {

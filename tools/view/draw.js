@@ -8,7 +8,7 @@ let rows = [], colours = {}, hatch = null, thinned = '';
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ['page', 'text', 'faint', 'line', 'band', 'computing', 'exposed', 'bubble', 'transfer', 'collective', 'phase', 'path', 'on-bar', 'on-region'])
+  for (const name of ['page', 'text', 'faint', 'line', 'band', 'computing', 'exposed', 'bubble', 'transfer', 'collective', 'phase', 'back', 'path', 'on-bar', 'on-region'])
     colours[name] = style.getPropertyValue('--' + name).trim();
   const tile = document.createElement('canvas');
   tile.width = tile.height = 6;
@@ -55,6 +55,7 @@ function drawAxis() {
   const span = look.end - look.begin;
   let tick = 10 ** Math.floor(Math.log10(span / 6));
   for (const more of [2, 5, 10]) if (span / tick > 12) tick *= more / (more === 2 ? 1 : more === 5 ? 2 : 5);
+  tick = Math.max(1, tick);
   ink.fillStyle = colours.faint;
   ink.strokeStyle = colours.line;
   ink.font = '12px system-ui, sans-serif';
@@ -71,13 +72,14 @@ function drawAxis() {
 function drawLane(row, top) {
   const l = row.lane, right = canvas.clientWidth - 8, begins = l.begin;
   let i = Math.max(0, after(begins, look.begin) - 1), reached = -1;
+  if (l.kind !== 'r' && after(begins, look.end) - i > plotWidth()) return drawShares(row, top, i);
   for (; i < l.count && begins[i] < look.end; ++i) {
     if (l.end[i] < look.begin) continue;
     const from = Math.max(look.labelWidth, x(begins[i])), to = Math.min(right, x(l.end[i]));
     const type = l.type[i], lit = look.path && l.critical[i];
     if (to < reached && !lit) continue;  // inside the pixel that was drawn last
     const width = Math.max(1, to - from);
-    ink.fillStyle = type === 2 || type === 3 ? hatch : colours[kinds[type]];
+    ink.fillStyle = type === 2 || type === 3 ? hatch : colours[type === 6 && runs[row.run].goesBack[l.name[i]] ? 'back' : kinds[type]];
     ink.fillRect(from, top, width, row.height);
     reached = Math.ceil(from + .999);
     if (width > 8 && (type < 2 || type > 4) && row.height > 8) {
@@ -90,6 +92,25 @@ function drawLane(row, top) {
       ink.fillRect(from, top + row.height - 3, width, 3);
     }
     if (width > 26 && row.height > 9) label(runs[row.run].names[l.name[i]], from, top, width, row.height, type);
+  }
+}
+
+/** Where events are narrower than pixels, each column shows how its time divides. */
+function drawShares(row, top, first) {
+  const l = row.lane, columns = Math.floor(plotWidth() / 2), share = [0, 1, 2, 3].map(() => new Float32Array(columns + 1));
+  const groups = [0, 1, 2, 2, 3], scale = columns / (look.end - look.begin);
+  for (let i = first; i < l.count && l.begin[i] < look.end; ++i) {
+    const from = Math.max(0, (l.begin[i] - look.begin) * scale), to = Math.min(columns, (l.end[i] - look.begin) * scale), into = share[groups[l.type[i]]];
+    for (let c = Math.floor(from); c < to; ++c) into[c] += Math.min(to, c + 1) - Math.max(from, c);
+  }
+  for (let c = 0; c < columns; ++c) {
+    let y = top + row.height;
+    ['computing', 'exposed', null, 'transfer'].forEach((colour, kind) => {
+      const height = Math.min(1, share[kind][c]) * row.height;
+      if (height < .05) return;
+      ink.fillStyle = colour ? colours[colour] : hatch;
+      ink.fillRect(look.labelWidth + 2 * c, y -= height, 2, height);
+    });
   }
 }
 
@@ -134,11 +155,11 @@ function placesOf(run) {
 function drawArrows(run, scroll) {
   const m = runs[run].messages, place = placesOf(run), height = canvas.clientHeight, names = runs[run].names;
   const first = after(m.begin, look.begin - m.longest - 1), last = after(m.begin, look.end);
-  const every = Math.max(1, Math.ceil((last - first) / kMostArrows));
-  if (every > 1) thinned = `one message in ${every} is drawn: zoom in for all`;
+  const every = last - first > kMostArrows ? Infinity : 1;
+  if (every > 1) thinned = `${last - first} messages in sight: zoom in to see them; drawn are those of the critical path and those on their way`;
   for (let i = first; i < last; ++i) {
     const moving = m.begin[i] <= look.now && look.now <= m.end[i];
-    if (i % every !== 0 && !(look.path && m.critical[i]) && !moving || m.end[i] < look.begin) continue;
+    if (every > 1 && !(look.path && m.critical[i]) && !moving || m.end[i] < look.begin) continue;
     const from = place(m.from[i]), to = place(m.to[i]);
     if (!from || !to) continue;
     const y0 = from.y - scroll + look.axisHeight + from.height / 2, y1 = to.y - scroll + look.axisHeight + to.height / 2;
@@ -151,7 +172,7 @@ function drawArrows(run, scroll) {
     ink.moveTo(x0, y0);
     ink.lineTo(x1, y1);
     const angle = Math.atan2(y1 - y0, x1 - x0);
-    if (every < 4 && Math.hypot(x1 - x0, y1 - y0) > 14)
+    if (every === 1 && Math.hypot(x1 - x0, y1 - y0) > 14)
       for (const turn of [.45, -.45]) {
         ink.moveTo(x1, y1);
         ink.lineTo(x1 - 8 * Math.cos(angle + turn), y1 - 8 * Math.sin(angle + turn));
@@ -216,7 +237,7 @@ function draw() {
     drawStuck(row, top);
   }
   if (look.arrows) for (const run of look.shown) drawArrows(run, scroll);
-  if (look.now < look.end) {  // what has not happened yet is pale
+  if (look.now < Math.min(look.end, end())) {  // what has not happened yet is pale
     ink.globalAlpha = .6;
     ink.fillStyle = colours.page;
     const from = Math.max(look.labelWidth, x(look.now));

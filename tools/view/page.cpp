@@ -29,11 +29,12 @@ std::size_t first_to_show(const std::vector<NamedTrace>& runs) {
 }  // namespace
 
 std::string page(const std::vector<NamedTrace>& runs, const PageOptions& options) {
-  const std::string scenes = list(runs, [&](const NamedTrace& run) {
-    return scene(run.trace, {.title = run.title, .most_events = options.most_events});
+  const std::size_t first = first_to_show(runs);
+  const std::string scenes = list(runs, [&](const NamedTrace& run) {  // the others share what one may have
+    const std::size_t share = options.together || &run == &runs[first] ? 1 : runs.size();
+    return scene(run.trace, {.title = run.title, .most_events = options.most_events / share});
   });
-  std::string data =
-      fmt::format(R"({{"together":{},"first":{},"runs":{})", options.together, first_to_show(runs), scenes);
+  std::string data = fmt::format(R"({{"together":{},"first":{},"runs":{})", options.together, first, scenes);
   if (options.together) data += "," + diff_json(runs[0].trace, runs[1].trace);
   std::string html = kHtml;
   put(html, "/*STYLE*/", kCss);

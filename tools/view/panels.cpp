@@ -52,8 +52,9 @@ std::string legend_json(const Trace& trace, const analysis::Shares& shares) {
                                              : "false");
 }
 
-std::string why_json(const Trace& trace) {
+std::string why_json(const Trace& trace, bool whole) {
   try {
+    if (!whole) throw Error(Verdict::usage, "Not known: only some of the ranks were recorded.");
     if (!trace.stuck.empty()) throw Error(Verdict::usage, "The run did not end.");
     const analysis::Why why = analysis::why(trace);
     const std::string gains = list(why.gains, [](const analysis::Gain& g) {

@@ -12,8 +12,8 @@ namespace lockstep::view {
 
 /// "legend": seconds by rank and of all; "ledger": the same of the ledgers, and whether they agree.
 std::string legend_json(const Trace& trace, const analysis::Shares& shares);
-/// "why": what ./lab why says, or why it cannot.
-std::string why_json(const Trace& trace);
+/// "why": what ./lab why says, or why it cannot. `whole`: all ranks' events were recorded.
+std::string why_json(const Trace& trace, bool whole);
 /// "links": messages and bytes from rank to rank, the most first.
 std::string traffic_json(const Trace& trace, const std::vector<analysis::Flight>& flights);
 /// "memory": live bytes of each category over time.

@@ -19,11 +19,11 @@ function legend() {
   const shown = look.shown.map(r => runs[r]), parts = [
     ['computing', 'arithmetic of main', 2], ['exposed', 'main waits while its messages are on their way: exposed communication', 3],
     ['bubble', 'main waits and nothing of its own goes on: others are late (bubble)', 4], ['page', 'the rest: the host, and ranks that are done', 5]];
-  const head = shown.map((run, i) => `<th class="n" colspan="2">${shown.length > 1 ? 'AB'[i] : ''} all ranks</th>`).join('');
+  const head = shown.map((run, i) => `<th class="n" colspan="2">${shown.length > 1 ? 'AB'[i] : ''} ${run.recorded < run.ranks ? 'recorded' : 'all'} ranks</th>`).join('');
   const row = ([colour, words, at]) => `<tr data-part="${colour}"><td>${swatch(colour)}${words}</td>` + shown.map(run =>
     `<td class="n" data-ns="${run.legend.all[at]}">${time(run.legend.all[at])}</td><td class="n">${percent(run.legend.all[at], run.legend.all[1])}</td>`).join('') + '</tr>';
   let html = `<h2>Where the time goes</h2><table><tr><th></th>${head}</tr>${parts.map(row).join('')}</table>`;
-  html += `<p>${swatch('transfer')}a batch of messages, from when it could begin &ensp; ${swatch('collective')}a collective &ensp; ${swatch('phase')}a phase &ensp; ${swatch('path')}critical path</p>`;
+  html += `<p>${swatch('transfer')}a batch of messages, from when it could begin &ensp; ${swatch('collective')}a collective &ensp; ${swatch('phase')}a phase, ${swatch('back')}backward &ensp; ${swatch('path')}critical path</p>`;
   shown.forEach((run, i) => {
     const which = shown.length > 1 ? `${'AB'[i]}: ` : '';
     if (run.path) html += `<p class="note">${which}Critical path: ${escaped(run.path)}.</p>`;
@@ -120,7 +120,7 @@ function memory() {
   const run = runs[look.shown[0]];
   if (look.shown.length > 1 || run.memory.length === 0) return show('memory', '');
   const colour = { parameters: 'computing', gradients: 'exposed', optimizer: 'good', activations: 'transfer', buffers: 'bubble' };
-  const names = Object.keys(colour), width = 460, height = 90;
+  const names = Object.keys(colour), width = 460, height = 60;
   const lines = run.memory.map(([rank, changes]) => {
     const live = Object.fromEntries(names.map(name => [name, 0])), points = [[0, { ...live }]];
     let peak = 0;
@@ -143,15 +143,16 @@ function memory() {
     });
     return `<path d="M0 ${height}${up}${down}z" fill="var(--${colour[names[n]]})"/>`;
   };
-  const charts = lines.slice(0, 8).map(l => `<p>rank ${l.rank}: ${bytes(l.peak)} at its peak</p><svg viewBox="0 0 ${width} ${height}" style="max-width: ${width}px" role="img" aria-label="memory of rank ${l.rank}" data-peak="${l.peak}">${names.map((_, n) => area(l.points, n)).join('')}</svg>`).join('');
-  show('memory', `<h2>Memory over time</h2><p>${names.map(name => `${swatch(colour[name])}${name}`).join(' &ensp; ')}</p>${charts}${lines.length > 8 ? `<p class="note">The first 8 of ${lines.length} ranks.</p>` : ''}`);
+  const charts = lines.slice(0, 4).map(l => `<p>rank ${l.rank}: ${bytes(l.peak)} at its peak</p><svg viewBox="0 0 ${width} ${height}" style="max-width: ${width}px" role="img" aria-label="memory of rank ${l.rank}" data-peak="${l.peak}">${names.map((_, n) => area(l.points, n)).join('')}</svg>`).join('');
+  show('memory', `<h2>Memory over time</h2><p>${names.map(name => `${swatch(colour[name])}${name}`).join(' &ensp; ')}</p>${charts}${lines.length > 4 ? `<p class="note">The first 4 of ${lines.length} ranks.</p>` : ''}`);
 }
 
 function panels() {
   const shown = look.shown.map(r => runs[r]);
   document.title = shown.map(run => run.title).join(' and ');
   $('title').textContent = document.title;
-  $('verdict').innerHTML = shown.filter(run => run.verdict && run.verdict !== 'PASS').map(run => `<b>${escaped(run.verdict)}</b> ${escaped(run.message)}`).join('\n');
+  const said = run => run.stuck.length > 0 ? run.message.split('\n')[0] : run.message;  // its table says the rest
+  $('verdict').innerHTML = shown.filter(run => run.verdict && run.verdict !== 'PASS').map(run => `<b>${escaped(run.verdict)}</b> ${escaped(said(run).startsWith(run.verdict + ':') ? said(run).slice(run.verdict.length + 1).trim() : said(run))}`).join('\n');
   delete $('holdings').dataset.step;
   for (const panel of [legend, stuck, holdings, diff, why, memory, links]) panel();
 }

@@ -2,6 +2,8 @@
 'use strict';
 
 const speeds = [.125, .25, .5, 1, 2, 4, 8, 16], play = { running: false, speed: 3, last: null };
+/** Where the axis ends: what is stuck takes a third of it. */
+const axisEnd = () => Math.max(...look.shown.map(r => Math.max(1, runs[r].end) * (runs[r].stuck.length > 0 ? 1.5 : 1.02)));
 const end = () => Math.max(...look.shown.map(r => runs[r].end), 1);
 
 function refresh() {
@@ -48,7 +50,7 @@ function step(forth) {
 }
 
 function zoom(factor, centre) {
-  const least = 10, span = Math.min(end() * 1.02, Math.max(least, (look.end - look.begin) / factor));
+  const least = 10, span = Math.min(axisEnd(), Math.max(least, (look.end - look.begin) / factor));
   const middle = centre === undefined ? (look.now > look.begin && look.now < look.end ? look.now : (look.begin + look.end) / 2) : centre;
   const part = (middle - look.begin) / (look.end - look.begin);
   look.begin = Math.max(0, middle - part * span);
@@ -58,14 +60,14 @@ function zoom(factor, centre) {
 
 function pan(by) {
   const span = look.end - look.begin;
-  look.begin = Math.max(0, Math.min(end() * 1.02 - span, look.begin + by));
+  look.begin = Math.max(0, Math.min(axisEnd() - span, look.begin + by));
   look.end = look.begin + span;
   refresh();
 }
 
 function fit() {
   look.begin = 0;
-  look.end = end() * 1.02;
+  look.end = axisEnd();
   refresh();
 }
 

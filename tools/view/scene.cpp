@@ -58,8 +58,8 @@ class Scene {
         R"("events":{},"messages":{},"names":{},"path":{},{},{},{},{},{}}})",
         text(options_.title), trace_.modelled, ns(shares_.seconds), ranks_in_run(), drawn_.size(), recorded_.size(),
         text(trace_.verdict), text(trace_.message), lanes_json(), drawn, moving, names_.json(), text(why_no_path_),
-        legend_json(trace_, shares_), why_json(trace_), traffic_json(trace_, flights_), memory_json(trace_),
-        picture_json(trace_, flights_, labels_));
+        legend_json(trace_, shares_), why_json(trace_, ranks_in_run() == recorded_.size()),
+        traffic_json(trace_, flights_), memory_json(trace_), picture_json(trace_, flights_, labels_));
   }
 
  private:
@@ -111,8 +111,10 @@ class Scene {
   // Events, lane by lane ----------------------------------------------------------------------------------------------
 
   std::string events() {
-    for (const TraceRow& row : trace_rows(trace_)) {
+    has_steps_ = std::any_of(trace_.events.begin(), trace_.events.end(), analysis::is_pipeline_step);
+    for (TraceRow& row : trace_rows(trace_)) {
       if (!drawn_.contains(row.rank)) continue;
+      leave_out(row.regions);
       add_lanes(row.rank, row.queue, 'r', lanes(row.regions, false));
       if (!row.work.empty() || row.queue == 0) add_lanes(row.rank, row.queue, 'w', {row.work});
       add_lanes(row.rank, row.queue, 't', lanes(row.transfers, false));
@@ -122,6 +124,10 @@ class Scene {
     return list(by_lane_, [&](const std::vector<const TraceEvent*>& lane) { return lane_json(lane); });
   }
 
+  /// Where the steps of a pipeline's schedule have their names ("F3"), what they are inside says no more.
+  void leave_out(std::vector<const TraceEvent*>& regions) const {
+    if (has_steps_) std::erase_if(regions, [](auto* e) { return e->name == "forward" || e->name == "backward"; });
+  }
   void add_lanes(int rank, int queue, char kind, const std::vector<std::vector<const TraceEvent*>>& all) {
     int row = 0;
     for (const auto& lane : all) {
@@ -196,6 +202,7 @@ class Scene {
   analysis::Shares shares_;
   std::vector<bool> critical_;  // by event
   std::string why_no_path_;
+  bool has_steps_ = false;
   std::set<int> recorded_, drawn_;  // ranks
   Names names_;
   std::vector<LaneOf> lanes_;

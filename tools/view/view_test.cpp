@@ -164,6 +164,9 @@ TEST(Page, MessagesOfARingNameTheirChunks) {
   });
   EXPECT_EQ(labels.events[static_cast<std::size_t>(first - trace.events.begin())],
             "send chunk 1 to rank 3; receive chunk 0 from rank 1");
+  const auto wait = std::find_if(trace.events.begin(), trace.events.end(),
+                                 [](const TraceEvent& e) { return e.kind == TraceEvent::Kind::wait && e.rank == 2; });
+  EXPECT_EQ(labels.events[static_cast<std::size_t>(wait - trace.events.begin())], "wait: chunk 0 from rank 1");
   keep_page("ring", outcome);
 }
 
