@@ -21,7 +21,7 @@ struct OpenPipeline {
   int most_in_flight = 0;         ///< microbatches that a stage may hold, from F to the end of B or W
 };
 
-/// Given: the pipelines of the scoreboard. Times in ms.
+/// Given: the pipelines of the scoreboard, whose steps take about a millisecond.
 inline std::vector<OpenPipeline> open_pipelines() {
   const auto stages = [](const std::vector<double>& works, double hop) {
     std::vector<StepTimes> all;

@@ -8,8 +8,8 @@ namespace lockstep::week22 {
 std::vector<Moment> open_gathers(const ShardedStep& step) {
   // lab 22.7 begin: as you like
   std::vector<Moment> plan(step.moments());
-  std::vector<int> coming(step.units(), 0);  // uses that what is gathered is meant for
-  std::size_t held = 0, next = 0;            // elements; the first use that nothing is gathered for
+  std::vector<int> coming(step.units());  // uses that what is gathered is meant for
+  std::size_t held = 0, next = 0;         // elements; the first use that nothing is gathered for
   for (std::size_t now = 0; now < step.moments(); ++now) {
     for (; next < step.moments(); ++next) {
       const std::size_t unit = step.used_at(next);
