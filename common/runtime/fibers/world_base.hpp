@@ -178,6 +178,7 @@ Outcome WorldBase<Types>::run() {
   private_data_.leave();
   each_queue([](Queue& queue) { queue.closures.list.clear(); });
   self().release_left_memory();
+  drop_fibers();  // what is returned may be large
   Outcome outcome;
   fill(outcome);
   return outcome;
