@@ -164,6 +164,8 @@ class Follower {
       sum = added(read);
     }
     put(e.rank, target->block, target->offset, sum);
+    double& until = time_[{step_[e.rank], e.rank}];  // the step has come to this only now
+    until = std::max(until, e.end);
   }
 
   Array added(const std::vector<Array>& parts) const {

@@ -14,7 +14,7 @@
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/run_program.hpp"
-#include "tools/view/page.hpp"
+#include "tools/analyse/view/page.hpp"
 
 namespace {
 

@@ -48,7 +48,7 @@ function why() {
   show('why', look.shown.map((r, i) => {
     const w = runs[r].why, title = `<h2>What limits it${look.shown.length > 1 ? ': ' + 'AB'[i] : ''}</h2>`;
     if (!w.sentence) return `${title}<p class="note">${escaped(w.none)}</p>`;
-    const gains = w.gains.map(([cost, ns, gained]) => `<tr><td>${cost}</td><td class="n">${time(ns)}</td><td class="n">${(100 * gained).toFixed(1)} %</td></tr>`).join('');
+    const gains = w.gains.map(([cost, ns, gained]) => `<tr><td>${cost}</td><td class="n">${time(ns)}</td><td class="n">${(Math.round(1000 * gained) / 10 || 0).toFixed(1)} %</td></tr>`).join('');
     const path = w.path.slice(0, 10).map(([name, transfer, ns, visits]) => `<tr><td>${escaped(name)}${transfer ? ' (messages)' : ''}</td><td class="n">${time(ns)}</td><td class="n">${visits}</td></tr>`).join('');
     return `${title}<p>${escaped(w.sentence)}</p><table><tr><th>without</th><th class="n">a step</th><th class="n">gained</th></tr>${gains}</table>
       <table><tr><th>on the critical path</th><th class="n">a step</th><th class="n">visits</th></tr>${path}</table>`;

@@ -3,6 +3,7 @@
 
 const page = JSON.parse(document.getElementById('data').textContent);
 const kinds = ['computing', 'exposed', 'bubble', 'bubble', 'transfer', 'collective', 'phase'];
+const backOf = { 0: 'computing-back', 6: 'back' };  // of backward steps
 const kindWords = ['arithmetic', 'waits, messages on their way (exposed communication)', 'waits, nothing of its own goes on (bubble)',
   'another queue waits', 'messages on their way', 'a collective', 'a phase'];
 

@@ -15,8 +15,8 @@
 #include "common/chunk.hpp"
 #include "common/support/json/document.hpp"
 #include "tools/analyse/random_program_testing.hpp"
-#include "tools/view/page.hpp"
-#include "tools/view/panels.hpp"
+#include "tools/analyse/view/page.hpp"
+#include "tools/analyse/view/panels.hpp"
 
 namespace lockstep::view {
 namespace {
@@ -176,6 +176,7 @@ TEST(Page, ARingEndsWithEverySumComplete) {
   ASSERT_EQ(held.steps.size(), 7u);
   EXPECT_EQ(held.steps[0][2][3].text, "2");
   EXPECT_EQ(held.steps[1][2][0].text, "1+2");
+  EXPECT_NEAR(held.times[1][2], 1.008e-6 + 5e-7, 5e-9) << "the message, and the addition after it";
   for (int rank = 0; rank < 4; ++rank) {
     for (int c = 0; c < 4; ++c) {
       EXPECT_TRUE(held.steps[6][rank][c].complete) << rank << " " << c;

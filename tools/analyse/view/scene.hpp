@@ -14,7 +14,7 @@ struct SceneOptions {
   std::size_t most_events = 150'000;  // beyond them the first ranks alone are drawn; sums are of all
 };
 
-/// The object that tools/view/*.js reads.
+/// The object that tools/analyse/view/*.js reads.
 std::string scene(const Trace& trace, const SceneOptions& options);
 
 }  // namespace lockstep::view

@@ -1,4 +1,4 @@
-#include "tools/view/panels.hpp"
+#include "tools/analyse/view/panels.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
 #include "common/support/text/units.hpp"
-#include "tools/view/json_text.hpp"
+#include "tools/analyse/view/json_text.hpp"
 
 namespace lockstep::view {
 namespace {

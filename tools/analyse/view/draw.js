@@ -8,7 +8,7 @@ let rows = [], colours = {}, hatch = null, thinned = '';
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ['page', 'text', 'faint', 'line', 'band', 'computing', 'exposed', 'bubble', 'transfer', 'collective', 'phase', 'back', 'path', 'on-bar', 'on-region'])
+  for (const name of ['page', 'text', 'faint', 'line', 'band', 'computing', 'exposed', 'bubble', 'transfer', 'collective', 'phase', 'back', 'computing-back', 'path', 'on-bar', 'on-region'])
     colours[name] = style.getPropertyValue('--' + name).trim();
   const tile = document.createElement('canvas');
   tile.width = tile.height = 6;
@@ -79,7 +79,7 @@ function drawLane(row, top) {
     const type = l.type[i], lit = look.path && l.critical[i];
     if (to < reached && !lit) continue;  // inside the pixel that was drawn last
     const width = Math.max(1, to - from);
-    ink.fillStyle = type === 2 || type === 3 ? hatch : colours[type === 6 && runs[row.run].goesBack[l.name[i]] ? 'back' : kinds[type]];
+    ink.fillStyle = type === 2 || type === 3 ? hatch : colours[runs[row.run].goesBack[l.name[i]] ? backOf[type] || kinds[type] : kinds[type]];
     ink.fillRect(from, top, width, row.height);
     reached = Math.ceil(from + .999);
     if (width > 8 && (type < 2 || type > 4) && row.height > 8) {

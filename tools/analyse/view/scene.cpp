@@ -1,4 +1,4 @@
-#include "tools/view/scene.hpp"
+#include "tools/analyse/view/scene.hpp"
 
 #include <algorithm>
 #include <map>
@@ -12,8 +12,8 @@
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
 #include "common/runtime/trace/layout.hpp"
-#include "tools/view/json_text.hpp"
-#include "tools/view/panels.hpp"
+#include "tools/analyse/view/json_text.hpp"
+#include "tools/analyse/view/panels.hpp"
 
 namespace lockstep::view {
 namespace {
@@ -178,8 +178,27 @@ class Scene {
     });
   }
 
+  /// Of a batch on the critical path the message that could go last, of several a received one.
+  void find_deciding() {
+    for (std::size_t i = 0; i < flights_.size(); ++i) {
+      const analysis::Flight& f = flights_[i];
+      for (int event : {f.from, f.to}) {
+        if (event < 0 || !critical_[static_cast<std::size_t>(event)]) continue;
+        const auto [known, fresh] = deciding_.try_emplace(event, static_cast<int>(i));
+        const analysis::Flight& best = flights_[static_cast<std::size_t>(known->second)];
+        if (!fresh && (f.begin > best.begin || (f.begin == best.begin && event == f.to)))
+          known->second = static_cast<int>(i);
+      }
+    }
+  }
+  bool decides(int event, int flight) const {
+    const auto known = deciding_.find(event);
+    return known != deciding_.end() && known->second == flight;
+  }
+
   /// From lane, to lane, left, arrived, name, bytes, on the critical path.
   std::string messages() {
+    find_deciding();
     std::string out = "[";
     for (std::size_t i = 0; i < flights_.size(); ++i) {
       const analysis::Flight& f = flights_[i];
@@ -188,7 +207,7 @@ class Scene {
                  to = lane_of_.find(static_cast<std::size_t>(f.to));
       if (from == lane_of_.end() || to == lane_of_.end()) continue;
       const TraceMessage& m = trace_.events[static_cast<std::size_t>(f.from)].messages[f.which_from];
-      const bool critical = critical_[static_cast<std::size_t>(f.to)] || critical_[static_cast<std::size_t>(f.from)];
+      const bool critical = decides(f.to, static_cast<int>(i)) || decides(f.from, static_cast<int>(i));
       out += fmt::format("{}{},{},{},{},{},{},{}", out.size() > 1 ? "," : "", from->second, to->second, ns(f.begin),
                          ns(f.end), names_.number(labels_.messages[i]), m.bytes, critical ? 1 : 0);
     }
@@ -200,7 +219,8 @@ class Scene {
   std::vector<analysis::Flight> flights_;
   analysis::Labels labels_;
   analysis::Shares shares_;
-  std::vector<bool> critical_;  // by event
+  std::vector<bool> critical_;   // by event
+  std::map<int, int> deciding_;  // flight, by event
   std::string why_no_path_;
   bool has_steps_ = false;
   std::set<int> recorded_, drawn_;  // ranks

@@ -1,11 +1,11 @@
-#include "tools/view/page.hpp"
+#include "tools/analyse/view/page.hpp"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "tools/view/json_text.hpp"
-#include "tools/view/panels.hpp"
-#include "tools/view/parts.hpp"
+#include "tools/analyse/view/json_text.hpp"
+#include "tools/analyse/view/panels.hpp"
+#include "tools/analyse/view/parts.hpp"
 
 namespace lockstep::view {
 namespace {

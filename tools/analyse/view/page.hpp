@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/view/scene.hpp"
+#include "tools/analyse/view/scene.hpp"
 
 namespace lockstep::view {
 
