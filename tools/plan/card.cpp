@@ -73,7 +73,11 @@ CardStrategy best_with(const Task& task, Predictor& predictor, const Search& fou
   std::vector<Rated> fitting;
   std::copy_if(found.fitting.begin(), found.fitting.end(), std::back_inserter(fitting),
                [&](const Rated& rated) { return meant(rated.strategy); });
-  if (!fitting.empty()) return {refine(task, fitting, 1).best.front(), ""};
+  if (const std::vector<Refined> best = refine(task, fitting, 1).best; !best.empty()) return {best.front(), ""};
+  if (!fitting.empty())
+    return {std::nullopt,
+            fmt::format("by formula it needs {:.1f} GB a GPU, but more than its {:.4g} when the simulator plays it",
+                        fitting.front().memory.total_bytes() / 1e9, task.memory_bytes / 1e9)};
   std::vector<week25::Strategy> all = strategies(task);
   std::erase_if(all, [&](const week25::Strategy& s) { return !meant(s); });
   const Search these = search(predictor, all, 1);

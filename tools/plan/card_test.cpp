@@ -93,22 +93,37 @@ TEST(Cards, EachLineIsJudged) {
 }
 
 TEST(Cards, SayWhatWasLeftOut) {
-  const Played card = played("5");
+  const Task task = task_of(find_card(read_cards(kCards), "5"), kMachines);
   const std::string fields = "dp=1,tp=1,pp=2,microbatch=1";
-  const CardStrategy found = strategy_of(card.task, fields);
+  const CardStrategy found = strategy_of(task, fields);
   ASSERT_TRUE(found.best) << found.why;
   const std::string strategy = format_strategy(found.best->rated.strategy);
   EXPECT_TRUE(contains(strategy, "interleaved")) << "no schedule was named, so the best is taken: " << strategy;
   const CardFinding finding = judge_card(
-      card.task, parse_card_answer("strategy: " + fields +
-                                       ",zero=0\noverhead: " + week25::largest_overhead(found.best->rated.time).name +
-                                       "\nmore memory: yes\nbecause: one boundary",
-                                   "answer"));
+      task, parse_card_answer("strategy: " + fields +
+                                  ",zero=0\noverhead: " + week25::largest_overhead(found.best->rated.time).name +
+                                  "\nmore memory: yes\nbecause: one boundary",
+                              "answer"));
   EXPECT_TRUE(contains(finding.words, strategy)) << finding.words;
-  const CardStrategy large = strategy_of(card.task, "dp=2,tp=1,pp=1,microbatch=8,zero=0");
+  const CardStrategy large = strategy_of(task, "dp=2,tp=1,pp=1,microbatch=8,zero=0");
   EXPECT_FALSE(large.best);
   EXPECT_TRUE(contains(large.why, "GB a GPU, which has 24")) << large.why;
-  EXPECT_TRUE(contains(strategy_of(card.task, "dp=3").why, "no strategy of 2 GPUs")) << "3 replicas on 2 GPUs";
+  EXPECT_TRUE(contains(strategy_of(task, "dp=3").why, "no strategy of 2 GPUs")) << "3 replicas on 2 GPUs";
+}
+
+/// A GPU whose memory lies between what the formula says and what the simulator's ranks hold.
+TEST(Cards, WhatFitsByFormulaAloneIsRefused) {
+  Task task = task_of(find_card(read_cards(kCards), "5"), kMachines);
+  const std::string fields = "dp=2,tp=1,pp=1,microbatch=4,zero=3,recompute=none";
+  const CardStrategy fits = strategy_of(task, fields);
+  ASSERT_TRUE(fits.best) << fits.why;
+  ASSERT_TRUE(fits.best->played);
+  const double formula = fits.best->rated.memory.total_bytes(), ledger = fits.best->played->peak_bytes();
+  ASSERT_LT(formula, ledger) << "choose another strategy";
+  task.memory_bytes = (formula + ledger) / 2;
+  const CardStrategy full = strategy_of(task, fields);
+  EXPECT_FALSE(full.best);
+  EXPECT_TRUE(contains(full.why, "when the simulator plays it")) << full.why;
 }
 
 TEST(Cards, WhereNothingFitsAnyStrategyIsWrong) {
