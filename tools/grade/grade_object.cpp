@@ -107,6 +107,15 @@ constexpr std::array kMath{
     "log1p", "log2",  "logb",   "lrint", "lround", "modf",  "nan",    "nearbyint", "nextafter", "pow",      "remainder",
     "rint",  "round", "scalbn", "sin",   "sincos", "sinh",  "sqrt",   "tan",       "tanh",      "tgamma",   "trunc"};
 
+/// Arithmetic that a processor lacks (GCC's manual of internals, "The GCC low-level runtime library"), in the sizes of
+/// 64 and 128 bits: std::has_single_bit calls one on x86-64.
+constexpr std::array kCompilersArithmetic{
+    "__popcountdi2", "__popcountti2", "__clzdi2",    "__clzti2",     "__ctzdi2",      "__ctzti2",
+    "__ffsdi2",      "__ffsti2",      "__paritydi2", "__parityti2",  "__divti3",      "__modti3",
+    "__multi3",      "__udivti3",     "__umodti3",   "__udivmodti4", "__mulsc3",      "__muldc3",
+    "__divsc3",      "__divdc3",      "__powisf2",   "__powidf2",    "__fixdfti",     "__fixsfti",
+    "__fixunsdfti",  "__fixunssfti",  "__floattidf", "__floattisf",  "__floatuntidf", "__floatuntisf"};
+
 template <class Names>
 bool among(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -234,7 +243,9 @@ std::string include_refused(const Paths& paths, const fs::path& list, const fs::
 }
 
 bool may_call(std::string_view symbol) {
-  if (!symbol.starts_with("_Z")) return among(kCFunctions, symbol) || is_math(symbol) || symbol.starts_with("__cxa_");
+  if (!symbol.starts_with("_Z"))
+    return among(kCFunctions, symbol) || among(kCompilersArithmetic, symbol) || is_math(symbol) ||
+           symbol.starts_with("__cxa_");
   if (concerns_the_judge(symbol) || opens_files(symbol) || is_shared_by_ranks(symbol)) return false;
   if (symbol.starts_with("_ZTI") || symbol.starts_with("_ZTS")) return true;
   for (std::string_view fine : {"_Znw", "_Zna", "_Zdl", "_Zda"}) {

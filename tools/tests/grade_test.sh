@@ -220,6 +220,12 @@ grade 'without a hidden test' "$work/frank" --only 21.2
 row '21.2 ' 8/8 PASS
 grep -q '^21.2h' "$work/out" && fail 'without a hidden test: it was judged'
 
+# The reference's answer to the open task counts bits, for which a processor may need the compiler's own functions.
+mkdir -p "$work/open"
+reference open_all_reduce > "$work/open/open_all_reduce.cpp"
+grade 'bits, counted' "$work/open" --only 21.11
+row 21.11 5/5 PASS
+
 # Points for virtual time, where an instructor asks for them: a right answer that takes longer than the reference.
 mkdir -p "$work/slow"
 reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  for (int i = 0; i < 2000 \&\& data.size() < 200 \&\& data.dtype() == DType::f32; ++i) scale(me, data, 1);|' > "$work/slow/naive_all_reduce.cpp"
