@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <fstream>
 
@@ -122,6 +123,7 @@ void measure_pattern(Bench& bench, const RunOptions& options, const Pattern& pat
   fmt::print("{:<20}{:>6}{:>10}{:>8}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.1f}{:>10.1f}\n", pattern.name, options.ranks,
              one.messages, turns, rate / 1e6, rate_of_one / 1e6, per_rank * 1e6, memory / 1e3,
              static_cast<double>(one.peak_bytes) / 1e6);
+  std::fflush(stdout);  // large runs take their time
   Row row;
   row.set("backend", backend_name()).set("machine", options.machine.name).set("ranks", options.ranks);
   row.set("algorithm", pattern.name).set("bytes", bytes).set("phantom", options.phantom).set("seconds", one.seconds);
