@@ -36,6 +36,13 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
   const auto a = static_cast<std::size_t>(alignment);
   return counted(std::aligned_alloc(a, (bytes + a - 1) / a * a));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {  // of std::stable_sort; a sanitizer has its own
+  try {
+    return counted(std::malloc(bytes));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* memory) noexcept { give_back(memory); }
 void operator delete(void* memory, std::size_t) noexcept { give_back(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { give_back(memory); }
