@@ -59,7 +59,15 @@ class Follower {
 
   bool find_arrays() {
     std::set<int> ranks;
-    for (const TraceEvent& e : trace_.events) ranks.insert(e.rank);
+    std::set<std::pair<int, std::uint64_t>> sent;  // blocks
+    std::map<int, std::size_t> batches;
+    for (const TraceEvent& e : trace_.events) {
+      ranks.insert(e.rank);
+      if (e.kind == EventOf::transfer && ++batches[e.rank] > kMostSteps)
+        return give_up(fmt::format("only of runs with at most {} batches of messages a rank", kMostSteps));
+      for (const TraceMessage& m : e.messages)
+        if (m.sends) sent.insert({e.rank, m.block});
+    }
     result_.ranks = static_cast<int>(std::max(ranks.size(), trace_.totals.size()));
     if (result_.ranks > kMostRanks) return give_up(fmt::format("only of runs with at most {} ranks", kMostRanks));
     for (const TraceBlock& block : trace_.blocks) {
@@ -68,10 +76,11 @@ class Follower {
       if (block.bytes > kMostBytes) return give_up(fmt::format("only of arrays of at most {} bytes", kMostBytes));
       Array& array = arrays_[{block.rank, block.id}] = Array(block.bytes / kWidth, nothing());
       for (Sum& sum : array) sum.known = true, sum.count[static_cast<std::size_t>(block.rank)] = 1;
-      shown_.try_emplace(block.rank, block.id);
+      if (trace_.events.empty() || sent.empty() || sent.contains({block.rank, block.id}))
+        shown_.try_emplace(block.rank, block.id);
     }
     if (static_cast<int>(shown_.size()) < result_.ranks)
-      return give_up("only of runs in the simulator in which each rank uploads an array");
+      return give_up("only of runs in the simulator in which each rank sends of an array that was uploaded");
     std::size_t most = 0;
     for (const auto& [rank, id] : shown_) most = std::max(most, arrays_[{rank, id}].size());
     if (most == 0) return give_up("the arrays are empty");
@@ -118,7 +127,7 @@ class Follower {
     const int rank = event(batch).rank;
     std::size_t& step = step_[rank];
     snapshot(rank, step);
-    step = std::min(step + 1, kMostSteps);
+    ++step;
     time_[{step, rank}] = event(batch).end;
   }
 

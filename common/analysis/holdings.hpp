@@ -25,7 +25,8 @@ struct Holdings {
   std::string none;                                   // why there are none, where there are none
 };
 
-/// At most 16 ranks with arrays of at most 4096 bytes; the array is each rank's first that was uploaded.
+/// At most 16 ranks with arrays of at most 4096 bytes, and 200 batches a rank; the array is each rank's first that was
+/// uploaded and is sent of.
 Holdings holdings_of(const Trace& trace);
 
 }  // namespace lockstep::analysis

@@ -103,13 +103,15 @@ function drawShares(row, top, first) {
     const from = Math.max(0, (l.begin[i] - look.begin) * scale), to = Math.min(columns, (l.end[i] - look.begin) * scale), into = share[groups[l.type[i]]];
     for (let c = Math.floor(from); c < to; ++c) into[c] += Math.min(to, c + 1) - Math.max(from, c);
   }
-  for (let c = 0; c < columns; ++c) {
+  const heights = c => share.map(column => Math.round(4 * Math.min(1, column[c]) * row.height) / 4);
+  for (let c = 0, next; c < columns; c = next) {  // columns that are alike are one
+    const alike = heights(c);
+    for (next = c + 1; next < columns && heights(next).every((height, kind) => height === alike[kind]);) ++next;
     let y = top + row.height;
     ['computing', 'exposed', null, 'transfer'].forEach((colour, kind) => {
-      const height = Math.min(1, share[kind][c]) * row.height;
-      if (height < .05) return;
+      if (alike[kind] === 0) return;
       ink.fillStyle = colour ? colours[colour] : hatch;
-      ink.fillRect(look.labelWidth + 2 * c, y -= height, 2, height);
+      ink.fillRect(look.labelWidth + 2 * c, y -= alike[kind], 2 * (next - c), alike[kind]);
     });
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/error.hpp"
 #include "tools/analyse/view/json_text.hpp"
 #include "tools/analyse/view/panels.hpp"
 #include "tools/analyse/view/parts.hpp"
