@@ -19,8 +19,9 @@ import gradients
 import pipeline
 import predict
 import tensor
+import writeup
 from arguments import arguments
-from html_parts import context_table, document, figure, note, section, table
+from html_parts import context_table, document, figure, inline_svg, note, section, table
 from methods import methods
 from paper import Entry, write_captions, write_paper
 from results import NCCL_8_A100, load, load_all, load_csv, losses, seconds_text
@@ -59,6 +60,10 @@ class Report:
         missing = lacking or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
         self.entries.append(Entry(name, caption, lines, rows or [], columns or {}))
         return figure(self.out, name, alt, caption, table(rows, columns) if rows else "", files, lines, missing if drawable else "")
+
+    def drawing(self, name):
+        path = self.out / "figures" / f"{name}.svg"
+        return inline_svg(path, name, name.replace("_", " ")) if path.exists() else ""
 
     def run(self):
         contexts = [(results.name, results.context) for results in self.found.values()]
@@ -303,10 +308,23 @@ def error(row):
     return f"{100 * (row['predicted_seconds'] / row['seconds'] - 1):+.1f} %"
 
 
+def sections_by_week(report):
+    """What makes the sections that a week's steps give data for."""
+    return {21: [report.bandwidth, report.overhead, report.scaling, report.ddp, report.parts, report.training, lambda: gradients.section_of(report)],
+            22: [report.zero, report.precision, report.activations],
+            23: [lambda: tensor.section_of(report, MACHINES)],
+            24: [lambda: pipeline.section_of(report)],
+            25: [lambda: combined.section_of(report)]}
+
+
 def weeks(report, out, root):
-    return [findings.opening(report), report.run(), predict.learners(out), predict.section_of(out / "data"), report.bandwidth(), report.overhead(), report.scaling(), report.ddp(), report.parts(),
-            report.training(), gradients.section_of(report), report.zero(), report.precision(), report.activations(),
-            tensor.section_of(report, MACHINES), pipeline.section_of(report), combined.section_of(report), claims.ledger(root / "docs" / "claims.md")]
+    """Every week's, after what was found and run."""
+    return [findings.opening(report), report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for of_week in sections_by_week(report).values() for make in of_week),
+            claims.ledger(root / "docs" / "claims.md")]
+
+
+def one_week(report, out, week):
+    return [report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for make in sections_by_week(report)[week])]
 
 
 def of_folder(report, options, found, skipped):
@@ -329,9 +347,14 @@ def main():
     found, skipped = read_folder(options.folder or options.out / "data")
     report = Report(options.out, found, not options.no_matplotlib)
     root = pathlib.Path(__file__).resolve().parents[2]
-    parts = of_folder(report, options, found, skipped) if options.folder else weeks(report, options.out, root)
+    if options.folder:
+        parts = of_folder(report, options, found, skipped)
+    else:
+        parts = one_week(report, options.out, options.week) if options.week else weeks(report, options.out, root)
     (options.out / "index.html").write_text(document("Lockstep: the report", parts), encoding="utf-8")
     (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")
+    if options.week:
+        writeup.write(report, options.week, root, report.drawing)
     if "paper" in options.style:
         write_paper(options.out / "paper", report.entries)
     if "slides" in options.style:

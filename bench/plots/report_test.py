@@ -21,6 +21,7 @@ import results as results_module
 import row_words
 import sources
 import timeline
+import writeup
 from report_cases import CONTEXT, PLAN, RING, STEP, TRAIN, results, sums, trace_text
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -434,6 +435,45 @@ class Findings(unittest.TestCase):
         self.assertIn("A ring uses every link", first)
         self.assertIn("Code: reference", first)
         self.assertNotIn("ZeRO divides", first)
+
+
+class WriteUp(unittest.TestCase):
+    def test_the_questions_are_those_of_the_handouts(self):
+        for week in range(21, 26):
+            text = writeup.handout(ROOT, week)
+            asked = writeup.questions(text)
+            self.assertEqual(len(asked), text.count(writeup.ASKED), week)
+            self.assertTrue(all(name.startswith(f"{week}.") and len(questions) >= 2 for name, questions in asked), week)
+        text = "## 1 One\n### Self-check questions\n\n1. Why\n   so?\n2. And?\n\nAnswers: there.\n### Go further\n1. No question.\n"
+        self.assertEqual(writeup.questions(text), [("1 One", ["Why so?", "And?"])])
+
+    def test_it_holds_predictions_figures_questions_and_room(self):
+        with tempfile.TemporaryDirectory() as home:
+            out = pathlib.Path(home)
+            (out / "data").mkdir()
+            (out / "figures").mkdir()
+            row = {"question": "23.2/bytes", "ask": "How many bytes?", "guess": 2.0, "measured": 4.0, "formula": 4.0, "unit": "MB", "date": "2026-01-02"}
+            (out / "predictions.json").write_text(json.dumps({"rows": [row, dict(row, question="21.2/time"), dict(row, question="23.3/later", measured=None)]}))
+            (out / "data" / "a.json").write_text(json.dumps({"context": {**CONTEXT, "code": "yours: 23.2"}, "rows": [STEP]}))
+            (out / "figures" / "tp.png").write_bytes(b"")
+            (out / "figures" / "tp.svg").write_text('<svg width="100pt"></svg>')
+            report = page_module.Report(out, sources.read_folder(out / "data")[0], False)
+            report.figure("tp", "alt", "What <b>it</b> shows.")
+            report.figure("gone", "alt", "Without a drawing.")
+            writeup.write(report, 23, ROOT, report.drawing)
+            text, page = (out / "writeup.md").read_text(), (out / "writeup.html").read_text()
+        self.assertIn("Code: yours: 23.2.", text)
+        self.assertIn("23.2, How many bytes? I said 2 MB; by formula 4; measured 4 MB, off by -50 %.", text)
+        self.assertNotIn("21.2", text.split("## What I measured")[0])
+        self.assertNotIn("23.3, ", text.split("## What I measured")[0])
+        self.assertIn("![tp](figures/tp.png)\n\nWhat it shows.", text)
+        self.assertIn("`gone`: its numbers", text)
+        asked = [question for _, questions in writeup.questions(writeup.handout(ROOT, 23)) for question in questions]
+        self.assertTrue(all(question in text for question in asked))
+        self.assertEqual(text.count("- [ ] "), len(writeup.CHECKLIST))
+        self.assertIn("<svg", page)
+        self.assertEqual(page.count("<textarea"), 1 + 1 + 2 + len(asked))  # in three sentences; why; of two figures
+        self.assertEqual(page.count('type="checkbox"'), len(writeup.CHECKLIST))
 
 
 class Sheets(unittest.TestCase):

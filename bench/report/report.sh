@@ -1,7 +1,7 @@
 #!/bin/sh
 # ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html, and methods.md beside it.
 #
-#   ./lab report [--mine [--no-borrow]] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
+#   ./lab report [--week N] [--mine [--no-borrow]] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
 #   ./lab report --from DIRECTORY [--style paper|slides] [--output DIRECTORY]
 #
 # About four minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
@@ -10,22 +10,29 @@
 # --mine: your answers where they pass, the reference's elsewhere (--no-borrow: yours everywhere). By default into
 # outputs/report_mine; what every figure stands on says whose code ran.
 #
+# --week N: that week's benchmarks alone, into outputs/report_week21 (report_mine_week21 with --mine), and beside the page writeup.md
+# and writeup.html: predictions, figures, the handout's questions, room for answers.
+#
 # --from: runs nothing and needs no build; plots the JSON files of that directory and those below it, which any of our commands
 # wrote anywhere with --json. By default into outputs/report_from_NAME. --style (may be given twice): paper, figures as PDF of 3.3
 # and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/report.md says more.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
-out='' from='' styles='' mine='' borrow=''
+out='' from='' styles='' mine='' borrow='' week=''
 usage() { echo "report: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
   case $1 in
-    --output | --build | --from | --style) [ -n "${2:-}" ] || usage "$1 wants a value" ;;
+    --output | --build | --from | --style | --week) [ -n "${2:-}" ] || usage "$1 wants a value" ;;
   esac
   case $1 in
     --mine) mine=yes; shift ;;
     --no-borrow) borrow=--no-borrow; shift ;;
+    --week)
+      case $2 in 2[1-5]) week=$2 ;; *) usage "--week $2: 21 to 25" ;; esac
+      shift 2
+      ;;
     --output) out=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --from) from=$2; shift 2 ;;
@@ -34,7 +41,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     -h | --help) sed -n '/^set -u/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) usage "unknown option '$1'. Known: --mine, --no-borrow, --from, --style, --output, --build." ;;
+    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --from, --style, --output, --build." ;;
   esac
 done
 if [ -n "$from" ]; then
@@ -43,8 +50,9 @@ if [ -n "$from" ]; then
   out=${out:-$root/outputs/report_from_$(basename "$from")}
 fi
 [ -z "$borrow" ] || [ -n "$mine" ] || usage "--no-borrow goes with --mine"
+[ -z "$week" ] || [ -z "$from" ] || usage "--week runs programs, --from runs nothing: give one of them"
 [ -z "$mine" ] || [ -z "$from" ] || usage "--mine runs programs, --from runs nothing: give one of them"
-out=${out:-$root/outputs/report${mine:+_mine}}
+out=${out:-$root/outputs/report${mine:+_mine}${week:+_week$week}}
 data=$out/data
 export programs="$build/programs"
 began=$(date +%s)
@@ -84,8 +92,8 @@ draw() {
     say "no Python with matplotlib: the figures are left out, the numbers are written"
   fi
   # shellcheck disable=SC2086
-  if "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles $lacks; then
-    say "wrote ${out#"$root"/}/index.html"
+  if "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles $lacks ${week:+--week "$week"}; then
+    say "wrote ${out#"$root"/}/index.html${week:+ and writeup.md}"
   else
     failures=$((failures + 1))
   fi
@@ -135,8 +143,10 @@ fi
 clear_report
 [ -z "$mine" ] || [ ! -f "$root/outputs/predictions.json" ] || cp "$root/outputs/predictions.json" "$out/"
 
-# shellcheck source=/dev/null
-for week in "$root"/bench/report/week*.sh; do . "$week"; done
+for steps in "$root"/bench/report/week*.sh; do
+  # shellcheck source=/dev/null
+  case ${steps##*/} in week"$week"*.sh) . "$steps" ;; esac
+done
 
 draw
 case $failures in
