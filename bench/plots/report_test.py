@@ -8,6 +8,7 @@ import unittest
 
 import accuracy
 import claims
+import compare
 import crossover
 import curves
 import findings
@@ -435,6 +436,32 @@ class Findings(unittest.TestCase):
         self.assertIn("A ring uses every link", first)
         self.assertIn("Code: reference", first)
         self.assertNotIn("ZeRO divides", first)
+
+
+class Compare(unittest.TestCase):
+    def test_virtual_times_differ_by_any_amount_and_measured_ones_beyond_their_intervals(self):
+        mine = results("a.json", [RING, dict(RING, bytes=1 << 21), STEP, dict(STEP, algorithm="no_overlap"), dict(RING, algorithm="tree")])
+        other = results("a.json", [dict(RING, bytes=1 << 21, seconds=1.000001e-3), RING, dict(STEP, seconds=0.69), dict(STEP, algorithm="no_overlap", seconds=1.0, seconds_low=0.8, seconds_high=1.2)])
+        pairs, alone = compare.pairs_of([mine], [other])
+        self.assertEqual({(p.a["algorithm"], p.a.get("bytes")): p.differs() for p in pairs}, {("ring", 1 << 20): False, ("ring", 1 << 21): True, ("overlap", None): False, ("no_overlap", None): True})
+        self.assertEqual(alone, {"a.json": 1})
+        said = compare.summary(pairs)
+        self.assertIn("Simulated: 2 rows, 1 differs; B takes 1 times as long", said[0])
+        self.assertIn("Measured: 2 rows, 1 differs; B takes 2 times as long (median of those), at most 2 times (a.json).", said[1])
+
+    def test_rows_that_say_the_same_are_told_apart_by_their_order(self):
+        pairs, alone = compare.pairs_of([results("a.json", [RING, dict(RING, seconds=2e-3)])], [results("a.json", [RING, dict(RING, seconds=4e-3)])])
+        self.assertEqual([p.ratio() for p in pairs], [1.0, 2.0])
+        self.assertEqual(alone, {})
+
+    def test_the_page_names_both_places_and_what_differs(self):
+        text, said = compare.page(("left", "right"), [results("a.json", [RING])], [results("a.json", [dict(RING, seconds=3e-3)], commit="other00")])
+        self.assertEqual(said, ["Simulated: 1 row, 1 differs; B takes 3 times as long (median of those), at most 3 times (a.json)."])
+        for word in ("left", "right", "commit other00", "3.000", "dgx-a100"):
+            self.assertIn(word, text)
+        text, said = compare.page(("left", "right"), [results("a.json", [RING])], [results("a.json", [RING])])
+        self.assertEqual(said, ["Simulated: 1 row, none differs."])
+        self.assertIn("Nothing.", text)
 
 
 class WriteUp(unittest.TestCase):

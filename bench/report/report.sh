@@ -3,6 +3,7 @@
 #
 #   ./lab report [--week N] [--mine [--no-borrow]] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
 #   ./lab report --from DIRECTORY [--style paper|slides] [--output DIRECTORY]
+#   ./lab report --compare A B [--output DIRECTORY]
 #
 # About four minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
 # matplotlib. A step that fails costs its own section, and the exit code is 1.
@@ -14,12 +15,13 @@
 # and writeup.html: predictions, figures, the handout's questions, room for answers.
 #
 # --from: runs nothing and needs no build; plots the JSON files of that directory and those below it, which any of our commands
-# wrote anywhere with --json. By default into outputs/report_from_NAME. --style (may be given twice): paper, figures as PDF of 3.3
+# wrote anywhere with --json. By default into outputs/report_from_NAME. --compare: two such directories, or two reports, row by
+# row, into outputs/report_compared. --style (may be given twice): paper, figures as PDF of 3.3
 # and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/report.md says more.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
-out='' from='' styles='' mine='' borrow='' week=''
+out='' from='' styles='' mine='' borrow='' week='' first='' second=''
 usage() { echo "report: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
@@ -29,6 +31,11 @@ while [ $# -gt 0 ]; do
   case $1 in
     --mine) mine=yes; shift ;;
     --no-borrow) borrow=--no-borrow; shift ;;
+    --compare)
+      case ${2:+a}${3:+b} in ab) ;; *) usage "--compare wants two directories" ;; esac
+      first=$2 second=$3
+      shift 3
+      ;;
     --week)
       case $2 in 2[1-5]) week=$2 ;; *) usage "--week $2: 21 to 25" ;; esac
       shift 2
@@ -41,13 +48,26 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     -h | --help) sed -n '/^set -u/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --from, --style, --output, --build." ;;
+    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --compare, --from, --style, --output, --build." ;;
   esac
 done
 if [ -n "$from" ]; then
   [ -d "$from" ] || usage "--from $from: no such directory"
   from=$(cd "$from" && pwd -P)
   out=${out:-$root/outputs/report_from_$(basename "$from")}
+fi
+if [ -n "$first" ]; then
+  [ -z "$mine$from$week" ] || usage "--compare reads two directories and runs nothing: give it alone"
+  for folder in "$first" "$second"; do
+    [ -d "$folder" ] || usage "--compare $folder: no such directory"
+  done
+  # shellcheck source=bench/plots/find_python.sh
+  . "$root/bench/plots/find_python.sh"
+  [ -n "$plain" ] || usage "--compare needs python3"
+  out=${out:-$root/outputs/report_compared}
+  "$plain" -B "$root/bench/plots/compare.py" "$first" "$second" "$out" || exit 1
+  echo "wrote ${out#"$root"/}/index.html"
+  exit 0
 fi
 [ -z "$borrow" ] || [ -n "$mine" ] || usage "--no-borrow goes with --mine"
 [ -z "$week" ] || [ -z "$from" ] || usage "--week runs programs, --from runs nothing: give one of them"
