@@ -25,7 +25,7 @@ from html_parts import context_table, document, figure, inline_svg, note, sectio
 from methods import methods
 from paper import Entry, write_captions, write_paper
 from results import NCCL_8_A100, load, load_all, load_csv, losses, seconds_text
-from sources import provenance, read_folder
+from sources import failures, provenance, read_folder
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
             "dgx-1v": "NVLink (8 V100, whose bf16 is slow)", "laptop": "laptop", "uniform": "uniform: 1 µs, 1 GB/s", "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
@@ -47,19 +47,27 @@ class Report:
         self.out, self.data, self.entries = out, out / "data", []
         self.matplotlib = matplotlib
         self.found = {results.name: results for results in found}
+        self.failed = failures(self.data)
 
     def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, drawable=True, lacking=""):
         """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the files.
 
         lacking: why these rows give no figure. Not drawable: nobody expects one."""
-        files = [f for f in files if (self.data / f).exists()]
+        asked, files = files, [f for f in files if (self.data / f).exists()]
         if sources is None:
             stems = dict.fromkeys(f.rsplit(".", 1)[0] + ".json" for f in files)
             sources = [self.found[stem] for stem in stems if stem in self.found]
         lines = provenance(sources)
-        missing = lacking or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
+        failed = [f"{self.failed[stem][0]} failed: {self.failed[stem][1]}" for stem in dict.fromkeys(f.rsplit(".", 1)[0] for f in asked) if stem in self.failed]
+        missing = "; ".join(failed) or lacking or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
         self.entries.append(Entry(name, caption, lines, rows or [], columns or {}))
         return figure(self.out, name, alt, caption, table(rows, columns) if rows else "", files, lines, missing if drawable else "")
+
+    def failures(self):
+        """Steps that gave nothing: what would have stood on the page, and why it does not."""
+        rows = [{"step": name, "what": what, "why": why} for name, (what, why) in self.failed.items()]
+        return section("failed", "Steps that failed", [note("What they were to give is missing below. Their logs are in data/."),
+                                                       table(rows, {"step": "step", "what": "what", "why": "why"}, text=True)]) if rows else ""
 
     def drawing(self, name):
         path = self.out / "figures" / f"{name}.svg"
@@ -319,12 +327,12 @@ def sections_by_week(report):
 
 def weeks(report, out, root):
     """Every week's, after what was found and run."""
-    return [findings.opening(report), report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for of_week in sections_by_week(report).values() for make in of_week),
+    return [findings.opening(report), report.failures(), report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for of_week in sections_by_week(report).values() for make in of_week),
             claims.ledger(root / "docs" / "claims.md")]
 
 
 def one_week(report, out, week):
-    return [report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for make in sections_by_week(report)[week])]
+    return [report.failures(), report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for make in sections_by_week(report)[week])]
 
 
 def of_folder(report, options, found, skipped):

@@ -438,6 +438,25 @@ class Findings(unittest.TestCase):
         self.assertNotIn("ZeRO divides", first)
 
 
+class Failures(unittest.TestCase):
+    def test_a_step_that_failed_stands_where_its_figure_would(self):
+        with tempfile.TemporaryDirectory() as home:
+            out = pathlib.Path(home)
+            (out / "data").mkdir()
+            (out / "data" / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
+            (out / "data" / "overhead.failed").write_text("overhead of communication\nno memory <left>\n")
+            (out / "data" / "overhead.log").write_text("much\n")
+            found, skipped = sources.read_folder(out / "data")
+            self.assertEqual(skipped, [])
+            report = page_module.Report(out, found, True)
+            first = page_module.weeks(report, out, ROOT)
+            self.assertIn("no memory &lt;left&gt;", "".join(first[:2]))
+            drawn = report.figure("overhead", "alt", "caption", files=["overhead.csv"])
+            self.assertIn("overhead of communication failed: no memory &lt;left&gt;", drawn)
+            (out / "data" / "overhead.failed").unlink()
+            self.assertEqual(page_module.Report(out, found, True).failures(), "")
+
+
 class Compare(unittest.TestCase):
     def test_virtual_times_differ_by_any_amount_and_measured_ones_beyond_their_intervals(self):
         mine = results("a.json", [RING, dict(RING, bytes=1 << 21), STEP, dict(STEP, algorithm="no_overlap"), dict(RING, algorithm="tree")])

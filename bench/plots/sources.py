@@ -70,6 +70,8 @@ def read_folder(folder):
     found, skipped = [], []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
+        if path.suffix == ".failed" or path.suffix == ".log" and path.with_suffix(".failed").exists():
+            continue  # what the page says of a step that gave no results
         if path.suffix in (".csv", ".log", ".trace") and path.with_suffix(".json").exists():
             continue  # the same results once more, what the command printed, or the run's trace
         if path.name == STUDY:
@@ -82,6 +84,15 @@ def read_folder(folder):
         except Unusable as why:
             skipped.append((name, str(why)))
     return found, skipped
+
+
+def failures(folder):
+    """{step: (what it was to give, the last line that it printed)} of the steps that failed."""
+    found = {}
+    for path in sorted(pathlib.Path(folder).glob("*.failed")):
+        what, _, why = path.read_text(encoding="utf-8", errors="replace").strip().partition("\n")
+        found[path.stem] = (what, why or "it printed nothing")
+    return found
 
 
 def same_place(context):

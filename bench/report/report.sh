@@ -87,6 +87,7 @@ step() {
   say "$what"
   if ! "$@" > "$data/$name.log" 2>&1; then
     failures=$((failures + 1))
+    printf '%s\n%s\n' "$what" "$(tail -n 1 "$data/$name.log")" > "$data/$name.failed" # the page says so
     say "  failed: $(tail -n 1 "$data/$name.log")"
   fi
 }
