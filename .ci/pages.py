@@ -1,5 +1,6 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a handout
-leads to its answers, and its table says the minutes of labs/course.json, whose core fits 25 hours.
+leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
+glossary has every verdict, and no word twice.
 
   python3 .ci/pages.py
 """
@@ -40,11 +41,27 @@ def wrong_links(path):
 CORE_HOURS = 25
 
 
+GLOSSARY = "docs/glossary.md"
+
+
+def wrong_glossary():
+    """Every verdict has its word there, and no word stands twice."""
+    text = pathlib.Path(GLOSSARY).read_text()
+    for verdict in re.findall(r'case Verdict::\w+: return "([A-Z ]+)";', pathlib.Path("common/runtime/error.cpp").read_text()):
+        if verdict not in text:
+            yield f"{GLOSSARY}: the verdict {verdict} is not explained"
+    words = [word.strip() for row in re.findall(r"^\| ([^|]+) \|", text, re.M) for word in row.split(",")]
+    for word in sorted({word for word in words if words.count(word) > 1 and word not in ("word", "---")}):
+        yield f"{GLOSSARY}: {word} stands twice"
+
+
 def wrong_handouts():
     core = 0
     for week in json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]:
         handout = pathlib.Path("labs") / week["folder"] / "README.md"
         text = handout.read_text()
+        if f"(../../{GLOSSARY})" not in text:
+            yield f"{handout} does not link the glossary"
         sections = {s.split()[1]: s for s in re.split(r"^(?=## )", text, flags=re.M) if s.startswith("## ")}
         for exercise in week["exercises"]:
             identity, minutes = exercise["id"], exercise["minutes"]
@@ -60,7 +77,7 @@ def wrong_handouts():
 
 def main():
     files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
-    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts())
+    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary())
     print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, and the handouts agree with the course")
     sys.exit(1 if wrong else 0)
 
