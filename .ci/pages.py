@@ -1,6 +1,6 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a handout
 leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
-glossary has every verdict, and no word twice.
+glossary has every verdict, and no word twice; the bridge has every option of ./lab train.
 
   python3 .ci/pages.py
 """
@@ -55,6 +55,19 @@ def wrong_glossary():
         yield f"{GLOSSARY}: {word} stands twice"
 
 
+BRIDGE = "docs/bridge.md"
+
+
+def wrong_bridge():
+    """Every option of ./lab train has its row, and every row its option."""
+    options = re.findall(r'line\.add\("(--[a-z0-9-]+)', pathlib.Path("tools/train/parse.cpp").read_text())
+    rows = re.findall(r"^\| `(--[a-z0-9-]+)` \|", pathlib.Path(BRIDGE).read_text(), re.M)
+    for option in sorted(set(options) ^ set(rows)):
+        yield f"{BRIDGE}: {option} has no row" if option in options else f"{BRIDGE}: {option} is no option of ./lab train"
+    if not options or len(rows) != len(set(rows)):
+        yield f"{BRIDGE}: an option stands twice, or none was found"
+
+
 def wrong_handouts():
     core = 0
     for week in json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]:
@@ -77,7 +90,7 @@ def wrong_handouts():
 
 def main():
     files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
-    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary())
+    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary()) + list(wrong_bridge())
     print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, and the handouts agree with the course")
     sys.exit(1 if wrong else 0)
 
