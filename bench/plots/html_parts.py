@@ -32,6 +32,9 @@ button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
 @media print { body { padding: 0; font-size: 10.5pt; } .scroll { max-height: none; } nav { display: none; } h1 { font-size: 1.4rem; margin: 0; }
   h2 { margin: .5rem 0; } .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; } .findings article { break-inside: avoid; }
   .findings h3 { font-size: 10.5pt; } .findings svg { width: auto; max-width: 100%; height: 33mm; } .how { font-size: 8pt; } .note { font-size: 9pt; margin: .2rem 0; } table { font-size: 7.5pt; }
+  .chart { border: 0; padding: 0; overflow: visible; } .chart svg { min-width: 0; width: auto !important; max-width: 100% !important; max-height: 62mm; }
+  figure { margin: .5rem 0; } figcaption { font-size: 8.5pt; line-height: 1.3; } .where { font-size: 7pt; margin: .1rem 0; } section > table, .scroll { margin: .2rem 0; border: 0; overflow: visible; }
+  #predict { display: none; }
   #claims thead { display: none; } #claims table, #claims tbody { display: block; } #claims tr { display: block; margin: 0 0 1.5mm; break-inside: avoid; }
   #claims td { display: inline; border: 0; padding: 0; } #claims td + td::before { content: " · "; }
   #findings { break-after: page; } figure { break-inside: avoid; } details:not([open]) { display: none; } }
