@@ -16,6 +16,7 @@ import findings_figures
 import folder
 import folder_figures
 import gradients_figures
+import laws
 import pipeline_figures
 import sources
 import tensor_figures
@@ -115,13 +116,13 @@ def amdahl(data):
     figure, axes = subplots(4, 15, 4.4)
     linear, doubling, left, weak_axis = axes[0]
     points = {label: [r for r in results["rows"] if r["speedup"] is not None and r["algorithm"] != "serial"] for label, results in studies}
-    near = max(8, *(max((r["ranks"] for r in rows), default=1) for label, rows in points.items() if not label.endswith("simulated")))
+    near = max([8, *(r["ranks"] for label, rows in points.items() if not label.endswith("simulated") for r in rows)])
     most = max(r["ranks"] for rows in points.values() for r in rows)
     ranks = [most ** (k / 60) for k in range(61)]
     for axis in (linear, doubling):
         axis.plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
         for fraction, line in ((0.99, (0, (1, 1))), (0.9, (0, (4, 2)))):
-            axis.plot(ranks, [1 / (1 - fraction + fraction / p) for p in ranks], color="#777777", linestyle=line, linewidth=1, label=f"Amdahl, f = {fraction} (the course's)")
+            axis.plot(ranks, [laws.amdahl(1 - fraction, p) for p in ranks], color="#777777", linestyle=line, linewidth=1, label=f"Amdahl, f = {fraction} (the course's)")
     for i, (label, results) in enumerate(studies):
         strong, weak = by(points[label], scaling="strong"), by(points[label], scaling="weak")
         style = {**look(i), "linestyle": "none"}
@@ -130,9 +131,9 @@ def amdahl(data):
         for axis in (linear, doubling):
             axis.errorbar([r["ranks"] for r in strong], [r["speedup"] for r in strong], yerr=whiskers(strong, "speedup"), capsize=2, label=label + fit, **style)
             if serial is not None:
-                axis.plot(ranks, [1 / (serial + (1 - serial) / p) for p in ranks], color=style["color"], linewidth=0.9)
+                axis.plot(ranks, [laws.amdahl(serial, p) for p in ranks], color=style["color"], linewidth=0.9)
         if serial is not None:
-            left.plot([r["ranks"] for r in strong], [100 * (r["speedup"] * (serial + (1 - serial) / r["ranks"]) - 1) for r in strong], **look(i))
+            left.plot([r["ranks"] for r in strong], [100 * (r["speedup"] / laws.amdahl(serial, r["ranks"]) - 1) for r in strong], **look(i))
         weak_axis.errorbar([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], yerr=whiskers(weak, "efficiency", 100), capsize=2, **look(i))
     linear.set_xlim(0, near + 0.5)
     linear.set_ylim(0, near + 0.5)

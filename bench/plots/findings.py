@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from html_parts import inline_svg, section
 from results import by, bytes_text, decimal_text, load, load_all, percent, seconds_text
+from sources import codes_of
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,19 @@ def scaling(data):
                    "Speedup over ranks of each machine, and Amdahl's curves.", "scaling")
 
 
-def ring(data):
-    """The largest machine's ring against the naive all-reduce, at 64 MiB."""
+def best_ring(data):
+    """(the ring's row, the naive one's, machine) at 64 MiB on the machine where the ring gains most; None without any."""
     best = None
     for machine, results in load_all(data, "all_reduce_sim").items():
         for r in by(results["rows"], algorithm="ring", bytes=64 << 20):
             (naive,) = by(results["rows"], algorithm="naive", bytes=64 << 20)
             if best is None or naive["seconds"] / r["seconds"] > best[1]["seconds"] / best[0]["seconds"]:
                 best = (r, naive, machine)
+    return best
+
+
+def ring(data):
+    best = best_ring(data)
     if best is None:
         return None
     r, naive, machine = best
@@ -166,10 +172,9 @@ def all_of(data, found):
 def how_it_came_about(found):
     """Who ran what: one paragraph."""
     context = found[0].context
-    codes = sorted({results.context.get("code", "reference") for results in found})
     backends = {r.get("backend") for results in found for r in results.rows}
     where = ["simulated in virtual time on machine files"] * ("sim" in backends) + [f"measured on this computer ({context['machine']}, {context['cores']} cores)"] * bool(backends & {"mpi", "cuda", "nccl"})
-    return (f"{len(found)} benchmarks of commit {html.escape(context['commit'])}, {' and '.join(where)}. Code: {html.escape('; '.join(codes))}. "
+    return (f"{len(found)} benchmarks of commit {html.escape(context['commit'])}, {' and '.join(where)}. Code: {html.escape('; '.join(codes_of(found)))}. "
             f"{html.escape(context['date'][:10])}.")
 
 

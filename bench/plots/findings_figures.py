@@ -1,6 +1,7 @@
 """The small figures beside the findings that the report opens with."""
 
 import findings
+import laws
 import sources
 from results import by, load_all
 from style import COLOURS, doubling_axis, look, plain_log_axis, size_axis, speedup_axis, subplots
@@ -20,7 +21,7 @@ def finding_scaling(data):
         axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label=machine, **{**look(i), "linestyle": "none"})
         serial = results["context"].get("amdahl_serial_fraction")
         if serial is not None:
-            axis.plot(ranks, [1 / (serial + (1 - serial) / p) for p in ranks], color=COLOURS[i], linewidth=1)
+            axis.plot(ranks, [laws.amdahl(serial, p) for p in ranks], color=COLOURS[i], linewidth=1)
     axis.plot([1, most], [1, most], color="#cccccc", linewidth=1)
     doubling_axis(axis, [2 ** k for k in range(most.bit_length())], "ranks")
     speedup_axis(axis, most, "speedup")
@@ -29,14 +30,13 @@ def finding_scaling(data):
 
 
 def finding_ring(data):
-    machines = load_all(data, "all_reduce_sim")
-    finding = findings.ring(data)
-    if not finding:
+    best = findings.best_ring(data)
+    if not best:
         return None
-    name = next(machine for machine in machines if f" {machine} " in finding.sentence)
+    results = load_all(data, "all_reduce_sim")[best[2]]
     figure, axes = subplots(1, WIDE, TALL)
     for i, algorithm in enumerate(("ring", "naive")):
-        rows = by(machines[name]["rows"], algorithm=algorithm)
+        rows = by(results["rows"], algorithm=algorithm)
         axes[0][0].plot([r["bytes"] for r in rows], [r["seconds"] * 1e3 for r in rows], label=algorithm, **look(i))
     size_axis(axes[0][0], [r["bytes"] for r in rows])
     axes[0][0].set_yscale("log")

@@ -1,6 +1,7 @@
 """Amdahl's and Gustafson's law as a study fitted them to its points: a line, and its 95 % interval as a shade."""
 
 LAWS = {"strong": ("amdahl", lambda s, p: 1 / (s + (1 - s) / p)), "weak": ("gustafson", lambda s, p: s + (1 - s) * p)}
+amdahl = LAWS["strong"][1]  # speedup of p ranks where the share s of the work is serial
 
 
 def draw_law(axis, context, scaling, most, colour, line):

@@ -28,10 +28,14 @@ document.querySelectorAll(".sheet").forEach(sheet => {
 """
 
 
-def learners(out):
+def measured_predictions(out):
     """What ./lab predict asked and measured, from predictions.json beside the page; of a report with --mine."""
     path = out / "predictions.json"
-    rows = [r for r in json.loads(path.read_text())["rows"] if r.get("measured") is not None and "ask" in r] if path.exists() else []
+    return [r for r in json.loads(path.read_text())["rows"] if r.get("measured") is not None and "ask" in r] if path.exists() else []
+
+
+def learners(out):
+    rows = measured_predictions(out)
     if not rows:
         return ""
 

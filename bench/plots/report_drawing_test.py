@@ -58,6 +58,9 @@ class Drawing(unittest.TestCase):
             self.assertTrue(all(abs(y) < 1e-9 for line in residuals for y in line))
             self.assertTrue(linear.get_xscale() == "linear" and doubling.get_xscale() == "log")
             plt.close(figure)
+            for name in ("scaling_emulated", "scaling_mpi"):
+                pathlib.Path(home, f"{name}.json").unlink()
+            self.assertEqual(len(figures.amdahl(pathlib.Path(home)).axes), 4, "a build without MPI")
 
     def test_predictions_stand_against_measurements(self):
         import accuracy_figures

@@ -105,6 +105,11 @@ def code_of(context):
     return context.get("code", "reference")
 
 
+def codes_of(found):
+    """Whose answers ran in any of these results."""
+    return sorted({code_of(results.context) for results in found})
+
+
 def kind_of(row):
     """simulated, emulated, measured, replayed or calculated: how a row's numbers came about."""
     if row.get("emulated"):

@@ -5,11 +5,12 @@ for answers, and what a reader of it looks for. Figures and numbers are the repo
 """
 
 import html
-import json
 import re
 
 from html_parts import STYLE
 from paper import plain
+from predict import measured_predictions
+from sources import codes_of
 
 ASKED = "### Self-check questions"
 
@@ -47,17 +48,6 @@ def questions(text):
     return [(name, asked) for name, asked in found if asked]
 
 
-def predicted(out, week):
-    """Rows of ./lab predict that belong to the week and were measured."""
-    path = out / "predictions.json"
-    rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    return [r for r in rows if r["question"].startswith(f"{week}.") and r.get("measured") is not None and "ask" in r]
-
-
-def codes(found):
-    return sorted({results.context.get("code", "reference") for results in found})
-
-
 def prediction_line(row):
     off = f", off by {100 * (row['guess'] / row['measured'] - 1):+.0f} %" if row["measured"] else ""
     formula = "" if row.get("formula") is None else f"; by formula {row['formula']:.4g}"
@@ -67,7 +57,7 @@ def prediction_line(row):
 def markdown(week, report, asked, rows):
     """The write-up; each empty line after a "…" is the learner's."""
     found = list(report.found.values())
-    lines = [f"# Week {week}: what I built and what I measured", "", f"Code: {'; '.join(codes(found))}. Commit {found[0].context['commit']}, {found[0].context['date'][:10]}, on {found[0].context['machine']}.",
+    lines = [f"# Week {week}: what I built and what I measured", "", f"Code: {'; '.join(codes_of(found))}. Commit {found[0].context['commit']}, {found[0].context['date'][:10]}, on {found[0].context['machine']}.",
              "", "## In three sentences", "", "…", "", "## What I predicted", ""]
     lines += [f"- {prediction_line(row)} Why: …" for row in rows] or ["Nothing was written down with `./lab predict` before it was measured."]
     lines += ["", "## What I measured", ""]
@@ -113,6 +103,6 @@ def page(text, figures):
 
 
 def write(report, week, root, figures):
-    text = markdown(week, report, questions(handout(root, week)), predicted(report.out, week))
+    text = markdown(week, report, questions(handout(root, week)), [r for r in measured_predictions(report.out) if r["question"].startswith(f"{week}.")])
     (report.out / "writeup.md").write_text(text, encoding="utf-8")
     (report.out / "writeup.html").write_text(page(text, figures), encoding="utf-8")
