@@ -12,7 +12,7 @@ version=''
 for candidate in 22 21 20 19 18 17 16; do
   command -v "clang++-$candidate" > /dev/null && command -v "llvm-cov-$candidate" > /dev/null && version=$candidate && break
 done
-[ -n "$version" ] || { echo "fuzzing wants Clang 16 or newer: apt-get install clang-16 libclang-rt-16-dev llvm-16" >&2; exit 2; }
+[ -n "$version" ] || { echo "fuzzing needs Clang 16 or newer: apt-get install clang-16 libclang-rt-16-dev llvm-16" >&2; exit 2; }
 
 mkdir -p build
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="clang++-$version" \
@@ -29,6 +29,7 @@ sources_of() {
     machine) echo common/runtime/machine/read_machine.cpp ;;
     schedule) echo common/gpt/pipeline/schedule.cpp ;;
     answer) echo tools/analyse/drill/answer.cpp ;;
+    model) echo common/gpt/model/model_file.cpp ;;
     strategy) echo tools/plan/strategy_file.cpp ;;
     course) echo tools/course/course.cpp ;;
     config) echo common/support/text/command_line.cpp common/support/text/option_words.hpp ;;
@@ -48,7 +49,7 @@ lines_reached() {
     sed -n 's/.*"totals":.*"lines":{"count":\([0-9]*\),"covered":\([0-9]*\).*/\2 of \1/p'
 }
 
-[ $# -gt 0 ] || set -- json machine schedule strategy course config lab trace manifest tokens verdicts names sizes submission archive answer
+[ $# -gt 0 ] || set -- json machine model schedule strategy course config lab trace manifest tokens verdicts names sizes submission archive answer
 out=${FUZZ_OUT:-$PWD/build/fuzz/out}
 mkdir -p "$out"
 : > "$out/report.txt"

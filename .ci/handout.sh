@@ -28,7 +28,7 @@ unpack() {
 echo '-- what is in it'
 unpack two --weeks 21-22 --hints 1
 out=$work/two/lockstep
-for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/instructors.md labs/week23_tensor_parallel/README.md \
+for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/instructors.md examples labs/week23_tensor_parallel/README.md \
   labs/week23_tensor_parallel/tensor_mlp_test.cpp common/backends/tests; do
   [ ! -e "$out/$gone" ] || fail "$gone is in it"
 done

@@ -11,7 +11,7 @@ for file; do
   sed -n 's/^\(\.\/lab [a-z].*\)$/\1/p' "$file" | sed 's/  .*//; s/ #.*//; s/…//g' > build/handout.commands
   while IFS= read -r command; do
     case "$command " in
-      *' check '* | *' hint '* | *' list '* | *' watch '* | *' --mine '* | *mine.json* | *' cuda '* | *' nccl '* | *'--plot'*) continue ;;
+      *' check '* | *' hint '* | *' list '* | *' watch '* | *' --mine '* | *mine.json* | *mine.txt* | *' cuda '* | *' nccl '* | *'--plot'*) continue ;;
       './lab train '*--phantom*) ;;
       './lab train '*)
         command="$(echo "$command" | sed 's/ --\(steps\|sample\|warmup\) [0-9]*//g') --steps 3 --sample 0" ;;

@@ -31,10 +31,10 @@ says '^code: yours: none; borrowed: .*21\.2.* \(yours: NOT IMPLEMENTED\)$'
 run $ring
 says '^code: reference$'
 [ "$(code_of build/mine.json)" = reference ] || fail 'without --mine it is the reference'
-refused bench gpt --mine
-says "runs no exercise's code"
+refused bench simulator --mine
+says "does not run any exercise's code"
 refused train --no-borrow
-says 'goes with --mine'
+says 'needs --mine'
 
 echo '-- everything done, the ring wrong'
 for file in $(cd solutions && find . -name '*.cpp' -not -path '*/hard/*'); do cp "solutions/$file" "labs/$file"; done
@@ -61,7 +61,7 @@ losses() { cut -d, -f1,2 "$1"; }
 [ "$(losses build/mine.csv)" = "$(losses build/reference.csv)" ] || fail 'the losses should be those of the reference'
 # shellcheck disable=SC2086
 run train --mine $mesh
-if grep -q '^judging' build/mine.log; then fail 'what is known should not be judged again'; fi
+if grep -q '^checking your' build/mine.log; then fail 'what is known should not be judged again'; fi
 
 echo '-- an answer that is set aside'
 ./lab borrow 21.2 > build/mine.log

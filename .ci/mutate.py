@@ -1,5 +1,5 @@
 """Do the tests notice small changes that nobody chose? Each reference answer is changed in one place at a time: an
-operator, a constant, a condition, two arguments exchanged, an argument or a statement left out; and its tests must not pass. What they let through is in
+operator, a constant, a condition, two arguments exchanged, an argument or a statement left out; and its tests must not pass: the cheapest first, up to the first failure. What they let through is in
 .ci/equivalent_mutants.json, with the reason why it is no mistake, or is a gap in the tests.
 
   python3 .ci/mutate.py [--seed N] [--sample N] [--jobs N] [--out FILE] [--survivors FILE] [EXERCISE …]
@@ -27,6 +27,7 @@ TOKEN = re.compile(
     r"""|(?P<sign><<=|>>=|<=>|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|/=|%=|::|.)""",
     re.DOTALL | re.MULTILINE | re.VERBOSE)
 
+MOST_KILOBYTES = 8 << 20  # of address space: a change may allocate without end
 HOLE = re.compile(r"// lab \d[^\n]* begin.*?// lab end", re.DOTALL)
 BINARY = {"+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "%": ["/"], "<": ["<="], "<=": ["<"], ">": [">="], ">=": [">"],
           "==": ["!="], "!=": ["=="], "&&": ["||"], "||": ["&&"], "+=": ["=", "-="], "-=": ["=", "+="], "*=": ["=", "/="],
@@ -203,7 +204,7 @@ class Exercise:
         self.link = lines[-1]
         self.object = re.search(r" -o (\S+)", self.compile)[1]
         self.program = program
-        self.hash, self.seconds = self.measure()
+        self.hash, self.stages = self.measure()
 
     def compiled(self, text, folder):
         """The new object's bytes as a hash; None where it does not compile."""
@@ -215,28 +216,42 @@ class Exercise:
             return None
         return hashlib.sha256(made.read_bytes()).hexdigest()
 
-    def passes(self, folder, seconds):
+    def linked(self, folder):
         program = folder / "program"
         link = self.link.replace(self.object, str(folder / "answer.o")).replace(f"-o {self.program}", f"-o {program}")
         subprocess.run(link, shell=True, cwd=self.build, check=True, capture_output=True)
-        try:  # by processor time, because the machine may be busy; the other limit is for what sleeps
-            run = subprocess.run(["sh", "-c", f"ulimit -t {seconds}; exec {shlex.quote(str(program))}"], stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL, timeout=20 * seconds)
+        return program
+
+    @staticmethod
+    def passes(program, tests, seconds):
+        """Whether these tests pass, in so many seconds of processor time (the other limit is for what sleeps)."""
+        command = f"ulimit -t {seconds} -v {MOST_KILOBYTES}; exec {shlex.quote(str(program))} --gtest_fail_fast --gtest_filter={':'.join(tests)}"
+        try:
+            run = subprocess.run(["sh", "-c", command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 timeout=20 * seconds)
         except subprocess.TimeoutExpired:
             return False
-        finally:
-            program.unlink(missing_ok=True)
         return run.returncode == 0
 
     def measure(self):
+        """The reference's object, and its tests in the order in which a change is judged: (tests, seconds that they may
+        take). Those that together take a tenth of the time run first, the others one by one."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             made = self.compiled(self.text, folder)
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            if made is None or not self.passes(folder, 600):
-                sys.exit(f"{self.id}: the reference itself does not pass")
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return made, 10 + int(5 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+            if made is None:
+                sys.exit(f"{self.id}: the reference itself does not compile")
+            program, taken = self.linked(folder), {}
+            for test in tests_of(program):
+                before = processor_seconds()
+                if not self.passes(program, [test], 600):
+                    sys.exit(f"{self.id}: the reference itself does not pass {test}")
+                taken[test] = processor_seconds() - before
+        ordered, quick, spent = sorted(taken, key=taken.get), [], 0
+        while ordered and (not quick or spent + taken[ordered[0]] <= sum(taken.values()) / 10):
+            spent += taken[ordered[0]]
+            quick.append(ordered.pop(0))
+        return made, [(quick, 10 + int(5 * spent))] + [([test], 10 + int(5 * taken[test])) for test in ordered]
 
     def judge(self, change):
         begin, end, by = change
@@ -247,7 +262,8 @@ class Exercise:
                 return "does not compile"
             if made == self.hash:
                 return "same code"
-            return "survived" if self.passes(folder, self.seconds) else "found"
+            program = self.linked(folder)
+            return "survived" if all(self.passes(program, *stage) for stage in self.stages) else "found"
 
     def describe(self, change):
         """The lines a change touches, before and after, without indentation and comments."""
@@ -255,6 +271,24 @@ class Exercise:
         first, last = self.text.rfind("\n", 0, begin) + 1, self.text.find("\n", end)
         before, after = self.text[first:last], self.text[first:begin] + by + self.text[end:last]
         return {"line": self.text.count("\n", 0, begin) + 1, "from": without_comments(before), "to": without_comments(after)}
+
+
+def tests_of(program):
+    """Suite.Test of every test, as GoogleTest lists them."""
+    listed = subprocess.run([program, "--gtest_list_tests"], check=True, capture_output=True, text=True).stdout
+    suite, tests = "", []
+    for line in listed.splitlines():
+        name = line.split("#")[0].strip()  # what stands behind it are parameters
+        if line.startswith("  "):
+            tests.append(suite + name)
+        else:
+            suite = name
+    return tests
+
+
+def processor_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def without_comments(text):

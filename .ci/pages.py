@@ -1,6 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a handout
 leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
-glossary has every verdict, and no word twice; the bridge has every option of ./lab train.
+glossary has every verdict, and no word twice; the bridge has every option of ./lab train; no page has a word that
+CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
 """
@@ -88,10 +89,42 @@ def wrong_handouts():
         yield f"the core takes {core} minutes, more than {CORE_HOURS} hours"
 
 
+WORDS = "CONTRIBUTING.md"
+
+# The same words in another sense.
+ALLOWED = re.compile(r"Greek letters|letters after `Lab`")
+
+
+def banned(text):
+    """Each banned word or phrase of the table, and what to say instead."""
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text.partition("| not | but |")[2], re.M)
+    return {word.strip(): instead for words, instead in rows for word in words.split(";") if word.strip() != "---"}
+
+
+def banned_words(path, text, words):
+    """Where prose has one of them; code, and the table of them, may."""
+    blank = lambda match: re.sub(r"[^\n]", " ", match[0])
+    prose = re.sub(r"`[^`\n]*`", blank, FENCE.sub(blank, ALLOWED.sub(blank, text)))
+    if str(path) == WORDS:
+        prose = re.sub(r"^\| not \| but \|$(\n\|.*)*", blank, prose, flags=re.M)
+    for word, instead in words.items():
+        for match in re.finditer(r"\b" + r"\s+".join(map(re.escape, word.split())) + r"\b", prose, re.I):
+            found = " ".join(match[0].split())
+            yield f"{path}:{prose.count(chr(10), 0, match.start()) + 1}: '{found}': say {instead}"
+
+
+def wrong_words(files):
+    words = banned(pathlib.Path(WORDS).read_text())
+    for file in files:
+        yield from banned_words(file, pathlib.Path(file).read_text(), words)
+    if not words:
+        yield f"{WORDS}: the table of banned words is gone"
+
+
 def main():
     files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
-    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary()) + list(wrong_bridge())
-    print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, and the handouts agree with the course")
+    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary()) + list(wrong_bridge()) + list(wrong_words(files))
+    print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, the handouts agree with the course, and no word is banned")
     sys.exit(1 if wrong else 0)
 
 

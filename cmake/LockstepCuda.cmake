@@ -2,8 +2,10 @@
 # not work never breaks the build.
 #
 # Kernels (.cu) are C++17; host files are C++20 like everything else. The runtime is linked statically, so that a program
-# starts on a machine without driver; cuBLASLt is shared and found by RPATH.
+# starts on a machine without driver; cuBLASLt is shared and found by RPATH. A toolkit that is only a compiler lacks one
+# or both: then those are taken that Python's packages brought (PyTorch needs them), if LOCKSTEP_CUDA_LIBRARIES names them.
 set(LOCKSTEP_HAS_CUDA OFF)
+set(LOCKSTEP_CUDA_LIBRARIES "" CACHE STRING "Folders with lib and include of cuBLAS and the CUDA runtime, where the toolkit lacks them")
 if(NOT LOCKSTEP_CUDA)
   message(STATUS "lockstep: CUDA is switched off (-DLOCKSTEP_CUDA=ON looks for it)")
   return()
@@ -30,6 +32,27 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "GPU architectures to compile for")
 endif()
 
+# The toolkit's static runtime; else a shared one under its name, since nvcc and CMake ask for that: linkers read a text.
+get_filename_component(toolkit ${LOCKSTEP_NVCC} REALPATH)
+get_filename_component(toolkit ${toolkit}/../.. ABSOLUTE)
+set(folders lib64 lib targets/x86_64-linux/lib targets/sbsa-linux/lib lib/x86_64-linux-gnu lib/aarch64-linux-gnu)
+find_library(LOCKSTEP_CUDART_STATIC libcudart_static.a HINTS ${toolkit} ${CUDAToolkit_ROOT} PATH_SUFFIXES ${folders})
+mark_as_advanced(LOCKSTEP_CUDART_STATIC)
+if(NOT LOCKSTEP_CUDART_STATIC)
+  find_library(CUDA_CUDART NAMES cudart libcudart.so.13 libcudart.so.12 NAMES_PER_DIR
+               HINTS ${toolkit} ${LOCKSTEP_CUDA_LIBRARIES} PATH_SUFFIXES ${folders})
+  if(CUDA_CUDART)
+    message(STATUS "lockstep: the CUDA toolkit has no static runtime; ${CUDA_CUDART} is taken")
+    set(folder ${CMAKE_BINARY_DIR}/cudart)
+    file(WRITE ${folder}/libcudart_static.a "INPUT(${CUDA_CUDART})\n")
+    set(ENV{LIBRARY_PATH} "${folder}:$ENV{LIBRARY_PATH}")
+    set(CUDA_cudart_static_LIBRARY ${folder}/libcudart_static.a CACHE FILEPATH "a text that names the shared one")
+    link_directories(${folder})
+    get_filename_component(folder ${CUDA_CUDART} DIRECTORY)
+    list(APPEND CMAKE_BUILD_RPATH ${folder})
+  endif()
+endif()
+
 # enable_language stops at a compiler that does not work (a host compiler too new for it, say): ask first.
 if(NOT CMAKE_CUDA_COMPILER)
   include(CheckLanguage)
@@ -42,13 +65,34 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 enable_language(CUDA)
 
+# nvcc may compile with an older GCC than C++ has here: Debian 13's with g++-13, beside g++-14. CMake would have programs
+# linked with that one's standard library, which lacks what the newer compiler's objects call.
+foreach(folder IN LISTS CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES)
+  if(folder MATCHES "/gcc/" AND NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+    list(REMOVE_ITEM CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES ${folder})
+  endif()
+endforeach()
+
 # CMake 3.25 does not know that CUDA 13 has no nvToolsExt, and stops; nobody here links it.
 if(NOT TARGET CUDA::nvToolsExt)
   add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
 endif()
 find_package(CUDAToolkit QUIET)
+if(NOT TARGET CUDA::cublasLt)
+  find_library(LOCKSTEP_CUBLASLT NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12 NAMES_PER_DIR
+               HINTS ${LOCKSTEP_CUDA_LIBRARIES} PATH_SUFFIXES lib lib64)
+  find_path(LOCKSTEP_CUBLASLT_INCLUDE cublasLt.h HINTS ${LOCKSTEP_CUDA_LIBRARIES} PATH_SUFFIXES include)
+  if(LOCKSTEP_CUBLASLT AND LOCKSTEP_CUBLASLT_INCLUDE)
+    message(STATUS "lockstep: the CUDA toolkit has no cuBLASLt; ${LOCKSTEP_CUBLASLT} is taken")
+    add_library(CUDA::cublasLt UNKNOWN IMPORTED)
+    set_target_properties(CUDA::cublasLt PROPERTIES IMPORTED_LOCATION ${LOCKSTEP_CUBLASLT})
+    list(APPEND CUDAToolkit_INCLUDE_DIRS ${LOCKSTEP_CUBLASLT_INCLUDE})
+    get_filename_component(folder ${LOCKSTEP_CUBLASLT} DIRECTORY)
+    list(APPEND CMAKE_BUILD_RPATH ${folder})
+  endif()
+endif()
 if(NOT TARGET CUDA::cudart_static OR NOT TARGET CUDA::cublasLt)
-  message(STATUS "lockstep: no CUDA backend, because the toolkit of ${LOCKSTEP_NVCC} lacks the static runtime or cuBLASLt")
+  message(STATUS "lockstep: no CUDA backend, because the toolkit of ${LOCKSTEP_NVCC} lacks the runtime or cuBLASLt (LOCKSTEP_CUDA_LIBRARIES names folders that have them)")
   return()
 endif()
 

@@ -5,6 +5,8 @@
 // row-major. Symbols: B sequences, T positions, C channels (d_model), h heads, V vocabulary, N = B·T rows.
 #pragma once
 
+#include <span>
+
 #include "common/rank.hpp"
 
 namespace lockstep {
@@ -84,6 +86,12 @@ void gelu(Rank me, Slice y, Slice x, Location where = Location::current());
 /// dx = dy · GELU'(x).
 void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where = Location::current());
 
+/// y[n][i] = silu(x[n][i]) · x[n][width + i], of N rows; silu(x) = x · logistic(x). y: N × width; x: N × 2 width, the
+/// gate and then up (arXiv 2002.05202).
+void swiglu(Rank me, Slice y, Slice x, std::size_t width, Location where = Location::current());
+/// dx, N × 2 width, from dy, N × width.
+void swiglu_backward(Rank me, Slice dx, Slice dy, Slice x, std::size_t width, Location where = Location::current());
+
 // A linear layer and its GELU: one operation on GPUs that gain by a single pass over memory, elsewhere two, each with
 // its own time and price. Of a 16-bit sum, its GELU may be taken before it is rounded or after.
 
@@ -100,12 +108,47 @@ void layer_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Slice
 void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x, Slice weight,
                          Slice statistics, Into into, Location where = Location::current());
 
+/// Each row of y is the row of x divided by its root mean square, times weight (arXiv 1910.07467). x, y: N × C; weight:
+/// C; statistics: N f32 (the reciprocal root mean square), kept for the backward. ε = 1e-5.
+void rms_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Location where = Location::current());
+/// dx (+)= …; dweight += …
+void rms_norm_backward(Rank me, Slice dx, Slice dweight, Slice dy, Slice x, Slice weight, Slice statistics, Into into,
+                       Location where = Location::current());
+
 struct AttentionShape {
   std::size_t batch = 0;      // B
   std::size_t positions = 0;  // T
   std::size_t heads = 0;      // h of this rank
   std::size_t head_size = 0;  // C / h
+  std::size_t kv_heads = 0;   // of this rank; 0: as many as heads. See below
+
+  std::size_t key_value_heads() const { return kv_heads == 0 ? heads : kv_heads; }
 };
+
+/// Rotary positions (arXiv 2104.09864): in place, each head of q and of k at position t is turned by t times its pairs'
+/// angles, or back. Channel i of the first half of a head and channel i of the second are a pair, and its angle is
+/// base^(−2i / head_size), as in transformers' Llama. qkv: as attention's; v stays as it is. The backward of a turn is
+/// to turn the gradient back.
+enum class Turn { forward, backward };
+void rotate_positions(Rank me, Slice qkv, AttentionShape shape, float base, Turn way,
+                      Location where = Location::current());
+
+/// What a part of qkv is, or a part of its sequences: neighbouring positions from `first` on, of each the heads that
+/// turn and behind them those that stay.
+struct RotaryShape {
+  std::size_t batch = 0;      // B
+  std::size_t positions = 0;  // of each sequence, here
+  std::size_t turning = 0;    // heads
+  std::size_t staying = 0;    // heads
+  std::size_t head_size = 0;
+  std::size_t first = 0;  // position in the whole sequence
+};
+/// The same of x: B × positions × (turning + staying) × head_size.
+void rotate_positions(Rank me, Slice x, RotaryShape shape, float base, Turn way, Location where = Location::current());
+
+// Grouped-query attention (arXiv 2305.13245): with kv_heads < heads, in all that follows, qkv is B × T × (h + 2
+// kv_heads) × head_size, and each head of k and v serves heads / kv_heads neighbouring heads of q.
+
 /// Causal multi-head attention. qkv: B × T × 3 × h × head_size (q, then k, then v, of all heads); y: B × T × h ×
 /// head_size; statistics: B × h × T f32 (log-sum-exp of each row), kept for the backward, which recomputes the scores.
 void attention(Rank me, Slice y, Slice statistics, Slice qkv, AttentionShape shape,
@@ -125,6 +168,32 @@ void attention_output(Rank me, Slice y, Slice probabilities, Slice qkv, Attentio
 /// attention_backward, from the probabilities instead of the statistics: it recomputes nothing.
 void attention_probabilities_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice probabilities, Slice qkv,
                                       AttentionShape shape, Location where = Location::current());
+
+/// A block of queries and a block of keys of B sequences: neighbouring positions, from first_query and first_key on.
+struct AttentionBlock {
+  std::size_t batch = 0;    // B
+  std::size_t queries = 0;  // positions in the block of queries
+  std::size_t keys = 0;     // positions in the block of keys
+  std::size_t heads = 0;    // h of this rank
+  std::size_t head_size = 0;
+  std::size_t first_query = 0;  // its position in the whole sequence
+  std::size_t first_key = 0;    // its position in the whole sequence
+  std::size_t kv_heads = 0;     // of this rank; 0: as many as heads
+
+  std::size_t key_value_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+};
+/// Blockwise causal attention (Liu and Abbeel, arXiv 2305.19370): what `y` and `statistics` hold for attention over
+/// other keys becomes that over these keys as well. A query sees the keys at its own position and before; the softmax
+/// is over all keys merged so far. q, y: B × queries × h × head_size; kv: B × keys × 2 × kv_heads × head_size (k, then
+/// v, of all its heads); statistics: B × h × queries f32 (log-sum-exp of each row). Of no keys, y is 0 and the
+/// statistics −∞: fill them so before the first block. A block whose keys are all after its queries changes nothing and
+/// costs nothing.
+void attention_block(Rank me, Slice y, Slice statistics, Slice q, Slice kv, AttentionBlock block,
+                     Location where = Location::current());
+/// dq += …, dkv += …: what these keys contribute, given y and the statistics of *all* keys, and dy. Scores are computed
+/// again.
+void attention_block_backward(Rank me, Slice dq, Slice dkv, Slice dy, Slice y, Slice statistics, Slice q, Slice kv,
+                              AttentionBlock block, Location where = Location::current());
 
 /// y[n] = table[tokens[n]] + positions[n mod T]; tokens: N i32; table: V × C; positions: T_max × C or empty. A token of
 /// −1 reads zeros for its row, which another shard of the table holds, and has no gradient here.
@@ -196,5 +265,16 @@ struct AdamW {
 /// dtype is not f32, receives the master rounded; else it may be `master`.
 void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradient, AdamW options,
            Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}, Location where = Location::current());
+
+/// Neighbouring elements that decay by options.weight_decay, or not at all.
+struct AdamWPiece {
+  std::size_t count = 0;
+  bool decays = true;
+};
+/// adamw on each of the pieces that follow one another from the first element to the last, bit for bit: one operation
+/// on GPUs, where a model's hundred small pieces would be a hundred launches, elsewhere one for each piece.
+void adamw_pieces(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradient,
+                  std::span<const AdamWPiece> pieces, AdamW options, Slice gradient_factor = {}, Slice skip = {},
+                  Slice skipped = {}, Location where = Location::current());
 
 }  // namespace lockstep

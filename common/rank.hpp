@@ -101,7 +101,7 @@ class Rank {
 
   /// Names a collective that carries `bytes` (of the whole array), or with kPhase a phase of the program, for
   /// ledgers, traces and explanations. A message whose two ends are in different collectives is a MISMATCH.
-  /// `name` must outlive the run: a literal.
+  /// A collective's `name` is a literal; a phase's outlives its Scope.
   [[nodiscard]] Scope region(const char* name, std::size_t bytes = kPhase, Location where = Location::current());
 
   /// Seconds since the run began on this queue: virtual, or wall-clock; on a GPU, after the host has waited for the

@@ -36,7 +36,7 @@ case $nodes in '' | 0* | *[!0-9]*) echo "$0: --nodes needs a number of hosts, at
 case $timeout in 0* | *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
 case $grace in 0* | *[!0-9]*) echo "$0: --grace needs a whole number of seconds, not '$grace'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
-[ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be spread evenly over $nodes nodes" >&2; exit 2; }
+[ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be distributed evenly over $nodes nodes" >&2; exit 2; }
 [ "$nodes" -eq 1 ] || hostfile=${hostfile:-${LOCKSTEP_HOSTFILE:-}}
 if [ -n "$hostfile" ] && [ ! -r "$hostfile" ]; then
   echo "$0: the hostfile $hostfile cannot be read" >&2

@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     -n) [ $# -ge 2 ] || usage; ranks=$2; shift 2 ;;
     --nodes) [ $# -ge 2 ] || usage; nodes=$2; shift 2 ;;
     --timeout) [ $# -ge 2 ] || usage; timeout=$2; shift 2 ;;
-    --hostfile) echo "$0: hosts are Slurm's to choose: leave out --hostfile, or take --launcher mpirun" >&2; exit 2 ;;
+    --hostfile) echo "$0: Slurm chooses the hosts: leave out --hostfile, or use --launcher mpirun" >&2; exit 2 ;;
     --) shift; break ;;
     -*) usage ;;
     *) break ;;
@@ -29,11 +29,11 @@ case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at le
 case $nodes in '' | 0* | *[!0-9]*) echo "$0: --nodes needs a number of hosts, at least 1" >&2; exit 2 ;; esac
 case $timeout in 0* | *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
 [ $# -gt 0 ] || usage
-[ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be spread evenly over $nodes nodes" >&2; exit 2; }
+[ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be distributed evenly over $nodes nodes" >&2; exit 2; }
 
 srun=${SRUN:-srun}
 if ! command -v "$srun" > /dev/null 2>&1; then
-  echo "$0: srun is not here: this is no Slurm machine; take --launcher mpirun" >&2
+  echo "$0: srun is not installed: this is not a Slurm machine; use --launcher mpirun" >&2
   exit 2
 fi
 

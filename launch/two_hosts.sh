@@ -18,7 +18,7 @@ if [ "${LOCKSTEP_TWO_HOSTS:-}" != inside ]; then
   rate=''
   while [ $# -gt 0 ]; do
     case $1 in
-      --rate) [ $# -ge 2 ] || { echo "two_hosts: --rate wants a rate, such as 1gbit" >&2; exit 2; }; rate=$2; shift 2 ;;
+      --rate) [ $# -ge 2 ] || { echo "two_hosts: --rate needs a rate, such as 1gbit" >&2; exit 2; }; rate=$2; shift 2 ;;
       --) shift; break ;;
       -*) echo "two_hosts: unknown option '$1'. Known: --rate." >&2; exit 2 ;;
       *) break ;;
@@ -33,7 +33,7 @@ if [ "${LOCKSTEP_TWO_HOSTS:-}" != inside ]; then
       power = index("bit kbit mbit gbit", unit); if (n !~ /^[0-9]+(\.[0-9]+)?$/ || n <= 0 || unit !~ /^[kmg]?bit$/) exit 1
       bytes = n * (power == 1 ? 1 : power == 5 ? 1e3 : power == 10 ? 1e6 : 1e9) / 8 * 0.002
       printf "%d", bytes < 65536 ? 65536 : bytes }') ||
-      { echo "two_hosts: --rate wants bits a second, such as 1gbit or 250mbit, not '$rate'" >&2; exit 2; }
+      { echo "two_hosts: --rate needs bits a second, such as 1gbit or 250mbit, not '$rate'" >&2; exit 2; }
   fi
   [ $# -gt 0 ] || { sed -n 's/^# \{0,1\}//p' "$0" >&2; exit 2; }
 

@@ -36,21 +36,29 @@ remove_left_overs() {
 others() { # what the program's own lines in a block may be, where they came in between
   printf '%s' "$block" | grep -v -e '^ *$' -e '^Primary job' -e 'a non-zero exit code' -e 'detected that one or more processes' -e 'job to be terminated' \
     -e 'Process name:' -e 'Exit code:' -e 'MPI_ABORT' -e '^ *with errorcode' -e '^ *Proc:' -e '^ *Errorcode:' -e 'You may or may not see' -e 'exactly when Open MPI' \
-    -e 'noticed that process rank' -e '^signal [0-9]* (' -e 'exited on signal'
+    -e 'noticed that process rank' -e '^signal [0-9]* (' -e 'exited on signal' && said=yes
 }
 tell_block() {
   words=$(printf '%s' "$block" | tr -s '\n ' ' ') # where lines break differs between versions
   case $words in
-    *"Primary job "* | *"MPI_ABORT was invoked"* | *"processes exited with non-zero status"*) others; return ;;
+    *"processes exited with non-zero status"*) # whose, is news where nobody has said anything
+      others
+      first=${words#*Process name: [} first=${first%%] Exit*} code=${words#*Exit code: } # [job,1],rank or job@1,rank
+      first="rank ${first##*,} ended before the others, with exit code ${code%% *}"
+      return
+      ;;
+    *"Primary job "* | *"MPI_ABORT was invoked"*) others; return ;;
     *"process rank "*"exiting improperly"*)
       rank=${words#*process rank } node=${words#*node }
       echo "rank ${rank%% *} on ${node%% *} ended before the others: it exited without MPI_Finalize"
+      said=yes
       return
       ;;
     *"noticed that process rank "*) ;;
     *) printf '%s\n%s%s\n' "$ruler" "$block" "$ruler"; return ;;
   esac
   others
+  said=yes
   rank=${words#*noticed that process rank } node=${words#* on node } signal=${words#* on signal }
   rank=${rank%% *} node=${node%% *} signal=$(kill -l "${signal%%[!0-9]*}" 2>/dev/null)
   case $signal in
@@ -61,6 +69,7 @@ tell_block() {
 }
 ruler=--------------------------------------------------------------------------
 tell() {
+  said='' first=''
   block='' lines=-1 # of a block; −1: outside
   while IFS= read -r line || [ -n "$line" ]; do
     if [ "$line" = $ruler ] && [ $lines -lt 0 ]; then
@@ -69,7 +78,9 @@ tell() {
       tell_block
       block='' lines=-1
     elif [ $lines -lt 0 ]; then
-      case $line in *"plm:rsh: Warning: setpgid("*) ;; *) printf '%s\n' "$line" ;; esac # which means nothing
+      case $line in *"plm:rsh: Warning: setpgid("*) continue ;; esac # which means nothing
+      printf '%s\n' "$line"
+      said=yes
     else
       block="$block$line
 " lines=$((lines + 1))
@@ -77,6 +88,7 @@ tell() {
     fi
   done
   [ $lines -lt 0 ] || printf '%s\n%s' "$ruler" "$block"
+  [ -n "$said" ] || [ -z "$first" ] || [ -e "$LOCKSTEP_MPI_STARTED" ] || echo "$first"
 }
 
 has_living() { # process ids
@@ -94,10 +106,10 @@ watch() {
     children=$(cat "/proc/$launcher/task"/*/children 2>/dev/null) || return
     # shellcheck disable=SC2086  # a list of numbers
     if has_living $children; then seen=yes empty=0 pause=1; elif [ -n "$seen" ]; then empty=$((empty + 1)); fi
-    [ $empty -ge 3 ] || continue
-    echo "every process of the job has ended, but the launcher waits on; it is ended" >&2
+    [ $empty -ge 10 ] || continue # a busy computer's launcher takes seconds
+    echo "every process of the job has ended, but the launcher is still waiting; it is killed" >&2
     kill -TERM "$launcher"
-    sleep 1
+    sleep 5
     kill -KILL "$launcher" 2>/dev/null
     return
   done
@@ -111,12 +123,14 @@ for signal in HUP INT TERM USR1 USR2; do
   trap "kill -$signal \$launcher 2>/dev/null" "$signal"
 done
 
-said=$(mktemp -u "${TMPDIR:-/tmp}/lockstep.XXXXXX")
-mkfifo -m 600 "$said" || exit 2
-tell <"$said" >&2 &
+words=$(mktemp -u "${TMPDIR:-/tmp}/lockstep.XXXXXX")
+# A rank in which MPI has started leaves this file: from then on programs speak for themselves.
+export LOCKSTEP_MPI_STARTED="$words.started"
+mkfifo -m 600 "$words" || exit 2
+tell <"$words" >&2 &
 teller=$!
-exec 3>"$said"
-rm -f "$said"
+exec 3>"$words"
+rm -f "$words"
 "$@" 2>&3 3>&- &
 launcher=$!
 watch >/dev/null 3>&- &
@@ -136,4 +150,5 @@ while kill -0 "$teller" 2>/dev/null && [ $tries -lt 20 ]; do # the last words
   sleep 0.05
   tries=$((tries + 1))
 done
+rm -f "$LOCKSTEP_MPI_STARTED"
 exit $status

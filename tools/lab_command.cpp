@@ -87,116 +87,132 @@ class CommandLine {
   }
 
   void add_check() {
-    add_for_exercises("watch", "judge an answer whenever it is saved", [this] { return watch(paths_, check_); });
-    CLI::App* c = add_for_exercises("check", "judge your answers", [this] { return check(paths_, check_); });
-    c->add_flag("--solution", check_.solution, "judge the reference instead");
-    c->add_flag("--mine")->description("judge your answers: what it does anyway")->excludes("--solution");
+    add_for_exercises("watch", "check an answer whenever it is saved", [this] { return watch(paths_, check_); });
+    CLI::App* c = add_for_exercises("check", "check your answers", [this] { return check(paths_, check_); });
+    c->add_flag("--solution", check_.solution, "check the reference instead");
+    c->add_flag("--mine")->description("check your answers (the default)")->excludes("--solution");
     c->add_flag("!--no-borrow", check_.borrow, "never borrow an earlier exercise from the reference");
     c->add_option("--backend", check_.backend, "sim, mpi, cuda or nccl")->capture_default_str();
     c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(whole_number(1, 1 << 20));
     c->add_option("--size", check_.size, "only this size")->check(whole_number(0, 1 << 30));
-    c->add_option("--perturb", check_.perturb, "run queued work early or late, by this seed");
-    c->add_option("--seed", check_.seed, "inputs and sizes drawn by it, as grading drew them");
+    c->add_option("--perturb", check_.perturb, "run queued work early or late, depending on this seed");
+    c->add_option("--seed", check_.seed, "draw inputs and sizes from this seed, as grading did");
     c->add_flag("--trace", check_.trace, "record the timeline and draw it");
-    c->add_flag("--debug", check_.debug, "in gdb, stopping where an error is thrown");
+    c->add_flag("--debug", check_.debug, "run in gdb and stop where an error is thrown");
     c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests (60)")
         ->check(whole_number(1, 86'400));
     c->add_option("--json", check_.json, "write the verdicts to this file");
-    c->add_flag("--again", check_.again, "run the tests also where nothing has changed since they ran");
+    c->add_flag("--again", check_.again, "run the tests even if nothing has changed since they ran");
   }
 
   void add_grade() {
-    CLI::App* c = add("grade", "judge submissions, apart: ./lab grade SUBMISSION… --only 21 --out results.json",
+    CLI::App* c = add("grade", "grade submissions, each isolated: ./lab grade SUBMISSION… --only 21 --out results.json",
                       [this] { return grade(with_changes(), grade_); });
     c->add_option("submission", grade_.submissions, "folders with lab files, or a .zip, .tar or .tar.gz of each")
         ->required();
     c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
-    c->add_option(
-        "--out", grade_.out,
-        "the file for Gradescope (results.json); of several submissions a folder for theirs and the summary (grades)");
-    c->add_option("--junit", grade_.junit, "the same as JUnit's XML, into this file");
-    c->add_option("--visibility", grade_.visibility, "of the tests, as Gradescope calls it")
+    c->add_option("--out", grade_.out,
+                  "the file for Gradescope (results.json); for several submissions a folder for their files and the "
+                  "summary (grades)");
+    c->add_option("--junit", grade_.junit, "also write JUnit XML to this file");
+    c->add_option("--visibility", grade_.visibility, "visibility of the tests, in Gradescope's terms")
         ->check(one_of({"visible", "hidden", "after_due_date", "after_published"}))
         ->capture_default_str();
     c->add_option("--backend", grade_.backend, "mpi, cuda or nccl: what passes in the simulator must pass there too")
         ->capture_default_str();
-    c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of a part")
+    c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of one part")
         ->check(whole_number(1, 3600))
         ->capture_default_str();
-    c->add_option("-j,--jobs", grade_.jobs, "exercises at a time")->check(whole_number(1, 256))->capture_default_str();
-    c->add_flag("--resume", grade_.resume, "leave out what this commit has graded before, and did not change");
-    c->add_option("--seed", grade_.seed, "draw inputs and sizes as an earlier grading did; else a new, secret seed");
+    c->add_option("-j,--jobs", grade_.jobs, "exercises graded in parallel")
+        ->check(whole_number(1, 256))
+        ->capture_default_str();
+    c->add_flag("--resume", grade_.resume, "skip what this commit has graded already and has not changed");
+    c->add_option("--seed", grade_.seed,
+                  "draw inputs and sizes as an earlier grading did (default: a new, secret seed)");
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
     c->add_option("--tests", grade_.tests, "a folder of hidden tests: weekNN_topic/NAME_hidden_test.cpp");
     add_course_file(c);
     c = add("class", "a class's results on one page: ./lab class grades",
             [this] { return class_results(with_changes(), class_); });
-    c->add_option("folder", class_.folder, "where ./lab grade wrote the results of many")->required();
-    c->add_option("--out", class_.out, "the page, with a CSV of its name beside it; else class.html in the folder");
+    c->add_option("folder", class_.folder, "where ./lab grade wrote the results of several submissions")->required();
+    c->add_option("--out", class_.out,
+                  "the page, and a CSV of the same name beside it (default: class.html in the folder)");
     add_course_file(c);
-    c->add_option("--deadline", class_.deadline, "2026-11-20T23:59+01:00: what came later is marked");
+    c->add_option("--deadline", class_.deadline, "such as 2026-11-20T23:59+01:00: later submissions are marked");
     c->add_option("--times", class_.times, "a CSV with the columns submission and time");
     c->add_option("--feedback", class_.feedback, "write a page for each student into this folder");
     c = add("handout", "an archive for students, without the reference's text: ./lab handout OUT.zip --weeks 21-23",
             [this] { return handout(paths_, handout_); });
     c->add_option("out", handout_.out, "the archive, a .zip")->required();
     c->add_option("--weeks", handout_.weeks, "21-23, or 21,22")->required();
-    c->add_option("--hints", handout_.hints, "levels of hints in it")->check(whole_number(0, 3))->capture_default_str();
+    c->add_option("--hints", handout_.hints, "levels of hints to include")
+        ->check(whole_number(0, 3))
+        ->capture_default_str();
   }
 
   void add_course() {
     add_course_file(add_for_exercises("list", "exercises, minutes, points and your verdicts",
                                       [this] { return list(with_changes(), check_.what); }));
-    add_for_exercises("predict", "write down what you expect, then see it measured: ./lab predict 21.2",
+    add_for_exercises("predict", "write down what you expect, then measure it: ./lab predict 21.2",
                       [this] { return predict(paths_, named("predict")); });
-    add_for_exercises("reset", "an answer as it was handed out; yours is kept in outputs/answers", [this] {
+    add_for_exercises("reset", "restore an answer's skeleton; yours is kept in outputs/answers", [this] {
       return reset(paths_, named("reset"), hard_);
-    })->add_flag("--hard", hard_, "the interface alone, where an exercise has such a skeleton (22.4)");
-    add_for_exercises("reveal", "print the reference's answer; ./lab list then says so",
+    })->add_flag("--hard", hard_, "leave only the interface, where an exercise has such a skeleton (22.4)");
+    add_for_exercises("reveal", "print the reference's answer; ./lab list shows that you did",
                       [this] { return reveal(paths_, named("reveal")); });
-    add_for_exercises("borrow", "let the reference stand in for an answer, and go on; ./lab list then says so", [this] {
+    add_for_exercises("borrow", "use the reference's answer in place of yours; ./lab list shows that you do", [this] {
       return borrow(paths_, named("borrow"), back_);
     })->add_flag("--back", back_, "use your own again");
-    add("scores", "what your answers to open tasks reached; of a class: ./lab scores grades", [this] {
+    add("scores", "your scores in the open tasks; for a class: ./lab scores grades", [this] {
       return folder_.empty() ? print_scores(paths_) : print_ranking(folder_);
-    })->add_option("folder", folder_, "the results that ./lab grade has written");
+    })->add_option("folder", folder_, "the results that ./lab grade wrote");
     CLI::App* h =
         add_for_exercises("hint", "a hint for an exercise", [this] { return hint(paths_, check_.what, level_); });
-    h->add_option("--level", level_, "1 to 3, each saying more")->capture_default_str();
+    h->add_option("--level", level_, "1 to 3, each more explicit")->capture_default_str();
     CLI::App* s = add_for_exercises("skeletons", "write missing skeletons into labs/",
                                     [this] { return skeletons(paths_, check_.what, overwrite_, compare_); });
-    s->add_flag("--overwrite", overwrite_, "also where that loses an answer");
-    s->add_flag("--compare", compare_, "write nothing; fail where labs/ differs");
-    s = add_for_exercises("mutants", "plant mistakes in the reference; the tests must find each",
+    s->add_flag("--overwrite", overwrite_, "even where that overwrites an answer");
+    s->add_flag("--compare", compare_, "write nothing; fail if labs/ differs");
+    s = add_for_exercises("mutants", "plant mistakes in the reference, each of which the tests must find",
                           [this] { return mutants(paths_, check_.what, points_); });
-    s->add_flag("--points", points_, "each of them must cost points too");
+    s->add_flag("--points", points_, "check that each also costs points");
   }
 
   void add_programs() {
     // What the program behind it reads is not ours to parse.
     add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(paths_, rest_); });
-    add_forward("calibrate", "measure this computer's links, memory and products, which benchmarks then predict from",
+    add_forward("calibrate",
+                "measure this computer's links, memory and matrix products, for the benchmarks' predictions",
                 [this] { return calibrate(paths_, rest_); });
     add_program("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …");
     add_program("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …");
     add_program("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …");
-    add_forward("validate", "what is predicted of published runs and curves, and how far off it is", [this] {
+    add_forward("validate", "predictions for published runs and curves, and their errors", [this] {
       rest_.insert(rest_.begin(), "--validate");
       return forward(paths_, target_of("plan"), rest_);
     });
+    add_forward("flops", "FLOP and days of a training run: ./lab flops --model gpt3-175b …", [this] {
+      rest_.insert(rest_.begin(), "--flops");
+      return forward(paths_, target_of("plan"), rest_);
+    });
     add_program("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …");
+    add_forward("export", "export a checkpoint's weights for other programs: ./lab export CHECKPOINT OUT.safetensors",
+                [this] {
+                  rest_.insert(rest_.begin(), "--export");
+                  return forward(paths_, target_of("train"), rest_);
+                });
     add_forward("why", "what limits a traced run: ./lab why FILE, or ./lab why train …",
                 [this] { return trace_tool(paths_, "why", rest_); });
-    add_forward("view", "a page that plays a run: ./lab view check 21.2 --ranks 4 --size 8, view train …, view FILE",
+    add_forward("view", "a page that animates a run: ./lab view check 21.2 --ranks 4 --size 8, view train …, view FILE",
                 [this] { return view(paths_, rest_, check_into()); });
-    add_forward("diff", "two traces, operation by operation: ./lab diff A B",
+    add_forward("diff", "compare two traces, operation by operation: ./lab diff A B",
                 [this] { return trace_tool(paths_, "diff", rest_); });
-    add_forward("drill", "a run that went wrong: find out what, from its output and trace: ./lab drill 21",
+    add_forward("drill", "a run that went wrong: find the fault from its output and trace: ./lab drill 21",
                 [this] { return drill(paths_, rest_); });
     add_forward("card", "a design card: which strategy for this model on this cluster? ./lab card 1",
                 [this] { return card(paths_, rest_); });
     add_program("scale", "strong or weak scaling, and what limits it: ./lab scale --strong --ranks 1,2,4 …");
-    add_forward("profile", "bench … or train … under Nsight Systems, a report for each rank",
+    add_forward("profile", "run bench … or train … under Nsight Systems, one report per rank",
                 [this] { return profile(paths_, rest_); });
   }
   /// ./lab check, whose traces come into a folder.
@@ -233,7 +249,7 @@ class CommandLine {
     add("mine-summary", "", [this] { return mine_summary(paths_); })->group("");
   }
 
-  /// What was named; a command that changes something wants a name.
+  /// What was named; a command that changes something needs a name.
   const std::string& named(const std::string& command) const {
     if (!check_.what.empty()) return check_.what;
     throw lockstep::Error(lockstep::Verdict::usage, fmt::format("which exercise? For example: ./lab {} 21.2", command));
@@ -245,7 +261,8 @@ class CommandLine {
   }
 
   std::string unknown(const std::string& name) {
-    std::vector<std::string> known{"setup", "test", "report", "doctor", "gpu-pack", "help"};  // the script's own
+    // The script's own, and below all others.
+    std::vector<std::string> known{"setup", "test", "report", "doctor", "update", "gpu-pack", "help"};
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty()) known.push_back(command->get_name());
     }
@@ -263,20 +280,21 @@ class CommandLine {
     if (has(name)) return app_.get_subcommand(name)->help("./lab");
     if (name != "all")
       return "./lab               where you are, and what comes next\n"
-             "./lab check 21.2    judge your answer; watch 21.2 does it whenever you save\n"
+             "./lab check 21.2    check your answer; watch 21.2 does so whenever you save\n"
              "./lab hint 21.2     a hint\n"
-             "./lab view check 21.2 --ranks 4 --size 8   watch it run, in a page\n"
+             "./lab view check 21.2 --ranks 4 --size 8   watch it run, in a web page\n"
              "./lab list          the course\n"
-             "./lab drill         runs that went wrong, to find out why\n"
+             "./lab drill         find out why a run went wrong\n"
              "./lab train --mine  train the model with your code\n"
              "./lab report        measure, and write outputs/report/index.html\n"
              "./lab help all lists every command, ./lab help COMMAND its options.\n";
     std::string text =
-        "./lab COMMAND …; ./lab help COMMAND says more.\n"
+        "./lab COMMAND …; ./lab help COMMAND lists its options.\n"
         "  setup      install what is missing\n"
         "  test       build everything and test the suite; --gpu: all labs' tests on the GPU\n"
-        "  report     measure, and write outputs/report/index.html; --from DIR: of results from elsewhere\n"
+        "  report     measure, and write outputs/report/index.html; --from DIR: from results measured elsewhere\n"
         "  doctor     what this machine has, and what it lacks\n"
+        "  update     install a newer version of Lockstep in this folder; your answers are kept\n"
         "  gpu-pack   pack a check for a machine with a GPU and no network (docs/gpu.md)\n";
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty())

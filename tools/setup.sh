@@ -14,7 +14,7 @@ for argument; do
   case $argument in
     --yes | -y) ask=no; rm -f "$declined" ;;
     -h | --help) sed -n '/^set -eu/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) echo "setup: '$argument' is no option. Known: --yes." >&2; exit 2 ;;
+    *) echo "setup: '$argument' is not an option. Known: --yes." >&2; exit 2 ;;
   esac
 done
 # shellcheck source=tools/probes.sh
@@ -60,7 +60,7 @@ missing=$needed$useful
 [ -n "$missing" ] || exit 0
 go_on_without() { # why nothing can be installed
   if [ -z "$needed" ]; then
-    echo "$1: going on without$useful (./lab doctor says what that costs)"
+    echo "$1: continuing without$useful (./lab doctor says what that costs)"
     exit 0
   fi
   echo "missing:$needed; $1. Modules of your site may have it; docs/install.md says more." >&2

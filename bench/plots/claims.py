@@ -29,8 +29,8 @@ def amdahl(machines, names):
         fitted, high, low = (c.get(name) for name in ("amdahl_parallel_fraction", "amdahl_serial_fraction_high", "amdahl_serial_fraction_low"))
         rows.append({"machine": names.get(machine, machine), "fit": "none" if fitted is None else f"{fitted:.4f}",
                      "interval": "–" if high is None or low is None else f"{1 - high:.3f} to {1 - low:.3f}", "course": "0.99" if "NVLink" in names.get(machine, "") else "0.9" if "PCIe" in names.get(machine, "") else "–"})
-    return note("Amdahl's parallel fraction p, fitted to the simulated strong-scaling curves (exercise 21.10). A wide interval, or a fit that is no fraction (none), says that Amdahl is the wrong law: "
-                "communication is no fixed serial part; it grows with p and hides behind computing until there is too little of it.") + table(
+    return note("Amdahl's parallel fraction p, fitted to the simulated strong-scaling curves (exercise 21.10). A wide interval, or a fit that is not a fraction (none), means that Amdahl is the wrong law: "
+                "communication is not a fixed serial part; it grows with p, and computation hides it until there is too little of that.") + table(
         rows, {"machine": "machine", "fitted p": "fit", "95 % interval": "interval", "the course's p": "course"})
 
 

@@ -31,9 +31,9 @@ def plans(report):
     c = results["context"]
     return report.figure(
         "plans", "Bars of step time and of memory for the eight best plans, in parts; black marks of the simulator lie at their ends.",
-        f"<b>Predicted</b> by exercise 25.3: {rows[0]['model']} on {rows[0]['cluster']}, {rows[0]['gpus']:,} GPUs, {rows[0]['global_batch']:,} sequences a step; dp × tp × pp, the best plan of each mesh, "
-        f"and what limits it. {c['candidates']:,} strategies, {c['candidates_per_second']:,.0f} a second on this computer.{found}", rows, columns, ["plan_gpt3.csv", "plan_gpt3.json"]) + (
-        note("Why the others are no plans:") + table(sorted(refused, key=lambda r: -r["count"]), {"reason": "reason", "strategies": "count", "such as": "sentence"}, text=True))
+        f"<b>Predicted</b> by exercise 25.3: {rows[0]['model']} on {rows[0]['cluster']}, {rows[0]['gpus']:,} GPUs, {rows[0]['global_batch']:,} sequences per step; dp × tp × pp, the best plan of each mesh, "
+        f"and what limits it. {c['candidates']:,} strategies, {c['candidates_per_second']:,.0f} per second on this computer.{found}", rows, columns, ["plan_gpt3.csv", "plan_gpt3.json"]) + (
+        note("Why the others are not valid plans:") + table(sorted(refused, key=lambda r: -r["count"]), {"reason": "reason", "strategies": "count", "such as": "sentence"}, text=True))
 
 
 def phantoms(report):
@@ -57,7 +57,7 @@ def phantoms(report):
         "<b>Simulated</b>, phantom: the 3D step of 25.2 itself on models that no computer here could hold. Peaks by category, from the memory ledger of each stage. State is level but for the "
         "embedding and the head; activations fall, since stage s of 1F1B holds p − s microbatches. 16-bit values and gradients, fp32 master state, flash attention, nothing recomputed.",
         stages, memory, files) + report.figure(
-        "stage_time", "Time of a step over the stages of the same models, in parts: compute dominates, the idle part falls towards the last stage, whose wait for the first is drawn as sums.",
+        "stage_time", "Time of a step over the stages of the same models, in parts: compute dominates, the idle part falls towards the last stage, whose wait for the first is counted as all-reduces.",
         "<b>Simulated.</b> Where the step goes on each stage. The last one ends its backwards first; what it then waits for is the first stage, with which it shares the tied embedding.", rows, columns, files)
 
 
@@ -69,7 +69,7 @@ def published(report):
     c = results["context"]
     return report.figure(
         "published_iterations", "Bars of published and predicted iteration times of four models with two kinds of recomputation; predictions by one layer's speed are within 9 per cent.",
-        f"<b>Published</b>: Megatron-LM’s iterations (arXiv 2205.05198, table 5) of 22B to 1T parameters on 8 to 512 A100, with full recomputation, and with sequence parallelism (<i>rows cut</i>). "
+        f"<b>Published</b>: Megatron-LM’s iterations (arXiv 2205.05198, table 5) of 22B to 1T parameters on 8 to 512 A100, with full recomputation, and with sequence parallelism (<i>rows sharded</i>). "
         f"The machine file says what the best products reach; with arithmetic slowed to one published layer (table 4: products {c['slower_products']:.2f} times, the rest {c['slower_others']:.2f} times) and nothing "
         f"else fitted, the planner is {100 * sum(errors) / len(errors):.1f} % off on average, {100 * max(errors):.1f} % at most.", results["rows"],
         {"model": "model", "cluster": "cluster", "batch": "global_batch", "recompute": "recompute", "published": "published_seconds", "by one layer": "step_seconds",
@@ -89,7 +89,7 @@ def validated(report):
                      "worst": max(abs(r["relative_error"]) for r in mine)})
     within = sum(r["predicted"] <= 0.1 for r in rows)
     return report.figure(
-        "validated", "Dots in a row for each published source: errors of predictions with libraries' prices lie closer to zero than those of the machine file alone, but for ZeRO-3 of 2021 and Llama 3.",
+        "validated", "Dots in a row for each published source: errors of predictions with libraries' prices lie closer to zero than those of the machine file alone, but for ZeRO-3 of 2021.",
         f"<b>Published</b>: {len(results['rows'])} points that others measured, none of which a parameter was fitted to. {within} of {len(rows)} sources have a median within 10 %; "
         "docs/validation.md says what the others lack (<code>./lab validate</code>).", rows,
         {"source": "table", "points": "points", "simple arithmetic, median": lambda r: percent(r["simple"]), "machine file": lambda r: percent(r["file"]), "predicted": lambda r: percent(r["predicted"]),

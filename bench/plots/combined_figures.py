@@ -5,8 +5,8 @@ from laws import draw_law
 from results import by, load, load_all
 from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, speedup_axis, stacked_bars, subplots
 
-COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "sums over tp": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
-         "sums over dp": ("data_seconds",), "optimizer": ("update_seconds",)}
+COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "TP all-reduces": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
+         "DP all-reduces": ("data_seconds",), "optimizer": ("update_seconds",)}
 KINDS = {"parameters": "parameter", "gradients": "gradient", "optimizer": "optimizer", "activations": "activation"}
 MODELS = {"1t": "1T", "530b": "530B", "175b": "GPT-3 175B"}
 
@@ -82,7 +82,7 @@ def stage_time(data):
         return None
     names = [name for name in MODELS if name in runs]
     figure, axes = subplots(len(names), 4 * len(names), 3.8)
-    parts = {"compute": "compute", "sums over tp": "tensor", "idle: bubble and hops": "idle", "sums over dp, tied embedding": "data", "optimizer, and waiting to clip": "update"}
+    parts = {"compute": "compute", "TP all-reduces": "tensor", "idle: bubble and hops": "idle", "DP all-reduces, tied embedding": "data", "optimizer, and waiting to clip": "update"}
     for axis, name in zip(axes[0], names):
         row, = runs[name]["rows"]
         x, bottom = range(row["stages"]), [0.0] * row["stages"]
@@ -109,7 +109,7 @@ def published_iterations(data):
     for i, row in enumerate(rows):
         axes[0][0].annotate(f"{100 * row['relative_error']:+.0f} %", (i, max(row["step_seconds"], row["published_seconds"])), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7.5)
     axes[0][0].set_xticks(range(len(rows)))
-    axes[0][0].set_xticklabels([f"{r['model'].removeprefix('gpt-').removeprefix('gpt3-').upper()}\n{'full' if r['recompute'] == 'full' else 'rows cut'}" for r in rows], fontsize=8)
+    axes[0][0].set_xticklabels([f"{r['model'].removeprefix('gpt-').removeprefix('gpt3-').upper()}\n{'full' if r['recompute'] == 'full' else 'rows sharded'}" for r in rows], fontsize=8)
     plain_log_axis(axes[0][0].yaxis)
     axes[0][0].set_ylabel("an iteration, s")
     figure_legend(figure, axes[0][0], 3)
@@ -149,7 +149,7 @@ def mesh_losses(data):
     for i, mesh in enumerate(m for m in runs if m != (1, 1, 1)):
         axes[0][0].plot(steps, loss(runs[mesh]), color=COLOURS[i % 7], linewidth=0.9, linestyle=("--", ":", "-.")[i % 3], label=f"{len(runs) - 1} meshes" if i == 0 else None)
     axes[0][0].set_xlabel("step")
-    axes[0][0].set_ylabel("loss, nats a token")
+    axes[0][0].set_ylabel("loss, nats per token")
     axes[0][0].legend()
     gaps = mesh_gaps(runs)
     largest = [max(g) for g in gaps.values()]
@@ -162,7 +162,7 @@ def mesh_losses(data):
     axes[0][1].invert_yaxis()
     axes[0][1].set_xscale("log")
     axes[0][1].set_xlim(1e-9, 1.5 * max(1e-8, *largest))
-    axes[0][1].set_xlabel("largest distance from serial, nats (10⁻⁹: none at all)")
+    axes[0][1].set_xlabel("largest difference from serial, nats (10⁻⁹: none)")
     axes[0][1].set_ylabel("dp × tp × pp")
     return figure
 
@@ -171,7 +171,7 @@ PLANTED = ("communication", "bubble", "imbalance", "launch")
 
 
 def why_gains(data):
-    """What four runs would gain without each cost; in each another bottleneck was planted."""
+    """The speedup of four runs if each cost were removed; each has a different planted bottleneck."""
     runs = {name: by_cost for name in PLANTED for by_cost in [load(data, f"why_{name}")] if by_cost}
     if not runs:
         return None

@@ -10,12 +10,14 @@ import sys
 import traceback
 
 import accuracy_figures
+import collectives_figures
 import combined_figures
 import crossover_figures
 import findings_figures
 import folder
 import folder_figures
 import gradients_figures
+import hybrid_figures
 import laws
 import pipeline_figures
 import sources
@@ -67,7 +69,7 @@ def busbw_measured(data):
     axes[0][0].set_title(f"measured, {rows[0]['ranks']} MPI processes (medians, 95 %)")
     axes[0][1].axhline(1, color="black", linewidth=0.8)
     axes[0][1].set_ylabel("time measured over time predicted")
-    axes[0][1].set_title("how far predictions are off")
+    axes[0][1].set_title("error of the predictions")
     figure_legend(figure, axes[0][0], 4)
     return figure
 
@@ -98,7 +100,7 @@ def overhead(data):
     axes[0][0].legend(fontsize=8)
     axes[0][1].set_ylim(0, 100)
     axes[0][1].set_ylabel("compute / (compute + communication), %")
-    axes[0][1].set_title(f"efficiency, {rows[0]['tokens_per_rank']:g} tokens a rank at {rows[0]['flop_per_second'] / 1e12:g} TFLOP/s")
+    axes[0][1].set_title(f"efficiency, {rows[0]['tokens_per_rank']:g} tokens per rank at {rows[0]['flop_per_second'] / 1e12:g} TFLOP/s")
     axes[0][1].legend(loc="upper left")
     return figure
 
@@ -146,7 +148,7 @@ def amdahl(data):
     left.set_ylabel("points over their fitted law, %")
     weak_axis.set_ylim(0, None)
     weak_axis.set_ylabel("efficiency T(1)/T(p), %")
-    for axis, title in zip(axes[0], (f"strong scaling, to {near} ranks", "strong scaling, all", "what Amdahl's law leaves", "weak scaling")):
+    for axis, title in zip(axes[0], (f"strong scaling, to {near} ranks", "strong scaling, all", "residuals of Amdahl's law", "weak scaling")):
         axis.set_title(title, fontsize=10)
     figure_legend(figure, linear, 3)
     return figure
@@ -220,7 +222,7 @@ def activations(data):
     return figure
 
 
-PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16, scale from 2¹⁶", "fp16_low": "fp16, scale 2⁻¹⁷ for ever",
+PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16, scale from 2¹⁶", "fp16_low": "fp16, scale fixed at 2⁻¹⁷",
               "fp16_low_grows": "fp16, scale from 2⁻¹⁷, may grow"}
 
 
@@ -238,11 +240,11 @@ def precision(data):
         axes[0][0].plot(steps, smooth, label=PRECISIONS[name], **style)
         if name.startswith("fp16"):
             axes[0][1].plot(steps, [float(r["loss_scale"]) for r in rows], label=PRECISIONS[name], **style)
-    axes[0][0].set_ylabel("loss, nats a token (mean of 10 steps)")
+    axes[0][0].set_ylabel("loss, nats per token (mean of 10 steps)")
     axes[0][0].set_title("training on text")
     axes[0][1].set_yscale("log", base=2)
     axes[0][1].set_ylabel("loss scale")
-    axes[0][1].set_title("the scale: a fall is a step that overflowed")
+    axes[0][1].set_title("the scale: each drop is a step that overflowed")
     for axis in axes[0]:
         axis.set_xlabel("step")
         axis.legend(fontsize=8)
@@ -300,7 +302,7 @@ def zero_throughput(data):
         axis.set_xticklabels([f"{r[0]:,}" for r in curve])
         axis.minorticks_off()
         axis.set_title(f"{machine}, p = {rows[0]['ranks']}")
-        axis.set_xlabel("tokens a rank and step")
+        axis.set_xlabel("tokens per rank and step")
     axes[0][0].set_ylabel("throughput, plain DDP = 1")
     axes[0][0].legend(fontsize=8)
     return figure
@@ -313,7 +315,7 @@ def step_parts(data):
     return folder_figures.draw(chart) if chart else None
 
 
-ALL = (*findings_figures.ALL, busbw_simulated, busbw_measured, *accuracy_figures.ALL, *crossover_figures.ALL, overhead, amdahl, buckets, training, *gradients_figures.ALL, activations, precision, memory, zero_memory, zero_throughput, step_parts,
+ALL = (*findings_figures.ALL, busbw_simulated, busbw_measured, *accuracy_figures.ALL, *crossover_figures.ALL, *collectives_figures.ALL, overhead, amdahl, buckets, training, *gradients_figures.ALL, activations, precision, memory, zero_memory, zero_throughput, *hybrid_figures.ALL, step_parts,
        *tensor_figures.ALL, *pipeline_figures.ALL, *combined_figures.ALL)
 
 

@@ -110,7 +110,7 @@ def memory(data):
     most = max(stages[last])
     return Finding("finding_memory", "ZeRO divides what DDP repeats",
                    f"On {most} ranks ZeRO-{last} keeps {decimal_text(stages[last][most])} of model state on each and DDP {decimal_text(stages[first][most])}, {stages[first][most] / stages[last][most]:.1f} times as much; "
-                   + ("the ledger holds what the formulas say, to the byte." if worst == 0 else f"the formulas are at most {percent(worst)} off the ledger."), "weighed in the simulator, really allocated",
+                   + ("the ledger holds what the formulas say, to the byte." if worst == 0 else f"the formulas are at most {percent(worst)} off the ledger."), "measured in the simulator, with real allocations",
                    "Bytes of model state of one rank over ranks, a curve for each ZeRO stage.", "zero")
 
 

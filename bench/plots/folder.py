@@ -56,7 +56,7 @@ KINDS = [
          {**PLACE, "scaling": "scaling", **TIMES, "T(1)": "serial_seconds", "speedup": times("speedup"), "efficiency": times("efficiency"),
           "Karp–Flatt": times("karp_flatt"), "limit": "limit"}, ("scaling", "ranks")),
     Kind("breakdown", "Where a step's time goes", lambda r: breakdown(r) is not None,
-         "Compute; exposed, communication that nothing hides; idle, waiting for a turn, bubbles and unequal work; other: launches, the optimizer, data. "
+         "Compute; exposed, communication that nothing hides; idle, waiting for other ranks, bubbles and unequal work; other: launches, the optimizer, data. "
          "Bars end at the median of n samples, whiskers are its 95 % interval.",
          {**PLACE, **TIMES, **{part: (lambda r, part=part: seconds_text(breakdown(r)[part])) for part in BREAKDOWN}}, ("machine", "ranks")),
     Kind("bandwidth", "Bus bandwidth", lambda r: has("busbw_gb_per_s", "bytes", "ranks")(r) and "model" not in r and "link_gb_per_s" not in r,
@@ -65,10 +65,10 @@ KINDS = [
     Kind("compression", "Compressed gradients", has("relative_bytes", "relative_seconds", "algorithm", "bytes", "ranks"),
          "Bytes that a rank sends and time of compressed sums, those of the ring of fp32 on as many ranks = 1. An all-gather’s bytes grow with p, a ring’s do not.",
          {**PLACE, "array": "bytes", "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]), "bytes, ring = 1": "relative_bytes", **TIMES,
-          "predicted": "predicted_seconds", "time, ring = 1": "relative_seconds", "as many bytes from p": lambda r: f"{r['ranks_to_break_even']:,.1f}".removesuffix(".0") if r.get("ranks_to_break_even") else "never"},
+          "predicted": "predicted_seconds", "time, ring = 1": "relative_seconds", "break-even at p =": lambda r: f"{r['ranks_to_break_even']:,.1f}".removesuffix(".0") if r.get("ranks_to_break_even") else "never"},
          ("machine", "bytes", "ranks")),
     Kind("throughput", "Tokens a second", lambda r: has("tokens_per_second")(r) and "speedup" not in r and "best" not in r,
-         "Tokens a second of the global batch.", {**PLACE, "model": "model", **TIMES, "tokens/s": lambda r: f"{r['tokens_per_second']:,.0f}", "MFU": "mfu"}, ("ranks",)),
+         "Tokens per second of the global batch.", {**PLACE, "model": "model", **TIMES, "tokens/s": lambda r: f"{r['tokens_per_second']:,.0f}", "MFU": "mfu"}, ("ranks",)),
     Kind("bubble", "The pipeline's bubble", lambda r: has("bubble_of_total", "schedule", "microbatches", "stages")(r),
          "Idle share of the total over microbatches.",
          {**PLACE, "stages": "stages", "m": "microbatches", "of the total": lambda r: f"{100 * r['bubble_of_total']:.2f} %",
@@ -76,7 +76,7 @@ KINDS = [
     Kind("memory_by_stage", "Memory by ZeRO stage", lambda r: by_stage(r),
          "By formula: parameters, gradients and optimizer state of one rank; 1 GB is 10⁹ bytes. Dashed lines: GPUs.",
          {"from": "file", "model": "model", "stage": "stage", "p": "ranks", **{part: (lambda r, part=part: decimal_text(memory_parts(r)[part])) for part in
-          ("parameters", "gradients", "optimizer", "activations")}, "total": lambda r: decimal_text(r["total_bytes"]), "smallest that holds it": "fits"}, ("parameters", "stage", "ranks"),
+          ("parameters", "gradients", "optimizer", "activations")}, "total": lambda r: decimal_text(r["total_bytes"]), "smallest GPU that fits": "fits"}, ("parameters", "stage", "ranks"),
          lambda rows: " Activations of one rank are in it." if any(r["activation_bytes"] for r in rows) else " Activations are not in it."),
     Kind("memory", "Memory", lambda r: bool(memory_parts(r)) and not by_stage(r),
          "Bytes of one rank, by category, of the rank that holds most.", {**PLACE, **{part: (lambda r, part=part: decimal_text(memory_parts(r).get(part, 0))) for part in
@@ -88,7 +88,7 @@ KINDS = [
     Kind("published", "Published times", has("published_seconds"), "Published times beside the predicted ones.",
          {"from": "file", "model": lambda r: r.get("model") or f"d_model {r.get('d_model')}", "p": "ranks", "machine": machine, "recompute": "recompute", "published": "published_seconds",
           "predicted": lambda r: seconds_text(r.get("step_seconds") or r.get("predicted_seconds"))}),
-    Kind("gains", "What a run would gain without each of its costs", has("cost", "gained"),
+    Kind("gains", "The speedup if each cost were removed", has("cost", "gained"),
          "A run replayed from its trace without one cost at a time; dependencies stay.",
          {"from": "file", "cost": "cost", "a step": "seconds", "without it": "seconds_without", "gained": lambda r: f"{100 * r['gained']:.1f} %", "the limit": "limit"}),
     Kind("calibration", "What a machine file was fitted to", lambda r: is_calibrated(r),

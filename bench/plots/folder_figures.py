@@ -93,7 +93,7 @@ def breakdown_bars(axis, rows):
         axis.annotate(", ".join(words), (max(left[i], scale * (high or 0)), i), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
     axis.margins(x=0.22, y=0.02)
     axis.set_xlim(0, None)
-    axis.set_xlabel(("share of a step, %" if shares else f"a step, {'ms' if scales[0] > 1 else 's'}") + (f" ({places.pop()})" if len(places) == 1 else ""))
+    axis.set_xlabel(("share of a step, %" if shares else f"time per step, {'ms' if scales[0] > 1 else 's'}") + (f" ({places.pop()})" if len(places) == 1 else ""))
 
 
 def memory_bars(axis, rows):
@@ -191,7 +191,7 @@ def throughput(chart):
                             label=label + n_of(mine), **distinct(i))
     ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
     axes[0][0].set_yscale("log")
-    axes[0][0].set_ylabel("tokens a second, all ranks")
+    axes[0][0].set_ylabel("tokens per second, all ranks")
     axes[0][0].legend(fontsize=7.5)
     return figure
 

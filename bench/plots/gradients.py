@@ -1,11 +1,11 @@
-"""Week 21's extras about gradients: larger batches (21.8) and compression (21.9). Standard library only."""
+"""Week 21's extras about gradients: larger batches (21.8), compression (21.9), local SGD (21.12). Standard library only."""
 
 from html_parts import section
 from results import by, bytes_text, load, load_all, load_csv, seconds_text
 
 RATES = {"1e-3": "rate 0.001 for batches of 8", "3e-3": "rate 0.003, near its best"}
 RULES = {"small": "8 sequences", "none": "64, rate as it was", "linear": "64, rate × 8, warm-up", "linear_cold": "64, rate × 8, no warm-up", "sqrt": "64, rate × √8"}
-METHODS = {"none": "no compression", "topk": "top-k, with memory", "topk_forgets": "top-k, without", "int8": "int8, two steps"}
+METHODS = {"none": "no compression", "topk": "top-k, with error feedback", "topk_forgets": "top-k, without", "int8": "int8, two steps"}
 OPTIMIZERS = {"sgd": "gradient descent, rate 0.1, k = 5 %", "adamw": "AdamW, rate 0.003, k = 1 %"}
 
 
@@ -47,6 +47,11 @@ def sums(data):
     return found, measured["rows"] if measured else []
 
 
+def local_runs(data):
+    """By number of ranks: the rows of bench local_sgd."""
+    return {ranks: results["rows"] for ranks, results in sorted(load_all(data, "local_sgd").items())}
+
+
 def large_batch_section(report):
     found = batches(report.data)
     if not found:
@@ -65,21 +70,30 @@ def compression_section(report):
     parts = []
     if trained:
         rows = [{"optimizer": OPTIMIZERS[o], "method": METHODS[m], "loss": final(run), "bytes": float(run[-1]["bytes_sent"])} for o, runs in trained.items() for m, run in runs.items()]
-        columns = {"": "optimizer", "gradients": "method", "loss over the last 640 sequences": lambda r: f"{r['loss']:.3f}", "sent by a rank and step": lambda r: bytes_text(r["bytes"])}
+        columns = {"": "optimizer", "gradients": "method", "loss over the last 640 sequences": lambda r: f"{r['loss']:.3f}", "sent per rank and step": lambda r: bytes_text(r["bytes"])}
         parts.append(report.figure(
-            "compressed_training", "Two panels of training loss over sequences: without compression, top-k with and without memory, int8. Under gradient descent with a small rate memory brings top-k near the "
+            "compressed_training", "Two panels of training loss over sequences: without compression, top-k with and without error feedback, int8. Under gradient descent with a small rate error feedback brings top-k near the "
             "uncompressed curve; under AdamW at a large rate it does not. int8 lies on the uncompressed curve in both.",
-            "<b>Real arithmetic</b> on two simulated ranks: losses of the GPT <i>tiny</i>, 400 steps of 16 sequences; bytes are the ledger's. What is owed waits 1/density steps: with a rate for which gradients change meanwhile, memory cannot help.",
+            "<b>Real arithmetic</b> on two simulated ranks: losses of the GPT <i>tiny</i>, 400 steps of 16 sequences; bytes are the ledger's. An unsent element waits some 1/density steps: at a rate at which gradients change in that time, error feedback cannot help.",
             rows, columns, [f"compress_{o}_{m}.csv" for o in trained for m in METHODS]))
     if simulated:
         rows = [r for mine in simulated.values() for r in mine] + measured
         columns = {"": lambda r: "this computer, measured" if r["backend"] == "mpi" else r["machine"] + ", simulated", "p": "ranks", "sum": "algorithm", "array": lambda r: bytes_text(r["bytes"]),
                    "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]), "time": lambda r: seconds_text(r["seconds"]),
-                   "predicted": lambda r: seconds_text(r["predicted_seconds"]) if r["predicted_seconds"] else "–", "time, ring = 1": lambda r: f"{r['relative_seconds']:.2f}"}
+                   "predicted": lambda r: seconds_text(r["predicted_seconds"]) if r["predicted_seconds"] else "–", "time, ring = 1": lambda r: f"{r['relative_seconds']:.2f}", "error of a sum": lambda r: f"{r['relative_error']:.2g}" if r.get("relative_error") else "–"}
         parts.append(report.figure(
             "compressed_sums", "Bytes and time of compressed sums relative to the ring, over the number of ranks: top-k and int8 by all-gather rise with p and cross the ring; int8 in two steps stays at a quarter of the bytes.",
-            "<b>Simulated</b>, 25 MiB of fp32. An all-gather's bytes grow with p, a ring's do not. Where compression wins is a matter of the link: over NVLink the arithmetic of selecting costs as much as is saved.",
+            "<b>Simulated</b>, 25 MiB of fp32. An all-gather's bytes grow with p, a ring's do not. Whether compression wins depends on the link: over NVLink selecting elements costs as much as is saved.",
             rows, columns, [f"compression_sim_{machine}.csv" for machine in simulated] + (["compression_mpi.csv"] if measured else [])))
+    found = local_runs(report.data)
+    if found:
+        rows = [r for mine in found.values() for r in mine]
+        columns = {"ranks": "ranks", "": "method", "sent per rank and step": lambda r: bytes_text(r["bytes_sent_per_step"]), "predicted": lambda r: bytes_text(r["predicted_bytes_sent_per_step"]),
+                   "validation loss": lambda r: f"{r['validation_loss']:.3f}", "state of optimizer and method": lambda r: bytes_text(r["optimizer_bytes"])}
+        parts.append(report.figure(
+            "bytes_and_loss", "Validation loss over bytes that a rank sends per step, a point for each method, a panel for each number of ranks: DDP and int8 are lowest; local SGD and DiLoCo send the least.",
+            "<b>Real arithmetic</b> on simulated ranks: the GPT <i>tiny</i>, 400 steps of 16 sequences divided over the ranks, AdamW. <i>local-sgd:H</i> averages parameters every H steps, <i>diloco:H</i> takes an outer step there.",
+            rows, columns, [f"local_sgd_{ranks}.csv" for ranks in found]))
     return section("compression", "Compressed gradients: bytes, time, and what the model loses", parts) if parts else ""
 
 

@@ -1,6 +1,6 @@
 """The figures of week 21's extras about gradients: larger batches, and compression."""
 
-from gradients import METHODS, OPTIMIZERS, RATES, RULES, batches, compressed, ring_is_one, smooth, sums
+from gradients import METHODS, OPTIMIZERS, RATES, RULES, batches, compressed, local_runs, ring_is_one, smooth, sums
 from style import doubling_axis, figure_legend, look, plain_log_axis, subplots
 
 
@@ -14,7 +14,7 @@ def loss_panels(found, titles, names, samples):
         axis.set_title(titles[key], fontsize=10)
         axis.set_xlabel("sequences seen")
         axis.legend(fontsize=8)
-    axes[0][0].set_ylabel(f"loss, nats a token (mean over {samples} sequences)")
+    axes[0][0].set_ylabel(f"loss, nats per token (mean over {samples} sequences)")
     return figure
 
 
@@ -56,4 +56,29 @@ def sums_figure(machines):
     return figure
 
 
-ALL = (large_batch, compressed_training, compressed_sums)
+def bytes_and_loss(data):
+    """What a rank sends a step, and the loss at the end: a point for each method, or a curve over H."""
+    found = local_runs(data)
+    if not found:
+        return None
+    figure, axes = subplots(len(found), 5 * len(found), 4.2, sharey=True)
+    for axis, (ranks, rows) in zip(axes[0], found.items()):
+        methods = {}
+        for row in rows:
+            methods.setdefault(row["method"] if row["every"] == 1 else row["method"].split(":")[0], []).append(row)
+        for i, (name, mine) in enumerate(methods.items()):
+            points = [(row["bytes_sent_per_step"] / 1024, row["validation_loss"]) for row in mine]
+            axis.plot(*zip(*points), label=name, **look(i))
+            for row, point in zip(mine, points):
+                if name == "diloco":
+                    axis.annotate(f"H = {row['every']}", point, textcoords="offset points", xytext=(5, 4), fontsize=7)
+        axis.set_xscale("log")
+        plain_log_axis(axis.xaxis)
+        axis.set_title(f"{ranks} ranks", fontsize=10)
+        axis.set_xlabel("KiB that a rank sends per step")
+    axes[0][0].set_ylabel("validation loss, nats per token")
+    figure_legend(figure, axes[0][0], 5)
+    return figure
+
+
+ALL = (large_batch, compressed_training, compressed_sums, bytes_and_loss)

@@ -30,11 +30,11 @@ button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
 .how { color: var(--soft); font-size: .85rem; }
 @page { margin: 12mm; }
 @media print { body { padding: 0; font-size: 10.5pt; } .scroll { max-height: none; } nav { display: none; } h1 { font-size: 1.4rem; margin: 0; }
-  h2 { margin: .5rem 0; } .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; } .findings article { break-inside: avoid; }
+  h2, h3 { break-after: avoid; } h2 { margin: .5rem 0; } .files { display: none; } .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; } .findings article { break-inside: avoid; }
   .findings h3 { font-size: 10.5pt; } .findings svg { width: auto; max-width: 100%; height: 33mm; } .how { font-size: 8pt; } .note { font-size: 9pt; margin: .2rem 0; } table { font-size: 7.5pt; }
-  .chart { border: 0; padding: 0; overflow: visible; } .chart svg { min-width: 0; width: auto !important; max-width: 100% !important; max-height: 62mm; }
+  .chart { border: 0; padding: 0; overflow: visible; } .chart svg { min-width: 0; width: auto !important; max-width: 100% !important; max-height: 52mm; }
   figure { margin: .5rem 0; } figcaption { font-size: 8.5pt; line-height: 1.3; } .where { font-size: 7pt; margin: .1rem 0; } section > table, .scroll { margin: .2rem 0; border: 0; overflow: visible; }
-  #predict { display: none; }
+  body:not(.full) #predict { display: none; } .full .chart svg { max-height: none; }
   #claims thead { display: none; } #claims table, #claims tbody { display: block; } #claims tr { display: block; margin: 0 0 1.5mm; break-inside: avoid; }
   #claims td { display: inline; border: 0; padding: 0; } #claims td + td::before { content: " · "; }
   #findings { break-after: page; } figure { break-inside: avoid; } details:not([open]) { display: none; } }
@@ -75,7 +75,7 @@ def inline_svg(path, name, alt):
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     points = re.search(r'<svg[^>]*\bwidth="([\d.]+)pt"', svg)
     wide = f' style="max-width: {1.6 * float(points[1]):.0f}px"' if points else ""  # small figures do not fill the page
-    return re.sub(r"<svg\b", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"{wide}', svg, count=1)
+    return re.sub(r"<svg\b", f'<svg role="img" data-figure="{name}" aria-label="{html.escape(alt, quote=True)}"{wide}', svg, count=1)
 
 
 def figure(out, name, alt, caption, shown, files, provenance=(), missing=""):
@@ -91,7 +91,7 @@ def figure(out, name, alt, caption, shown, files, provenance=(), missing=""):
     links = " · ".join(links + [f'<a href="data/{f}">{f}</a>' for f in files])
     numbers = f"<details{'' if path.exists() else ' open'}><summary>The numbers</summary>{shown}</details>" if shown else ""
     where = "".join(f'<p class="where">{html.escape(line)}</p>' for line in provenance)
-    return f"<figure>{drawing}<figcaption>{caption} <span>({links})</span>{where}</figcaption>{numbers}</figure>"
+    return f"<figure>{drawing}<figcaption>{caption} <span class='files'>({links})</span>{where}</figcaption>{numbers}</figure>"
 
 
 def note(text):
@@ -113,12 +113,14 @@ def context_table(contexts):
     return table(rows, {"measured and simulated on": "k", "": "v"}, text=True)
 
 
-def document(title, parts):
-    parts = [part for part in parts if part]
+def document(title, parts, full=False):
+    """The page. On paper its tables are left out, and sheets that are filled in on the screen; full: nothing is."""
+    parts = [part.replace("<details>", "<details open>") if full else part for part in parts if part]
+    kind = ' class="full"' if full else ""
     links = "".join(f'<a href="#{name}">{text}</a>' for part in parts
                     for name, text in re.findall(r'<section id="([\w-]+)"><h2>(.*?)</h2>', part))
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body><h1>{html.escape(title)}</h1>"
+            f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body{kind}><h1>{html.escape(title)}</h1>"
             f'<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on this computer, or '
-            f"<b>emulated</b> by real processes that sleep to modelled times. Predictions stand beside them, from formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted to are called so.</p>"
+            f"<b>emulated</b> by real processes that are delayed to the modelled times. Predictions beside them come from formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted to are marked as such.</p>"
             f"<nav>{links}</nav>{''.join(parts)}</body></html>\n")

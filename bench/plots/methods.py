@@ -5,7 +5,7 @@ from sources import kind_of, place, span
 WAYS = {
     "simulated": "**Simulated.** Every rank is a fiber with a clock of virtual time. A message takes the latencies of its path plus its bytes over the smallest bandwidth on it, and holds each port for its bytes "
                  "over that port's bandwidth; arithmetic takes the larger of FLOP over rate and bytes over memory bandwidth, plus a launch. The numbers come from machine files, whose values have their sources "
-                 "beside them. Two runs give the same bits: a row has no interval, unless its samples are of different steps.",
+                 "beside them. Two runs give identical results: a row has no interval, unless its samples are different steps.",
     "measured": "**Measured.** By the wall clock of this computer. Ranks start behind a barrier and the slowest one counts; the first runs warm up and are dropped; contenders take turns within one run, so that a "
                 "disturbance meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below 6 samples their range.",
     "emulated": "**Emulated.** Real processes do real arithmetic and exchange real messages, and each then sleeps until the modelled time of its operation or transfer has passed, longer by a factor that is divided "

@@ -10,6 +10,7 @@ import sys
 
 import accuracy
 import claims
+import collectives
 import combined
 import crossover
 import findings
@@ -24,7 +25,7 @@ from arguments import arguments
 from html_parts import context_table, document, figure, inline_svg, note, section, table
 from methods import methods
 from paper import Entry, write_captions, write_paper
-from results import NCCL_8_A100, load, load_all, load_csv, losses, seconds_text
+from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, seconds_text
 from sources import failures, provenance, read_folder
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
@@ -66,7 +67,7 @@ class Report:
     def failures(self):
         """Steps that gave nothing: what would have stood on the page, and why it does not."""
         rows = [{"step": name, "what": what, "why": why} for name, (what, why) in self.failed.items()]
-        return section("failed", "Steps that failed", [note("What they were to give is missing below. Their logs are in data/."),
+        return section("failed", "Steps that failed", [note("Their results are missing below. Their logs are in data/."),
                                                        table(rows, {"step": "step", "what": "what", "why": "why"}, text=True)]) if rows else ""
 
     def drawing(self, name):
@@ -115,8 +116,9 @@ class Report:
                 f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
                 f"MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)}, never from the all-reduces.",
                 measured["rows"], columns, ["all_reduce_mpi.csv"]))
+        parts.append(collectives.part_of(self, MACHINES))
         parts.append(self.accuracy())
-        return section("bandwidth", "All-reduce: bus bandwidth", parts)
+        return section("bandwidth", "Collectives: bus bandwidth", parts)
 
     def accuracy(self):
         rows = accuracy.medians(self.data, load)
@@ -142,9 +144,9 @@ class Report:
                    "efficiency": lambda r: f"{100 * r['efficiency']:.1f} %"}
         return section("overhead", "Communication overhead", [self.figure(
             "overhead", "Seconds to average the gradients over link bandwidth for five model sizes, and the efficiency that follows.",
-            "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out latency and the price of adding. "
+            "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out latency and additions. "
             "Efficiency without overlap hardly depends on the model's size: compute and communication both grow with it. "
-            "It depends on the tokens a step: twice as many halve the overhead.",
+            "It depends on the tokens per step: twice as many halve the overhead.",
             results["rows"], columns, ["overhead.csv"]), claims.overhead(results)])
 
     def scaling(self):
@@ -161,13 +163,13 @@ class Report:
         several = [r for r in measured["rows"] if r["ranks"] > 1] if measured else []
         here = (f" Measured: {several[0]['model']} on this computer, T(1) in turn with each T(p): {seconds_text(several[0]['serial_seconds'])}; efficiencies are refused "
                 "where ranks exceed usable cores." if several else "")
-        sleeping = (f" <b>Emulated</b>: {emulated['rows'][0]['model']} on up to {max(r['ranks'] for r in emulated['rows'])} real processes that sleep to the times of {emulated['rows'][0]['machine']}."
+        sleeping = (f" <b>Emulated</b>: {emulated['rows'][0]['model']} on up to {max(r['ranks'] for r in emulated['rows'])} real processes that are delayed to the modelled times of {emulated['rows'][0]['machine']}."
                     if emulated else "")
         simulated = next(iter(machines.values()))["rows"][0]
         alone = ", ".join(f"{m} {seconds_text(r['rows'][0]['serial_seconds'])}" for m, r in machines.items())
         return section("scaling", "Strong and weak scaling", [self.figure(
-            "amdahl", "Speedup over ranks, linear and logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9 beside simulated, emulated and measured points; what the fits leave; weak-scaling efficiency.",
-            f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g} tokens a step in all (strong) or a rank (weak), DDP "
+            "amdahl", "Speedup over ranks, linear and logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9 beside simulated, emulated and measured points; the fits' residuals; weak-scaling efficiency.",
+            f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g} tokens per step in total (strong) or per rank (weak), DDP "
             f"with overlap; T(1) is the serial step without DDP on the same machine ({alone}). "
             f"f: the parallel part of Amdahl’s law, fitted to each study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"]),
             claims.amdahl(machines, MACHINES)])
@@ -198,7 +200,7 @@ class Report:
                 row["simulated_seconds"] = twin["seconds"]
             shown = {**columns, "simulated": "simulated_seconds",
                      "emulated / simulated": lambda r: f"{100 * (r['seconds'] / r['simulated_seconds'] - 1):+.1f} %"}
-            parts.append(note(f"<b>Emulated</b> by {emulated['rows'][0]['ranks']} MPI processes on {emulated['context']['cores']} cores: real arithmetic and real messages, slept to "
+            parts.append(note(f"<b>Emulated</b> by {emulated['rows'][0]['ranks']} MPI processes on {emulated['context']['cores']} cores: real arithmetic and real messages, delayed to "
                               f"{emulated['rows'][0]['emulate_scale']:g} times the modelled times of the machine, reported in its seconds; beside the simulator's:")
                          + table(emulated["rows"], shown))
         return section("ddp", "The DDP step: what overlap hides", parts)
@@ -233,11 +235,11 @@ class Report:
             scales = [float(r["loss_scale"]) for r in rows]
             shown.append({"run": names[name], "loss": sum(last) / len(last), "scale": scales[-1] if name.startswith("fp16") else None,
                           "falls": sum(b < a for a, b in zip(scales, scales[1:])) if name.startswith("fp16") else None})
-        return section("precision", "Mixed precision: what fp16 loses, and a scale that finds itself", [self.figure(
+        return section("precision", "Mixed precision: what fp16 loses, and a scale that adapts itself", [self.figure(
             "precision", "Training losses of five runs: fp32, bf16 and fp16 with a loss scale fall together, fp16 with a scale that is stuck far too low "
             "does not learn, and with a scale that may grow it catches up; beside it the scales over steps.",
             "<b>Real arithmetic.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as those of a batch 2¹⁷ times as large: fp16 rounds them to 0. "
-            "Each fall of the scale is a step that overflowed on the device and left no trace; the host read nothing but the log.",
+            "Each fall of the scale is a step that overflowed on the device and was skipped there; the host read only the log.",
             shown, {"run": "run", "loss, last 10 steps": lambda r: f"{r['loss']:.3f}", "scale at the end": lambda r: "–" if r["scale"] is None else f"{r['scale']:g}",
                     "overflows": lambda r: "–" if r["falls"] is None else r["falls"]},
             [f"precision_{name}.csv" for name in names])])
@@ -250,7 +252,7 @@ class Report:
             parts.append(self.figure(
                 "memory", "Three panels of GPU memory against the number of GPUs, for 7, 13 and 175 billion parameters; each ZeRO stage falls further, "
                 "dashed lines mark the memory of known GPUs.",
-                "<b>By formula</b> (22.1): parameters, gradients and optimizer state on each GPU, 16 bytes a parameter; no activations. "
+                "<b>By formula</b> (22.1): parameters, gradients and optimizer state on each GPU, 16 bytes per parameter; no activations. "
                 "<code>./lab memory --params 7e9 --plot …</code>", files=["memory.csv", "memory.json"]))
         if weighed:
             rows = [r for r in weighed["rows"] if "category" in r and r["category"] != "activations"]
@@ -258,7 +260,7 @@ class Report:
                        "ledger, bytes": lambda r: f"{r['measured_bytes']:.0f}", "why they differ": "reason"}
             parts.append(self.figure(
                 "zero_memory", "Bars of memory of one rank for each stage and number of ranks; values, gradients and optimizer state shrink with p where the stage shards them.",
-                "<b>Weighed</b>, really allocated in the simulator: the model <code>small</code> in bf16. Full bars are at rest; dotted ones exist during the step: "
+                "<b>Measured</b> by the memory ledger in the simulator: the model <code>small</code> in bf16. Full bars are at rest; dotted ones exist during the step: "
                 "units that a piece of the model uses, gathered ahead, or being reduced. Every difference from Ψ/p is named in the table.", rows, columns,
                 ["zero_memory.csv", "zero_memory.json"]))
         if stages:
@@ -269,9 +271,20 @@ class Report:
                        "MB sent": lambda r: f"{r['bytes_sent_per_rank'] / 1e6:.1f}", "by formula": lambda r: f"{r['predicted_bytes_sent_per_rank'] / 1e6:.1f}"}
             parts.append(self.figure(
                 "zero_throughput", "Throughput of ZeRO-1, 2 and 3 against plain DDP on three machines: below 1 on slow links for ZeRO-3, above 1 over NVLink.",
-                "<b>Simulated</b>: GPT-2 355M in bf16, 4 sequences a rank, units of a block, one gathered ahead. Grey: the 5 to 15 % that a course text gives for FSDP. "
-                "ZeRO-3 sends half as much again, but each GPU makes 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing hides them: "
-                "they fall behind DDP where a long backward pass hides all of its sums.", rows, columns, [f"zero_sim_{name}.csv" for name in stages]))
+                "<b>Simulated</b>: GPT-2 355M in bf16, 4 sequences per rank, one unit per block, one gathered ahead. Grey: the 5 to 15 % that a course text gives for FSDP. "
+                "ZeRO-3 sends half as much again, but each GPU does 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing hides them: "
+                "they fall behind DDP where a long backward pass hides all of its all-reduces.", rows, columns, [f"zero_sim_{name}.csv" for name in stages]))
+        hybrid = load_all(self.data, "hsdp_sim")
+        if hybrid:
+            rows = [r for results in hybrid.values() for r in results["rows"]]
+            columns = {"machine": "machine", "p": "ranks", "m": "microbatches", "sharding": "method", "state of a rank": lambda r: bytes_text(r["state_bytes"]),
+                       "a node sends inside": lambda r: bytes_text(r["bytes_inside_node"]), "to others": lambda r: bytes_text(r["bytes_across_nodes"]),
+                       "communication": lambda r: seconds_text(r["communication_seconds"]), "by formula": lambda r: seconds_text(r["predicted_communication_seconds"]),
+                       "step": lambda r: seconds_text(r["seconds"])}
+            parts.append(self.figure(
+                "hybrid_sharding", "Bars of the seconds of a step under full and hybrid sharding on three machines: across slow networks hybrid sharding is far below, inside one node it is not.",
+                "<b>Simulated</b>: GPT-2 1.5B in bf16, 2 sequences per rank and microbatch (22.8). <i>hybrid:g</i> holds one copy of the state per g ranks. Communication is timed without prefetch. "
+                "Where each GPU has a port, a flat ring uses one of a node's eight and hybrid sharding all of them; NCCL's rings use all.", rows, columns, [f"hsdp_sim_{name}.csv" for name in hybrid]))
         if mpi:
             times = {r["stage"]: r["optimizer_seconds"] for r in mpi["rows"] if "seconds" in r}
             parts.append(note(f"Measured on 2 MPI processes, 5 M parameters in fp32, medians of one run: AdamW takes {times[1] / times[0]:.2f} of plain DDP’s time with "
@@ -280,7 +293,7 @@ class Report:
         for r in emulated["rows"] if emulated else []:
             if r.get("algorithm") == "zero3":
                 parts.append(note(f"Emulated, {r['ranks']} MPI processes that do real arithmetic and sleep until a {r['machine']}'s times have passed, the model {r['model']}, "
-                                  f"{r['tokens_per_rank']} tokens a rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of its communication, "
+                                  f"{r['tokens_per_rank']} tokens per rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of its communication, "
                                   f"and reaches {r['throughput_of_stage0']:.2f} of plain DDP’s throughput."))
         return section("zero", "ZeRO: what each stage holds, sends and costs", parts) if parts else ""
 
@@ -293,7 +306,7 @@ class Report:
                    "ledger, bytes": lambda r: f"{r['measured_bytes']:,}", "apart": lambda r: f"{r['measured_bytes'] - r['predicted_bytes']} B",
                    "FLOP": lambda r: f"{r['flop']:.4g}", "more FLOP": lambda r: f"{100 * r['extra_flop'] / (r['flop'] - r['extra_flop']):.1f} %",
                    "time": "seconds", "more time": lambda r: f"{100 * (r['relative_seconds'] - 1):.1f} %"}
-        return section("activations", "Activations: kept, or computed again", [self.figure(
+        return section("activations", "Activations: kept, or recomputed", [self.figure(
             "activations", "Stacked bars of activation memory for five ways of keeping or recomputing, each ending at the ledger's peak; beside them FLOP and time that recomputation adds.",
             f"<b>Simulated</b>: {rows[0]['model']} in {rows[0]['dtype']}, {rows[0]['batch_sequences']} × {rows[0]['sequence_tokens']} tokens on {rows[0]['machine']}. Bytes are "
             "the memory ledger's, FLOP are counted by the runtime; full recomputation runs every block's forward again, which is a third of the blocks' work and less of the whole.",
@@ -306,8 +319,8 @@ def published(results):
     ratios = sorted(rings[size] / busbw for size, busbw in NCCL_8_A100 if size in rings)
     if not ratios:
         return ""
-    return (f" The simulated ring has {ratios[0]:.2f} to {ratios[-1]:.2f} of their bandwidth: our ring is another program than NCCL, which chooses among "
-            "several algorithms and protocols, and the machine file knows one latency.")
+    return (f" The simulated ring has {ratios[0]:.2f} to {ratios[-1]:.2f} of their bandwidth: our ring is a different program from NCCL, which chooses among "
+            "several algorithms and protocols, and the machine file has only one latency.")
 
 
 def error(row):
@@ -359,7 +372,7 @@ def main():
         parts = of_folder(report, options, found, skipped)
     else:
         parts = one_week(report, options.out, options.week) if options.week else weeks(report, options.out, root)
-    (options.out / "index.html").write_text(document("Lockstep: the report", parts), encoding="utf-8")
+    (options.out / "index.html").write_text(document("Lockstep: the report", parts, options.full), encoding="utf-8")
     (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")
     if options.week:
         writeup.write(report, options.week, root, report.drawing)

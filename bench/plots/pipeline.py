@@ -27,7 +27,7 @@ def bubbles(report):
         rows, SHAPE | CONVENTIONS | {"of the span, formula": lambda r: percent(r["predicted_bubble_of_span"]), "measured  ": lambda r: percent(r["bubble_of_span"])} | TIMES, ["pipeline.csv"])]
     if walls:
         shown = [r for w in walls for r in w["rows"]]
-        parts.append(note("<b>By wall clock</b>: real processes, real messages, stages that take their 45 ms a microbatch by sleeping. 50, 80 and 89 % with two stages and 1, 4 and 8 microbatches:")
+        parts.append(note("<b>By wall clock</b>: real processes, real messages, stages that sleep through their 45 ms per microbatch. 50, 80 and 89 % with two stages and 1, 4 and 8 microbatches:")
                      + table(shown, SHAPE | {"used, formula": lambda r: "–" if r["predicted_bubble_of_total"] is None else f"{100 - 100 * r['predicted_bubble_of_total']:.1f} %",
                                              "measured": lambda r: f"{100 * r['utilisation']:.1f} %", "makespan": "makespan_seconds",
                                              "busy": "busy_seconds", "before and after": "idle_seconds", "waiting": "waiting_seconds"}))
@@ -60,8 +60,8 @@ def hops(report):
     return report.figure(
         "pipeline_hops", "Left: idle share over the time of a hop, rising steeply for 1F1B and hardly for GPipe. Right: makespan over how much more work the last stage has.",
         "<b>Where GPipe and 1F1B differ</b>: a hop of time c delays GPipe by 2(p − 1)·c once, but 1F1B, whose neighbours wait for each other in turn, by 2(p − 1)/p·c for each microbatch. "
-        "<b>Unequal stages</b>: the last one has f times the work of each other, the whole model the same. Everybody waits for it, m times. Measured against the slowest stage the bubble even "
-        "<i>shrinks</i>; what stages are used tells the loss.", results["rows"] + unequal["rows"], columns, ["pipeline_hops.csv", "pipeline_unequal.csv"])
+        "<b>Unequal stages</b>: the last one has f times the work of each other, the whole model the same. All stages wait for it, m times. Measured against the slowest stage the bubble even "
+        "<i>shrinks</i>; the stages’ utilisation shows the loss.", results["rows"] + unequal["rows"], columns, ["pipeline_hops.csv", "pipeline_unequal.csv"])
 
 
 def published(report):
@@ -71,14 +71,15 @@ def published(report):
     return report.figure(
         "pipeline_published", "Simulated against published bubble rates of four schedules, all on the diagonal.",
         "<b>Published</b>: bubble rates of arXiv 2401.10241, tables 5 and 6, from the times of F, B, W and a hop that it measured. 1F1B and the zero-bubble schedules agree to four decimals; "
-        "of interleaved 1F1B the paper does not say all, and ours is 2 to 4 % above.", results["rows"],
+        "the paper does not specify interleaved 1F1B completely, and ours is 2 to 4 % above.", results["rows"],
         SHAPE | {"v": "chunks", "published": lambda r: f"{r['published_bubble_of_span']:.4f}", "simulated": lambda r: f"{r['bubble_of_span']:.4f}",
                  "apart": lambda r: f"{100 * r['relative_error']:+.2f} %"}, ["pipeline_published.csv"])
 
 
-WORDS = {"naive": "one microbatch after the other, each all the way there and back", "gpipe": "all forwards, then all backwards", "1f1b": "a forward and a backward in turn, after a warm-up",
-         "interleaved": "two chunks a stage: a bubble half as large for twice the messages", "zb-h1": "the backward in halves, so that the weights’ half fills the bubble; 1F1B’s memory",
-         "zb-h2": "the same with a longer warm-up: but for hops no stage waits, for nearly twice the memory"}
+WORDS = {"naive": "one microbatch after the other, each all the way forward and back", "gpipe": "all forwards, then all backwards", "1f1b": "a forward and a backward in turn, after a warm-up",
+         "interleaved": "two chunks per stage: half the bubble for twice the messages", "zb-h1": "the backward split, so that weight gradients fill the bubble; 1F1B’s memory",
+         "zb-h2": "the same with a longer warm-up: except for hops no stage waits, for nearly twice the memory",
+         "zb-v": "two chunks per stage, placed in a V: no stage waits if F, B and W are equal, in 1F1B’s memory"}
 
 
 def charts(report):
@@ -108,4 +109,4 @@ def training(report):
 
 def section_of(report):
     parts = [part for part in (bubbles(report), memory(report), hops(report), published(report), training(report), charts(report)) if part]
-    return section("pipeline", "Pipelines: the bubble, and what schedules hold", parts) if parts else ""
+    return section("pipeline", "Pipelines: bubble and memory of the schedules", parts) if parts else ""

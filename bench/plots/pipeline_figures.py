@@ -3,7 +3,7 @@
 from results import by, load, load_csv
 from style import COLOURS, HATCHES, abreast, doubling_axis, look, losses_figure, subplots
 
-SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2")
+SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v")
 
 
 def of_schedule(name):
@@ -59,7 +59,7 @@ def pipeline_memory(data):
     axes[0][0].set_yticks([64 << k for k in range(6)])
     axes[0][0].set_yticklabels([64 << k for k in range(6)])
     axes[0][0].set_ylabel("activations of the fullest stage, MiB")
-    axes[0][0].set_title("4 stages, 64 MiB a microbatch and stage")
+    axes[0][0].set_title("4 stages, 64 MiB per microbatch and stage")
     axes[0][0].legend(fontsize=8, ncols=2)
     for k, schedule in enumerate(("gpipe", "1f1b", "zb-h1", "zb-h2")):
         row, = by(rows, schedule=schedule, microbatches=32)

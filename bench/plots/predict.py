@@ -84,7 +84,7 @@ def data_parallelism(data):
     found += crossovers(data) + compression(data)
     point = pick(load(data, "overhead"), parameters=100_000_000, link_gb_per_s=25)
     if point:
-        found.append((f"Efficiency of 2 ranks over 25 GB/s: 100 M parameters, {point['tokens_per_rank']:g} tokens a rank, {point['flop_per_second'] / 1e12:g} TFLOP/s, no overlap?", "%",
+        found.append((f"Efficiency of 2 ranks over 25 GB/s: 100 M parameters, {point['tokens_per_rank']:g} tokens per rank, {point['flop_per_second'] / 1e12:g} TFLOP/s, no overlap?", "%",
                       100 * point["predicted_efficiency"], 100 * point["efficiency"], "simulated"))
     step = pick(load(data, "ddp_sim_pcie-box"), algorithm="overlap", bucket_bytes=25 << 20, microbatches=1)
     if step:
@@ -99,13 +99,16 @@ def data_parallelism(data):
 
 
 def compression(data):
-    """What compressed sums send and take on 8 ranks of two nodes."""
+    """Bytes and time of compressed all-reduces on 8 ranks of two nodes."""
     results = load(data, "compression_sim_pcie-box-10gbe")
     found = []
     for algorithm, words in (("topk:0.01", "the largest 1 %, as values with their indices"), ("int8", "int8 by one all-gather"), ("int8-two-step", "int8 in two steps")):
         row = pick(results, algorithm=algorithm, ranks=8)
         if row:
             found.append((f"A rank of 8 sums 25 MiB of gradients as {words}: MiB sent? (The ring: 43.75)", "MiB", row["predicted_bytes_sent_per_rank"] / 2**20, row["bytes_sent_per_rank_max"] / 2**20, "ledger"))
+    local = pick(load(data, "local_sgd_4"), method="diloco:16")
+    if local:
+        found.append(("GPT tiny on 4 ranks, an outer step every 16 local ones: KiB that a rank sends per step?", "KiB", local["predicted_bytes_sent_per_step"] / 1024, local["bytes_sent_per_step"] / 1024, "ledger"))
     ring, top = (pick(results, algorithm=a, ranks=8) for a in ("ring", "topk:0.01"))
     if ring and top:
         found.append(("How many times as fast as the ring is top-k of 1 % there, over 10 GbE?", "times", ring["predicted_seconds"] / top["predicted_seconds"], ring["seconds"] / top["seconds"], "simulated"))
@@ -118,9 +121,13 @@ def zero_stages(data):
     fsdp = pick(load(data, "zero_memory"), stage=3, ranks=4, category="parameters", moment="peak")
     if zero and fsdp:
         shape = f"GPT of {zero['parameters'] / 1e6:.3g} M parameters in bf16 on 4 ranks"
-        found.append((f"{shape}, ZeRO-1: MB of optimizer state on a rank?", "MB", zero["predicted_bytes"] / 1e6, zero["measured_bytes"] / 1e6, "ledger"))
-        found.append((f"{shape}, ZeRO-3, units of a block, one gathered ahead: MB of values at most?", "MB", (fsdp["predicted_bytes"] + fsdp["explained_bytes"]) / 1e6,
+        found.append((f"{shape}, ZeRO-1: MB of optimizer state per rank?", "MB", zero["predicted_bytes"] / 1e6, zero["measured_bytes"] / 1e6, "ledger"))
+        found.append((f"{shape}, ZeRO-3, one unit per block, one gathered ahead: MB of values at most?", "MB", (fsdp["predicted_bytes"] + fsdp["explained_bytes"]) / 1e6,
                       fsdp["measured_bytes"] / 1e6, "ledger"))
+    hybrid = pick(load(data, "hsdp_sim_dgx-a100-10gbe"), method="hybrid:8", microbatches=4)
+    if hybrid:
+        found.append(("GPT-2 1.5B in bf16, state sharded inside each of two nodes of 8 A100: GiB that a node sends the other in a step?", "GiB", hybrid["predicted_bytes_across_nodes"] / 2**30,
+                      hybrid["bytes_across_nodes"] / 2**30, "ledger"))
     stage3 = pick(load(data, "zero_sim_dgx-a100_2048"), algorithm="zero3")
     if stage3:
         found.append(("GPT-2 355M in bf16 with ZeRO-3 on 8 A100: MB that a rank sends in a step?", "MB", stage3["predicted_bytes_sent_per_rank"] / 1e6,
@@ -141,8 +148,8 @@ def tensor_parallelism(data):
         blocks = [r for r in course if r["place"] in ("attention forward", "mlp forward")]
         step, = (r for r in course if r["pass"] == "step")
         shape = "12 layers, d_model 512, 8 × 512 tokens, bf16, on 2 ranks"
-        found.append((f"{shape}: MiB that are summed in the blocks, forward?", "MiB", 24 * 8 * 512 * 512 * 2 / 2**20, sum(r["total_bytes"] for r in blocks) / 2**20, "ledger"))
-        found.append(("The same on the PCIe box (α = 5.7 µs, 24 GB/s): how long do these sums take?", "ms", sum(r["predicted_seconds"] for r in blocks) * 1e3,
+        found.append((f"{shape}: MiB all-reduced in the blocks, forward?", "MiB", 24 * 8 * 512 * 512 * 2 / 2**20, sum(r["total_bytes"] for r in blocks) / 2**20, "ledger"))
+        found.append(("The same on the PCIe box (α = 5.7 µs, 24 GB/s): how long do these all-reduces take?", "ms", sum(r["predicted_seconds"] for r in blocks) * 1e3,
                       sum(r["seconds"] for r in blocks) * 1e3, "simulated"))
         found.append(("MB of parameters on each of the 2 ranks (50,257 tokens, 512 positions, tied head)?", "MB",
                       ((50257 * 512 + 12 * (12 * 512**2 + 7 * 512)) / 2 + 512**2 + 12 * 6 * 512 + 2 * 512) * 2 / 1e6, step["parameter_bytes"] / 1e6, "ledger"))
@@ -155,10 +162,10 @@ def tensor_parallelism(data):
     if row:
         plain = pick(load(data, "tp_width_dgx-a100"), ranks=8, d_model=4096, algorithm="no_overlap", **{"pass": "step"})
         hidden = (plain["predicted_seconds"] - row["predicted_seconds"]) / (plain["predicted_seconds"] * plain["predicted_communication_share"])
-        found.append(("The same on dgx-a100: how much of it hides beside the weights’ gradients?", "%", 100 * hidden, 100 * row["hidden_fraction"], "simulated"))
+        found.append(("The same on dgx-a100: how much of it do the weight gradients hide?", "%", 100 * hidden, 100 * row["hidden_fraction"], "simulated"))
     inside, across = (pick(load(data, "tp_nodes_dgx-a100-hdr"), ranks=p, algorithm="no_overlap", **{"pass": "step"}) for p in (8, 16))
     if inside and across:
-        found.append(("d_model 4,096, 4 × 2,048 tokens: a step on 16 A100 in two nodes, over that on 8 in one?", "times", across["predicted_seconds"] / inside["predicted_seconds"],
+        found.append(("d_model 4,096, 4 × 2,048 tokens: a step on 16 A100 in two nodes, relative to 8 in one?", "times", across["predicted_seconds"] / inside["predicted_seconds"],
                       across["seconds"] / inside["seconds"], "simulated"))
     row = pick(load(data, "tp_emulated_pcie-box_4"), d_model=256, algorithm="no_overlap", **{"pass": "step"})
     if row:
@@ -174,14 +181,14 @@ def pipelines(data):
         row = pick(results, stages=p, microbatches=m, schedule=name, transfer_seconds=0)
         if row:
             chunks = ", two chunks" if name == "interleaved" else ""
-            found.append((f"{name}, {p} stages, {m} microbatches{chunks}: idle over the total?", "%", 100 * row["predicted_bubble_of_total"], 100 * row["bubble_of_total"], "simulated"))
+            found.append((f"{name}, {p} stages, {m} microbatches{chunks}: idle / total?", "%", 100 * row["predicted_bubble_of_total"], 100 * row["bubble_of_total"], "simulated"))
     row = pick(results, stages=8, microbatches=32, schedule="1f1b", transfer_seconds=0)
     if row:
-        found.append(("The same run: idle over the ideal?", "%", 100 * row["predicted_bubble_of_ideal"], 100 * row["bubble_of_ideal"], "simulated"))
-        found.append(("… and GiB of activations on stage 0, 64 MiB a microbatch?", "GiB", 8 * 64 / 1024, row["activation_bytes_peak"] / 2**30, "ledger"))
+        found.append(("The same run: idle / ideal?", "%", 100 * row["predicted_bubble_of_ideal"], 100 * row["bubble_of_ideal"], "simulated"))
+        found.append(("… and GiB of activations on stage 0, 64 MiB per microbatch?", "GiB", 8 * 64 / 1024, row["activation_bytes_peak"] / 2**30, "ledger"))
     row = pick(results, stages=4, microbatches=8, schedule="zb-h1", transfer_seconds=0)
     if row:
-        found.append(("zb-h1, 4 stages, 8 microbatches, F = B = W: idle over the longest stage’s own span?", "%", 100 * row["predicted_bubble_of_span"], 100 * row["bubble_of_span"], "simulated"))
+        found.append(("zb-h1, 4 stages, 8 microbatches, F = B = W: idle / the longest stage’s own span?", "%", 100 * row["predicted_bubble_of_span"], 100 * row["bubble_of_span"], "simulated"))
     row = pick(load(data, "pipeline_hops"), schedule="gpipe", transfer_seconds=0.0002)
     other = pick(load(data, "pipeline_hops"), schedule="1f1b", transfer_seconds=0.0002)
     if row and other:
@@ -190,12 +197,12 @@ def pipelines(data):
         found.append(("… and 1F1B’s?", "ms", 35 * 3 + 32 * 6 / 4 * 0.2, other["makespan_seconds"] * 1e3, "simulated"))
     row = pick(load(data, "pipeline_unequal"), schedule="1f1b", last_stage=2)
     if row:
-        found.append(("4 stages, 8 microbatches, the last stage has twice the others’ work: how much of their time do stages work?", "%",
+        found.append(("4 stages, 8 microbatches, the last stage has twice the others’ work: what share of the time do stages work?", "%",
                       100 * 8 / (4 + 7 * 8 / 5), 100 * row["utilisation"], "simulated"))
     for m in (4, 8):
         row = pick(load(data, "pipeline_wall_2"), schedule="gpipe", microbatches=m)
         if row:
-            found.append((f"Two real processes, {m} microbatches: how much of their time do they work?", "%", 100 - 100 * row["predicted_bubble_of_total"], 100 * row["utilisation"], "emulated"))
+            found.append((f"Two real processes, {m} microbatches: what share of the time do they work?", "%", 100 - 100 * row["predicted_bubble_of_total"], 100 * row["utilisation"], "emulated"))
     return found
 
 
@@ -208,18 +215,18 @@ def everything_together(data):
         shape = (f"GPT-3 175B on {best['gpus']:,} A100, {best['global_batch']:,} sequences, as {best['dp']} × {best['tp']} × {best['pp']}, {more}, "
                  f"microbatches of {best['microbatch']}, ZeRO-{best['zero']}")
         found.append((f"{shape}: how long is a step?", "s", best["step_seconds"], best["simulated_seconds"], "simulated"))
-        found.append(("… GB of the fullest GPU?", "GB", best["memory_bytes"] / 1e9, best["simulated_memory_bytes"] / 1e9, "ledger"))
+        found.append(("… GB on the fullest GPU?", "GB", best["memory_bytes"] / 1e9, best["simulated_memory_bytes"] / 1e9, "ledger"))
     for name, words in (("175b", "GPT-3 as 8 × 8 × 16, 192 microbatches"), ("1t", "1T parameters as 1 × 8 × 64, 512 microbatches")):
         row = pick(load(data, f"phantom_{name}"), chunks=1)
         if row:
-            found.append((f"{words}, 1F1B: idle over the ideal?", "%", 100 * (row["stages"] - 1) / row["accumulate"], 100 * row["bubble_of_ideal"], "simulated"))
+            found.append((f"{words}, 1F1B: idle / ideal?", "%", 100 * (row["stages"] - 1) / row["accumulate"], 100 * row["bubble_of_ideal"], "simulated"))
     row = pick(load(data, "phantom_1t"), stages=64)
     if row:
         h, s, vocabulary, t, layers = 25600, 2048, 51200, row["tensor_parallel"], 128 // row["stages"]
         state = 16 * ((12 * layers * h * h + vocabulary * h) / t + s * h)
         measured = sum(row[f"stage_{kind}_bytes_peak"][0] for kind in ("parameter", "gradient", "optimizer"))
         found.append(("The same: GB of parameters, gradients and optimizer state of a rank of stage 0 (2 layers of d_model 25,600, embedding of 51,200 tokens, 2,048 positions)?", "GB", state / 1e9, measured / 1e9, "ledger"))
-        found.append(("… GB of activations there, rows cut, flash attention?", "GB", row["stages"] * layers * 32 * s * h / t / 1e9, row["stage_activation_bytes_peak"][0] / 1e9, "ledger"))
+        found.append(("… GB of activations there, with sequence parallelism and flash attention?", "GB", row["stages"] * layers * 32 * s * h / t / 1e9, row["stage_activation_bytes_peak"][0] / 1e9, "ledger"))
     strong = load(data, "scale_strong")
     two, rest = pick(strong, ranks=2), [(p, pick(strong, ranks=p)) for p in (8, 16)]
     if two and two.get("karp_flatt") and all(r and r.get("efficiency") for _, r in rest):

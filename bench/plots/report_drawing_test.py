@@ -197,7 +197,7 @@ class Drawing(unittest.TestCase):
         _, out = self.report({"a.json": whole, "odd.json": json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]})})
         page = (out / "index.html").read_text()
         self.assertIn("(no figure: a curve over ranks needs two sizes · ", page)
-        self.assertIn('<span>(<a href="data/odd.json">', page)
+        self.assertIn("<span class='files'>(<a href=\"data/odd.json\">", page)
         self.assertNotIn("matplotlib", page)
         for more, words in (([], "the figure was not drawn"), (["--no-matplotlib"], "the figure needs matplotlib")):
             source = out.parent / "from"

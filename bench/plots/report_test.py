@@ -8,12 +8,14 @@ import unittest
 
 import accuracy
 import claims
+import collectives
 import compare
 import crossover
 import curves
 import findings
 import folder
 import html_parts
+import markdown
 import methods
 import page as page_module
 import paper
@@ -27,6 +29,26 @@ from report_cases import CONTEXT, PLAN, RING, STEP, TRAIN, results, sums, trace_
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+
+
+class Collectives(unittest.TestCase):
+    def rows(self):
+        times = {("all_gather", "ring"): 2e-3, ("broadcast", "star"): 4e-3, ("broadcast", "tree"): 3e-3, ("broadcast", "library"): 1e-3, ("broadcast", "memory_copy"): 1e-6, ("reduce_scatter", "ring"): 5e-3}
+        return [dict(RING, backend="mpi", machine="host", collective=c, algorithm=a, bytes=size, seconds=t * size / 4096) for (c, a), t in times.items() for size in (4096, 8192)]
+
+    def test_beside_the_library_stands_the_fastest_of_ours(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.assertEqual(collectives.beside_library(directory), {})
+            (pathlib.Path(directory) / "collectives_mpi.json").write_text(json.dumps({"context": CONTEXT, "rows": self.rows()}))
+            found = collectives.beside_library(directory)
+        self.assertEqual({name: [r["algorithm"] for r in rows] for name, rows in found.items()}, {"reduce_scatter": ["ring"] * 2, "all_gather": ["ring"] * 2, "broadcast": ["tree"] * 2})
+
+    def test_the_rings_of_two_collectives_are_two_curves(self):
+        self.assertEqual(list(collectives.curves(self.rows(), collectives.PANELS[0])), ["all-gather, ring", "reduce-scatter, ring"])
+        chart = folder.chart_of("bandwidth", [results("a.json", self.rows())])
+        drawn = folder.bandwidths(chart.rows)
+        self.assertEqual(len(drawn), 6)
+        self.assertEqual({len(rows) for rows in drawn.values()}, {2})
 
 
 class Accuracy(unittest.TestCase):
@@ -182,6 +204,25 @@ class Saying(unittest.TestCase):
         self.assertIn("| a.json | ddp |", methods.methods([results("a.json", [STEP], command="ddp")]))
 
 
+class OfAPage(unittest.TestCase):
+    def test_the_page_as_markdown(self):
+        page = markdown.Markdown()
+        page.feed(html_parts.document("A & B", [html_parts.section("run", "What was run", [
+            html_parts.note('<b>Simulated</b>, p < 8; see <a href="methods.md">methods</a> and <a href="#more">more</a>.'),
+            '<figure><svg data-figure="ring" aria-label="Time [s]"><style>.a{}</style><path d=""/><text>not shown</text></svg>'
+            f"<figcaption>A ring.</figcaption><details><summary>The numbers</summary>{html_parts.table([{'p': 'a|b'}], {'ranks': 'p'})}</details></figure>"])]))
+        text = "\n".join(page.lines)
+        self.assertEqual(page.figures, ["ring"])
+        for wanted in ("# A & B\n", "## What was run\n", "**Simulated**, p < 8; see [methods](methods.md) and more.\n", "![Time (s)](figures/ring.svg)\n\nA ring.\n",
+                       "<details>\n<summary>The numbers</summary>\n\n| ranks |\n|---|\n| a\\|b |\n\n</details>"):
+            self.assertIn(wanted, text)
+        self.assertNotIn("not shown", text)
+
+    def test_a_small_drawing_keeps_its_scales(self):
+        svg = '<svg>\n  <!-- who --><g transform="scale(0.015625)"><path d="M 1.2345 10"/></g><use x="3.25" y="7"/></svg>'
+        self.assertEqual(markdown.small(svg), '<svg>\n<g transform="scale(0.015625)"><path d="M 1.2 10"/></g><use x="3.2" y="7"/></svg>')
+
+
 class Timelines(unittest.TestCase):
     def path(self, text):
         self.folder = tempfile.TemporaryDirectory()
@@ -317,7 +358,7 @@ class Charts(unittest.TestCase):
         found = folder.compressed_sums(chart.rows)
         self.assertEqual({where: sorted(r["ranks"] for r in rows) for where, rows in found.items()}, {"dgx-a100, simulated, 1 MiB": [2, 2, 2, 4, 4, 4]}, "sums without a ring are not compared")
         shown = {name: html_parts.cell(chart.rows[1], column) for name, column in chart.kind.columns.items()}
-        self.assertEqual((shown["time, ring = 1"], shown["time"], shown["as many bytes from p"]), ("0.5", "500 µs", "100"))
+        self.assertEqual((shown["time, ring = 1"], shown["time"], shown["break-even at p ="]), ("0.5", "500 µs", "100"))
 
     def test_a_figure_that_cannot_be_says_why(self):
         said = lambda *all_results: {chart.kind.name: folder.lacking(chart) for chart in folder.charts(all_results)}
@@ -436,6 +477,16 @@ class Findings(unittest.TestCase):
         self.assertIn("A ring uses every link", first)
         self.assertIn("Code: reference", first)
         self.assertNotIn("ZeRO divides", first)
+
+
+class Full(unittest.TestCase):
+    def test_a_full_report_has_every_table_open_and_prints_it(self):
+        parts = ['<section id="a"><h2>A</h2><details><summary>The numbers</summary>42</details><details open>1</details></section>']
+        short, full = html_parts.document("t", parts), html_parts.document("t", parts, full=True)
+        self.assertEqual((short.count("<details>"), full.count("<details>"), full.count("<details open>")), (1, 0, 2))
+        self.assertNotIn('<body class="full">', short)
+        self.assertIn('<body class="full">', full)
+        self.assertIn("body:not(.full) #predict { display: none; }", full)
 
 
 class Failures(unittest.TestCase):

@@ -53,6 +53,8 @@ def what(row):
     """The name of what a row measures: its algorithm, schedule, program or mesh."""
     if mesh(row) and not row.get("algorithm"):
         return what_trains(row)
+    if row.get("collective"):
+        return f"{row['collective'].replace('_', '-')}, {row['algorithm']}"
     for name in ("algorithm", "schedule", "program", "stage", "recompute"):
         if row.get(name) not in (None, ""):
             return f"ZeRO-{row[name]}" if name == "stage" else str(row[name])

@@ -189,12 +189,12 @@ def losses_figure(serial, others):
         axes[0][0].plot(steps(rows), loss(rows), color=COLOURS[i], linewidth=1.2, linestyle=("--", ":", "-.")[i % 3], label=name)
         gap = [max(abs(a - b), 1e-9) for a, b in zip(loss(serial), loss(rows))]
         axes[0][1].plot(steps(rows), gap, color=COLOURS[i], marker=MARKERS[i], linestyle="none", markersize=3, label=name)
-    axes[0][0].set_ylabel("loss, nats a token")
+    axes[0][0].set_ylabel("loss, nats per token")
     axes[0][0].set_title("training loss, the same global batch")
     axes[0][0].legend()
     axes[0][1].set_yscale("log")
-    axes[0][1].set_ylabel("distance from serial, nats")
-    axes[0][1].set_title("their distance (at the bottom: none at all)")
+    axes[0][1].set_ylabel("difference from serial, nats")
+    axes[0][1].set_title("their difference (at the bottom: none)")
     if len(others) > 1:
         axes[0][1].legend()
     for axis in axes[0]:

@@ -22,13 +22,13 @@ def course(report, machines):
         sums, one = [r for r in here if r["place"] in ("attention forward", "mlp forward")], by(here, **{"pass": "step"})[0]
         rows.append({"machine": machines.get(machine, machine), "seconds": sum(r["seconds"] for r in sums), "predicted": sum(r["predicted_seconds"] for r in sums),
                      "share": one["communication_share"], "step": one["seconds"]})
-    times = table(rows, {"machine": "machine", f"the {count} sums, predicted": lambda r: seconds_text(r["predicted"]), "simulated": "seconds",
+    times = table(rows, {"machine": "machine", f"the {count} all-reduces, predicted": lambda r: seconds_text(r["predicted"]), "simulated": "seconds",
                          "of a pass of 50 ms": lambda r: percent(r["seconds"] / 50e-3), "the whole step": lambda r: seconds_text(r["step"]),
                          "communication’s share of it": lambda r: percent(r["share"])})
     return (note(f"<b>The course’s account, from the ledger.</b> 12 layers, d_model 512, 8 × 512 tokens, bf16, two ranks: {count} all-reduces of {bytes_text(size)} forward in the "
                  f"blocks, {bytes_text(count * size)} in all, and as many backward; embedding, head and loss have theirs. A rank holds {step['parameter_bytes'] / 1e6:.1f} MB of parameters, "
                  f"{step['replicated_bytes'] / 1e6:.2f} MB of which every rank has whole: positions, norms, and the biases of projection and down.") + account
-            + note("What the sums of the forward pass take on each machine. 3 ms, 6 % of 50 ms, is right for the course’s link of 32 GB/s; but an A100 does not need 50 ms:") + times)
+            + note("How long the all-reduces of the forward pass take on each machine. 3 ms, 6 % of 50 ms, is right for the course’s link of 32 GB/s; but an A100 does not need 50 ms:") + times)
 
 
 STEP = {"machine": "machine", "p": "ranks", "d_model": "d_model", "variant": "algorithm", "computing": "compute_seconds", "step": "seconds",
@@ -50,7 +50,7 @@ def shares(report):
             if emulated else "")
     return report.figure(
         "tp_share", "Communication's share of a step over d_model: on PCIe from 85 to 51 per cent with four ranks, on NVLink below that and falling; emulated steps lie on the simulated lines.",
-        "<b>Simulated</b>: 12 layers, 8 × 512 tokens, bf16, no overlap. White points: predicted, a ring’s formula for each sum over the machine’s prices of the arithmetic. Communication grows "
+        "<b>Simulated</b>: 12 layers, 8 × 512 tokens, bf16, no overlap. White points: predicted, a ring’s formula for each all-reduce over the modelled arithmetic. Communication grows "
         f"with d_model, arithmetic with its square, so that the share falls; it rises with p.{wall}", rows, STEP,
         [f"tp_width_{m}.csv" for m in machines] + [f"tp_emulated_{m}.csv" for m in emulated])
 
@@ -63,8 +63,8 @@ def overlap(report):
         r for results in emulated.values() for r in step_rows(results) if r["d_model"] == 128]
     parts = [report.figure(
         "tp_overlap", "Bars of step time for nothing sent, sums on main, sums beside the weights' gradients, and rows cut as well; overlap lowers each, most where arithmetic is long.",
-        "<b>Overlap on and off.</b> The input’s gradient is summed on a second queue while main computes the weights’ gradient; the forward sums have nothing beside them, so at most half can hide. "
-        "Dashes: predicted, a sum hiding as much as the product beside it is long. <i>Rows cut too</i>: sequence parallelism; an all-reduce becomes a gather and a scatter, and a third gather is "
+        "<b>Overlap on and off.</b> The input’s gradient is all-reduced on a second queue while main computes the weights’ gradient; nothing can hide the forward all-reduces, so at most half is hidden. "
+        "Dashes: predicted; an all-reduce is hidden for as long as the product beside it takes. <i>Rows sharded too</i>: sequence parallelism; an all-reduce becomes a gather and a scatter, and a third gather is "
         "needed backward, where it overlaps: 1.25 times the bytes for 1/p of the activations that were whole. Whiskers: the range of the samples.", rows, STEP,
         [f"tp_width_{m}.csv" for m in machines] + [f"tp_emulated_{m}.csv" for m in emulated])]
     if measured:
@@ -86,7 +86,7 @@ def nodes(report):
     cliff = " and ".join(f"{times[m, 16] / times[m, 8]:.1f} times as long on {m}" for m in clusters)
     return report.figure(
         "tp_nodes", "Step time over ranks on two clusters: falling until 8 ranks, one node, then several times higher at 16 and 32.",
-        f"<b>The cliff</b>, simulated: the same step, 4 × 2,048 tokens, on more and more ranks. 16 ranks on two nodes take {cliff} as 8 on one: every sum waits for the slow link. "
+        f"<b>The cliff</b>, simulated: the same step, 4 × 2,048 tokens, on more and more ranks. 16 ranks on two nodes take {cliff} as 8 on one: every all-reduce waits for the slow link. "
         "Tensor parallelism stays inside the node.", rows, STEP, [f"tp_nodes_{m}.csv" for m in clusters])
 
 
@@ -102,6 +102,23 @@ def published(report):
          "apart": lambda r: "fitted" if r["fitted"] else f"{100 * r['relative_error']:+.1f} %"}, ["tp_published.csv"])
 
 
+def ring(report):
+    results = load(report.data, "tp_ring")
+    if not results:
+        return ""
+    rows = results["rows"]
+    first, longest = rows[0], max(r["positions"] for r in rows)
+    times = {r["algorithm"]: r["seconds"] for r in by(rows, positions=longest, **{"pass": "forward"})}
+    worst = max(abs(r["predicted_seconds"] / r["seconds"] - 1) for r in rows)
+    return report.figure(
+        "tp_ring", "Time of ring attention over the sequence's length, contiguous above zig-zag, and memory of a rank, which grows in proportion.",
+        f"<b>Ring attention</b> (23.6), simulated: one layer, {first['ranks']} ranks of {first['machine']} that share one sequence. With the contiguous split the last rank has almost twice the mean of the work, and all wait for it: at "
+        f"{longest:,} positions it takes {times['contiguous'] / times['zigzag']:.2f} times as long as zig-zag. Short sequences gain less, since their messages are not hidden. White points: predicted, p steps of the longer of "
+        f"arithmetic and message, at most {percent(worst)} apart.", rows,
+        {"positions": "positions", "cut": "algorithm", "pass": "pass", "predicted": "predicted_seconds", "simulated": "seconds",
+         "busiest / mean": lambda r: f"{r['imbalance']:.2f}", "peak": lambda r: bytes_text(r["peak_bytes"])}, ["tp_ring.csv"])
+
+
 def training(report):
     runs = {name: load_csv(report.data, f"train_tp_{name}") for name in ("serial", "4", "4_rows")}
     if not all(runs.values()):
@@ -114,5 +131,5 @@ def training(report):
 
 
 def section_of(report, machines):
-    parts = [part for part in (course(report, machines), shares(report), overlap(report), nodes(report), published(report), training(report)) if part]
+    parts = [part for part in (course(report, machines), shares(report), overlap(report), nodes(report), published(report), ring(report), training(report)) if part]
     return section("tensor", "Tensor parallelism: what ranks that share a layer send", parts) if parts else ""

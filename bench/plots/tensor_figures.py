@@ -4,7 +4,7 @@ from results import by, load, load_all, load_csv
 from sources import span
 from style import COLOURS, HATCHES, Drawing, abreast, doubling_axis, look, losses_figure, plain_log_axis, subplots
 
-VARIANTS = {"compute": "nothing sent", "no_overlap": "sums on main", "overlap": "sums beside dW", "sequence_parallel": "rows cut too"}
+VARIANTS = {"compute": "nothing sent", "no_overlap": "all-reduces on main", "overlap": "all-reduces beside dW", "sequence_parallel": "rows sharded too"}
 
 
 def steps(results, **wanted):
@@ -129,9 +129,36 @@ def tp_published(data):
     return figure
 
 
+CUTS = {"contiguous": "contiguous", "zigzag": "zig-zag"}
+
+
+def tp_ring(data):
+    """Ring attention over the sequence's length: left time, right memory."""
+    results = load(data, "tp_ring")
+    if not results:
+        return None
+    figure, axes = subplots(2, 10, 4.0)
+    forward = by(results["rows"], **{"pass": "forward"})
+    for k, (cut, label) in enumerate(CUTS.items()):
+        rows = by(forward, algorithm=cut)
+        x = [r["positions"] for r in rows]
+        axes[0][0].plot(x, [1e3 * r["seconds"] for r in rows], label=f"{label}, forward", **look(k))
+        axes[0][0].plot(x, [1e3 * r["predicted_seconds"] for r in rows], linestyle="none", marker=".", markersize=3, color="white")
+    for k, each in enumerate(("forward", "backward")):
+        rows = by(results["rows"], algorithm="zigzag", **{"pass": each})
+        axes[0][1].plot(x, [r["peak_bytes"] / 2**20 for r in rows], label=f"{each}, either split", **look(k + 2))
+        axes[0][1].plot(x, [r["predicted_peak_bytes"] / 2**20 for r in rows], linestyle="none", marker=".", markersize=3, color="white")
+    for axis, unit in zip(axes[0], ("one layer's attention, ms", "a rank holds at most, MiB")):
+        doubling_axis(axis, x, "positions of the sequence")
+        plain_log_axis(axis.yaxis)
+        axis.set_ylabel(unit)
+        axis.legend(fontsize=8)
+    return figure
+
+
 def tp_training(data):
     return losses_figure(load_csv(data, "train_tp_serial"), {"--tp 4": load_csv(data, "train_tp_4"),
                                                              "--tp 4 --sequence-parallel": load_csv(data, "train_tp_4_rows")})
 
 
-ALL = (tp_share, tp_overlap, tp_nodes, tp_published, tp_training)
+ALL = (tp_share, tp_overlap, tp_nodes, tp_published, tp_ring, tp_training)

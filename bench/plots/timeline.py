@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 MOST_ROWS = 40
 STEP = re.compile(r"([FBIW])(\d+)(?:\.(\d+))?$")  # of a pipeline: its work, microbatch, chunk
-LINK = re.compile(r"(down|up) (even|odd|around)$")  # a queue of a pipeline's link (24.1), and which way it goes
-WORK = {"F": "forward", "B": "backward", "I": "backward, the input's half", "W": "backward, the weights' half"}
+LINK = re.compile(r"(down|up) (even|odd|around)(?:, back)?$")  # a queue of a pipeline's link (24.1), and which way it goes
+WORK = {"F": "forward", "B": "backward", "I": "backward, input gradient", "W": "backward, weight gradients"}
 
 
 @dataclass

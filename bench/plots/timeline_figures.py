@@ -5,8 +5,8 @@ from style import Drawing, figure_legend, subplots
 from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, too_long
 
 # How each kind of work is filled, and its letters. They differ in lightness as well: a black and white print keeps them apart.
-LOOKS = {"computing": ("#0072B2", "", "white"), "forward": ("#0072B2", "", "white"), "backward": ("#F0B27A", "", "black"), "backward, the input's half": ("#F0B27A", "", "black"),
-         "backward, the weights' half": ("#D3EFE4", "", "black"), "waiting": ("white", "//////", "black"), "bytes moving": ("#E69F00", "", "black")}
+LOOKS = {"computing": ("#0072B2", "", "white"), "forward": ("#0072B2", "", "white"), "backward": ("#F0B27A", "", "black"), "backward, input gradient": ("#F0B27A", "", "black"),
+         "backward, weight gradients": ("#D3EFE4", "", "black"), "waiting": ("white", "//////", "black"), "bytes moving": ("#E69F00", "", "black")}
 WORK, STRIP, REGION, GAP = 0.8, 0.26, 0.42, 0.1  # heights: of a queue's work, of its transfers below it, of regions above it; below all of these
 EDGE = {"edgecolor": "#444444", "linewidth": 0.4}
 

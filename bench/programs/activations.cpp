@@ -59,6 +59,8 @@ struct Shape {
 
 Shape shape_of(const ActivationsOptions& o) {
   Shape shape{gpt_preset(o.model), static_cast<std::size_t>(o.batch), 0};
+  if (shape.model.architecture != Architecture())
+    throw Error(Verdict::usage, fmt::format("--model {}: the formulas of 22.6 are for GPT-2's block", o.model));
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
   shape.model.context = std::max(shape.model.context, shape.length);
   shape.model.storage = week22::precision_of(o.precision).compute;
@@ -210,12 +212,11 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::ActivationsOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
+    line.add("--model", o.model, "a preset, as for ./lab train: tiny, small, gpt2-124m, …");
     line.add("--precision", o.precision, "fp32, bf16 or fp16");
     line.add("--batch", o.batch, "sequences", kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
+    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", kTokens);
   };
-  return bench::bench_main("activations",
-                           "Activations by kind of attention and by what is recomputed: bytes, FLOP, time.", argc, argv,
-                           declare, [&](bench::Bench& bench) { bench::measure_modes(bench, o); });
+  return bench::bench_main("activations", "Activations by kind of attention and recomputation: bytes, FLOP, time.",
+                           argc, argv, declare, [&](bench::Bench& bench) { bench::measure_modes(bench, o); });
 }

@@ -215,7 +215,7 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
     throw Error(Verdict::usage, fmt::format("--ranks-per-node {}: a node has at least 1 rank", per_node));
   if (per_node > 0 && ranks % per_node != 0)
     throw Error(Verdict::usage,
-                fmt::format("--ranks-per-node {}: {} ranks are no whole number of such nodes", per_node, ranks));
+                fmt::format("--ranks-per-node {}: {} ranks are not a whole number of such nodes", per_node, ranks));
   per_node_ = per_node > 0 ? per_node : machine ? ranks_per_node(*machine, ranks) : ranks;
   where_ = fmt::format("{} ranks{}", ranks, machine ? " of " + machine->name : "");
   all_ = algorithms(machine, per_node_);
@@ -257,12 +257,10 @@ Contender Contest::contender(const Algorithm& algorithm, std::uint64_t bytes) co
                       .prepare = [=](Rank me, Purpose purpose) { return prepare(taken, bytes / 4, me, purpose); },
                       .counted = taken.counted};
   if (taken.apart) contender.apart = [=](Rank me, const Plan& plan) { return taken.apart(me, bytes / 4, plan); };
-  if (taken.seconds && !shares_memory()) {
+  if (taken.seconds && !shares_memory())
     contender.predict = [=, ranks = ranks_](const LinkPrices& prices) {
       return taken.seconds(prices, ranks, static_cast<double>(bytes));
     };
-    contender.predicted_seconds = contender.predict(prices_);
-  }
   return contender;
 }
 
@@ -306,7 +304,7 @@ void Contest::print_crossovers() const {
   std::string library;
   for (const auto& [bytes, seconds] : by_library_)
     library += fmt::format("{}{} {}", library.empty() ? "" : ", ", format_bytes(bytes), format_seconds(seconds));
-  if (!library.empty()) fmt::print("NCCL, {}, by what was published: {}\n", where_, library);
+  if (!library.empty()) fmt::print("NCCL, {}, as published: {}\n", where_, library);
   const std::string measured = words_of_measured(timed_);
   if (measured.empty()) return;
   fmt::print("fastest, {}\n", where_);
@@ -323,13 +321,12 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   int per_node = 0;
   auto declare = [&](CommandLine& line) {
-    line.add("--bytes", bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
+    line.add("--bytes", bytes, "size of the array: one, several separated by commas, or FIRST:LAST doubling");
     line.add("--algorithm", names,
              "naive, recursive_doubling, rabenseifner, ring, pipelined (segments of a ring), hierarchical, library "
              "(MPI's or NCCL's own), gloo (on MPI, where it is installed), auto (the one predicted to be fastest), all "
-             "(but auto, and pipelined off MPI); several with commas; default all");
-    line.add("--ranks-per-node", per_node,
-             "of hierarchical; default: as the machine's links join them, without --machine all");
+             "(except auto, and pipelined without MPI); separate several with commas; default all");
+    line.add("--ranks-per-node", per_node, "for hierarchical; default: as in the machine file; without --machine all");
   };
   const auto body = [&](bench::Bench& bench) {
     std::vector<std::unique_ptr<bench::Contest>> contests;

@@ -54,7 +54,7 @@ void say_who_disagrees(const Readings& readings) {
     for (const Reading& point : *points) {
       if (point.agrees()) continue;
       if (++count == 1)
-        fmt::print("{} passes do not agree within {:.0f} %; something else ran, or the cores' clock changed:\n",
+        fmt::print("{} passes do not agree within {:.0f} %; something else was running, or the cores' clock changed:\n",
                    readings.passes, 100 * Reading::kAgreement);
       if (count <= 12) fmt::print("  {} {}: ± {:.0f} %\n", kind, name_of(point), 100 * point.spread);
     }
@@ -100,7 +100,7 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
 
 void calibrate(Bench& bench, std::string output) {
   if (bench.ranks() == std::vector<int>{1} || bench.ranks().size() != 1)
-    throw Error(Verdict::usage, "calibrate wants one number of ranks, at least 2: a message needs two");
+    throw Error(Verdict::usage, "calibrate needs a single number of ranks, at least 2, since a message needs two");
   if (output.empty()) output = calibrated_file(backend_name());
   // On every process, though one writes: a process that refuses alone would leave the others waiting for it.
   std::error_code none;  // a folder that cannot be made cannot be written to either, which the next line says
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   std::string output;
   return bench::bench_main(
-      "calibrate", "A machine file from messages, copies and matrix products.", argc, argv,
+      "calibrate", "Measures messages, copies and matrix products, and writes a machine file.", argc, argv,
       [&](CommandLine& line) {
         line.add("--output", output, "the machine file; default outputs/machines/HOST.json, on GPUs HOST-cuda.json …");
       },

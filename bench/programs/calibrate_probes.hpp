@@ -4,11 +4,12 @@
 #include <string_view>
 
 #include "bench/support/calibration.hpp"
+#include "bench/support/measure.hpp"
 #include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
 
-inline bool simulated() { return std::string_view(backend_name()) == "sim"; }
+inline bool simulated() { return time_is_virtual(); }
 inline bool on_gpu() {
   return std::string_view(backend_name()) == "cuda" || std::string_view(backend_name()) == "nccl";
 }

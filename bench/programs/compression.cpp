@@ -1,6 +1,9 @@
 // Sums of compressed gradients beside the ring: bytes and seconds over the number of ranks, and where compression
 // loses.
 //
+// Beside exercise 21.9's methods stands topk+int8: the largest elements as they are, int8 in two steps for the rest.
+// `relative_error` says what each makes of a gradient with few large elements: bytes alone choose no method.
+//
 //   ./lab bench compression --machine pcie-box-10gbe --ranks 2,4,8,16,32,64 --bytes 25MiB --phantom
 //   ./lab bench compression --backend mpi --ranks 2 --bytes 4MiB --density 0.01
 #include "labs/week21_data_parallel/compression.hpp"
@@ -9,7 +12,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "bench/programs/mixed_compression.hpp"
 #include "bench/support/bench.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
@@ -21,6 +26,9 @@ namespace {
 using week21::Compression;
 using week21::Method;
 
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kErrorElements = 1 << 16;  // that relative_error is taken of, at most
+
 struct CompressionOptions {
   std::string bytes = "25MiB";
   std::vector<std::string> densities{"0.01"};
@@ -30,10 +38,11 @@ struct CompressionOptions {
 struct Named {
   std::string name;
   Compression how;
+  bool mixed = false;  // the largest elements by top-k, the rest by `how.method`, int8 in two steps
 };
 
 std::vector<Named> methods_of(const CompressionOptions& o) {
-  if (o.block < 1) throw Error(Verdict::usage, "--block counts at least 1");
+  if (o.block < 1) throw Error(Verdict::usage, "--block must be at least 1");
   const auto block = static_cast<std::size_t>(o.block);
   std::vector<Named> methods{{"ring", {}}};
   for (const std::string& density : o.densities)
@@ -41,33 +50,71 @@ std::vector<Named> methods_of(const CompressionOptions& o) {
         {"topk:" + density, {.method = Method::top_k, .density = number_in("--density", density, 1e-9, 1)}});
   methods.push_back({"int8", {.method = Method::int8, .block = block}});
   methods.push_back({"int8-two-step", {.method = Method::int8_two_step, .block = block}});
+  for (const std::string& density : o.densities) {
+    const double share = number_in("--density", density, 1e-9, 1);
+    methods.push_back(
+        {"topk+int8:" + density, {.method = Method::int8_two_step, .density = share, .block = block}, true});
+  }
   return methods;
 }
 
 std::size_t kept(const Compression& how, std::size_t elements) { return week21::top_k_count(elements, how.density); }
 
 /// What every rank has, so that every method's sum is exact: for top-k, nothing beyond what it keeps; else one
-/// magnitude everywhere, which eight bits hold.
-std::vector<float> input(const Compression& how, std::size_t elements) {
+/// magnitude everywhere, which eight bits hold; for both, a magnitude for each.
+std::vector<float> input(const Named& method, std::size_t elements) {
   std::vector<float> values(elements, 0.0f);
-  const std::size_t filled = how.method == Method::top_k ? kept(how, elements) : elements;
+  const std::size_t filled = method.how.method == Method::top_k ? kept(method.how, elements) : elements;
   for (std::size_t i = 0; i < filled; ++i) values[i] = i % 3 == 0 ? -127.0f : 127.0f;
+  for (std::size_t i = 0; method.mixed && i < kept(method.how, elements); ++i) values[i] *= 100;
   return values;
 }
 
-Prepared prepare(const Compression& how, std::size_t elements, Rank me, Purpose purpose) {
+/// What adds up: made once, with what it keeps between steps.
+week21::AllReduce sum_of(const Named& method, Rank me, const Parameters& parameters) {
+  const Compression& how = method.how;
+  if (!method.mixed) return week21::compressed_all_reduce(me, parameters, how);
+  return [=](Rank group, const Slice& data) {
+    mixed_all_reduce(group, data, kept(how, data.size()), how.block, {.seed = how.seed});
+  };
+}
+
+/// ‖sum − exact sum‖ / ‖exact sum‖ of one act on rank 0, of gradients with few large elements.
+double relative_error(const RunOptions& options, const Named& method, std::size_t elements) {
+  std::vector<double> exact(elements);
+  for (int rank = 0; rank < options.ranks; ++rank)
+    for (std::size_t i = 0; i < elements; ++i) exact[i] += static_cast<double>(heavy_tailed(rank, i));
+  const Outcome outcome = run(options, [&](Rank me) -> Values {
+    Parameters parameters;
+    parameters.gradients = me.allocate(elements, DType::f32, Category::gradient);
+    std::vector<float> values(elements);
+    for (std::size_t i = 0; i < elements; ++i) values[i] = heavy_tailed(me.rank(), i);
+    upload(me, parameters.gradients, values);
+    sum_of(method, me, parameters)(me, parameters.gradients);
+    values = to_host(me, parameters.gradients);
+    double error = 0, whole = 0;
+    for (std::size_t i = 0; i < elements; ++i) {
+      error += (static_cast<double>(values[i]) - exact[i]) * (static_cast<double>(values[i]) - exact[i]);
+      whole += exact[i] * exact[i];
+    }
+    return {std::sqrt(error / whole)};
+  });
+  return outcome.check().values[0][0];
+}
+
+Prepared prepare(const Named& method, std::size_t elements, Rank me, Purpose purpose) {
   Parameters parameters;
   parameters.gradients = me.allocate(elements, DType::f32, Category::gradient);
   Slice data = parameters.gradients;
   if (purpose == Purpose::verify)
-    upload(me, data, input(how, elements));
+    upload(me, data, input(method, elements));
   else
     fill(me, data, 0);  // so that repeated sums stay finite
-  const week21::AllReduce sum = week21::compressed_all_reduce(me, parameters, how);
+  const week21::AllReduce sum = sum_of(method, me, parameters);
   return {.act = [=] { sum(me, data); },
           .right =
               [=] {
-                std::vector<float> expected = input(how, elements);
+                std::vector<float> expected = input(method, elements);
                 for (float& value : expected) value *= static_cast<float>(me.size());
                 return to_host(me, data) == expected;
               }};
@@ -111,8 +158,23 @@ void compute(Rank me, const Compression& how, Slice data, int ranks) {
   for (int r = 0; r < ranks; ++r) add_dequantised(me, part, few, its, how.block);
 }
 
+/// Of the mixed method, beside int8's: the largest chosen and taken out, p of them added up, and both sums put
+/// together.
+void compute_largest(Rank me, const Compression& how, Slice data, int ranks) {
+  const std::size_t k = kept(how, data.size());
+  const auto buffer = [&](std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); };
+  Slice values = buffer(k, DType::f32), indices = buffer(k, DType::i32), sums = buffer(data.size(), DType::f32);
+  top_k(me, values, indices, data);
+  scatter_add(me, data, values, indices, -1);
+  copy(me, buffer(k, DType::f32), values);
+  copy(me, buffer(k, DType::i32), indices);
+  fill(me, sums, 0);
+  for (int r = 0; r < ranks; ++r) scatter_add(me, sums, values, indices);
+  add(me, data, sums);
+}
+
 /// Seconds of `compute`, on one rank; where time is real, the median of nine.
-double compute_seconds(RunOptions options, const Compression& how, std::size_t elements, int ranks) {
+double compute_seconds(RunOptions options, const Named& method, std::size_t elements, int ranks) {
   options.ranks = 1;
   const bool virtual_time = std::string_view(backend_name()) == "sim";
   const Outcome outcome = run(options, [&](Rank me) -> Values {
@@ -121,7 +183,8 @@ double compute_seconds(RunOptions options, const Compression& how, std::size_t e
     for (int i = 0; i < (virtual_time ? 1 : 9); ++i) {
       fill(me, data, 1);
       const double begin = me.now();
-      compute(me, how, data, ranks);
+      compute(me, method.how, data, ranks);
+      if (method.mixed) compute_largest(me, method.how, data, ranks);
       samples.push_back(me.now() - begin);
     }
     return {median(samples).value};
@@ -129,42 +192,53 @@ double compute_seconds(RunOptions options, const Compression& how, std::size_t e
   return outcome.check().values[0][0];
 }
 
+double bytes_sent(const Named& method, int ranks, double elements) {
+  return method.mixed ? mixed_bytes_sent(method.how, ranks, elements) : week21::bytes_sent(method.how, ranks, elements);
+}
+
+double ranks_to_break_even(const Named& method) {
+  return method.mixed ? mixed_ranks_to_break_even(method.how) : week21::ranks_to_break_even(method.how);
+}
+
 /// The arithmetic, two all-gathers of p − 1 messages each, and before them in two steps a batch to all peers. Each rank
 /// has a link of its own: where ranks of a node share one, that batch crosses it for all of them at once, a ring for
 /// one.
-double predicted_seconds(const Compression& how, const LinkPrices& prices, int ranks, std::size_t elements,
+double predicted_seconds(const Named& method, const LinkPrices& prices, int ranks, std::size_t elements,
                          double compute) {
+  const Compression& how = method.how;
   const double n = static_cast<double>(elements);
   if (how.method == Method::ring)
     return week21::ring_all_reduce_seconds({prices.alpha, prices.beta, prices.gamma, prices.launch}, ranks, 4 * n);
-  const double bytes = week21::bytes_sent(how, ranks, n) * prices.beta;
-  const double steps = 2 * (ranks - 1) + (how.method == Method::int8_two_step ? 1 : 0);
+  const double bytes = bytes_sent(method, ranks, n) * prices.beta;
+  const double steps = (method.mixed ? 4 : 2) * (ranks - 1) + (how.method == Method::int8_two_step ? 1 : 0);
   return compute + bytes + (ranks > 1 ? steps * prices.alpha : 0);
 }
 
 void add_size(Bench& bench, const std::vector<Named>& methods, int ranks, std::uint64_t bytes) {
   if (ranks == 1)
-    throw Error(Verdict::usage, "--ranks 1: one rank sends nothing that could be compressed; at least 2 are wanted");
+    throw Error(Verdict::usage, "--ranks 1: a single rank sends nothing that could be compressed; use at least 2");
   const std::size_t elements = f32_elements(bytes);
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
   std::vector<Contender> contenders;
+  std::vector<double> errors;
   for (const Named& method : methods) {
     const Compression how = method.how;
-    const double compute = how.method == Method::ring ? 0 : compute_seconds(options, how, elements, ranks);
+    const double compute = how.method == Method::ring ? 0 : compute_seconds(options, method, elements, ranks);
+    errors.push_back(options.phantom ? kNone : relative_error(options, method, std::min(elements, kErrorElements)));
     contenders.push_back({.name = method.name,
-                          .prepare = [=](Rank me, Purpose purpose) { return prepare(how, elements, me, purpose); },
-                          .predicted_seconds = predicted_seconds(how, prices, ranks, elements, compute)});
+                          .prepare = [=](Rank me, Purpose purpose) { return prepare(method, elements, me, purpose); },
+                          .predicted_seconds = predicted_seconds(method, prices, ranks, elements, compute)});
   }
   bench.add(fmt::format("{} ranks/{}", ranks, format_bytes(static_cast<double>(bytes))), options, contenders,
             [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-              const Compression& how = methods[i].how;
               row.set("bytes", bytes);
-              row.set("predicted_bytes_sent_per_rank", week21::bytes_sent(how, ranks, static_cast<double>(elements)));
+              row.set("predicted_bytes_sent_per_rank", bytes_sent(methods[i], ranks, static_cast<double>(elements)));
               row.set("relative_bytes", static_cast<double>(group[i].bytes_sent_per_rank_max) /
                                             static_cast<double>(group[0].bytes_sent_per_rank_max));
               row.set("relative_seconds", group[i].seconds.value / group[0].seconds.value);
-              row.set("ranks_to_break_even", week21::ranks_to_break_even(how));
+              row.set("ranks_to_break_even", ranks_to_break_even(methods[i]));
+              row.set("relative_error", errors[i]);
             });
 }
 
@@ -172,7 +246,7 @@ void print_bytes(const std::vector<Named>& methods) {
   fmt::print("sends as many bytes as the ring from");
   for (const Named& method : methods)
     if (method.how.method != Method::ring) {
-      const double even = week21::ranks_to_break_even(method.how);
+      const double even = ranks_to_break_even(method);
       fmt::print("  {}: {}", method.name, std::isinf(even) ? "never" : fmt::format("p = {:.3g}", even));
     }
   fmt::print("\n");
@@ -185,12 +259,13 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::CompressionOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--bytes", o.bytes, "of the array: a size, several with commas, or FIRST:LAST doubling");
-    line.add("--density", o.densities, "shares of the elements that top-k sends; several with commas");
-    line.add("--block", o.block, "elements of int8 with one scale");
+    line.add("--bytes", o.bytes, "size of the array: one, several separated by commas, or FIRST:LAST doubling");
+    line.add("--density", o.densities,
+             "shares of the elements that top-k sends, also in topk+int8; separate several with commas");
+    line.add("--block", o.block, "int8: elements that share one scale");
   };
-  return bench::bench_main("compression", "Sums of compressed gradients beside the ring: bytes and time.", argc, argv,
-                           declare, [&](bench::Bench& bench) {
+  return bench::bench_main("compression", "All-reduces of compressed gradients compared with the ring: bytes and time.",
+                           argc, argv, declare, [&](bench::Bench& bench) {
                              const auto methods = bench::methods_of(o);
                              for (const int ranks : bench.ranks())
                                for (const std::uint64_t size : parse_byte_sizes(o.bytes))

@@ -18,11 +18,10 @@ namespace {
 
 struct DdpProgramOptions {
   std::string model = "tiny";
-  int batch = 4;        // sequences of each rank
+  int batch = 4;        // sequences per rank
   int sequence = 0;     // tokens; 0: the model's context
   std::string buckets;  // sizes; empty: PyTorch's 25 MiB, less for small models
   std::vector<std::string> microbatches{"1"};
-  std::string timeline;  // prefix of SVG files
 };
 
 const std::vector<Variant> kVariants = {Variant::compute, Variant::sequential, Variant::overlapped,
@@ -69,10 +68,14 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
   const LinkPrices prices = bench.prices(ranks);
   const SerialStep serial = profile_serial_step(options, shape, ranks);
   auto contenders = step_contenders(kVariants, shape, serial, prices, options);
-  for (std::size_t i = 0; i < contenders.size(); ++i)
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    contenders[i].drawn = kVariants[i] == Variant::sequential || kVariants[i] == Variant::overlapped;
+    contenders[i].title = fmt::format("One DDP step of {} on {} ranks of {}, {} overlap", o.model, ranks,
+                                      options.machine.name, kVariants[i] == Variant::sequential ? "without" : "with");
     contenders[i].predict = [=](const LinkPrices& now) {
-      return step_contenders(kVariants, shape, serial, now, options)[i].predicted_seconds;
+      return predicted_seconds(serial, kVariants[i], now, ranks, has_spare_cores(options));
     };
+  }
   const std::size_t parameters = shape.model.parameters(), bytes = parameters * bytes_of(shape.model.storage);
   bench.add(fmt::format("{} ranks/{} buckets/{}", ranks, format_bytes(static_cast<double>(bucket_bytes)), microbatches),
             options, contenders, [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
@@ -94,51 +97,6 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
             });
 }
 
-/// The events of one step, which each rank began when `began` says and the first at `begin`, from 0 on. Of what a rank
-/// had begun before, the messages are left out: their other ends may not be here.
-Trace cut(const Trace& whole, const std::vector<Values>& began, double begin, double end) {
-  Trace trace{.queues = whole.queues, .events = {}, .closures = whole.closures};
-  trace.modelled = whole.modelled;
-  trace.eager_bytes = whole.eager_bytes;
-  for (TraceEvent event : whole.events) {
-    if (event.end <= begin || event.begin >= end) continue;
-    if (event.begin < began[static_cast<std::size_t>(event.rank)][0]) event.messages.clear();
-    event.begin = std::max(event.begin, begin) - begin;
-    event.end = std::min(event.end, end) - begin;
-    trace.events.push_back(std::move(event));
-  }
-  return trace;
-}
-
-/// Draws one step without and one with overlap, of the first number of ranks and the first bucket size.
-void draw_timelines(const Bench& bench, const DdpProgramOptions& o) {
-  const int ranks = bench.ranks().front();
-  StepShape shape = shape_of(o, ranks);
-  const std::size_t bytes = shape.model.parameters() * bytes_of(shape.model.storage);
-  shape.ddp.bucket_bytes = bucket_sizes(o, bytes).front();
-  shape.ddp.first_bucket_bytes = std::min<std::size_t>(shape.ddp.bucket_bytes, std::size_t{1} << 20);
-  RunOptions options = bench.run_options(ranks);
-  options.trace = true;
-  for (Variant variant : {Variant::sequential, Variant::overlapped}) {
-    const Outcome outcome = run(options, [&](Rank me) -> Values {
-      const Prepared step = prepare_step(me, shape, variant, Purpose::time);
-      const double begin = me.now();
-      step.act();
-      return {begin, me.now()};
-    });
-    outcome.check();
-    if (!is_judge()) continue;
-    double begin = outcome.values[0][0], end = outcome.values[0][1];
-    for (const Values& values : outcome.values) begin = std::min(begin, values[0]), end = std::max(end, values[1]);
-    const Trace drawn = cut(outcome.trace, outcome.values, begin, end);
-    const std::string title =
-        fmt::format("One DDP step of {} on {} ranks of {}, {} overlap: {}", o.model, ranks, options.machine.name,
-                    variant == Variant::sequential ? "without" : "with", format_seconds(end - begin));
-    for (const char* kind : {"svg", "trace"})
-      write_trace(drawn, fmt::format("{}_{}.{}", o.timeline, to_string(variant), kind), title);
-  }
-}
-
 void measure_steps(Bench& bench, const DdpProgramOptions& o) {
   for (int ranks : bench.ranks()) {
     const StepShape shape = shape_of(o, ranks);
@@ -146,9 +104,7 @@ void measure_steps(Bench& bench, const DdpProgramOptions& o) {
       for (const std::string& count : o.microbatches)
         add_step(bench, o, ranks, bucket, microbatch_count(count, o.batch));
   }
-  if (!o.timeline.empty()) check_writable(o.timeline + "_overlap.svg");
   bench.run();
-  if (!o.timeline.empty()) draw_timelines(bench, o);
 }
 
 }  // namespace
@@ -158,13 +114,12 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::DdpProgramOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
-    line.add("--batch", o.batch, "sequences of each rank", kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
+    line.add("--model", o.model, "a preset, as for ./lab train: tiny, small, gpt2-124m, …");
+    line.add("--batch", o.batch, "sequences per rank", kSequences);
+    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", kTokens);
     line.add("--bucket-bytes", o.buckets,
              "sizes of gradient buckets; default an eighth of the gradients, at most 25 MiB");
-    line.add("--microbatches", o.microbatches, "gradient accumulation: backward passes for one averaging");
-    line.add("--timeline", o.timeline, "draw one step: PREFIX_no_overlap and PREFIX_overlap, .svg and .trace");
+    line.add("--microbatches", o.microbatches, "gradient accumulation: backward passes per averaging");
   };
   return bench::bench_main("ddp", "The data-parallel step, with and without overlap.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_steps(bench, o); });

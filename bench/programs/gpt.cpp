@@ -1,6 +1,8 @@
-// One training step of a GPT on one rank: tokens a second, and how much of the computer's arithmetic that is.
+// One training step of a GPT on one rank: tokens a second, and how much of the computer's arithmetic that is. On MPI
+// also on several, with 21.7's buckets overlapped; and beside PyTorch's, where that is installed.
 //
 //   ./lab bench gpt --model tiny --dtype fp32
+//   ./lab bench gpt --backend mpi --ranks 1,2 --model small --batch 32 --pytorch eager,compiled
 //   ./lab bench gpt --backend cuda --model gpt2-124m --vocabulary 50304 --batch 16 --machine dgx-h200
 //   ./lab bench gpt --machine dgx-h200 --phantom --model gpt2-124m,gpt2-355m --batch 16 --sequence 1024
 //
@@ -12,7 +14,11 @@
 
 #include <cmath>
 #include <memory>
+#include <string_view>
 
+#include "bench/programs/ddp_step.hpp"
+#include "bench/programs/operations.hpp"
+#include "bench/programs/pytorch_step.hpp"
 #include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
 #include "bench/support/price.hpp"
@@ -26,20 +32,19 @@ namespace {
 
 struct GptProgramOptions {
   std::vector<std::string> models{"tiny"};
-  std::string dtype = "bf16";
-  int batch = 8;       // sequences
-  int sequence = 0;    // tokens of each; 0: the model's context
-  int vocabulary = 0;  // 0: the model's
-  int matmul = 0;      // rows and columns of the product; 0: 8192 on a GPU, real or priced, else 1024
+  std::string dtype;                 // "": fp32 on MPI, else bf16
+  int batch = 8;                     // sequences
+  int sequence = 0;                  // tokens of each; 0: the model's context
+  int vocabulary = 0;                // 0: the model's
+  int operations = 0;                // how many of a step's operations to time, the longest first
+  int matmul = 0;                    // rows and columns of the product; 0: 8192 on a GPU, real or priced, else 1024
+  std::vector<std::string> pytorch;  // how its step runs: eager, compiled
 };
 
-struct StepShape {
-  GptConfig model;
-  std::size_t sequences = 0, length = 0;
-
-  double tokens() const { return static_cast<double>(sequences * length); }
-  double flop() const { return static_cast<double>(sequences) * model.step_flop(length); }
-};
+double tokens(const StepShape& shape) { return static_cast<double>(shape.sequences * shape.length); }
+double flop(const StepShape& shape) {
+  return static_cast<double>(shape.sequences) * shape.model.step_flop(shape.length);
+}
 
 StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
   StepShape shape{.model = gpt_preset(model), .sequences = static_cast<std::size_t>(o.batch)};
@@ -56,10 +61,10 @@ std::size_t matmul_size(const GptProgramOptions& o, bool phantom) {
   return static_cast<std::size_t>(o.matmul ? o.matmul : gpu ? 8192 : 1024);
 }
 
-/// Everything one rank needs for a step.
-class Step {
+/// Everything that a rank needs for a step of its own.
+class OneRankStep {
  public:
-  Step(Rank me, const StepShape& shape)
+  OneRankStep(Rank me, const StepShape& shape)
       : me_(me),
         gpt_(me, shape.model, /*seed=*/1),
         optimizer_(me, gpt_.parameters(), {}),
@@ -89,8 +94,9 @@ class Step {
   Batch batch_;
 };
 
-Prepared prepare_step(Rank me, const StepShape& shape) {
-  auto step = std::make_shared<Step>(me, shape);
+Prepared prepare_step(Rank me, const StepShape& shape, Purpose purpose) {
+  if (me.size() > 1) return prepare_step(me, shape, Variant::overlapped, purpose);
+  auto step = std::make_shared<OneRankStep>(me, shape);
   return {.act = [step] { step->act(); }, .right = [step] { return step->right(); }};
 }
 
@@ -105,38 +111,87 @@ Prepared prepare_matmul(Rank me, std::size_t n, DType dtype) {
           .right = {}};
 }
 
-void add_model(Bench& bench, const GptProgramOptions& o, const std::string& name) {
-  const StepShape shape = shape_of(o, name);
-  const DType dtype = shape.model.storage;
-  const RunOptions options = bench.run_options(1);
+constexpr std::size_t kStep = 0, kMatmul = 1;  // contenders; after them PyTorch's steps
+
+std::vector<Contender> contenders_of(Bench& bench, const GptProgramOptions& o, const RunOptions& options,
+                                     const std::string& model, const PyTorch& pytorch) {
+  const StepShape shape = shape_of(o, model);
   const std::size_t n = matmul_size(o, options.phantom);
+  const DType dtype = shape.model.storage;
   std::vector<Contender> contenders = {
-      {.name = "step", .prepare = [=](Rank me, Purpose) { return prepare_step(me, shape); }},
+      {.name = "step", .prepare = [=](Rank me, Purpose purpose) { return prepare_step(me, shape, purpose); }},
       {.name = "matmul", .prepare = [=](Rank me, Purpose) { return prepare_matmul(me, n, dtype); }}};
-  if (bench.has_machine())
+  if (bench.has_machine() && options.ranks == 1)
     for (Contender& contender : contenders)
       contender.predicted_seconds =
           priced_seconds(options.machine, [&](Rank me) { return contender.prepare(me, Purpose::time).act; });
-  const double peak =
-      bench.has_machine() ? options.machine.peak_flop_per_second[static_cast<std::size_t>(dtype)] : std::nan("");
-  bench.add(fmt::format("{}/{} × {}", name, shape.sequences, shape.length), options, contenders,
+  for (const std::string& how : o.pytorch) contenders.push_back(pytorch_contender(pytorch, model, shape, how));
+  return contenders;
+}
+
+void add_model(Bench& bench, const GptProgramOptions& o, const std::string& name, int ranks, const PyTorch& pytorch) {
+  const StepShape shape = shape_of(o, name);
+  const RunOptions options = bench.run_options(ranks);
+  const std::size_t n = matmul_size(o, options.phantom);
+  const double peak = bench.has_machine()
+                          ? options.machine.peak_flop_per_second[static_cast<std::size_t>(shape.model.storage)]
+                          : std::nan("");
+  if (o.operations > 0)
+    report_operations(bench, name,
+                      operations_of(options, [=](Rank me) { return prepare_step(me, shape, Purpose::time).act; }),
+                      static_cast<std::size_t>(o.operations));
+  const std::string on = ranks > 1 ? fmt::format("/{} ranks", ranks) : "";
+  bench.add(fmt::format("{}/{} × {}{}", name, shape.sequences, shape.length, on), options,
+            contenders_of(bench, o, options, name, pytorch),
             [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-              const double matmul_flop = 2.0 * std::pow(static_cast<double>(n), 3);
-              const double matmul_rate = matmul_flop / group[1].seconds.value;
-              const double rate = i == 0 ? shape.flop() / group[0].seconds.value : matmul_rate;
+              const double matmul_rate = 2.0 * std::pow(static_cast<double>(n), 3) / group[kMatmul].seconds.value;
+              const double seconds = group[i].seconds.value;
+              const double rate = i == kMatmul ? matmul_rate : flop(shape) / seconds / ranks;
               row.set("dtype", o.dtype);
-              if (i == 0) {
+              if (i == kMatmul) {
+                row.set("matmul_size", n);
+              } else {
                 row.set("model", name).set("parameters", shape.model.parameters());
                 row.set("vocabulary", shape.model.vocabulary);
                 row.set("batch_sequences", shape.sequences).set("sequence_tokens", shape.length);
-                row.set("tokens_per_second", shape.tokens() / group[0].seconds.value);
-                row.set("model_flop_per_token", shape.flop() / shape.tokens());
-              } else {
-                row.set("matmul_size", n);
+                row.set("tokens_per_second", tokens(shape) / seconds);
+                row.set("model_flop_per_token", flop(shape) / tokens(shape));
               }
+              if (i == kStep)
+                for (std::size_t other = kMatmul + 1; other < group.size(); ++other)
+                  row.set("times_" + group[other].contender, group[other].seconds.value / seconds);
+              if (group[i].apart) row.set("waiting_cpu_share", group[i].waiting_cpu_share);
               row.set("flop_per_second", rate).set("mfu", rate / peak);
               row.set("fraction_of_matmul_rate", rate / matmul_rate);
             });
+}
+
+std::vector<int> ranks_of(const Bench& bench) {
+  return std::string_view(backend_name()) == "mpi" ? bench.ranks() : std::vector<int>{1};
+}
+
+/// What the options ask of the backend; and the PyTorch that they ask for.
+PyTorch check(Bench& bench, const GptProgramOptions& o) {
+  const std::string_view backend = backend_name();
+  if (backend != "mpi") bench.want_one_rank("--backend mpi measures several, and ./lab bench ddp");
+  if (o.operations > 0 && backend != "cuda" && backend != "nccl")
+    throw Error(Verdict::usage, "--operations reads a GPU's events: --backend cuda");
+  if (ranks_of(bench) != std::vector<int>{1} && parse_storage(o.dtype) != DType::f32)
+    throw Error(Verdict::usage, "several ranks compare their gradients with one rank's: --dtype fp32");
+  if (o.pytorch.empty()) return {};
+  if (backend != "mpi")
+    throw Error(Verdict::usage,
+                "--pytorch stands beside what is measured on the CPU: --backend mpi; on a GPU "
+                "bench/programs/pytorch_step.py measures it");
+  if (o.dtype != "fp32") throw Error(Verdict::usage, "--pytorch: --dtype fp32");
+  for (const std::string& how : o.pytorch)
+    if (how != "eager" && how != "compiled")
+      throw Error(Verdict::usage, fmt::format("--pytorch {}: eager, compiled, or both with a comma", how));
+  PyTorch pytorch = find_pytorch();
+  if (pytorch.version.empty())
+    throw Error(Verdict::usage, "--pytorch: there is no PyTorch here; LOCKSTEP_PYTORCH names a Python that has it");
+  bench.about().set("pytorch", pytorch.version);
+  return pytorch;
 }
 
 }  // namespace
@@ -147,19 +202,29 @@ int main(int argc, char** argv) {
   bench::GptProgramOptions o;
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.models, "presets, as of ./lab train: tiny, small, gpt2-124m, …; several with commas");
-    line.add("--dtype", o.dtype, "of storage: fp32, bf16 or fp16; AdamW keeps fp32");
+    line.add(
+        "--dtype", o.dtype,
+        "of storage: fp32, bf16 or fp16; AdamW keeps fp32. Default: fp32 on MPI, bf16 on a GPU, real or simulated");
     line.add("--batch", o.batch, "sequences of a step", kSequences);
     line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
     line.add("--vocabulary", o.vocabulary,
-             "tokens it knows; 0: the model's. GPUs multiply rows of an odd length slowly: give GPT-2 50304", kTokens);
+             "vocabulary size; 0: the model's. GPUs multiply rows of odd length slowly: use 50304 for GPT-2", kTokens);
     line.add("--matmul", o.matmul,
-             "rows and columns of the matrices whose product is the yardstick; 0: 8192 on a GPU, else 1024",
+             "rows and columns of the matrices whose product is the reference rate; 0: 8192 on a GPU, else 1024",
              {0, 1 << 17});
+    line.add("--operations", o.operations,
+             "on a GPU: also time the operations of a step by events, and say so many, the longest first", {0, 1000});
+    line.add(
+        "--pytorch", o.pytorch,
+        "on MPI: also PyTorch's step, a thread a rank: eager, compiled; several ranks are DistributedDataParallel's");
   };
-  return bench::bench_main("gpt", "A training step of a GPT on one rank: tokens a second and model-FLOP utilisation.",
-                           argc, argv, declare, [&](bench::Bench& bench) {
-                             bench.want_one_rank("./lab bench ddp measures several");
-                             for (const std::string& model : o.models) bench::add_model(bench, o, model);
+  return bench::bench_main("gpt", "A training step of a GPT: tokens a second and model-FLOP utilisation.", argc, argv,
+                           declare, [&](bench::Bench& bench) {
+                             if (o.dtype.empty()) o.dtype = std::string_view(backend_name()) == "mpi" ? "fp32" : "bf16";
+                             const bench::PyTorch pytorch = check(bench, o);
+                             for (const std::string& model : o.models)
+                               for (const int ranks : bench::ranks_of(bench))
+                                 add_model(bench, o, model, ranks, pytorch);
                              bench.run();
                            });
 }

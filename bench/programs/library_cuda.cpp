@@ -2,8 +2,6 @@
 #include <cublas_api.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
 #include "common/devices/cuda/gpu.hpp"
@@ -22,10 +20,7 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
           {"cublaslt", fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH)}};
 }
 
-std::vector<std::pair<std::string, std::string>> surroundings() {
-  if (std::getenv("LOCKSTEP_TUNE")) return {{"LOCKSTEP_TUNE", "1"}};
-  return {};
-}
+std::vector<std::pair<std::string, std::string>> surroundings() { return {}; }
 
 double gpu_memory_bytes() { return static_cast<double>(cuda::open_gpu(0).memory_bytes); }
 

@@ -4,16 +4,14 @@
 // neither has the cores that the other needs.
 #include <fmt/format.h>
 #include <gloo/config.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <ctime>
 #include <memory>
 
+#include "bench/programs/child_process.hpp"
 #include "bench/programs/gloo_socket.hpp"
 #include "bench/programs/library_all_reduce.hpp"
 #include "common/backends/mpi/gather.hpp"
@@ -23,41 +21,31 @@
 namespace lockstep::bench {
 namespace {
 
-/// A process that runs gloo_rank, with a socket to it as its standard input. It has ended when this does.
+std::array<int, 2> connected_sockets() {
+  std::array<int, 2> sockets{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
+    throw std::runtime_error("no sockets are left");
+  return sockets;
+}
+
+/// A process that runs gloo_rank, with a socket to it as its standard input.
 class GlooProcess {
  public:
-  explicit GlooProcess(std::vector<std::string> arguments) {
-    std::array<int, 2> sockets{};
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
-      throw std::runtime_error("no sockets are left");
-    socket_ = sockets[0];
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, sockets[1], 0);
-    arguments.insert(arguments.begin(), LOCKSTEP_GLOO_PROGRAM);
-    std::vector<char*> words;
-    for (std::string& word : arguments) words.push_back(word.data());
-    words.push_back(nullptr);
-    const int failed = posix_spawn(&process_, LOCKSTEP_GLOO_PROGRAM, &actions, nullptr, words.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(sockets[1]);
-    if (failed == 0) return;
-    close(socket_);
-    throw std::runtime_error(LOCKSTEP_GLOO_PROGRAM " cannot be started");
+  explicit GlooProcess(const std::vector<std::string>& words)
+      : sockets_(connected_sockets()), process_(words, [&](posix_spawn_file_actions_t* actions) {
+          posix_spawn_file_actions_adddup2(actions, sockets_[1], 0);
+        }) {
+    close(sockets_[1]);
   }
-  ~GlooProcess() {
-    close(socket_);
-    kill(process_, SIGKILL);
-    waitpid(process_, nullptr, 0);
-  }
+  ~GlooProcess() { close(sockets_[0]); }
   GlooProcess(const GlooProcess&) = delete;
   GlooProcess& operator=(const GlooProcess&) = delete;
 
-  int socket() const { return socket_; }
+  int socket() const { return sockets_[0]; }
 
  private:
-  pid_t process_ = -1;
-  int socket_ = -1;
+  std::array<int, 2> sockets_;
+  ChildProcess process_;
 };
 
 /// The loopback where one host has all ranks; else the address that the host's name has.
@@ -97,8 +85,8 @@ double cpu_seconds() {
 Apart measure_apart(Rank me, std::size_t elements, const Plan& plan) {
   const std::string where = address(me);
   try {
-    const GlooProcess process({std::to_string(me.rank()), std::to_string(me.size()), std::to_string(elements),
-                               std::to_string(plan.warm_up), std::to_string(plan.samples),
+    const GlooProcess process({LOCKSTEP_GLOO_PROGRAM, std::to_string(me.rank()), std::to_string(me.size()),
+                               std::to_string(elements), std::to_string(plan.warm_up), std::to_string(plan.samples),
                                fmt::format("{}", plan.budget_seconds), where});
     Apart apart;
     for (;;) {

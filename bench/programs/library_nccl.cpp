@@ -84,6 +84,7 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
 
 std::vector<std::pair<std::string, std::string>> surroundings() {
   return {{"binding", nccl::binding_of_this_job()},
+          {"gpu_load", nccl::load_of_this_job()},
           {"nccl_settings", settings()},
           {"gpu_peers", peers()},
           {"interfaces", names_in("/sys/class/net")},

@@ -31,7 +31,7 @@ std::vector<double> numbers(const std::string& option, const std::vector<std::st
     double value = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc{} || end != text.data() + text.size() || !(value > 0) || !std::isfinite(value))
-      throw Error(Verdict::usage, fmt::format("{} wants numbers above 0, not '{}'", option, text));
+      throw Error(Verdict::usage, fmt::format("{} needs numbers above 0, not '{}'", option, text));
     values.push_back(value);
   }
   return values;
@@ -80,7 +80,7 @@ void add_point(Bench& bench, RunOptions options, const OverheadOptions& o, doubl
 
 void measure_chart(Bench& bench, const OverheadOptions& o, bool chosen_links) {
   if (!(o.tokens > 0) || !(o.flop_per_second > 0) || !(o.latency >= 0))
-    throw Error(Verdict::usage, "--tokens and --flop-per-second are above 0, --latency is not negative");
+    throw Error(Verdict::usage, "--tokens and --flop-per-second must be above 0, --latency must not be negative");
   const bool simulated = std::string_view(backend_name()) == "sim";
   if (!simulated && chosen_links)
     throw Error(Verdict::usage, "--links: a bandwidth can only be chosen in the simulator; MPI has this computer's");
@@ -108,11 +108,11 @@ int main(int argc, char** argv) {
   const std::vector<std::string> usual = o.links;
   if (std::string_view(backend_name()) != "sim") o.parameters = {"1e6", "4e6"};
   auto declare = [&](CommandLine& line) {
-    line.add("--parameters", o.parameters, "of the models; several with commas");
-    line.add("--links", o.links, "simulator: bandwidths of links in GB/s; several with commas");
-    line.add("--tokens", o.tokens, "of each rank in a step");
-    line.add("--flop-per-second", o.flop_per_second, "that a rank reaches in training");
-    line.add("--latency", o.latency, "simulator: seconds of a small message");
+    line.add("--parameters", o.parameters, "parameters of the models; separate several with commas");
+    line.add("--links", o.links, "simulator: link bandwidths in GB/s; separate several with commas");
+    line.add("--tokens", o.tokens, "tokens per rank and step");
+    line.add("--flop-per-second", o.flop_per_second, "FLOP per second that a rank reaches in training");
+    line.add("--latency", o.latency, "simulator: latency of a message, in seconds");
   };
   return bench::bench_main("overhead", "Communication overhead: model size × bandwidth.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_chart(bench, o, o.links != usual); });

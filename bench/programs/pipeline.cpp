@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "bench/support/bench.hpp"
 #include "common/support/text/numbers.hpp"
@@ -26,7 +27,7 @@ bool simulated() { return std::string_view(backend_name()) == "sim"; }
 
 struct PipelineOptions {
   std::vector<std::string> stages, microbatches{"1", "2", "4", "8", "16", "32"};
-  std::vector<std::string> schedules{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
+  std::vector<std::string> schedules{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
   std::vector<std::string> comm_ms{"0", "0.1"};
   std::vector<std::string> last_stage{"1"};
   double forward_ms = 1, backward_ms = 1, weight_ms = 1;
@@ -42,7 +43,7 @@ struct Case {
   double last_stage = 1;
 
   double turn() const { return times.forward + times.input_gradient + times.weight_gradient; }
-  bool halves() const { return name.starts_with("zb"); }
+  bool halves() const { return week24::splits_backwards(name); }
 };
 
 /// Elements of activations that a microbatch leaves on a stage, all its chunks: 64 MiB where memory is phantom.
@@ -58,13 +59,16 @@ double predicted_of_ideal(const Case& c) {
   return std::nan("");
 }
 /// Of the longest span: the first stage's own, which has the whole bubble; with zero bubble (p − 1)(F + B − W) and
-/// (p − 1)(F + B − 2W), for m ≥ 2p − 1.
+/// (p − 1)(F + B − 2W), for m ≥ 2p − 1; of a V nothing where F = B = W.
 double predicted_of_span(const Case& c) {
   const double work = c.shape.microbatches * c.turn() * std::max(1.0, c.last_stage);
   double idle = predicted_of_ideal(c) * work;
-  if (c.halves() && c.last_stage == 1 && c.shape.microbatches >= 2 * c.shape.stages - 1)
-    idle = (c.shape.stages - 1) * std::max(0.0, c.times.forward + c.times.input_gradient -
-                                                    (c.name == "zb-h1" ? 1 : 2) * c.times.weight_gradient);
+  const StepTimes& t = c.times;
+  const bool vee = c.shape.placement == Placement::vee,
+             equal = t.forward == t.input_gradient && t.forward == t.weight_gradient;
+  if (c.halves() && c.last_stage == 1 && c.shape.microbatches >= 2 * c.shape.stages - 1 && (!vee || equal))
+    idle = (c.shape.stages - 1) *
+           std::max(0.0, t.forward + t.input_gradient - (c.name == "zb-h1" ? 1 : 2) * t.weight_gradient);
   return idle / (work + idle);
 }
 
@@ -188,22 +192,44 @@ std::vector<int> stages_of(const Bench& bench, const PipelineOptions& o) {
   return simulated() ? std::vector{2, 4, 8} : bench.ranks();
 }
 
+/// The schedule's shape on p stages; none where it cannot be: interleaving needs p to divide m, and both it and a V
+/// need another stage to hand to.
+std::optional<PipelineShape> shape_on(const PipelineOptions& o, const std::string& name, int p, int m) {
+  const bool interleaves = name == "interleaved";
+  if ((interleaves && m % p != 0) || (p == 1 && (interleaves || name == "zb-v"))) return std::nullopt;
+  return week24::shape_of(name, p, m, interleaves ? o.chunks : 0);
+}
+
 void measure_shapes(Bench& bench, const PipelineOptions& o, double hop, double last_stage) {
   if (is_judge()) print_head(o, hop, last_stage);
   for (const int p : stages_of(bench, o))
     for (const int m : counts_in("--microbatches", o.microbatches, 65536))
       for (const std::string& name : o.schedules) {
-        const bool interleaves = name == "interleaved";
-        if (interleaves && (m % p != 0 || p == 1)) continue;
+        const std::optional<PipelineShape> shape = shape_on(o, name, p, m);
+        if (!shape) continue;
         const double share = p / (p - 1 + last_stage) / 1e3;  // so that all stages together have the same work
-        const Case c{name,
-                     {p, m, interleaves ? o.chunks : 1},
-                     {o.forward_ms * share, o.backward_ms * share, o.weight_ms * share, hop},
-                     last_stage};
+        const Case c{name, *shape, {o.forward_ms * share, o.backward_ms * share, o.weight_ms * share, hop}, last_stage};
         const Row row = row_of(c);
         if (is_judge()) print(c, row);
         bench.report(row);
       }
+}
+
+/// Each schedule once, of the first shape asked for; of none, 4 stages and 8 microbatches.
+void draw_schedules(Bench& bench, const PipelineOptions& o, double hop, double last_stage) {
+  if (bench.timeline().empty()) return;
+  if (!simulated()) throw Error(Verdict::usage, "--timeline is for the simulator: leave out --backend");
+  const bool usual = o.microbatches == PipelineOptions{}.microbatches;
+  const int p = o.stages.empty() ? 4 : stages_of(bench, o).front();
+  const int m = usual ? 8 : counts_in("--microbatches", o.microbatches, 65536).front();
+  for (const std::string& name : o.schedules) {
+    const std::optional<PipelineShape> shape = shape_on(o, name, p, m);
+    if (!shape) continue;
+    const StepTimes times{o.forward_ms / 1e3, o.backward_ms / 1e3, o.weight_ms / 1e3, hop};
+    const week24::TimedRun run = week24::run_timed(week24::make_schedule(name, *shape), *shape, times,
+                                                   {.trace = true, .last_stage = last_stage});
+    write_trace(replayable_trace(run, *shape), fmt::format("{}_{}.trace", bench.timeline(), name), name);
+  }
 }
 
 void measure_pipelines(Bench& bench, const PipelineOptions& o) {
@@ -211,13 +237,15 @@ void measure_pipelines(Bench& bench, const PipelineOptions& o) {
        {std::pair{"--forward-ms", o.forward_ms}, {"--backward-ms", o.backward_ms}, {"--weight-ms", o.weight_ms}})
     if (!(ms >= 1e-3) || ms > 1e6) throw Error(Verdict::usage, fmt::format("{} {}: milliseconds from 0.001", name, ms));
   if (o.chunks < 2 || o.chunks > 64) throw Error(Verdict::usage, "--chunks: of interleaved, from 2 to 64");
-  for (const std::string& name : o.schedules) week24::make_schedule(name, {2, 2, 1});  // names, before anything runs
+  for (const std::string& name : o.schedules)
+    week24::make_schedule(name, week24::shape_of(name, 2, 2));  // names, before anything runs
   std::vector<double> hops, factors;
   for (const std::string& text : o.comm_ms) hops.push_back(number_in("--comm-ms", text, 0, 1e6) / 1e3);
   for (const std::string& text : o.last_stage) factors.push_back(number_in("--last-stage", text, 0.01, 100));
   if (o.published) {
     compare_with_published(bench);
   } else {
+    draw_schedules(bench, o, hops.front(), factors.front());
     for (const double hop : hops)
       for (const double factor : factors) measure_shapes(bench, o, hop, factor);
   }
@@ -233,17 +261,18 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--stages", o.stages, "simulator: p; several with commas; none: 2,4,8");
     line.add("--microbatches", o.microbatches, "m; several with commas");
-    line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved (where p divides m), zb-h1, zb-h2");
+    line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved (where p divides m), zb-h1, zb-h2, zb-v");
     line.add("--comm-ms", o.comm_ms, "a hop from stage to stage; several with commas");
     line.add("--forward-ms", o.forward_ms, "a stage's forward of a microbatch");
     line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");
     line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights");
     line.add("--chunks", o.chunks, "of interleaved");
-    line.add("--last-stage", o.last_stage, "its work over that of each other stage; several with commas");
-    line.add("--published", o.published, "instead: bubble rates of arXiv 2401.10241, from its times");
+    line.add("--last-stage", o.last_stage,
+             "the last stage's work relative to each other stage's; separate several with commas");
+    line.add("--published", o.published, "instead: the bubble rates of arXiv 2401.10241, from its measured times");
     line.exclude("--published", {"--stages", "--microbatches", "--schedule", "--comm-ms", "--forward-ms",
                                  "--backward-ms", "--weight-ms", "--chunks", "--last-stage"});
   };
-  return bench::bench_main("pipeline", "The bubble of pipelines: formula, measurement, memory.", argc, argv, declare,
+  return bench::bench_main("pipeline", "Pipeline bubbles: formula, measurement, memory.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_pipelines(bench, o); });
 }

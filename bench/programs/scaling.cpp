@@ -119,7 +119,7 @@ void measure_scaling(Bench& bench, const ScalingOptions& o) {
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   if (o.sequence < 0 || o.batch < ranks.back())
     throw Error(Verdict::usage,
-                fmt::format("--batch {}: at least a sequence for each of {} ranks", o.batch, ranks.back()));
+                fmt::format("--batch {}: needs at least one sequence for each of {} ranks", o.batch, ranks.back()));
   auto strong = std::make_shared<Curve>(), weak = std::make_shared<Curve>();
   for (int p : ranks) add_point(bench, o, true, p, strong);
   for (int p : ranks) add_point(bench, o, false, p, weak);
@@ -136,10 +136,9 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::ScalingOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.model, "a preset, as of ./lab train: tiny, small, gpt2-124m, …");
-    line.add("--batch", o.batch, "sequences: of all ranks for strong scaling, of each rank for weak scaling",
-             kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
+    line.add("--model", o.model, "a preset, as for ./lab train: tiny, small, gpt2-124m, …");
+    line.add("--batch", o.batch, "sequences: in total for strong scaling, per rank for weak scaling", kSequences);
+    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", kTokens);
   };
   return bench::bench_main("scaling", "Strong and weak scaling of the data-parallel step.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_scaling(bench, o); });

@@ -6,7 +6,7 @@
 // Each row is measured in processes of its own, so that its peak of memory is its own, by their CPU time: a simulation
 // is one thread, and on a quiet computer that is the time it takes. The rate is that of a run whose ranks play the
 // algorithm again and again; the run with one turn says what a run costs that is over soon, and the run with none what
-// a rank costs.
+// a rank costs. Beside the rate and the memory stands whether they are what the simulator aims at.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -25,6 +25,9 @@
 
 namespace lockstep::bench {
 namespace {
+
+constexpr double kGoalRate = 3e6;                                   // messages a second
+constexpr double kGoalBytesPerRank = 20e3, kGoalBytesPerPeer = 76;  // of an all-to-all of 1,024 ranks, 100 MB
 
 struct SimulatorOptions {
   std::vector<std::string> algorithms;
@@ -110,6 +113,19 @@ Cost median_cost(const RunOptions& options, const Pattern& pattern, std::size_t 
   return costs[kRuns / 2];
 }
 
+double goal_bytes(const Pattern& pattern, int ranks) {
+  return kGoalBytesPerRank + (pattern.meets_all ? kGoalBytesPerPeer * (ranks - 1) : 0);
+}
+
+void print_columns() {
+  fmt::print(
+      "goals: at least {:.0f} million messages a second; at most {:.0f} KB a rank, and {:.0f} bytes more a peer ",
+      kGoalRate / 1e6, kGoalBytesPerRank / 1e3, kGoalBytesPerPeer);
+  fmt::print("where all send to all\n{:<20}{:>6}{:>10}{:>7}{:>9}{:>7}{:>7}{:>9}{:>8}{:>9}{:>7}{:>8}\n", "algorithm",
+             "ranks", "messages", "turns", "seconds", "M/s", "goal", "M/s once", "µs/rank", "KB/rank", "goal",
+             "peak MB");
+}
+
 void measure_pattern(Bench& bench, const RunOptions& options, const Pattern& pattern, const SimulatorOptions& o) {
   const std::uint64_t bytes = parse_byte_sizes(o.bytes).front();
   const std::size_t elements = f32_elements(bytes);
@@ -120,8 +136,11 @@ void measure_pattern(Bench& bench, const RunOptions& options, const Pattern& pat
   const double ranks = options.ranks, rate = static_cast<double>(many.messages) / many.cpu_seconds;
   const double rate_of_one = static_cast<double>(one.messages) / one.cpu_seconds;
   const double per_rank = none.cpu_seconds / ranks, memory = static_cast<double>(one.grown_bytes) / ranks;
-  fmt::print("{:<20}{:>6}{:>10}{:>8}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.1f}{:>10.1f}\n", pattern.name, options.ranks,
-             one.messages, turns, rate / 1e6, rate_of_one / 1e6, per_rank * 1e6, memory / 1e3,
+  const double most = goal_bytes(pattern, options.ranks);
+  const auto verdict = [](bool met) { return met ? "met" : "missed"; };
+  fmt::print("{:<20}{:>6}{:>10}{:>7}{:>9.3f}{:>7.2f}{:>7}{:>9.2f}{:>8.2f}{:>9.1f}{:>7}{:>8.1f}\n", pattern.name,
+             options.ranks, many.messages, turns, many.cpu_seconds, rate / 1e6, verdict(rate >= kGoalRate),
+             rate_of_one / 1e6, per_rank * 1e6, memory / 1e3, verdict(memory <= most),
              static_cast<double>(one.peak_bytes) / 1e6);
   std::fflush(stdout);  // large runs take their time
   Row row;
@@ -129,6 +148,7 @@ void measure_pattern(Bench& bench, const RunOptions& options, const Pattern& pat
   row.set("algorithm", pattern.name).set("bytes", bytes).set("phantom", options.phantom).set("seconds", one.seconds);
   row.set("messages", one.messages).set("turns", turns).set("cpu_seconds", one.cpu_seconds);
   row.set("messages_per_cpu_second", rate).set("messages_per_cpu_second_once", rate_of_one);
+  row.set("goal_messages_per_cpu_second", kGoalRate).set("goal_bytes_per_rank", most);
   row.set("set_up_cpu_seconds_per_rank", per_rank).set("bytes_per_rank", memory).set("peak_rss_bytes", one.peak_bytes);
   bench.report(row);
 }
@@ -140,9 +160,8 @@ void measure_simulator(Bench& bench, const SimulatorOptions& o) {
   for (const std::string& name : o.algorithms)
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw Error(Verdict::usage, unknown_name("algorithm", name, names));
-  if (!(o.messages >= 1) || o.messages > 1e9) throw Error(Verdict::usage, "--messages wants a number from 1 to 1e9");
-  fmt::print("{:<20}{:>6}{:>10}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "algorithm", "ranks", "messages", "turns", "M/s",
-             "M/s once", "µs/rank", "KB/rank", "peak MB");
+  if (!(o.messages >= 1) || o.messages > 1e9) throw Error(Verdict::usage, "--messages needs a number from 1 to 1e9");
+  print_columns();
   for (const int ranks : bench.ranks())
     for (const Pattern& pattern : all) {
       const bool asked = std::find(o.algorithms.begin(), o.algorithms.end(), pattern.name) != o.algorithms.end();
@@ -161,11 +180,11 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::SimulatorOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--algorithm", o.algorithms, "which; several with commas; default: all of them");
-    line.add("--bytes", o.bytes, "of the array on each rank");
-    line.add("--messages", o.messages, "that the repeated run has at least");
-    line.add("--data", o.data, "with memory and arithmetic; default: prices only");
+    line.add("--algorithm", o.algorithms, "programs to run, separated by commas; default: all of them");
+    line.add("--bytes", o.bytes, "bytes of the array on each rank");
+    line.add("--messages", o.messages, "least number of messages of the repeated run");
+    line.add("--data", o.data, "with memory and arithmetic; default: modelled times only");
   };
-  return bench::bench_main("simulator", "What the simulator itself costs: messages a second and memory.", argc, argv,
+  return bench::bench_main("simulator", "What the simulator itself costs: messages per second and memory.", argc, argv,
                            declare, [&](bench::Bench& bench) { bench::measure_simulator(bench, o); });
 }

@@ -15,6 +15,7 @@ using Turn = std::function<void()>;
 struct Pattern {
   std::string name;
   std::function<Turn(Rank, Slice data)> set_up;
+  bool meets_all = false;  // every rank has a message for every other one
 };
 
 std::vector<Pattern> simulator_patterns();

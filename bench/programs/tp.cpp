@@ -4,6 +4,8 @@
 //   ./lab bench tp                           12 layers, d_model 512, 8 × 512 tokens, bf16, two ranks of every machine
 //   ./lab bench tp --machine pcie-box --ranks 2,4 --d-model 512,1024,2048
 //   ./lab bench tp --machine dgx-a100-hdr --ranks 8,16 --heads 32 --d-model 4096   inside a node, and across two
+//   ./lab bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192,32768   one layer's, its sequence cut over ranks
+//   (23.6)
 //   ./lab bench tp --machine dgx-a100 --ranks 8 --published              against Megatron's iteration times
 #include <fmt/format.h>
 
@@ -11,6 +13,7 @@
 #include <array>
 #include <cmath>
 
+#include "bench/programs/ring_attention.hpp"
 #include "bench/programs/tp_step.hpp"
 #include "bench/support/bench.hpp"
 #include "common/gpt/model/gpt.hpp"
@@ -31,6 +34,7 @@ struct TpProgramOptions {
   int sequence = 512;
   std::string dtype = "bf16";
   bool published = false;
+  std::vector<std::string> ring_attention;  // lengths of sequences
 };
 
 /// Collectives of one place, of the rank that spent most time in them.
@@ -129,8 +133,9 @@ StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
   shape.model.tensor.ranks = ranks;
   shape.model.check();
   if (shape.sequences * shape.length % static_cast<std::size_t>(ranks) != 0)
-    throw Error(Verdict::usage, fmt::format("{} × {} tokens do not divide over {} ranks, as sequence parallelism wants",
-                                            shape.sequences, shape.length, ranks));
+    throw Error(Verdict::usage,
+                fmt::format("{} × {} tokens do not divide over {} ranks, as sequence parallelism requires",
+                            shape.sequences, shape.length, ranks));
   shape.model.tensor = {};
   return shape;
 }
@@ -230,18 +235,34 @@ void compare_with_published(Bench& bench) {
   }
 }
 
+RingAttentionOptions ring_options(const TpProgramOptions& o) {
+  const auto heads = static_cast<std::size_t>(o.heads);
+  const int d_model = counts_in("--d-model", o.d_model, 1 << 20)[0];
+  if (o.d_model.size() > 1 || static_cast<std::size_t>(d_model) % heads != 0)
+    throw Error(Verdict::usage, "--ring-attention needs a single --d-model, which --heads divides");
+  return {.positions = counts_in("--ring-attention", o.ring_attention, 1 << 30),
+          .heads = heads,
+          .head_size = static_cast<std::size_t>(d_model) / heads,
+          .dtype = parse_storage(o.dtype)};
+}
+
 void measure_tp(Bench& bench, const TpProgramOptions& o) {
   if (o.published) {
     if (std::string_view(backend_name()) != "sim")
       throw Error(Verdict::usage, "--published compares the simulator with published times: leave out --backend");
     compare_with_published(bench);
   }
+  if (!o.ring_attention.empty() && std::string_view(backend_name()) != "sim")
+    throw Error(Verdict::usage, "--ring-attention measures virtual time: leave out --backend");
   std::vector<RunOptions> runs = bench.every_machine(2);
   if (runs.empty())
     for (int ranks : bench.ranks()) runs.push_back(bench.run_options(ranks));
   for (const RunOptions& options : runs)
-    for (int d_model : counts_in("--d-model", o.d_model, 1 << 20))
-      if (!o.published) add_steps(bench, options, shape_of(o, static_cast<std::size_t>(d_model), options.ranks));
+    if (!o.ring_attention.empty())
+      report_ring_attention(bench, options, ring_options(o));
+    else
+      for (int d_model : counts_in("--d-model", o.d_model, 1 << 20))
+        if (!o.published) add_steps(bench, options, shape_of(o, static_cast<std::size_t>(d_model), options.ranks));
   bench.run();
 }
 
@@ -254,12 +275,18 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--layers", o.layers, "of the model", Whole{1});
     line.add("--heads", o.heads, "of the model; the ranks divide them", Whole{1});
-    line.add("--d-model", o.d_model, "channels; several with commas");
-    line.add("--vocabulary", o.vocabulary, "tokens; padded where the ranks do not divide it", Whole{1, 1 << 24});
-    line.add("--batch", o.batch, "sequences, on all ranks the same", kSequences);
-    line.add("--sequence", o.sequence, "tokens of each", Whole{1, 1 << 24});
+    line.add("--d-model", o.d_model, "channels; separate several with commas");
+    line.add("--vocabulary", o.vocabulary, "tokens in the vocabulary; padded if the ranks do not divide it",
+             Whole{1, 1 << 24});
+    line.add("--batch", o.batch, "sequences, the same on all ranks", kSequences);
+    line.add("--sequence", o.sequence, "tokens per sequence", Whole{1, 1 << 24});
     line.add("--dtype", o.dtype, "fp32, bf16 or fp16");
-    line.add("--published", o.published, "instead: Megatron's iteration times on 1, 2, 4 and 8 A100, fitted on 1");
+    line.add("--published", o.published,
+             "instead: Megatron's iteration times on 1, 2, 4 and 8 A100, fitted to the first");
+    line.add(
+        "--ring-attention", o.ring_attention,
+        "instead: attention over sequences of this many tokens, split over the ranks; separate several with commas");
+    line.exclude("--ring-attention", {"--published", "--layers", "--vocabulary", "--batch", "--sequence"});
     line.exclude("--published",
                  {"--layers", "--heads", "--d-model", "--vocabulary", "--batch", "--sequence", "--dtype"});
   };

@@ -173,7 +173,7 @@ double middle(const std::vector<double>& samples) { return samples.empty() ? std
 void time_all(Bench& bench, const ZeroOptions& o) {
   for (const Named& model : models_of(o)) {
     if (large(model.config) && !bench.run_options(1).phantom) {
-      if (is_judge()) fmt::print("{}: too large to be timed with real arithmetic; --phantom times it\n", model.name);
+      if (is_judge()) fmt::print("{}: too large to be timed with real arithmetic; use --phantom\n", model.name);
       continue;
     }
     for (int ranks : bench.ranks()) {
@@ -228,20 +228,21 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::ZeroOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.model, "a preset, as of ./lab train");
-    line.add("--params", o.params, "instead: a GPT of about so many parameters (100e6); several with commas");
+    line.add("--model", o.model, "a preset, as for ./lab train");
+    line.add("--params", o.params,
+             "instead: a GPT with about this many parameters (100e6); separate several with commas");
     line.add("--stages", o.stages, "0 is plain data parallelism");
-    line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
-    line.add("--batch", o.batch, "sequences of each rank and microbatch", kSequences);
+    line.add("--dtype", o.dtype, "type of values and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
+    line.add("--batch", o.batch, "sequences per rank and microbatch", kSequences);
     line.add("--sequence", o.sequence,
-             "tokens of each; 0: the model's context, or 16 where a large one is really allocated", kTokens);
-    line.add("--microbatches", o.microbatches, "of each rank and step", kMicrobatches);
-    line.add("--wrap", o.wrap, "units of stages 2 and 3: model, block, layer, or a least number of elements");
+             "tokens per sequence; 0: the model's context, or 16 where a large model is really allocated", kTokens);
+    line.add("--microbatches", o.microbatches, "microbatches per rank and step", kMicrobatches);
+    line.add("--wrap", o.wrap, "units of stages 2 and 3: model, block, layer, or a minimum number of elements");
     line.add("--prefetch", o.prefetch, "stage 3: units gathered ahead", Whole{});
     line.add("--no-overlap", o.no_overlap, "communicate on the main queue");
-    line.add("--bucket-bytes", o.bucket_bytes, "gradient buckets of stages 0 and 1; by default as ./lab bench ddp");
+    line.add("--bucket-bytes", o.bucket_bytes, "gradient buckets of stages 0 and 1; default: as in ./lab bench ddp");
     line.exclude("--params", {"--model"});
-    line.add("--memory-only", o.memory_only, "one step of each, and no times");
+    line.add("--memory-only", o.memory_only, "run one step of each, without timing");
   };
   return bench::bench_main("zero", "ZeRO's stages: memory, traffic and time.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_zero(bench, o); });

@@ -11,7 +11,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default out=$root/outputs/accuracy runs=3 ranks=2
 usage() { echo "accuracy: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
-  [ $# -ge 2 ] || usage "$1 wants a value"
+  [ $# -ge 2 ] || usage "$1 needs a value"
   case $1 in
     --runs) runs=$2 ;;
     --ranks) ranks=$2 ;;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html, and methods.md beside it.
 #
-#   ./lab report [--week N] [--mine [--no-borrow]] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
-#   ./lab report --from DIRECTORY [--style paper|slides] [--output DIRECTORY]
+#   ./lab report [--week N] [--mine [--no-borrow]] [--full] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
+#   ./lab report --from DIRECTORY [--full] [--style paper|slides] [--output DIRECTORY]
 #   ./lab report --compare A B [--output DIRECTORY]
 #
 # About four minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
@@ -10,6 +10,8 @@
 #
 # --mine: your answers where they pass, the reference's elsewhere (--no-borrow: yours everywhere). By default into
 # outputs/report_mine; what every figure stands on says whose code ran.
+#
+# --full: the page prints all it has, with every table and the predict sheets; without it at most 20 pages.
 #
 # --week N: that week's benchmarks alone, into outputs/report_week21 (report_mine_week21 with --mine), and beside the page writeup.md
 # and writeup.html: predictions, figures, the handout's questions, room for answers.
@@ -21,18 +23,19 @@
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
-out='' from='' styles='' mine='' borrow='' week='' first='' second=''
+out='' from='' styles='' full='' mine='' borrow='' week='' first='' second=''
 usage() { echo "report: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
   case $1 in
-    --output | --build | --from | --style | --week) [ -n "${2:-}" ] || usage "$1 wants a value" ;;
+    --output | --build | --from | --style | --week) [ -n "${2:-}" ] || usage "$1 needs a value" ;;
   esac
   case $1 in
     --mine) mine=yes; shift ;;
     --no-borrow) borrow=--no-borrow; shift ;;
+    --full) full=--full; shift ;;
     --compare)
-      case ${2:+a}${3:+b} in ab) ;; *) usage "--compare wants two directories" ;; esac
+      case ${2:+a}${3:+b} in ab) ;; *) usage "--compare needs two directories" ;; esac
       first=$2 second=$3
       shift 3
       ;;
@@ -48,7 +51,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     -h | --help) sed -n '/^set -u/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --compare, --from, --style, --output, --build." ;;
+    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --full, --compare, --from, --style, --output, --build." ;;
   esac
 done
 if [ -n "$from" ]; then
@@ -57,7 +60,7 @@ if [ -n "$from" ]; then
   out=${out:-$root/outputs/report_from_$(basename "$from")}
 fi
 if [ -n "$first" ]; then
-  [ -z "$mine$from$week" ] || usage "--compare reads two directories and runs nothing: give it alone"
+  [ -z "$mine$from$week$full" ] || usage "--compare reads two directories and runs nothing: give it alone"
   for folder in "$first" "$second"; do
     [ -d "$folder" ] || usage "--compare $folder: no such directory"
   done
@@ -69,7 +72,7 @@ if [ -n "$first" ]; then
   echo "wrote ${out#"$root"/}/index.html"
   exit 0
 fi
-[ -z "$borrow" ] || [ -n "$mine" ] || usage "--no-borrow goes with --mine"
+[ -z "$borrow" ] || [ -n "$mine" ] || usage "--no-borrow needs --mine"
 [ -z "$week" ] || [ -z "$from" ] || usage "--week runs programs, --from runs nothing: give one of them"
 [ -z "$mine" ] || [ -z "$from" ] || usage "--mine runs programs, --from runs nothing: give one of them"
 out=${out:-$root/outputs/report${mine:+_mine}${week:+_week$week}}
@@ -94,7 +97,7 @@ step() {
 mpi() { # ranks, then program and arguments
   ranks=$1
   shift
-  sh "$root/launch/mpirun.sh" -n "$ranks" --timeout 120 "$@"
+  sh "$root/launch/mpirun.sh" -n "$ranks" --timeout 300 "$@"
 }
 has() { grep -q "^build $1:" "$build/build.ninja"; }
 
@@ -113,7 +116,7 @@ draw() {
     say "no Python with matplotlib: the figures are left out, the numbers are written"
   fi
   # shellcheck disable=SC2086
-  if "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles $lacks ${week:+--week "$week"}; then
+  if "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles $full $lacks ${week:+--week "$week"}; then
     say "wrote ${out#"$root"/}/index.html${week:+ and writeup.md}"
   else
     failures=$((failures + 1))
@@ -141,7 +144,7 @@ fi
 
 [ -f "$build/build.ninja" ] || { echo "report: $build is not configured; ./lab report does that" >&2; exit 2; }
 targets=
-for target in bench_all_reduce bench_calibrate bench_activations bench_compression bench_overhead bench_ddp bench_memory bench_scaling bench_zero bench_tp bench_pipeline \
+for target in bench_all_reduce bench_calibrate bench_activations bench_collectives bench_compression bench_hsdp bench_local_sgd bench_overhead bench_ddp bench_memory bench_scaling bench_zero bench_tp bench_pipeline \
   bench_schedule train plan scale; do
   for backend in sim mpi; do
     has "${target}_$backend" && targets="$targets ${target}_$backend"

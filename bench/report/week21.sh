@@ -12,6 +12,11 @@ for machine in dgx-a100-hdr dgx-a100-10gbe; do # a network port for each GPU, an
   step "crossover_sim_$machine" "crossovers of all-reduces, simulated on $machine" "${all_reduce}_sim" --machine "$machine" --ranks 16 \
     --bytes 1KiB:256MiB --algorithm all,auto --phantom --json "$data/crossover_sim_$machine.json" --csv "$data/crossover_sim_$machine.csv"
 done
+for machine in dgx-a100:8 dgx-a100-hdr:16; do
+  name=${machine%:*}
+  step "collectives_sim_$name" "the other collectives, simulated on $name" "$programs/bench_collectives_sim" --machine "$name" \
+    --ranks "${machine#*:}" --bytes 4KiB:256MiB --phantom --json "$data/collectives_sim_$name.json" --csv "$data/collectives_sim_$name.csv"
+done
 step speed_phantom "simulator: 1,024 ranks, prices only" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
   --phantom --json "$data/speed_phantom.json" --csv "$data/speed_phantom.csv"
 step speed_real "simulator: 1,024 ranks, real data" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
@@ -38,10 +43,12 @@ if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
   step calibrate "what measurements are predicted from" mpi 2 "$programs/bench_calibrate_mpi"
   step all_reduce_mpi "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" --bytes 4KiB:16MiB \
     --json "$data/all_reduce_mpi.json" --csv "$data/all_reduce_mpi.csv"
+  step collectives_mpi "the other collectives, measured on 2 MPI processes" mpi 2 "$programs/bench_collectives_mpi" --bytes 4KiB,32KiB,256KiB,2MiB,16MiB \
+    --json "$data/collectives_mpi.json" --csv "$data/collectives_mpi.csv"
   step crossover_emulated "crossovers of all-reduces, emulated with 4 MPI processes" mpi 4 "${all_reduce}_mpi" --ranks 4 --emulate pcie-box \
     --scale 300 --samples 7 --bytes 16KiB:1MiB --algorithm recursive_doubling,rabenseifner,ring,auto \
     --json "$data/crossover_emulated.json" --csv "$data/crossover_emulated.csv"
-  step scaling_mpi "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small --batch 16 \
+  step scaling_mpi "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small --batch 16 --samples 15 \
     --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
   step scaling_emulated "scaling, emulated with up to 8 MPI processes" mpi 8 "$programs/bench_scaling_mpi" --ranks 1,2,4,8 --model tiny --batch 8 \
     --emulate laptop --scale 50 --samples 5 --json "$data/scaling_emulated.json" --csv "$data/scaling_emulated.csv"
@@ -100,6 +107,12 @@ for machine in pcie-box-10gbe:2,4,8,16,32,64 dgx-a100:2,4,8; do
   step "compression_sim_$name" "sums of compressed gradients, simulated on $name" "$programs/bench_compression_sim" --machine "$name" \
     --ranks "${machine#*:}" --density 0.01,0.001 --phantom --json "$data/compression_sim_$name.json" --csv "$data/compression_sim_$name.csv"
 done
+if has bench_local_sgd_sim; then # the same methods beside local SGD and DiLoCo (21.12)
+  for ranks in 2 4; do
+    step "local_sgd_$ranks" "local SGD and DiLoCo beside compressed gradients: $ranks ranks" "$programs/bench_local_sgd_sim" \
+      --ranks "$ranks" --steps 400 --json "$data/local_sgd_$ranks.json" --csv "$data/local_sgd_$ranks.csv"
+  done
+fi
 if has bench_compression_mpi; then
   step compression_mpi "sums of compressed gradients, measured on 2 MPI processes" mpi 2 "$programs/bench_compression_mpi" --ranks 2 --bytes 4MiB \
     --json "$data/compression_mpi.json" --csv "$data/compression_mpi.csv"

@@ -15,6 +15,8 @@ for machine in dgx-a100-hdr dgx-h100-ndr; do
 done
 step tp_published "tensor parallelism: Megatron's published times" "${tp}_sim" --machine dgx-a100 --ranks 8 --published --phantom \
   --json "$data/tp_published.json" --csv "$data/tp_published.csv"
+step tp_ring "ring attention: both cuts over the sequence's length, simulated on 4 A100" "${tp}_sim" --machine dgx-a100 --ranks 4 --heads 32 --d-model 4096 \
+  --ring-attention 2048,4096,8192,16384,32768,65536,131072 --json "$data/tp_ring.json" --csv "$data/tp_ring.csv"
 if has bench_tp_mpi; then
   few="--layers 2 --heads 4 --batch 2 --vocabulary 512 --dtype fp32"
   for ranks in 2 4; do

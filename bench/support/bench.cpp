@@ -17,7 +17,9 @@
 
 #include "bench/support/calibration.hpp"
 #include "bench/support/quiet.hpp"
+#include "bench/support/timeline.hpp"
 #include "bench/support/versions.hpp"
+#include "common/runtime/device_notes.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/repeatable.hpp"
 #include "common/support/text/run_program.hpp"
@@ -45,7 +47,7 @@ int number_of_ranks(const std::string& text) {
   int value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < 1)
-    throw Error(Verdict::usage, fmt::format("--ranks wants whole numbers of at least 1, not '{}'", text));
+    throw Error(Verdict::usage, fmt::format("--ranks needs whole numbers of at least 1, not '{}'", text));
   return value;
 }
 
@@ -76,6 +78,7 @@ std::string rate_of(const Row& row) {
 }  // namespace
 
 struct Bench::Group {
+  std::string label;
   RunOptions options;
   std::vector<Contender> contenders;
   Finish finish;
@@ -86,12 +89,13 @@ struct Bench::Group {
 /// Google Benchmark's results as a table: the measured beside the predicted. Silent where this is not the judge.
 class Bench::Table : public benchmark::BenchmarkReporter {
  public:
-  explicit Table(const std::vector<Row>& rows) : rows_(rows) {}
+  /// `longest`: of the names of its lines.
+  Table(const std::vector<Row>& rows, std::size_t longest) : rows_(rows), width_(std::max<std::size_t>(44, longest)) {}
 
   bool ReportContext(const Context&) override {
     if (is_judge())
-      fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", "median", "95 % interval", "predicted", "error",
-                 "rate");
+      fmt::print("{:<{}} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", width_, "median", "95 % interval", "predicted",
+                 "error", "rate");
     return true;
   }
 
@@ -105,7 +109,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
     std::string interval = low < high ? fmt::format("{} – {}", format_seconds(low), format_seconds(high)) : "";
     bool has_prediction = std::isfinite(predicted) && seconds > 0;
     double error = std::round(1000 * (predicted / seconds - 1)) / 10 + 0.0;  // + 0.0: never "−0.0"
-    fmt::print("{:<44} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", runs.front().run_name.function_name,
+    fmt::print("{:<{}} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", runs.front().run_name.function_name, width_,
                format_seconds(seconds), interval, has_prediction ? format_seconds(predicted) : "",
                has_prediction ? fmt::format("{:+.1f} %", error) : "", rate_of(row));
     std::fflush(stdout);
@@ -113,6 +117,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
 
  private:
   const std::vector<Row>& rows_;
+  std::size_t width_;
   std::size_t printed_ = 0;  // how many of them
 };
 
@@ -124,16 +129,16 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   if (available_ranks > 0 && most > available_ranks)
     throw Error(Verdict::usage, fmt::format("--ranks {}: only {} processes were started", most, available_ranks));
   if (!(options_.scale >= 1e-6 && options_.scale <= 1e6))  // nor is nan
-    throw Error(Verdict::usage, fmt::format("--scale {}: from 1e-6 to 1e6, please", options_.scale));
+    throw Error(Verdict::usage, fmt::format("--scale {}: must be from 1e-6 to 1e6", options_.scale));
   if (options_.samples < 1)
-    throw Error(Verdict::usage, fmt::format("--samples {}: take at least one", options_.samples));
-  if (options_.scale != 1 && options_.emulate.empty()) throw Error(Verdict::usage, "--scale is for --emulate alone");
+    throw Error(Verdict::usage, fmt::format("--samples {}: must be at least one", options_.samples));
+  if (options_.scale != 1 && options_.emulate.empty()) throw Error(Verdict::usage, "--scale is only for --emulate");
   if (simulated() && !options_.emulate.empty())
     throw Error(Verdict::usage, "--emulate sleeps through modelled times; the simulator needs no sleep: use --machine");
   if (!options_.emulate.empty() && std::string_view(backend_name()) != "mpi")
     throw Error(Verdict::usage, "--emulate is for --backend mpi, whose processes can sleep");
   if (!simulated() && options_.phantom)
-    throw Error(Verdict::usage, "--phantom: only the simulator can do without memory");
+    throw Error(Verdict::usage, "--phantom: only the simulator can run without memory");
   if (options_.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
     throw Error(Verdict::usage, "--tf32 is for GPUs: --backend cuda or nccl");
   if (!options_.emulate.empty()) options_.machine = options_.emulate;
@@ -156,6 +161,7 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   // On every process, though one writes: a process that refuses alone would leave the others waiting for it.
   if (!options_.json.empty()) check_writable(options_.json);
   if (!options_.csv.empty()) check_writable(options_.csv);
+  if (!options_.timeline.empty()) check_writable(options_.timeline + ".trace");
 }
 
 /// Predictions start from what ./lab calibrate wrote, where every process finds the same file.
@@ -188,7 +194,7 @@ void Bench::follow_links(RunOptions& options) {
   if (links_->states() == known) return;
   about_.set("link_states", links_->states());
   if (is_judge())
-    fmt::print("messages take another time than before ({} of {}): all sizes are measured again\n",
+    fmt::print("message times have changed ({} of {}): all sizes are measured again\n",
                format_seconds(line_at(options.machine.measured.exchanges, Probes::kBytes, 0).at(Probes::kBytes)),
                format_bytes(Probes::kBytes));
 }
@@ -242,11 +248,12 @@ LinkPrices Bench::prices(const RunOptions& options) {
 }
 
 void Bench::add(const std::string& label, RunOptions options, std::vector<Contender> contenders, Finish finish) {
-  auto group = std::make_shared<Group>(
-      Group{.options = std::move(options), .contenders = std::move(contenders), .finish = std::move(finish)});
+  auto group = std::make_shared<Group>(Group{
+      .label = label, .options = std::move(options), .contenders = std::move(contenders), .finish = std::move(finish)});
   groups_.push_back(group);
   for (std::size_t i = 0; i < group->contenders.size(); ++i) {
     std::string name = fmt::format("{}/{}/{}", name_, group->contenders[i].name, label);
+    longest_name_ = std::max(longest_name_, name.size());
     benchmark::RegisterBenchmark(name.c_str(),
                                  [this, group, i](benchmark::State& state) {
                                    try {
@@ -266,12 +273,9 @@ void Bench::add(const std::string& label, RunOptions options, std::vector<Conten
 void Bench::predict_and_measure(Group& group) {
   for (int attempt = 1; attempt <= 3; ++attempt) {
     Plan plan{.samples = options_.samples};
-    if (links_ && group.options.ranks > 1) {
-      follow_links(group.options);
-      const LinkPrices now = prices(group.options);
-      for (Contender& contender : group.contenders)
-        if (contender.predict) contender.predicted_seconds = contender.predict(now);
-    }
+    if (links_ && group.options.ranks > 1) follow_links(group.options);
+    for (Contender& contender : group.contenders)
+      if (contender.predict) contender.predicted_seconds = contender.predict(prices(group.options));
     if (has_machine_) expect_probes(plan, group.options.machine.measured);
     group.measurements = measure(group.options, group.contenders, plan);
     if (!links_ || is_quiet(group.options.machine.measured, group.measurements[0].probes)) return;
@@ -323,20 +327,38 @@ void Bench::say_where() const {
     fmt::print("{} ranks share cores: they take turns, and what is predicted is for a core each\n", most);
 }
 
+/// Of the first group: one run of each contender.
+void Bench::draw_timelines() const {
+  if (options_.timeline.empty() || draws_itself_) return;
+  const Group& first = *groups_.front();
+  std::string what = fmt::format("{}, {}", name_, first.label);
+  if (first.label.find("ranks") == std::string::npos) what += fmt::format(", {} ranks", first.options.ranks);
+  if (has_machine_) what += " of " + first.options.machine.name;
+  if (write_timelines(options_.timeline, what, first.options, first.contenders) == 0)
+    throw Error(Verdict::usage, "--timeline: none of these contenders can be drawn");
+}
+
 void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
+  if (!options_.timeline.empty() && !draws_itself_ && groups_.empty())
+    throw Error(Verdict::usage, fmt::format("--timeline: {} measures nothing here that could be drawn", name_));
   std::string program = name_;
   char* arguments[] = {program.data(), nullptr};
   int count = 1;
   benchmark::Initialize(&count, arguments);
-  Table table(rows_);
+  Table table(rows_, longest_name_);
   if (is_judge() && !groups_.empty()) say_where();
   if (!groups_.empty()) benchmark::RunSpecifiedBenchmarks(&table);
   benchmark::ClearRegisteredBenchmarks();
   for (const auto& group : groups_)
     if (group->failure) std::rethrow_exception(group->failure);
+  draw_timelines();
   if (!is_judge()) return;
   lockstep::Context context = Bench::context();
   for (auto& [field, value] : surroundings()) about_.set(field, value);
+  for (const DeviceNote& note : device_notes()) {
+    about_.set(note.field, note.value);
+    if (!note.line.empty()) fmt::print("{}\n", note.line);
+  }
   about_.set("command", name_);
   if (after) after(rows_);
   fmt::print("{}", what_was_not_quiet(rows_));
@@ -359,18 +381,20 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
   Options options;
   CommandLine line("./lab bench " + name, description);
   line.add("--ranks", options.ranks,
-           "how many; several with commas; default: all processes, or 4 where ranks share one");
+           "number of ranks, or several separated by commas; default: all processes, or 4 where ranks share one");
   line.add("--machine", options.machine,
-           "name from bench/machines, or a file: what the simulator prices with, what predicts");
+           "name in bench/machines, or a file: the machine that is simulated and predicted");
   line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");
   line.add("--scale", options.scale,
-           "with --emulate: sleep so many times longer, where links are faster than this computer");
+           "with --emulate: sleep this many times longer, where links are faster than this computer");
   line.exclude("--emulate", {"--machine"});
-  line.add("--samples", options.samples, "of each contender, at most");
-  line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only prices");
-  line.add("--tf32", options.tf32, "GPUs: products of fp32 round their operands to 10 bits, for tensor cores");
-  line.add("--json", options.json, "write context and rows to this file");
-  line.add("--csv", options.csv, "write the rows to this file");
+  line.add("--samples", options.samples, "samples per contender, at most");
+  line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only modelled times");
+  line.add("--tf32", options.tf32, "GPUs: matrix products of fp32 round their operands to 10 bits, for tensor cores");
+  line.add("--json", options.json, "write context and rows to this JSON file");
+  line.add("--csv", options.csv, "write the rows to this CSV file");
+  line.add("--timeline", options.timeline,
+           "record one run of each contender, at the first size: PREFIX_NAME, .svg and .trace");
   declare(line);
   if (!line.parse(argc, argv)) {
     if (is_judge()) fmt::print("{}", line.help());

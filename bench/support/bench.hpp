@@ -33,6 +33,7 @@ struct Options {
   bool tf32 = false;
   std::string json;
   std::string csv;
+  std::string timeline;  // prefix of files
 };
 
 class Bench {
@@ -62,6 +63,13 @@ class Bench {
   /// Contenders to be measured against each other; `label` names the group ("64KiB").
   void add(const std::string& label, RunOptions options, std::vector<Contender> contenders, Finish finish);
 
+  /// "" or where a run that can be played is to be written: PREFIX_NAME.trace. Who asks writes it; else run() does, of
+  /// the first group's contenders.
+  const std::string& timeline() {
+    draws_itself_ = true;
+    return options_.timeline;
+  }
+
   /// A row that is no contender's, before all others in the results: what a ledger says, say.
   void report(Row row) { reported_.push_back(std::move(row)); }
 
@@ -83,6 +91,7 @@ class Bench {
   void measure_one(Group& group, std::size_t contender);
   Row row_of(const RunOptions& options, const Measurement& measurement) const;
   void say_where() const;
+  void draw_timelines() const;
 
   std::string name_;
   Options options_;
@@ -92,7 +101,9 @@ class Bench {
   std::optional<LinkStates> links_;  // where the machine has tables of this computer's
   Row about_;
   bool has_machine_ = false, machine_named_ = false;
+  bool draws_itself_ = false;
   std::vector<std::shared_ptr<Group>> groups_;
+  std::size_t longest_name_ = 0;  // of their contenders, as the table says it
   std::vector<Row> rows_;
   std::vector<Row> reported_;
 };

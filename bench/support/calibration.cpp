@@ -1,15 +1,13 @@
 #include "bench/support/calibration.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cmath>
 #include <cstdlib>
 
 #include "common/error.hpp"
+#include "common/support/host/host.hpp"
 #include "common/support/json/escape.hpp"
 #include "common/support/stats/stats.hpp"
 
@@ -274,15 +272,8 @@ std::string machine_file(const Calibration& calibration, const Readings& reading
 }
 
 std::string calibrated_file(const std::string& backend) {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) name = {"host"};
-  std::string host = name.data();
-  host.erase(std::min(host.find('.'), host.size()));
-  for (char& letter : host)
-    if (!std::isalnum(static_cast<unsigned char>(letter)) && letter != '-' && letter != '_') letter = '_';
   const char* folder = std::getenv("LOCKSTEP_MACHINES");
-  return fmt::format("{}/{}{}.json", folder ? folder : LOCKSTEP_SOURCE_DIR "/outputs/machines",
-                     host.empty() ? "host" : host, backend == "mpi" ? "" : "-" + backend);
+  return fmt::format("{}/{}", folder ? folder : LOCKSTEP_SOURCE_DIR "/outputs/machines", machine_file_of_host(backend));
 }
 
 }  // namespace lockstep::bench

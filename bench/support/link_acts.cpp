@@ -1,7 +1,6 @@
 #include "bench/support/link_acts.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "bench/support/measure.hpp"
@@ -9,6 +8,7 @@
 #include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {
+
 Slice filled(Rank me, std::size_t elements, DType dtype) {
   Slice slice = me.allocate(elements, dtype, Category::buffer);
   fill(me, slice, 0);
@@ -17,7 +17,7 @@ Slice filled(Rank me, std::size_t elements, DType dtype) {
 
 Values timed_samples(Rank me, const Tokens& tokens, const Timed& act, int repeats) {
   Values samples;
-  const bool is_virtual = std::string_view(backend_name()) == "sim";
+  const bool is_virtual = time_is_virtual();
   barrier(me, tokens.sent, tokens.received);
   act();
   if (is_virtual) repeats = 4;  // of messages under way none counts for more than its share

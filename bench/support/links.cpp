@@ -80,7 +80,6 @@ LinkPrices measure_links(RunOptions options) {
 
 namespace {
 
-constexpr double kSame = 0.05;  // what a message may have changed by
 constexpr int kPasses = 2;      // through all sizes
 constexpr int kMostStates = 4;  // more are noise
 
@@ -126,7 +125,7 @@ const MeasuredPrices& LinkStates::now(const RunOptions& options) {
   };
   const auto nearest = std::min_element(states_.begin(), states_.end(),
                                         [&](const auto& a, const auto& b) { return change(a) < change(b); });
-  if (change(*nearest) <= kSame || states() == kMostStates) return *nearest;
+  if (change(*nearest) <= Probes::kSame || states() == kMostStates) return *nearest;
   MeasuredPrices found = states_.front();
   const Values all = messages_now(options, found.exchanges);
   found.one_way = found.exchanges;

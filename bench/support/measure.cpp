@@ -12,9 +12,10 @@
 #include "common/devices/random_key.hpp"
 
 namespace lockstep::bench {
-namespace {
 
 bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
+
+namespace {
 
 /// Whether what a sample takes depends on what the core's caches hold and on what else runs: not where time is slept.
 bool on_own_cores(const RunOptions& options) { return std::string_view(backend_name()) == "mpi" && !options.emulate; }
@@ -206,7 +207,9 @@ void time_apart(const RunOptions& options, const Contender& contender, const Pla
 
 std::vector<std::size_t> turns_that_count(const Plan& plan, const std::vector<double>& exchanges,
                                           const std::vector<double>& additions) {
-  const auto same = [](double seconds, double known) { return known <= 0 || std::abs(seconds / known - 1) <= 0.05; };
+  const auto same = [](double seconds, double known) {
+    return known <= 0 || std::abs(seconds / known - 1) <= Probes::kSame;
+  };
   std::vector<std::size_t> all(additions.size()), counted;
   std::iota(all.begin(), all.end(), std::size_t{0});
   for (const std::size_t turn : all)

@@ -17,6 +17,9 @@ namespace lockstep::bench {
 /// What a contender is prepared for: to be checked once, or to be timed many times (values must not grow).
 enum class Purpose { verify, time };
 
+/// Of a run in the simulator: one act says all.
+bool time_is_virtual();
+
 /// Nobody goes on before all have arrived; two elements to send and receive.
 void barrier(Rank me, Slice token, Slice received);
 
@@ -44,20 +47,24 @@ struct Contender {
   std::string name;
   std::function<Prepared(Rank, Purpose)> prepare;                       // empty where `apart` is not
   double predicted_seconds = std::numeric_limits<double>::quiet_NaN();  // by a formula, before anything ran
-  std::function<double(const LinkPrices&)> predict = {};  // the same with the prices that links have by then
-  bool counted = true;                                    // by the ledgers; false for a library's own collective
+  /// The same from the prices that links have by then; goes before the number.
+  std::function<double(const LinkPrices&)> predict = {};
+  bool counted = true;  // by the ledgers; false for a library's own collective
   /// Of what has threads and messages of its own, which would disturb the others and they it: all samples in a run of
   /// their own, after the others', by processes that this rank starts, waits for asleep, and has ended when it returns.
   std::function<Apart(Rank, const Plan&)> apart = {};
+  bool drawn = true;       // has a timeline (timeline.hpp)
+  std::string title = {};  // of it; empty: what is measured, and the contender's name
 };
 
 /// What the same small message and addition took all through a run, one of each before every turn: they change only
 /// where something else has the cores, their clock or their caches.
 struct Probes {
   static constexpr double kBytes = 65536;
-  double exchange = 0, addition = 0;  // medians, seconds; 0: none (one rank, or virtual time)
-  double drift = 0;                   // of the second half of the run against the first, the larger of the two
-  int turns_left_out = 0;             // in which the computer was another one
+  static constexpr double kSame = 0.05;  // what they may change by on a quiet computer
+  double exchange = 0, addition = 0;     // medians, seconds; 0: none (one rank, or virtual time)
+  double drift = 0;                      // of the second half of the run against the first, the larger of the two
+  int turns_left_out = 0;                // in which the computer was another one
 };
 
 /// The turns that count: those whose probes are within a twentieth of what is known; all where fewer than five are, or

@@ -7,8 +7,6 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kQuiet = 0.05;  // what probes may change by
-
 /// Seconds of a probe by its table; 0 where there is none.
 double calibrated_seconds(const std::vector<SizePrice>& table) {
   return table.empty() ? 0 : line_at(table, Probes::kBytes, 0).at(Probes::kBytes);
@@ -20,7 +18,7 @@ double slower(const std::vector<SizePrice>& calibrated, double seconds) {
   return seconds / calibrated_seconds(calibrated) - 1;
 }
 
-bool small(double change) { return std::isnan(change) || std::abs(change) <= kQuiet; }
+bool small(double change) { return std::isnan(change) || std::abs(change) <= Probes::kSame; }
 
 double larger(double a, double b) { return std::abs(b) > std::abs(a) ? b : a; }  // NaN is not
 
@@ -64,7 +62,7 @@ std::string what_was_not_quiet(const std::vector<Row>& rows) {
   if (links != 0 || additions != 0)
     text += fmt::format("; against the calibration, messages of 64 KiB by up to {:+.0f} % and additions by {:+.0f} %",
                         100 * links, 100 * additions);
-  return text + ". Predictions are for a quiet computer: stop what else runs, ./lab calibrate, and measure again\n";
+  return text + ". Predictions assume a quiet computer: stop other programs, run ./lab calibrate, and measure again\n";
 }
 
 }  // namespace lockstep::bench

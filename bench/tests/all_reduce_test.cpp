@@ -82,7 +82,7 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   EXPECT_EQ(start("--bytes 0", "compression"), 2);
   EXPECT_EQ(err_, "--bytes 0: a sum is of fp32 elements, of 4 bytes each and at least one\n");
   EXPECT_EQ(start("--ranks 2,1", "compression"), 2);
-  EXPECT_EQ(err_, "--ranks 1: one rank sends nothing that could be compressed; at least 2 are wanted\n");
+  EXPECT_EQ(err_, "--ranks 1: a single rank sends nothing that could be compressed; use at least 2\n");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "only out and err";
 }
 
@@ -104,7 +104,7 @@ TEST_F(BenchProgram, SeveralNumbersOfRanksAndSizes) {
 
 TEST_F(BenchProgram, CompressionSendsWhatItsFormulasSay) {
   const Json rows = rows_of("--machine dgx-a100 --ranks 2,4,8 --bytes 8MiB --density 0.125 --block 256", "compression");
-  ASSERT_EQ(rows.size(), 12u);
+  ASSERT_EQ(rows.size(), 15u);
   for (const Json& row : rows) {
     EXPECT_EQ(row.at("verified"), true) << row;
     EXPECT_EQ(row.at("bytes_sent_per_rank_max"), row.at("predicted_bytes_sent_per_rank")) << row;
@@ -114,6 +114,23 @@ TEST_F(BenchProgram, CompressionSendsWhatItsFormulasSay) {
       EXPECT_EQ(row.at("relative_bytes") >= 1, !even.is_null() && row.at("ranks") >= even) << row;
     }
   }
+}
+
+TEST_F(BenchProgram, TheLargestSentExactlyLeaveInt8AFinerScale) {
+  std::map<std::string, Json> by_name;
+  for (const Json& row : rows_of("--machine dgx-a100 --ranks 8 --bytes 256KiB --density 0.01,0.05", "compression"))
+    by_name[row.at("algorithm")] = row;
+  const auto of = [&](const char* name, const char* field) { return by_name.at(name).at(field).get<double>(); };
+  EXPECT_LT(of("ring", "relative_error"), 1e-6);
+  EXPECT_GT(of("topk:0.05", "relative_error"), 0.3) << "most elements wait for another step";
+  EXPECT_GT(of("int8-two-step", "relative_error"), 0.02) << "few large elements set the scales";
+  EXPECT_LT(2 * of("topk+int8:0.01", "relative_error"), of("int8-two-step", "relative_error"));
+  EXPECT_LT(1.5 * of("topk+int8:0.05", "relative_error"), of("topk+int8:0.01", "relative_error"));
+  EXPECT_NEAR(of("topk+int8:0.01", "bytes_sent_per_rank_max"),
+              of("int8-two-step", "bytes_sent_per_rank_max") + of("topk:0.01", "bytes_sent_per_rank_max"), 1);
+  EXPECT_NEAR(of("topk+int8:0.01", "ranks_to_break_even"), 74.6, 0.1);
+  const Json phantom = rows_of("--ranks 2 --bytes 64KiB --phantom", "compression");
+  EXPECT_TRUE(phantom[4].at("relative_error").is_null()) << "no values, no error";
 }
 
 /// The row of a size with the least `field`, of those that `auto` may take.

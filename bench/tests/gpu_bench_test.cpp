@@ -39,6 +39,43 @@ TEST_F(GpuBenchProgram, AStepOfATinyModelLearns) {
   EXPECT_GT(rows[0].at("tokens_per_second"), 0);
 }
 
+TEST_F(GpuBenchProgram, AStepsOperationsAddUp) {
+  Json rows = rows_of("--model tiny --batch 1 --sequence 8 --matmul 16 --samples 5 --operations 1000", "gpt");
+  double flop = 0, fractions = 0, before = 1, matmuls = 0;
+  for (const Json& row : rows) {
+    if (!row.contains("operation")) continue;
+    const double seconds = row.at("seconds");
+    EXPECT_LE(row.at("fraction_of_operations").get<double>(), before);
+    before = row.at("fraction_of_operations");
+    fractions += before;
+    flop += row.at("flop_per_second").get<double>() * seconds;
+    EXPECT_GE(row.at("calls"), 1);
+    if (row.at("operation") == "matmul") matmuls += row.at("calls").get<double>();
+  }
+  EXPECT_NEAR(fractions, 1, 1e-9);
+  EXPECT_GE(matmuls, 16) << "of two blocks and a head";
+  const Json& step = rows.at(rows.size() - 2);
+  const double model = step.at("model_flop_per_token").get<double>() * 8;
+  EXPECT_GT(flop, model);
+  EXPECT_LT(flop, 1.5 * model) << "beside its products a step adds, norms, updates";
+  EXPECT_NE(out_.find("operations of a step, tiny"), std::string::npos) << out_;
+}
+
+TEST_F(GpuBenchProgram, WhatIsSlowIsSaid) {
+  const auto said = [&](const char* dtype, const char* vocabulary) {
+    (void)rows_of(std::string("--model tiny --batch 1 --sequence 8 --matmul 16 --samples 5 --dtype ") + dtype +
+                      " --vocabulary " + vocabulary,
+                  "gpt");
+    return Json::parse(read(file("rows.json"))).at("context").at("slow_paths").get<std::string>();
+  };
+  EXPECT_EQ(said("fp32", "64"), "none");
+  EXPECT_EQ(said("bf16", "64"), "none");
+  EXPECT_EQ(out_.find("slower way"), std::string::npos) << out_;
+  const std::string odd = said("bf16", "67");
+  EXPECT_NE(odd.find(" × a product whose rows do not begin at multiples of 16 bytes"), std::string::npos) << odd;
+  EXPECT_NE(out_.find("slower way than usual (docs/gpu.md): " + odd + "\n"), std::string::npos) << out_;
+}
+
 TEST_F(GpuBenchProgram, AProfilerSeesTheNamesOfTraces) {
   setenv("NVTX_INJECTION64_PATH", LOCKSTEP_NVTX_LISTENER, 1);
   setenv("LOCKSTEP_NVTX_NAMES", file("names").c_str(), 1);

@@ -1,4 +1,6 @@
 // ./lab pipeline and ./lab bench schedule, from outside.
+#include <fmt/format.h>
+
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -11,7 +13,7 @@ namespace lockstep::bench {
 namespace {
 
 /// The name of a file in the test's folder that holds `text`.
-std::string written(const std::string& path, const char* text) {
+std::string written(const std::string& path, const std::string& text) {
   std::ofstream(path) << text;
   return path;
 }
@@ -92,7 +94,7 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
   for (const auto& [arguments, says] :
        {std::pair{"--schedule 1f2b", "1f1b"},
         {"--stages -1", "--stages"},
-        {"--stages 0", "--stages wants numbers from 1"},
+        {"--stages 0", "--stages needs numbers from 1"},
         {"--stages two", "--stages"},
         {"--microbatches 0", "--microbatches"},
         {"--schedule interleaved --microbatches 6", "6 microbatches"},
@@ -110,6 +112,112 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
     EXPECT_NE(err_.find(says), std::string::npos) << err_;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
   }
+}
+
+/// 24.7's first pipeline, a heavy head: 4 stages of which the last takes 1.4 times as long, 8 microbatches, at most 4
+/// in memory.
+constexpr const char* k1F1B =
+    "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7\nF0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7\n"
+    "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7\nF0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7\n";
+
+/// 1F1B with `from` replaced by `to`, each time that it occurs.
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = k1F1B;
+  for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST_F(BenchProgram, ScheduleFilesAreRanked) {
+  std::string halves = k1F1B;
+  for (std::size_t at = 0; (at = halves.find('B', at)) != halves.npos;)
+    halves.replace(at, 2, fmt::format("I{0} W{0}", halves[at + 1])), at += 5;
+  const std::map<std::string, std::string> files{
+      {"whole.txt", k1F1B},
+      {"halves.txt", halves},
+      {"crossed.txt", changed("F0 F1 F2 F3 B0 F4 B1 F5", "F0 F1 F2 F3 B1 F4 B0 F5")},
+      {"missing.txt", changed("B6 B7\nF0 B0", "B6\nF0 B0")},
+      {"greedy.txt", changed("F0 F1 F2 F3 B0 F4", "F0 F1 F2 F3 F4 B0")},
+      {"locked.txt", changed("F0 F1 F2 F3 B0 F4", "F0 B0 F1 F2 F3 F4")},
+      {"other.txt", "F0 B0\n"},
+      {"vee.txt", "placement v\nF0.0 F0.1 B0.1 B0.0\nF0.0 F0.1 B0.1 B0.0\n"},
+      {"none.txt", "X1\n"}};
+  std::string all = file("nowhere.txt");
+  for (const auto& [name, text] : files) all += "," + written(file(name.c_str()), text);
+  EXPECT_EQ(start("--contest 1 --no-chart --schedule-file " + all + " --json " + file("c.json"), "schedule"), 2);
+  // Places: the halves before both 1F1Bs, which share the second.
+  const auto row = [&](const std::string& name) {
+    const std::size_t table = out_.rfind("place  schedule"), at = out_.find(name, table), begin = out_.rfind('\n', at);
+    return at == out_.npos ? name + " is missing" : out_.substr(begin + 1, out_.find('\n', at) - begin - 1);
+  };
+  EXPECT_EQ(row("halves.txt").substr(0, 7), "    1  ") << out_;
+  EXPECT_EQ(row("whole.txt").substr(0, 7), "    2  ") << out_;
+  EXPECT_EQ(row("(baseline)").substr(0, 7), "    2  ") << out_;
+  for (const auto& [name, says] :
+       {std::pair{"crossed.txt", "is of I0 where it is sent and of I1 where it is received"},
+        {"missing.txt", "stage 2 has 15 steps"},
+        {"greedy.txt", "stage 0 holds the activations of 5 microbatches at its peak, allowed 4"},
+        {"locked.txt", "a cycle"},
+        {"other.txt", "a schedule of 1 stage and 1 microbatch"},
+        {"vee.txt", "a schedule of 2 stages and 1 microbatch, expected 4 stages and 8 microbatches"},
+        {"none.txt", "'X1' is no step"},
+        {"nowhere.txt", "cannot read"}}) {
+    EXPECT_NE(row(name).find("refused: "), std::string::npos) << row(name);
+    EXPECT_NE(row(name).find(says), std::string::npos) << row(name);
+  }
+  const Json rows = Json::parse(read(file("c.json"))).at("rows");
+  ASSERT_EQ(rows.size(), 3u);
+  for (const Json& one : rows) {
+    // The head's stage begins after three forwards and has 8 · 1.4 · 3 ms of work.
+    EXPECT_NEAR(one.at("lower_bound_seconds"), 36.6e-3, 1e-9) << one;
+    EXPECT_GT(one.at("makespan_seconds"), one.at("lower_bound_seconds")) << one;
+  }
+}
+
+TEST_F(BenchProgram, StagesMayBeUnequalAndHaveLimits) {
+  const std::string whole = written(file("whole.txt"), k1F1B);
+  const auto makespan = [&](const std::string& more) {
+    EXPECT_EQ(start(more + " --no-chart --json " + file("c.json"), "schedule"), 0) << err_;
+    return Json::parse(read(file("c.json"))).at("rows").at(0).at("makespan_seconds").get<double>();
+  };
+  EXPECT_NEAR(makespan("--stage-work 1,1,1,1.4 --in-flight 4,3,2,1 --schedule-file " + whole),
+              makespan("--contest 1 --schedule-file " + whole), 1e-12);
+  EXPECT_NEAR(makespan("--stage-work 2,2,2,2 --schedule 1f1b"), 2 * makespan("--schedule 1f1b"), 1e-9);
+  EXPECT_NEAR(makespan("--stage-work 2,2,2,2 --schedule zb-v"), 2 * makespan("--schedule zb-v"), 1e-9)
+      << "chunks divide a stage's work";
+  EXPECT_LT(makespan("--contest 1 --schedule zb-v"), makespan("--contest 1 --schedule 1f1b"))
+      << "4 microbatches are 8 halves";
+  for (const auto& [arguments, says] :
+       {std::pair{std::string("--in-flight 4,3,2,1 --schedule zb-h1"),
+                  "stage 1 holds the activations of 4 microbatches"},
+        {"--in-flight 3 --schedule-file " + whole, "stage 0 holds the activations of 4 microbatches"},
+        {"--contest 2 --schedule-file " + whole, "expected 6 stages and 12 microbatches"},
+        {"--in-flight 3 --schedule zb-v",
+         "stage 0 holds the activations of 8 microbatches × chunks at its peak, allowed 6"},
+        {"--contest 6", "--contest needs numbers from 1 to 5"},
+        {"--contest 1 --comm-ms 1", "--comm-ms does nothing beside --contest"},
+        {"--stage-work 1,1 --schedule-file " + whole, "4 stages, expected 2"},
+        {"--stage-work 1,0,1,1", "--stage-work"},
+        {"--in-flight 0", "--in-flight"},
+        {"--in-flight 1,2 --stage-work 1,1,1", "--in-flight"}}) {
+    EXPECT_EQ(start(arguments, "schedule"), 2) << arguments;
+    EXPECT_NE(err_.find(says), std::string::npos) << arguments << ": " << err_;
+    EXPECT_EQ(out_, "") << arguments;
+  }
+}
+
+TEST_F(BenchProgram, ChunksInAVWaitForNobody) {
+  for (const Json& row : rows_of("--stages 4 --microbatches 8 --schedule 1f1b,zb-h2,zb-v --no-chart", "schedule")) {
+    const std::string name = row.at("schedule");
+    EXPECT_NEAR(row.at("makespan_seconds"), name == "1f1b" ? 33e-3 : name == "zb-h2" ? 27e-3 : 25.5e-3, 1e-9) << name;
+    EXPECT_EQ(row.at("peak_in_flight"), name == "1f1b" ? 4 : name == "zb-h2" ? 7 : 8) << name;
+    EXPECT_EQ(row.at("messages"), name == "zb-v" ? 96 : 48) << name;
+    EXPECT_LE(row.at("lower_bound_seconds"), row.at("makespan_seconds")) << name;
+  }
+  ASSERT_EQ(start("--schedule zb-v --comm-ms 0.5 --stages 3 --microbatches 3 --svg " + file("v.svg"), "schedule"), 0);
+  EXPECT_NE(read(file("v.svg")).find(">F0.1<"), std::string::npos);
+  EXPECT_EQ(start("--schedule zb-v --stages 1", "schedule"), 2);
+  EXPECT_EQ(start("--schedule zb-v --chunks 3", "schedule"), 2);
+  EXPECT_NE(err_.find("two chunks a stage in a V"), std::string::npos) << err_;
 }
 
 TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {

@@ -58,8 +58,9 @@ TEST_F(BenchProgram, AStepOfATinyModelLearns) {
   }
   EXPECT_EQ(start("--ranks 2", "gpt"), 2);
   EXPECT_EQ(start("--model tyni", "gpt"), 2);
+  EXPECT_EQ(start("--dtype fp32 --pytorch eager", "gpt"), 2) << "beside virtual time";
   EXPECT_EQ(start("--batch 1000000000", "gpt"), 2);
-  EXPECT_EQ(err_, "--batch wants a whole number from 1 to 1048576, not '1000000000'\n");
+  EXPECT_EQ(err_, "--batch needs a whole number from 1 to 1048576, not '1000000000'\n");
 }
 
 TEST_F(BenchProgram, AFullDiskBehindStandardOutputIsAFailure) {
@@ -207,6 +208,19 @@ TEST_F(BenchProgram, ALawIsFittedToAllPointsOrRefusedInWords) {
   const Json refused = context("--ranks 4,8,16 --model tiny --batch 16").at("context");
   EXPECT_FALSE(refused.contains("amdahl_serial_fraction"));
   EXPECT_NE(refused.at("amdahl_note").get<std::string>().find("more ranks take longer"), std::string::npos);
+}
+
+TEST_F(BenchProgram, RingAttentionIsAsPredictedAndZigzagEven) {
+  std::size_t seen = 0;
+  for (const Json& row :
+       rows_of("--machine dgx-a100 --ranks 4 --heads 32 --d-model 4096 --ring-attention 8192,65536", "tp")) {
+    ++seen;
+    const double seconds = row.at("seconds"), bytes = row.at("peak_bytes"), imbalance = row.at("imbalance");
+    EXPECT_NEAR(row.at("predicted_seconds").get<double>() / seconds, 1, 0.05) << row;
+    EXPECT_NEAR(row.at("predicted_peak_bytes"), bytes, 1) << row;
+    EXPECT_NEAR(imbalance, row.at("algorithm") == "zigzag" ? 1 : 1.75, 0.05) << row;
+  }
+  EXPECT_EQ(seen, 8u) << "2 lengths, 2 cuts, 2 passes";
 }
 
 }  // namespace

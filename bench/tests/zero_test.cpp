@@ -101,13 +101,13 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
   EXPECT_TRUE(read(file("m.csv")).starts_with("model,parameters,stage,ranks,parameter_bytes,gradient_bytes,"));
   EXPECT_EQ(start("--params 175e9 --zero 3 --ranks 16", "memory"), 0);
   EXPECT_NE(out_.find("175"), std::string::npos) << out_;
-  EXPECT_NE(out_.find("16 bytes a parameter"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("16 bytes per parameter"), std::string::npos) << out_;
   EXPECT_EQ(start("--params 1e9 --ranks 1", "memory"), 0);
   EXPECT_EQ(out_.find("V100"), std::string::npos) << "a V100 has no units for bf16:\n" << out_;
   EXPECT_EQ(start("--params 1e9 --ranks 1 --dtype fp16", "memory"), 0);
   EXPECT_NE(out_.find("V100"), std::string::npos) << out_;
   EXPECT_EQ(start("--params 7e9 --no-master", "memory"), 0);
-  EXPECT_NE(out_.find("12 bytes a parameter"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("12 bytes per parameter"), std::string::npos) << out_;
   for (const auto& [arguments, says] : {std::pair{"--params 7e9 --zero 4", "--zero"},
                                         {"", "--params"},
                                         {"--params seven", "--params"},
@@ -116,7 +116,7 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
                                         {"--params 7e9 --model gpt3-175b", "--params does nothing beside --model"},
                                         {"--params 7e9 --zero 1.5", "--zero counts: not '1.5'"},
                                         {"--params 7e9 --ranks 2.5", "--ranks counts: not '2.5'"},
-                                        {"--model tiny --sequence 9", "give --batch too"},
+                                        {"--model tiny --sequence 9", "add --batch"},
                                         {"--params 7e9 --plot x.bmp", "ends in .svg, .pdf or .png"},
                                         {"--model gpt4", "gpt4"}}) {
     EXPECT_EQ(start(arguments, "memory"), 2) << arguments;

@@ -27,7 +27,7 @@ struct Sum {
 };
 using Array = std::vector<Sum>;
 
-/// Something that reads or changes memory, in the order in which it happened.
+/// Something of a rank that reads or changes its memory, in its order.
 struct Deed {
   enum class Kind : unsigned char { received, computed, sent };  // at one instant in this order
   long long time;  // whole nanoseconds, as in files: what follows at once has the same
@@ -38,13 +38,13 @@ struct Deed {
 
 class Follower {
  public:
-  explicit Follower(const Trace& trace) : trace_(trace), flights_(flights_of(trace)) {}
+  Follower(const Trace& trace, const std::vector<Flight>& flights) : trace_(trace), flights_(flights) {}
 
   Holdings follow() {
     if (!find_arrays()) return std::move(result_);
     list_deeds();
     for (int rank = 0; rank < result_.ranks; ++rank) snapshot(rank, 0);
-    for (const Deed& deed : deeds_) play(deed);
+    play_all();
     for (int rank = 0; rank < result_.ranks; ++rank) snapshot(rank, step_[rank]);
     fill_gaps();
     return std::move(result_);
@@ -70,6 +70,8 @@ class Follower {
     }
     result_.ranks = static_cast<int>(std::max(ranks.size(), trace_.totals.size()));
     if (result_.ranks > kMostRanks) return give_up(fmt::format("only of runs with at most {} ranks", kMostRanks));
+    if (trace_.blocks.empty())
+      return give_up("this trace does not say what operations read and write: a GPU's does not, nor an older one");
     for (const TraceBlock& block : trace_.blocks) {
       bytes_[{block.rank, block.id}] = block.bytes;
       if (!block.uploaded || block.rank >= result_.ranks) continue;
@@ -80,7 +82,7 @@ class Follower {
         shown_.try_emplace(block.rank, block.id);
     }
     if (static_cast<int>(shown_.size()) < result_.ranks)
-      return give_up("only of runs in the simulator in which each rank sends of an array that was uploaded");
+      return give_up("only of runs in which each rank sends of an array that was uploaded");
     std::size_t most = 0;
     for (const auto& [rank, id] : shown_) most = std::max(most, arrays_[{rank, id}].size());
     if (most == 0) return give_up("the arrays are empty");
@@ -95,15 +97,40 @@ class Follower {
       const Flight& f = flights_[i];
       const int index = static_cast<int>(i);
       if (f.from >= 0)
-        deeds_.push_back({nanoseconds(event(f.from).begin), Deed::Kind::sent, event(f.from).first, index});
-      if (f.to >= 0) deeds_.push_back({nanoseconds(event(f.to).end), Deed::Kind::received, event(f.to).first, index});
+        deeds_[event(f.from).rank].push_back(
+            {nanoseconds(event(f.from).begin), Deed::Kind::sent, event(f.from).first, index});
+      if (f.to >= 0)
+        deeds_[event(f.to).rank].push_back(
+            {nanoseconds(event(f.to).end), Deed::Kind::received, event(f.to).first, index});
     }
     for (std::size_t i = 0; i < trace_.events.size(); ++i)
       if (const TraceEvent& e = trace_.events[i]; e.kind == EventOf::compute)
-        deeds_.push_back({nanoseconds(e.end), Deed::Kind::computed, e.first, static_cast<int>(i)});
-    std::sort(deeds_.begin(), deeds_.end(), [](const Deed& a, const Deed& b) {
-      return std::tie(a.time, a.kind, a.position, a.index) < std::tie(b.time, b.kind, b.position, b.index);
-    });
+        deeds_[e.rank].push_back({nanoseconds(e.end), Deed::Kind::computed, e.first, static_cast<int>(i)});
+    for (auto& [rank, deeds] : deeds_)
+      std::sort(deeds.begin(), deeds.end(), [](const Deed& a, const Deed& b) {
+        return std::tie(a.time, a.kind, a.position, a.index) < std::tie(b.time, b.kind, b.position, b.index);
+      });
+  }
+
+  /// Each rank in its own order, and nothing is received before it was sent: processes' clocks are not compared.
+  void play_all() {
+    std::map<int, std::size_t> next;
+    const auto can_go = [&](const Deed& deed) {
+      return deed.kind != Deed::Kind::received || flights_[static_cast<std::size_t>(deed.index)].from < 0 ||
+             on_their_way_.contains(deed.index);
+    };
+    while (true) {
+      bool moved = false;
+      const Deed* earliest = nullptr;
+      int held_up = 0;
+      for (const auto& [rank, deeds] : deeds_) {
+        std::size_t& at = next[rank];
+        for (; at < deeds.size() && can_go(deeds[at]); ++at, moved = true) play(deeds[at]);
+        if (at < deeds.size() && (!earliest || deeds[at].time < earliest->time)) earliest = &deeds[at], held_up = rank;
+      }
+      if (!earliest) return;
+      if (!moved) play(*earliest), ++next[held_up];  // what takes no time at all
+    }
   }
 
   void play(const Deed& deed) {
@@ -241,20 +268,22 @@ class Follower {
   }
 
   const Trace& trace_;
-  std::vector<Flight> flights_;
+  const std::vector<Flight>& flights_;
   Holdings result_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> bytes_;  // by (rank, block)
   std::map<std::pair<int, std::uint64_t>, Array> arrays_;         // likewise
   std::map<int, std::uint64_t> shown_;                            // block, by rank
-  std::vector<Deed> deeds_;
-  std::map<int, Array> on_their_way_;                   // by flight
-  std::set<int> begun_;                                 // batches
-  std::map<int, std::size_t> step_;                     // by rank: batches begun
-  std::map<std::pair<std::size_t, int>, double> time_;  // by (step, rank)
+  std::map<int, std::vector<Deed>> deeds_;                        // by rank
+  std::map<int, Array> on_their_way_;                             // by flight
+  std::set<int> begun_;                                           // batches
+  std::map<int, std::size_t> step_;                               // by rank: batches begun
+  std::map<std::pair<std::size_t, int>, double> time_;            // by (step, rank)
 };
 
 }  // namespace
 
-Holdings holdings_of(const Trace& trace) { return Follower(trace).follow(); }
+Holdings holdings_of(const Trace& trace, const std::vector<Flight>& flights) {
+  return Follower(trace, flights).follow();
+}
 
 }  // namespace lockstep::analysis

@@ -1,11 +1,12 @@
 // Which rank holds which partial sum of which chunk after each of its batches of messages, followed through the run's
-// own messages, additions and copies. For collectives on small arrays in the simulator, whose traces say what each
-// operation reads and writes.
+// own messages, additions and copies. For collectives on small arrays, in the simulator and on MPI: their traces say
+// what each operation reads and writes.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "common/analysis/shares.hpp"
 #include "common/runtime/trace/trace.hpp"
 
 namespace lockstep::analysis {
@@ -27,6 +28,7 @@ struct Holdings {
 
 /// At most 16 ranks with arrays of at most 4096 bytes, and 200 batches a rank; the array is each rank's first that was
 /// uploaded and is sent of.
-Holdings holdings_of(const Trace& trace);
+Holdings holdings_of(const Trace& trace, const std::vector<Flight>& flights);
+inline Holdings holdings_of(const Trace& trace) { return holdings_of(trace, flights_of(trace)); }
 
 }  // namespace lockstep::analysis

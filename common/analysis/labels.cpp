@@ -26,6 +26,12 @@ int chunk_at(std::uint64_t bytes, int parts, std::uint64_t width, std::uint64_t 
 
 bool before(const TraceClosure* a, const TraceClosure* b) { return a->first < b->first; }
 
+/// "bucket 2 of 5": the program counts by itself.
+bool is_numbered(const std::string& name) {
+  const std::size_t digits = name.find_last_not_of("0123456789");
+  return digits != std::string::npos && digits + 1 < name.size() && digits >= 3 && name.substr(digits - 3, 4) == " of ";
+}
+
 /// Visits to regions of one name, in their order.
 struct Visits {
   std::vector<int> events;
@@ -36,6 +42,7 @@ class Namer {
   Namer(const Trace& trace, const std::vector<Flight>& flights) : trace_(trace), flights_(flights) {
     names_.events.resize(trace.events.size());
     names_.messages.resize(flights.size());
+    names_.places.resize(trace.events.size());
   }
 
   Labels make() {
@@ -49,6 +56,9 @@ class Namer {
       if (trace_.events[i].kind != EventOf::region) names_.events[i] = trace_.events[i].name;
     name_transfers();
     name_waits();
+    for (std::size_t i = 0; i < trace_.events.size(); ++i)
+      if (trace_.events[i].kind == EventOf::transfer)
+        if (const TraceEvent* c = collective_of(trace_.events[i])) names_.places[i] = place_of(c);
     return std::move(names_);
   }
 
@@ -68,10 +78,14 @@ class Namer {
     for (auto& [rank, begins] : steps_) std::sort(begins.begin(), begins.end());
     for (auto* all : {&regions_, &collectives_})
       for (auto& [key, list] : *all)
-        std::stable_sort(list.begin(), list.end(), [&](int a, int b) {
-          return std::tuple(event(a).first, -static_cast<long long>(event(a).last)) <
-                 std::tuple(event(b).first, -static_cast<long long>(event(b).last));
-        });
+        std::sort(list.begin(), list.end(),
+                  [&](int a, int b) {  // of equal ones, phases are around, then what closed later
+                    const auto key = [&](int index) {
+                      return std::tuple(event(index).first, -static_cast<long long>(event(index).last),
+                                        !event(index).phase, -index);
+                    };
+                    return key(a) < key(b);
+                  });
   }
 
   void note_groups() {
@@ -95,9 +109,29 @@ class Namer {
     return std::upper_bound(steps->second.begin(), steps->second.end(), e.begin) - steps->second.begin();
   }
 
-  /// "ring_all_reduce 2 of 5" counts within a step of the program; a single one has only its name.
+  /// Regions inside one that the program has numbered.
+  void note_numbered(const std::vector<int>& list) {
+    const TraceEvent* around = nullptr;
+    for (int index : list) {
+      const TraceEvent& e = event(index);
+      if (around && e.first > 0 && e.last <= around->last && e.first >= around->first) around_[&e] = around;
+      if (e.phase && is_numbered(e.name)) around = &e;
+    }
+  }
+  std::string part_of(const TraceEvent* collective, const std::string& what) const {
+    const auto known = around_.find(collective);
+    return known == around_.end() ? what : known->second->name + ": " + what;
+  }
+
+  std::string place_of(const TraceEvent* collective) const {
+    return part_of(collective, names_.events[index_of(collective)]);
+  }
+
+  /// "ring_all_reduce 2 of 5" counts within a step of the program; a single one has only its name, and so has what is
+  /// counted by the program.
   void name_regions() {
     for (const auto& [key, list] : regions_) {
+      note_numbered(list);
       std::map<std::pair<std::string, long>, Visits> visits;
       for (int index : list) visits[{event(index).name, step_of(event(index))}].events.push_back(index);
       for (const auto& [name, all] : visits)
@@ -105,7 +139,8 @@ class Namer {
           std::string& label = names_.events[static_cast<std::size_t>(all.events[k])];
           const TraceEvent& e = event(all.events[k]);
           label = e.name;
-          if (all.events.size() > 1) label += fmt::format(" {} of {}", k + 1, all.events.size());
+          if (all.events.size() > 1 && !is_numbered(e.name) && !around_.contains(&e))
+            label += fmt::format(" {} of {}", k + 1, all.events.size());
           if (e.bytes > 0) label += ", " + format_bytes(static_cast<double>(e.bytes));
         }
     }
@@ -136,7 +171,7 @@ class Namer {
         if (!m.sends || m.block == 0) continue;
         auto [known, fresh] = begins_.try_emplace({collective, m.block}, m.offset);
         known->second = std::min(known->second, m.offset);
-        auto [all, first] = all_begins_.try_emplace({names_.events[index_of(collective)], e.queue, m.block}, m.offset);
+        auto [all, first] = all_begins_.try_emplace({place_of(collective), e.queue, m.block}, m.offset);
         all->second = std::min(all->second, m.offset);
       }
     }
@@ -152,10 +187,10 @@ class Namer {
       if (const std::string* step = step_before(e)) return *step;
     if (!sent || !collective || m.block == 0) return array_part(e, m);
     std::uint64_t begin = begins_.at({collective, m.block});
-    const auto elsewhere = all_begins_.find({names_.events[index_of(collective)], e.queue, m.block});
+    const auto elsewhere = all_begins_.find({place_of(collective), e.queue, m.block});
     if (elsewhere != all_begins_.end() && elsewhere->second + collective->bytes >= begin + m.bytes)
       begin = std::min(begin, elsewhere->second);
-    return part_name(collective->bytes, size_of(e.group), m.offset - begin, m.bytes);
+    return part_of(collective, part_name(collective->bytes, size_of(e.group), m.offset - begin, m.bytes));
   }
 
   void note_closures() {
@@ -240,8 +275,9 @@ class Namer {
   std::map<int, std::vector<double>> steps_;                       // by rank: when they begin
   std::map<std::uint32_t, std::set<int>> members_;                 // by group: ranks that were seen in it
   std::map<std::pair<int, int>, std::vector<const TraceClosure*>> closures_;  // by (rank, queue), in order
-  std::map<int, std::vector<int>> pipeline_;  // by rank: main's regions that are steps of a schedule
-  std::map<int, std::string> awaited_;        // by transfer: what comes with it, or where nothing does, what goes
+  std::map<int, std::vector<int>> pipeline_;               // by rank: main's regions that are steps of a schedule
+  std::map<const TraceEvent*, const TraceEvent*> around_;  // by region: the numbered one that it is part of
+  std::map<int, std::string> awaited_;  // by transfer: what comes with it, or where nothing does, what goes
   std::map<std::pair<const TraceEvent*, std::uint64_t>, std::uint64_t> begins_;
   std::map<std::tuple<std::string, int, std::uint64_t>, std::uint64_t> all_begins_;
 };

@@ -11,8 +11,10 @@
 namespace lockstep::analysis {
 
 struct Labels {
-  std::vector<std::string> events;    // by event of the trace
-  std::vector<std::string> messages;  // by flight: "chunk 2", "chunks 0 to 3", "the whole array", or its bytes
+  std::vector<std::string> events;  // by event of the trace
+  std::vector<std::string>
+      messages;                     // by flight: "chunk 2", "bucket 1 of 5: chunks 0 to 3", "the whole array", or bytes
+  std::vector<std::string> places;  // by event, of a transfer: its collective, "bucket 2 of 5: ring_all_reduce, 48 B"
 };
 
 /// Whether a region is a step of a pipeline's schedule: "F3", "B0.1".

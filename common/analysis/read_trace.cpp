@@ -57,7 +57,8 @@ class Reader {
       refuse(path_, fmt::format("this is no trace that ./lab train --trace FILE.json wrote, or it was cut short ({})",
                                 error.what()));
     }
-    if (trace_.events.empty() && trace_.stuck.empty()) refuse(path_, "it is empty: nothing happened in that run");
+    if (trace_.events.empty() && trace_.stuck.empty() && trace_.races.empty())
+      refuse(path_, "it is empty: nothing happened in that run");
     for (std::size_t i = 0; i < trace_.events.size(); ++i) trace_.events[i].queue = queue_of(i);
     return std::move(trace_);
   }
@@ -88,6 +89,7 @@ class Reader {
     if (event.at("name") == "closure") closure(event);
     if (event.at("name") == "block") block(event);
     if (event.at("name") == "stuck") stuck(event);
+    if (event.at("name") == "race") race(event);
   }
 
   void complete(const Json& event) {
@@ -141,6 +143,26 @@ class Reader {
                             .link = a.at("link"),
                             .where = a.at("where"),
                             .reason = a.at("reason")});
+  }
+
+  void race(const Json& event) {
+    const Json& a = event.at("args");
+    const auto access = [&](const Json& of) {
+      return TraceAccess{.queue = index_of(of.at(0)),
+                         .position = of.at(1),
+                         .time = instant_of(of.at(2)),
+                         .writes = of.at(3),
+                         .what = of.at(4),
+                         .where = of.at(5)};
+    };
+    trace_.races.push_back({.rank = rank_of(event.at("pid")),
+                            .block = a.at("block"),
+                            .offset = a.at("offset"),
+                            .bytes = a.at("bytes"),
+                            .category = a.at("category"),
+                            .allocated = a.at("allocated"),
+                            .first = access(a.at("first")),
+                            .second = access(a.at("second"))});
   }
 
   void closure(const Json& event) {

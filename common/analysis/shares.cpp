@@ -78,7 +78,7 @@ struct OfRank {
   TimeShare share;
 };
 
-std::map<int, OfRank> by_rank(const Trace& trace, double& seconds) {
+std::map<int, OfRank> by_rank(const Trace& trace, const std::vector<Flight>& flights, double& seconds) {
   std::map<int, OfRank> ranks;
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& e = trace.events[i];
@@ -90,7 +90,7 @@ std::map<int, OfRank> by_rank(const Trace& trace, double& seconds) {
     if (e.kind == EventOf::compute && e.queue != 0) mine.going_on.push_back({e.begin, e.end});
     if (e.kind == EventOf::wait && e.queue == 0) mine.waits.push_back(static_cast<int>(i));
   }
-  for (const Flight& f : flights_of(trace))
+  for (const Flight& f : flights)
     for (int event : {f.from, f.to}) {
       if (event < 0) continue;
       const TraceEvent& e = trace.events[static_cast<std::size_t>(event)];
@@ -118,9 +118,9 @@ void split_wait(Shares& shares, TimeShare& share, int index, const TraceEvent& w
 
 }  // namespace
 
-Shares shares_of(const Trace& trace) {
+Shares shares_of(const Trace& trace, const std::vector<Flight>& flights) {
   Shares shares;
-  for (auto& [rank, mine] : by_rank(trace, shares.seconds)) {
+  for (auto& [rank, mine] : by_rank(trace, flights, shares.seconds)) {
     std::erase_if(mine.going_on, [](const Interval& i) { return i.end <= i.begin; });
     const std::vector<Interval> going_on = joined(std::move(mine.going_on));
     TimeShare& share = mine.share;

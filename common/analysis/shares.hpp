@@ -34,9 +34,6 @@ struct Shares {
   std::vector<WaitPart> waits;   // of main, by rank and time
 };
 
-/// Of the whole trace.
-Shares shares_of(const Trace& trace);
-
 /// A message as recorded. It is on its way from when both of its ends had begun, or its sender alone where it needs no
 /// receiver yet.
 struct Flight {
@@ -46,5 +43,9 @@ struct Flight {
   double begin = 0, end = 0;  // on its way
 };
 std::vector<Flight> flights_of(const Trace& trace);
+
+/// Of the whole trace, and of its flights where they are known.
+Shares shares_of(const Trace& trace, const std::vector<Flight>& flights);
+inline Shares shares_of(const Trace& trace) { return shares_of(trace, flights_of(trace)); }
 
 }  // namespace lockstep::analysis

@@ -74,6 +74,78 @@ void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy
           [&](Device& device) { device.layer_norm_backward(dx, dweight, dbias, dy, x, weight, statistics, into); });
 }
 
+// Squares 2, normalise and weight 2 FLOP an element.
+void rms_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Location where) {
+  const std::size_t rows = rows_of("rms_norm", "x", x, weight.size(), "elements of weight", where);
+  need_same("rms_norm", "y", y, "x", x, where);
+  need_size("rms_norm", "statistics", statistics, rows, "one a row of x", where);
+  need_dtype("rms_norm", "statistics", statistics, DType::f32, where);
+  need_floating("rms_norm", "x", x, where);
+  need_floating("rms_norm", "weight", weight, where);
+  need_apart("rms_norm", "y", y, "x", x, where);
+  if (x.empty()) return;
+  const Operation operation{"rms_norm", 4 * number(x.size()), bytes(x) + bytes(y) + bytes(weight) + bytes(statistics),
+                            x.dtype(),  {&x, &weight},        {&y, &statistics}};
+  compute(me, operation, where, [&](Device& device) { device.rms_norm(y, statistics, x, weight); });
+}
+
+void rms_norm_backward(Rank me, Slice dx, Slice dweight, Slice dy, Slice x, Slice weight, Slice statistics, Into into,
+                       Location where) {
+  const std::size_t rows = rows_of("rms_norm_backward", "x", x, weight.size(), "elements of weight", where);
+  need_same("rms_norm_backward", "dx", dx, "x", x, where);
+  need_same("rms_norm_backward", "dy", dy, "x", x, where);
+  need_size("rms_norm_backward", "dweight", dweight, weight.size(), "as weight", where);
+  need_size("rms_norm_backward", "statistics", statistics, rows, "one a row of x", where);
+  need_dtype("rms_norm_backward", "statistics", statistics, DType::f32, where);
+  need_floating("rms_norm_backward", "x", x, where);
+  need_floating("rms_norm_backward", "weight", weight, where);
+  need_floating("rms_norm_backward", "dweight", dweight, where);
+  need_apart("rms_norm_backward", "dx", dx, "dy", dy, where);
+  need_apart("rms_norm_backward", "dx", dx, "x", x, where);
+  if (x.empty()) return;
+  const double gradients = 2 * bytes(dweight) + bytes(dx) * (into == Into::accumulate ? 2 : 1);
+  const Operation operation{"rms_norm_backward",
+                            10 * number(x.size()),
+                            bytes(dy) + bytes(x) + bytes(weight) + bytes(statistics) + gradients,
+                            x.dtype(),
+                            {&dy, &x, &weight, &statistics},
+                            {&dx, &dweight}};
+  compute(me, operation, where,
+          [&](Device& device) { device.rms_norm_backward(dx, dweight, dy, x, weight, statistics, into); });
+}
+
+namespace {
+
+void need_swiglu(const char* operation, const char* name, const Slice& y, const Slice& x, std::size_t width,
+                 Location where) {
+  need_floating(operation, "x", x, where);
+  const std::size_t rows = rows_of(operation, "x", x, 2 * width, "the gate's and up's width", where);
+  need_size(operation, name, y, rows * width, "half of x", where);
+  need_dtype(operation, name, y, x.dtype(), where);
+}
+
+}  // namespace
+
+// The exponential, add, divide and two multiplications an element of y; backward nine.
+void swiglu(Rank me, Slice y, Slice x, std::size_t width, Location where) {
+  need_swiglu("swiglu", "y", y, x, width, where);
+  need_distinct("swiglu", "y", y, "x", x, where);
+  if (y.empty()) return;
+  const Operation operation{"swiglu", 5 * number(y.size()), bytes(x) + bytes(y), x.dtype(), {&x}, {&y}};
+  compute(me, operation, where, [&](Device& device) { device.swiglu(y, x, width); });
+}
+
+void swiglu_backward(Rank me, Slice dx, Slice dy, Slice x, std::size_t width, Location where) {
+  need_swiglu("swiglu_backward", "dy", dy, x, width, where);
+  need_same("swiglu_backward", "dx", dx, "x", x, where);
+  need_distinct("swiglu_backward", "dx", dx, "dy", dy, where);
+  need_apart("swiglu_backward", "dx", dx, "x", x, where);
+  if (dy.empty()) return;
+  const Operation operation{
+      "swiglu_backward", 9 * number(dy.size()), bytes(dy) + bytes(x) + bytes(dx), x.dtype(), {&dy, &x}, {&dx}};
+  compute(me, operation, where, [&](Device& device) { device.swiglu_backward(dx, dy, x, width); });
+}
+
 namespace {
 
 /// C, from y = N × C.
@@ -169,40 +241,6 @@ void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float 
       logits.dtype(),       {&logits, &targets},       {&loss}};
   compute_indexed(me, operation, where,
                   [&](Device& device) { device.cross_entropy_loss(loss, logits, targets, factor); });
-}
-
-// Moments 7, step 5, decay 2 FLOP an element.
-void adamw(Rank me, Slice parameter, Slice master, Slice m, Slice v, Slice gradient, AdamW options,
-           Slice gradient_factor, Slice skip, Slice skipped, Location where) {
-  const std::size_t count = master.size();
-  need_size("adamw", "parameter", parameter, count, "as master", where);
-  need_size("adamw", "m", m, count, "as master", where);
-  need_size("adamw", "v", v, count, "as master", where);
-  need_size("adamw", "gradient", gradient, count, "as master", where);
-  for (const auto& [name, slice] : {std::pair{"master", &master}, std::pair{"m", &m}, std::pair{"v", &v}})
-    need_dtype("adamw", name, *slice, DType::f32, where);
-  need_floating("adamw", "parameter", parameter, where);
-  need_floating("adamw", "gradient", gradient, where);
-  if (!gradient_factor.empty()) need_scalar("adamw", "gradient_factor", gradient_factor, where);
-  if (!skip.empty()) need_scalar("adamw", "skip", skip, where);
-  if (!skipped.empty()) need_scalar("adamw", "skipped", skipped, where);
-  if (options.step < 1) usage_error(fmt::format("adamw: step {} (they count from 1)", options.step), where);
-  need_apart("adamw", "parameter", parameter, "master", master, where);
-  need_distinct("adamw", "m", m, "v", v, where);
-  need_distinct("adamw", "master", master, "gradient", gradient, where);
-  if (master.empty()) return;
-  const bool separate = parameter.block() != master.block() || parameter.offset_bytes() != master.offset_bytes();
-  const Operation operation{"adamw",
-                            14 * number(count),
-                            2 * (bytes(master) + bytes(m) + bytes(v)) + bytes(gradient) +
-                                (separate ? bytes(parameter) : 0) + bytes(gradient_factor) + bytes(skip) +
-                                bytes(skipped),
-                            DType::f32,
-                            {&gradient, &gradient_factor, &skip, &skipped},
-                            {&parameter, &master, &m, &v}};
-  compute(me, operation, where, [&](Device& device) {
-    device.adamw(parameter, master, m, v, gradient, options, gradient_factor, skip, skipped);
-  });
 }
 
 }  // namespace lockstep

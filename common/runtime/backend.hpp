@@ -51,6 +51,8 @@ class Backend {
   virtual void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) = 0;
   /// Whether this rank's device takes less time for a product and its GELU as one operation, and is not modelled.
   virtual bool fuses_gelu() const { return false; }
+  /// Whether it takes less time for adamw_pieces as one operation, and is not modelled.
+  virtual bool fuses_pieces() const { return false; }
 
   virtual void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) = 0;
   virtual void close_region(int queue) = 0;

@@ -6,6 +6,18 @@
 
 namespace lockstep {
 
+/// f(first, count, options) for each piece that is not empty.
+template <class F>
+void for_pieces(std::span<const AdamWPiece> pieces, const AdamW& options, const F& f) {
+  std::size_t first = 0;
+  for (const AdamWPiece& piece : pieces) {
+    AdamW own = options;
+    if (!piece.decays) own.weight_decay = 0;
+    if (piece.count > 0) f(first, piece.count, own);
+    first += piece.count;
+  }
+}
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -38,10 +50,16 @@ class Device {
     matmul(dx, a, b, Into::overwrite, {});
     gelu_backward(dx.slice, dx.slice, x);
   }
+  virtual void swiglu(const Slice& y, const Slice& x, std::size_t width) = 0;
+  virtual void swiglu_backward(const Slice& dx, const Slice& dy, const Slice& x, std::size_t width) = 0;
   virtual void layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
                           const Slice& bias) = 0;
   virtual void layer_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy,
                                    const Slice& x, const Slice& weight, const Slice& statistics, Into into) = 0;
+  virtual void rms_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight) = 0;
+  virtual void rms_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dy, const Slice& x,
+                                 const Slice& weight, const Slice& statistics, Into into) = 0;
+  virtual void rotate_positions(const Slice& x, RotaryShape shape, float base, Turn way) = 0;
   virtual void attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) = 0;
   virtual void attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv,
                                   const Slice& statistics, AttentionShape shape) = 0;
@@ -49,6 +67,11 @@ class Device {
   virtual void attention_output(const Slice& y, const Slice& probabilities, const Slice& qkv, AttentionShape shape) = 0;
   virtual void attention_probabilities_backward(const Slice& dqkv, const Slice& dy, const Slice& y,
                                                 const Slice& probabilities, const Slice& qkv, AttentionShape shape) = 0;
+  virtual void attention_block(const Slice& y, const Slice& statistics, const Slice& q, const Slice& kv,
+                               AttentionBlock block) = 0;
+  virtual void attention_block_backward(const Slice& dq, const Slice& dkv, const Slice& dy, const Slice& y,
+                                        const Slice& statistics, const Slice& q, const Slice& kv,
+                                        AttentionBlock block) = 0;
   virtual void embedding(const Slice& y, const Slice& tokens, const Slice& table, const Slice& positions,
                          std::size_t sequence) = 0;
   virtual void embedding_backward(const Slice& dtable, const Slice& dpositions, const Slice& dy, const Slice& tokens,
@@ -69,6 +92,15 @@ class Device {
                                float factor) = 0;
   virtual void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
                      AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) = 0;
+  /// One after another, where the device has no better way.
+  virtual void adamw_pieces(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,
+                            const Slice& gradient, std::span<const AdamWPiece> pieces, AdamW options,
+                            const Slice& gradient_factor, const Slice& skip, const Slice& skipped) {
+    for_pieces(pieces, options, [&](std::size_t first, std::size_t count, const AdamW& own) {
+      const auto cut = [&](const Slice& whole) { return whole.cut(first, count); };
+      adamw(cut(parameter), cut(master), cut(m), cut(v), cut(gradient), own, gradient_factor, skip, skipped);
+    });
+  }
 };
 
 }  // namespace lockstep

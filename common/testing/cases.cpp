@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <sstream>
 
+#include "common/analysis/message_table.hpp"
 #include "common/runtime/trace/trace.hpp"
 #include "common/testing/drawn.hpp"
 #include "common/testing/options.hpp"
@@ -17,6 +19,8 @@
 namespace lockstep::testing {
 
 namespace {
+
+constexpr std::size_t kTabledRanks = 8;  // of more, nobody reads every message
 
 bool on_simulator() { return std::string_view(backend_name()) == "sim"; }
 
@@ -52,6 +56,21 @@ std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
                      on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
 }
 
+/// A chart, and of few ranks the messages, unless work is early or late on purpose. Tests that look at the same run do
+/// not show it again.
+std::string drawing(const Trace& trace, const std::string& title, bool perturbed) {
+  const Trace drawn = analysis::without_set_up(trace);
+  std::ostringstream chart;
+  write_gantt_text(drawn, chart, 100);
+  const std::string text =
+      chart.str() + (trace.totals.size() <= kTabledRanks && !perturbed ? analysis::message_table(drawn) : "");
+  static std::map<std::string, std::string> shown;  // of this program: what, in which run
+  const auto [known, fresh] = shown.try_emplace(text, title);
+  if (!fresh) return fmt::format("{}: as in {}\n", title, known->second);
+  const bool whole = drawn.events.size() == trace.events.size();
+  return fmt::format("{}{}:\n{}", title, whole ? "" : ", after its set-up", text);
+}
+
 /// A file and a chart for each test and case; nothing where there is no code to draw.
 void write_trace(const Case& the_case, const Outcome& outcome, const std::string& wrong,
                  std::optional<std::uint64_t> perturb) {
@@ -65,9 +84,7 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
   const std::string title =
       fmt::format("{} {}, {} rank{}, size {}{}", exercise_id(), test, the_case.ranks, the_case.ranks == 1 ? "" : "s",
                   the_case.size, perturb ? fmt::format(", --perturb {}", *perturb) : "");
-  std::ostringstream chart;
-  write_gantt_text(outcome.trace, chart, 100);
-  fmt::print("{}:\n{}", title, chart.str());
+  fmt::print("{}", drawing(outcome.trace, title, perturb.has_value()));
   try {
     std::error_code ignored;  // writing says what is wrong with the folder
     std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);

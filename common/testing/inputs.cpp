@@ -27,6 +27,14 @@ struct Reading {
   std::optional<std::size_t> element;
 };
 
+constexpr int kBf16Bits = 8, kFp16Bits = 11;  // of a fraction, with the one that is not stored
+
+/// `value`, which is not 0, with so many bits, to the nearest and from the middle to the even one.
+double rounded(double value, int bits) {
+  const double unit = std::ldexp(1, std::ilogb(value) + 1 - bits);
+  return unit * std::nearbyint(value / unit);
+}
+
 /// What is above kElement in a sum that counts ranks so.
 double factors(const std::vector<int>& counts, std::size_t element) {
   double sum = 0;
@@ -104,13 +112,16 @@ std::string list_of(const std::vector<int>& numbers) {
 }
 
 std::string explain_sum(double value, std::size_t element, std::size_t size, int rank, int ranks) {
-  if (std::isnan(value)) return "memory that nobody has written (new memory is filled with NaN)";
+  if (std::isnan(value)) return "uninitialised memory (new memory is filled with NaN)";
   const double sum = sum_of_inputs(element, ranks);
   if (ranks > 1 && value == static_cast<float>(sum / ranks))
     return "the sum divided by the number of ranks: an average";
   if (ranks > 1 && value == static_cast<float>(sum * ranks)) return "the sum of all ranks, counted once for each rank";
   const auto reading = read_sum(value, element, size, ranks);
-  if (!reading) return "not a sum of inputs";
+  if (!reading)
+    return value == rounded(sum, kBf16Bits)   ? "the sum of all ranks, rounded to bf16"
+           : value == rounded(sum, kFp16Bits) ? "the sum of all ranks, rounded to fp16"
+                                              : "not a sum of inputs";
   const std::string made_of = describe_counts(*reading, rank);
   if (!reading->element) return made_of + ", of different elements mixed";
   if (*reading->element != element) return fmt::format("{}, but of element {}", made_of, *reading->element);

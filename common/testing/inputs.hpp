@@ -23,7 +23,7 @@ std::vector<std::int32_t> integer_inputs_of(int rank, std::size_t size, int rank
 double sum_of_inputs(std::size_t element, int ranks);
 
 /// What `value`, seen at `element` of `size`, is made of, in words: "the sum of ranks 0 and 1; ranks 2 and 3 are
-/// missing", "rank 3's own input, nothing was added to it", "NaN: memory that nobody has written".
+/// missing", "rank 3's own input, nothing was added to it", "NaN: uninitialised memory".
 std::string explain_sum(double value, std::size_t element, std::size_t size, int rank, int ranks);
 
 /// "0, 2 and 3".

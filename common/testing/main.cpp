@@ -30,7 +30,7 @@ Number parse(std::string_view flag, std::string_view text, Number smallest) {
   Number value{};
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < smallest) {
-    throw Error(Verdict::usage, fmt::format("{} wants a whole number of at least {}, not '{}'", flag, smallest, text));
+    throw Error(Verdict::usage, fmt::format("{} needs a whole number of at least {}, not '{}'", flag, smallest, text));
   }
   return value;
 }
@@ -41,7 +41,7 @@ void read_options(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string_view flag = argv[i];
     auto value = [&] {
-      if (i + 1 >= argc) throw Error(Verdict::usage, fmt::format("{} wants a value", flag));
+      if (i + 1 >= argc) throw Error(Verdict::usage, fmt::format("{} needs a value", flag));
       return std::string_view(argv[++i]);
     };
     if (flag == "--ranks") {

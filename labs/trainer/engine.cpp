@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week22_zero/hsdp.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "labs/week22_zero/zero1.hpp"
 #include "labs/week22_zero/zero2.hpp"
@@ -72,7 +73,7 @@ class Stage0 final : public Base {
  public:
   Stage0(Rank dp, EngineModel model, const EngineOptions& o)
       : Base(dp, std::move(model), o), optimizer_(dp, model_.parameters, o.adamw) {
-    if (dp.size() == 1) return;
+    if (dp.size() == 1 || o.local) return;
     const auto ring = [reduce = o.reduce](Rank queue, Slice gradients) {
       week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
     };
@@ -114,7 +115,19 @@ class Sharded : public Base {
   std::vector<Slice> gradient_shares() const override { return zero_->gradient_shares(); }
   std::vector<Piece> gradient_pieces() const override { return pieces_of(gradient_shares()); }
   void step(float rate, Slice factor, Slice skip, Slice skipped) override {
-    zero_->step(rate, std::move(factor), std::move(skip), std::move(skipped));
+    if (!gathers_) return zero_->step(rate, std::move(factor), std::move(skip), std::move(skipped));
+    gathers_->finish();
+    for (Optimizer& optimizer : zero_->optimizers()) optimizer.step(dp_, rate, factor, skip, skipped);
+    gathers_->updated();
+  }
+  Hooks forward_hooks() override {
+    Hooks hooks;
+    if (gathers_) hooks.before_forward = [gathers = gathers_](std::size_t piece) { gathers->before_forward(piece); };
+    return hooks;
+  }
+  Slice whole_values() override {
+    if (gathers_) gathers_->finish();
+    return Base::whole_values();
   }
   std::vector<Optimizer*> optimizers() override {
     std::vector<Optimizer*> all;
@@ -138,15 +151,27 @@ class Sharded : public Base {
     }
     return pieces;
   }
+  void share(std::shared_ptr<ForwardGathers> gathers) {
+    gathers_ = std::move(gathers);
+    if (gathers_) gathers_->add_engine(model_.parameters.values, units(), model_.usage_order);
+  }
+
   std::unique_ptr<Zero> zero_;
+  std::shared_ptr<ForwardGathers> gathers_;  // none: zero_ gathers before main goes on
 };
 
 class Stage1 final : public Sharded<week22::Zero1> {
  public:
-  Stage1(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
+  Stage1(Rank dp, EngineModel model, const EngineOptions& o, std::shared_ptr<ForwardGathers> gathers)
+      : Sharded(dp, std::move(model), o) {
     zero_ = week22::make_zero1(dp, model_.parameters, buckets_of(o), o.adamw);
+    share(std::move(gathers));
   }
-  Hooks hooks() override { return hooks_of(zero_->ddp()); }
+  Hooks hooks() override {
+    Hooks hooks = hooks_of(zero_->ddp());
+    hooks.before_forward = forward_hooks().before_forward;
+    return hooks;
+  }
   void finish() override { zero_->ddp().finish(); }
   void window(int microbatches, const std::function<void(int, const Hooks&)>& pass) override {
     run_ddp_window(zero_->ddp(), microbatches, hooks(), pass);
@@ -160,31 +185,47 @@ class Stage1 final : public Sharded<week22::Zero1> {
 
 class Stage2 final : public Sharded<week22::Zero2> {
  public:
-  Stage2(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
+  Stage2(Rank dp, EngineModel model, const EngineOptions& o, std::shared_ptr<ForwardGathers> gathers)
+      : Sharded(dp, std::move(model), o) {
     zero_ = week22::make_zero2(
         dp, model_.parameters, wrapped_units(), model_.usage_order, {.overlap = o.overlap, .adamw = o.adamw},
         [this](std::size_t i, Slice gradient) { model_.bind(i, model_.parameters.value(i), std::move(gradient)); });
+    share(std::move(gathers));
   }
   Hooks hooks() override {
-    Hooks hooks;
+    Hooks hooks = forward_hooks();
     hooks.before_backward = [this](std::size_t piece) { zero_->before_backward(piece); };
     hooks.end_backward = [this] { zero_->end_backward(); };
     return hooks;
   }
+  void step(float rate, Slice factor, Slice skip, Slice skipped) override {
+    Sharded::step(rate, std::move(factor), std::move(skip), std::move(skipped));
+    if (!gathers_) return;  // zero_ has zeroed them
+    for (const Slice& share : gradient_shares()) fill(dp_, share, 0);
+  }
 };
 
+/// Over all of dp, or over the ranks of groups.node, whose copies of the state the ranks of groups.rail have too.
 class Stage3 final : public Sharded<week22::Fsdp> {
  public:
-  Stage3(Rank dp, EngineModel model, const EngineOptions& o) : Sharded(dp, std::move(model), o) {
+  Stage3(Rank dp, EngineModel model, const EngineOptions& o, const std::optional<week21::Hierarchy>& groups)
+      : Sharded(groups ? groups->node : dp, std::move(model), o) {
     const week22::ShardPrecision precision{.keep = model_.storage, .compute = model_.storage, .reduce = o.reduce};
-    zero_ = week22::make_fsdp(dp, {table(), wrapped_units(), model_.usage_order, model_.begin},
-                              {.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw},
-                              model_.bind);
+    const week22::FsdpOptions options{.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw};
+    const week22::ShardedModel sharded{table(), wrapped_units(), model_.usage_order, model_.begin};
+    if (groups) {
+      auto hybrid = week22::make_hsdp(*groups, sharded, options, model_.bind);
+      hybrid_ = hybrid.get();
+      hybrid_->reduce_across(o.microbatches == 1);
+      zero_ = std::move(hybrid);
+    } else {
+      zero_ = week22::make_fsdp(dp_, sharded, options, model_.bind);
+    }
   }
   Hooks hooks() override {
     Hooks hooks = forward_hooks();
     hooks.before_backward = [this](std::size_t piece) { zero_->before(week22::Pass::backward, piece); };
-    hooks.end_backward = [this] { zero_->end(week22::Pass::backward); };
+    hooks.end_backward = [this] { end_backward(); };
     return hooks;
   }
   Hooks forward_hooks() override {
@@ -211,6 +252,15 @@ class Stage3 final : public Sharded<week22::Fsdp> {
   Slice whole_values() override { return whole_; }
 
  private:
+  /// The last pass of a window alone crosses from group to group.
+  void end_backward() {
+    zero_->end(week22::Pass::backward);
+    passes_ = (passes_ + 1) % options_.microbatches;
+    if (hybrid_) hybrid_->reduce_across(passes_ + 1 == options_.microbatches);
+  }
+
+  week22::Hsdp* hybrid_ = nullptr;  // zero_, where it is one
+  int passes_ = 0;                  // of this window
   Slice whole_;
 };
 
@@ -236,12 +286,14 @@ week22::Wrapping parse_wrapping(const std::string& name) {
   return {Kind::at_least, std::stoull(name)};
 }
 
-std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options) {
+std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options,
+                                    std::shared_ptr<ForwardGathers> gathers,
+                                    const std::optional<week21::Hierarchy>& groups) {
   switch (options.zero) {
     case 0: return std::make_unique<Stage0>(dp, std::move(model), options);
-    case 1: return std::make_unique<Stage1>(dp, std::move(model), options);
-    case 2: return std::make_unique<Stage2>(dp, std::move(model), options);
-    case 3: return std::make_unique<Stage3>(dp, std::move(model), options);
+    case 1: return std::make_unique<Stage1>(dp, std::move(model), options, std::move(gathers));
+    case 2: return std::make_unique<Stage2>(dp, std::move(model), options, std::move(gathers));
+    case 3: return std::make_unique<Stage3>(dp, std::move(model), options, groups);
     default:
       usage_error("ZeRO has stages 0 (plain data parallelism), 1, 2 and 3; there is no stage " +
                   std::to_string(options.zero));

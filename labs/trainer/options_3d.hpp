@@ -17,14 +17,18 @@ namespace lockstep::week25 {
 struct Options3d : EngineOptions {
   GptConfig model;  ///< the whole; its storage is the type of values, activations and gradients
   MeshShape mesh;
+  /// Ranks that share a replica's sequences, in zig-zag (23.6). They sum gradients as replicas do, so they are
+  /// neighbours on the axis dp: mesh.dp is replicas() · cp.
+  int cp = 1;
   AxisOrder order = kMegatronOrder;
   std::size_t batch = 1;     ///< sequences of the global batch, whatever the mesh
   std::size_t sequence = 0;  ///< tokens of each
-  int microbatches = 1;      ///< of each replica and step; where they are unequal the first is the largest
   std::string schedule = "1f1b";
-  int chunks = 1;  ///< a stage, for interleaved
+  int chunks = 1;  ///< a stage, for interleaved; of zb-v 2
 
   bool sequence_parallel = false;  ///< with tp
+  bool overlap_scatter = false;    ///< with it: input gradients are scattered behind the product for the weights'
+  bool overlap_gather = false;     ///< stages 1 and 2: gather new values behind the next forward
   week22::Recompute recompute = week22::Recompute::none;
   std::optional<float> loss_scale;  ///< of fp16: where the dynamic scale begins
   int loss_scale_interval = 2000;
@@ -32,6 +36,7 @@ struct Options3d : EngineOptions {
 
   /// The part of the model that tensor-parallel rank `tp` has of every layer, cut as 23.1 and 23.3 say.
   GptConfig part(int tp) const;
+  int replicas() const { return mesh.dp / cp; }
   /// Sequences of a replica's largest microbatch.
   std::size_t largest_microbatch() const;
 };
@@ -39,7 +44,7 @@ struct Options3d : EngineOptions {
 /// Throws Error(usage) with one sentence and its reason for what cannot work, or makes no sense.
 void check(const Options3d& options);
 
-/// The pieces of gpt_usage_order that each part has: part k is chunk k / pp of stage k % pp. By cost, embedding, head
+/// The pieces of gpt_usage_order that each part has (chunk_of_part says whose it is). By cost, embedding, head
 /// and recomputation included (24.1). pp·chunks + 1 elements.
 std::vector<std::size_t> stage_pieces(const Options3d& options);
 
@@ -47,5 +52,9 @@ std::vector<std::size_t> stage_pieces(const Options3d& options);
 std::vector<std::size_t> stage_tensors(const Options3d& options, int stage);
 /// Elements of them, of one tensor-parallel rank.
 std::size_t stage_parameters(const Options3d& options, int stage);
+
+/// FLOP of the model in one step, forward and backward, attention counted whole as published figures do (Narayanan et
+/// al., arXiv 2104.04473, section 3 and appendix).
+double published_flop(const Options3d& options);
 
 }  // namespace lockstep::week25

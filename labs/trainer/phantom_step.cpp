@@ -22,45 +22,83 @@ struct Seen {
   double begin = 0, pipeline_end = 0, gradients_end = 0, end = 0;
   double working = 0;  // in forwards and backwards
   double busy = 0;     // arithmetic in them
+  double gathers = 0;  // waits in them for new values
   std::vector<TimedStep> steps;
   std::map<int, double> bytes;  // sent, by link level
   Memory memory;
 };
 
-/// A link of the machine for groups of this size; level 0 where there is nothing to send.
-int level_of(const Machine& machine, const Options3d& o, Axis axis) {
-  return std::max(0, slowest_level(machine, o.mesh, o.order, axis));
+/// Groups of `ranks` that lie `apart` from each other, and the outermost link between neighbours of any of them.
+struct Ring {
+  int ranks = 1, apart = 1, level = 0;
+};
+
+Ring ring_of(const Machine& machine, const Options3d& o, Axis axis) {
+  Coordinate next;
+  next[axis] = 1;
+  const int ranks = o.mesh[axis], level = slowest_level(machine, o.mesh, o.order, axis);
+  return {ranks, ranks == 1 ? 1 : rank_of(o.mesh, o.order, next), std::max(0, level)};
 }
 
-std::map<int, double> bytes_by_level(Rank me, const Mesh& mesh, const Machine& folded, int tp_level, int dp_level) {
-  std::map<int, double> bytes;
-  for (const PeerTraffic& peer : ledger_of(me).peers) {
-    const int level = peer.group == mesh.tp.group()   ? tp_level
-                      : peer.group == mesh.dp.group() ? dp_level
-                                                      : folded.level_between(me.rank(), peer.peer);
-    bytes[level] += static_cast<double>(peer.traffic.bytes_sent);
+/// Of `ranks` of the axis dp, every `step`-th: those that share sequences are neighbours on it.
+Ring part_of_dp(const Machine& machine, const Options3d& o, int ranks, int step) {
+  Ring ring = ring_of(machine, o, Axis::dp);
+  ring = {ranks, ring.apart * step, 0};
+  for (int rank = 0; ranks > 1 && rank < o.mesh.ranks(); ++rank) {
+    Coordinate at = coordinate_of(o.mesh, o.order, rank);
+    const int place = at.dp / step % ranks;
+    at.dp += ((place + 1) % ranks - place) * step;
+    ring.level = std::max(ring.level, machine.level_between(rank, rank_of(o.mesh, o.order, at)));
   }
-  return bytes;
+  return ring;
+}
+
+/// Of the bytes that a ring sends, those for which it holds ports of `folded`, whose shared ports are divided by all
+/// ranks of a stage that have one: of a ring only the last rank before the port sends through it, and of as many rings
+/// as begin between two of its neighbours.
+double share_of(const Machine& machine, const Machine& folded, const Ring& ring) {
+  if (ring.ranks == 1) return 1;
+  double own = 1 / folded.levels.front().bytes_per_second, divided = own;  // seconds a byte
+  for (std::size_t l = 1; l <= static_cast<std::size_t>(ring.level); ++l) {
+    const LinkLevel& link = machine.levels[l];
+    own = std::max(own, (link.shared ? std::min(ring.apart, machine.levels[l - 1].ranks) : 1) / link.bytes_per_second);
+    divided = std::max(divided, 1 / folded.levels[l].bytes_per_second);
+  }
+  return own / divided;
 }
 
 class StageRun {
  public:
   StageRun(Rank me, const Options3d& o, const Machine& machine, const Machine& folded)
-      : me_(me), folded_(folded), tp_level_(level_of(machine, o, Axis::tp)), dp_level_(level_of(machine, o, Axis::dp)) {
+      : me_(me), folded_(folded), follows_(o.overlap_gather) {
+    const auto peers = [&](const Ring& ring) {
+      const Rank group = symmetric_group(me, ring.ranks, ring.level, share_of(machine, folded, ring));
+      levels_[group.group()] = ring.level;
+      return group;
+    };
     const Mesh mesh{.shape = o.mesh,
                     .order = o.order,
                     .here = {.dp = 0, .tp = 0, .pp = me.rank()},
                     .world = me,
-                    .dp = symmetric_group(me, o.mesh.dp, dp_level_),
-                    .tp = symmetric_group(me, o.mesh.tp, tp_level_),
+                    .dp = peers(ring_of(machine, o, Axis::dp)),
+                    .tp = peers(ring_of(machine, o, Axis::tp)),
                     .pp = me};
-    worker_ = make_worker(mesh, o);
+    DpGroups groups;
+    if (o.cp > 1) groups.sharers = peers(part_of_dp(machine, o, o.cp, 1));
+    if (const int g = o.shard_group; is_hybrid(o, o.mesh.dp))
+      groups.sharding = {peers(part_of_dp(machine, o, g, 1)), peers(part_of_dp(machine, o, o.mesh.dp / g, g))};
+    worker_ = make_worker(mesh, o, groups);
     watch_steps();
   }
 
   Seen step() {
+    if (follows_) {  // what one step gathers, the next one hides
+      accumulate_gradients(worker_);
+      update(worker_, 1e-4f, 1);
+      seen_ = {};
+    }
     const std::map<int, double> before = bytes();
-    barrier();
+    if (!follows_) barrier();
     seen_.begin = me_.now();
     const double busy = main_busy();
     accumulate_gradients(worker_);
@@ -71,6 +109,7 @@ class StageRun {
     for (const auto& [level, sent] : bytes())
       seen_.bytes[level] = sent - (before.contains(level) ? before.at(level) : 0);
     seen_.memory = ledger_of(me_).memory;
+    finish_gathers(worker_);
     return std::move(seen_);
   }
 
@@ -86,6 +125,12 @@ class StageRun {
         seen_.working += now - seen_.steps.back().begin;
       }
     };
+    if (hooks.before_forward)
+      hooks.before_forward = [this, wait = hooks.before_forward](std::size_t piece) {
+        const double now = me_.now();
+        wait(piece);
+        if (follows_) seen_.gathers += me_.now() - now;
+      };
     worker_.stage->use(std::move(hooks));
   }
   /// All stages begin together: set-up takes them unequally long.
@@ -93,12 +138,22 @@ class StageRun {
     Slice one = me_.allocate(1, DType::f32, Category::buffer);
     for (int i = 0; i < 2; ++i) week21::ring_all_reduce(me_, one);
   }
-  std::map<int, double> bytes() { return bytes_by_level(me_, worker_.mesh, folded_, tp_level_, dp_level_); }
+  /// Sent so far, by link level.
+  std::map<int, double> bytes() {
+    std::map<int, double> bytes;
+    for (const PeerTraffic& peer : ledger_of(me_).peers) {
+      const auto symmetric = levels_.find(peer.group);
+      const int level = symmetric == levels_.end() ? folded_.level_between(me_.rank(), peer.peer) : symmetric->second;
+      bytes[level] += static_cast<double>(peer.traffic.bytes_sent);
+    }
+    return bytes;
+  }
   double main_busy() const { return ledger_of(me_).queues[0].busy; }
 
   Rank me_;
   const Machine& folded_;
-  int tp_level_, dp_level_;
+  bool follows_;               // the step that is watched is the second
+  std::map<int, int> levels_;  // of symmetric groups
   Worker worker_;
   Seen seen_;
 };
@@ -113,6 +168,10 @@ TraceEvent event(TraceEvent::Kind kind, int rank, std::string name, double begin
   return made;
 }
 
+/// When a step begins for a stage: for all of them together, or with overlap_gather, where one step follows another, at
+/// its own end of the one before.
+double own_begin(const Seen& stage, double begin, const Options3d& o) { return o.overlap_gather ? stage.begin : begin; }
+
 /// When all stages stood at the step's begin.
 double begin_of(const std::vector<Seen>& stages) {
   double begin = 0;
@@ -124,13 +183,15 @@ double begin_of(const std::vector<Seen>& stages) {
 Trace trace_of(const std::vector<Seen>& stages, const Options3d& o) {
   using Kind = TraceEvent::Kind;
   const double begin = begin_of(stages);
+  double first = begin;
+  for (const Seen& stage : stages) first = std::min(first, own_begin(stage, begin, o));
   Trace trace{.queues = {"main"}, .events = {}};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const Seen& stage = stages[s];
     const int rank = static_cast<int>(s);
-    double at = begin;
+    double at = own_begin(stage, begin, o);
     const auto add = [&](Kind kind, const std::string& name, double from, double to) {
-      if (to > from) trace.events.push_back(event(kind, rank, name, from - begin, to - begin));
+      if (to > from) trace.events.push_back(event(kind, rank, name, from - first, to - first));
     };
     for (const TimedStep& step : stage.steps) {
       add(Kind::wait, "wait", at, step.begin);
@@ -158,15 +219,15 @@ std::vector<LevelBytes> levels_of(const std::vector<Seen>& stages, const Machine
   return levels;
 }
 
-void add_stages(PhantomStep& step, const std::vector<Seen>& stages) {
+void add_stages(PhantomStep& step, const std::vector<Seen>& stages, const Options3d& o) {
   const double begin = begin_of(stages);
   double work = 0, pipeline = 0;
   for (const Seen& stage : stages) {
-    const double tensor = std::max(0.0, stage.working - stage.busy);
-    step.stages.push_back({.compute = stage.working - tensor,
+    const double tensor = std::max(0.0, stage.working - stage.busy - stage.gathers);
+    step.stages.push_back({.compute = stage.working - tensor - stage.gathers,
                            .tensor = tensor,
-                           .idle = stage.pipeline_end - begin - stage.working,
-                           .data = stage.gradients_end - stage.pipeline_end,
+                           .idle = stage.pipeline_end - own_begin(stage, begin, o) - stage.working,
+                           .data = stage.gathers + stage.gradients_end - stage.pipeline_end,
                            .update = stage.end - stage.gradients_end});
     step.memory.push_back(stage.memory);
     step.seconds = std::max(step.seconds, stage.end - begin);
@@ -193,13 +254,6 @@ std::size_t PhantomStep::slowest() const {
 }
 
 double PhantomStep::exposed_seconds() const { return stages[slowest()].tensor + stages[slowest()].data; }
-
-double published_flop(const Options3d& o) {
-  const auto batch = static_cast<double>(o.batch), layers = static_cast<double>(o.model.layers),
-             s = static_cast<double>(o.sequence), h = static_cast<double>(o.model.d_model),
-             vocabulary = static_cast<double>(o.model.vocabulary);
-  return 72 * batch * layers * s * h * h * (1 + s / (6 * h) + vocabulary / (12 * h * layers));
-}
 
 Machine folded_machine(const Machine& machine, const MeshShape& mesh, const AxisOrder& order) {
   machine.level_between(0, mesh.ranks() - 1);  // refuses what the machine does not hold
@@ -233,7 +287,7 @@ PhantomStep phantom_step(const Options3d& o, const Machine& machine, bool trace)
   }).check();
   PhantomStep step;
   step.simulated_ranks = o.mesh.pp;
-  add_stages(step, stages);
+  add_stages(step, stages, o);
   step.levels = levels_of(stages, machine, o);
   step.model_flop = published_flop(o);
   const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(o.model.storage)];

@@ -22,7 +22,8 @@ struct StageSeconds {
   double tensor = 0;   ///< in them, waiting for tensor-parallel sums
   double idle = 0;     ///< from the step's begin to the end of the last backward, neither: bubble and hops
   double data = 0;     ///< after it, until gradients are averages: what the backward does not hide. The last stage
-                       ///< also waits for the first, with which it shares the embedding
+                       ///< also waits for the first, with which it shares the embedding. And before it, with
+                       ///< overlap_gather: for new values that the forward does not hide
   double update = 0;   ///< clipping, AdamW, and gathering values of sharded state
   double pipeline() const { return compute + tensor + idle; }
 };
@@ -42,19 +43,15 @@ struct PhantomStep {
   std::vector<LevelBytes> levels;
   double bubble_of_ideal = 0;  ///< (the pipeline's time − the busiest stage's work) / that work, sums included in it
   double bubble_of_total = 0;  ///< the same of the pipeline's time
-  double model_flop = 0;       ///< of the step, without recomputation: 72BLsh²(1 + s/6h + V/12hL)
+  double model_flop = 0;       ///< of the step, without recomputation: 72BLsh²(1 + s/6h + V/12hL), of GPT-2's block
   double mfu = 0;              ///< model_flop / (ranks · peak of the type · seconds)
   double tokens_per_second = 0;
   Trace trace;  ///< one replica: a row a stage, an event for each step of the schedule
 
   std::size_t slowest() const;     ///< the stage that was last to end its backwards
   double peak_bytes() const;       ///< of the rank with most memory
-  double exposed_seconds() const;  ///< sums over tp and dp that the slowest stage waited for
+  double exposed_seconds() const;  ///< TP and DP collectives that the slowest stage waited for
 };
-
-/// FLOP of the model in one step, forward and backward, attention counted whole as published figures do (Narayanan et
-/// al., arXiv 2104.04473, section 3 and appendix).
-double published_flop(const Options3d& options);
 
 /// A step in virtual time. Throws Error(usage) as check() does, and where the machine does not hold the ranks; what
 /// does not fit its memory is simulated all the same. Ranks of one node that share a port have an equal part of it.

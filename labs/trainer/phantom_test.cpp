@@ -40,20 +40,28 @@ All simulate_all_ranks(const Options3d& o, const Machine& machine) {
   const Outcome outcome = run(options, Program([&](Rank me) {
                                 Worker worker = make_worker(make_mesh(me, o.mesh, o.order), o);
                                 Slice one = me.allocate(1, DType::f32, Category::buffer);
-                                for (int i = 0; i < 2; ++i) week21::ring_all_reduce(me, one);
+                                if (o.overlap_gather) {
+                                  accumulate_gradients(worker);
+                                  update(worker, 1e-4f, 1);
+                                } else {
+                                  for (int i = 0; i < 2; ++i) week21::ring_all_reduce(me, one);
+                                }
                                 const auto r = static_cast<std::size_t>(me.rank());
                                 begins[r] = me.now();
                                 before[r] = static_cast<double>(ledger_of(me).traffic.bytes_sent);
                                 accumulate_gradients(worker);
                                 update(worker, 1e-4f, 1);
-                                return Values{me.now()};
+                                const double end = me.now();
+                                const auto sent = static_cast<double>(ledger_of(me).traffic.bytes_sent);
+                                finish_gathers(worker);
+                                return Values{end, sent};
                               }));
   outcome.check();
   All all;
   for (std::size_t r = 0; r < begins.size(); ++r) {
     all.seconds = std::max(all.seconds, outcome.values[r][0]);
     all.peak = std::max(all.peak, static_cast<double>(outcome.ledgers[r].memory.peak_total));
-    all.bytes += static_cast<double>(outcome.ledgers[r].traffic.bytes_sent) - before[r];
+    all.bytes += outcome.values[r][1] - before[r];
   }
   all.seconds -= *std::max_element(begins.begin(), begins.end());
   return all;
@@ -73,6 +81,8 @@ TEST(Phantom, ReflectionsTakeTheTimeOfAllRanks) {
     bool sequence_parallel = false;
     int zero = 0;
     double tolerance = 2e-3;
+    int cp = 1, shard_group = 0;
+    bool overlap_gather = false;
   };
   for (const Row& row :
        {Row{"dgx-a100-hdr", {1, 8, 2}}, Row{"dgx-a100-hdr", {2, 4, 2}, kMegatronOrder, true, 1},
@@ -80,20 +90,114 @@ TEST(Phantom, ReflectionsTakeTheTimeOfAllRanks) {
         Row{"dgx-a100-hdr", {2, 4, 2}, {Axis::tp, Axis::pp, Axis::dp}},
         Row{"dgx-a100-hdr", {2, 8, 1}, kMegatronOrder, true}, Row{"dgx-a100-hdr", {16, 1, 1}},
         Row{"dgx-a100-hdr", {4, 4, 1}, kMegatronOrder, false, 3},
-        Row{"dgx-1v-edr", {2, 8, 2}, kMegatronOrder, false, 1, /*a port for two, half for each:*/ 1e-2}}) {
+        Row{"dgx-1v-edr", {2, 8, 2}, kMegatronOrder, false, 1, /*a port for two, half for each:*/ 1e-2},
+        // Two ranks have a port out of their half of a box, and one of them sends through it on a ring.
+        Row{"pcie-box", {4, 1, 1}}, Row{"pcie-box", {1, 4, 1}, kMegatronOrder, true},
+        Row{"pcie-box-100gbe", {4, 1, 2}, kMegatronOrder, false, 1, 2e-2},
+        Row{"pcie-box-100gbe", {2, 2, 2}, kMegatronOrder, false, 1, 2e-2},
+        Row{"pcie-box-100gbe", {8, 1, 1}, kMegatronOrder, false, 1, 2e-2},
+        Row{"dgx-a100-hdr", {2, 4, 2}, kMegatronOrder, true, 1, 2e-3, 1, 0, true},
+        Row{"dgx-a100-hdr",
+            {16, 1, 1},
+            kMegatronOrder,
+            false,
+            2,
+            /*chunks reach some ranks earlier:*/ 5e-3,
+            1,
+            0,
+            true},
+        Row{"pcie-box-100gbe", {2, 2, 2}, kMegatronOrder, false, 1, 2e-2, 1, 0, true},
+        // Sequences that ranks share, inside nodes and across, in zig-zag: all have as much to do in every step.
+        Row{"dgx-a100-hdr", {8, 1, 1}, kMegatronOrder, false, 0, 2e-3, 8},
+        Row{"dgx-a100-hdr", {8, 2, 1}, kMegatronOrder, false, 1, 1e-2, 4},
+        Row{"dgx-a100-hdr", {8, 2, 2}, kMegatronOrder, false, 1, 1e-2, 8},
+        Row{"dgx-a100-hdr", {16, 1, 1}, kMegatronOrder, false, 3, 1e-2, 16},
+        Row{"dgx-a100-hdr", {4, 2, 2}, {Axis::tp, Axis::pp, Axis::dp}, false, 0, 2e-3, 2},
+        // The state once on a group of ranks: gathers inside, a share of the gradients across.
+        Row{"dgx-a100-hdr", {16, 1, 1}, kMegatronOrder, false, 3, 2e-2, 1, 8},
+        Row{"dgx-a100-hdr", {8, 2, 1}, kMegatronOrder, true, 3, 2e-2, 1, 4},
+        Row{"dgx-a100-hdr", {16, 1, 1}, kMegatronOrder, false, 3, 2e-2, 4, 8},
+        Row{"pcie-box-100gbe", {8, 1, 1}, kMegatronOrder, false, 1, /*on a bus that rings share:*/ 5e-2, 4}}) {
     Options3d o = medium(row.mesh);
+    o.cp = row.cp;
+    o.shard_group = row.shard_group;
+    o.batch = std::max<std::size_t>(8, o.batch / static_cast<std::size_t>(row.cp));
     o.order = row.order;
     o.sequence_parallel = row.sequence_parallel;
     o.zero = row.zero;
+    o.overlap_gather = row.overlap_gather;
     const PhantomStep folded = phantom_step(o, machine(row.machine));
     const All all = simulate_all_ranks(o, machine(row.machine));
     const std::string what = std::string(row.machine) + " " + std::to_string(row.mesh.dp) + " × " +
-                             std::to_string(row.mesh.tp) + " × " + std::to_string(row.mesh.pp);
+                             std::to_string(row.mesh.tp) + " × " + std::to_string(row.mesh.pp) + ", cp " +
+                             std::to_string(row.cp);
     // Ranks of a mesh leave the barrier microseconds apart, and in another order.
     EXPECT_NEAR(folded.seconds, all.seconds, row.tolerance * all.seconds) << what;
     EXPECT_NEAR(sum_of_bytes(folded), all.bytes, 1e-3 * all.bytes) << what;
     EXPECT_NEAR(folded.peak_bytes(), all.peak, 1e-3 * all.peak) << what;
     EXPECT_EQ(folded.simulated_ranks, row.mesh.pp);
+  }
+}
+
+// A bucket with the embedding is gathered before the forward can begin; the others travel behind it.
+TEST(Phantom, TheNextForwardHidesTheGatherOfValues) {
+  for (const int zero : {1, 2})
+    for (const int pp : {1, 2}) {
+      if (zero == 2 && pp == 2) continue;
+      Options3d o = medium({8, 2, pp});
+      o.batch = 8 * 128;
+      o.zero = zero;
+      const PhantomStep before = phantom_step(o, machine("dgx-a100-hdr"));
+      o.overlap_gather = true;
+      const PhantomStep behind = phantom_step(o, machine("dgx-a100-hdr"));
+      const StageSeconds &was = before.stages[0], &is = behind.stages[0];
+      const double gather = was.update - is.update, exposed = is.data - was.data;
+      EXPECT_GT(gather, 0.1 * was.update) << "ZeRO-" << zero << ", " << pp << " stages";
+      EXPECT_GT(exposed, 0.05 * gather) << "the first bucket's is behind nothing";
+      EXPECT_LT(exposed, 0.65 * gather) << "with two stages the embedding is two fifths of the first";
+      EXPECT_NEAR(before.seconds - behind.seconds, gather - exposed, 0.1 * gather);
+      EXPECT_NEAR(is.tensor, was.tensor, 1e-2 * was.tensor) << "no wait for values is one of tensor parallelism";
+      EXPECT_EQ(behind.peak_bytes(), before.peak_bytes());
+      EXPECT_NEAR(sum_of_bytes(behind), sum_of_bytes(before), 1e-3 * sum_of_bytes(before));
+    }
+}
+
+// Stages end a step at their own times: here the first has most to update.
+TEST(Phantom, AStepThatFollowsAnotherIsWholeOnEachStage) {
+  Options3d o = medium({2, 1, 2});
+  o.model.layers = 9;
+  o.model.tied_head = false;
+  o.zero = 1;
+  o.overlap_gather = true;
+  const PhantomStep step = phantom_step(o, machine("dgx-a100-hdr"), /*trace=*/true);
+  for (const StageSeconds& stage : step.stages)
+    EXPECT_NEAR(stage.pipeline() + stage.data + stage.update, step.seconds, 1e-3 * step.seconds);
+  for (const TraceEvent& event : step.trace.events) EXPECT_GE(event.begin, 0) << event.name;
+}
+
+/// Main's tensor-parallel waits in a step.
+double tensor_waits(Options3d o, bool overlap_scatter) {
+  o.overlap_scatter = overlap_scatter;
+  const PhantomStep step = phantom_step(o, machine("dgx-a100-hdr"));
+  const All all = simulate_all_ranks(o, machine("dgx-a100-hdr"));
+  EXPECT_NEAR(step.seconds, all.seconds, 2e-3 * all.seconds) << overlap_scatter;
+  return step.stages[0].tensor;
+}
+
+// Between cut rows a block waits for eight collectives: forward two gathers and two scatters, backward two gathers of
+// gradients and two scatters, which the products for weights can hide.
+TEST(Phantom, TheProductsForWeightsHideTheBackwardsScatters) {
+  for (const bool llama : {false, true}) {
+    Options3d o = medium({1, 2, 1});
+    if (llama) {
+      o.model.tied_head = false;
+      o.model.architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, 8, 2816, 500000};
+    }
+    o.sequence_parallel = true;
+    o.batch = 64;
+    const double before = tensor_waits(o, false), behind = tensor_waits(o, true);
+    EXPECT_LT(behind, 0.8 * before) << llama;
+    EXPECT_GT(behind, 0.65 * before) << llama << ": the others are where they were";
   }
 }
 
@@ -151,14 +255,38 @@ TEST(Phantom, WhatCannotBeFoldedIsRefused) {
   EXPECT_THROW(phantom_step(medium({8, 2, 1}), machine("pcie-box")), Error) << "a box of four";
 }
 
+TEST(Phantom, ALlamaTakesTheTimeOfAllRanksToo) {
+  for (const MeshShape& mesh : {MeshShape{1, 8, 2}, MeshShape{2, 4, 2}}) {
+    Options3d o = medium(mesh);
+    o.model.tied_head = false;
+    o.model.architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, 8, 2816, 500000};
+    o.sequence_parallel = true;
+    o.zero = mesh.dp > 1 ? 1 : 0;
+    const PhantomStep folded = phantom_step(o, machine("dgx-h100-ndr"));
+    const All all = simulate_all_ranks(o, machine("dgx-h100-ndr"));
+    EXPECT_NEAR(folded.seconds, all.seconds, 2e-3 * all.seconds);
+    EXPECT_NEAR(sum_of_bytes(folded), all.bytes, 1e-3 * all.bytes);
+    EXPECT_NEAR(folded.peak_bytes(), all.peak, 1e-3 * all.peak);
+  }
+}
+
+/// With fewer key-value heads than heads where the ranks allow it.
+Architecture llama_for(int tp) {
+  const std::size_t kv_heads = tp == 4 ? 4 : 2;
+  return {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, tp <= 2, kv_heads, 32, 500};
+}
+
 /// Every tensor of every rank: the parts that 23.1e and 23.3a name are those of the serial model that tensor_runs
 /// knows.
 TEST(Part, IsCutByTheLearnersFunctions) {
   for (const int tp : {1, 2, 4}) {
     Options3d o = medium({1, tp, 1});
     o.model = {.layers = 2, .heads = 4, .d_model = 24, .vocabulary = 37, .context = 8, .tied_head = false};
-    for (int rank = 0; rank < tp; ++rank) {
+    for (int i = 0; i < 2 * tp; ++i) {
+      const int rank = i / 2;
+      if (i % 2 == 1) o.model.architecture = llama_for(tp);
       GptConfig cut = o.part(rank), known = cut;
+      o.model.architecture = {};
       ASSERT_NE(cut.tensor.cut, nullptr);
       known.tensor.cut = nullptr;
       for (const Parameter& own : gpt_parameter_table(cut)) {

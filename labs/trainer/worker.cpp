@@ -7,11 +7,10 @@
 
 #include "common/chunk.hpp"
 #include "common/support/text/nearest.hpp"
+#include "labs/trainer/block_layers.hpp"
 #include "labs/trainer/engine.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
-#include "labs/week23_tensor_parallel/model_shards.hpp"
-#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
-#include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week23_tensor_parallel/context_layers.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::week25 {
@@ -21,8 +20,6 @@ namespace {
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
 
 std::size_t up(std::size_t a, int b) { return (a + static_cast<std::size_t>(b) - 1) / static_cast<std::size_t>(b); }
-
-PipelineShape pipeline_shape(const Options3d& o) { return {o.mesh.pp, o.microbatches, o.chunks}; }
 
 const week24::NamedSchedule& schedule_named(const std::vector<week24::NamedSchedule>& all, const std::string& name) {
   std::vector<std::string> known;
@@ -35,9 +32,11 @@ const week24::NamedSchedule& schedule_named(const std::vector<week24::NamedSched
 
 void check_pipeline(const Options3d& o) {
   schedule_named(week24::named_schedules(), o.schedule);
-  const bool halves = o.schedule == "zb-h1" || o.schedule == "zb-h2";
+  const bool halves = week24::splits_backwards(o.schedule), vee = o.schedule == "zb-v";
   if (o.chunks < 1) refuse("a stage has at least one chunk");
-  if (o.chunks > 1 && o.schedule != "interleaved")
+  if (vee && o.chunks != 2)
+    refuse(fmt::format("schedule zb-v has two chunks a stage, one on each leg of the V: not {}", o.chunks));
+  if (o.chunks > 1 && o.schedule != "interleaved" && !vee)
     refuse(fmt::format("schedule {} has one chunk a stage: chunks are for interleaved", o.schedule));
   if (o.chunks > 1 && o.mesh.pp == 1) refuse("chunks go round the stages: with one stage there is nowhere to go");
   if (o.schedule == "interleaved" && o.microbatches % o.mesh.pp != 0)
@@ -54,25 +53,46 @@ void check_pipeline(const Options3d& o) {
                     o.chunks == 1 ? "" : " or chunks"));
   if (halves && o.mesh.tp > 1)
     refuse(
-        fmt::format("schedule {} with tp = {}: layers that ranks share hide their sums behind the gradients of "
-                    "weights, which therefore cannot wait; take 1f1b",
+        fmt::format("schedule {} with tp = {}: tensor-parallel layers hide their all-reduces behind the gradients of "
+                    "weights, which therefore cannot be delayed; use 1f1b",
                     o.schedule, o.mesh.tp));
   if (halves && o.recompute != week22::Recompute::none)
-    refuse(fmt::format("schedule {} with recomputation: the weights' half would keep what recomputation is to save",
-                       o.schedule));
+    refuse(fmt::format(
+        "schedule {} with recomputation: the delayed weight gradients would need what recomputation is to save",
+        o.schedule));
 }
 
 void check_tensor(const Options3d& o) {
+  if (o.overlap_scatter && !(o.sequence_parallel && o.overlap))
+    refuse("overlap_scatter is of sequence parallelism, with overlap: the scatter needs a queue of its own");
   if (o.mesh.tp == 1) {
     if (o.sequence_parallel) refuse("sequence parallelism is for tp = 2 and more");
     return;
   }
   o.part(0).check();
   if (o.sequence_parallel && o.sequence % static_cast<std::size_t>(o.mesh.tp) != 0)
-    refuse(fmt::format("sequences of {} tokens do not divide over tp = {}, as sequence parallelism wants", o.sequence,
-                       o.mesh.tp));
+    refuse(fmt::format("sequences of {} tokens do not divide over tp = {}, as sequence parallelism requires",
+                       o.sequence, o.mesh.tp));
+}
+
+void check_context(const Options3d& o) {
+  if (o.cp < 1 || o.mesh.dp % o.cp != 0)
+    refuse(fmt::format("{} ranks along dp cannot be divided into groups of {} that share their sequences", o.mesh.dp,
+                       o.cp));
+  if (o.cp == 1) return;
+  const std::size_t chunks = 2 * static_cast<std::size_t>(o.cp);
+  if (o.sequence % chunks != 0)
+    refuse(fmt::format("sequences of {} tokens do not divide into {} chunks, two for each of cp = {}", o.sequence,
+                       chunks, o.cp));
+  if (o.sequence_parallel)
+    refuse("cp with sequence parallelism: rows would be sharded once more over the ranks of tp; leave one of them out");
   if (o.model.attention != AttentionKind::flash)
-    refuse("tensor parallelism splits flash attention: materialised attention runs on one rank");
+    refuse("cp with materialised attention: a ring merges partial results, and never has the probabilities of a row");
+  if (week24::splits_backwards(o.schedule))
+    refuse(
+        fmt::format("schedule {} with cp = {}: its split of the backward pass needs layers that no ranks share; use "
+                    "1f1b",
+                    o.schedule, o.cp));
 }
 
 void check_zero(const Options3d& o) {
@@ -81,8 +101,20 @@ void check_zero(const Options3d& o) {
   if (o.zero >= 2 && o.mesh.pp > 1)
     refuse(
         fmt::format("ZeRO-{} with a pipeline: it would {} for every microbatch, m times the traffic of ZeRO-1 for "
-                    "memory that the stages have divided already; take ZeRO-1",
+                    "memory that the stages have divided already; use ZeRO-1",
                     o.zero, o.zero == 2 ? "reduce all gradients" : "gather all values twice"));
+  if (o.overlap_gather && o.zero != 1 && o.zero != 2)
+    refuse(
+        fmt::format("overlap_gather with ZeRO-{}: stages 1 and 2 gather new values after a step, 0 gathers none, and "
+                    "3 gathers them in each pass, ahead (prefetch)",
+                    o.zero));
+  if (o.overlap_gather && !o.overlap) refuse("overlap_gather without overlap: the gather has no queue of its own");
+  if (o.shard_group != 0 && o.zero != 3)
+    refuse(fmt::format("groups of {} ranks that hold the state once are ZeRO-3's; stage {} has other copies",
+                       o.shard_group, o.zero));
+  if (o.shard_group < 0 || (o.shard_group > 0 && o.mesh.dp % o.shard_group != 0))
+    refuse(
+        fmt::format("{} ranks along dp are no groups of {} that each hold the state once", o.mesh.dp, o.shard_group));
   if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.storage)
     refuse(
         fmt::format("ZeRO-{} sums gradients in the type they are computed in, {}", o.zero, to_string(o.model.storage)));
@@ -108,7 +140,11 @@ EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) 
   const std::size_t size = last.offset + last.size;
   if (!all.values.empty()) model.parameters.values = all.values.cut(offset, size);
   if (!all.gradients.empty()) model.parameters.gradients = all.gradients.cut(offset, size);
-  model.usage_order = stage.usage_order();  // used where these are all tensors
+  model.usage_order = stage.usage_order();
+  for (std::vector<std::size_t>& piece : model.usage_order) {
+    std::erase_if(piece, [&](std::size_t i) { return i < first || i >= first + count; });
+    for (std::size_t& i : piece) i -= first;
+  }
   model.bind = [&stage, first](std::size_t i, Slice value, Slice gradient) {
     stage.bind(first + i, std::move(value), std::move(gradient));
   };
@@ -118,11 +154,14 @@ EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) 
   return model;
 }
 
-void make_engines(Worker& worker, const Options3d& o) {
+void make_engines(Worker& worker, const Options3d& o, const std::optional<week21::Hierarchy>& sharding) {
   GptStage& stage = *worker.stage;
   const std::size_t tensors = stage.tensors().size(), shared = stage.shares_embedding() ? 1 : 0;
-  worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, shared, tensors - shared), o));
-  if (shared) worker.engines.push_back(make_engine(worker.mesh.dp, some_tensors(stage, 0, 1), o));
+  Rank dp = worker.mesh.dp;
+  const auto gathers = o.overlap_gather && dp.size() > 1 ? std::make_shared<ForwardGathers>(dp) : nullptr;
+  worker.engines.push_back(make_engine(dp, some_tensors(stage, shared, tensors - shared), o, gathers, sharding));
+  if (shared) worker.engines.push_back(make_engine(dp, some_tensors(stage, 0, 1), o, gathers));
+  if (sharding) worker.mesh.dp = sharding->node;
   StageHooks hooks = worker.engines[0]->hooks();
   if (shared && hooks.ready)
     hooks.ready = [rest = hooks.ready, embedding = worker.engines[1]->hooks().ready](std::size_t i) {
@@ -133,7 +172,11 @@ void make_engines(Worker& worker, const Options3d& o) {
 
 }  // namespace
 
-std::size_t Options3d::largest_microbatch() const { return up(up(batch, mesh.dp), microbatches); }
+PipelineShape pipeline_shape(const Options3d& o) {
+  return week24::shape_of(o.schedule, o.mesh.pp, o.microbatches, o.chunks);
+}
+
+std::size_t Options3d::largest_microbatch() const { return up(up(batch, replicas()), microbatches); }
 
 void check(const Options3d& o) {
   o.model.check();
@@ -141,10 +184,11 @@ void check(const Options3d& o) {
   if (o.microbatches < 1 || o.sequence < 1 || o.sequence > o.model.context)
     refuse(fmt::format("{} microbatches of sequences of {} tokens, with a context of {}", o.microbatches, o.sequence,
                        o.model.context));
-  if (o.batch / static_cast<std::size_t>(o.mesh.dp) < static_cast<std::size_t>(o.microbatches))
+  check_context(o);
+  if (o.batch / static_cast<std::size_t>(o.replicas()) < static_cast<std::size_t>(o.microbatches))
     refuse(
         fmt::format("a global batch of {} sequences cannot give each of {} replicas {} microbatches: raise the batch",
-                    o.batch, o.mesh.dp, o.microbatches));
+                    o.batch, o.replicas(), o.microbatches));
   check_tensor(o);
   check_pipeline(o);
   check_zero(o);
@@ -158,14 +202,15 @@ std::vector<std::size_t> stage_pieces(const Options3d& o) {
 }
 
 std::vector<Batch> allocate_batches(Rank me, const Options3d& o, int replica) {
-  const std::size_t shard = chunk_range(o.batch, replica, o.mesh.dp).size;
-  const Slice tokens = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
-  const Slice targets = me.allocate(shard * o.sequence, DType::i32, Category::buffer);
+  const std::size_t shard = chunk_range(o.batch, replica, o.replicas()).size;
+  const std::size_t length = o.sequence / static_cast<std::size_t>(o.cp);
+  const Slice tokens = me.allocate(shard * length, DType::i32, Category::buffer);
+  const Slice targets = me.allocate(shard * length, DType::i32, Category::buffer);
   std::vector<Batch> batches;
   for (int i = 0; i < o.microbatches; ++i) {
     const ChunkRange part = chunk_range(shard, i, o.microbatches);
-    const std::size_t first = part.offset * o.sequence, count = part.size * o.sequence;
-    batches.push_back({tokens.cut(first, count), targets.cut(first, count), part.size, o.sequence});
+    const std::size_t first = part.offset * length, count = part.size * length;
+    batches.push_back({tokens.cut(first, count), targets.cut(first, count), part.size, length});
   }
   return batches;
 }
@@ -188,7 +233,7 @@ StageSchedule forward_schedule(const PipelineShape& shape) {
 
 GptConfig Options3d::part(int tp) const {
   GptConfig own = model;
-  own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1, week23::cut_tensor};
+  own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1, cut_tensor};
   return own;
 }
 
@@ -199,9 +244,10 @@ std::size_t stage_parameters(const Options3d& o, int stage) {
   return sum;
 }
 
-/// Whether the token embedding is on this stage and on another.
+/// Whether the token embedding is on this stage and on another: of the model's first and last part.
 static bool shares_embedding(const Options3d& o, int stage) {
-  return o.model.tied_head && o.mesh.pp > 1 && (stage == 0 || stage + 1 == o.mesh.pp);
+  const int head = chunk_of_part(pipeline_shape(o), o.mesh.pp * o.chunks - 1).stage;
+  return o.model.tied_head && head != 0 && (stage == 0 || stage == head);
 }
 
 std::vector<std::size_t> engine_elements(const Options3d& o, int stage) {
@@ -241,13 +287,20 @@ void add_value_squares(const Worker& worker, Slice sum) {
   add(me, sum, own);
 }
 
-Worker make_worker(const Mesh& mesh, const Options3d& o) {
+DpGroups dp_groups(const Mesh& mesh, const Options3d& o) {
+  DpGroups groups;
+  if (o.cp > 1) groups.sharers = mesh.dp.split(mesh.here.dp / o.cp, mesh.here.dp);
+  if (is_hybrid(o, o.mesh.dp)) groups.sharding = week21::split_by_node(mesh.dp, o.shard_group);
+  return groups;
+}
+
+Worker make_worker(const Mesh& mesh, const Options3d& o, const DpGroups& groups) {
   Rank me = mesh.world;
   Worker worker{.mesh = mesh,
                 .tp = week23::make_tensor_parallel(mesh.tp, mesh.tp.size() > 1 && o.overlap),
                 .pipeline = week24::make_pipeline(mesh.pp, pipeline_shape(o)),
                 .schedule = {},
-                .batches = allocate_batches(me, o, mesh.here.dp),
+                .batches = allocate_batches(me, o, mesh.here.dp / o.cp),
                 .stage = nullptr,
                 .engines = {},
                 .scalars = allocate_step_scalars(me),
@@ -259,16 +312,24 @@ Worker make_worker(const Mesh& mesh, const Options3d& o) {
   worker.stage =
       std::make_unique<GptStage>(mesh.pp, pipeline_shape(o), o.part(mesh.here.tp), stage_pieces(o), worker.batches,
                                  token_factor(o), o.seed, owned_by_model(o.zero), memory_of(o.recompute));
-  if (o.mesh.tp > 1)
-    worker.stage->use(o.sequence_parallel ? week23::make_sequence_layers(worker.tp, o.model.vocabulary)
-                                          : week23::make_tensor_layers(worker.tp, o.model.vocabulary));
+  std::shared_ptr<const Layers> layers;
+  if (o.mesh.tp > 1) layers = make_layers(worker.tp, worker.stage->config(), o.overlap_scatter);
+  if (o.cp > 1) {
+    if (!layers) layers = std::make_shared<Layers>();
+    layers = std::make_shared<week23::ContextLayers>(groups.sharers.value(), worker.tp, layers);
+  }
+  if (layers) worker.stage->use(layers);
   worker.scalars.loss = worker.stage->loss();
   if (o.loss_scale) {
     worker.scaler = week22::make_loss_scaler(me, *o.loss_scale, o.loss_scale_interval);
     worker.stage->scale_gradients(worker.scaler->scale);
   }
-  make_engines(worker, o);
+  make_engines(worker, o, groups.sharding);
   return worker;
+}
+
+void finish_gathers(const Worker& worker) {
+  for (const auto& engine : worker.engines) engine->whole_values();  // which are whole only then
 }
 
 float token_factor(const Options3d& o, std::size_t batches) {
@@ -279,6 +340,14 @@ void add_validation_loss(Worker& worker, Slice loss, float factor) {
   worker.stage->only_evaluate(std::move(loss), factor);
   week24::run_schedule(worker.pipeline, forward_schedule(worker.pipeline.shape), *worker.stage);
   worker.stage->only_evaluate({}, 0);
+}
+
+double published_flop(const Options3d& o) {
+  const auto batch = static_cast<double>(o.batch), layers = static_cast<double>(o.model.layers),
+             s = static_cast<double>(o.sequence), h = static_cast<double>(o.model.d_model),
+             vocabulary = static_cast<double>(o.model.vocabulary);
+  const double squares = static_cast<double>(o.model.block_matrices()) / (h * h);  // 12
+  return 6 * squares * batch * layers * s * h * h * (1 + 2 * s / (squares * h) + vocabulary / (squares * h * layers));
 }
 
 }  // namespace lockstep::week25

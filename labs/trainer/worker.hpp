@@ -1,6 +1,7 @@
 // Makes the worker of a 3D run, and says which part of the model it has.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "common/gpt/checkpoint/pieces.hpp"
@@ -9,15 +10,31 @@
 
 namespace lockstep::week25 {
 
+PipelineShape pipeline_shape(const Options3d& options);
 /// A stage's steps of training, and of a forward pass alone.
 StageSchedule stage_schedule(const Options3d& options, int stage);
 StageSchedule forward_schedule(const PipelineShape& shape);
 
-/// Room for a replica's part of the global batch, cut into microbatches.
+/// Room for a replica's part of the global batch, cut into microbatches; with cp, for this rank's positions of it.
 std::vector<Batch> allocate_batches(Rank me, const Options3d& options, int replica);
 
-/// Collective over `mesh.world`, at set-up. The options pass check().
-Worker make_worker(const Mesh& mesh, const Options3d& options);
+/// Groups of mesh.dp, where the options want them: who shares a replica's sequences, and who its state (22.8).
+struct DpGroups {
+  std::optional<Rank> sharers;
+  std::optional<week21::Hierarchy> sharding;
+};
+/// Splits mesh.dp. Collective over `mesh.world`.
+DpGroups dp_groups(const Mesh& mesh, const Options3d& options);
+
+/// Collective over `mesh.world`, at set-up. The options pass check(). Where groups hold the state, the worker's mesh.dp
+/// is the ranks of this one.
+Worker make_worker(const Mesh& mesh, const Options3d& options, const DpGroups& groups);
+inline Worker make_worker(const Mesh& mesh, const Options3d& options) {
+  return make_worker(mesh, options, dp_groups(mesh, options));
+}
+
+/// With overlap_gather: main waits for what the last step's update has begun to gather. Before the end of a run.
+void finish_gathers(const Worker& worker);
 
 /// Which elements of the serial model a rank at `here` has in its engines' flat values, one engine after the other. A
 /// run's `at` counts over all of them.

@@ -17,7 +17,7 @@ std::vector<Microbatch> microbatches(std::size_t samples, std::size_t largest) {
 
 void accumulate_gradients(Rank me, Slice gradients, const std::vector<Microbatch>& parts,
                           const WeightedBackward& backward) {
-  todo("21.6", "zero the gradients, then add each micro-batch with its share of all samples as its weight");
+  todo("21.6", "zero the gradients, then add each microbatch with its share of all samples as its weight");
 }
 
 double relative_gap(Rank me, Slice a, Slice b) {

@@ -1,5 +1,5 @@
-// Exercise 21.6: gradient accumulation. A batch that does not fit in memory is run as several micro-batches whose
-// gradients add up to the gradient of the whole batch, if each counts by its samples.
+// Exercise 21.6: gradient accumulation. A batch that does not fit in memory is run as several microbatches whose
+// gradients add up to the gradient of the whole batch, if each is weighted by its samples.
 #pragma once
 
 #include <functional>
@@ -15,19 +15,19 @@ struct Microbatch {
   std::size_t count = 0;
 };
 
-/// Runs forward and backward of one micro-batch and adds weight × ∇(mean loss of its samples) to the gradients.
+/// Runs forward and backward of one microbatch and adds weight × ∇(mean loss of its samples) to the gradients.
 using WeightedBackward = std::function<void(Microbatch microbatch, float weight)>;
 
-/// Given: `samples` cut into micro-batches of at most `largest`; the last one may be shorter.
+/// Given: `samples` split into microbatches of at most `largest`; the last one may be shorter.
 std::vector<Microbatch> microbatches(std::size_t samples, std::size_t largest);
 
-/// Fills `gradients` with the gradient of the mean loss over all samples of all `parts`, which may differ in length;
-/// a part without samples is skipped (its mean loss is 0/0). What was in `gradients` before is gone. At least one part
-/// has a sample.
+/// Fills `gradients` with the gradient of the mean loss over all samples of all `parts`, which may differ in length; a
+/// part without samples is skipped (its mean loss is 0/0). What was in `gradients` before is overwritten. At least one
+/// part has a sample.
 void accumulate_gradients(Rank me, Slice gradients, const std::vector<Microbatch>& parts,
                           const WeightedBackward& backward);
 
-/// ‖a − b‖ / ‖b‖: how far two gradients lie apart. Equally long f32 slices; both stay as they are. b is not all zeros.
+/// ‖a − b‖ / ‖b‖: how far apart two gradients are. Equally long f32 slices, which are not changed. b is not all zeros.
 double relative_gap(Rank me, Slice a, Slice b);
 
 }  // namespace lockstep::week21

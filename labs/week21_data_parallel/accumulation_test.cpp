@@ -32,7 +32,7 @@ const std::vector<std::vector<std::size_t>> kCuts = {{8},       {4, 4},    {5, 3
 
 constexpr std::size_t kFirst = 3;  // these parts are of a larger batch, of which others have the samples before
 
-/// The weight that each micro-batch of kCuts[size] was given, in order; and the gradient, to which each adds its weight
+/// The weight that each microbatch of kCuts[size] was given, in order; and the gradient, to which each adds its weight
 /// in element 0 and, in element 1, weight × the sum of its sample numbers 1, 2, … over their count.
 Values weights_given(Rank me, const Case& c) {
   Slice gradients = me.allocate(2, DType::f32, Category::gradient);  // full of NaN, as new memory is
@@ -57,26 +57,25 @@ std::string wrong_weights(const Case& c, const Outcome& outcome) {
     const bool called = at + 3 < seen.size() && seen[at] == static_cast<double>(all[i].first);
     if (all[i].count == 0) {
       if (called && !(seen[at + 1] > 0))
-        return fmt::format("micro-batch {} has no samples: skip it (its mean loss is 0/0)", i);
+        return fmt::format("microbatch {} has no samples: skip it (its mean loss is 0/0)", i);
       continue;
     }
-    if (!called) return fmt::format("micro-batch {} of {} was not run, or not in its turn", i, all.size());
+    if (!called) return fmt::format("microbatch {} of {} was not run, or not in order", i, all.size());
     const double expected = static_cast<double>(all[i].count) / 8;
     if (seen[at + 1] != expected)
-      return fmt::format("micro-batch {} has {} of 8 samples: its weight is {}, expected {}{}", i, all[i].count,
+      return fmt::format("microbatch {} has {} of 8 samples: its weight is {}, expected {}{}", i, all[i].count,
                          seen[at + 1], expected,
                          seen[at + 1] == static_cast<float>(1.0 / static_cast<double>(all.size()))
-                             ? ": it was weighed by steps; the samples of a short micro-batch then count too much"
+                             ? ": it was weighted by steps; then the samples of a short microbatch count too much"
                          : seen[at + 1] == 1 ? ": nothing was divided"
                                              : "");
     at += 2;
   }
-  if (at + 2 != seen.size())
-    return fmt::format("{} micro-batches were run, expected {}", (seen.size() - 2) / 2, at / 2);
+  if (at + 2 != seen.size()) return fmt::format("{} microbatches were run, expected {}", (seen.size() - 2) / 2, at / 2);
   if (std::isnan(seen[at]))
-    return "the gradient is not a number: it must be zeroed before the first micro-batch adds to it";
+    return "the gradient is not a number: it must be zeroed before the first microbatch adds to it";
   if (seen[at] != 1 || seen[at + 1] != kFirst + 4.5)
-    return fmt::format("the gradient is {} and {}, expected 1 and {}: every micro-batch must add to it, none clear it",
+    return fmt::format("the gradient is {} and {}, expected 1 and {}: every microbatch must add to it, none clear it",
                        seen[at], seen[at + 1], kFirst + 4.5);
   return "";
 }
@@ -101,9 +100,9 @@ TEST(Lab21_6, ASecondBatchStartsFromZero) {
       [](const Case&, const Outcome& outcome) -> std::string {
         if (outcome.values[0][0] == 2) return "";
         if (std::isnan(outcome.values[0][0]))
-          return "the gradient is not a number: it must be zeroed before the first micro-batch adds to it";
+          return "the gradient is not a number: it must be zeroed before the first microbatch adds to it";
         return fmt::format(
-            "after a second batch of two micro-batches the gradient is {}, expected 2: the first batch's is "
+            "after a second batch of two microbatches the gradient is {}, expected 2: the first batch's is "
             "still in it",
             outcome.values[0][0]);
       },
@@ -171,7 +170,7 @@ TEST(Lab21_6, TheGapOfAnyTwoGradients) {
     const char* pair[] = {"‖a − b‖/‖b‖", "‖b − a‖/‖a‖"};
     for (int i : {0, 1})
       if (std::isnan(seen[i]))
-        return fmt::format("{} is not a number: memory that nobody has written came into it", pair[i]);
+        return fmt::format("{} is not a number: uninitialised memory was read", pair[i]);
       else if (!(std::abs(seen[i] - expected[i]) <= 1e-5 * expected[i]))
         return fmt::format(
             "{} is {:.7g}, expected {:.7g}: the root of the sum of squared differences, over that of the "
@@ -183,8 +182,8 @@ TEST(Lab21_6, TheGapOfAnyTwoGradients) {
 }
 
 std::string too_far(double gap) {
-  if (std::isnan(gap)) return "the gap to the large batch's gradient is not a number: memory that nobody has written";
-  return fmt::format("the accumulated gradient lies {:.2e} from the large batch's: more than rounding", gap);
+  if (std::isnan(gap)) return "the gap to the large batch's gradient is not a number: uninitialised memory";
+  return fmt::format("the accumulated gradient differs by {:.2e} from the large batch's: more than rounding", gap);
 }
 
 // On models ----------------------------------------------------------------------------------------------------------
@@ -233,7 +232,7 @@ TEST(Lab21_6, AGptCannotTellTheDifference) {
 
 /// A classifier of d inputs, h hidden units and 3 classes, which normalises its hidden units over the batch or not at
 /// all. Hidden units are kept as h × n, so that batch norm is layer_norm of each row: over the samples of a
-/// micro-batch.
+/// microbatch.
 struct Classifier {
   static constexpr std::size_t d = 5, h = 8, classes = 3, samples = 8;
   Rank me;
@@ -302,10 +301,10 @@ TEST(Lab21_6, WithBatchNormItIsNot) {
   run_cases([](Rank me, const Case& c) { return classifier_gap(me, c, true); },
             [](const Case& c, const Outcome& outcome) -> std::string {
               const double gap = outcome.values[0][0];
-              if (c.size == 0) return gap < 1e-6 ? "" : "one micro-batch is the large batch, but " + too_far(gap);
+              if (c.size == 0) return gap < 1e-6 ? "" : "one microbatch is the large batch, but " + too_far(gap);
               if (gap > 0.05) return "";
               return fmt::format(
-                  "batch norm sees each micro-batch's own mean and variance, so the gradients must differ; "
+                  "batch norm sees each microbatch's own mean and variance, so the gradients must differ; "
                   "the gap is {:.2e}: is it measured?",
                   gap);
             },

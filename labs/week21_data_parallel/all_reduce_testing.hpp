@@ -97,8 +97,8 @@ inline void expect_the_same_bits_everywhere(const Collective& collective, std::v
       for (std::size_t i = 0; i < c.size; ++i)
         if (outcome.values[rank][i] != outcome.values[0][i])
           return fmt::format(
-              "element {} is {:.9g} on rank 0 and {:.9g} on rank {}: the ranks have added in different orders, and "
-              "their replicas would drift apart",
+              "element {} is {:.9g} on rank 0 and {:.9g} on rank {}: the ranks added in different orders, and "
+              "their replicas would diverge",
               i, outcome.values[0][i], outcome.values[rank][i], rank);
     return "";
   };
@@ -148,7 +148,7 @@ inline std::vector<double> virtual_seconds(const Collective& collective, const M
       {.ranks = {ranks},
        .sizes = sizes_of(sizes),
        .together = true,
-       .simulator_only = "a statement about virtual time",
+       .simulator_only = "it checks virtual time, which only the simulator has",
        .adjust = adjust},
       where);
   return seconds.size() == sizes.size() ? seconds : std::vector<double>{};

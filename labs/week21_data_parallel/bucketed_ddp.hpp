@@ -1,8 +1,10 @@
 // Given: the bookkeeping of 21.7's wrapper. Which parameters are ready, which bucket each belongs to, and in what order
-// a pass ends; ddp.cpp adds when a bucket is averaged, on which queue, and who waits.
+// a pass ends; ddp.cpp adds when a bucket is averaged, on which queue, and where main waits.
 #pragma once
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -17,8 +19,8 @@ class BucketedDdp : public Ddp {
         comm_(options.overlap ? dp.stream("comm") : dp),
         parameters_(std::move(parameters)),
         options_(options),
-        all_reduce_(std::move(all_reduce)),
         buckets_(bucket_layout(parameters_, options)),
+        all_reduce_(named(std::move(all_reduce))),
         ready_(parameters_.list.size(), false),
         used_here_(parameters_.list.size(), 0.0f),
         used_(parameters_.list.size(), true),
@@ -66,7 +68,7 @@ class BucketedDdp : public Ddp {
     expect_all();
   }
 
-  /// Parameter `index` has its final gradient, or is known to have none. Inside no_sync no bucket hears of it.
+  /// Parameter `index` has its final gradient, or is known to have none. Inside no_sync no bucket counts it.
   void mark(std::size_t index) {
     if (ready_[index])
       usage_error("the gradient of " + parameters_.list[index].name + " became ready twice in one pass");
@@ -78,15 +80,29 @@ class BucketedDdp : public Ddp {
   Rank comm_;  // the same ranks on the queue "comm" with options_.overlap, else on main
   Parameters parameters_;
   DdpOptions options_;
-  AllReduce all_reduce_;
   std::vector<Bucket> buckets_;
+  AllReduce all_reduce_;          // of a bucket, in a region "bucket 2 of 5"
   std::vector<bool> ready_;       // by parameter, in this pass
   std::vector<float> used_here_;  // by parameter, in this window: 1 or 0
   std::vector<bool> used_;        // by parameter, in the last window, by any rank
   Slice usage_;                   // for the sum of used_here_
 
  private:
-  /// A parameter that is not ready would leave its bucket, and all after it, waiting for ever on the other ranks.
+  AllReduce named(AllReduce all_reduce) const {
+    std::map<std::size_t, std::string> names;  // by where the bucket begins
+    for (const Bucket& bucket : buckets_)
+      names.try_emplace(bucket.gradients.offset_bytes(),
+                        "bucket " + std::to_string(names.size() + 1) + " of " + std::to_string(buckets_.size()));
+    return [all_reduce = std::move(all_reduce), block = parameters_.gradients.block(),
+            names = std::make_shared<const std::map<std::size_t, std::string>>(std::move(names))](Rank me, Slice data) {
+      const auto known = data.block() == block ? names->find(data.offset_bytes()) : names->end();
+      if (known == names->end()) return all_reduce(me, data);  // what ranks exchange besides the gradients
+      Scope scope = me.region(known->second.c_str());
+      all_reduce(me, data);
+    };
+  }
+
+  /// With a parameter that is not ready, the other ranks would wait forever for its bucket and all later ones.
   void refuse_missing() const {
     for (std::size_t i = ready_.size(); i-- > 0;)
       if (!ready_[i])

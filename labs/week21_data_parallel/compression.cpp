@@ -42,16 +42,18 @@ void sparse_sum(Rank me, Slice data, Slice values, Slice indices) {
   Slice all_values = scratch(me, k * static_cast<std::size_t>(p), values.dtype());
   Slice all_indices = scratch(me, k * static_cast<std::size_t>(p), DType::i32);
   todo("21.9a",
-       "my pairs into my block of both arrays, and both all-gathered; then, from zeros, every rank's pairs added to "
-       "`data` in the order of ranks: the same order everywhere, or the replicas' bits part");
+       "copy my pairs into my block of both arrays, and all-gather both; then, from zeros, add every rank's pairs to "
+       "`data` in rank order: the same order everywhere, or the replicas' bits differ");
 }
 
 void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k) {
   Slice values = scratch(me, k, data.dtype()), indices = scratch(me, k, DType::i32);
   if (error.empty()) {
-    todo("21.9b", "without memory: the k largest elements of this step's gradient");
+    todo("21.9b", "without error feedback: the k largest elements of this step's gradient");
   } else {
-    todo("21.9b", "with memory: add the gradient to what is owed, choose from the sum, and owe what was not chosen");
+    todo("21.9b",
+         "with error feedback: add the gradient to `error`, choose from the sum, and keep in `error` what was not "
+         "chosen");
   }
   sparse_sum(me, data, values, indices);
 }
@@ -63,7 +65,7 @@ void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
   Slice scales = scratch(me, blocks_of(data.size(), block) * static_cast<std::size_t>(p), DType::f32);
   todo("21.9c",
        "quantise into my block of both arrays, drawing with drawn_by(key, rank); all-gather both; then, from zeros, "
-       "add every rank's array in the order of ranks, my own rounded one among them");
+       "add every rank's array in rank order, my own rounded one included");
 }
 
 namespace {
@@ -95,8 +97,8 @@ std::vector<Transfer> all_to_all(Rank me, const Slice& outgoing, const Slice& in
   const int p = me.size(), self = me.rank();
   std::vector<Transfer> batch;
   todo("21.9d",
-       "to each peer its chunk of `outgoing`, and what it sends into its chunk of `incoming`. Begin with the rank "
-       "after yours: were all to begin with rank 0, they would wait for its port. My own chunk needs no message: "
+       "send each peer its chunk of `outgoing`, and receive what it sends into its chunk of `incoming`. Begin with "
+       "the rank after yours: if all began with rank 0, they would wait for its port. My own chunk needs no message: "
        "copy it");
   return batch;
 }
@@ -118,21 +120,21 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
   me.exchange(batch);
   const Slice sum = chunk(data, self, p);
   todo("21.9d",
-       "my chunk's sum, from zeros and in the order of ranks (add_to); rounded again into mine, with drawn_by(key, p "
-       "+ rank, own.offset); both all-gathered. Then every chunk of data is what was gathered: my own too, since "
-       "nobody else has seen the sum before it was rounded");
+       "my chunk's sum, from zeros and in rank order (add_to); round it again into mine, with drawn_by(key, p + "
+       "rank, own.offset); all-gather both. Then every chunk of data is what was gathered: my own too, since no "
+       "other rank has seen the sum before it was rounded");
 }
 
 double bytes_sent(const Compression& how, int ranks, double elements) {
   const double p = ranks, eight_bits = 1 + 4 / static_cast<double>(how.block);  // bytes an element, its scale included
   todo("21.9e",
-       "a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. What does each "
-       "method send of an element?");
+       "a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. How many bytes "
+       "does each method send per element, and how often?");
 }
 
 double ranks_to_break_even(const Compression& how) {
   const double eight_bits = 1 + 4 / static_cast<double>(how.block);
-  todo("21.9e", "p for which bytes_sent is that of the ring; it is the ring itself from 1 on, and two steps never");
+  todo("21.9e", "the p at which bytes_sent equals the ring's: 1 for the ring itself, never for two steps");
 }
 
 namespace {

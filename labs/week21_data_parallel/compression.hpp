@@ -1,4 +1,4 @@
-// Exercise 21.9: sums of compressed gradients. Fewer elements (top-k), or fewer bits of each (int8); and what makes up
+// Exercise 21.9: sums of compressed gradients. Fewer elements (top-k), or fewer bits of each (int8); and how to make up
 // for what is lost.
 //
 // A ring cannot add what is compressed: the sum of two sparse vectors is less sparse, and the sum of two int8 numbers
@@ -9,7 +9,7 @@
 // memory", arXiv 1809.07599. Stochastic rounding: Alistarh et al., "QSGD", arXiv 1610.02132.
 //
 // Every function is collective over `me`'s group, runs on whichever queue `me` is on, and leaves *the same bits* in
-// `data` on every rank, else replicas would part. `data` is f32; sizes, k and block are the same on all ranks.
+// `data` on every rank; otherwise replicas would diverge. `data` is f32; sizes, k and block are the same on all ranks.
 #pragma once
 
 #include "common/arithmetic.hpp"
@@ -21,8 +21,8 @@ namespace lockstep::week21 {
 std::size_t top_k_count(std::size_t elements, double density);
 
 /// Part a. `data` becomes the sum over all ranks of their sparse vectors: rank r's has values[j] at indices[j], and 0
-/// elsewhere. k = values.size(), f32; indices.size() = k, i32, strictly ascending, as top_k leaves them. Added in the
-/// order of ranks, 0 first. What `data` held does not matter.
+/// elsewhere. k = values.size(), f32; indices.size() = k, i32, strictly ascending, as top_k returns them. Added in rank
+/// order, 0 first. What `data` held before does not matter.
 ///
 /// One all-gather of the values and one of the indices: (p − 1)·8k bytes sent per rank. Memory: 8pk bytes.
 void sparse_sum(Rank me, Slice data, Slice values, Slice indices);
@@ -30,22 +30,23 @@ void sparse_sum(Rank me, Slice data, Slice values, Slice indices);
 /// Part b. `data` becomes the sum over all ranks of the k elements of largest magnitude of each. What a rank does not
 /// send stays in its `error` (f32, as long as `data`, zeros before the first step), is added to its gradient in the
 /// next step, and so is sent later. Nothing is ever lost: Σ over steps of `data` + Σ over ranks of `error` is what
-/// plain sums would have come to. With an empty `error` there is no memory, and what is not sent is lost.
+/// plain sums would have come to. With an empty `error` there is no error feedback, and what is not sent is lost.
 void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k);
 
 /// Part c. `data` becomes the sum over all ranks of their arrays in eight bits, each block of `block` elements with a
 /// scale (quantise, add_dequantised). Rounding is random and right on average. `key` is the same on all ranks and new
-/// in each step; rank r draws with tensor key.tensor + r, so that ranks err independently. Added in the order of ranks.
+/// in each step; rank r draws with tensor key.tensor + r, so that the ranks' rounding errors are independent. Added in
+/// rank order.
 ///
 /// One all-gather of the numbers, one of the scales: (p − 1)·(n + 4⌈n/block⌉) bytes sent per rank, for n elements.
 void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key);
 
-/// Part d. The same sum in two halves, for 2(p − 1)/p·(n + 4n/block) bytes: rank r receives everybody's int8 chunk r
-/// and adds them up; then it rounds the sum to eight bits once more, and the rounded sums go to all. Draws with
+/// Part d. The same sum in two halves, for 2(p − 1)/p·(n + 4n/block) bytes: rank r receives every rank's int8 chunk r
+/// and adds them up; then it rounds the sum to eight bits once more, and the rounded sums are all-gathered. Draws with
 /// key.tensor + r in the first half and key.tensor + p + r in the second; `first` is key.first + the chunk's offset.
 ///
 /// One batch to all peers at once, then the all-gathers. Chunks are those of chunk_range; each has ⌈longest chunk /
-/// block⌉ scales, the last of which a shorter one may not use.
+/// block⌉ scales; a shorter chunk may leave the last one unused.
 void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key);
 
 enum class Method { ring, top_k, int8, int8_two_step };
@@ -62,16 +63,16 @@ struct Compression {
 /// Part e. Bytes that one rank sends in a sum of `elements` f32 (where p, the density and the blocks divide them).
 double bytes_sent(const Compression& how, int ranks, double elements);
 
-/// Part e. From how many ranks on this method sends at least as many bytes as the ring; infinity: never.
+/// Part e. The number of ranks from which on this method sends at least as many bytes as the ring; infinity: never.
 double ranks_to_break_even(const Compression& how);
 
-/// Given: the sum for make_ddp, with the memory of its errors: 4 bytes a parameter for top-k with feedback
+/// Given: the sum for make_ddp, with its memory for errors: 4 bytes per parameter for top-k with feedback
 /// (Category::optimizer). Gradients are compressed bucket by bucket; anything else that is summed goes round the plain
 /// ring. Made on main, at set-up. Throws Error(usage) for a density outside (0, 1], a block of 0, or gradients that are
 /// not f32.
 ///
-/// Random rounding draws by `steps`, once a step for each element: a run that goes on from a checkpoint draws what it
-/// would have drawn. Without `steps`, each sum draws anew.
+/// Random rounding depends on `steps`, once per step for each element: a run resumed from a checkpoint draws what it
+/// would have drawn without the interruption. Without `steps`, each sum draws new numbers.
 AllReduce compressed_all_reduce(Rank dp, const Parameters& parameters, const Compression& how, StepsDone steps = {});
 
 }  // namespace lockstep::week21

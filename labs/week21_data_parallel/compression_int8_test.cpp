@@ -164,7 +164,7 @@ void draws_as_the_contract_says(Int8Sum sum, bool two_steps, Location where = Lo
         if (const Values& seen = outcome.values[rank]; seen[i] != seen[c.size + i])
           return fmt::format(
               "rank {}, element {} is {:.9g}, expected {:.9g}, every bit. Does rank r draw with key.tensor + r{}, and "
-              "key.first{}? All keys differ: two parts that draw the same numbers err together",
+              "key.first{}? All keys differ: parts that draw the same numbers make correlated errors",
               rank, i, seen[i], seen[c.size + i], two_steps ? ", and with key.tensor + p + r in the second half" : "",
               two_steps ? " + the chunk's offset" : "");
     return "";
@@ -193,7 +193,7 @@ TEST(Lab21_9c, SendsOneByteAnElementAndTheScales) {
               for (int rank = 0; rank < c.ranks; ++rank)
                 if (outcome.values[rank][0] != expected)
                   return fmt::format(
-                      "rank {} sent {} bytes, expected {}: {} numbers of a byte and {} scales of four, p − 1 times",
+                      "rank {} sent {} bytes, expected {}: {} one-byte numbers and {} four-byte scales, p − 1 times",
                       rank, outcome.values[rank][0], expected, c.size, blocks(c.size));
               return "";
             });
@@ -260,7 +260,7 @@ TEST(Lab21_9d, KeepsEveryPortBusy) {
       },
       {.ranks = {1, 2, 3, 4, 7, 8},
        .sizes = sizes_of({6400, 64000}),
-       .simulator_only = "a statement about virtual time",
+       .simulator_only = "it checks virtual time, which only the simulator has",
        .adjust = [](const Case&, RunOptions& options) {
          options.phantom = true;
          options.perturb.reset();  // its delays would be measured

@@ -55,7 +55,7 @@ TEST(Lab21_9a, SumsOfSparseVectorsAreExact) {
                   if (seen == expected) continue;
                   return fmt::format(
                       "rank {}: element {} is {}, expected {}: {}", rank, i, seen, expected,
-                      std::isnan(seen) ? "it was never written; start from zeros, most elements are in no vector"
+                      std::isnan(seen) ? "it was never written; start from zeros, since most elements are in no vector"
                       : i / 2 >= c.size / 2
                           ? "no rank has it"
                           : fmt::format("the sum over the {} ranks. It is {}", i % 2 == 0 ? "even" : "odd",
@@ -72,7 +72,7 @@ TEST(Lab21_9a, EveryRankHasTheSameBits) {
               if (!apart.empty()) return apart;
               for (std::size_t i = 0; i < c.size; ++i)
                 if (outcome.values[0][i + 2] != sparse_total(c, i, false))
-                  return fmt::format("element {} is {:.9g}; added in the order of ranks, 0 first, it is {:.9g}", i,
+                  return fmt::format("element {} is {:.9g}; added in rank order, 0 first, it is {:.9g}", i,
                                      outcome.values[0][i + 2], sparse_total(c, i, false));
               return "";
             });
@@ -240,13 +240,15 @@ TEST(Lab21_9b, MemoryRemovesTheBias) {
         const Values& seen = outcome.values[0];
         if (seen[0] < 0.5 || std::abs(seen[1] - seen[0]) > 1e-3)
           return fmt::format(
-              "without memory the mean of 20 sums lies {:.3f} and of 80 sums {:.3f} from the true sum (relative); "
-              "nothing but a tenth of each rank's elements is ever sent, so both must be the same, and large",
+              "without error feedback the mean of 20 sums lies {:.3f} and of 80 sums {:.3f} from the true sum "
+              "(relative); "
+              "only the same tenth of each rank's elements is ever sent, so both must be equal, and large",
               seen[0], seen[1]);
         if (seen[2] < 0.5 * seen[0] && seen[3] < 0.35 * seen[2]) return "";
         return fmt::format(
-            "with memory the mean of 20 sums lies {:.3f} and of 80 sums {:.3f} from the true sum (relative): what "
-            "is owed is bounded, so the distance must fall as 1/steps",
+            "with error feedback the mean of 20 sums lies {:.3f} and of 80 sums {:.3f} from the true sum (relative): "
+            "what "
+            "what is not sent yet is bounded, so the distance must fall as 1/steps",
             seen[2], seen[3]);
       },
       {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({101, 400})});

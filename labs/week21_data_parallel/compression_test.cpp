@@ -139,13 +139,13 @@ TEST(Lab21_9, AGptLearnsFromWhatIsLeft) {
               const std::string of_ring =
                   c.size == 0 ? "" : fmt::format(", {:.0f} % of what it falls without compression", 100 * part);
               testing::note(fmt::format("{}{}: the loss falls by {:.3f}{}", name_of(kTrained[c.size].method),
-                                        forgets ? " without memory" : "", drops[c.size], of_ring));
+                                        forgets ? " without error feedback" : "", drops[c.size], of_ring));
               if (forgets ? part < 0.6 : part > 0.85) return "";
               return fmt::format(
                   "trained with {}{} the loss fell by {:.3f}, {:.0f} % of what it falls without compression; "
                   "expected {}",
-                  name_of(kTrained[c.size].method), forgets ? " without memory" : "", drops[c.size], 100 * part,
-                  forgets ? "less than 60 %: is there a memory after all?" : "more than 85 %");
+                  name_of(kTrained[c.size].method), forgets ? " without error feedback" : "", drops[c.size], 100 * part,
+                  forgets ? "less than 60 %: is there error feedback after all?" : "more than 85 %");
             },
             {.ranks = {4}, .sizes = sizes_of({0, 1, 2, 3, 4}), .which = "method"});
 }

@@ -32,9 +32,8 @@ inline std::string replicas_part(const Outcome& outcome, std::size_t at, std::si
     for (std::size_t i = at; i < at + size; ++i)
       if (outcome.values[rank][i] != outcome.values[0][i])
         return fmt::format(
-            "element {} is {:.9g} on rank 0 and {:.9g} on rank {}: replicas part when each adds in an order of its "
-            "own, "
-            "or keeps what it has not sent. Add all ranks' parts from zeros, in the order of ranks",
+            "element {} is {:.9g} on rank 0 and {:.9g} on rank {}: replicas diverge when each adds in its own "
+            "order, or keeps what it has not sent. Start from zeros and add all ranks' parts in rank order",
             i - at, outcome.values[0][i], outcome.values[rank][i], rank);
   return "";
 }

@@ -29,7 +29,7 @@ CostModel cost_of_all_at_once(const Machine& machine, int ranks) {
 }
 
 double naive_all_reduce_seconds(CostModel cost, int ranks, double bytes) {
-  todo("21.5", "p − 1 times a message and an addition; then p − 1 arrays leave, and the last one arrives α later");
+  todo("21.5", "p − 1 times a message and an addition; then p − 1 arrays are sent, the last of which arrives α later");
 }
 
 double ring_all_reduce_seconds(CostModel cost, int ranks, double bytes) {

@@ -3,8 +3,9 @@
 // The α-β-γ model: a message of n bytes takes α + nβ seconds, adding n bytes to n others takes γn. See Hockney,
 // Parallel Computing 20 (1994), and Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 2.
 //
-// Symbols: p ranks, n bytes of the whole array. Prices hold for arrays that p divides and larger than the machine's
-// eager_bytes, between ranks of one level of links, each with ports of its own; elsewhere they are estimates.
+// Symbols: p ranks, n bytes of the whole array. The formulas are exact for arrays that p divides and that are larger
+// than the machine's eager_bytes, between ranks of one level of links, each with ports of its own; otherwise they are
+// estimates.
 #pragma once
 
 #include <vector>
@@ -22,7 +23,7 @@ struct CostModel {
   double launch = 0;  ///< seconds that every arithmetic operation takes, however short (a kernel launch)
 };
 
-/// Given: the prices on `machine` of the slowest link among `ranks` ≥ 1 neighbours (one rank: all messages free).
+/// Given: the costs on `machine` of the slowest link among `ranks` ≥ 1 neighbours (one rank: messages are free).
 CostModel cost_model(const Machine& machine, int ranks);
 /// Given: the same where each of these ranks sends across that link at once: a port that several share, such as a
 /// node's only NIC, serves them in turn.
@@ -38,8 +39,8 @@ double naive_all_reduce_seconds(CostModel cost, int ranks, double bytes);
 double ring_all_reduce_seconds(CostModel cost, int ranks, double bytes);
 
 /// Given: 21.3's recursive doubling, any p: ⌊lg p⌋ steps that exchange and add the whole array; two more messages and
-/// an addition where p is no power of two. With a machine, each step at the price of the links that its distance
-/// crosses.
+/// an addition where p is not a power of two. With a machine, each step costs what the links that its distance crosses
+/// cost.
 double recursive_doubling_seconds(CostModel cost, int ranks, double bytes);
 double recursive_doubling_seconds(const Machine& machine, int ranks, double bytes);
 /// Given: 21.3's Rabenseifner, likewise: halving, then doubling. Few steps and few bytes.
@@ -67,8 +68,8 @@ struct Workload {
 struct OverheadPoint {
   double parameters = 0;
   double bytes_per_second = 0;
-  double compute_seconds = 0;        ///< 6 FLOP a parameter and token: 2 forward, 4 backward (arXiv 2001.08361)
-  double communication_seconds = 0;  ///< one ring all-reduce of all gradients; no latency, no price of adding
+  double compute_seconds = 0;        ///< 6 FLOP per parameter and token: 2 forward, 4 backward (arXiv 2001.08361)
+  double communication_seconds = 0;  ///< one ring all-reduce of all gradients; without latency and additions
   double efficiency = 0;
 };
 /// Given: the overhead chart. A point for each model size and, within it, each bandwidth of a link, in the order given.

@@ -40,8 +40,8 @@ class OverlappedDdp final : public BucketedDdp {
 
   void count_ready(std::size_t bucket) override {
     todo("21.7b",
-         "this bucket misses one less; launch every bucket that misses none, but never before its predecessors: all "
-         "ranks must communicate in the same order");
+         "this bucket is missing one less; launch every bucket that is missing none, but never before its "
+         "predecessors: all ranks must communicate in the same order");
   }
 
   /// Averages a complete bucket: at once, or on the queue "comm" while main goes on.
@@ -51,7 +51,7 @@ class OverlappedDdp final : public BucketedDdp {
   }
 
   void wait_for_averages() override {
-    todo("21.7c", "main goes on when the last bucket's average is done (and with it all before)");
+    todo("21.7c", "main waits for the last bucket's average, which also waits for all before it");
   }
 
   /// The pass is over: parameters that are not ready yet have no gradient from it. Those of an earlier pass of the
@@ -63,8 +63,8 @@ class OverlappedDdp final : public BucketedDdp {
   /// used_[i]: did any rank use parameter i in this window? used_here_[i] is 1 if this rank did, else 0.
   void share_usage() override {
     todo("21.7e",
-         "upload used_here_ into usage_ and sum it over the ranks; then fill used_. What I used, somebody used: only "
-         "the others need `read`, which makes the host wait for the device. Last, zero used_here_");
+         "upload used_here_ into usage_ and sum it over the ranks; then fill used_. What I used counts as used: only "
+         "the others need `read`, which makes the host wait for the device. Finally zero used_here_");
   }
 
   std::vector<std::size_t> missing_;  // by bucket: parameters that are not ready

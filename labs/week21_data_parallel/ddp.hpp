@@ -24,23 +24,22 @@ namespace lockstep::week21 {
 
 /// Sums `data` over all ranks of `me`'s group, in place: 21.2's ring_all_reduce, or any other.
 using AllReduce = std::function<void(Rank me, Slice data)>;
-/// How many optimizer steps are done, those before a checkpoint too.
+/// How many optimizer steps are done, including those before a checkpoint.
 using StepsDone = std::function<std::uint64_t()>;
-/// Makes one that keeps something between steps for these parameters' gradients (21.9). Collective over `dp`, at
-/// set-up.
+/// Makes one that keeps state between steps for these parameters' gradients (21.9). Collective over `dp`, at set-up.
 using MakeAllReduce = std::function<AllReduce(Rank dp, const Parameters& parameters, StepsDone steps)>;
 
 // Part a: what every data-parallel step does ------------------------------------------------------------------------
 
-/// Given: what a rank multiplies the mean loss of its shard with, so that the plain average of all ranks' gradients is
-/// the gradient of the mean over the whole batch, also when the shards are not equally long: its `mine` samples against
-/// the `samples` ≥ 1 of all `ranks`. 1 when the shards are equal, 0 for an empty one. A rank's shard is
+/// Given: the factor for the mean loss of a rank's shard, so that the plain average of all ranks' gradients is the
+/// gradient of the mean over the whole batch, even when the shards are not equally long: its `mine` samples against the
+/// `samples` ≥ 1 of all `ranks`. 1 when the shards are equal, 0 for an empty one. A rank's shard is
 /// chunk_range(samples, rank, ranks): the longer ones first.
 inline float shard_weight(std::size_t mine, std::size_t samples, int ranks) {
   return static_cast<float>(mine) * static_cast<float>(ranks) / static_cast<float>(samples);
 }
 
-/// Rank 0's `values` on every rank, so that all replicas start alike; every other rank receives them once. In a region
+/// Rank 0's `values` on every rank, so that all replicas start equal; every other rank receives them once. In a region
 /// "broadcast".
 void broadcast_values(Rank dp, Slice values);
 
@@ -57,7 +56,7 @@ struct DdpOptions {
   bool find_unused = false;  ///< allow parameters without a gradient, also different ones on different ranks
 };
 
-/// Neighbouring parameters whose gradients are averaged together: a cut of the flat gradient, so nothing is copied.
+/// Neighbouring parameters whose gradients are averaged together: a slice of the flat gradient, so nothing is copied.
 struct Bucket {
   std::size_t first = 0;  ///< index of its first parameter in Parameters::list
   std::size_t count = 0;  ///< parameters
@@ -83,8 +82,8 @@ inline std::vector<Bucket> bucket_layout(const Parameters& parameters, const Ddp
 
 /// Averages the gradients of one replica with its peers. Made by make_ddp; all calls are made on the main queue.
 ///
-/// A *window* is what lies between two optimizer steps: any number of backward passes inside no_sync and one outside.
-/// Each bucket is all-reduced exactly once a window, in bucket order on every rank, whatever the order in which its
+/// A *window* is everything between two optimizer steps: any number of backward passes inside no_sync and one outside.
+/// Each bucket is all-reduced exactly once per window, in bucket order on every rank, whatever the order in which its
 /// gradients became ready.
 class Ddp {
  public:
@@ -100,8 +99,8 @@ class Ddp {
   virtual void finish() = 0;
 
   /// With find_unused, after finish(): did any rank use parameter `index` in this window? An optimizer leaves the
-  /// others alone (no weight decay, no momentum). Always true without find_unused. To know, finish() sums one f32 for
-  /// each parameter over the ranks, once a window and with the same all_reduce, after the last bucket.
+  /// others alone (no weight decay, no momentum). Always true without find_unused. To find out, finish() sums one f32
+  /// per parameter over the ranks, once per window and with the same all_reduce, after the last bucket.
   virtual bool used(std::size_t index) const = 0;
 
   virtual const std::vector<Bucket>& buckets() const = 0;
@@ -114,7 +113,7 @@ class Ddp {
   bool paused_ = false;
 };
 
-/// While one lives, backward passes only add to this rank's own gradients and nothing is sent; the next pass outside
+/// While one is alive, backward passes only add to this rank's own gradients and nothing is sent; the next pass outside
 /// averages the sum. Every rank must do the same.
 class NoSync {
  public:
@@ -129,7 +128,7 @@ class NoSync {
 };
 
 /// Collective over `dp`, at set-up: broadcasts rank 0's values, once and nothing else, and prepares the buckets. `dp`
-/// is on the main queue. Gradients stay as they are.
+/// is on the main queue. Gradients are not changed.
 std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options, AllReduce all_reduce);
 
 /// Part d. One window of `microbatches` ≥ 1 backward passes: pass i runs backward(i), which adds to the gradients and

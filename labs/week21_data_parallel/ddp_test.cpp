@@ -47,7 +47,7 @@ TEST(Lab21_7a, BroadcastGivesEveryRankTheValuesOfRankZero) {
         for (int rank = 0; rank < c.ranks; ++rank)
           for (std::size_t i = 0; i < c.size; ++i)
             if (outcome.values[rank][i] != static_cast<double>(i))
-              return fmt::format("rank {} has {} in element {}, rank 0 has {}: the replicas do not start alike{}", rank,
+              return fmt::format("rank {} has {} in element {}, rank 0 has {}: the replicas do not start equal{}", rank,
                                  outcome.values[rank][i], i, i,
                                  outcome.values[rank][i] == 1000.0 * rank + i ? "; it still has its own values" : "");
         return not_received_once(c, c.size, [&](int rank) { return outcome.values[rank][c.size]; });
@@ -152,8 +152,8 @@ std::string wrong_launches(const Case& c, const Outcome& outcome, const Script& 
             "rank {}: {} of {} parameters were ready, which completes the first {} buckets, but {} had "
             "been averaged: {}",
             rank, step + 1, c.size, complete, by_now,
-            by_now < static_cast<double>(complete) ? "a bucket waits longer than it must"
-                                                   : "a bucket went before all its gradients were final");
+            by_now < static_cast<double>(complete) ? "a bucket waits longer than it needs to"
+                                                   : "a bucket was averaged before all its gradients were final");
     }
   }
   return "";
@@ -184,7 +184,7 @@ TEST(Lab21_7b, SetUpSendsTheValuesOnceAndNothingElse) {
       for (std::size_t i = 0; i < all; ++i) {
         const Values& seen = outcome.values[rank];
         if (const double first = static_cast<double>(i) + 1; seen.at(1 + i) != first)
-          return fmt::format("rank {} begins with {} in element {}, rank 0 with {}: the replicas do not start alike",
+          return fmt::format("rank {} begins with {} in element {}, rank 0 with {}: the replicas do not start equal",
                              rank, seen[1 + i], i, first);
         if (seen.at(1 + all + i) != rank)
           return fmt::format("set-up changed element {} of rank {}'s gradients: it was {} and is {}", i, rank, rank,
@@ -232,7 +232,10 @@ TEST(Lab21_7c, CommunicationHidesBehindTheBackward) {
     const auto side = [&](std::size_t k) { return matrix(work.cut(k * kSide * kSide, kSide * kSide), kSide, kSide); };
     const DdpOptions options{.bucket_bytes = 1, .first_bucket_bytes = 1, .overlap = true};
     const auto ddp = make_ddp(dp, parameters, options, counted_all_reduce);
-    ring_all_reduce(dp, parameters.gradients.cut(0, 1));  // the broadcast left the ranks at different times
+    {
+      Scope scope = dp.region("set-up");  // the broadcast left the ranks at different times
+      ring_all_reduce(dp, parameters.gradients.cut(0, 1));
+    }
     const double began = dp.now(), waited = ledger_of(dp).queues[0].waiting;
     for (std::size_t i = kLayers; i-- > 0;) {
       matmul(dp, side(0), side(1), side(2));

@@ -41,7 +41,7 @@ TEST(Lab21_7d, PassesRunInOrderAndOnlyTheLastOneCommunicates) {
         if (seen[pass] == 10.0 * static_cast<double>(pass) + quiet) continue;
         return fmt::format("pass {} of {} must {} inside no_sync", pass, c.size, quiet ? "be" : "not be");
       }
-      if (seen.back() != 0) return "no_sync goes on after the window: its scope must end";
+      if (seen.back() != 0) return "no_sync is still active after the window: its scope must end";
     }
     return "";
   };

@@ -42,7 +42,7 @@ void swap_that_deadlocks(Rank me, Slice mine, Slice theirs) {
 void swap_with_partner(Rank me, Slice mine, Slice theirs) {
   const int partner = partner_of(me);
   if (partner == me.rank()) return copy(me, theirs, mine);
-  todo("21.0d", "the two lines of swap_that_deadlocks, mended. Read the simulator's explanation first");
+  todo("21.0d", "the two lines of swap_that_deadlocks, fixed. Read the simulator's explanation first");
 }
 
 }  // namespace lockstep::week21

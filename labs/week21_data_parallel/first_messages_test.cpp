@@ -51,7 +51,7 @@ std::string sender_of(double value, std::size_t element, int ranks) {
     if (value == input_of(rank, element, ranks)) return fmt::format("rank {}'s first hello", rank);
     if (value == -input_of(rank, element, ranks)) return fmt::format("rank {}'s second hello", rank);
   }
-  return value != value ? "memory that nobody has written" : "nobody's hello";
+  return value != value ? "uninitialised memory" : "no rank's hello";
 }
 
 TEST(Lab21_0a, EveryRankHearsThePreviousOneInOrder) {
@@ -190,14 +190,14 @@ TEST(Lab21_0d, TheWrongSwapIsExplained) {
   if (std::string_view(backend_name()) != "sim")
     GTEST_SKIP() << "the simulator buffers 8 KiB; each MPI library has a limit of its own";
   const Outcome small = run_the_wrong_swap(kSmall);
-  EXPECT_TRUE(small.passed()) << "a message of 4 bytes fits the buffer, so nobody notices: " << small.message;
+  EXPECT_TRUE(small.passed()) << "a message of 4 bytes fits the buffer, so the deadlock does not show: "
+                              << small.message;
   const Outcome large = run_the_wrong_swap(kLarge);
   if (large.verdict != Verdict::deadlock)
     FAIL() << "swap_that_deadlocks ended with " << to_string(large.verdict) << " for " << kLarge
-           << " elements, expected DEADLOCK: it is given, leave it as it is";
+           << " elements, expected DEADLOCK: it is given, do not change it";
   if (large.message.find("swap_that_deadlocks") == std::string::npos)
-    FAIL() << "the DEADLOCK is to be explained by the lines of swap_that_deadlocks, but it is another: "
-           << large.message;
+    FAIL() << "the DEADLOCK must be in the lines of swap_that_deadlocks, but it is a different one:  " << large.message;
   if (is_judge())
     fmt::print(
         "swap_that_deadlocks works with {} element: the message fits a buffer. With {} elements the simulator "

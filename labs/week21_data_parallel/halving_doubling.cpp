@@ -27,14 +27,14 @@ void recursive_doubling(Rank me, Slice data) {
   Slice received = me.allocate(data.size(), data.dtype(), Category::buffer);
   todo("21.3a",
        "lg b steps, at distances 1, 2, 4, … In each, exchange the whole array with the rank whose number differs "
-       "from yours in that one bit (r ^ distance), and add what came");
+       "from yours in that one bit (r ^ distance), and add what you receive");
 }
 
 void fold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
   todo("21.3b",
-       "a spare rank (r ≥ b) sends its array to its partner, rank r − b, which receives it into a scratch that it "
-       "allocates, and adds it to its own. All others do nothing");
+       "a spare rank (r ≥ b) sends its array to its partner, rank r − b, which receives it into a scratch buffer "
+       "that it allocates, and adds it to its own. All other ranks do nothing");
 }
 
 void unfold(Rank me, Slice data) {
@@ -55,7 +55,7 @@ void doubling_all_gather(Rank me, Slice data) {
   const int r = me.rank(), steps = steps_of(me);
   todo("21.3d",
        "the steps of the halving backwards. In each, send the part that you have complete and receive your partner's "
-       "into its place");
+       "in place");
 }
 
 void recursive_doubling_all_reduce(Rank me, Slice data) {

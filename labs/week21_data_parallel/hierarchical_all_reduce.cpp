@@ -21,11 +21,11 @@ void hierarchical_all_reduce(Hierarchy groups, Slice data) {
   Scope scope = groups.node.region("hierarchical_all_reduce", data.bytes());
   todo("21.4b",
        "three calls of 21.2's functions. Inside the node, complete your own chunk of the node's sum; on your rail, "
-       "sum that chunk over the nodes; inside the node, hand the chunks out");
+       "sum that chunk over the nodes; inside the node, gather the chunks");
 }
 
 double hierarchical_seconds(CostModel inside, CostModel across, int nodes, int ranks_per_node, double bytes) {
-  todo("21.4c", "a ring inside the node with all of the array, and one on the rail with a g-th of it");
+  todo("21.4c", "a ring inside the node for the whole array, and one on the rail for 1/g of it");
 }
 
 SlowLinkBytes slow_link_bytes_of_ring(int nodes, int ranks_per_node, double bytes) {

@@ -172,7 +172,7 @@ Machine cluster(int per_node, bool shared) {
   return machine;
 }
 
-constexpr const char* kWhoseRun = "(What ran was your 21.4a and b: where they fail, begin there)";
+constexpr const char* kWhoseRun = "(This ran your 21.4a and b: if they fail, begin there)";
 
 TEST(Lab21_4c, TheFormulaEqualsTheSimulator) {
   for (const Shape shape : {Shape{2, 4}, Shape{4, 2}, Shape{3, 3}, Shape{8, 8}})

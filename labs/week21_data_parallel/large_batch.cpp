@@ -19,8 +19,8 @@ double rate_at(const RateSchedule& schedule, int step) {
   const double done = std::min(1.0, (step - schedule.warmup) / length);      // the part of it that is over
   const double fall = 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * done));  // from 1 to 0.1
   todo("21.8",
-       "during warm-up, equal parts of the way from first to peak, all of it in the last of its steps; then the "
-       "peak, times `fall`");
+       "during warm-up, equal increments from first to peak, which its last step reaches; then the peak, times "
+       "`fall`");
 }
 
 RateSchedule schedule_for_batch(const RateSchedule& base, std::size_t base_batch, std::size_t batch, RateRule rule,

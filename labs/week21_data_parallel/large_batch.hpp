@@ -2,7 +2,7 @@
 // and so fewer steps for the same samples: each of them has to go further.
 //
 // Follows Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", arXiv 1706.02677, sections 2.1
-// and 2.2; the square root for adaptive optimizers: Malladi et al., arXiv 2205.10287. ./lab train trains with it.
+// and 2.2; the square root for adaptive optimizers: Malladi et al., arXiv 2205.10287. ./lab train uses it.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,7 @@ enum class RateRule {
   square_root,  ///< √k times: keeps the noise that a step adds, which matters where Adam divides by it
 };
 
-/// The rate for batches of `batch` samples, where `rate` is right for batches of `base_batch` ≥ 1. Also for smaller
-/// ones.
+/// The rate for batches of `batch` samples, larger or smaller, where `rate` is right for batches of `base_batch` ≥ 1.
 double scaled_rate(RateRule rule, double rate, std::size_t base_batch, std::size_t batch);
 
 /// Warm-up, then half a cosine.

@@ -89,10 +89,10 @@ TEST(Lab21_8, TheScheduleSeesTheSameSamples) {
       const auto seen = static_cast<std::size_t>(large.steps) * batch;
       ASSERT_TRUE(seen >= 800 && seen < 800 + batch)
           << large.steps << " steps of " << batch << " are " << seen << " samples; the base run saw 100 · 8";
-      ASSERT_EQ(large.warmup, 5) << "warm-up shall have the 5 steps that were asked for, not " << large.warmup;
+      ASSERT_EQ(large.warmup, 5) << "warm-up must have the 5 steps requested, not " << large.warmup;
       ASSERT_EQ(large.peak, scaled_rate(rule, 0.1, 8, batch))
-          << "the peak is " << large.peak << "; by " << name_of(rule)
-          << " the base run's 0.1 becomes another for batches of " << batch << " instead of 8: scaled_rate says which";
+          << "the peak is " << large.peak << "; by " << name_of(rule) << " the base run's 0.1 changes for batches of "
+          << batch << " instead of 8: scaled_rate says which";
       ASSERT_EQ(large.first, std::min(0.1, large.peak))
           << "by " << name_of(rule) << " to batches of " << batch << " warm-up begins at " << large.first
           << "; it begins at the rate that is known to be safe, the base run's peak of 0.1, and never above where it "
@@ -157,8 +157,8 @@ void check_curves(double rate, const std::function<std::string(const Values&)>& 
                 return fmt::format("{} losses, expected {}: the runs do not see the same samples", losses, expected);
               for (const double loss : outcome.values[0])
                 if (!std::isfinite(loss))
-                  return fmt::format("from a rate of {:g} a loss is not a number: is every rate of the schedule one?",
-                                     rate);
+                  return fmt::format(
+                      "with a rate of {:g} a loss is not a number: are all rates of the schedule finite?", rate);
               return judge(outcome.values[0]);
             },
             {.ranks = {1}, .sizes = sizes_of({0})});
@@ -170,18 +170,19 @@ TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
       const double linear = share(seen, RateRule::linear, i), none = share(seen, RateRule::none, i);
       if (std::abs(linear - 1) > 0.04)
         return fmt::format(
-            "after {} samples, in batches {} times as large with the rate scaled linearly, the loss has come "
-            "{:.0f} % of the way that small batches have; the curves must lie on each other",
+            "after {} samples, in batches {} times as large with the rate scaled linearly, the loss has fallen by "
+            "{:.0f} % of what it falls with small batches; the curves must coincide",
             i * kBatch * kTimes, kTimes, 100 * linear);
       if (none > 0.5)
         return fmt::format(
-            "after {} samples in large batches without scaling the loss has come {:.0f} % of the way; "
-            "with a step for {} it cannot be so far",
+            "after {} samples in large batches without scaling the loss has fallen by {:.0f} % of that; "
+            "with one step for {} it cannot fall so far",
             i * kBatch * kTimes, 100 * none, kTimes);
       const double root = share(seen, RateRule::square_root, i);
       if (root <= none || root >= linear)
-        return fmt::format("√k lies between the other rules, but they have come {:.0f}, {:.0f} and {:.0f} % of the way",
-                           100 * none, 100 * root, 100 * linear);
+        return fmt::format(
+            "√k lies between the other rules, but the losses have fallen by {:.0f}, {:.0f} and {:.0f} % of that",
+            100 * none, 100 * root, 100 * linear);
     }
     const auto end_of = [&](RateRule rule) {
       return seen.at((1 + kLargeSteps) * (1 + static_cast<std::size_t>(rule)) + kLargeSteps);
@@ -199,11 +200,11 @@ TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
 TEST(Lab21_8, UntilTheRateIsTooLarge) {
   check_curves(0.2, [](const Values& seen) -> std::string {
     const double linear = share(seen, RateRule::linear, kLargeSteps);
-    testing::note(
-        fmt::format("from a rate of 0.2 the linear rule comes {:.0f} % of the way of small batches", 100 * linear));
+    testing::note(fmt::format("with a rate of 0.2 the linear rule reaches {:.0f} % of the small batches' decrease",
+                              100 * linear));
     if (linear < 0.8) return "";
     return fmt::format(
-        "with a rate of 0.2 · {} the loss came {:.0f} % of the way of small batches: the linear rule is "
+        "with a rate of 0.2 · {} the loss fell by {:.0f} % of what it falls with small batches: the linear rule is "
         "expected to fail here. Is the rate scaled?",
         kTimes, 100 * linear);
   });

@@ -40,9 +40,9 @@ TEST(Lab21_1, RankZeroHoldsOneScratch) {
     for (int rank = 0; rank < c.ranks; ++rank) {
       const std::uint64_t held = outcome.ledgers[rank].memory.peak_total, allowed = rank == 0 ? 2 * n : n;
       if (held > allowed)
-        return fmt::format(
-            "rank {} held {} bytes at its peak, allowed {}: {}", rank, held, allowed,
-            rank == 0 ? "its array and one scratch, used for one peer after the other" : "only rank 0 needs a scratch");
+        return fmt::format("rank {} held {} bytes at its peak, allowed {}: {}", rank, held, allowed,
+                           rank == 0 ? "its array and one scratch buffer, used for one peer after the other"
+                                     : "only rank 0 needs a scratch");
     }
     return "";
   });
@@ -69,7 +69,7 @@ TEST(Lab21_1, TimeGrowsWithTheRanks) {
   run_cases(time_of(naive_all_reduce), judge,
             {.ranks = {2, 4, 8},
              .sizes = sizes_of({16384}),
-             .simulator_only = "a statement about virtual time",
+             .simulator_only = "it checks virtual time, which only the simulator has",
              .adjust = [](const Case&, RunOptions& options) {
                options.machine = Machine::uniform(alpha, beta, gamma);
                options.machine.eager_bytes = 0;

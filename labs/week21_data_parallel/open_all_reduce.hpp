@@ -1,5 +1,5 @@
 // Exercise 21.11, an open task: an all-reduce of your own, faster than the ring. There is no skeleton to fill in and no
-// one answer: the tests ask for right sums and for less virtual time than 21.2 needs, and say how much less.
+// single answer: the tests require correct sums and less virtual time than 21.2 needs, and say how much less.
 //
 // What is known: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA
 // 2005) compare algorithms by size and number of ranks; 21.3, 21.4 and 21.5 are where to begin.
@@ -9,8 +9,8 @@
 
 namespace lockstep::week21 {
 
-/// The ranks, as their machine joins them: with g ranks a node, node i holds ranks i·g … i·g + g − 1. (21.4 makes such
-/// groups itself.)
+/// The ranks, as their machine connects them: with g ranks per node, node i holds ranks i·g … i·g + g − 1. (21.4 makes
+/// such groups itself.)
 struct Team {
   Rank all;
   Rank node;  ///< the ranks of my node, in their order
@@ -24,8 +24,8 @@ inline Team make_team(Rank me, int ranks_per_node) {
 }
 
 /// Sums `data` element by element over all ranks of the team; afterwards every rank holds the sum, and all of them the
-/// same bits. Any size, any number of nodes and of ranks a node, also 1; f32. Memory: at most n bytes beside the array
-/// of n.
+/// same bits. Any size, any number of nodes and of ranks per node, also 1; f32. Memory: at most n bytes besides the
+/// array of n.
 ///
 /// In virtual time it needs at most 95 % of what 21.2's ring over `all` needs, for the machines, ranks and sizes of the
 /// scoreboard: 256 KiB on the 4 GPUs of `pcie-box`, and 1 MiB on 32 and on 24 GPUs of `dgx-a100-100gbe`.

@@ -83,7 +83,7 @@ double seconds_of(const Race& race, const SetUp& set_up) {
   run_cases(timed_sum(set_up), judge,
             {.ranks = {race.ranks},
              .sizes = sizes_of({race.bytes / sizeof(float)}),
-             .simulator_only = "a statement about virtual time",
+             .simulator_only = "it checks virtual time, which only the simulator has",
              .adjust = [&](const Case&, RunOptions& options) {
                options.perturb.reset();  // its delays would be measured
                options.machine = find_machine(race.machine, LOCKSTEP_SOURCE_DIR "/bench/machines");

@@ -14,7 +14,7 @@ void ring_reduce_scatter(Rank me, Slice data) {
   Slice scratch = me.allocate(chunk(data, 0, p).size(), data.dtype(), Category::buffer);  // the longest chunk
   todo("21.2a",
        "p − 1 steps. In each, send one chunk to the next rank, receive another from the previous rank into the "
-       "scratch, and add it to your own. Begin with the chunk that lets chunk r be the one complete at the end");
+       "scratch, and add it to your own. Begin with the chunk for which chunk r is the complete one at the end");
 }
 
 void ring_all_gather(Rank me, Slice data) {
@@ -23,7 +23,7 @@ void ring_all_gather(Rank me, Slice data) {
   const int next = (r + 1) % p, previous = (r + p - 1) % p;
   todo("21.2b",
        "p − 1 steps. In each, send one complete chunk to the next rank and receive another into its place from the "
-       "previous one. Which chunk can you give away first?");
+       "previous one. Which chunk can you send first?");
 }
 
 void ring_all_reduce(Rank me, Slice data) {

@@ -11,16 +11,16 @@
 namespace lockstep::week21 {
 
 /// Part a. Afterwards chunk(data, r, p) of rank r is the element-wise sum of that chunk over all ranks; the other
-/// chunks of `data` hold partial sums that nobody needs. Same size and dtype on every rank; any size, also less than p
-/// (some chunks are then empty; they are sent all the same, as messages of no bytes); any p, also 1.
+/// chunks of `data` hold partial sums that are not needed. Same size and dtype on every rank; any size, also less than
+/// p (some chunks are then empty; they are sent anyway, as messages of no bytes); any p, also 1.
 ///
 /// p − 1 steps, each one exchange: a send to the next rank, (r + 1) mod p, and a receive from the previous one, (r − 1)
-/// mod p; of nobody else. Sent per rank: every chunk but its own, (p − 1)/p·n bytes.
-/// Memory: one scratch as long as the longest chunk.
+/// mod p; with no other rank. Sent per rank: every chunk but its own, (p − 1)/p·n bytes. Memory: one scratch as long as
+/// the longest chunk.
 void ring_reduce_scatter(Rank me, Slice data);
 
-/// Part b. Before, chunk(data, r, p) of rank r is what all ranks shall have; afterwards `data` is the same on every
-/// rank. p − 1 steps as in part a, to the next rank and from the previous one. Sent per rank: every chunk but the next
+/// Part b. Before, chunk(data, r, p) of rank r is what all ranks must get; afterwards `data` is the same on every rank.
+/// p − 1 steps as in part a, to the next rank and from the previous one. Sent per rank: every chunk but the next
 /// rank's, (p − 1)/p·n bytes; no memory beyond `data`.
 void ring_all_gather(Rank me, Slice data);
 

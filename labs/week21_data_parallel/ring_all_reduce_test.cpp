@@ -64,7 +64,7 @@ std::string too_much_memory(const Case& c, const Outcome& outcome, std::uint64_t
     if (held > n + scratch)
       return fmt::format("rank {} held {} bytes at its peak, allowed {}: its array of {}{}", rank, held, n + scratch, n,
                          scratch ? fmt::format(" and a scratch of one chunk, {}", scratch)
-                                 : ", and no scratch: chunks can be received into their place");
+                                 : ", and no scratch: chunks can be received in place");
   }
   return "";
 }
@@ -75,8 +75,9 @@ std::string wrong_bytes(const Case& c, const Outcome& outcome, int trips, std::u
     const std::uint64_t expected = trips * c.size * sizeof(float) - kept(c, rank);
     const std::uint64_t sent = outcome.ledgers[rank].traffic.bytes_sent;
     if (sent != expected)
-      return fmt::format("rank {} sent {} bytes of an array of {}, expected {}: one chunk a step, {}(p − 1)/p·n in all",
-                         rank, sent, c.size * sizeof(float), expected, trips == 1 ? "" : "2");
+      return fmt::format(
+          "rank {} sent {} bytes of an array of {}, expected {}: one chunk per step, {}(p − 1)/p·n in all", rank, sent,
+          c.size * sizeof(float), expected, trips == 1 ? "" : "2");
   }
   return "";
 }
@@ -193,7 +194,7 @@ TEST(Lab21_2, TakesTheTimeOfTheFormula) {
   run_cases(time_of(ring_all_reduce), judge,
             {.ranks = {2, 3, 4, 8},
              .sizes = [](int ranks) { return std::vector<std::size_t>{1000 * static_cast<std::size_t>(ranks)}; },
-             .simulator_only = "a statement about virtual time",
+             .simulator_only = "it checks virtual time, which only the simulator has",
              .adjust =
                  [](const Case&, RunOptions& options) {
                    options.machine = Machine::uniform(alpha, beta, gamma);

@@ -1,5 +1,5 @@
 // Exercise 21.10: scaling laws. From measured times to speedup, efficiency, and the serial fraction that explains them,
-// with an interval that says how well the measurements know it.
+// with an interval that says how precisely the measurements determine it.
 //
 // Symbols: p ranks, T(p) seconds on p ranks, T(1) the best serial program, s the serial fraction of T(1).
 // A number that makes no sense (a time that is not positive and finite, p < 1, s outside [0, 1]) is an Error(usage)
@@ -16,7 +16,7 @@ double speedup(double serial_seconds, double parallel_seconds);
 /// Given: E(p) = S(p) / p. 1 is ideal for a fixed problem (strong scaling).
 double efficiency(double serial_seconds, double parallel_seconds, int ranks);
 
-/// Given: weak scaling, where the problem grows with p: T(1) / T(p), each with the same work a rank. 1 is ideal.
+/// Given: weak scaling, where the problem grows with p: T(1) / T(p), each with the same work per rank. 1 is ideal.
 double weak_efficiency(double serial_seconds, double parallel_seconds);
 
 /// Given: Amdahl 1967: S(p) = 1 / (s + (1 − s)/p) for a problem of fixed size. Never above 1/s.
@@ -45,8 +45,8 @@ struct SerialFraction {
 /// Fits T(p) = T(1)·(s + (1 − s)/p) by least squares over s and T(1), with residuals counted relative to the measured
 /// time: timing noise is a percentage. Half of the interval is Student's t, for two degrees of freedom less than there
 /// are measurements, times the standard error of s to first order. Several measurements of one p are welcome. At least
-/// 3 measurements and 2 different p, else Error(usage). Not cut to [0, 1]: an estimate outside says that Amdahl is the
-/// wrong law.
+/// 3 measurements and 2 different p, else Error(usage). Not clipped to [0, 1]: an estimate outside means that Amdahl is
+/// the wrong law.
 SerialFraction fit_amdahl(const std::vector<Measurement>& measurements);
 
 }  // namespace lockstep::week21

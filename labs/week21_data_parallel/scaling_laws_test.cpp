@@ -32,7 +32,7 @@ TEST(Lab21_10, SpeedupAndEfficiency) {
   expect_value("speedup(12, 4)", speedup(12, 4), 3, "12 s on one rank and 4 s on many: 3 times faster");
   expect_value("efficiency(12, 4, 4)", efficiency(12, 4, 4), 0.75,
                "a speedup of 3 on 4 ranks: each rank is worth 3/4 of one");
-  expect_value("efficiency(12, 12, 1)", efficiency(12, 12, 1), 1, "one rank is as good as itself");
+  expect_value("efficiency(12, 12, 1)", efficiency(12, 12, 1), 1, "one rank is as fast as itself");
   expect_value("weak_efficiency(12, 15)", weak_efficiency(12, 15), 0.8, "p times the work in 15 s instead of 12 s");
   expect_value("karp_flatt(3, 4)", karp_flatt(speedup(12, 4), 4), 1.0 / 9,
                "of 12 s 4/3 are serial, since 4/3 + (32/3)/4 = 4: Karp–Flatt must trace back to s = 1/9. (1 / ranks of "
@@ -103,11 +103,11 @@ TEST(Lab21_10, TheFitFindsTheFractionOfExactTimes) {
       const SerialFraction fit = fit_amdahl(amdahl_times(s, seconds, {1, 2, 4, 8}, [] { return 0.0; }));
       expect_value(
           "the fit's value", fit.value, s,
-          fmt::format("times that follow Amdahl exactly, with T(1) = {} s: the fit must return s itself, in no "
-                      "unit of time, and not cut to [0, 1]",
+          fmt::format("times that follow Amdahl exactly, with T(1) = {} s: the fit must return s itself, in any "
+                      "unit of time, and not clipped to [0, 1]",
                       seconds),
           1e-9);
-      expect_value("the width of the interval", fit.high - fit.low, 0, "without noise there is nothing to doubt", 1e-6);
+      expect_value("the width of the interval", fit.high - fit.low, 0, "without noise the interval has no width", 1e-6);
     }
 }
 
@@ -153,7 +153,7 @@ TEST(Lab21_10, TheFitIsThatOfTheContractOnAnyTimes) {
     const double half = printed_t95(expected.freedom) * expected.error;
     const std::string why =
         where + fmt::format(
-                    "s ± Student's t of {} degrees of freedom ({:.5g}), two less than there are times, times the "
+                    "s ± Student's t of {} degrees of freedom ({:.5g}), two less than the number of times, times the "
                     "standard error of s, {:.5g}",
                     expected.freedom, printed_t95(expected.freedom), expected.error);
     expect_value("the interval's lower end", fit.low, expected.s - half, why, 1e-5);

@@ -21,7 +21,7 @@ void restore_probabilities(Rank me, const Gpt& gpt, std::size_t layer, Activatio
   const BlockShape shape = gpt.block_shape(saved.sequences, saved.length);
   if (shape.kind == AttentionKind::flash) return;  // its backward computes them again by itself
   BlockActivations& block = saved.blocks[layer];
-  todo("22.6b", "from qkv, which the block has kept");
+  todo("22.6b", "compute them from qkv, which the block has kept");
 }
 
 Activations checkpointed_activations(Rank me, const Gpt& gpt, std::size_t sequences, std::size_t length,
@@ -38,7 +38,7 @@ Activations checkpointed_activations(Rank me, const Gpt& gpt, std::size_t sequen
 }
 
 std::size_t block_activation_bytes(const BlockShape& shape, DType dtype, std::size_t layers, Recompute recompute) {
-  todo("22.6c", "one block's input, statistics and probabilities; then which of them there are `layers` of");
+  todo("22.6c", "one block's input, statistics and probabilities; then which of them are kept `layers` times");
 }
 
 double block_forward_flop(const BlockShape& shape) {
@@ -52,7 +52,7 @@ double block_forward_flop(const BlockShape& shape) {
 double recomputed_flop(const BlockShape& shape, Recompute recompute) {
   todo("22.6c",
        "all of the forward, the product of queries and keys, or nothing. Flash attention recomputes its scores "
-       "anyhow");
+       "anyway");
 }
 
 std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std::size_t length, Recompute recompute) {

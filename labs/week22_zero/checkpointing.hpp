@@ -23,7 +23,7 @@ enum class Recompute : std::uint8_t { none, selective, full };
 // Part a: full ------------------------------------------------------------------------------------------------------
 
 /// Memory for `layers` ≥ 1 blocks that keep their inputs and nothing else: each has an `input` of its own (N × C), and
-/// all share one of everything else. Category::activation.
+/// all share one set of everything else. Category::activation.
 std::vector<BlockActivations> keep_inputs(Rank me, std::size_t layers, const BlockShape& shape, DType dtype);
 
 /// Before the backward of block `layer`: fills saved.blocks[layer] again from its input. The blocks after it are done.
@@ -32,7 +32,7 @@ void restore_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& save
 // Part b: selective -------------------------------------------------------------------------------------------------
 
 /// Memory for `layers` ≥ 1 blocks that keep everything but the probabilities of materialised attention (B × h × T × T),
-/// of which they share one. With flash attention there are none, and every block keeps all it has.
+/// of which they share one. With flash attention there are none, and every block keeps everything.
 std::vector<BlockActivations> share_probabilities(Rank me, std::size_t layers, const BlockShape& shape, DType dtype);
 
 /// Before the backward of block `layer`: fills its probabilities again, and nothing else.
@@ -49,11 +49,11 @@ Activations checkpointed_activations(Rank me, const Gpt& gpt, std::size_t sequen
 /// and head, else the probabilities.
 std::size_t block_activation_bytes(const BlockShape& shape, DType dtype, std::size_t layers, Recompute recompute);
 
-/// Given: FLOP of one block's forward in its matrix products: four linear layers, and scores and sums of attention, of
-/// which causality leaves T (T + 1) / 2 pairs of positions. A multiply-add is two.
+/// Given: FLOP of one block's forward in its matrix products: four linear layers, and the scores and sums of attention,
+/// over the T (T + 1) / 2 pairs of positions that the causal mask allows. A multiply-add counts as two.
 double block_forward_flop(const BlockShape& shape);
 
-/// FLOP, in matrix products, that the backward of one block does again.
+/// FLOP, in matrix products, that the backward of one block repeats.
 double recomputed_flop(const BlockShape& shape, Recompute recompute);
 
 /// Given: bytes of a whole model's activations of a microbatch: the blocks', and those of head and backward pass, which

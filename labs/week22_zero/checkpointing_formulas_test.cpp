@@ -23,7 +23,7 @@ constexpr Recompute kAll[] = {Recompute::none, Recompute::selective, Recompute::
 TEST(Lab22_6c, BytesAreThoseOfTheLedger) {
   run_cases(
       [](Rank me, const Case& c) {
-        const GptConfig config = config_of(kShapes[c.size]);
+        const GptConfig config = config_of(shape_of(c));
         Values seen;
         for (Recompute recompute : kAll) {
           seen.push_back(static_cast<double>(activation_bytes(config, kSequences, kLength, recompute)));
@@ -37,7 +37,7 @@ TEST(Lab22_6c, BytesAreThoseOfTheLedger) {
         for (std::size_t i = 0; i < 3; ++i)
           if (outcome.values[0][2 * i] != outcome.values[0][2 * i + 1])
             return fmt::format("{}, recompute {}: by formula {} bytes of activations, in the ledger {}",
-                               kShapes[c.size].words(), name_of(kAll[i]), outcome.values[0][2 * i],
+                               shape_of(c).words(), name_of(kAll[i]), outcome.values[0][2 * i],
                                outcome.values[0][2 * i + 1]);
         return "";
       },

@@ -69,13 +69,13 @@ void expect_the_same_gradients(Recompute recompute) {
       [recompute](Rank me, const Case& c) {
         Values seen;
         for (Recompute how : {Recompute::none, recompute})
-          for (float value : run_model(me, config_of(kShapes[c.size]), how).gradients) seen.push_back(value);
+          for (float value : run_model(me, config_of(shape_of(c)), how).gradients) seen.push_back(value);
         return seen;
       },
       [](const Case& c, const Outcome& outcome) {
         const Values& seen = outcome.values[0];
         const auto half = seen.begin() + static_cast<std::ptrdiff_t>(seen.size() / 2);
-        return wrong_gradients(kShapes[c.size], Values(seen.begin(), half), Values(half, seen.end()));
+        return wrong_gradients(shape_of(c), Values(seen.begin(), half), Values(half, seen.end()));
       },
       kPlan);
 }
@@ -91,31 +91,30 @@ double other_bytes(const GptConfig& config) {
 TEST(Lab22_6a, GradientsAreThoseOfTheModelThatKeepsEverything) { expect_the_same_gradients(Recompute::full); }
 
 TEST(Lab22_6a, EachBlockKeepsItsInputAndSharesTheRest) {
-  run_cases([](Rank me,
-               const Case& c) { return Values{run_model(me, config_of(kShapes[c.size]), Recompute::full).peak_bytes}; },
-            [](const Case& c, const Outcome& outcome) -> std::string {
-              const Shape& shape = kShapes[c.size];
-              const GptConfig config = config_of(shape);
-              const double rows = kSequences * kLength, element = static_cast<double>(bytes_of(shape.dtype));
-              const double input = rows * 16 * element;
-              const double attention = shape.kind == AttentionKind::flash ? rows * 2 * 4 : rows * 2 * kLength * element;
-              const double block = 16 * input + 4 * rows * 4 + attention;
-              const double expected = static_cast<double>(shape.layers - 1) * input + block + other_bytes(config);
-              if (outcome.values[0][0] == expected) return "";
-              return fmt::format(
-                  "{}: activations peak at {} bytes, expected {}: {} inputs of {}, {} for the rest of one block, {} "
-                  "for head and backward. {}",
-                  shape.words(), outcome.values[0][0], expected, shape.layers, input, block - input,
-                  other_bytes(config),
-                  outcome.values[0][0] > expected ? "What else has a block of its own?" : "What is missing?");
-            },
-            kPlan);
+  run_cases(
+      [](Rank me, const Case& c) { return Values{run_model(me, config_of(shape_of(c)), Recompute::full).peak_bytes}; },
+      [](const Case& c, const Outcome& outcome) -> std::string {
+        const Shape shape = shape_of(c);
+        const GptConfig config = config_of(shape);
+        const double rows = kSequences * kLength, element = static_cast<double>(bytes_of(shape.dtype));
+        const double input = rows * 16 * element;
+        const double attention = shape.kind == AttentionKind::flash ? rows * 2 * 4 : rows * 2 * kLength * element;
+        const double block = 16 * input + 4 * rows * 4 + attention;
+        const double expected = static_cast<double>(shape.layers - 1) * input + block + other_bytes(config);
+        if (outcome.values[0][0] == expected) return "";
+        return fmt::format(
+            "{}: activations peak at {} bytes, expected {}: {} inputs of {}, {} for the rest of one block, {} "
+            "for head and backward. {}",
+            shape.words(), outcome.values[0][0], expected, shape.layers, input, block - input, other_bytes(config),
+            outcome.values[0][0] > expected ? "What else does each block keep for itself?" : "What is missing?");
+      },
+      kPlan);
 }
 
 TEST(Lab22_6a, ExtraWorkIsOneForwardOfTheBlocks) {
   run_cases(
       [](Rank me, const Case& c) {
-        const GptConfig config = config_of(kShapes[c.size]);
+        const GptConfig config = config_of(shape_of(c));
         return Values{run_model(me, config, Recompute::none).flop, run_model(me, config, Recompute::full).flop,
                       flop_of(me, config, [&](const Gpt& gpt, std::size_t layer, Activations& saved) {
                         gpt.forward_block(me, layer, saved);
@@ -127,8 +126,8 @@ TEST(Lab22_6a, ExtraWorkIsOneForwardOfTheBlocks) {
         if (extra == seen[2]) return "";
         return fmt::format(
             "{}: the backward recomputes {} FLOP; one forward of every block is {}. Each block is run "
-            "again once, and no other with it",
-            kShapes[c.size].words(), extra, seen[2]);
+            "again exactly once",
+            shape_of(c).words(), extra, seen[2]);
       },
       kPlan);
 }
@@ -140,10 +139,10 @@ TEST(Lab22_6b, GradientsAreThoseOfTheModelThatKeepsEverything) { expect_the_same
 TEST(Lab22_6b, BlocksShareTheProbabilitiesAndNothingElse) {
   run_cases(
       [](Rank me, const Case& c) {
-        return Values{run_model(me, config_of(kShapes[c.size]), Recompute::selective).peak_bytes};
+        return Values{run_model(me, config_of(shape_of(c)), Recompute::selective).peak_bytes};
       },
       [](const Case& c, const Outcome& outcome) -> std::string {
-        const Shape& shape = kShapes[c.size];
+        const Shape shape = shape_of(c);
         const GptConfig config = config_of(shape);
         const double rows = kSequences * kLength, element = static_cast<double>(bytes_of(shape.dtype));
         const bool flash = shape.kind == AttentionKind::flash;
@@ -152,7 +151,7 @@ TEST(Lab22_6b, BlocksShareTheProbabilitiesAndNothingElse) {
         const double expected = static_cast<double>(shape.layers) * kept + probabilities + other_bytes(config);
         if (outcome.values[0][0] == expected) return "";
         return fmt::format(
-            "{}: activations peak at {} bytes, expected {}: {} times {} that a block keeps, one time {} of "
+            "{}: activations peak at {} bytes, expected {}: {} times {} that a block keeps, once {} of "
             "probabilities, {} for head and backward",
             shape.words(), outcome.values[0][0], expected, shape.layers, kept, probabilities, other_bytes(config));
       },
@@ -162,7 +161,7 @@ TEST(Lab22_6b, BlocksShareTheProbabilitiesAndNothingElse) {
 TEST(Lab22_6b, ExtraWorkIsTheScoresAlone) {
   run_cases(
       [](Rank me, const Case& c) {
-        const GptConfig config = config_of(kShapes[c.size]);
+        const GptConfig config = config_of(shape_of(c));
         return Values{run_model(me, config, Recompute::none).flop, run_model(me, config, Recompute::selective).flop,
                       flop_of(me, config, [&](const Gpt& gpt, std::size_t layer, Activations& saved) {
                         if (config.attention == AttentionKind::flash) return;
@@ -177,7 +176,7 @@ TEST(Lab22_6b, ExtraWorkIsTheScoresAlone) {
         return fmt::format(
             "{}: the backward recomputes {} FLOP; the probabilities of all blocks are {}: neither the sums "
             "over values nor anything else is needed again",
-            kShapes[c.size].words(), seen[1] - seen[0], seen[2]);
+            shape_of(c).words(), seen[1] - seen[0], seen[2]);
       },
       kPlan);
 }

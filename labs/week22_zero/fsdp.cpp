@@ -22,7 +22,7 @@ std::string layer_of(const Parameter& tensor) { return tensor.name.substr(0, ten
 
 /// Does `next`, which follows `last` in the table, belong to the same unit? That unit has `elements` so far.
 bool together(const Parameter& last, const Parameter& next, std::size_t elements, Wrapping wrapping) {
-  todo("22.4c", "by the kind of wrapping: always; the same block; the same layer; not enough elements yet");
+  todo("22.4c", "depending on the kind of wrapping: always; the same block; the same layer; not enough elements yet");
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ class UnitFsdp final : public FsdpUnits {
   using FsdpUnits::FsdpUnits;
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    todo("22.4b", "update the shares, then zero those of the gradients. Who gathers the new values, and when?");
+    todo("22.4b", "update the shares, then zero those of the gradients. What gathers the new values, and when?");
   }
 
  private:
@@ -56,7 +56,7 @@ class UnitFsdp final : public FsdpUnits {
   }
 
   void release(std::size_t u) override {
-    todo("22.4a", "nothing is held of the unit any more, in either pass");
+    todo("22.4a", "in either pass, nothing of the unit is held any longer");
   }
 
   /// Adds the average of `whole` over the ranks to this rank's share of it.

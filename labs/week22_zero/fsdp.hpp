@@ -77,16 +77,16 @@ struct ShardedModel {
 };
 
 /// Values are gathered in regions "all_gather", gradients reduced in regions "reduce_scatter", each with the bytes of
-/// the whole unit in the type that travels. Gradients are summed as 21.2's ring does, so the weights are those of plain
-/// DDP, bit for bit; a rank averages its own chunk of the sums alone.
+/// the whole unit in the type in which it is sent. Gradients are summed as 21.2's ring does, so the weights are those
+/// of plain DDP, bit for bit; a rank averages only its own chunk of the sums.
 class Fsdp {
  public:
   virtual ~Fsdp() = default;
 
   /// Before the model works on piece `piece` of a pass: units that no later piece of this pass uses are resharded (and
-  /// in a backward pass their gradients reduced), those that this one uses unsharded, their tensors bound. A unit that
-  /// is used twice in a pass is gathered once and stays from its first use to its last. All calls are made on the main
-  /// queue.
+  /// in a backward pass their gradients reduced); those that this one uses are unsharded and their tensors bound. A
+  /// unit that is used twice in a pass is gathered once and stays from its first use to its last. All calls are made on
+  /// the main queue.
   virtual void before(Pass pass, std::size_t piece) = 0;
 
   /// After the last piece: nothing is gathered any more. After a backward pass the shares of the gradients are complete

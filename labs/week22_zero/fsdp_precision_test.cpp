@@ -46,10 +46,10 @@ TEST(Lab22_4e, BytesOnTheWireFollowThePolicy) {
             fmt::format("kept in {}, computed in {}, reduced in {}", to_string(policy.precision.keep),
                         to_string(policy.precision.compute), to_string(policy.precision.reduce));
         if (seen[0] != gather)
-          return fmt::format("rank {}, {}: received {} bytes of values, expected {}: {} an element", rank, words,
+          return fmt::format("rank {}, {}: received {} bytes of values, expected {}: {} per element", rank, words,
                              seen[0], gather, policy.gather);
         if (seen[1] != reduce)
-          return fmt::format("rank {}, {}: sent {} bytes to reduce gradients, expected {}: {} an element", rank, words,
+          return fmt::format("rank {}, {}: sent {} bytes to reduce gradients, expected {}: {} per element", rank, words,
                              seen[1], reduce, policy.reduce);
       }
       return "";
@@ -112,7 +112,7 @@ TEST(Lab22_4e, KeptInFp32TrainsAsFp32DoesNearly) {
     double distance = 0;
     for (std::size_t i = 0; i < whole.size(); ++i) distance += std::abs(whole[i] - ddp.check().values[0][i]);
     distance /= static_cast<double>(whole.size());
-    return distance < 2e-3 ? "" : fmt::format("values lie {:.4f} from those of an fp32 run on average", distance);
+    return distance < 2e-3 ? "" : fmt::format("values differ by {:.4f} from those of an fp32 run on average", distance);
   };
   run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({8}), .unit = "sequence"});
 }

@@ -56,7 +56,7 @@ TEST(Lab22_4a, AtRestThereIsAShareAndInAPassOneUnitMore) {
       if (seen[0] != share || seen[1] != share)
         return fmt::format(
             "rank {} holds {} bytes of values before a forward pass and {} after it, expected {}: its "
-            "share. Whatever was gathered must be gone",
+            "share. Whatever was gathered must be freed",
             rank, seen[0], seen[1], share);
       if (seen[2] != share + most)
         return fmt::format(
@@ -88,7 +88,8 @@ TEST(Lab22_4a, ReleaseFreesTheGradientsToo) {
       for (int kind : {0, 1})
         if (const double left = outcome.values[rank][kind]; left != 0)
           return fmt::format(
-              "rank {} holds {} bytes of {} more after a backward pass than before it: what was unsharded must be gone",
+              "rank {} holds {} bytes of {} more after a backward pass than before it: what was unsharded must be "
+              "freed",
               rank, left, kind == 0 ? "values" : "gradients");
     return "";
   };
@@ -138,12 +139,12 @@ TEST(Lab22_4b, SendsTwoAllGathersAndOneReduceScatterAPass) {
         return fmt::format("rank {} sent {} bytes neither to gather values nor to reduce gradients: {}", rank, seen[2],
                            rule);
       if (seen[3] != 0)
-        return fmt::format("rank {} sent {} bytes in the step: everybody updates a share, and nobody needs more", rank,
-                           seen[3]);
+        return fmt::format("rank {} sent {} bytes in the step: each rank updates its share, and nothing need be sent",
+                           rank, seen[3]);
       if (seen[4] > kPasses * 2 * most)
         return fmt::format(
             "rank {} sent {} bytes of values, more than p − 1 chunks of each unit and gathering ({}): "
-            "all ranks hand out alike",
+            "all ranks send equally much",
             rank, seen[4], kPasses * 2 * most);
     }
     return "";

@@ -22,21 +22,25 @@ using testing::sizes_of;
 inline constexpr FsdpOptions kOnMain{.prefetch = 0, .precision = {}, .adamw = kAdamW};
 inline constexpr FsdpOptions kPrefetch{.prefetch = 1, .precision = {}, .adamw = kAdamW};
 
+/// Makes what is tested in place of make_fsdp(dp, …).
+using MakeFsdp = std::function<std::unique_ptr<Fsdp>(ShardedModel model, FsdpOptions options, BindTensor bind)>;
+
 /// The scripted model under FSDP: c.size tensors, element e begins as e + 1.
 class ScriptedFsdp {
  public:
-  ScriptedFsdp(Rank dp, std::size_t tensors, FsdpOptions options)
+  ScriptedFsdp(Rank dp, std::size_t tensors, FsdpOptions options, const MakeFsdp& make = {})
       : dp_(dp), table_(scripted_table(tensors)), usage_order_(scripted_usage_order(tensors)), bound_(tensors) {
     const BeginPart begin = [this](Rank me, std::size_t tensor, std::size_t first, Slice part) {
       std::vector<float> values;
       for (std::size_t i = 0; i < part.size(); ++i) values.push_back(value(tensor, first + i));
       upload(me, part, values);
     };
-    fsdp_ = make_fsdp(dp, {table_, scripted_units(table_), usage_order_, begin}, options,
-                      [this](std::size_t i, Slice value, Slice gradient) {
-                        bound_.values[i] = std::move(value);
-                        bound_.gradients[i] = std::move(gradient);
-                      });
+    const ShardedModel model{table_, scripted_units(table_), usage_order_, begin};
+    const BindTensor bind = [this](std::size_t i, Slice value, Slice gradient) {
+      bound_.values[i] = std::move(value);
+      bound_.gradients[i] = std::move(gradient);
+    };
+    fsdp_ = make ? make(model, options, bind) : make_fsdp(dp, model, options, bind);
   }
 
   /// Looks at the values of every piece; they must be those of the beginning.
@@ -83,7 +87,7 @@ class ScriptedFsdp {
         if (seen[e] != value(i, e))
           complain(fmt::format("{} piece {}: {}[{}] is {}, expected {}{}", pass, piece, table_[i].name, e, seen[e],
                                value(i, e),
-                               std::isnan(seen[e]) ? "; memory that nobody has written: was its unit gathered?" : ""));
+                               std::isnan(seen[e]) ? "; uninitialised memory: was its unit gathered?" : ""));
     }
   }
   void check_nothing_bound(const char* pass) const {
@@ -100,7 +104,7 @@ class ScriptedFsdp {
 };
 
 inline CasePlan scripted_plan(const FsdpOptions& options) {
-  return {.sizes = sizes_of({1, 2, 5, 12}), .queues = options.prefetch > 0, .unit = "tensor"};
+  return {.sizes = sizes_of(scripted_sizes()), .queues = options.prefetch > 0, .unit = "tensor"};
 }
 
 /// Two windows, of one and of three passes: values are right whenever they are used, shares of gradients are averages.
@@ -189,7 +193,7 @@ inline void memory_is_bounded(const FsdpOptions& options, Location where = Locat
 
 /// Trains the GPT; the shares of all values after each step.
 inline Values train_fsdp(Rank dp, std::size_t sequences, int passes, const std::vector<Unit>& units,
-                         const FsdpOptions& options) {
+                         const FsdpOptions& options, const MakeFsdp& make = {}) {
   GptConfig config = week21::small_gpt();
   config.storage = options.precision.compute;
   Gpt gpt(dp, config, 0, Owns::nothing);
@@ -197,8 +201,9 @@ inline Values train_fsdp(Rank dp, std::size_t sequences, int passes, const std::
   const BeginPart begin = [&](Rank me, std::size_t i, std::size_t first, Slice part) {
     initialise_part(me, config, table[i], i, first, part, /*seed=*/0);
   };
-  const auto fsdp = make_fsdp(dp, {table, units, gpt_usage_order(config), begin}, options,
-                              [&](std::size_t i, Slice value, Slice gradient) { gpt.bind(i, value, gradient); });
+  const ShardedModel model{table, units, gpt_usage_order(config), begin};
+  const BindTensor bind = [&](std::size_t i, Slice value, Slice gradient) { gpt.bind(i, value, gradient); };
+  const auto fsdp = make ? make(model, options, bind) : make_fsdp(dp, model, options, bind);
   StepHooks engine;
   engine.before_forward = [&](std::size_t piece) { fsdp->before(Pass::forward, piece); };
   engine.end_forward = [&] { fsdp->end(Pass::forward); };

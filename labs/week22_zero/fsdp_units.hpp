@@ -1,6 +1,6 @@
-// Given: the bookkeeping of 22.4. When a unit is needed and when it is not any more (usage_order.hpp), which tensors of
-// it the model is bound to, and this rank's shares; fsdp.cpp adds how a unit is gathered, freed, gathered ahead and
-// reduced.
+// Given: the bookkeeping of 22.4. When a unit is needed and when it no longer is (usage_order.hpp), which of its
+// tensors the model is bound to, and this rank's shares; fsdp.cpp adds how a unit is gathered, freed, gathered ahead
+// and reduced.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ class FsdpUnits : public Fsdp {
     for (std::size_t u : times.order)
       if (unsharded_[u].bound && times.end[u] < now) reshard(pass, u);
     while (used_ < times.order.size() && times.begin[times.order[used_]] <= now) ++used_;
-    for (; gathered_ < used_; ++gathered_) gather(times.order[gathered_]);  // none with prefetch, but the very first
+    for (; gathered_ < used_; ++gathered_) gather(times.order[gathered_]);  // with prefetch only the very first
     if (options_.prefetch > 0) prefetch(times.order);
     for (std::size_t u : times.order)
       if (times.begin[u] <= now && now <= times.end[u] && !unsharded_[u].bound) unshard(pass, u);
@@ -60,7 +60,7 @@ class FsdpUnits : public Fsdp {
   /// Part d, before each piece with options_.prefetch > 0. `order` has the units of this pass.
   virtual void prefetch(const std::vector<std::size_t>& order) = 0;
 
-  /// What exists of a unit beside its shares.
+  /// What exists of a unit besides its shares.
   struct Unsharded {
     Slice values;        // whole, from gather to release
     Slice gradients;     // whole, in a backward pass
@@ -97,7 +97,7 @@ class FsdpUnits : public Fsdp {
   std::vector<Unsharded> unsharded_;       // by unit
   std::vector<Slice> values_, gradients_;  // by unit: this rank's chunk
   std::vector<Optimizer> optimizers_;      // by unit
-  std::size_t used_ = 0, gathered_ = 0;    // of this pass's order: units that were needed so far, that were gathered
+  std::size_t used_ = 0, gathered_ = 0;    // of this pass's order: units needed so far, units gathered
 
  private:
   /// This rank's chunk of `unit`, with its initial values, and its optimizer.
@@ -113,8 +113,8 @@ class FsdpUnits : public Fsdp {
     optimizers_.emplace_back(dp_, shard_parameters(model_.table, unit, mine, values, gradients), options_.adamw);
   }
 
-  /// Binds the tensors of unit `u`, which has been gathered or is on its way; in a backward pass with memory for their
-  /// gradients.
+  /// Binds the tensors of unit `u`, which has been gathered or is being gathered; in a backward pass with memory for
+  /// their gradients.
   void unshard(Pass pass, std::size_t u) {
     Unsharded& unsharded = unsharded_[u];
     dp_.wait(unsharded.gathered);
@@ -130,7 +130,7 @@ class FsdpUnits : public Fsdp {
     });
   }
 
-  /// This pass does not use unit `u` any more.
+  /// This pass no longer uses unit `u`.
   void reshard(Pass pass, std::size_t u) {
     for_each_tensor(u, [&](std::size_t i, std::size_t, std::size_t) { bind_(i, {}, {}); });
     const Slice gradients = unsharded_[u].gradients;

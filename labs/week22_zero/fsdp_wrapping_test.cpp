@@ -29,7 +29,7 @@ TEST(Lab22_4c, UnitsFollowThePolicy) {
   expect_units(wrap(table, {Wrapping::Kind::whole_model}), {"token_embedding 29"}, "the whole model is one unit");
   expect_units(wrap(table, {Wrapping::Kind::each_block}),
                {"token_embedding 2", "blocks.0.norm1.weight 12", "blocks.1.norm1.weight 12", "norm.weight 3"},
-               "a unit for each block, one before them and one behind");
+               "a unit for each block, one before the first and one after the last");
   const auto layers = described(wrap(table, {Wrapping::Kind::each_layer}));
   ASSERT_EQ(layers.size(), 2u + 2 * 6 + 2) << "each layer is a unit, weight and bias together";
   EXPECT_EQ(layers.at(2), "blocks.0.norm1.weight 2") << "each layer is a unit, weight and bias together";
@@ -46,7 +46,7 @@ TEST(Lab22_4c, AUnitIsClosedOnceItHoldsEnough) {
         ASSERT_TRUE(unit.count > 0 && unit.count <= tensors - next)
             << "a unit of " << unit.count << (unit.count == 1 ? " tensor" : " tensors") << " where " << tensors - next
             << (tensors - next == 1 ? " is" : " are")
-            << " left: every tensor belongs to one unit, and each unit has one";
+            << " left: every tensor belongs to one unit, and each unit has at least one";
         ASSERT_EQ(unit.first, next) << "units follow one another without gaps, and hold every tensor once";
         ASSERT_EQ(unit.offset, table.at(next).offset)
             << "a unit begins where its first tensor does, " << table[next].name << ", at least " << least

@@ -25,7 +25,7 @@ ModelState model_state(double parameters, int stage, int ranks, Recipe recipe) {
   check(parameters, stage, ranks);
   const double p = ranks;
   ModelState state;
-  todo("22.1a", "each of the three kinds: bytes a parameter times parameters, and divided by p from its stage on");
+  todo("22.1a", "each of the three kinds: bytes per parameter times parameters, divided by p from its stage on");
   return state;
 }
 
@@ -49,7 +49,7 @@ double activation_bytes_per_layer(LayerShape shape) {
   const double s = shape.positions, b = shape.sequences, h = shape.channels, a = shape.heads;
   todo("22.1b",
        "s·b·h times 34, or 32 without the masks of two dropouts; and attention's scores: a·b·s² times 2 for the "
-       "softmax, and with dropout 3 more for its mask and output; or, with flash attention, one fp32 number a row");
+       "softmax, and with dropout 3 more for its mask and output; or, with flash attention, one fp32 number per row");
 }
 
 }  // namespace lockstep::week22

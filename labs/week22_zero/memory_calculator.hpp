@@ -1,4 +1,4 @@
-// Exercise 22.1: what training needs of a GPU's memory, and what each ZeRO stage saves and costs, before anything runs.
+// Exercise 22.1: how much GPU memory training needs, and what each ZeRO stage saves and costs, before anything runs.
 //
 // Follows Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC'20
 // (arXiv 1910.02054), sections 3, 5 and 7, and for activations Korthikanti et al., "Reducing Activation Recomputation
@@ -24,7 +24,7 @@ struct Recipe {
   double optimizer() const { return master + moments; }  ///< the paper's K, 12
 };
 
-/// Given: AdamW on parameters and gradients of this type. With 16 bits and a master copy 2 + 2 + 4 + 8 = 16 bytes a
+/// Given: AdamW on parameters and gradients of this type. With 16 bits and a master copy 2 + 2 + 4 + 8 = 16 bytes per
 /// parameter, in fp32 4 + 4 + 8 = 16 too; 16 bits updated in place are the "12 bytes" of some texts.
 Recipe recipe_of(DType dtype, bool master = true);
 
@@ -36,16 +36,17 @@ struct ModelState {
   double total_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
 };
 
-/// Stage 0 is plain data parallelism: everything whole on every rank. Stage 1 divides the optimizer state by p, stage 2
-/// the gradients too, stage 3 the parameters too. Throws Error(usage) where stage, ranks or parameters make no sense.
+/// Stage 0 is plain data parallelism: everything replicated on every rank. Stage 1 divides the optimizer state by p,
+/// stage 2 the gradients too, stage 3 the parameters too. Throws Error(usage) where stage, ranks or parameters make no
+/// sense.
 ModelState model_state(double parameters, int stage, int ranks, Recipe recipe);
 
-/// Given: the least number of ranks, up to `most`, whose model state fits `bytes` each; 0 if none does.
+/// Given: the least number of ranks, up to `most`, on which the model state fits in `bytes` each; 0 if there is none.
 int fewest_ranks(double parameters, int stage, Recipe recipe, double bytes, int most = 1 << 20);
 
 /// Bytes that one rank sends in a step of m microbatches: all-gathers of parameters and reduce-scatters of gradients,
-/// Ψ(p − 1)/p elements each. Stages 0 and 1 reduce once a step, stage 2 once a microbatch; stages 0 and 1 gather once a
-/// step (stage 0 gathers gradients), stage 2 too, stage 3 twice a microbatch.
+/// Ψ(p − 1)/p elements each. Stages 0 and 1 reduce once per step, stages 2 and 3 once per microbatch; stages 0, 1 and 2
+/// gather once per step (stage 0 gathers gradients), stage 3 twice per microbatch.
 double bytes_sent(double parameters, int stage, int ranks, int microbatches, Recipe recipe);
 
 // Part b: activations -------------------------------------------------------------------------------------------------
@@ -56,12 +57,12 @@ struct LayerShape {
   double sequences = 0;  ///< b
   double channels = 0;   ///< h
   double heads = 0;      ///< a
-  bool dropout = true;   ///< one byte a value for each of three masks
-  bool flash = false;    ///< attention never writes its scores (arXiv 2205.14135): 4 bytes a row and head instead
+  bool dropout = true;   ///< one byte per value for each of three masks
+  bool flash = false;    ///< attention never writes its scores (arXiv 2205.14135): 4 bytes per row and head instead
 };
 
-/// sbh(34 + 5as/h) with dropout; 2sbh and a·b·s² less for the masks without it; with flash attention the scores' 5as²b
-/// (2as²b without dropout) become 4abs. Layer norms' statistics are left out, as in the paper.
+/// sbh(34 + 5as/h) with dropout; without it 2sbh and 3·a·b·s² less; with flash attention the scores' 5as²b (2as²b
+/// without dropout) become 4abs. Layer norms' statistics are left out, as in the paper.
 double activation_bytes_per_layer(LayerShape shape);
 
 }  // namespace lockstep::week22

@@ -9,6 +9,7 @@
 
 #include "common/error.hpp"
 #include "common/gpt/model/config.hpp"
+#include "common/testing/drawn.hpp"
 
 namespace lockstep::week22 {
 namespace {
@@ -61,7 +62,7 @@ TEST(Lab22_1a, TableOneOfTheZeroPaperToTheDigit) {
 }
 
 TEST(Lab22_1a, EachStageDividesOneKindMore) {
-  for (int ranks : {1, 2, 3, 8, 1000})
+  for (int ranks : {1, 2, 3, 8, 1000 + static_cast<int>(testing::drawn({22, 1}, 9000))})
     for (int stage : {0, 1, 2, 3}) {
       const ModelState state =
           model_state(1e6, stage, ranks, {.parameter = 2, .gradient = 4, .master = 3, .moments = 5});
@@ -116,18 +117,18 @@ TEST(Lab22_1a, TheFewestGpusThatHoldTheState) {
           bytes / kGiga, on_ranks(seen), expected, why);
   };
   expect(175e9, 3, 80e9, 35, "GPT-3: 2800 GB in all");
-  expect(175e9, 2, 80e9, 0, "none will do: the parameters alone, 350 GB, stay whole");
-  expect(7e9, 0, 80e9, 0, "none will do: 112 GB, on however many");
+  expect(175e9, 2, 80e9, 0, "none: the parameters alone, 350 GB, stay replicated");
+  expect(7e9, 0, 80e9, 0, "none: 112 GB each, on any number of ranks");
   expect(7e9, 1, 80e9, 2, "28 GB + 84 GB / p");
   expect(7e9, 0, 112e9, 1, "112 GB fit exactly");
   expect(7e9, 3, 80e9, 2, "112 GB / p");
-  expect(1e12, 3, 16e9, 0, "1000 are needed, 999 are the most", 999);
+  expect(1e12, 3, 16e9, 0, "1000 are needed, at most 999 allowed", 999);
   expect(1e12, 3, 16e9, 1000, "16 TB / p", 1000);
 }
 
 TEST(Lab22_1a, BytesOnTheWire) {
   for (int p : {1, 2, 3, 8, 64})
-    for (int m : {1, 2, 5}) {
+    for (int m : {1, 2, 5 + static_cast<int>(testing::drawn({22, 2}, 20))}) {
       const double once = 1e6 * (p - 1) / p;
       const Recipe recipe{.parameter = 2, .gradient = 4};
       const double expected[] = {2 * 4 * once, (4 + 2) * once, (4 * m + 2) * once, (4 + 2 * 2) * m * once};
@@ -200,10 +201,13 @@ TEST(Lab22_1b, ActivationsOfALayer) {
 }
 
 TEST(Lab22_1b, ActivationsOfAnyLayer) {
-  // No size is 1, and no size is another one's multiple.
+  // No size is 1, and no size is another one's multiple; with --seed the last is another.
   const LayerShape shapes[] = {{.positions = 7, .sequences = 3, .channels = 20, .heads = 11},
                                {.positions = 5, .sequences = 13, .channels = 64, .heads = 3},
-                               {.positions = 1009, .sequences = 17, .channels = 770, .heads = 23}};
+                               {.positions = 1009 + static_cast<double>(testing::drawn({22, 3}, 1000)),
+                                .sequences = 17 + static_cast<double>(testing::drawn({22, 4}, 20)),
+                                .channels = 770,
+                                .heads = 23}};
   for (LayerShape shape : shapes)
     for (bool dropout : {false, true})
       for (bool flash : {false, true}) {

@@ -23,7 +23,7 @@ void apply_update(Rank me, Slice working, Slice master, Slice update) {
 }
 
 void sum_in(Rank me, Slice data, DType reduce, const AllReduce& all_reduce) {
-  todo("22.5b", "as it is where the types agree; else through a copy in the other type");
+  todo("22.5b", "directly where the types agree; otherwise through a copy in the other type");
 }
 
 LossScaler make_loss_scaler(Rank me, float initial, int growth_interval) {
@@ -49,24 +49,27 @@ LossScaler make_loss_scaler(Rank me, float initial, int growth_interval) {
 void find_overflow_everywhere(Rank me, LossScaler& scaler, const std::vector<Slice>& gradients,
                               std::span<const Rank> groups, const AllReduce& all_reduce) {
   todo("22.5c",
-       "from 0, find it in each of my gradients; add the flags up over each group in turn; any number above 0 is a "
-       "yes");
+       "start from 0, find overflow in each of my gradients; sum the flags over each group in turn; any number above "
+       "0 means overflow");
 }
 
 void unscale(Rank me, const LossScaler& scaler, Slice factor, Slice squares, float max_norm) {
-  todo("22.5d", "squares are scaled twice. Clipping looks at true gradients; its factor meets scaled ones");
+  todo("22.5d",
+       "squares are scaled twice. Clipping needs the norm of the true gradients; its factor is applied to scaled "
+       "ones");
 }
 
 void scaled_step(Rank me, Gpt& gpt, Optimizer& optimizer, LossScaler& scaler, StepScalars& scalars, StepOptions options,
                  std::span<const Rank> groups, const AllReduce& all_reduce) {
   const Slice gradients = gpt.parameters().gradients;
-  todo("22.5d", "does anybody overflow? the norm and the factor; AdamW, which skips by itself; the next scale; zeros");
+  todo("22.5d",
+       "does any rank overflow? Then the norm and the factor; AdamW, which skips by itself; the next scale; zeros");
 }
 
 void update_scale(Rank me, LossScaler& scaler) {
   todo("22.5e",
-       "count; an overflow halves the scale (and doubles its inverse) and starts the count again; then, if there are "
-       "enough good steps, it doubles");
+       "count; an overflow halves the scale (and doubles its inverse) and restarts the count; then, if there are "
+       "enough good steps, the scale doubles");
 }
 
 }  // namespace lockstep::week22

@@ -1,5 +1,6 @@
-// Exercise 22.5: mixed precision. Values, activations and gradients in 16 bits, what must not be lost in 32: the
-// weights that the optimizer adds to, and sums. fp16 needs its gradients scaled besides, by a number that finds itself.
+// Exercise 22.5: mixed precision. Values, activations and gradients in 16 bits; in 32 bits what must not lose
+// precision: the weights that the optimizer adds to, and sums. fp16 also needs its gradients scaled, by a factor that
+// adapts itself.
 //
 // Follows Micikevicius et al., "Mixed Precision Training" (arXiv 1710.03740), section 3. PyTorch: FSDP's MixedPrecision
 // and torch.amp.GradScaler.
@@ -27,7 +28,7 @@ using week21::AllReduce;
 struct Precision {
   DType parameter = DType::f32;  ///< what AdamW adds to and keeps: the master weights
   DType compute = DType::f32;    ///< values and activations of forward and backward, and so the gradients
-  DType reduce = DType::f32;     ///< what gradients travel and are added up in
+  DType reduce = DType::f32;     ///< in which gradients are sent and added up
 };
 /// Given: "fp32", "bf16" and "fp16" compute and reduce in that type, on fp32 master weights. An unknown name is a USAGE
 /// error.
@@ -35,7 +36,7 @@ Precision precision_of(std::string_view name);
 
 // Part a: master weights ----------------------------------------------------------------------------------------------
 
-/// One update of weights that are computed with in `working`'s type and kept in fp32: adds `update` (fp32) to `master`;
+/// One update of weights that are used in `working`'s type and kept in fp32: adds `update` (fp32) to `master`;
 /// `working` becomes the new master, rounded. All equally long; where `working` is fp32 it may be `master` itself.
 void apply_update(Rank me, Slice working, Slice master, Slice update);
 
@@ -64,18 +65,18 @@ struct LossScaler {
 LossScaler make_loss_scaler(Rank me, float initial = 65536, int growth_interval = 2000);
 
 /// Part c. overflow = 1 on every rank of all `groups` if any element of any of `gradients`, on any of these ranks, is
-/// infinite or not a number; else 0. Each rank gives its own gradients: after a reduce-scatter or with tensor
-/// parallelism they differ. `groups` are all that communicate next (dp, tp, pp, …); together they reach every rank.
+/// infinite or not a number; else 0. Each rank passes its own gradients: after a reduce-scatter or with tensor
+/// parallelism they differ. `groups` are all groups of the mesh (dp, tp, pp, …); together they reach every rank.
 void find_overflow_everywhere(Rank me, LossScaler& scaler, const std::vector<Slice>& gradients,
                               std::span<const Rank> groups, const AllReduce& all_reduce);
 
 /// Part d. `squares` is Σ g² of the scaled gradients, and becomes that of the true ones. `factor` becomes what the
-/// scaled gradients must be multiplied by so that the true ones' norm is at most max_norm (0: any): one fp32 each.
+/// scaled gradients must be multiplied by so that the true ones' norm is at most max_norm (0: no limit): one fp32 each.
 void unscale(Rank me, const LossScaler& scaler, Slice factor, Slice squares, float max_norm);
 
 /// Part d. From gradients that are complete, averaged and still scaled, to the next step: AdamW, unless a gradient
-/// overflowed anywhere, and then the step leaves no trace; the next scale; gradients zeroed. scalars.squares becomes
-/// the squared norm of the true gradients. The host learns nothing of all this: no read.
+/// overflowed on any rank, in which case nothing is updated; the next scale; gradients zeroed. scalars.squares becomes
+/// the squared norm of the true gradients. The host learns none of this: no read.
 void scaled_step(Rank me, Gpt& gpt, Optimizer& optimizer, LossScaler& scaler, StepScalars& scalars, StepOptions options,
                  std::span<const Rank> groups, const AllReduce& all_reduce);
 

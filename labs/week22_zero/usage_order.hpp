@@ -2,7 +2,8 @@
 // tensors.
 //
 // A model runs in pieces: the embedding, each block, the head. Forward goes through them in order, backward in reverse.
-// Before each piece it says so (BeforePiece), and a sharded model sees to it that the tensors of that piece are there.
+// Before each piece it calls a hook (BeforePiece), and a sharded model makes sure that the tensors of that piece are in
+// memory.
 #pragma once
 
 #include <algorithm>

@@ -59,7 +59,8 @@ class BucketedZero1 final : public Zero1 {
   Optimizer optimizer_of(const week21::Bucket& bucket) const {
     todo("22.2a",
          "return an Optimizer (common/gpt/model/optimizer.hpp) for the elements of the flat slices that are this "
-         "rank's chunk of the bucket: offset_of(bucket) says where the bucket begins, chunk_range which part is mine");
+         "rank's chunk of the bucket: offset_of(bucket) gives the bucket's first element, chunk_range this rank's "
+         "part of it");
   }
 
   /// This rank's chunk of `values` is complete; afterwards all of it is.

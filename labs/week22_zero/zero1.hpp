@@ -1,5 +1,5 @@
-// Exercise 22.2: ZeRO stage 1. Data parallelism in which each rank keeps the optimizer's state for its share of the
-// parameters alone, updates that share, and hands it to the others.
+// Exercise 22.2: ZeRO stage 1. Data parallelism in which each rank keeps the optimizer's state only for its share of
+// the parameters, updates that share, and sends it to the others.
 //
 // Follows Rajbhandari, Rasley, Ruwase and He, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
 // SC'20 (arXiv 1910.02054), section 5.1. PyTorch: torch.distributed.optim.ZeroRedundancyOptimizer.
@@ -21,18 +21,18 @@
 
 namespace lockstep::week22 {
 
-/// Clipping by the norm of the whole gradient, of which each rank has only shares: factor[0] = what they must be
-/// multiplied by so that the norm over all ranks is at most max_norm; sum[0] = the squared norm, the same on every
-/// rank. Both one f32; `shares` are this rank's, disjoint from those of the others.
+/// Clipping by the norm of the whole gradient, of which each rank has only shares: factor[0] = the factor for them so
+/// that the norm over all ranks is at most max_norm; sum[0] = the squared norm, the same on every rank. Both one f32;
+/// `shares` are this rank's, disjoint from those of the others.
 void clip_shares(Rank dp, Slice factor, Slice sum, const std::vector<Slice>& shares, float max_norm);
 
 class Zero1 {
  public:
   virtual ~Zero1() = default;
 
-  /// What runs during the backward passes: 21.7's DDP, whose collective sums each bucket only as far as this rank needs
-  /// it, as 21.2's ring does: so the weights are those of plain DDP, bit for bit. Everything DDP does (order, overlap,
-  /// no_sync) it does here.
+  /// What runs during the backward passes: 21.7's DDP, whose collective sums only this rank's chunk of each bucket, as
+  /// 21.2's ring does: so the weights are those of plain DDP, bit for bit. Everything that DDP does (order, overlap,
+  /// no_sync) it does here too.
   virtual week21::Ddp& ddp() = 0;
 
   /// This rank's share: chunk `rank` of p of each bucket's gradients, averages after ddp().finish().
@@ -47,7 +47,7 @@ class Zero1 {
 };
 
 /// Collective over `dp`, at set-up: broadcasts rank 0's values, then makes the buckets and this rank's optimizer state.
-/// Values and gradients are whole on every rank.
+/// Values and gradients are replicated on every rank.
 std::unique_ptr<Zero1> make_zero1(Rank dp, Parameters parameters, week21::DdpOptions buckets, AdamW options);
 
 }  // namespace lockstep::week22

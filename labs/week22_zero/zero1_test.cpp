@@ -75,7 +75,7 @@ std::size_t elements_of(const std::vector<ChunkRange>& ranges) {
   return sum;
 }
 
-CasePlan scripted_plan() { return {.sizes = sizes_of({1, 2, 5, 12}), .queues = true, .unit = "parameter"}; }
+CasePlan scripted_plan() { return {.sizes = sizes_of(scripted_sizes()), .queues = true, .unit = "parameter"}; }
 
 // Part a -------------------------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ TEST(Lab22_2a, TheOptimizersAreThoseOfMyShare) {
     }
     return "";
   };
-  run_cases(program, judge, {.sizes = sizes_of({1, 2, 5, 12}), .unit = "parameter"});
+  run_cases(program, judge, {.sizes = sizes_of(scripted_sizes()), .unit = "parameter"});
 }
 
 TEST(Lab22_2a, SendsAReduceScatterOfEachBucket) {
@@ -234,8 +234,9 @@ TEST(Lab22_2b, AStepSendsOneAllGather) {
             "reduce-scatter 2(p − 1)/p of them, as an all-reduce",
             rank, seen[0], expected, 4 * all);
       if (seen[1] > most)
-        return fmt::format("rank {} sent {} bytes in the step, more than p − 1 chunks ({}): all ranks hand out alike",
-                           rank, seen[1], most);
+        return fmt::format(
+            "rank {} sent {} bytes in the step, more than p − 1 chunks ({}): all ranks send equally much", rank,
+            seen[1], most);
     }
     return "";
   };

@@ -45,7 +45,7 @@ class UnitZero2 final : public Zero2 {
   void end_backward() override {
     for (std::size_t u : times_.order)
       if (!gradients_[u].empty()) reduce(u);
-    todo("22.3b", "main goes on when the last reduction is done (and with it all before)");
+    todo("22.3b", "main waits for the last reduction, which also waits for all before it");
   }
 
   std::vector<Slice> gradient_shares() const override { return shares_; }
@@ -91,7 +91,7 @@ class UnitZero2 final : public Zero2 {
       todo("22.3a", "on `queue`: sum the chunk that this rank keeps, average it, add it to the share");
     };
     if (!options_.overlap) return work(dp_);
-    todo("22.3b", "run the work on comm_, and remember the tickets of the last reduction and of the one before it");
+    todo("22.3b", "run the work on comm_, and keep the tickets of the last reduction and of the one before it");
   }
 
   Rank dp_;

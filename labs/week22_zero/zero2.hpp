@@ -1,5 +1,5 @@
-// Exercise 22.3: ZeRO stage 2. Stage 1, and a rank keeps the averaged gradients of its share alone: the whole gradient
-// of a unit (a bucket) lives from the moment the backward pass first writes to it until it has been reduced.
+// Exercise 22.3: ZeRO stage 2. Stage 1, and a rank keeps the averaged gradients only of its share: the whole gradient
+// of a unit (a bucket) exists from the moment the backward pass first writes to it until it has been reduced.
 //
 // Follows Rajbhandari et al. (arXiv 1910.02054), section 5.2. PyTorch: FullyShardedDataParallel with SHARD_GRAD_OP.
 //
@@ -46,8 +46,8 @@ class Zero2 {
   virtual void end_backward() = 0;
 
   /// This rank's chunk of each unit's gradients: the sum over the passes of the window of the averages over the ranks,
-  /// which sum as 21.2's ring does: so the weights are those of plain DDP, bit for bit. A rank averages its own chunk
-  /// alone.
+  /// which sum as 21.2's ring does: so the weights are those of plain DDP, bit for bit. A rank averages only its own
+  /// chunk.
   virtual std::vector<Slice> gradient_shares() const = 0;
 
   /// One AdamW step on this rank's share; then every rank has all new values, and the shares are zero.

@@ -63,7 +63,9 @@ void append(Rank me, const std::vector<Slice>& shares, Values& seen) {
     for (float value : to_host(me, share)) seen.push_back(value);
 }
 
-CasePlan scripted_plan(bool overlap) { return {.sizes = sizes_of({1, 2, 5, 12}), .queues = overlap, .unit = "tensor"}; }
+CasePlan scripted_plan(bool overlap) {
+  return {.sizes = sizes_of(scripted_sizes()), .queues = overlap, .unit = "tensor"};
+}
 
 /// Shares after each window of so many passes; a step ends all but the last window.
 void shares_are_averages(bool overlap, const std::vector<int>& windows, Location where = Location::current()) {
@@ -231,8 +233,9 @@ TEST(Lab22_3c, AStepSendsOneAllGather) {
         return fmt::format("rank {} received {} bytes in the step, expected {}: one all-gather of the values", rank,
                            seen[0], each);
       if (seen[1] > most)
-        return fmt::format("rank {} sent {} bytes in the step, more than p − 1 chunks ({}): all ranks hand out alike",
-                           rank, seen[1], most);
+        return fmt::format(
+            "rank {} sent {} bytes in the step, more than p − 1 chunks ({}): all ranks send equally much", rank,
+            seen[1], most);
     }
     return "";
   };

@@ -8,6 +8,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/testing/cases.hpp"
+#include "common/testing/drawn.hpp"
 #include "common/testing/scripted_model.hpp"
 #include "labs/week22_zero/usage_order.hpp"
 
@@ -27,6 +28,9 @@ inline std::vector<Parameter> scripted_table(std::size_t tensors) {
   }
   return table;
 }
+
+/// Numbers of tensors to try; with --seed the last is drawn.
+inline std::vector<std::size_t> scripted_sizes() { return {1, 2, 5, 12 + testing::drawn({22, 5}, 6)}; }
 
 /// Its values, without memory for gradients. Those of rank r are 1000 r larger, until somebody broadcasts.
 inline Parameters scripted_values(Rank me, const std::vector<Parameter>& table) {

@@ -115,12 +115,12 @@ inline std::string wrong_steps(const Values& seen, int rank, std::size_t tensors
       if (value == right[at]) continue;
       std::string cause = "Does every optimizer get all three, and every rank the new values?";
       if (value == all_values_after(tensors, {.gradient_factor = false})[at])
-        cause = "It is what a step without gradient_factor gives: AdamW was not handed it.";
+        cause = "It is what a step without gradient_factor gives: AdamW did not get it.";
       if (value == all_values_after(tensors, {.skip = false})[at])
-        cause = "It is what a step without skip gives: AdamW was not handed it.";
+        cause = "It is what a step without skip gives: AdamW did not get it.";
       if (value == all_values_after(tensors, {.skipped = false})[at])
         cause =
-            "It is what a step without skipped gives: AdamW was not handed it, and its bias correction counts steps "
+            "It is what a step without skipped gives: AdamW did not get it, and its bias correction counts steps "
             "that were skipped.";
       return fmt::format("rank {}, after step {} ({}): element {} is {:.9g}, expected {:.9g}. {}", rank, s + 1,
                          kArgumentsOfSteps[s].words(), element(i), value, right[at], cause);

@@ -83,9 +83,9 @@ inline std::string too_much_shows(const Timed& t, std::size_t exposed, std::size
   const double one = t.communication / static_cast<double>(all);
   if (t.waiting <= (static_cast<double>(exposed) + more) * one) return "";
   return fmt::format(
-      "{:.2f} ms of communication, and main waited for {:.2f} ms of it: {} of {} gatherings and reductions should "
+      "{:.2f} ms of communication, and main waited for {:.2f} ms of it: {} of {} gathers and reductions should "
       "show, "
-      "{:.2f} ms. Is each started before main goes on with its work, and waited for as late as can be?",
+      "{:.2f} ms. Is each started before main goes on with its work, and waited for as late as possible?",
       t.communication * 1e3, t.waiting * 1e3, exposed, all, static_cast<double>(exposed) * one * 1e3);
 }
 
@@ -111,7 +111,7 @@ inline ReductionTime reduction_time(Rank me) {
 inline void averages_its_own_chunk_alone(const std::function<void(Rank)>& reduce_units,
                                          Location where = Location::current()) {
   testing::CasePlan plan{.ranks = {8}, .sizes = testing::sizes_of({kTimedLayers}), .unit = "layer"};
-  plan.simulator_only = "what a reduction takes is measured in virtual time";
+  plan.simulator_only = "the time of a reduction is measured in virtual time";
   plan.adjust = [](const Case&, RunOptions& options) {
     options.phantom = true;
     options.perturb.reset();
@@ -129,7 +129,7 @@ inline void averages_its_own_chunk_alone(const std::function<void(Rank)>& reduce
             return fmt::format(
                 "rank {}: to reduce a unit takes {:.3f} ms, more than the reduce-scatter and six times the arithmetic "
                 "on "
-                "this rank's chunk, {:.3f} ms: is more than that chunk averaged? The others hold sums that nobody "
+                "this rank's chunk, {:.3f} ms: is more than that chunk averaged? The others hold sums that are not "
                 "needs",
                 rank, seen[0] * 1e3, seen[1] * 1e3);
         return "";

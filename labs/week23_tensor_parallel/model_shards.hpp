@@ -1,4 +1,4 @@
-// Given: how the trainer cuts a model. Which elements of a serial tensor a rank begins with, saves and reads follows
+// Given: how the trainer shards a model. Which elements of a serial tensor a rank begins with, saves and reads follows
 // from 23.1e (up, down, the projection), 23.3a (QKV) and vocabulary_shard.
 #pragma once
 
@@ -41,7 +41,7 @@ class TensorRuns {
   std::size_t next_ = 0;
 };
 
-/// As CutTensor: `own` is a tensor of gpt_parameter_table(config) that is cut over the ranks.
+/// As CutTensor: `own` is a tensor of gpt_parameter_table(config) that is sharded over the ranks.
 inline std::vector<TensorRun> cut_tensor(const GptConfig& config, const Parameter& own) {
   const int r = config.tensor.rank, p = config.tensor.ranks;
   const std::size_t c = config.d_model;

@@ -19,9 +19,9 @@ void g_forward(const TensorParallel& tp, Slice y, const char* place) {
 
 Ticket f_backward(const TensorParallel& tp, Slice dx, const char* place) {
   if (!tp.overlap) {
-    todo("23.1a", "sum dx over the group, in a region named `place`; nothing is left to wait for");
+    todo("23.1a", "sum dx over the group, in a region named `place`; there is nothing to wait for afterwards");
   }
-  todo("23.1d", "the same, run on the queue tp.comm: main goes on, and waits for the ticket when it needs dx");
+  todo("23.1d", "the same, run on the queue tp.comm: main continues, and waits for the ticket when it needs dx");
 }
 
 void column_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows) {
@@ -32,15 +32,15 @@ void column_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gr
                      const LinearTensors& values, std::size_t rows, const char* place) {
   Rank me = tp.group;
   todo("23.1b",
-       "this rank's part of dx, and f's backward of it; then the gradients of weight and bias; wait for dx last of "
-       "all");
+       "this rank's part of dx, and f's backward of it; then the gradients of weight and bias; wait for dx at the "
+       "very end");
 }
 
 void row_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
                  const char* place) {
   todo("23.1c",
-       "the partial product of this rank's input features, and g. Every rank has the bias, but the sum may hold it "
-       "only once");
+       "the partial product of this rank's input features, and g. Every rank has the bias, but the sum may contain "
+       "it only once");
 }
 
 void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
@@ -53,7 +53,7 @@ LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks) {
 }
 
 LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks) {
-  todo("23.1e", "and which does this rank's share of x meet? See row_forward for the bias");
+  todo("23.1e", "and which of them multiply this rank's share of x? See row_forward for the bias");
 }
 
 }  // namespace lockstep::week23

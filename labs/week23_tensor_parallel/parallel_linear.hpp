@@ -1,11 +1,12 @@
-// Exercise 23.1: one linear layer on p ranks. Its weight is cut, its input or its output too, and the two cuts fit
-// together so that a column-parallel layer can be followed by a row-parallel one with no communication between them.
+// Exercise 23.1: one linear layer on p ranks. Its weight is sharded, and so is its input or its output; the two ways
+// fit together, so that a column-parallel layer can be followed by a row-parallel one with no communication between
+// them.
 //
 // Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism" (arXiv
 // 1909.08053), section 3. A layer is y = x·Wᵀ + bias; x: N × in, y: N × out, W: out × in, as in PyTorch. Megatron
-// writes y = x·A with A = Wᵀ, and names the cuts after A: the columns of A are the rows of W.
+// writes y = x·A with A = Wᵀ, and names the two ways after A: the columns of A are the rows of W.
 //
-//   column-parallel: W cut by rows, so by output features       row-parallel: W cut by columns, so by input features
+//   column-parallel: rows of W sharded, its output features     row-parallel: columns of W sharded, its input features
 //   rank r has W_r: out/p × in, bias_r: out/p                    rank r has W_r: out × in/p, the whole bias
 //   x whole on every rank, y_r: N × out/p                        x_r: N × in/p, y whole on every rank
 #pragma once
@@ -29,8 +30,8 @@ TensorParallel make_tensor_parallel(Rank group, bool overlap = true);
 
 // Part a: the conjugate operators. Each is the identity in one direction and an all-reduce in the other:
 //
-//   f, where x enters the ranks:      forward  nothing         backward  sum of the ranks' dx
-//   g, where the parts of y leave:    forward  sum of the y    backward  nothing
+//   f, before a column-parallel layer:  forward  nothing         backward  sum of the ranks' dx
+//   g, after a row-parallel layer:      forward  sum of the y    backward  nothing
 //
 // `place` (a literal) names the sum in reports: Scope scope = queue.region(place, bytes). Nothing else is sent: all
 // ranks together move 2(p − 1) times the bytes of what they sum.
@@ -48,7 +49,7 @@ struct LinearTensors {
   Slice bias;
 };
 
-// Part b. No communication in the forward pass; in the backward pass f's.
+// Part b. No communication in the forward pass; f's all-reduce in the backward pass.
 
 /// y = x·W_rᵀ + bias_r. y: N × out/p; x: N × in.
 void column_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows);
@@ -57,7 +58,7 @@ void column_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTens
 void column_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
                      const LinearTensors& values, std::size_t rows, const char* place);
 
-// Part c. In the forward pass g's communication; none in the backward pass.
+// Part c. g's all-reduce in the forward pass; no communication in the backward pass.
 
 /// y = Σ over ranks of x_r·W_rᵀ, plus the bias once. y: N × out, the same on every rank; x: N × in/p.
 void row_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
@@ -66,7 +67,7 @@ void row_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors
 void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
                   const LinearTensors& values, std::size_t rows);
 
-// Part e. What of a serial layer's tensors is where.
+// Part e. Which part of a serial layer's tensors each rank holds.
 
 /// What one rank holds of a weight of out × in and its bias of out elements: rows and columns of the weight, elements
 /// of the bias.
@@ -86,9 +87,9 @@ inline ChunkRange equal_part(std::size_t features, int rank, int ranks) {
   return chunk_range(features, rank, ranks);
 }
 
-/// Of a column-parallel layer, and of a row-parallel one: what is cut is in equal parts, in the order of the ranks; the
-/// rest is whole. The features that are cut must divide by `ranks` (else equal_part's error), the others need not. With
-/// --mine the trainer cuts up, down and the projection of every block like this.
+/// For a column-parallel layer, and for a row-parallel one: what is sharded is in equal parts, in rank order; the rest
+/// is whole. The sharded features must divide by `ranks` (else equal_part's error), the others need not. With --mine
+/// the trainer shards up, down and the projection of every block with these functions.
 LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks);
 LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks);
 

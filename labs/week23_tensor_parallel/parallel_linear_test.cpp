@@ -126,8 +126,8 @@ std::string wrong_column(const Case& c, const Outcome& outcome, bool bias = true
     Reader reader(outcome.values[rank], rank);
     reader.expect("its columns of y", cut_columns(y, first, own));
     reader.expect("dx", dx, {{partial, "this rank's part alone: f's backward is missing"}});
-    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there is lost"}});
-    if (bias) reader.expect("dbias", plus_one(dbias), {{dbias, "gradients accumulate: what was there is lost"}});
+    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there before is lost"}});
+    if (bias) reader.expect("dbias", plus_one(dbias), {{dbias, "gradients accumulate: what was there before is lost"}});
     if (!reader.complaint().empty()) return reader.complaint();
   }
   const std::uint64_t bytes = 4 * kRows * other_features(c);
@@ -146,7 +146,7 @@ TEST(Lab23_1b, ForwardSendsNothing) {
   run_cases(
       column(false, false),
       [](const Case&, const Outcome& outcome) {
-        return wrong_traffic(outcome, "a column-parallel layer has all it needs, and leaves y cut");
+        return wrong_traffic(outcome, "a column-parallel layer has all it needs, and its y stays sharded");
       },
       plan());
 }
@@ -186,12 +186,12 @@ std::string wrong_row(const Case& c, const Outcome& outcome) {
     Reader reader(outcome.values[rank], rank);
     reader.expect("y", y,
                   {{plus(y, layer.bias, static_cast<float>(c.ranks) - 1),
-                    fmt::format("the sum holds the bias {} times: every rank has added it", c.ranks)},
+                    fmt::format("the sum holds the bias {} times: every rank added it", c.ranks)},
                    {plus(y, layer.bias, -1), "the bias is missing"},
                    {partial, "this rank's part alone: g is missing"},
                    {plus(partial, layer.bias), "this rank's part alone: g is missing"}});
     reader.expect("its columns of dx", cut_columns(layer.dx(), first, own));
-    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there is lost"}});
+    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there before is lost"}});
     if (kBias)
       reader.expect("dbias", plus_one(layer.dbias()),
                     {{HostMatrix{1, layer.dbias().columns, std::vector<float>(layer.dbias().columns, 1)},
@@ -275,8 +275,8 @@ std::string wrong_range(const char* what, ChunkRange seen, std::size_t features,
   if (seen.offset == first && seen.size == own) return "";
   std::string text =
       fmt::format("{} [{}, {}), expected [{}, {}): ", what, seen.offset, seen.offset + seen.size, first, first + own);
-  if (!cut) return text + "these are not cut, every rank has all of them";
-  if (seen.size == features) return text + "these are cut over the ranks";
+  if (!cut) return text + "these are not sharded, every rank has all of them";
+  if (seen.size == features) return text + "these are sharded over the ranks";
   return text + "rank r has the r-th of p equal parts";
 }
 
@@ -288,7 +288,7 @@ std::string wrong_part(bool column, WholeLayer layer, int rank, int ranks) {
     part = (column ? column_part : row_part)(layer.out, layer.in, rank, ranks);
   } catch (const Error& error) {
     if (error.verdict() != Verdict::usage) throw;
-    return fmt::format("{}, is refused, though its {} {} features divide: are the {} features cut instead?", asked,
+    return fmt::format("{}, is refused, though its {} {} features divide: are the {} features sharded instead?", asked,
                        column ? layer.out : layer.in, column ? "output" : "input", column ? "input" : "output");
   }
   std::string wrong = wrong_range("rows of W", part.rows, layer.out, column, rank, ranks);
@@ -318,7 +318,7 @@ std::string accepts_uneven(bool column, WholeLayer layer, int rank, int ranks) {
     (column ? column_part : row_part)(layer.out, layer.in, rank, ranks);
   } catch (const Error& error) {
     const std::string text = error.what();
-    if (error.verdict() != Verdict::usage) return asked + ": the refusal is no USAGE error";
+    if (error.verdict() != Verdict::usage) return asked + ": the refusal is not a USAGE error";
     for (const std::string& number : {std::to_string(features), std::to_string(ranks)})
       if (text.find(number) == text.npos) return asked + ": the refusal does not name " + number;
     return "";

@@ -8,12 +8,12 @@ namespace lockstep::week23 {
 
 void gather_rows(Rank group, Slice whole, Slice own, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  todo("23.5a", "own rows into their place, and 21.2's all-gather");
+  todo("23.5a", "copy the own rows to their place, then 21.2's all-gather");
 }
 
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  todo("23.5a", "21.2's reduce-scatter, and own rows out of their place");
+  todo("23.5a", "21.2's reduce-scatter, then copy the own rows out");
 }
 
 void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
@@ -41,7 +41,8 @@ void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norm
   for (std::size_t i = 0, at = 0; i < norms.size(); at += norms[i].size(), ++i)
     places.push_back(all.cut(at, norms[i].size()));
   todo("23.5c",
-       "copy the norms' gradients into their places; sum `all`, at the place \"norm gradients\"; copy them back");
+       "copy the norms' gradients into their places; all-reduce `all`, in the region \"norm gradients\"; copy them "
+       "back");
 }
 
 std::shared_ptr<const Layers> make_sequence_layers(const TensorParallel& tp, std::size_t vocabulary) {

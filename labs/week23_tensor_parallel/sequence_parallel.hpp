@@ -3,8 +3,8 @@
 // and an all-gather, and there is work to do between the two.
 //
 // Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198), section 4.2:
-// the same bytes forward, and activations of sbh·34/t instead of sbh(10 + 24/t). To keep only N/p rows of a layer's
-// input for the backward pass, they are gathered once more there.
+// the same bytes forward, and activations of sbh·34/t instead of sbh(10 + 24/t). Only N/p rows of a layer's input are
+// kept for the backward pass, which gathers them again.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,9 @@ namespace lockstep::week23 {
 // Part a. `whole` is N × C on every rank, `own` rows chunk(whole, rank, p) of it: N divides by p. Each in a region of
 // the name `place`, of whole.bytes().
 
-/// `whole` = all ranks' rows, in order; `own` stays as it is: f forward, and g backward.
+/// `whole` = all ranks' rows, in order; `own` is not changed: f forward, and g backward.
 void gather_rows(Rank group, Slice whole, Slice own, const char* place);
-/// `own` = this rank's rows of the sum of all ranks' `whole`, which is used up: g forward, and f backward.
+/// `own` = this rank's rows of the sum of all ranks' `whole`, which is overwritten: g forward, and f backward.
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place);
 
 /// Given: memory for whole rows, of what each rank has `own` of.
@@ -30,9 +30,8 @@ inline Slice whole_rows(const TensorParallel& tp, const Slice& own, Category cat
   return me.allocate(own.size() * static_cast<std::size_t>(me.size()), own.dtype(), category);
 }
 
-// Part b. Linear layers between cut rows. Scratch for whole rows (of what is gathered, and of what is scattered) is
-// theirs, and dies inside. The two that only gather
-// before they compute are given.
+// Part b. Linear layers between sharded rows. They allocate scratch for whole rows (of what is gathered, and of what is
+// scattered) and free it on return. The two that only gather before they compute are given.
 
 /// Given: y_r (N × out/p) = all rows of x · W_rᵀ + bias_r; x: N/p × in.
 inline void column_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values,
@@ -60,7 +59,7 @@ void row_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTe
 
 // Part c. Each rank has seen N/p rows in its norms, so it has a part of their gradients.
 
-/// Sums the gradients of all norms over the ranks: one all-reduce of all of them, at the place "norm gradients".
+/// Sums the gradients of all norms over the ranks: one all-reduce of all of them, in the region "norm gradients".
 void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norms);
 
 /// Given: the gradients of the norms of a whole model.

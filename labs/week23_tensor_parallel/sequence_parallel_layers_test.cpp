@@ -60,7 +60,7 @@ void run_layers(bool overlap) {
       Reader reader(outcome.values[r], static_cast<int>(r));
       const HostMatrix y = cut_rows(down.y(), 2 * r, 2);
       reader.expect("its rows of y", y,
-                    {{plus(y, down.bias, static_cast<float>(c.ranks) - 1), "every rank has added the bias"},
+                    {{plus(y, down.bias, static_cast<float>(c.ranks) - 1), "every rank added the bias"},
                      {plus(y, down.bias, -1), "the bias is missing"}});
       reader.expect("its rows of dx", cut_rows(up.dx(), 2 * r, 2));
       reader.expect("the gradient of the row-parallel bias", plus_one(down.dbias()));
@@ -117,7 +117,7 @@ void run_scratch(bool column) {
   const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
     for (int rank = 0; rank < c.ranks; ++rank)
       if (outcome.values[rank][0] != 0)
-        return fmt::format("rank {} still holds {} bytes of scratch after the call: it dies inside", rank,
+        return fmt::format("rank {} still holds {} bytes of scratch after the call: it must be freed inside", rank,
                            outcome.values[rank][0]);
     const auto frugal = [&](Rank me) { return program(true)(me, c); };
     return more_memory_than(outcome, Program(frugal),

@@ -105,7 +105,7 @@ TEST(Lab23_5c, NormsOfAllLengthsAreSummedOnce) {
     }
     const std::uint64_t bytes = 4 * 15;
     if (std::string wrong = wrong_sums(outcome, "norm gradients", 1, bytes); !wrong.empty())
-      return "all norms are summed at once: " + wrong;
+      return "all norms are summed at once:  " + wrong;
     return more_than_sums(outcome, bytes);
   };
   CasePlan plan;
@@ -151,7 +151,8 @@ TEST(Lab23_5b, ForwardTheBytesOfSumsAndBackwardHalfAsMuchAgain) {
     EXPECT_EQ(sent(ranks, true, false), (4 * layers + 2) * unit) << "forward must send what all-reduces send";
     // Backward: three where a sum is two; the head's two and the embedding's gather beside the head's sum.
     EXPECT_EQ(sent(ranks, false, true), (4 * layers + 2) * unit) << "the sums of 23.4, backward";
-    EXPECT_EQ(sent(ranks, true, true), (6 * layers + 3) * unit) << "backward must send 1.5 times that: x once more";
+    EXPECT_EQ(sent(ranks, true, true), (6 * layers + 3) * unit)
+        << "backward must send 1.5 times that: x is gathered again";
   }
 }
 
@@ -167,7 +168,7 @@ TEST(Lab23_5b, ActivationsOfABlockAreCutWhole) {
       const Batch batch = small_batch(me, 2, 8, config.vocabulary, 0);
       gpt.forward(me, batch, saved);  // what it adds for itself must not stay
       EXPECT_EQ(ledger_of(me).memory.peak_of(Category::activation), activation_bytes(config, 2, 8))
-          << "what a layer gathers for itself is a buffer, and does not stay";
+          << "what a layer gathers for itself is a buffer, and must be freed";
       const BlockActivations& block = saved.blocks[0];
       double bytes = 0;
       for (const Slice& slice :
@@ -180,7 +181,7 @@ TEST(Lab23_5b, ActivationsOfABlockAreCutWhole) {
   const double whole = 4 * 16 * 24;  // N × C in fp32: Korthikanti's sbh, of 4 bytes each instead of 2
   for (int p : {1, 2, 4}) {
     if (!testing::has_ranks(p)) continue;
-    EXPECT_EQ(activations(p, false), whole * (4 + 12.0 / p)) << "norms and residuals whole, the rest cut";
+    EXPECT_EQ(activations(p, false), whole * (4 + 12.0 / p)) << "norms and residuals whole, the rest sharded";
     EXPECT_EQ(activations(p, true), whole * 16 / p) << "everything cut";
   }
 }

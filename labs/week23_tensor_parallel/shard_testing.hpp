@@ -119,7 +119,7 @@ class Reader {
                                i % exact.columns, value, exact.values[i]);
       for (const Explained& other : also)
         if (matches(first, other.value)) return complaint_ += ": " + other.meaning, *this;
-      if (value != value) complaint_ += ": memory that nobody has written";
+      if (value != value) complaint_ += ": uninitialised memory";
       return *this;
     }
     return *this;
@@ -185,7 +185,8 @@ inline std::string explain_whole(const Outcome& outcome, const Part& part, std::
                                  std::span<const double> exact, double tolerance) {
   const std::size_t p = outcome.values.size();
   if (p == 1)
-    return ". One rank has nothing to sum, so this is no missing sum: is an operation wrong, or one of its arguments?";
+    return ". One rank has nothing to sum, so this is not a missing sum: is an operation wrong, or one of its "
+           "arguments?";
   bool parts = true, times_p = true;
   for (std::size_t i = 0; i < part.own; ++i) {
     double sum = 0;
@@ -194,7 +195,7 @@ inline std::string explain_whole(const Outcome& outcome, const Part& part, std::
     times_p = times_p && std::abs(sum / static_cast<double>(p) - static_cast<double>(p) * exact[i]) <=
                              tolerance * static_cast<double>(p);
   }
-  if (parts) return ". What the ranks have adds up to it: the sum over the ranks is missing";
+  if (parts) return ". The ranks' values add up to it: the sum over the ranks is missing";
   return times_p ? fmt::format(". It is {} times too large: what was the same on every rank was summed", p) : "";
 }
 
@@ -212,7 +213,7 @@ inline std::string differs(const Outcome& outcome, const std::vector<Part>& part
         if (!(std::abs(value - exact) <= tolerance))
           return fmt::format("rank {}: {}, element {} of its {}, is {:g}; on one rank it is {:g}{}", rank, part.name, i,
                              part.own, value, exact,
-                             value != value ? " (memory that nobody has written)"
+                             value != value ? " (uninitialised memory)"
                              : std::abs(value + 1 - exact) <= tolerance
                                  ? ". Gradients accumulate: the 1 that was there before is lost"
                              : part.own == part.whole ? explain_whole(outcome, part, at, expected, tolerance)

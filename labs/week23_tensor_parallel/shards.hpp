@@ -1,4 +1,4 @@
-// Cutting and joining matrices on the host: how a serial model's tensors become those of p ranks, and back.
+// Splitting and joining matrices on the host: from a serial model's tensors to those of p ranks, and back.
 #pragma once
 
 #include <cstddef>

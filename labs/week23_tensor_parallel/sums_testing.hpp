@@ -42,7 +42,7 @@ inline std::string more_than_sums(const Outcome& outcome, std::uint64_t bytes) {
   if (sent <= most) return "";
   return fmt::format(
       "the ranks sent {} bytes together; all-reduces of {} bytes are {}, 2(p − 1) times as many. What else is sent? "
-      "After a sum every rank has all of it: nothing is left to gather",
+      "After an all-reduce every rank has all of it: nothing is left to gather",
       sent, bytes, most);
 }
 

@@ -16,7 +16,7 @@ std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int r
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y) {
   const std::size_t rows = shape.batch * shape.positions;
-  todo("23.3b", "qkv, attention over this rank's heads, projection. Which of the layers is cut by columns?");
+  todo("23.3b", "qkv, attention over this rank's heads, projection. Which of the layers is column-parallel?");
 }
 
 void parallel_attention_backward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,

@@ -1,5 +1,5 @@
-// Exercise 23.3: attention with its heads split over the ranks. Heads do not see each other, so a rank can have h/p of
-// them to itself: QKV is column-parallel, cut so that a head stays whole; the projection is row-parallel. One
+// Exercise 23.3: attention with its heads split over the ranks. Heads are independent, so each rank can compute h/p of
+// them alone: QKV is column-parallel, sharded so that a head stays whole; the projection is row-parallel. One
 // all-reduce forward, one backward (arXiv 1909.08053, section 3, figure 3b).
 #pragma once
 
@@ -26,7 +26,7 @@ struct AttentionTensors {
   LinearTensors projection;
 };
 
-/// What the forward pass leaves for the backward.
+/// What the forward pass saves for the backward.
 struct AttentionSaved {
   Slice input;       ///< N × C, whole: given
   Slice qkv;         ///< N × 3C/p
@@ -35,13 +35,14 @@ struct AttentionSaved {
 };
 
 /// Part b. y = projection(attention(qkv(saved.input))), N × C, whole; fills the rest of `saved`. `shape` is this
-/// rank's: its heads are h/p. One sum, at the place "attention forward", of N·C elements.
+/// rank's: its heads are h/p. One all-reduce, in the region "attention forward", of N·C elements.
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y);
 
-/// dx (N × C, whole) from dy (N × C, whole), which stays as it is, like `saved`; gradients of parameters accumulate.
-/// Scratch: `dattention` N × C/p, `dqkv` N × 3C/p; nothing else is allocated, in either direction, but what a sum
-/// needs. One sum, at the place "attention backward"; with tp.overlap it runs beside the gradient of qkv's weight.
+/// dx (N × C, whole) from dy (N × C, whole), which is not changed, nor is `saved`; gradients of parameters accumulate.
+/// Scratch: `dattention` N × C/p, `dqkv` N × 3C/p; nothing else is allocated, in either direction, except by an
+/// all-reduce. One all-reduce, in the region "attention backward"; with tp.overlap it runs beside the gradient of qkv's
+/// weight.
 void parallel_attention_backward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                  const AttentionTensors& gradients, const AttentionSaved& saved, Slice dattention,
                                  Slice dqkv, Slice dx, Slice dy);

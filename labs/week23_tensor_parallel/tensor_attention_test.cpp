@@ -56,7 +56,7 @@ TEST(Lab23_3a, HeadsThatDoNotDivideAreRefused) {
       for (const std::string& named : {fmt::format("{} heads", all.heads), fmt::format("{} ranks", all.ranks)})
         if (text.find(named) == text.npos)
           FAIL() << "the refusal does not name \"" << named << "\". It says: " << text.substr(text.find("): ") + 3);
-      if (error.verdict() != Verdict::usage) FAIL() << "the refusal is no USAGE error";
+      if (error.verdict() != Verdict::usage) FAIL() << "the refusal is not a USAGE error";
     }
 }
 
@@ -228,7 +228,7 @@ TEST(Lab23_3b, NeedsNoMemoryButItsScratch) {
   const auto judge = [](const Case& c, const Outcome& outcome) {
     const auto frugal = [&](Rank me) { return parallel_attention(false, Passes::sums)(me, c); };
     return more_memory_than(outcome, Program(frugal),
-                            "what the forward pass leaves has a place in AttentionSaved, and `dattention` and `dqkv` "
+                            "the forward pass saves its results in AttentionSaved, and `dattention` and `dqkv` "
                             "are the scratch of the backward pass");
   };
   run_cases(parallel_attention(false), judge, plan());
@@ -255,9 +255,10 @@ TEST(Lab23_3b, TheWeightsGradientHidesTheSum) {
     });
   };
   const auto judge = [](const Case&, const Outcome& outcome) {
-    return too_exposed(outcome, 0.5,
-                       "column_backward lets its sum of dx run beside the gradient of qkv's weight: is that what the "
-                       "backward pass calls?");
+    return too_exposed(
+        outcome, 0.5,
+        "column_backward overlaps its all-reduce of dx with the gradient of qkv's weight: is that what the "
+        "backward pass calls?");
   };
   run_cases(program, judge, timed_plan(2.0 * rows * channels * 3 * own, 4.0 * rows * channels));
 }

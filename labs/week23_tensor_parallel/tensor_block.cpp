@@ -37,7 +37,7 @@ void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, 
       me.allocate(2 * targets.size() * static_cast<std::size_t>(me.size()), DType::f32, Category::buffer);
   todo("23.4b",
        "this rank's statistics into its chunk; gather all, in a region \"loss\"; then cross_entropy_shard, with "
-       "empty logits for the loss alone");
+       "empty logits if only the loss is needed");
 }
 
 namespace {
@@ -51,7 +51,7 @@ class TensorLayers final : public TensorBlockLayers {
   }
   void logits_backward(Rank, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                        std::size_t rows) const override {
-    todo("23.4c", "and back; its sum is at the place \"head backward\"");
+    todo("23.4c", "and back; its all-reduce is in the region \"head backward\"");
   }
 };
 

@@ -1,6 +1,6 @@
-// Exercise 23.4 (extra): the whole GPT on p ranks. The block is made of 23.2 and 23.3; embedding and loss are cut by
-// vocabulary, so that nobody holds a row of logits: at V = 50,257 they are the largest activation of a small model
-// (arXiv 1909.08053, section 3).
+// Exercise 23.4 (extra): the whole GPT on p ranks. The block is made of 23.2 and 23.3; embedding and loss are sharded
+// by vocabulary, so that no rank holds a whole row of logits: at V = 50,257 they are the largest activation of a small
+// model (arXiv 1909.08053, section 3).
 #pragma once
 
 #include <memory>
@@ -14,21 +14,22 @@ namespace lockstep::week23 {
 /// have fewer tokens than rows.
 VocabularyShard vocabulary_shard(std::size_t vocabulary, int rank, int ranks);
 
-// Part a: the embedding. The table's rows are cut; the positions are whole on every rank.
+// Part a: the embedding. The table's rows are sharded; the positions are whole on every rank.
 
 /// y (N × C, whole) = table[tokens] + positions. A token's row is on one rank, the others add zeros; positions may be
-/// in the sum only once. One sum, at the place "embedding forward".
+/// in the sum only once. One all-reduce, in the region "embedding forward".
 void parallel_embedding(const TensorParallel& tp, Slice y, Slice tokens, Slice table, Slice positions,
                         std::size_t sequence, VocabularyShard shard);
-/// Gradients accumulate: of this rank's rows, and of the positions (the same on every rank). No sums: dy is whole.
+/// Gradients accumulate: of this rank's rows, and of the positions (the same on every rank). No all-reduce: dy is
+/// whole.
 void parallel_embedding_backward(const TensorParallel& tp, Slice dtable, Slice dpositions, Slice dy, Slice tokens,
                                  std::size_t sequence, VocabularyShard shard);
 
 // Part b: the loss.
 
 /// loss[0] += the loss of the whole vocabulary; logits (N × V/p) become their gradient, unless `only_loss`. Each row's
-/// softmax needs two numbers of every rank (cross_entropy_statistics): an all-gather of p × 2N f32, at the place
-/// "loss", instead of the logits, which nobody copies or gathers. gradient_scale: of cross_entropy, may be empty.
+/// softmax needs two numbers of every rank (cross_entropy_statistics): an all-gather of p × 2N f32, in the region
+/// "loss", instead of the logits, which are never copied or gathered. gradient_scale: of cross_entropy, may be empty.
 void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, Slice targets, VocabularyShard shard,
                             float factor, Slice gradient_scale, bool only_loss);
 

@@ -57,8 +57,8 @@ std::string wrong_gradient(const Case& c, int rank, const Values& seen, std::siz
     const double one = padding ? 0 : exact.gradient[n * c.size + shard.first + column], found = seen.at(at + i);
     if (std::abs(found - scale * one) <= 1e-5 * scale) continue;
     if (found != found)
-      return fmt::format("rank {}: the gradient of row {}, column {} is not a number: memory that nobody has written",
-                         rank, n, column);
+      return fmt::format("rank {}: the gradient of row {}, column {} is not a number: uninitialised memory", rank, n,
+                         column);
     const bool unscaled = scale != 1 && std::abs(found - one) <= 1e-5;
     return fmt::format("rank {}: the gradient of row {}, column {}{} is {:g}, expected {:g}{}", rank, n, column,
                        padding ? " (padding)" : "", found, scale * one,
@@ -90,7 +90,7 @@ TEST(Lab23_4b, LossAndGradientOfACutVocabulary) {
       const VocabularyShard shard = vocabulary_shard(c.size, rank, c.ranks);
       for (std::size_t i = 0; i < kRows * width; ++i) {
         const double before = i % width >= shard.count ? 50 : logits.at(i / width, shard.first + i % width);
-        if (seen[i] != before) return fmt::format("rank {}: the loss alone has changed the logits", rank);
+        if (seen[i] != before) return fmt::format("rank {}: computing only the loss changed the logits", rank);
       }
       if (std::string wrong = wrong_gradient(c, rank, seen, kRows * width, exact, 1); !wrong.empty()) return wrong;
       for (std::size_t which : {0, 1})
@@ -129,7 +129,7 @@ TEST(Lab23_4b, TheGradientIsScaledAndTheLossIsNot) {
       std::size_t at = 0;
       for (const float scale : kScales) {
         if (const double loss = seen.at(at); loss != loss)
-          return fmt::format("rank {}: the loss is not a number: memory that nobody has written", rank);
+          return fmt::format("rank {}: the loss is not a number: uninitialised memory", rank);
         else if (!(std::abs(loss - exact.loss) <= 1e-5 * (1 + exact.loss)))
           return fmt::format("rank {}: with a gradient_scale of {:g} the loss is {:g}, expected {:g}: it is not scaled",
                              rank, scale, loss, exact.loss);

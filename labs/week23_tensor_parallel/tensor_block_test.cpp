@@ -92,7 +92,7 @@ TEST(Lab23_4c, TheHeadIsAColumnParallelLayer) {
       reader.expect("its logits", cut_columns(product(head.x, head.weight, Transposed::b), first, c.size));
       reader.expect("dx of the head", head.dx());
       reader.expect("the gradient of the head", plus_one(dweight),
-                    {{dweight, "gradients accumulate: what was there is lost"}});
+                    {{dweight, "gradients accumulate: what was there before is lost"}});
       if (!reader.complaint().empty()) return reader.complaint();
     }
     const std::uint64_t bytes = 4 * rows * width;
@@ -112,9 +112,10 @@ TEST(Lab23_4c, TheHeadsGradientHidesTheSum) {
     return exposed_by(me, [&] { layers->logits_backward(me, dx, dhead, dlogits, x, head, rows); });
   };
   const auto judge = [](const Case&, const Outcome& outcome) {
-    return too_exposed(outcome, 0.5,
-                       "column_backward lets its sum of dx run beside the head's gradient: is that what the backward "
-                       "pass calls?");
+    return too_exposed(
+        outcome, 0.5,
+        "column_backward overlaps its all-reduce of dx with the head's gradient: is that what the backward "
+        "pass calls?");
   };
   run_cases(program, judge, timed_plan(2.0 * rows * width * own, 4.0 * rows * width));
 }
@@ -152,9 +153,8 @@ TEST(Lab23_4c, TwoSumsABlockForwardAndTwoBackward) {
     const double expected = ring * static_cast<double>((6 * layers + 3) * bytes) + gather * 2 * p * 2 * 16 * 4;
     for (int rank = 0; rank < c.ranks; ++rank)
       if (const auto sent = static_cast<double>(outcome.ledgers[rank].traffic.bytes_sent); sent != expected)
-        return fmt::format(
-            "rank {} sent {} bytes, expected {}: nothing but the sums, and per-token numbers of the loss", rank, sent,
-            expected);
+        return fmt::format("rank {} sent {} bytes, expected {}: only the all-reduces, and the loss's numbers per token",
+                           rank, sent, expected);
     return "";
   };
   run_cases([&](Rank me, const Case&) { return train_tensor_gpt(me, plan); }, judge, tensor_gpt_cases(false));

@@ -93,12 +93,14 @@ inline std::string unlike_the_serial_model(const Outcome& outcome, const TensorR
     const Values& seen = outcome.values[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < losses; ++i)
       if (!(std::abs(seen.at(i) - serial[i]) <= kTolerance * serial[i]))
-        return fmt::format("rank {}: the {} is {:.7g}, of the serial model {:.7g}. {}", rank,
-                           i + 1 < losses ? fmt::format("loss of step {}", i) : "validation loss", seen[i], serial[i],
-                           seen[i] != seen[i] ? "Memory that nobody has written came into it"
-                           : i == 0 ? "Nothing is trained yet: the forward pass, from the embedding to the loss"
-                           : i + 1 == losses ? "The losses of training are right: the last gradients, or the loss alone"
-                                             : "The loss before is right: a gradient of the step before");
+        return fmt::format(
+            "rank {}: the {} is {:.7g}, the serial model's {:.7g}. {}", rank,
+            i + 1 < losses ? fmt::format("loss of step {}", i) : "validation loss", seen[i], serial[i],
+            seen[i] != seen[i] ? "Uninitialised memory was read"
+            : i == 0           ? "Nothing is trained yet: check the forward pass, from the embedding to the loss"
+            : i + 1 == losses
+                ? "The losses of training are right: check the last gradients, or the loss without gradients"
+                : "The loss before is right: check the gradients of the step before");
     GptConfig config = plan.config;
     config.tensor = {rank, ranks, plan.sequence_parallel};
     const std::vector<Parameter> own = gpt_parameter_table(config);
@@ -113,7 +115,7 @@ inline std::string unlike_the_serial_model(const Outcome& outcome, const TensorR
               run.serial == TensorRun::kPadding ? 0 : serial[losses + whole[t].offset + run.serial + i];
           if (!(std::abs(value - exact) <= kTolerance * (largest + 1e-3)))
             return fmt::format(
-                "rank {}: the gradient of {}, element {} of its {}, is {:g}; of the serial model it is "
+                "rank {}: the gradient of {}, element {} of its {}, is {:g}; in the serial model it is "
                 "{:g}{}",
                 rank, own[t].name, run.own + i, own[t].size, value, exact,
                 run.serial == TensorRun::kPadding ? " (a token that the vocabulary does not have)" : "");

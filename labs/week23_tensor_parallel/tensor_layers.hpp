@@ -1,4 +1,4 @@
-// Given: the layers of 23.4 but for the head. A block's tensors and activations, as 23.2 and 23.3 name them, and calls
+// Given: the layers of 23.4 except the head. A block's tensors and activations, as 23.2 and 23.3 name them, and calls
 // of these; the embedding and the loss are calls of parts a and b.
 #pragma once
 
@@ -12,20 +12,27 @@ class TensorBlockLayers : public ShardedLayers {
  public:
   using ShardedLayers::ShardedLayers;
 
-  void attention_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
+  void attention_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                          Slice y) const override {
-    check(shape);
+    if (shape.kind == AttentionKind::materialised) return materialised_forward(me, shape, values, saved, y);
     AttentionSaved heads = attention_of(saved);
     parallel_attention_forward(tp_, shape.attention(), attention_of(values), heads, y);
   }
 
-  void attention_backward(Rank, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
+  void attention_backward(Rank me, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
                           const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
                           const BlockPartReady& ready) const override {
     const std::size_t own = shape.rows() * shape.own_width();
     const Slice dattention = scratch.narrow.cut(0, own), dqkv = scratch.wide.cut(0, 3 * own);
-    parallel_attention_backward(tp_, shape.attention(), attention_of(values), attention_of(gradients),
-                                attention_of(saved), dattention, dqkv, dx, dy);
+    const AttentionTensors tensors = attention_of(values), totals = attention_of(gradients);
+    if (shape.kind == AttentionKind::materialised) {
+      row_backward(tp_, dattention, totals.projection, dy, saved.attention, tensors.projection, shape.rows());
+      block_attention_backward(me, shape, dqkv, dattention, saved);
+      column_backward(tp_, dx, totals.qkv, dqkv, saved.norm1, tensors.qkv, shape.rows(), "attention backward");
+    } else {
+      parallel_attention_backward(tp_, shape.attention(), tensors, totals, attention_of(saved), dattention, dqkv, dx,
+                                  dy);
+    }
     attention_ready(ready);
   }
 
@@ -52,9 +59,13 @@ class TensorBlockLayers : public ShardedLayers {
   }
 
  private:
-  static void check(const BlockShape& shape) {
-    if (shape.kind != AttentionKind::flash)
-      usage_error("tensor parallelism splits flash attention; materialised attention runs on one rank");
+  /// As 23.3, around probabilities of this rank's heads that stay in memory.
+  void materialised_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
+                            Slice y) const {
+    const AttentionTensors tensors = attention_of(values);
+    column_forward(tp_, saved.qkv, saved.norm1, tensors.qkv, shape.rows());
+    block_attention(me, shape, saved);
+    row_forward(tp_, y, saved.attention, tensors.projection, shape.rows(), "attention forward");
   }
 
   static AttentionTensors attention_of(const BlockTensors& tensors) {

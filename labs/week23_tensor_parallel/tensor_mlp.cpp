@@ -5,7 +5,7 @@ namespace lockstep::week23 {
 
 void parallel_mlp_forward(const TensorParallel& tp, const MlpTensors& values, MlpSaved& saved, Slice y,
                           std::size_t rows) {
-  todo("23.2", "up, gelu, down. Which of the layers is cut by columns, which by rows?");
+  todo("23.2", "up, gelu, down. Which of the layers is column-parallel, which row-parallel?");
 }
 
 void parallel_mlp_backward(const TensorParallel& tp, const MlpTensors& values, const MlpTensors& gradients,

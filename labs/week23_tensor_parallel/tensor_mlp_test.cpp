@@ -127,7 +127,7 @@ TEST(Lab23_2, NeedsNoMemoryButItsScratch) {
   const auto judge = [](const Case& c, const Outcome& outcome) {
     const auto frugal = [&](Rank me) { return parallel_mlp(false, Passes::sums)(me, c); };
     return more_memory_than(outcome, Program(frugal),
-                            "what a forward pass leaves has a place in MlpSaved, and `wide` is the scratch of the "
+                            "the forward pass saves its results in MlpSaved, and `wide` is the scratch of the "
                             "backward pass, which gelu_backward may write over");
   };
   run_cases(parallel_mlp(false), judge, plan());
@@ -148,9 +148,10 @@ TEST(Lab23_2, TheWeightsGradientHidesTheSum) {
     return exposed_by(me, [&] { parallel_mlp_backward(tp, values, gradients, saved, wide, dx, dy, rows); });
   };
   const auto judge = [](const Case&, const Outcome& outcome) {
-    return too_exposed(outcome, 0.5,
-                       "column_backward lets its sum of dx run beside the gradient of up's weight: is that what the "
-                       "backward pass calls?");
+    return too_exposed(
+        outcome, 0.5,
+        "column_backward overlaps its all-reduce of dx with the gradient of up's weight: is that what the "
+        "backward pass calls?");
   };
   run_cases(program, judge, timed_plan(2.0 * rows * channels * own, 4.0 * rows * channels));
 }

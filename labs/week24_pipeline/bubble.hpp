@@ -1,5 +1,5 @@
 // Exercise 24.6: the bubble, by formula and measured. Both conventions are in use, and texts mix them up: idle time
-// over the ideal time, and idle time over the whole.
+// over the ideal time, and idle time over the total.
 //
 // Narayanan et al. (arXiv 2104.04473), section 2.2; Huang et al. (arXiv 1811.06965), section 2.3; Qi et al. (arXiv
 // 2401.10241), section 4.
@@ -11,7 +11,7 @@
 
 namespace lockstep::week24 {
 
-// Part a: naive pipelines are m = 1; with v chunks the idle time is a v-th. Equal stages, no transfers.
+// Part a: naive pipelines have m = 1; with v chunks the idle time is 1/v of that. Equal stages, no transfers.
 
 /// Idle / ideal: (p − 1)/(v·m).
 double bubble_of_ideal(const PipelineShape& shape);
@@ -26,7 +26,7 @@ struct StageUse {
   double end = 0;           ///< of its last
   double busy = 0;          ///< computing
   double waiting = 0;       ///< main had nothing to do
-  double transferring = 0;  ///< messages were on the way, beside the work or not
+  double transferring = 0;  ///< messages were in transit, overlapped or not
 };
 
 struct Bubble {

@@ -17,11 +17,13 @@ namespace {
 
 TEST(Lab24_6a, BothConventions) {
   EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8}), 3.0 / 8)
-      << "p = 4, m = 8: 3 idle turns to 8 of work. A ratio of two ints is cut to a whole number in C++";
+      << "p = 4, m = 8: 3 idle turns to 8 of work. A ratio of two ints is rounded down in C++";
   EXPECT_DOUBLE_EQ(bubble_of_total({4, 8}), 3.0 / 11) << "p = 4, m = 8: 3 idle turns of 11 in all";
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8, 2}), 3.0 / 16) << "two chunks a stage: 3 idle turns of a chunk to 16 of work";
-  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8, 2}), 3.0 / 19) << "two chunks a stage: 3 idle turns of a chunk of 19 in all";
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({1, 8}), 0) << "one stage waits for nobody";
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8, 2}), 3.0 / 16)
+      << "two chunks per stage: 3 idle turns of a chunk to 16 of work";
+  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8, 2}), 3.0 / 19)
+      << "two chunks per stage: 3 idle turns of a chunk of 19 in all";
+  EXPECT_DOUBLE_EQ(bubble_of_ideal({1, 8}), 0) << "a single stage never waits";
   EXPECT_DOUBLE_EQ(bubble_of_total({2, 1}), 0.5) << "p = 2, m = 1: one stage works, the other waits";
 }
 
@@ -83,7 +85,7 @@ TEST(Lab24_6b, OfAnyStages) {
 }
 
 TEST(Lab24_6b, ARunHasTheBubbleOfTheFormula) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const PipelineShape& shape : shapes()) {
     const Bubble bubble = measured_bubble(run_timed(runnable(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
     const double idle = shape.stages - 1, work = shape.microbatches;
@@ -97,7 +99,7 @@ TEST(Lab24_6b, ARunHasTheBubbleOfTheFormula) {
 }
 
 TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const auto& [m, percent] : std::vector<std::pair<int, double>>{{1, 50}, {4, 80}, {8, 88.889}}) {
     const PipelineShape shape{2, m};
     const Bubble bubble = measured_bubble(run_timed(runnable(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
@@ -110,7 +112,7 @@ TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
 }
 
 TEST(Lab24_6b, HowManyMicrobatchesForATenth) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   int total = 0, ideal = 0;  // the fewest
   for (int m = 40; m > 0; --m) {
     const PipelineShape shape{4, m};
@@ -124,7 +126,7 @@ TEST(Lab24_6b, HowManyMicrobatchesForATenth) {
 }
 
 TEST(Lab24_6b, PublishedRates) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const PublishedRates& p : kPublishedRates) {
     const PipelineShape shape{p.stages, p.microbatches};
     EXPECT_NEAR(measured_bubble(run_timed(runnable(one_f_one_b, shape), shape, p.times()).stages).of_span,

@@ -32,7 +32,7 @@ TEST(Lab24_2, CanBeRunAndHoldsEveryMicrobatch) {
 }
 
 TEST(Lab24_2, TakesMPlusPMinusOneTurns) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const StepTimes times{1e-3, 1e-3, 1e-3, 0};  // a turn: 3 ms
   for (const PipelineShape& shape : shapes()) {
     const double turns = shape.microbatches + shape.stages - 1,
@@ -44,12 +44,12 @@ TEST(Lab24_2, TakesMPlusPMinusOneTurns) {
 }
 
 TEST(Lab24_2, TheNaiveScheduleUsesOneStageAtATime) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const PipelineShape shape{4, 3};
   EXPECT_TRUE(near(makespan(runnable(naive, shape), shape, {1e-3, 1e-3, 1e-3, 0}), 3 * 4 * 3e-3))
       << "the given naive schedule takes 3 microbatches × 4 stages × 3 ms";
   EXPECT_LT(makespan(runnable(gpipe, shape), shape, {1e-3, 1e-3, 1e-3, 0}), 3 * 4 * 3e-3)
-      << "GPipe is to be faster than one stage at a time";
+      << "GPipe must be faster than one stage at a time";
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ struct Found {
 
 Found pipelined(const std::string& name, const PipelineShape& shape, const GptConfig& config) {
   const Schedule schedule = make_schedule(name, shape);
+  const int head = chunk_of_part(shape, shape.stages * shape.chunks - 1).stage;
   const std::vector<std::size_t> first = partition(gpt_piece_costs(config, kLength), shape.stages * shape.chunks);
   Found found;
   found.outcome = run({.ranks = shape.stages, .threads = 1}, Program([&](Rank me) {
@@ -79,8 +80,8 @@ Found pipelined(const std::string& name, const PipelineShape& shape, const GptCo
     found.loss += seen[0];
     std::vector<bool> own(table.size());
     for (int c = 0; c < shape.chunks; ++c)
-      for (std::size_t piece = first[static_cast<std::size_t>(c * shape.stages + s)];
-           piece < first[static_cast<std::size_t>(c * shape.stages + s) + 1]; ++piece)
+      for (auto part = static_cast<std::size_t>(part_of(shape, s, c)), piece = first[part]; piece < first[part + 1];
+           ++piece)
         for (const std::size_t index : usage_order[piece]) own[index] = true;
     std::size_t at = 1;
     for (std::size_t i = 0; i < table.size(); ++i)
@@ -90,9 +91,10 @@ Found pipelined(const std::string& name, const PipelineShape& shape, const GptCo
         found.largest = std::max(found.largest, std::abs(there));
         found.same_bits = found.same_bits && seen[at] == there;
       }
-    EXPECT_EQ(at, seen.size()) << "stage " << s << " has tensors that are not of its layers";
+    EXPECT_EQ(at, seen.size()) << "stage " << s << " has tensors that do not belong to its layers";
   }
   EXPECT_NEAR(found.loss, expected[0], 1e-6 * expected[0]);
+  EXPECT_EQ(found.outcome.values[static_cast<std::size_t>(head)][0], found.loss) << "the head's stage has the loss";
   return found;
 }
 
@@ -105,14 +107,26 @@ TEST(GptOnStages, LossesAndGradientsEqualTheSerialModels) {
     const GptConfig config = model(tied);
     std::size_t parameters = 0;
     for (const Parameter& tensor : gpt_parameter_table(config)) parameters += tensor.size;
-    for (const char* name : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"})
-      for (const PipelineShape& shape : {PipelineShape{1, 3}, {2, 4}, {3, 3}, {4, 4}, {2, 4, 2}, {2, 2, 4}}) {
-        if ((shape.chunks > 1) != (std::string(name) == "interleaved")) continue;
+    const auto v = Placement::vee;
+    for (const char* name : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
+      for (const PipelineShape& shape : {PipelineShape{1, 3},
+                                         {2, 4},
+                                         {3, 3},
+                                         {4, 4},
+                                         {2, 4, 2},
+                                         {2, 2, 4},
+                                         {2, 1, 2, v},
+                                         {2, 5, 2, v},
+                                         {4, 3, 2, v},
+                                         {4, 9, 2, v}}) {
+        if ((shape.placement == v) != (std::string(name) == "zb-v")) continue;
+        if (shape.placement != v && (shape.chunks > 1) != (std::string(name) == "interleaved")) continue;
         const Found found = pipelined(name, shape, config);
         // Sums in another order: of microbatches (GPipe goes back from the last), and of the tied embedding's two
         // parts.
         EXPECT_LE(found.worst, 1e-6 * found.largest) << where(name, shape);
-        EXPECT_EQ(found.compared, parameters + (tied && shape.stages > 1 ? 29 * 16 : 0)) << where(name, shape);
+        const bool twice = tied && shape.stages > 1 && shape.placement != v;  // a V has both ends on stage 0
+        EXPECT_EQ(found.compared, parameters + (twice ? 29 * 16 : 0)) << where(name, shape);
         if (!tied && std::string(name) != "gpipe") {
           EXPECT_TRUE(found.same_bits) << where(name, shape) << ": the same sums in the same order";
         }

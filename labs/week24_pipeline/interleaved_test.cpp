@@ -88,7 +88,7 @@ TEST(Lab24_4b, WarmsUpOnlyAsLongAsItMust) {
 }
 
 TEST(Lab24_4b, TheBubbleIsAVth) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const StepTimes times{1e-3, 1e-3, 1e-3, 0};
   for (int v : {1, 2, 4})
     for (const PipelineShape& shape : shapes(v, true)) {
@@ -100,9 +100,9 @@ TEST(Lab24_4b, TheBubbleIsAVth) {
     }
 }
 
-/// The paper does not say to the last how it warms up and what its messages wait for: within 5 %.
+/// Within 5 %: the paper's program leaves out p hops that this order has to wait for (tools/plan/bubbles_test.cpp).
 TEST(Lab24_4b, PublishedRates) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const PublishedRates& p : kPublishedRates) {
     const PipelineShape shape{p.stages, p.microbatches, p.chunks};
     const double rate = spans(runnable_interleaved(shape), shape, p.times()).rate();
@@ -112,7 +112,7 @@ TEST(Lab24_4b, PublishedRates) {
 }
 
 TEST(Lab24_4b, SendsVTimesTheMessagesAndOneRoundLess) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const auto messages = [](const PipelineShape& shape) {
     return run_timed(runnable_interleaved(shape), shape, {1e-3, 1e-3, 1e-3, 0}).outcome.messages;
   };

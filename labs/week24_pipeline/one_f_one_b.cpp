@@ -11,7 +11,7 @@ StageSchedule one_f_one_b(const PipelineShape& shape, int stage) {
   const int m = shape.microbatches;
   StageSchedule steps;
   todo("24.3",
-       "warm-up forwards; then for each microbatch's backward the forward that comes before it, while there are any");
+       "warm-up forwards; then every microbatch's backward, each after one more forward as long as there are any");
 }
 
 }  // namespace lockstep::week24

@@ -17,7 +17,7 @@ TEST(Lab24_3, WarmsUpByTheStagesBehindIt) {
                                             [&](int i) { return std::min(shape.stages - s + i, shape.microbatches); });
       if (!wrong.empty())
         FAIL() << where(shape) << "stage " << s << " " << wrong
-               << ": forwards first, as many as there are stages behind it, then a forward and a backward in turn";
+               << ": forwards first, as many as there are stages after it, then a forward and a backward in turn";
     }
 }
 
@@ -35,7 +35,7 @@ TEST(Lab24_3, CanBeRunAndHoldsNoMoreThanThereAreStagesBehind) {
 }
 
 TEST(Lab24_3, HasTheBubbleOfGPipe) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const StepTimes times{1e-3, 1e-3, 1e-3, 0};
   for (const PipelineShape& shape : shapes()) {
     const double turns = shape.microbatches + shape.stages - 1;

@@ -1,11 +1,12 @@
-// Exercise 24.7, an open task: a schedule of your own for stages that are not equal, under a limit of memory. There is
-// no skeleton to fill in and no one answer: the checker says whether your schedule can be run, and the simulator how
-// long it takes.
+// Exercise 24.7, an open task: a schedule of your own for unequal stages, under a memory limit. There is no skeleton to
+// fill in and no single answer: the checker says whether your schedule can be executed, and the simulator how long it
+// takes.
 //
-// What is known: Qi et al. (arXiv 2401.10241), section 3, search for a schedule with the times that were measured;
-// "Pipeline Parallelism with Controllable Memory" (arXiv 2405.15362) builds schedules for a given memory.
+// What is known: Qi et al. (arXiv 2401.10241), section 3, search for a schedule with measured times; "Pipeline
+// Parallelism with Controllable Memory" (arXiv 2405.15362) builds schedules for a given memory.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace lockstep::week24 {
 
-/// What is to be scheduled. One chunk a stage.
+/// What is to be scheduled. One chunk per stage.
 struct OpenPipeline {
   std::string name;
   PipelineShape shape;
@@ -33,7 +34,25 @@ inline std::vector<OpenPipeline> open_pipelines() {
           {"room for three", {4, 12, 1}, stages({1.1, 1, 1, 1.2}, 0.05), 3}};
 }
 
-/// The text of a schedule file, as ./lab pipeline --schedule-file reads it: a line of words a stage, F0 F1 I0 W0 B1.
+/// Given: the baseline, 1F1B with a warm-up as long as each stage's limit allows. Not the optimum.
+inline Schedule limited_one_f_one_b(const PipelineShape& shape, const std::vector<int>& most_in_flight) {
+  const int p = shape.stages, m = shape.microbatches;
+  Schedule schedule;
+  int before = m;  // a stage cannot go further ahead of its gradients than the one before it
+  for (int s = 0; s < p; ++s) {
+    StageSchedule& steps = schedule.emplace_back();
+    const int warm_up = std::min({p - 1 - s, most_in_flight[static_cast<std::size_t>(s)] - 1, before});
+    before = warm_up;
+    for (int i = 0; i < m + warm_up; ++i) {
+      if (i < m) steps.push_back({Work::forward, i});
+      if (i >= warm_up) steps.push_back({Work::backward, i - warm_up});
+    }
+  }
+  return schedule;
+}
+
+/// The text of a schedule file, as ./lab pipeline --schedule-file reads it: one line of words per stage, F0 F1 I0 W0
+/// B1.
 ///
 /// check_schedule finds nothing wrong with it, with the pipeline's limit. From the first step to the last it takes at
 /// most 90 % of the virtual time of 1F1B with as long a warm-up as the limit allows, for each of open_pipelines().

@@ -9,6 +9,7 @@
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/interleaved.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
+#include "labs/week24_pipeline/zb_v.hpp"
 #include "labs/week24_pipeline/zero_bubble.hpp"
 
 namespace lockstep::week24 {
@@ -19,7 +20,16 @@ struct NamedSchedule {
 };
 inline std::vector<NamedSchedule> named_schedules() {
   return {{"naive", naive}, {"gpipe", gpipe}, {"1f1b", one_f_one_b}, {"interleaved", interleaved},
-          {"zb-h1", zb_h1}, {"zb-h2", zb_h2}};
+          {"zb-h1", zb_h1}, {"zb-h2", zb_h2}, {"zb-v", zb_v}};
+}
+/// Whether its backwards are in halves.
+inline bool splits_backwards(const std::string& name) { return name.starts_with("zb-"); }
+
+/// The shape of a schedule with these numbers, `chunks` of 0 being what it has where nothing is said: a V has two.
+inline PipelineShape shape_of(const std::string& name, int stages, int microbatches, int chunks = 0) {
+  if (name == "zb-v") return {stages, microbatches, chunks == 0 ? 2 : chunks, Placement::vee};
+  const bool several = name == "interleaved" && stages > 1;
+  return {stages, microbatches, chunks == 0 ? (several ? 2 : 1) : chunks};
 }
 
 /// All stages of a schedule. Throws Error(usage) for an unknown name, a shape that it cannot have, or chunks of a
@@ -29,7 +39,9 @@ inline Schedule make_schedule(const std::string& name, const PipelineShape& shap
   for (const NamedSchedule& schedule : named_schedules()) {
     known.push_back(schedule.name);
     if (schedule.name != name) continue;
-    if (shape.chunks > 1 && name != "interleaved")
+    if ((name == "zb-v") != (shape.placement == Placement::vee))
+      usage_error("schedule zb-v, and no other, has its chunks in a V");
+    if (shape.chunks > 1 && name != "interleaved" && name != "zb-v")
       usage_error("schedule " + name + " has one chunk a stage: chunks are for interleaved");
     Schedule stages;
     for (int s = 0; s < shape.stages; ++s) stages.push_back(schedule.make(shape, s));

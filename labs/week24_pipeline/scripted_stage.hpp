@@ -33,28 +33,40 @@ class CountingStage final : public StageModel {
   DType boundary_dtype() const override { return DType::f32; }
 
   void forward(int microbatch, int chunk, Slice input, Slice output) override {
-    const int part = part_of(chunk);
+    const int part = part_of(shape_, me_.rank(), chunk);
     const Step step{Work::forward, microbatch, chunk};
-    check_slice(step, "an input", input, part > 0);
-    check_slice(step, "an output", output, part + 1 < parts());
-    if (part == 0) input = made(microbatch);
+    check_slice(step, "an input", input, comes(part));
+    check_slice(step, "an output", output, comes(part + 1));
+    if (part == 0)
+      input = made(microbatch);
+    else if (!comes(part))
+      input = handed_.take(step);
     inputs_[{microbatch, chunk}] = input;
-    if (part + 1 == parts()) output = last_[microbatch] = boundary(microbatch);
+    if (part + 1 == parts())
+      output = last_[microbatch] = boundary(microbatch);
+    else if (!comes(part + 1))
+      output = handed_.give({Work::forward, microbatch, chunk + 1}, boundary(microbatch));
     through(output, input, part);
   }
   void backward(Work work, int microbatch, int chunk, Slice output_gradient, Slice input_gradient) override {
-    const int part = part_of(chunk);
+    const int part = part_of(shape_, me_.rank(), chunk);
     const Step step{work, microbatch, chunk};
     const bool weights_alone = work == Work::weight_gradient;
     const std::pair key{microbatch, chunk};
     if (!inputs_.contains(key) || (weights_alone && !gradients_of_.contains(key)))
       throw Error(Verdict::fail,
                   to_string(step, shape_.chunks) + " is run before what it needs, or for the second time");
-    check_slice(step, "a gradient of the output", output_gradient, part + 1 < parts() && !weights_alone);
-    check_slice(step, "a gradient of the input", input_gradient, part > 0 && !weights_alone);
+    check_slice(step, "a gradient of the output", output_gradient, comes(part + 1) && !weights_alone);
+    check_slice(step, "a gradient of the input", input_gradient, comes(part) && !weights_alone);
     if (!weights_alone) {
-      if (part + 1 == parts()) output_gradient = last_.at(microbatch);
-      if (part == 0) input_gradient = first_[microbatch] = boundary(microbatch);
+      if (part + 1 == parts())
+        output_gradient = last_.at(microbatch);
+      else if (!comes(part + 1))
+        output_gradient = handed_.take({Work::input_gradient, microbatch, chunk});
+      if (part == 0)
+        input_gradient = first_[microbatch] = boundary(microbatch);
+      else if (!comes(part))
+        input_gradient = handed_.give({Work::input_gradient, microbatch, chunk - 1}, boundary(microbatch));
       through(input_gradient, output_gradient, part);
       gradients_of_[key] = output_gradient;
     }
@@ -80,7 +92,10 @@ class CountingStage final : public StageModel {
 
  private:
   int parts() const { return shape_.stages * shape_.chunks; }
-  int part_of(int chunk) const { return chunk * shape_.stages + me_.rank(); }
+  /// Whether another stage gives what goes from part − 1 to part; at the bottom of a V the stage hands it to itself.
+  bool comes(int part) const {
+    return part > 0 && part < parts() && chunk_of_part(shape_, part - 1).stage != chunk_of_part(shape_, part).stage;
+  }
   Slice boundary(int microbatch) {
     return me_.allocate(boundary_elements(microbatch), DType::f32, Category::activation);
   }
@@ -111,6 +126,7 @@ class CountingStage final : public StageModel {
   std::vector<Slice> gradients_;
   std::map<std::pair<int, int>, Slice> inputs_, gradients_of_;
   std::map<int, Slice> last_, first_;
+  HandOver handed_;
 };
 
 /// What every rank of a CountingStage must have seen.
@@ -131,7 +147,7 @@ inline std::string wrong_counts(const PipelineShape& shape, const Outcome& outco
             m, seen[at], back, CountingStage::input_of(m), all);
     }
     for (int c = 0; c < shape.chunks; ++c, ++at) {
-      const int part = c * shape.stages + stage;
+      const int part = part_of(shape, stage, c);
       const double before = part * (part + 1) / 2.0, after = all - (part + 1) * (part + 2) / 2.0;
       double expected = 0;
       for (int m = 0; m < shape.microbatches; ++m)

@@ -59,7 +59,7 @@ class StageRunner {
     return received;
   }
 
-  /// Memory for the step's result, which `to` wants; empty where nobody does.
+  /// Memory for the step's result, which is sent to `to`; empty where it is not sent.
   Slice result(const Neighbour& to, int microbatch) { return to.stage < 0 ? Slice() : boundary(microbatch); }
 
   Rank main_;

@@ -39,14 +39,14 @@ class Interpreter final : public StageRunner {
     const bool forward = step.work == Work::forward;
     todo("24.1b",
          "take what the step has received, once it is there; memory for the result; the model's forward or backward; "
-         "then send the result on, where somebody wants it");
+         "then send the result on, if another stage needs it");
   }
 
   void send_later(const Neighbour& to, bool forward, Slice slice) {
     const Rank& queue = queue_of(to, forward);
     todo("24.1b",
          "run the send on `queue`, as receive_later does with receives. Its slice is in use until main waits for the "
-         "ticket: do that for the send before the last one of this queue, which has long arrived (sent_, by queue)");
+         "ticket: do that for the last send but one of this queue, which has long arrived (sent_, by queue)");
   }
 };
 

@@ -48,7 +48,8 @@ TEST(Lab24_1a, TheLargestPartIsAsSmallAsItCanBe) {
   for (unsigned seed = 1; seed <= 20; ++seed) {  // whole numbers: their sums are exact in any order
     std::mt19937 random(seed + static_cast<unsigned>(testing::drawn({24, 4, seed}, 1u << 30)));
     models.emplace_back();
-    for (std::size_t layer = 0; layer < 3 + seed % 7; ++layer) models.back().push_back(1 + random() % 20);
+    const std::size_t layers = 3 + seed % 7 + testing::drawn({24, 7, seed}, 4);
+    for (std::size_t layer = 0; layer < layers; ++layer) models.back().push_back(1 + random() % 20);
   }
   for (const std::vector<double>& costs : models)
     for (int parts = 1; parts <= static_cast<int>(costs.size()); ++parts) {
@@ -139,7 +140,7 @@ TEST(Lab24_1b, ChunksGoRound) { run_counting(chunk_after_chunk, 3); }
 /// While a stage computes, the next microbatch arrives and the last one leaves: a hop is paid for once, not for each
 /// microbatch. Where nothing is buffered, that needs a receive that was posted before its step.
 TEST(Lab24_1b, TransfersRunBesideTheWork) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const bool buffered : {true, false})
     for (const PipelineShape& shape : {PipelineShape{2, 8}, PipelineShape{4, 8}}) {
       const StepTimes times{1e-3, 1e-3, 1e-3, 0.4e-3};
@@ -150,13 +151,13 @@ TEST(Lab24_1b, TransfersRunBesideTheWork) {
       for (const auto& stage : time_schedule(schedule, shape, times)) ideal = std::max(ideal, stage.back().end);
       if (std::abs(seconds - ideal) > 1e-9)
         FAIL() << where(shape) << "the run takes " << ms(seconds) << "; with every transfer beside the work "
-               << ms(ideal) << ". Does main wait for a send, or is a receive posted only when its step has come?";
+               << ms(ideal) << ". Does main wait for a send, or is a receive posted only when its step begins?";
     }
 }
 
 /// A link that needs longer for a boundary than a stage for a step: main goes on while two sends are under way.
 TEST(Lab24_1b, MainWaitsForNoSendThatHasJustBegun) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const PipelineShape shape{2, 3};
   RunOptions options{.ranks = 2, .machine = timed_machine(0), .phantom = true};
   options.machine.eager_bytes = 0;
@@ -170,8 +171,9 @@ TEST(Lab24_1b, MainWaitsForNoSendThatHasJustBegun) {
   outcome.check();
   for (int m = 0; m < shape.microbatches; ++m)
     if (const double begin = outcome.values[0].at(static_cast<std::size_t>(2 * m)); std::abs(begin - m * 1e-3) > 1e-9)
-      FAIL() << where(shape) << "stage 0 begins F" << m << " after " << ms(begin) << ", expected " << m
-             << " ms. A forward takes 1 ms and a hop 1.5 ms: does main wait for the send before, which is on its way?";
+      FAIL()
+          << where(shape) << "stage 0 begins F" << m << " after " << ms(begin) << ", expected " << m
+          << " ms. A forward takes 1 ms and a hop 1.5 ms: does main wait for the previous send, which is in transit?";
 }
 
 TEST(Lab24_1b, NoMoreThanOneReceiveAhead) {
@@ -198,7 +200,7 @@ TEST(Lab24_1b, NoMoreThanOneReceiveAhead) {
           // This model keeps nothing: what lives is on its way.
           if (const auto held = outcome.ledgers[rank].memory.peak_of(Category::activation); held > 5 * 4000)
             return fmt::format(
-                "stage {} held {} boundaries at once: two received, one made and two under way are enough; main "
+                "stage {} held {} boundaries at once: two received, one computed and two in transit are enough; main "
                 "must wait for sends that have long arrived",
                 rank, held / 4000);
         return "";

@@ -18,7 +18,7 @@ StageSchedule zb_h1(const PipelineShape& shape, int stage) {
 StageSchedule zb_h2(const PipelineShape& shape, int stage) {
   const int m = shape.microbatches;
   StageSchedule steps;
-  todo("24.5b", "a longer warm-up, weights' halves 2s microbatches late, and the forward last in each turn");
+  todo("24.5b", "a longer warm-up, weight gradients 2s microbatches late, and the forward last in each turn");
 }
 
 }  // namespace lockstep::week24

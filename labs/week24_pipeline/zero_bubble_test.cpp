@@ -20,7 +20,7 @@ void check_memory(MakeStage make, const std::function<int(const PipelineShape&, 
       const int most = std::min(expected(shape, s), shape.microbatches);
       if (held > most)
         FAIL() << where(shape) << "stage " << s << " holds " << microbatches(held) << " in flight, expected at most "
-               << most << ": one is released by the weights' half of its backward";
+               << most << ": one is released by the weight gradients of its backward";
     }
   }
 }
@@ -62,8 +62,9 @@ void check_turns(MakeStage make, const std::function<int(const PipelineShape&, i
         ++weights;
       }
       if (!wrong.empty())
-        FAIL() << where(shape) << "stage " << s << " " << wrong << ": the warm-up, then turns, with a weights' half "
-               << (late == 1 ? "s" : "2s") << " microbatches after its input's";
+        FAIL() << where(shape) << "stage " << s << " " << wrong
+               << ": the warm-up, then turns, with the weight gradients " << (late == 1 ? "s" : "2s")
+               << " microbatches after the input gradient";
     }
 }
 
@@ -80,7 +81,7 @@ TEST(Lab24_5a, StagesHoldPMicrobatches) {
   check_memory(zb_h1, [](const PipelineShape& shape, int) { return shape.stages; });
 }
 TEST(Lab24_5a, TheBubbleIsSmallerByAWForEachStage) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   check_bubble(zb_h1, 1);
 }
 
@@ -88,7 +89,7 @@ TEST(Lab24_5b, StagesHoldTwiceAsMany) {
   check_memory(zb_h2, [](const PipelineShape& shape, int) { return 2 * shape.stages - 1; });
 }
 TEST(Lab24_5b, TheBubbleIsSmallerByTwoWs) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   check_bubble(zb_h2, 2);
 }
 
@@ -98,7 +99,7 @@ double rate(MakeStage make, const PublishedRates& p) {
 }
 
 void expect_published(MakeStage make, double PublishedRates::*published) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const PublishedRates& p : kPublishedRates)
     if (const double found = rate(make, p); std::abs(found - p.*published) > 0.00005)
       FAIL() << "p = " << p.stages << ", m = " << p.microbatches << ": "

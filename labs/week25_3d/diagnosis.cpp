@@ -15,8 +15,8 @@ namespace lockstep::week25 {
 Decomposition decompose(const StepLedgers& step) {
   Decomposition d;
   todo("25.4a",
-       "means over the ranks first; then the busy rank: what it computes beyond the mean, and of what it waits, how "
-       "much its messages explain");
+       "means over the ranks first; then the busy rank: what it computes beyond the mean, and how much of its "
+       "waiting its messages explain");
   return d;
 }
 
@@ -26,8 +26,8 @@ Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial,
     double seconds;
   };
   todo("25.4b",
-       "the share of the serial step; what each cost has beyond it; no limit where little is lost; else the largest "
-       "loss, and for messages: could arithmetic have hidden them?");
+       "the share of the serial step; what each cost exceeds it by; no limit where little is lost; otherwise the "
+       "largest loss, and for messages: could arithmetic have hidden them?");
 }
 
 week21::SerialFraction fit_strong(const std::vector<Measured>& times) {
@@ -55,14 +55,14 @@ week21::SerialFraction fit_weak(const std::vector<Measured>& times) {
   std::vector<std::vector<double>> design;  // one row a time, of one column: p − 1
   std::vector<double> missing;              // p − S(p)
   todo("25.4c",
-       "fill both, from what has its cores; least_squares gives s and its standard error, student_t95 half of the "
-       "interval");
+       "fill both, from the times with has_cores; least_squares gives s and its standard error, student_t95 half of "
+       "the interval");
 }
 
 int most_ranks(double serial_fraction, double efficiency) {
   if (!(efficiency > 0 && efficiency <= 1))
     throw Error(Verdict::usage, std::to_string(efficiency) + " is no efficiency: it is above 0 and at most 1");
-  todo("25.4c", "E(p) = 1/(1 + s·(p − 1)), solved for p, rounded down (a hair above, for what rounding took)");
+  todo("25.4c", "E(p) = 1/(1 + s·(p − 1)), solved for p, rounded down (with a small tolerance for rounding errors)");
 }
 
 }  // namespace lockstep::week25

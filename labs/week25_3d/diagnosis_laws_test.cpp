@@ -32,9 +32,9 @@ double near_drawn(double s) {
 
 void expect_fraction(const week21::SerialFraction& found, double s, const std::string& law) {
   EXPECT_NEAR(found.value, s, 0.01) << law;
-  EXPECT_LE(found.low, s) << law << ": the interval holds the truth";
-  EXPECT_GE(found.high, s) << law << ": the interval holds the truth";
-  EXPECT_LT(found.high - found.low, 0.1) << law << ": 1 % of noise, and an interval that says nothing";
+  EXPECT_LE(found.low, s) << law << ": the interval contains the true value";
+  EXPECT_GE(found.high, s) << law << ": the interval contains the true value";
+  EXPECT_LT(found.high - found.low, 0.1) << law << ": 1 % of noise, but an interval too wide to be useful";
 }
 
 TEST(Lab25_4c, RecoversAFractionThatIsKnown) {
@@ -67,9 +67,8 @@ TEST(Lab25_4c, TimesWithoutCoresAreLeftOut) {
     std::vector<Measured> strong = strong_times(s), weak = weak_times(s);
     for (int p : {16, 32})  // ranks that share cores
       for (std::vector<Measured>* times : {&strong, &weak}) times->push_back({p, 9, false});
-    EXPECT_NEAR(fit_strong(strong).value, s, 0.01)
-        << "a time without a core for each rank is no measurement of scaling";
-    EXPECT_NEAR(fit_weak(weak).value, s, 0.01) << "a time without a core for each rank is no measurement of scaling";
+    EXPECT_NEAR(fit_strong(strong).value, s, 0.01) << "a time without a core for each rank does not measure scaling";
+    EXPECT_NEAR(fit_weak(weak).value, s, 0.01) << "a time without a core for each rank does not measure scaling";
   }
   const auto refused = [](const auto& fit) {
     try {
@@ -81,10 +80,10 @@ TEST(Lab25_4c, TimesWithoutCoresAreLeftOut) {
   };
   EXPECT_TRUE(refused([] {
     fit_strong({{1, 1}, {2, 0.6, false}, {4, 0.4, false}});
-  })) << "strong scaling: one time with its cores is too few for a fit, a USAGE error";
+  })) << "strong scaling: one time with enough cores is too few for a fit, a USAGE error";
   EXPECT_TRUE(refused([] {
     fit_weak({{1, 1}, {2, 1.1}, {4, 1.2, false}});
-  })) << "weak scaling: one time on several ranks with their cores is too few for a fit, a USAGE error";
+  })) << "weak scaling: one time on several ranks with enough cores is too few for a fit, a USAGE error";
   EXPECT_TRUE(refused([] {
     fit_weak({{2, 1.1}, {4, 1.2}});
   })) << "weak scaling: without a time on one rank there is nothing to compare with, a USAGE error";
@@ -109,11 +108,11 @@ TEST(Lab25_4c, TheMostRanksThatAreWorthIt) {
       if (const double s = near_drawn(about); most_ranks(s, 1 / (1 + s * (p - 1))) != p)
         FAIL() << "s = " << s << ": the efficiency of " << p << " ranks is reached on " << p
                << " ranks, not on at most " << most_ranks(s, 1 / (1 + s * (p - 1)))
-               << ". Rounding may take a hair off a whole number";
+               << ". Rounding may put a value just below a whole number";
   EXPECT_EQ(most_ranks(0, 0.5), INT_MAX) << "nothing serial: no limit";
   EXPECT_EQ(most_ranks(-0.01, 0.5), INT_MAX) << "a fitted fraction below 0: no limit";
   EXPECT_EQ(most_ranks(1e-12, 0.5), INT_MAX) << "more than an int holds";
-  EXPECT_THROW(most_ranks(0.1, 0), Error) << "an efficiency of 0 is none";
+  EXPECT_THROW(most_ranks(0.1, 0), Error) << "an efficiency of 0 is invalid";
 }
 
 }  // namespace

@@ -64,22 +64,22 @@ TEST(Lab25_4a, OneRankAlone) {
   EXPECT_DOUBLE_EQ(d.compute, 3e-3) << "one rank: its arithmetic without launch";
   EXPECT_EQ(d.imbalance, 0) << "one rank is the mean";
   EXPECT_EQ(d.exposed, 0) << "one rank has no messages";
-  EXPECT_DOUBLE_EQ(d.bubble, 1e-3) << "what it does not compute it waits";
+  EXPECT_DOUBLE_EQ(d.bubble, 1e-3) << "while it does not compute, it waits";
 }
 
 TEST(Lab25_4a, ExposedIsNeverNegativeAndNeverMoreThanTheWait) {
   StepLedgers hidden = three_ranks();
   for (RankStep& rank : hidden.ranks) rank.hidden = 7e-3;
-  EXPECT_EQ(decompose(hidden).exposed, 0) << "more was hidden than the messages' price: nothing is exposed";
-  EXPECT_DOUBLE_EQ(decompose(hidden).bubble, 10e-3) << "what the busy rank waits and messages do not explain";
+  EXPECT_EQ(decompose(hidden).exposed, 0) << "more was hidden than the messages cost: nothing is exposed";
+  EXPECT_DOUBLE_EQ(decompose(hidden).bubble, 10e-3) << "the busy rank's waiting that messages do not explain";
   StepLedgers slow = three_ranks();
   slow.seconds_per_byte = 1e-3;
   EXPECT_DOUBLE_EQ(decompose(slow).exposed, 10e-3) << "exposed is at most what the busy rank waits";
-  EXPECT_DOUBLE_EQ(decompose(slow).bubble, 0) << "messages explain all that the busy rank waits";
+  EXPECT_DOUBLE_EQ(decompose(slow).bubble, 0) << "messages explain all of the busy rank's waiting";
 }
 
 TEST(Lab25_4a, TheCostsOfRunsAddUpToTheStep) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (Limit kind : kLimits)
     for (unsigned seed = 1; seed <= kSeeds; ++seed) {
       const Plant plant = planted(kind, seed);
@@ -93,7 +93,7 @@ TEST(Lab25_4a, TheCostsOfRunsAddUpToTheStep) {
 }
 
 TEST(Lab25_4a, TheCostsOfRunsAreThosePlanted) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (unsigned seed = 1; seed <= kSeeds; ++seed) {
     const auto costs = [&](Limit kind) {
       const Plant plant = planted(kind, seed);
@@ -119,7 +119,7 @@ TEST(Lab25_4a, OfAnyRanks) {
     std::mt19937 random(static_cast<unsigned>(i + testing::drawn({25, 9, i}, 1u << 30)));
     const auto whole = [&](unsigned below) { return static_cast<double>(random() % below); };
     StepLedgers step{.latency = 1 + whole(3), .seconds_per_byte = 0.25};
-    step.ranks.resize(1 + random() % 6);
+    step.ranks.resize(1 + random() % 6 + testing::drawn({25, 18, i}, 8));
     double computed = 0, launched = 0;
     std::size_t busy = 0;
     for (std::size_t r = 0; r < step.ranks.size(); ++r) {
@@ -166,7 +166,7 @@ TEST(Lab25_4b, LossesAreWhatGoesBeyondTheShare) {
   EXPECT_DOUBLE_EQ(strong.most, 6e-3) << "8 ms of launch, of which a share of 2 is no loss: 6 are lost";
   const Decomposition one{.compute = 20e-3, .launch = 8e-3};
   const Diagnosis weak = name_limit(parallel, one, 4, Scaling::weak);
-  expect_limit(weak, Limit::not_overlapped, "weak scaling: each rank pays for its own launches, as one does alone");
+  expect_limit(weak, Limit::not_overlapped, "weak scaling: each rank pays for its own launches, as a single rank does");
   EXPECT_DOUBLE_EQ(weak.ideal, 28e-3) << "ideal, of weak scaling: what one rank takes";
   EXPECT_DOUBLE_EQ(weak.most, 4e-3) << "4 ms of messages are exposed, and one rank has none";
 }
@@ -220,8 +220,8 @@ TEST(Lab25_4b, LittleLossIsNoLimit) {
   const Decomposition serial{.compute = 40e-3};
   const Diagnosis d = name_limit({.compute = 10e-3, .bubble = 0.5e-3}, serial, 4, Scaling::strong);
   expect_limit(d, Limit::none, "0.5 ms of the step of 10.5 are less than 5 %");
-  EXPECT_DOUBLE_EQ(d.lost, 0.5e-3) << "lost is said, however little it is";
-  EXPECT_EQ(d.most, 0) << "no limit, so nothing that it costs";
+  EXPECT_DOUBLE_EQ(d.lost, 0.5e-3) << "lost is given, however little it is";
+  EXPECT_EQ(d.most, 0) << "no limit, so it costs nothing";
   expect_limit(name_limit({.compute = 19, .bubble = 1}, {.compute = 76}, 4, Scaling::strong), Limit::bubble,
                "1 s of 20 is not less than 5 %");
 }
@@ -237,7 +237,7 @@ Diagnosis diagnosed(const Plant& plant, Scaling scaling) {
 }
 
 TEST(Lab25_4b, NamesWhatWasPlanted) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (Limit kind : kLimits)
     for (unsigned seed = 1; seed <= kSeeds; ++seed) {
       const Plant plant = planted(kind, seed);
@@ -248,7 +248,7 @@ TEST(Lab25_4b, NamesWhatWasPlanted) {
 }
 
 TEST(Lab25_4b, WhatOneRankPaysAsWellIsNoLossOfWeakScaling) {
-  if (outside_simulator()) GTEST_SKIP() << "a statement about virtual time";
+  if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (Limit kind : kLimits)
     for (unsigned seed = 1; seed <= kSeeds; ++seed) {
       const Limit expected = kind == Limit::launch || kind == Limit::repeated ? Limit::none : kind;

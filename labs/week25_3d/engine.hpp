@@ -11,7 +11,7 @@
 
 namespace lockstep::week25 {
 
-/// Neighbouring elements of a rank's gradients, or values, that are alike in what other ranks have of them.
+/// Neighbouring elements of a rank's gradients, or values, that the other ranks hold in the same way.
 struct Piece {
   Slice elements;
   bool cut = false;   ///< ranks of a tensor-parallel group hold different elements; else all hold these
@@ -23,7 +23,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  /// What a pass does around the model's own work. In stages 0 and 1 `ready` is called once a window for each tensor,
+  /// What a pass does around the model's own work. In stages 0 and 1 `ready` is called once per window for each tensor,
   /// when its gradient is final.
   using Hooks = StageHooks;
   virtual Hooks hooks() = 0;
@@ -39,7 +39,7 @@ class Engine {
 
   /// This rank's part of the gradients; whole in stage 0.
   virtual std::vector<Slice> gradient_shares() const = 0;
-  /// The same, cut where tensors differ in kind.
+  /// The same, split where tensors differ in kind.
   virtual std::vector<Piece> gradient_pieces() const = 0;
   /// One AdamW step; then the gradients are zero.
   virtual void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) = 0;
@@ -56,7 +56,7 @@ class Engine {
   virtual void hold_whole_values() {}
   /// This rank's chunk of each unit's values in stage 3; else all values, whole.
   virtual std::vector<Slice> value_shares() = 0;
-  /// The same, cut where tensors differ in kind.
+  /// The same, split where tensors differ in kind.
   virtual std::vector<Piece> value_pieces() = 0;
   /// All of them, by tensor; valid in stages 0 to 2, and after hold_whole_values().
   virtual Slice whole_values() = 0;

@@ -25,7 +25,7 @@ std::string words(const MeshShape& shape) {
 /// The group of `here` along `axis`, of which every rank of `world` makes one.
 Rank group_along(const Rank& world, const MeshShape& shape, const AxisOrder& order, Coordinate here, Axis axis) {
   todo("25.1b",
-       "split the world. Ranks that differ on this axis alone need one colour, which others do not have; the key "
+       "split the world. Ranks that differ only on this axis need one colour, which others do not have; the key "
        "orders them along the axis");
 }
 

@@ -55,7 +55,7 @@ Mesh make_mesh(Rank world, const MeshShape& shape, const AxisOrder& order = kMeg
 // Part c: what a placement costs.
 
 /// The outermost link level of `machine` between two neighbours of a ring on `axis`, of any of its groups: the ring
-/// goes at the pace of its slowest link. −1 where groups have one rank. Rings go from each coordinate to the next, and
+/// runs at the pace of its slowest link. −1 where groups have one rank. Rings go from each coordinate to the next, and
 /// from the last to the first.
 int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis);
 

@@ -113,15 +113,15 @@ std::string wrong_groups(const Outcome& outcome, const MeshShape& shape, const A
                                         seen.begin() + static_cast<std::ptrdiff_t>(i + size));
       i += size;
       if (members != expected)
-        return fmt::format("{}the {} group of rank {} has ranks {}, expected {}: those that differ on {} alone",
+        return fmt::format("{}the {} group of rank {} has ranks {}, expected {}: those that differ only on {}",
                            words(shape, order), name_of(axis), rank, fmt::join(members, " "), fmt::join(expected, " "),
                            name_of(axis));
     }
     const Coordinate here{static_cast<int>(seen.at(i)), static_cast<int>(seen.at(i + 1)),
                           static_cast<int>(seen.at(i + 2))};
     if (here != all[rank])
-      return fmt::format("{}rank {} says in mesh.here that it is at {}, expected {}", words(shape, order), rank,
-                         words(here), words(all[rank]));
+      return fmt::format("{}on rank {} mesh.here is {}, expected {}", words(shape, order), rank, words(here),
+                         words(all[rank]));
     if (seen.at(i + 3) != static_cast<double>(rank))
       return fmt::format("{}mesh.world is not the group that make_mesh was given", words(shape, order));
   }
@@ -229,7 +229,7 @@ TEST(Lab25_1c, OnEveryMeshOfAMachineOfThreeLevels) {
 
 /// A tensor-parallel sum of activations, on every group at once, in virtual time.
 TEST(Lab25_1c, TensorParallelismBelongsInsideTheNode) {
-  if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "a statement about virtual time";
+  if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const auto seconds = [](const AxisOrder& order) {
     RunOptions options{.ranks = 16, .machine = nodes_of_four(), .phantom = true};
     const Outcome outcome = run(options, [&](Rank me) {

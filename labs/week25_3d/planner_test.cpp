@@ -16,12 +16,13 @@ namespace {
 
 TEST(Lab25_3a, EachChunkHoldsUntilItsBackwardIsOver) {
   // Schedules that are none of week 24's.
-  ExpectNear(in_flight(parse_stage("F0 I0 F1 I1 W0 W1"), 1), 2, 0) << "F0 I0 F1 I1 W0 W1: the weights' half needs them";
+  ExpectNear(in_flight(parse_stage("F0 I0 F1 I1 W0 W1"), 1), 2, 0)
+      << "F0 I0 F1 I1 W0 W1: the weight gradients need them";
   ExpectNear(in_flight(parse_stage("F0 I0 W0 F1 I1 W1"), 1), 1, 0) << "F0 I0 W0 F1 I1 W1: one after the other";
   ExpectNear(in_flight(parse_stage("F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0"), 2), 1, 0)
-      << "F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0: one of either chunk, each a half of a microbatch";
+      << "F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0: one of each chunk, each half a microbatch";
   ExpectNear(in_flight(parse_stage("F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1"), 2), 2, 0)
-      << "three of chunk 0, then one of chunk 1: 3/2 + 1/2, although never more than three at a time";
+      << "three of chunk 0, then one of chunk 1: 3/2 + 1/2, although there are never more than three at a time";
 }
 
 TEST(Lab25_3a, HoldsWhatTheScheduleHolds) {
@@ -123,6 +124,29 @@ TEST(Lab25_3b, MicrobatchesThatFillNoGroup) {
   }
 }
 
+TEST(Lab25_3b, NoMoreThanThreeRoundsArePlayed) {
+  double most = 0;  // by which a longer play differs, so that it would be seen
+  for_pipelines([&](const Named& named, int p, int) {
+    const auto work = [&](int rounds) {
+      Workload slow_first = uneven(p, rounds * p, about(0.1, 7) / named.chunks, about(0.03, 8));
+      slow_first.stages.front().backward *= 1.2;
+      return slow_first;
+    };
+    const std::vector<double> two = ends_of(named, work(2)), three = ends_of(named, work(3));
+    for (const int rounds : {4, 5}) {
+      const Pipeline predicted = pipeline(pipeline_of(named, p), work(rounds));
+      for (std::size_t s = 0; s < three.size(); ++s) {
+        const double expected = three[s] + (rounds - 3) * (three[s] - two[s]);
+        ExpectNear(predicted.ends.at(s), expected, 1e-9)
+            << format_case(named, p, rounds * p) << "when stage " << s
+            << " ends: 3p microbatches are simulated, and the change from 2p to 3p repeats with each p";
+        most = std::max(most, std::abs(ends_of(named, work(rounds))[s] - expected));
+      }
+    }
+  });
+  ASSERT_GT(most, 1e-6) << "some pipeline is not steady after 3p microbatches";
+}
+
 TEST(Lab25_3b, APipelineThatNobodyCouldPlay) {
   // A billion microbatches: their steps would not fit a computer's memory.
   const int p = 4, m = 1'000'000'000;
@@ -168,7 +192,7 @@ TEST(Lab25_3c, WhatHidesLeavesTheLateAndTheAdditions) {
                                         : m * (t.late_s + 2 * t.late_g + t.additions);
     ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
   }
-  ExpectNear(exposed_data({.dp = 1}, work, work.stages[0]), 0, 0) << "one replica has nobody to sum with";
+  ExpectNear(exposed_data({.dp = 1}, work, work.stages[0]), 0, 0) << "a single replica has nothing to sum";
 }
 
 TEST(Lab25_3c, WhatCannotHideIsWaitedFor) {
@@ -223,7 +247,7 @@ TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
     ExpectNear(time.compute + time.recomputed + time.tensor, m * (last.forward + last.backward), 1e-9)
         << format_case(named, p, m) << "the last stage is the busiest";
     ExpectNear(time.recomputed, m * 0.5, 1e-9) << format_case(named, p, m) << "recomputation, of the busiest stage";
-    ExpectNear(time.tensor, m * 0.3, 1e-9) << format_case(named, p, m) << "waiting for tensor-parallel sums";
+    ExpectNear(time.tensor, m * 0.3, 1e-9) << format_case(named, p, m) << "waiting for tensor-parallel all-reduces";
     const std::vector<double> ends = ends_of(named, work);
     const double all = *std::max_element(ends.begin(), ends.end());
     ExpectNear(time.total() - time.data - time.update, all, 1e-9)
@@ -268,11 +292,11 @@ TEST(Lab25_3d, TheFastestThatFit) {
   const std::vector<Rated> best = choose(all, 80e9, 3);
   ASSERT_EQ(best.size(), 3u) << "the three fastest are asked for, of four that fit";
   EXPECT_EQ(best[0].time.total(), 2) << "1 s would need 90 GB of 80";
-  EXPECT_EQ(best[0].memory.total_bytes(), 40e9) << "of two that take 2 s the smaller comes first";
-  EXPECT_EQ(best[1].memory.total_bytes(), 80e9) << "80 GB fit 80 GB";
+  EXPECT_EQ(best[0].memory.total_bytes(), 40e9) << "of two that take 2 s the one with less memory comes first";
+  EXPECT_EQ(best[1].memory.total_bytes(), 80e9) << "80 GB fit in 80 GB";
   EXPECT_EQ(best[2].time.total(), 3) << "after the two that take 2 s";
-  EXPECT_TRUE(choose(all, 0.5e9, 3).empty()) << "nothing fits half a GB, so nothing is chosen";
-  EXPECT_EQ(choose(all, 15e9, 3).size(), 2u) << "two fit 15 GB: there is no third";
+  EXPECT_TRUE(choose(all, 0.5e9, 3).empty()) << "nothing fits in half a GB, so nothing is chosen";
+  EXPECT_EQ(choose(all, 15e9, 3).size(), 2u) << "two fit in 15 GB: there is no third";
 }
 
 TEST(Lab25_3d, OfAnyList) {
@@ -295,7 +319,7 @@ TEST(Lab25_3d, OfAnyList) {
       ASSERT_TRUE(!before(best[k], fit[k]) && !before(fit[k], best[k]))
           << "number " << k + 1 << " of the chosen takes " << best[k].time.total() << " s and "
           << best[k].memory.total_bytes() / 1e9 << " GB, expected " << fit[k].time.total() << " s and "
-          << fit[k].memory.total_bytes() / 1e9 << " GB: the fastest first, of equal ones the smaller";
+          << fit[k].memory.total_bytes() / 1e9 << " GB: the fastest first, of equal ones the one with less memory";
   }
 }
 

@@ -16,13 +16,13 @@ TEST(Lab25_3d, Gpt3On1024A100) {
   const plan::Search found = plan::search(predictor, plan::strategies(task), 10);
   ASSERT_EQ(found.best.size(), 10u) << "the ten best plans were asked for";
   for (const Rated& plan : found.best) {
-    EXPECT_LE(plan.memory.total_bytes(), 80e9) << plan::format_strategy(plan.strategy) << ": it must fit a GPU";
+    EXPECT_LE(plan.memory.total_bytes(), 80e9) << plan::format_strategy(plan.strategy) << ": it must fit on a GPU";
     EXPECT_LE(plan.strategy.tp, 8) << plan::format_strategy(plan.strategy)
                                    << ": tensor parallelism belongs inside the node";
   }
   // 8 × 8 × 16, plain: recomputation, 1F1B.
   const Rated course = predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true});
-  EXPECT_LE(course.memory.total_bytes(), 80e9) << "8 × 8 × 16 with recomputation fits a GPU";
+  EXPECT_LE(course.memory.total_bytes(), 80e9) << "8 × 8 × 16 with recomputation fits on a GPU";
   EXPECT_LT(found.best.front().time.total(), course.time.total())
       << "the best plan is faster than 8 × 8 × 16 with 1F1B";
   EXPECT_EQ(limit(course.time).name, "compute") << "what limits 8 × 8 × 16";
@@ -30,7 +30,7 @@ TEST(Lab25_3d, Gpt3On1024A100) {
 }
 
 TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {
-  if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "a statement about virtual time";
+  if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const plan::Task task = two_nodes();
   plan::Predictor predictor(task);
   std::vector<double> predicted, simulated;

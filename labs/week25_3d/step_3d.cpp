@@ -25,8 +25,8 @@ void accumulate_gradients(Worker& worker) {
   Rank me = worker.mesh.world;
   fill(me, worker.scalars.loss, 0);
   todo("25.2a",
-       "the schedule, on this stage; the end of every engine's window; norms, where ranks have parts of them "
-       "(norm_gradients, week23::sum_norm_gradients); the shared embedding's shares, of both stages");
+       "the schedule, on this stage; the end of every engine's window; norms, where their gradients are partial "
+       "(norm_gradients, week23::sum_norm_gradients); the shared embedding's shares, over both stages");
 }
 
 namespace {
@@ -35,8 +35,8 @@ namespace {
 bool counts(const Worker& worker, std::size_t engine, const Piece& piece) {
   const Coordinate& here = worker.mesh.here;
   todo("25.2b",
-       "of ranks that hold the same elements, the first on the axis counts them. Engine 1 has the embedding that two "
-       "stages hold");
+       "of the ranks that hold the same elements, the first on the axis counts them. Engine 1 has the embedding that "
+       "two stages hold");
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ void scaled_update(Worker& worker, float learning_rate, float max_norm) {
   const StepScalars& scalars = worker.scalars;
   week22::LossScaler& scaler = *worker.scaler;
   todo("25.2c",
-       "find_overflow_everywhere among all gradient shares, over all axes; the squares; unscale them, for the "
-       "factor; a step of every engine, to be skipped after an overflow; the next scale");
+       "find_overflow_everywhere in all gradient shares, over all axes; the squares; unscale them, for the factor; a "
+       "step of every engine, which an overflow skips; the next scale");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Exercise 25.2: the 3D training step, of the parts that you have. On any mesh it is the serial step: the same losses,
-// the same gradient norm, the same new values, to rounding.
+// Exercise 25.2: the 3D training step, built from the parts that you have. On any mesh it equals the serial step: the
+// same losses, the same gradient norm, the same new values, up to rounding.
 //
 // Narayanan et al. (arXiv 2104.04473), section 3; Rajbhandari et al. (arXiv 1910.02054), section 8 (ZeRO beside tensor
 // parallelism); Korthikanti et al. (arXiv 2205.05198), section 4.2.
@@ -24,13 +24,13 @@ namespace lockstep::week25 {
 void accumulate_gradients(Worker& worker);
 
 /// Part b. squares[0] = Σ g² over the whole model, on every rank: every parameter counts once, however many ranks hold
-/// its gradient. Tensor-parallel ranks hold alike what is not cut; the last stage holds the first one's embedding; all
-/// replicas hold all of it, unless worker.sharded.
+/// its gradient. Tensor-parallel ranks all hold what is not sharded; the last stage also holds the first one's
+/// embedding; all replicas hold everything, unless worker.sharded.
 void sum_of_squares(const Worker& worker, Slice squares);
 
-/// Part c. From the gradients to the next step: clips them to max_norm (0: any) by the norm of the whole, updates,
-/// zeroes. scalars.squares becomes the squared norm. With worker.scaler (22.5) a gradient that is not finite on any
-/// rank makes all ranks skip the step, and the scale finds itself.
+/// Part c. From the gradients to the next step: clips them to max_norm (0: no limit) by the norm of the whole gradient,
+/// updates, and zeroes them. scalars.squares becomes the squared norm. With worker.scaler (22.5) a gradient that is not
+/// finite on any rank makes all ranks skip the step, and the scale adapts.
 void update(Worker& worker, float learning_rate, float max_norm);
 
 }  // namespace lockstep::week25

@@ -24,13 +24,13 @@ struct Worker {
   std::vector<Batch> batches;  ///< of this replica; to be filled before each step
   std::unique_ptr<GptStage> stage;
   /// Its tensors on the axis dp. Where the token embedding is on another stage too it has an engine of its own, the
-  /// second: so both stages cut it alike.
+  /// second, so that both stages shard it in the same way.
   std::vector<std::unique_ptr<Engine>> engines;
   StepScalars scalars;                       ///< loss: this rank's, of tokens of this replica, × dp
   std::optional<week22::LossScaler> scaler;  ///< of fp16
-  bool norms_in_parts = false;               ///< sequence parallelism: each rank has its rows' part of norms' gradients
-  bool sharded = false;                      ///< ZeRO: ranks of dp have different parts of the gradients
-  bool values_sharded = false;               ///< ZeRO-3: of the values too
+  bool norms_in_parts = false;  ///< sequence parallelism: norms' gradients are partial, each rank's from its own rows
+  bool sharded = false;         ///< ZeRO: ranks of dp have different parts of the gradients
+  bool values_sharded = false;  ///< ZeRO-3: of the values too
 
   /// Of all engines.
   std::vector<Slice> gradient_shares() const {

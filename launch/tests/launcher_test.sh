@@ -57,11 +57,23 @@ end
 MPIRUN=$work/mpirun run -n 2 true
 [ "$(cat "$work/out")" = "words of the program" ] || fail "these are not the program's words alone"
 
+# Whose exit code ended the job is said where nobody has said anything.
+cat >"$work/mpirun" <<end
+#!/bin/sh
+[ "\$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
+printf '%s\n' $ruler "Primary job  terminated normally, but 1 process returned" "a non-zero exit code." $ruler \
+  $ruler "mpirun detected that one or more processes exited with non-zero status, thus causing" "the job to be terminated. The first process to do so was:" \
+  "  Process name: [[17,1],12]" "  Exit code:    3" $ruler >&2
+exit 3
+end
+MPIRUN=$work/mpirun run -n 2 true
+[ "$(cat "$work/out")" = "rank 12 ended before the others, with exit code 3" ] || fail "whose exit code it was is not said"
+
 case $(ldd "$program") in *libmpi.so.40*) ;; *) exit $failed ;; esac # the rest is Open MPI's
 
 run -n 3 --timeout 30 sh -c '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec "$0" good' "$program"
 [ $? -eq 1 ] || fail "a rank that ends before MPI has started leaves the others waiting"
-says "rank 1 .*ended before"  # by whoever noticed first
+says "rank 1 .*ended before"  # by whoever noticed first: a rank that waits for it, or the launcher
 [ "$(wc -l <"$work/out")" -eq 1 ] || fail "this is said more than once"
 
 run -n 3 --timeout 30 "$program" killed

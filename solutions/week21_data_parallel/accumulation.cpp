@@ -17,7 +17,7 @@ std::vector<Microbatch> microbatches(std::size_t samples, std::size_t largest) {
 
 void accumulate_gradients(Rank me, Slice gradients, const std::vector<Microbatch>& parts,
                           const WeightedBackward& backward) {
-  // lab 21.6 begin: zero the gradients, then add each micro-batch with its share of all samples as its weight
+  // lab 21.6 begin: zero the gradients, then add each microbatch with its share of all samples as its weight
   std::size_t samples = 0;
   for (const Microbatch& part : parts) samples += part.count;
   fill(me, gradients, 0);

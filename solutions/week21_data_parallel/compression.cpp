@@ -41,8 +41,8 @@ void sparse_sum(Rank me, Slice data, Slice values, Slice indices) {
   const std::size_t k = values.size();
   Slice all_values = scratch(me, k * static_cast<std::size_t>(p), values.dtype());
   Slice all_indices = scratch(me, k * static_cast<std::size_t>(p), DType::i32);
-  // lab 21.9a begin: my pairs into my block of both arrays, and both all-gathered; then, from zeros, every rank's pairs
-  // added to `data` in the order of ranks: the same order everywhere, or the replicas' bits part
+  // lab 21.9a begin: copy my pairs into my block of both arrays, and all-gather both; then, from zeros, add every
+  // rank's pairs to `data` in rank order: the same order everywhere, or the replicas' bits differ
   copy(me, chunk(all_values, me.rank(), p), values);
   copy(me, chunk(all_indices, me.rank(), p), indices);
   ring_all_gather(me, all_values);
@@ -55,11 +55,12 @@ void sparse_sum(Rank me, Slice data, Slice values, Slice indices) {
 void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k) {
   Slice values = scratch(me, k, data.dtype()), indices = scratch(me, k, DType::i32);
   if (error.empty()) {
-    // lab 21.9b begin: without memory: the k largest elements of this step's gradient
+    // lab 21.9b begin: without error feedback: the k largest elements of this step's gradient
     top_k(me, values, indices, data);
     // lab end
   } else {
-    // lab 21.9b begin: with memory: add the gradient to what is owed, choose from the sum, and owe what was not chosen
+    // lab 21.9b begin: with error feedback: add the gradient to `error`, choose from the sum, and keep in `error` what
+    // was not chosen
     add(me, error, data);
     top_k(me, values, indices, error);
     scatter_add(me, error, values, indices, -1);  // what is sent is owed no more
@@ -74,7 +75,7 @@ void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
   Slice numbers = scratch(me, data.size() * static_cast<std::size_t>(p), DType::i8);
   Slice scales = scratch(me, blocks_of(data.size(), block) * static_cast<std::size_t>(p), DType::f32);
   // lab 21.9c begin: quantise into my block of both arrays, drawing with drawn_by(key, rank); all-gather both; then,
-  // from zeros, add every rank's array in the order of ranks, my own rounded one among them
+  // from zeros, add every rank's array in rank order, my own rounded one included
   quantise(me, chunk(numbers, me.rank(), p), chunk(scales, me.rank(), p), data, block, drawn_by(key, me.rank()));
   ring_all_gather(me, numbers);
   ring_all_gather(me, scales);
@@ -111,9 +112,9 @@ Rounded allocate_rounded(Rank me, std::size_t elements, std::size_t longest, std
 std::vector<Transfer> all_to_all(Rank me, const Slice& outgoing, const Slice& incoming) {
   const int p = me.size(), self = me.rank();
   std::vector<Transfer> batch;
-  // lab 21.9d begin: to each peer its chunk of `outgoing`, and what it sends into its chunk of `incoming`. Begin with
-  // the rank after yours: were all to begin with rank 0, they would wait for its port. My own chunk needs no message:
-  // copy it
+  // lab 21.9d begin: send each peer its chunk of `outgoing`, and receive what it sends into its chunk of `incoming`.
+  // Begin with the rank after yours: if all began with rank 0, they would wait for its port. My own chunk needs no
+  // message: copy it
   for (int i = 1; i < p; ++i) {
     const int peer = (self + i) % p;
     batch.push_back(send(peer, chunk(outgoing, peer, p)));
@@ -140,9 +141,9 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
   for (const Transfer& transfer : all_to_all(me, mine.scales, parts.scales)) batch.push_back(transfer);
   me.exchange(batch);
   const Slice sum = chunk(data, self, p);
-  // lab 21.9d begin: my chunk's sum, from zeros and in the order of ranks (add_to); rounded again into mine, with
-  // drawn_by(key, p + rank, own.offset); both all-gathered. Then every chunk of data is what was gathered: my own too,
-  // since nobody else has seen the sum before it was rounded
+  // lab 21.9d begin: my chunk's sum, from zeros and in rank order (add_to); round it again into mine, with
+  // drawn_by(key, p + rank, own.offset); all-gather both. Then every chunk of data is what was gathered: my own too,
+  // since no other rank has seen the sum before it was rounded
   fill(me, sum, 0);
   for (int r = 0; r < p; ++r) parts.add_to(me, sum, r);
   mine.round(me, self, sum, drawn_by(key, p + self, own.offset));
@@ -155,8 +156,8 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
 
 double bytes_sent(const Compression& how, int ranks, double elements) {
   const double p = ranks, eight_bits = 1 + 4 / static_cast<double>(how.block);  // bytes an element, its scale included
-  // lab 21.9e begin: a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. What
-  // does each method send of an element?
+  // lab 21.9e begin: a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. How
+  // many bytes does each method send per element, and how often?
   switch (how.method) {
     case Method::ring: return 2 * (p - 1) / p * 4 * elements;
     case Method::top_k: return (p - 1) * 8 * how.density * elements;
@@ -169,7 +170,7 @@ double bytes_sent(const Compression& how, int ranks, double elements) {
 
 double ranks_to_break_even(const Compression& how) {
   const double eight_bits = 1 + 4 / static_cast<double>(how.block);
-  // lab 21.9e begin: p for which bytes_sent is that of the ring; it is the ring itself from 1 on, and two steps never
+  // lab 21.9e begin: the p at which bytes_sent equals the ring's: 1 for the ring itself, never for two steps
   switch (how.method) {
     case Method::ring: return 1;
     case Method::top_k: return 1 / how.density;

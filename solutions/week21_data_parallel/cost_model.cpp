@@ -29,7 +29,8 @@ CostModel cost_of_all_at_once(const Machine& machine, int ranks) {
 }
 
 double naive_all_reduce_seconds(CostModel cost, int ranks, double bytes) {
-  // lab 21.5 begin: p − 1 times a message and an addition; then p − 1 arrays leave, and the last one arrives α later
+  // lab 21.5 begin: p − 1 times a message and an addition; then p − 1 arrays are sent, the last of which arrives α
+  // later
   if (ranks == 1) return 0;
   const double gather = (ranks - 1) * (cost.alpha + bytes * cost.beta + bytes * cost.gamma + cost.launch);
   return gather + (ranks - 1) * bytes * cost.beta + cost.alpha;

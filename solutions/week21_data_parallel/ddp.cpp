@@ -42,7 +42,7 @@ class OverlappedDdp final : public BucketedDdp {
   }
 
   void count_ready(std::size_t bucket) override {
-    // lab 21.7b begin: this bucket misses one less; launch every bucket that misses none, but never before its
+    // lab 21.7b begin: this bucket is missing one less; launch every bucket that is missing none, but never before its
     // predecessors: all ranks must communicate in the same order
     --missing_[bucket];
     for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_) launch(buckets_[next_]);
@@ -60,7 +60,7 @@ class OverlappedDdp final : public BucketedDdp {
   }
 
   void wait_for_averages() override {
-    // lab 21.7c begin: main goes on when the last bucket's average is done (and with it all before)
+    // lab 21.7c begin: main waits for the last bucket's average, which also waits for all before it
     dp_.wait(last_launched_);
     // lab end
   }
@@ -76,8 +76,8 @@ class OverlappedDdp final : public BucketedDdp {
 
   /// used_[i]: did any rank use parameter i in this window? used_here_[i] is 1 if this rank did, else 0.
   void share_usage() override {
-    // lab 21.7e begin: upload used_here_ into usage_ and sum it over the ranks; then fill used_. What I used, somebody
-    // used: only the others need `read`, which makes the host wait for the device. Last, zero used_here_
+    // lab 21.7e begin: upload used_here_ into usage_ and sum it over the ranks; then fill used_. What I used counts as
+    // used: only the others need `read`, which makes the host wait for the device. Finally zero used_here_
     upload(dp_, usage_, used_here_);
     all_reduce_(dp_, usage_);
     for (std::size_t i = 0; i < used_.size(); ++i)

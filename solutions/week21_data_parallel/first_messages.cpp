@@ -55,7 +55,7 @@ void swap_that_deadlocks(Rank me, Slice mine, Slice theirs) {
 void swap_with_partner(Rank me, Slice mine, Slice theirs) {
   const int partner = partner_of(me);
   if (partner == me.rank()) return copy(me, theirs, mine);
-  // lab 21.0d begin: the two lines of swap_that_deadlocks, mended. Read the simulator's explanation first
+  // lab 21.0d begin: the two lines of swap_that_deadlocks, fixed. Read the simulator's explanation first
   me.exchange({send(partner, mine), receive(partner, theirs)});
   // lab end
 }

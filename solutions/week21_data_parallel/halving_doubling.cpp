@@ -26,7 +26,7 @@ void recursive_doubling(Rank me, Slice data) {
   if (b == 1) return;  // nobody to add
   Slice received = me.allocate(data.size(), data.dtype(), Category::buffer);
   // lab 21.3a begin: lg b steps, at distances 1, 2, 4, … In each, exchange the whole array with the rank whose number
-  // differs from yours in that one bit (r ^ distance), and add what came
+  // differs from yours in that one bit (r ^ distance), and add what you receive
   for (int distance = 1; distance < b; distance *= 2) {
     const int partner = r ^ distance;
     me.exchange({send(partner, data), receive(partner, received)});
@@ -38,7 +38,7 @@ void recursive_doubling(Rank me, Slice data) {
 void fold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
   // lab 21.3b begin: a spare rank (r ≥ b) sends its array to its partner, rank r − b, which receives it into a scratch
-  // that it allocates, and adds it to its own. All others do nothing
+  // buffer that it allocates, and adds it to its own. All other ranks do nothing
   if (r >= b) me.exchange({send(r - b, data)});
   if (r + b >= p) return;
   Slice received = me.allocate(data.size(), data.dtype(), Category::buffer);
@@ -74,7 +74,7 @@ void halving_reduce_scatter(Rank me, Slice data) {
 void doubling_all_gather(Rank me, Slice data) {
   const int r = me.rank(), steps = steps_of(me);
   // lab 21.3d begin: the steps of the halving backwards. In each, send the part that you have complete and receive your
-  // partner's into its place
+  // partner's in place
   for (int step = steps - 1; step >= 0; --step) {
     const int partner = r ^ (1 << step);
     Slice mine = part_after(data, r, step + 1), theirs = part_after(data, partner, step + 1);

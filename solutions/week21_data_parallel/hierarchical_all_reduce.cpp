@@ -24,7 +24,7 @@ Hierarchy split_by_node(Rank me, int ranks_per_node) {
 void hierarchical_all_reduce(Hierarchy groups, Slice data) {
   Scope scope = groups.node.region("hierarchical_all_reduce", data.bytes());
   // lab 21.4b begin: three calls of 21.2's functions. Inside the node, complete your own chunk of the node's sum; on
-  // your rail, sum that chunk over the nodes; inside the node, hand the chunks out
+  // your rail, sum that chunk over the nodes; inside the node, gather the chunks
   ring_reduce_scatter(groups.node, data);
   ring_all_reduce(groups.rail, chunk(data, groups.node.rank(), groups.node.size()));
   ring_all_gather(groups.node, data);
@@ -32,7 +32,7 @@ void hierarchical_all_reduce(Hierarchy groups, Slice data) {
 }
 
 double hierarchical_seconds(CostModel inside, CostModel across, int nodes, int ranks_per_node, double bytes) {
-  // lab 21.4c begin: a ring inside the node with all of the array, and one on the rail with a g-th of it
+  // lab 21.4c begin: a ring inside the node for the whole array, and one on the rail for 1/g of it
   return ring_all_reduce_seconds(inside, ranks_per_node, bytes) +
          ring_all_reduce_seconds(across, nodes, bytes / ranks_per_node);
   // lab end

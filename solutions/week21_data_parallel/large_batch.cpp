@@ -25,8 +25,8 @@ double rate_at(const RateSchedule& schedule, int step) {
   const double length = std::max(1, schedule.steps - schedule.warmup);       // of the cosine, in steps
   const double done = std::min(1.0, (step - schedule.warmup) / length);      // the part of it that is over
   const double fall = 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * done));  // from 1 to 0.1
-  // lab 21.8 begin: during warm-up, equal parts of the way from first to peak, all of it in the last of its steps;
-  // then the peak, times `fall`
+  // lab 21.8 begin: during warm-up, equal increments from first to peak, which its last step reaches; then the peak,
+  // times `fall`
   if (step >= schedule.warmup) return schedule.peak * fall;
   return schedule.first + (schedule.peak - schedule.first) * (step + 1) / schedule.warmup;
   // lab end

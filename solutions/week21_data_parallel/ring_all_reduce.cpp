@@ -13,7 +13,7 @@ void ring_reduce_scatter(Rank me, Slice data) {
   const int next = (r + 1) % p, previous = (r + p - 1) % p;
   Slice scratch = me.allocate(chunk(data, 0, p).size(), data.dtype(), Category::buffer);  // the longest chunk
   // lab 21.2a begin: p − 1 steps. In each, send one chunk to the next rank, receive another from the previous rank into
-  // the scratch, and add it to your own. Begin with the chunk that lets chunk r be the one complete at the end
+  // the scratch, and add it to your own. Begin with the chunk for which chunk r is the complete one at the end
   for (int step = 0; step < p - 1; ++step) {
     Slice outgoing = chunk(data, r - step - 1, p), incoming = chunk(data, r - step - 2, p);
     Slice received = scratch.cut(0, incoming.size());
@@ -28,7 +28,7 @@ void ring_all_gather(Rank me, Slice data) {
   if (p == 1) return;  // nobody to give to
   const int next = (r + 1) % p, previous = (r + p - 1) % p;
   // lab 21.2b begin: p − 1 steps. In each, send one complete chunk to the next rank and receive another into its place
-  // from the previous one. Which chunk can you give away first?
+  // from the previous one. Which chunk can you send first?
   for (int step = 0; step < p - 1; ++step) {
     Slice outgoing = chunk(data, r - step, p), incoming = chunk(data, r - step - 1, p);
     me.exchange({send(next, outgoing), receive(previous, incoming)});  // now step + 2 chunks are complete

@@ -16,18 +16,18 @@ namespace lockstep::week21 {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
+[[noreturn]] void reject(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
 
 void check_seconds(double seconds) {
-  if (!(seconds > 0) || !std::isfinite(seconds)) refuse(fmt::format("{} is not a time: seconds must be > 0", seconds));
+  if (!(seconds > 0) || !std::isfinite(seconds)) reject(fmt::format("{} is not a time: seconds must be > 0", seconds));
 }
 
 void check_ranks(int ranks, int least = 1) {
-  if (ranks < least) refuse(fmt::format("{} ranks: at least {} needed", ranks, least));
+  if (ranks < least) reject(fmt::format("{} ranks: at least {} needed", ranks, least));
 }
 
 void check_fraction(double fraction) {
-  if (!(fraction >= 0 && fraction <= 1)) refuse(fmt::format("serial fraction {} is not within [0, 1]", fraction));
+  if (!(fraction >= 0 && fraction <= 1)) reject(fmt::format("serial fraction {} is not within [0, 1]", fraction));
 }
 
 void check_measurements(const std::vector<Measurement>& measurements) {
@@ -38,7 +38,7 @@ void check_measurements(const std::vector<Measurement>& measurements) {
     ranks.insert(m.ranks);
   }
   if (measurements.size() < 3 || ranks.size() < 2)
-    refuse(fmt::format("a fit needs 3 measurements at 2 different numbers of ranks; there are {} at {}",
+    reject(fmt::format("a fit needs 3 measurements at 2 different numbers of ranks; there are {} at {}",
                        measurements.size(), ranks.size()));
 }
 
@@ -80,7 +80,7 @@ double gustafson_speedup(double serial_fraction, int ranks) {
 
 double karp_flatt(double speedup, int ranks) {
   check_ranks(ranks, 2);
-  if (!(speedup > 0) || !std::isfinite(speedup)) refuse(fmt::format("{} is not a speedup: it must be > 0", speedup));
+  if (!(speedup > 0) || !std::isfinite(speedup)) reject(fmt::format("{} is not a speedup: it must be > 0", speedup));
   // lab 21.10 begin: solve 1/S = s + (1 − s)/p for s
   return (1 / speedup - 1.0 / ranks) / (1 - 1.0 / ranks);
   // lab end
@@ -93,8 +93,7 @@ SerialFraction fit_amdahl(const std::vector<Measurement>& measurements) {
   const std::vector<double> weights = relative_weights(measurements);
   // lab 21.10 begin: T(p) = T(1)·(1/p) + s·T(1)·(1 − 1/p) is a sum of two known functions of p: least_squares (see
   // common/support/stats/stats.hpp) finds their coefficients, and so s. For the error of s fit once more, with the
-  // fitted law 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times what s may still be wrong
-  // by
+  // fitted law 1/p + s·(1 − 1/p) in place of 1/p: the second coefficient is then T(1) times the error of s
   std::vector<std::vector<double>> parts, around;
   for (const Measurement& m : measurements) parts.push_back({1.0 / m.ranks, 1 - 1.0 / m.ranks});
   const Fit fit = least_squares(parts, seconds, weights);

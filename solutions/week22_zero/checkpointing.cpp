@@ -33,7 +33,7 @@ void restore_probabilities(Rank me, const Gpt& gpt, std::size_t layer, Activatio
   const BlockShape shape = gpt.block_shape(saved.sequences, saved.length);
   if (shape.kind == AttentionKind::flash) return;  // its backward computes them again by itself
   BlockActivations& block = saved.blocks[layer];
-  // lab 22.6b begin: from qkv, which the block has kept
+  // lab 22.6b begin: compute them from qkv, which the block has kept
   attention_probabilities(me, block.probabilities, block.qkv, shape.attention());
   // lab end
 }
@@ -52,7 +52,7 @@ Activations checkpointed_activations(Rank me, const Gpt& gpt, std::size_t sequen
 }
 
 std::size_t block_activation_bytes(const BlockShape& shape, DType dtype, std::size_t layers, Recompute recompute) {
-  // lab 22.6c begin: one block's input, statistics and probabilities; then which of them there are `layers` of
+  // lab 22.6c begin: one block's input, statistics and probabilities; then which of them are kept `layers` times
   const std::size_t element = bytes_of(dtype), input = shape.rows() * shape.d_model * element;
   const bool flash = shape.kind == AttentionKind::flash;
   const std::size_t probabilities = flash ? 0 : shape.rows() * shape.heads * shape.length * element;
@@ -74,7 +74,7 @@ double block_forward_flop(const BlockShape& shape) {
 
 double recomputed_flop(const BlockShape& shape, Recompute recompute) {
   // lab 22.6c begin: all of the forward, the product of queries and keys, or nothing. Flash attention recomputes its
-  // scores anyhow
+  // scores anyway
   const double scores = static_cast<double>(shape.rows()) * static_cast<double>((shape.length + 1) * shape.d_model);
   if (recompute == Recompute::full) return block_forward_flop(shape);
   if (recompute == Recompute::selective && shape.kind == AttentionKind::materialised) return scores;

@@ -22,7 +22,7 @@ std::string layer_of(const Parameter& tensor) { return tensor.name.substr(0, ten
 
 /// Does `next`, which follows `last` in the table, belong to the same unit? That unit has `elements` so far.
 bool together(const Parameter& last, const Parameter& next, std::size_t elements, Wrapping wrapping) {
-  // lab 22.4c begin: by the kind of wrapping: always; the same block; the same layer; not enough elements yet
+  // lab 22.4c begin: depending on the kind of wrapping: always; the same block; the same layer; not enough elements yet
   switch (wrapping.kind) {
     case Wrapping::Kind::whole_model: return true;
     case Wrapping::Kind::each_block: return block_of(last) == block_of(next);
@@ -56,7 +56,7 @@ class UnitFsdp final : public FsdpUnits {
   using FsdpUnits::FsdpUnits;
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    // lab 22.4b begin: update the shares, then zero those of the gradients. Who gathers the new values, and when?
+    // lab 22.4b begin: update the shares, then zero those of the gradients. What gathers the new values, and when?
     for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip, skipped);
     for (const Slice& share : gradients_) fill(dp_, share, 0);
     // lab end
@@ -80,7 +80,7 @@ class UnitFsdp final : public FsdpUnits {
   }
 
   void release(std::size_t u) override {
-    // lab 22.4a begin: nothing is held of the unit any more, in either pass
+    // lab 22.4a begin: in either pass, nothing of the unit is held any longer
     unsharded_[u] = {};
     // lab end
   }

@@ -25,7 +25,7 @@ ModelState model_state(double parameters, int stage, int ranks, Recipe recipe) {
   check(parameters, stage, ranks);
   const double p = ranks;
   ModelState state;
-  // lab 22.1a begin: each of the three kinds: bytes a parameter times parameters, and divided by p from its stage on
+  // lab 22.1a begin: each of the three kinds: bytes per parameter times parameters, divided by p from its stage on
   state.parameter_bytes = recipe.parameter * parameters / (stage >= 3 ? p : 1);
   state.gradient_bytes = recipe.gradient * parameters / (stage >= 2 ? p : 1);
   state.optimizer_bytes = recipe.optimizer() * parameters / (stage >= 1 ? p : 1);
@@ -57,7 +57,7 @@ double bytes_sent(double parameters, int stage, int ranks, int microbatches, Rec
 double activation_bytes_per_layer(LayerShape shape) {
   const double s = shape.positions, b = shape.sequences, h = shape.channels, a = shape.heads;
   // lab 22.1b begin: s·b·h times 34, or 32 without the masks of two dropouts; and attention's scores: a·b·s² times 2
-  // for the softmax, and with dropout 3 more for its mask and output; or, with flash attention, one fp32 number a row
+  // for the softmax, and with dropout 3 more for its mask and output; or, with flash attention, one fp32 number per row
   const double linear = s * b * h * (shape.dropout ? 34 : 32);
   const double scores = a * b * s * s * (shape.dropout ? 5 : 2);
   return linear + (shape.flash ? 4 * a * b * s : scores);

@@ -26,7 +26,7 @@ void apply_update(Rank me, Slice working, Slice master, Slice update) {
 }
 
 void sum_in(Rank me, Slice data, DType reduce, const AllReduce& all_reduce) {
-  // lab 22.5b begin: as it is where the types agree; else through a copy in the other type
+  // lab 22.5b begin: directly where the types agree; otherwise through a copy in the other type
   if (data.dtype() == reduce) return all_reduce(me, data);
   Slice copy = me.allocate(data.size(), reduce, Category::buffer);
   cast(me, copy, data);
@@ -57,8 +57,8 @@ LossScaler make_loss_scaler(Rank me, float initial, int growth_interval) {
 
 void find_overflow_everywhere(Rank me, LossScaler& scaler, const std::vector<Slice>& gradients,
                               std::span<const Rank> groups, const AllReduce& all_reduce) {
-  // lab 22.5c begin: from 0, find it in each of my gradients; add the flags up over each group in turn; any number
-  // above 0 is a yes
+  // lab 22.5c begin: start from 0, find overflow in each of my gradients; sum the flags over each group in turn; any
+  // number above 0 means overflow
   fill(me, scaler.overflow, 0);
   for (const Slice& gradient : gradients) find_overflow(me, scaler.overflow, gradient);
   for (const Rank& group : groups) all_reduce(group, scaler.overflow);
@@ -67,7 +67,8 @@ void find_overflow_everywhere(Rank me, LossScaler& scaler, const std::vector<Sli
 }
 
 void unscale(Rank me, const LossScaler& scaler, Slice factor, Slice squares, float max_norm) {
-  // lab 22.5d begin: squares are scaled twice. Clipping looks at true gradients; its factor meets scaled ones
+  // lab 22.5d begin: squares are scaled twice. Clipping needs the norm of the true gradients; its factor is applied to
+  // scaled ones
   scale(me, squares, scaler.inverse);
   scale(me, squares, scaler.inverse);
   fill(me, factor, 1);
@@ -79,8 +80,8 @@ void unscale(Rank me, const LossScaler& scaler, Slice factor, Slice squares, flo
 void scaled_step(Rank me, Gpt& gpt, Optimizer& optimizer, LossScaler& scaler, StepScalars& scalars, StepOptions options,
                  std::span<const Rank> groups, const AllReduce& all_reduce) {
   const Slice gradients = gpt.parameters().gradients;
-  // lab 22.5d begin: does anybody overflow? the norm and the factor; AdamW, which skips by itself; the next scale;
-  // zeros
+  // lab 22.5d begin: does any rank overflow? Then the norm and the factor; AdamW, which skips by itself; the next
+  // scale; zeros
   find_overflow_everywhere(me, scaler, {gradients}, groups, all_reduce);
   fill(me, scalars.squares, 0);
   add_squares(me, scalars.squares, gradients);
@@ -92,8 +93,8 @@ void scaled_step(Rank me, Gpt& gpt, Optimizer& optimizer, LossScaler& scaler, St
 }
 
 void update_scale(Rank me, LossScaler& scaler) {
-  // lab 22.5e begin: count; an overflow halves the scale (and doubles its inverse) and starts the count again; then, if
-  // there are enough good steps, it doubles
+  // lab 22.5e begin: count; an overflow halves the scale (and doubles its inverse) and restarts the count; then, if
+  // there are enough good steps, the scale doubles
   add(me, scaler.skipped, scaler.overflow);
   add(me, scaler.good_steps, scaler.one);
   scale_if(me, scaler.scale, 0.5f, scaler.overflow);

@@ -66,8 +66,8 @@ class BucketedZero1 final : public Zero1 {
   /// AdamW on some range of all parameters, with state for that range and no more.
   Optimizer optimizer_of(const week21::Bucket& bucket) const {
     // lab 22.2a begin: return an Optimizer (common/gpt/model/optimizer.hpp) for the elements of the flat slices that
-    // are this rank's chunk of the bucket: offset_of(bucket) says where the bucket begins, chunk_range which part is
-    // mine
+    // are this rank's chunk of the bucket: offset_of(bucket) gives the bucket's first element, chunk_range this rank's
+    // part of it
     const ChunkRange mine = chunk_range(bucket.gradients.size(), dp_.rank(), dp_.size());
     return Optimizer(dp_, parameters_, options_, Range{offset_of(bucket) + mine.offset, mine.size});
     // lab end

@@ -45,7 +45,7 @@ class UnitZero2 final : public Zero2 {
   void end_backward() override {
     for (std::size_t u : times_.order)
       if (!gradients_[u].empty()) reduce(u);
-    // lab 22.3b begin: main goes on when the last reduction is done (and with it all before)
+    // lab 22.3b begin: main waits for the last reduction, which also waits for all before it
     dp_.wait(last_);
     // lab end
   }
@@ -104,7 +104,7 @@ class UnitZero2 final : public Zero2 {
       // lab end
     };
     if (!options_.overlap) return work(dp_);
-    // lab 22.3b begin: run the work on comm_, and remember the tickets of the last reduction and of the one before it
+    // lab 22.3b begin: run the work on comm_, and keep the tickets of the last reduction and of the one before it
     before_last_ = last_;
     last_ = dp_.run(comm_, work);
     // lab end

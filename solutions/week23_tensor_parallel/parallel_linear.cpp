@@ -23,12 +23,12 @@ void g_forward(const TensorParallel& tp, Slice y, const char* place) {
 
 Ticket f_backward(const TensorParallel& tp, Slice dx, const char* place) {
   if (!tp.overlap) {
-    // lab 23.1a begin: sum dx over the group, in a region named `place`; nothing is left to wait for
+    // lab 23.1a begin: sum dx over the group, in a region named `place`; there is nothing to wait for afterwards
     g_forward(tp, dx, place);
     return {};
     // lab end
   }
-  // lab 23.1d begin: the same, run on the queue tp.comm: main goes on, and waits for the ticket when it needs dx
+  // lab 23.1d begin: the same, run on the queue tp.comm: main continues, and waits for the ticket when it needs dx
   Rank main = tp.group;
   return main.run(tp.comm, [dx, place](Rank queue) {
     Scope scope = queue.region(place, dx.bytes());
@@ -47,7 +47,7 @@ void column_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gr
                      const LinearTensors& values, std::size_t rows, const char* place) {
   Rank me = tp.group;
   // lab 23.1b begin: this rank's part of dx, and f's backward of it; then the gradients of weight and bias; wait for dx
-  // last of all
+  // at the very end
   linear_backward_input(me, dx, dy, values.weight, rows);
   const Ticket summed = f_backward(tp, dx, place);
   linear_backward_weight(me, gradients.weight, gradients.bias, dy, x, rows);
@@ -58,7 +58,7 @@ void column_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gr
 void row_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
                  const char* place) {
   // lab 23.1c begin: the partial product of this rank's input features, and g. Every rank has the bias, but the sum may
-  // hold it only once
+  // contain it only once
   linear(tp.group, y, x, values.weight, tp.group.rank() == 0 ? values.bias : Slice(), rows);
   g_forward(tp, y, place);
   // lab end
@@ -80,7 +80,7 @@ LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks) {
 }
 
 LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks) {
-  // lab 23.1e begin: and which does this rank's share of x meet? See row_forward for the bias
+  // lab 23.1e begin: and which of them multiply this rank's share of x? See row_forward for the bias
   return {.rows = {0, out}, .columns = equal_part(in, rank, ranks), .bias = {0, out}};
   // lab end
 }

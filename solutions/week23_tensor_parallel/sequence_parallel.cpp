@@ -8,7 +8,7 @@ namespace lockstep::week23 {
 
 void gather_rows(Rank group, Slice whole, Slice own, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  // lab 23.5a begin: own rows into their place, and 21.2's all-gather
+  // lab 23.5a begin: copy the own rows to their place, then 21.2's all-gather
   copy(group, chunk(whole, group.rank(), group.size()), own);
   week21::ring_all_gather(group, whole);
   // lab end
@@ -16,7 +16,7 @@ void gather_rows(Rank group, Slice whole, Slice own, const char* place) {
 
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  // lab 23.5a begin: 21.2's reduce-scatter, and own rows out of their place
+  // lab 23.5a begin: 21.2's reduce-scatter, then copy the own rows out
   week21::ring_reduce_scatter(group, whole);
   copy(group, own, chunk(whole, group.rank(), group.size()));
   // lab end
@@ -58,8 +58,8 @@ void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norm
   std::vector<Slice> places;  // by norm, in `all`
   for (std::size_t i = 0, at = 0; i < norms.size(); at += norms[i].size(), ++i)
     places.push_back(all.cut(at, norms[i].size()));
-  // lab 23.5c begin: copy the norms' gradients into their places; sum `all`, at the place "norm gradients"; copy them
-  // back
+  // lab 23.5c begin: copy the norms' gradients into their places; all-reduce `all`, in the region "norm gradients";
+  // copy them back
   for (std::size_t i = 0; i < norms.size(); ++i) copy(me, places[i], norms[i]);
   g_forward(tp, all, "norm gradients");
   for (std::size_t i = 0; i < norms.size(); ++i) copy(me, norms[i], places[i]);

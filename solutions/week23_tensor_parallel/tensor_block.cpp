@@ -43,7 +43,7 @@ void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, 
   Slice statistics =
       me.allocate(2 * targets.size() * static_cast<std::size_t>(me.size()), DType::f32, Category::buffer);
   // lab 23.4b begin: this rank's statistics into its chunk; gather all, in a region "loss"; then cross_entropy_shard,
-  // with empty logits for the loss alone
+  // with empty logits if only the loss is needed
   cross_entropy_statistics(me, chunk(statistics, me.rank(), me.size()), logits, targets, shard);
   {
     Scope scope = me.region("loss", statistics.bytes());
@@ -66,7 +66,7 @@ class TensorLayers final : public TensorBlockLayers {
   }
   void logits_backward(Rank, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                        std::size_t rows) const override {
-    // lab 23.4c begin: and back; its sum is at the place "head backward"
+    // lab 23.4c begin: and back; its all-reduce is in the region "head backward"
     column_backward(tp_, dx, {dhead, {}}, dlogits, x, {head, {}}, rows, "head backward");
     // lab end
   }

@@ -5,7 +5,7 @@ namespace lockstep::week23 {
 
 void parallel_mlp_forward(const TensorParallel& tp, const MlpTensors& values, MlpSaved& saved, Slice y,
                           std::size_t rows) {
-  // lab 23.2 begin: up, gelu, down. Which of the layers is cut by columns, which by rows?
+  // lab 23.2 begin: up, gelu, down. Which of the layers is column-parallel, which row-parallel?
   column_forward(tp, saved.up, saved.input, values.up, rows);
   gelu(tp.group, saved.gelu, saved.up);
   row_forward(tp, y, saved.gelu, values.down, rows, "mlp forward");

@@ -10,7 +10,7 @@ namespace lockstep::week24 {
 StageSchedule one_f_one_b(const PipelineShape& shape, int stage) {
   const int m = shape.microbatches;
   StageSchedule steps;
-  // lab 24.3 begin: warm-up forwards; then for each microbatch's backward the forward that comes before it, while there
+  // lab 24.3 begin: warm-up forwards; then every microbatch's backward, each after one more forward as long as there
   // are any
   const int warm_up = std::min(shape.stages - 1 - stage, m);
   for (int i = 0; i < warm_up; ++i) steps.push_back({Work::forward, i});

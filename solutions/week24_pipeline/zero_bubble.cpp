@@ -27,7 +27,7 @@ StageSchedule zb_h1(const PipelineShape& shape, int stage) {
 StageSchedule zb_h2(const PipelineShape& shape, int stage) {
   const int m = shape.microbatches;
   StageSchedule steps;
-  // lab 24.5b begin: a longer warm-up, weights' halves 2s microbatches late, and the forward last in each turn
+  // lab 24.5b begin: a longer warm-up, weight gradients 2s microbatches late, and the forward last in each turn
   const int warm_up = std::min(2 * (shape.stages - stage) - 1, m), late = 2 * stage;
   for (int i = 0; i < warm_up; ++i) steps.push_back({Work::forward, i});
   for (int i = 0; i < m; ++i) {

@@ -14,8 +14,8 @@ namespace lockstep::week25 {
 
 Decomposition decompose(const StepLedgers& step) {
   Decomposition d;
-  // lab 25.4a begin: means over the ranks first; then the busy rank: what it computes beyond the mean, and of what it
-  // waits, how much its messages explain
+  // lab 25.4a begin: means over the ranks first; then the busy rank: what it computes beyond the mean, and how much of
+  // its waiting its messages explain
   const RankStep& busy =
       *std::max_element(step.ranks.begin(), step.ranks.end(),
                         [](const RankStep& a, const RankStep& b) { return a.arithmetic < b.arithmetic; });
@@ -38,8 +38,8 @@ Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial,
     Limit limit;
     double seconds;
   };
-  // lab 25.4b begin: the share of the serial step; what each cost has beyond it; no limit where little is lost; else
-  // the largest loss, and for messages: could arithmetic have hidden them?
+  // lab 25.4b begin: the share of the serial step; what each cost exceeds it by; no limit where little is lost;
+  // otherwise the largest loss, and for messages: could arithmetic have hidden them?
   const double share = scaling == Scaling::weak ? 1 : 1.0 / ranks;
   Diagnosis d{.ideal = share * serial.seconds()};
   d.lost = parallel.seconds() - d.ideal;
@@ -83,8 +83,8 @@ week21::SerialFraction fit_weak(const std::vector<Measured>& times) {
   const double serial = serial_seconds(times);
   std::vector<std::vector<double>> design;  // one row a time, of one column: p − 1
   std::vector<double> missing;              // p − S(p)
-  // lab 25.4c begin: fill both, from what has its cores; least_squares gives s and its standard error, student_t95 half
-  // of the interval
+  // lab 25.4c begin: fill both, from the times with has_cores; least_squares gives s and its standard error,
+  // student_t95 half of the interval
   for (const Measured& time : times) {
     if (time.ranks == 1 || !time.has_cores) continue;
     design.push_back({time.ranks - 1.0});
@@ -100,7 +100,7 @@ week21::SerialFraction fit_weak(const std::vector<Measured>& times) {
 int most_ranks(double serial_fraction, double efficiency) {
   if (!(efficiency > 0 && efficiency <= 1))
     throw Error(Verdict::usage, std::to_string(efficiency) + " is no efficiency: it is above 0 and at most 1");
-  // lab 25.4c begin: E(p) = 1/(1 + s·(p − 1)), solved for p, rounded down (a hair above, for what rounding took)
+  // lab 25.4c begin: E(p) = 1/(1 + s·(p − 1)), solved for p, rounded down (with a small tolerance for rounding errors)
   if (serial_fraction <= 0) return INT_MAX;
   const double most = 1 + (1 / efficiency - 1) / serial_fraction;
   return most < INT_MAX ? static_cast<int>(std::floor(most + 1e-9)) : INT_MAX;

@@ -14,8 +14,8 @@ namespace lockstep::week25 {
 
 double in_flight(const StageSchedule& steps, int chunks) {
   std::vector<int> now(static_cast<std::size_t>(chunks), 0), peak = now;
-  // lab 25.3a begin: walk through the steps; a chunk's forward adds one to what it holds, the end of its backward
-  // (whole, or the weights' half) takes one away. The chunks' own peaks, a v-th of a microbatch each
+  // lab 25.3a begin: walk through the steps; a chunk's forward adds one to what it holds, the end of its backward (a
+  // whole backward, or the weight gradients) takes one away. Then each chunk's own peak, 1/v of a microbatch each
   for (const Step& step : steps) {
     const auto c = static_cast<std::size_t>(step.chunk);
     if (step.work == lockstep::Work::forward)
@@ -46,12 +46,20 @@ double Pipeline::seconds() const { return *std::max_element(ends.begin(), ends.e
 Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, int microbatches) {
   const PipelineShape shape{strategy.pp, microbatches, strategy.chunks};
   const double v = strategy.chunks;
-  std::vector<StepTimes> times;
-  for (const StageWork& stage : stages)
-    times.push_back({.forward = stage.forward / v,
-                     .input_gradient = (stage.backward - stage.weights) / v,
-                     .weight_gradient = stage.weights / v,
-                     .transfer = stage.hop});
+  std::vector<std::vector<StepTimes>> times;
+  for (const StageWork& stage : stages) {
+    std::vector<StageWork::Chunk> chunks = stage.chunks;
+    if (chunks.empty())
+      chunks.assign(static_cast<std::size_t>(strategy.chunks),
+                    {stage.forward / v, stage.backward / v, stage.weights / v});
+    std::vector<StepTimes>& of_stage = times.emplace_back();
+    for (const StageWork::Chunk& chunk : chunks)
+      of_stage.push_back({.forward = chunk.forward,
+                          .input_gradient = chunk.backward - chunk.weights,
+                          .weight_gradient = chunk.weights,
+                          .transfer = stage.hop,
+                          .occupied = stage.hop_occupied});
+  }
   const Schedule schedule = week24::make_schedule(strategy.schedule, shape);
   Pipeline played;
   for (const auto& stage : time_schedule(schedule, shape, times)) played.ends.push_back(stage.back().end);
@@ -61,8 +69,8 @@ Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, in
 
 Pipeline pipeline(const Strategy& strategy, const Workload& work) {
   const int p = strategy.pp, m = work.microbatches;
-  // lab 25.3b begin: a short pipeline is played whole; of a longer one 3p microbatches, and the change from 2p to 3p is
-  // added for every p more: to each stage's end, and to what it has in flight
+  // lab 25.3b begin: simulate a short pipeline completely; of a longer one simulate 3p microbatches, and add the change
+  // from 2p to 3p for every p more: to each stage's end, and to what it has in flight
   if (m <= 3 * p) return play(strategy, work.stages, m);
   const Pipeline shorter = play(strategy, work.stages, 2 * p);
   Pipeline result = play(strategy, work.stages, 3 * p);
@@ -106,7 +114,7 @@ double exposed_data(const Strategy& strategy, const Workload& work, const StageW
   const double backward = stage.window, last = stage.window * (1 + (v - 1) * strategy.pp) / v;
   const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
   // lab 25.3c begin: by ZeRO stage: what is sent, less what hides it, but never less than the additions of a scatter;
-  // once a step or once a microbatch; and the late elements' sums, which nothing hides
+  // once per step or per microbatch; and the late elements' collectives, which nothing hides
   const double additions = s - g;
   switch (strategy.zero) {
     case 0: return late_s + late_g + std::max(additions, s + g - last);
@@ -161,7 +169,7 @@ StepTime step_time(const Strategy& strategy, const Workload& work, const Pipelin
 // Part d: choosing ----------------------------------------------------------------------------------------------------
 
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
-  // lab 25.3d begin: forget what does not fit; sort by seconds, and equal seconds by memory; keep `count`
+  // lab 25.3d begin: erase what does not fit; sort by seconds, and equal seconds by memory; keep `count`
   std::erase_if(all, [&](const Rated& rated) { return rated.memory.total_bytes() > memory_bytes; });
   std::stable_sort(all.begin(), all.end(), [](const Rated& a, const Rated& b) {
     return std::pair(a.time.total(), a.memory.total_bytes()) < std::pair(b.time.total(), b.memory.total_bytes());

@@ -24,8 +24,8 @@ std::vector<Slice> norm_gradients(const Worker& worker) {
 void accumulate_gradients(Worker& worker) {
   Rank me = worker.mesh.world;
   fill(me, worker.scalars.loss, 0);
-  // lab 25.2a begin: the schedule, on this stage; the end of every engine's window; norms, where ranks have parts of
-  // them (norm_gradients, week23::sum_norm_gradients); the shared embedding's shares, of both stages
+  // lab 25.2a begin: the schedule, on this stage; the end of every engine's window; norms, where their gradients are
+  // partial (norm_gradients, week23::sum_norm_gradients); the shared embedding's shares, over both stages
   week24::run_schedule(worker.pipeline, worker.schedule, *worker.stage);
   for (const auto& engine : worker.engines) engine->finish();
   if (worker.norms_in_parts) week23::sum_norm_gradients(worker.tp, norm_gradients(worker));
@@ -39,7 +39,7 @@ namespace {
 /// Is this rank the one that counts `piece` of the gradients of engine `engine`?
 bool counts(const Worker& worker, std::size_t engine, const Piece& piece) {
   const Coordinate& here = worker.mesh.here;
-  // lab 25.2b begin: of ranks that hold the same elements, the first on the axis counts them. Engine 1 has the
+  // lab 25.2b begin: of the ranks that hold the same elements, the first on the axis counts them. Engine 1 has the
   // embedding that two stages hold
   const bool held_by_all_of_tp = !piece.cut, held_by_two_stages = engine == 1;
   return !(held_by_all_of_tp && here.tp > 0) && !(held_by_two_stages && here.pp > 0);
@@ -70,8 +70,8 @@ void scaled_update(Worker& worker, float learning_rate, float max_norm) {
   const std::array<Rank, 3> axes = {worker.mesh.dp, worker.mesh.tp, worker.mesh.pp};
   const StepScalars& scalars = worker.scalars;
   week22::LossScaler& scaler = *worker.scaler;
-  // lab 25.2c begin: find_overflow_everywhere among all gradient shares, over all axes; the squares; unscale them, for
-  // the factor; a step of every engine, to be skipped after an overflow; the next scale
+  // lab 25.2c begin: find_overflow_everywhere in all gradient shares, over all axes; the squares; unscale them, for the
+  // factor; a step of every engine, which an overflow skips; the next scale
   week22::find_overflow_everywhere(me, scaler, worker.gradient_shares(), axes, week21::ring_all_reduce);
   sum_of_squares(worker, scalars.squares);
   week22::unscale(me, scaler, scalars.factor, scalars.squares, max_norm);

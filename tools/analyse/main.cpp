@@ -23,13 +23,13 @@ using namespace lockstep;
 constexpr const char* kHelp =
     "./lab why FILE [--step NAME] [--json FILE]    the critical path of a traced run, and what limits it\n"
     "./lab why train OPTIONS                       the same, of this run of ./lab train\n"
-    "./lab view FILE… [--out PAGE.html]            a page that plays the run (view A B --together: side by side)\n"
+    "./lab view FILE… [--out PAGE.html]            a page that animates the run (view A B --together: side by side)\n"
     "./lab diff A B [--top N] [--json FILE]        two traces, operation by operation\n"
     "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase of the program "
     "that\n"
     "is looked at (default: step, or else the whole run; \"\": the whole run).\n";
 
-const std::vector<OptionName> kOptions = {{"--step", "the phase of the program that is looked at"},
+const std::vector<OptionName> kOptions = {{"--step", "the phase of the program to analyse"},
                                           {"--json", "a file for the rows"},
                                           {"--top", "how many operations"},
                                           {"--out", "the page"},
@@ -51,7 +51,7 @@ std::size_t whole_number(const std::string& option, const std::string& text) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size())
-    throw Error(Verdict::usage, fmt::format("{} wants a whole number, not '{}'", option, text));
+    throw Error(Verdict::usage, fmt::format("{} needs a whole number, not '{}'", option, text));
   return number;
 }
 
@@ -60,7 +60,7 @@ Arguments parse(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string argument = argv[i];
     const auto value = [&] {
-      if (i + 1 == argc) throw Error(Verdict::usage, argument + " wants a value");
+      if (i + 1 == argc) throw Error(Verdict::usage, argument + " needs a value");
       return std::string(argv[++i]);
     };
     if (argument == "--json") {
@@ -87,7 +87,7 @@ Arguments parse(int argc, char** argv) {
 }
 
 void want_files(const Arguments& a, std::size_t count, const char* which) {
-  if (a.files.size() != count) throw Error(Verdict::usage, fmt::format("give {}: see --help", which));
+  if (a.files.size() != count) throw Error(Verdict::usage, fmt::format("{} is missing: see --help", which));
   if (!a.json.empty()) check_writable(a.json);
 }
 
@@ -129,7 +129,7 @@ void diff(const Arguments& a) {
 /// Says where the page is; who wants to see it opens it.
 void view_page(const Arguments& a) {
   if (a.files.empty()) throw Error(Verdict::usage, "give a trace, or several: see --help");
-  if (a.page.together && a.files.size() != 2) throw Error(Verdict::usage, "--together wants two traces");
+  if (a.page.together && a.files.size() != 2) throw Error(Verdict::usage, "--together needs two traces");
   const std::string out = a.out.empty() ? "run.html" : a.out;
   check_writable(out);
   std::vector<view::NamedTrace> runs;

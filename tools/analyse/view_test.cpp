@@ -7,14 +7,12 @@
 #include <fstream>
 #include <numeric>
 #include <set>
-#include <sstream>
 
 #include "common/analysis/holdings.hpp"
 #include "common/analysis/labels.hpp"
-#include "common/analysis/read_trace.hpp"
-#include "common/chunk.hpp"
 #include "common/support/json/document.hpp"
 #include "tools/analyse/random_program_testing.hpp"
+#include "tools/analyse/ring_run_testing.hpp"
 #include "tools/analyse/view/page.hpp"
 #include "tools/analyse/view/panels.hpp"
 
@@ -22,37 +20,6 @@ namespace lockstep::view {
 namespace {
 
 using analysis::Shares;
-
-/// Through a file, as the command gets it.
-Trace read_back(const Trace& trace) {
-  std::ostringstream text;
-  write_chrome_trace(trace, text);
-  return parse_chrome_trace(text.str(), "test");
-}
-
-/// A ring all-reduce whose first step begins `late` chunks too late, in the same way on every rank.
-void ring(Rank me, Slice data, Slice scratch, int late = 0) {
-  const int p = me.size(), r = me.rank(), next = (r + 1) % p, previous = (r + p - 1) % p;
-  auto region = me.region("ring_all_reduce", data.bytes());
-  for (int step = 0; step < p - 1; ++step) {
-    const Slice in = chunk(data, r - step - 2 + late, p), space = scratch.cut(0, in.size());
-    me.exchange({send(next, chunk(data, r - step - 1 + late, p)), receive(previous, space)});
-    add(me, in, space);
-  }
-  for (int step = 0; step < p - 1; ++step)
-    me.exchange({send(next, chunk(data, r - step, p)), receive(previous, chunk(data, r - step - 1, p))});
-}
-
-Outcome ring_run(int ranks, std::size_t size, int late = 0, int traced = 0) {
-  RunOptions options{.ranks = ranks, .check_races = ranks < 100, .trace = true, .traced_ranks = traced};
-  options.machine.eager_bytes = 0;
-  options.machine.launch = 5e-7;  // arithmetic that is long beside a nanosecond
-  return run(options, [=](Rank me) {
-    Slice data = me.allocate(size, DType::f32, Category::gradient);
-    upload(me, data, std::vector<float>(size, static_cast<float>(me.rank() + 1)));
-    ring(me, data, me.allocate(chunk(data, 0, ranks).size(), DType::f32, Category::buffer), late);
-  });
-}
 
 /// Every rank sends before it receives, and nobody listens.
 Outcome deadlock(int ranks) {
@@ -138,17 +105,6 @@ TEST(Page, WaitingForALateRankIsNoCommunication) {
   EXPECT_NEAR(shares.ranks[1].bubble, 0, 1e-9);
 }
 
-TEST(Page, APartOfAnArrayHasTheNameOfItsChunk) {
-  using analysis::part_name;
-  EXPECT_EQ(part_name(32, 4, 16, 8), "chunk 2");
-  EXPECT_EQ(part_name(28, 4, 0, 8), "chunk 0");
-  EXPECT_EQ(part_name(28, 4, 24, 4), "chunk 3");
-  EXPECT_EQ(part_name(32, 4, 0, 16), "chunks 0 to 1");
-  EXPECT_EQ(part_name(32, 4, 0, 32), "the whole array");
-  EXPECT_EQ(part_name(32, 4, 4, 8), "bytes 4 to 12");
-  EXPECT_EQ(part_name(6, 3, 2, 2), "chunk 1") << "elements of two bytes";
-}
-
 TEST(Page, MessagesOfARingNameTheirChunks) {
   const Outcome outcome = ring_run(4, 8);
   const Trace trace = read_back(outcome.check().trace);
@@ -185,6 +141,17 @@ TEST(Page, ARingEndsWithEverySumComplete) {
   }
 }
 
+TEST(Page, ClocksOfProcessesDoNotMatterToWhoHoldsWhat) {
+  Trace trace = read_back(ring_run(4, 8).check().trace);
+  for (TraceEvent& e : trace.events) e.begin += 1e-3 * (3 - e.rank), e.end += 1e-3 * (3 - e.rank);
+  const analysis::Holdings held = analysis::holdings_of(trace);
+  ASSERT_EQ(held.steps.size(), 7u) << held.none;
+  for (int rank = 0; rank < 4; ++rank)
+    for (int c = 0; c < 4; ++c) EXPECT_TRUE(held.steps[6][rank][c].complete) << rank << " " << c;
+  trace.blocks.clear();
+  EXPECT_NE(analysis::holdings_of(trace).none, "");
+}
+
 TEST(Page, AWrongRingShowsItsMistake) {
   const Outcome outcome = ring_run(4, 8, 1);
   const analysis::Holdings held = analysis::holdings_of(read_back(outcome.check().trace));
@@ -212,6 +179,71 @@ TEST(Page, ADeadlockKeepsItsCycle) {
   }
   expect_ledgers(outcome, outcome.trace);
   keep_page("deadlock", outcome);
+}
+
+/// Rank 1 scales what is still being received, before it waits.
+Outcome race() {
+  RunOptions options{.ranks = 2, .trace = true};
+  options.machine.launch = 5e-7;
+  return run(options, [](Rank me) {
+    Slice data = me.allocate(16, DType::f32, Category::buffer);
+    Slice half = data.cut(8, 8);
+    fill(me, data, 1);
+    fill(me, data.cut(0, 4), 2);
+    Ticket ticket = me.rank() == 0 ? me.start({send(1, half)}) : me.start({receive(0, half)});
+    if (me.rank() == 1) scale(me, data.cut(0, 10), 2);
+    me.wait(ticket);
+  });
+}
+
+TEST(Page, ARaceKeepsItsTwoAccesses) {
+  const Outcome outcome = race();
+  ASSERT_EQ(outcome.verdict, Verdict::race);
+  const Trace trace = read_back(outcome.trace);
+  ASSERT_EQ(trace.races.size(), 1u);
+  const TraceRace& found = trace.races[0];
+  EXPECT_EQ(found.rank, 1);
+  EXPECT_EQ(found.offset, 32u);
+  EXPECT_EQ(found.bytes, 8u) << "of the ten elements two are being received";
+  EXPECT_EQ(found.first.what, "a receive started");
+  EXPECT_TRUE(found.first.writes);
+  EXPECT_EQ(found.second.what, "scale");
+  EXPECT_EQ(found.second.position, found.first.position + 1);
+  EXPECT_NE(outcome.message.find(found.first.where), std::string::npos);
+  EXPECT_NE(outcome.message.find(found.second.where), std::string::npos);
+  const Json drawn = Json::parse(scene(trace, {.title = "a race"})).at("race");
+  EXPECT_EQ(drawn.at("accesses").size(), 2u);
+  EXPECT_EQ(drawn.at("accesses").at(1).at(5).get<long long>(), std::llround(1e9 * found.second.time));
+  EXPECT_EQ(drawn.at("uses").size(), 2u) << "the two fills: the receive had not ended";
+  keep_page("race", outcome);
+}
+
+/// A race of two operations that have both an event, on two queues.
+TEST(Page, ARaceOfTwoQueuesNamesThem) {
+  RunOptions options{.ranks = 1, .trace = true};
+  options.machine.launch = 5e-7;
+  const Outcome outcome = run(options, [](Rank me) {
+    Rank other = me.stream("other");
+    Slice data = me.allocate(4, DType::f32, Category::buffer),
+          more = me.allocate(1 << 16, DType::f32, Category::buffer);
+    fill(me, data, 1);
+    Ticket ticket = me.run(other, [data](Rank queue) { scale(queue, data, 2); });
+    fill(me, more, 0);  // the other queue is done meanwhile
+    scale(me, data, 3);
+    me.wait(ticket);
+  });
+  ASSERT_EQ(outcome.verdict, Verdict::race);
+  const Trace trace = read_back(outcome.trace);
+  ASSERT_EQ(trace.races.size(), 1u);
+  const TraceRace& found = trace.races[0];
+  EXPECT_NE(found.first.queue, found.second.queue);
+  const auto is_first = [&](const TraceEvent& e) {
+    return e.kind == TraceEvent::Kind::compute && e.queue == found.first.queue && e.first == found.first.position;
+  };
+  const auto first = std::find_if(trace.events.begin(), trace.events.end(), is_first);
+  ASSERT_NE(first, trace.events.end()) << "the earlier one has ended, and is in the trace";
+  EXPECT_EQ(first->name, "scale");
+  EXPECT_EQ(first->where, found.first.where);
 }
 
 TEST(Page, WhatDidNothingBeforeItsDeadlockHasALaneAllTheSame) {

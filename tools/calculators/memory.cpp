@@ -17,7 +17,7 @@
 #include <filesystem>
 
 #include "common/error.hpp"
-#include "common/gpt/model/config.hpp"
+#include "common/gpt/model/model_file.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
@@ -72,19 +72,28 @@ struct Subject {
   double activation_bytes = 0;
 };
 
+/// Activations of one block that is not GPT-2's, of which 22.1's formula speaks.
+double block_bytes(GptConfig model, int batch, std::size_t length) {
+  const auto of_layers = [&](std::size_t layers) {
+    model.layers = layers;
+    return static_cast<double>(activation_bytes(model, static_cast<std::size_t>(batch), length));
+  };
+  return of_layers(2) - of_layers(1);
+}
+
 std::vector<Subject> subjects_of(const MemoryOptions& o) {
   std::vector<Subject> subjects;
   for (const std::string& text : o.params) subjects.push_back({text, number_in("--params", text, 1, 1e18)});
   if (o.sequence > 0 && o.batch == 0)
-    throw Error(Verdict::usage, "--sequence is the length of --batch's sequences: give --batch too");
+    throw Error(Verdict::usage, "--sequence is the length of --batch's sequences: add --batch");
   if (o.model.empty()) {
     if (o.batch > 0)
       throw Error(Verdict::usage,
-                  "--batch asks for activations, which follow from layers and heads: give --model, not --params");
+                  "--batch needs activations, which depend on layers and heads: give --model, not --params");
     if (subjects.empty()) throw Error(Verdict::usage, "give --params 7e9, or --model gpt3-175b");
     return subjects;
   }
-  const GptConfig model = gpt_preset(o.model);
+  GptConfig model = find_model(o.model);
   const std::size_t length = o.sequence ? static_cast<std::size_t>(o.sequence) : model.context;
   const week22::LayerShape layer{.positions = static_cast<double>(length),
                                  .sequences = static_cast<double>(o.batch),
@@ -92,8 +101,10 @@ std::vector<Subject> subjects_of(const MemoryOptions& o) {
                                  .heads = static_cast<double>(model.heads),
                                  .dropout = false,
                                  .flash = true};
-  subjects.push_back({o.model, static_cast<double>(model.parameters()),
-                      static_cast<double>(model.layers) * week22::activation_bytes_per_layer(layer)});
+  model.storage = DType::bf16;
+  const double bytes = model.architecture == Architecture() ? week22::activation_bytes_per_layer(layer)
+                                                            : block_bytes(model, o.batch, length);
+  subjects.push_back({o.model, static_cast<double>(model.parameters()), static_cast<double>(model.layers) * bytes});
   return subjects;
 }
 
@@ -124,24 +135,25 @@ void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe 
       fmt::print("{}: {:.4g} parameters in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
                  std::get<double>(field(row, "parameters")), o.dtype, "stage", "ranks", "parameters", "gradients",
                  "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
-                 "smallest that holds it");
+                 "smallest GPU that fits");
     }
     fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", std::get<std::int64_t>(field(row, "stage")),
                std::get<std::int64_t>(field(row, "ranks")), bytes(row, "parameter_bytes"), bytes(row, "gradient_bytes"),
                bytes(row, "optimizer_bytes"), activations ? fmt::format(" {:>12}", bytes(row, "activation_bytes")) : "",
                bytes(row, "total_bytes"), std::get<std::string>(field(row, "fits")));
   }
-  fmt::print("{:g} bytes a parameter: {:g} value + {:g} gradient + {:g} fp32 copy + {:g} m and v. ",
+  fmt::print("{:g} bytes per parameter: {:g} value + {:g} gradient + {:g} fp32 copy + {:g} m and v. ",
              recipe.parameter + recipe.gradient + recipe.optimizer(), recipe.parameter, recipe.gradient, recipe.master,
              recipe.moments);
   if (recipe.master > 0)
     fmt::print(
-        "Texts that say 12 leave out the fp32 copy (--no-master): then small updates of 16-bit weights are lost.\n");
+        "Texts that count 12 leave out the fp32 copy (--no-master): then small updates of 16-bit weights are lost.\n");
   else
     fmt::print("{}\n", recipe.parameter < 4 ? "Without an fp32 copy small updates of 16-bit weights are lost."
                                             : "In fp32 the weights are their own master.");
   fmt::print(
-      "Beside it: one or two gathered units in stage 3, gradients being reduced in stages 2 and 3{}: ./lab bench zero "
+      "Not included: one or two gathered units in stage 3, gradients being reduced in stages 2 and 3{}: see ./lab "
+      "bench zero "
       "measures them.\n",
       activations ? "" : ", activations");
 }
@@ -246,16 +258,17 @@ int main(int argc, char** argv) {
   bench::MemoryOptions o;
   return run_program("lab memory: ", [&] {
     CommandLine line("./lab memory", "GPU memory for training, by ZeRO stage and number of GPUs.");
-    line.add("--params", o.params, "parameters of the model (7e9); several with commas");
-    line.add("--model", o.model, "instead: a preset, as of ./lab train; its activations too, with --batch");
+    line.add("--params", o.params, "parameters of the model (7e9); separate several with commas");
+    line.add("--model", o.model,
+             "instead: a preset or a config.json, as for ./lab train; with --batch also its activations");
     line.add("--zero", o.stages, "stages; 0 is plain data parallelism");
     line.add("--ranks", o.ranks, "numbers of GPUs");
-    line.add("--dtype", o.dtype, "of values and gradients: fp32, bf16 or fp16");
+    line.add("--dtype", o.dtype, "type of values and gradients: fp32, bf16 or fp16");
     line.add("--no-master", o.no_master, "no fp32 copy of 16-bit weights");
-    line.add("--batch", o.batch,
-             "sequences on a GPU, for activations (flash attention, no dropout, nothing recomputed)", Whole{});
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", Whole{});
-    line.add("--json", o.json, "rows with their context");
+    line.add("--batch", o.batch, "sequences per GPU, for activations (flash attention, no dropout, no recomputation)",
+             Whole{});
+    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", Whole{});
+    line.add("--json", o.json, "JSON file with the rows and their context");
     line.add("--csv", o.csv, "rows");
     line.add("--plot", o.plot, "a figure: .svg, .pdf or .png");
     line.exclude("--model", {"--params"});

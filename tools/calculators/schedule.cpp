@@ -5,8 +5,11 @@
 //   ./lab pipeline --stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2 --forward-ms 18.522 --backward-ms 18.086
 //   --weight-ms 9.337 --comm-ms 0.601
 //   ./lab pipeline --schedule-file mine.txt --svg mine.svg       a line of words a stage: F0 F1 B0 B1
+//   ./lab pipeline --stage-work 1,1,1,1.4 --in-flight 4 --schedule-file mine.txt,hers.txt    unequal stages, a limit of
+//   memory, a ranking; --contest 1 says the same of exercise 24.7's first pipeline
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
@@ -21,6 +24,7 @@
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
+#include "tools/calculators/contest.hpp"
 #include "tools/calculators/schedule_chart.hpp"
 
 namespace lockstep::bench {
@@ -32,7 +36,8 @@ struct PipelineOptions {
   std::string stages;  // "": 4, or the lines of the file
   int microbatches = 8, chunks = 0;
   std::vector<std::string> schedules{"1f1b"};
-  std::string file;
+  std::vector<std::string> files;
+  ContestOptions contest;
   double forward_ms = 1, backward_ms = 1, weight_ms = 1, comm_ms = 0;
   int columns = 0;
   bool no_chart = false;
@@ -44,29 +49,41 @@ struct Pipe {
   std::string name;
   PipelineShape shape;
   Schedule schedule;
+  std::string refused = {};  // why it does not count; else ""
+  bool unequal = false;      // its stages
 };
+
+/// What a file says. Of several, one that cannot be read is refused, and the others go on.
+Pipe pipe_of(const PipelineOptions& o, const std::string& file) {
+  try {
+    ShapedSchedule read = parse_schedule(read_file(file), file);
+    const PipelineShape shape = read.shape;
+    if (!o.stages.empty() && count_in("--stages", o.stages, 1024) != shape.stages)
+      throw Error(Verdict::usage,
+                  fmt::format("{} has lines for {} stages, --stages says {}", file, shape.stages, o.stages));
+    return {file, shape, std::move(read.schedule)};
+  } catch (const Error& error) {
+    if (o.files.size() == 1 || error.verdict() != Verdict::usage) throw;
+    return {file, {}, {}, error.what()};
+  }
+}
 
 std::vector<Pipe> pipes_of(const PipelineOptions& o) {
   std::vector<Pipe> pipes;
-  if (!o.file.empty()) {
-    ShapedSchedule read = parse_schedule(read_file(o.file), o.file);
-    const PipelineShape shape = read.shape;
-    pipes.push_back({o.file, shape, std::move(read.schedule)});
-    if (!o.stages.empty() && count_in("--stages", o.stages, 1024) != shape.stages)
-      throw Error(Verdict::usage,
-                  fmt::format("{} has lines for {} stages, --stages says {}", o.file, shape.stages, o.stages));
-    return pipes;
-  }
+  for (const std::string& file : o.files) pipes.push_back(pipe_of(o, file));
+  if (!o.files.empty()) return pipes;
   const auto size = [](const char* option, int value, int most) {
     if (value < 1 || value > most)
       throw Error(Verdict::usage, fmt::format("{} {}: whole numbers from 1 to {}", option, value, most));
     return value;
   };
-  PipelineShape shape{o.stages.empty() ? 4 : count_in("--stages", o.stages, 1024),
-                      size("--microbatches", o.microbatches, 65536), 1};
+  const PipelineShape asked = asked_shape(o.contest);
+  const int usual = asked.stages == 0 ? 4 : asked.stages;
+  const int stages = o.stages.empty() ? usual : count_in("--stages", o.stages, 1024),
+            microbatches = asked.microbatches > 0 ? asked.microbatches : size("--microbatches", o.microbatches, 65536);
   for (const std::string& name : o.schedules) {
-    const bool interleaves = name == "interleaved";
-    shape.chunks = o.chunks == 0 ? (interleaves && shape.stages > 1 ? 2 : 1) : size("--chunks", o.chunks, 64);
+    const PipelineShape shape =
+        week24::shape_of(name, stages, microbatches, o.chunks == 0 ? 0 : size("--chunks", o.chunks, 64));
     if (shape.stages == 1 && shape.chunks > 1)
       throw Error(Verdict::usage, "--chunks: they go round the stages, and one stage has nowhere to go");
     pipes.push_back({name, shape, week24::make_schedule(name, shape)});
@@ -82,7 +99,7 @@ StepTimes times_of(const PipelineOptions& o) {
     if (!(value >= 0) || value > 1e6)
       throw Error(Verdict::usage, fmt::format("{} {}: milliseconds from 0 to 1000000", name, value));
   if (o.forward_ms + o.backward_ms + o.weight_ms < 1e-6)
-    throw Error(Verdict::usage, "--forward-ms, --backward-ms and --weight-ms: a step takes no time at all");
+    throw Error(Verdict::usage, "--forward-ms, --backward-ms and --weight-ms are all 0: a step would take no time");
   return {o.forward_ms / 1e3, o.backward_ms / 1e3, o.weight_ms / 1e3, o.comm_ms / 1e3};
 }
 
@@ -104,7 +121,9 @@ Numbers numbers_of(const Pipe& pipe, const week24::TimedRun& run) {
 }
 
 /// Whether formulas speak of it: those of equal stages without hops, of schedules that keep a backward whole.
-bool has_formula(const Pipe& pipe) { return pipe.name == "gpipe" || pipe.name == "1f1b" || pipe.name == "interleaved"; }
+bool has_formula(const Pipe& pipe) {
+  return !pipe.unequal && (pipe.name == "gpipe" || pipe.name == "1f1b" || pipe.name == "interleaved");
+}
 
 Row row_of(const Pipe& pipe, const StepTimes& times, const week24::TimedRun& run, const Numbers& n) {
   Row row;
@@ -139,7 +158,7 @@ void print(const Pipe& pipe, const week24::TimedRun& run, const Numbers& n) {
              shape.chunks > 1 ? "microbatches × chunks on a stage" : "microbatches on a stage");
   fmt::print("  {:<22} {:>10}   between its steps, the stage that waits most\n", "waiting", format_seconds(n.waiting));
   if (n.wire >= 0)
-    fmt::print("  {:<22} {:>10}   beside the work or not, the stage that sends longest\n", "on the wire",
+    fmt::print("  {:<22} {:>10}   overlapped or not, the stage that sends longest\n", "on the wire",
                format_seconds(n.wire));
   fmt::print("  {:<22} {:>10}\n", "messages", run.outcome.messages);
 }
@@ -168,39 +187,92 @@ void write_files(const PipelineOptions& o, const Trace& named, const Trace& repl
   write(o.trace, [&](std::ostream& out) { write_chrome_trace(replayable, out); });
 }
 
-void show_pipelines(const PipelineOptions& o) {
+/// Runs one schedule, prints what is to be seen of it, and adds its row.
+Entry show(const PipelineOptions& o, const Contest& contest, StepTimes times, const Pipe& pipe,
+           std::vector<Row>& rows) {
+  const PipelineShape& shape = pipe.shape;
+  const bool chart = !o.no_chart && shape.stages <= 32, trace = chart || !o.svg.empty() || !o.trace.empty();
+  week24::TimedOptions how{.trace = trace};
+  if (!contest.times.empty()) {
+    how.by_stage = chunk_times(contest, times, shape);
+    times = contest.times.front();
+  }
+  const week24::TimedRun run = week24::run_timed(pipe.schedule, shape, times, how);
+  Numbers numbers = numbers_of(pipe, run);
+  const double least = least_seconds(contest, times, shape);
+  rows.push_back(row_of(pipe, times, run, numbers));
+  rows.back().set("lower_bound_seconds", least);
+  const std::string title = fmt::format(
+      "{}: {} stage{}, {} microbatch{}{}", pipe.name, shape.stages, shape.stages == 1 ? "" : "s", shape.microbatches,
+      shape.microbatches == 1 ? "" : "es", shape.chunks > 1 ? fmt::format(", {} chunks", shape.chunks) : "");
+  fmt::print("{}\n", title);
+  if (trace) {
+    const Trace named = named_trace(run, shape);
+    for (int stage = 0; stage < shape.stages; ++stage)
+      numbers.wire = std::max(numbers.wire, wire_seconds(named, stage));
+    if (chart) print_chart(named, chart_columns(o));
+    write_files(o, named, replayable_trace(run, shape), title);
+  }
+  print(pipe, run, numbers);
+  return {pipe.name, numbers.bubble.makespan, least, numbers.in_flight, ""};
+}
+
+/// The contest that the options ask for, of the stages that the schedules have.
+Contest contest_for(const PipelineOptions& o, const std::vector<Pipe>& pipes, const StepTimes& times) {
+  int stages = asked_shape(o.contest).stages;
+  for (const Pipe& pipe : pipes)
+    if (stages == 0 && pipe.refused.empty()) stages = pipe.shape.stages;
+  return contest_of(o.contest, stages, times);
+}
+
+/// Those that cannot be run are refused: one alone is an error, of several the others go on.
+void judge(std::vector<Pipe>& pipes, const Contest& contest) {
+  for (Pipe& pipe : pipes) {
+    pipe.unequal = !contest.times.empty();
+    if (pipe.refused.empty()) pipe.refused = refusal(contest, pipe.schedule, pipe.shape);
+    if (pipes.size() == 1 && !pipe.refused.empty())
+      throw Error(Verdict::usage, fmt::format("{}: {}", pipe.name, pipe.refused));
+  }
+}
+
+/// In a contest 1F1B takes part, in the shape of the first schedule that counts.
+void add_baseline(std::vector<Pipe>& pipes, const Contest& contest) {
+  const auto counts = std::find_if(pipes.begin(), pipes.end(), [](const Pipe& pipe) { return pipe.refused.empty(); });
+  if (!contest.asked() || (counts == pipes.end() && contest.name.empty())) return;
+  PipelineShape shape = counts == pipes.end() ? contest.shape : counts->shape;
+  shape = {shape.stages, shape.microbatches};
+  Pipe pipe{"1F1B within the limits (baseline)", shape, baseline(contest, shape)};
+  pipe.refused = check_schedule(pipe.schedule, shape);
+  pipe.unequal = true;
+  pipes.push_back(std::move(pipe));
+}
+
+/// 2 where one of several schedules was refused.
+int show_pipelines(const PipelineOptions& o) {
   const StepTimes times = times_of(o);
-  const std::vector<Pipe> pipes = pipes_of(o);
+  std::vector<Pipe> pipes = pipes_of(o);
   if (pipes.size() > 1 && !(o.svg.empty() && o.trace.empty()))
     throw Error(Verdict::usage, "--svg and --trace draw one schedule: give one");
+  const Contest contest = contest_for(o, pipes, times);
+  judge(pipes, contest);
   for (const std::string* path : {&o.json, &o.csv, &o.svg, &o.trace})
     if (!path->empty()) check_writable(*path);
+  if (o.svg.empty() && o.trace.empty()) add_baseline(pipes, contest);
   std::vector<Row> rows;
+  std::vector<Entry> entries;
+  bool refused = false;
   for (const Pipe& pipe : pipes) {
-    const PipelineShape& shape = pipe.shape;
-    if (const std::string wrong = check_schedule(pipe.schedule, shape); !wrong.empty())
-      throw Error(Verdict::usage, fmt::format("{}: {}", pipe.name, wrong));
-    const bool chart = !o.no_chart && shape.stages <= 32, trace = chart || !o.svg.empty() || !o.trace.empty();
-    const week24::TimedRun run = week24::run_timed(pipe.schedule, shape, times, {.trace = trace});
-    Numbers numbers = numbers_of(pipe, run);
-    rows.push_back(row_of(pipe, times, run, numbers));
-    const std::string title = fmt::format(
-        "{}: {} stage{}, {} microbatch{}{}", pipe.name, shape.stages, shape.stages == 1 ? "" : "s", shape.microbatches,
-        shape.microbatches == 1 ? "" : "es", shape.chunks > 1 ? fmt::format(", {} chunks", shape.chunks) : "");
-    fmt::print("{}\n", title);
-    if (trace) {
-      const Trace named = named_trace(run, shape);
-      for (int stage = 0; stage < shape.stages; ++stage)
-        numbers.wire = std::max(numbers.wire, wire_seconds(named, stage));
-      if (chart) print_chart(named, chart_columns(o));
-      write_files(o, named, replayable_trace(run, shape), title);
-    }
-    print(pipe, run, numbers);
+    refused = refused || !pipe.refused.empty();
+    entries.push_back(pipe.refused.empty() ? show(o, contest, times, pipe, rows)
+                                           : Entry{.name = pipe.name, .refused = pipe.refused});
   }
+  if (contest.asked() || o.files.size() > 1)
+    fmt::print("{}{}", contest.name.empty() ? "" : contest.name + "\n", ranking(std::move(entries)));
   Context context = Context::here();
   context.more.set("command", "pipeline").set("command_line", o.command_line);
   if (!o.json.empty()) write_results(o.json, context, rows);
   if (!o.csv.empty()) write_csv(o.csv, rows);
+  return refused ? 2 : 0;
 }
 
 }  // namespace
@@ -211,30 +283,40 @@ int main(int argc, char** argv) {
   bench::PipelineOptions o;
   return run_program("lab pipeline: ", [&] {
     Session session(argc, argv);
-    CommandLine line("./lab pipeline", "A pipeline's schedule: checked, run in virtual time, drawn and counted.");
+    CommandLine line(
+        "./lab pipeline",
+        "Checks a pipeline's schedule, runs it in virtual time, draws it and prints its bubble and memory.");
     line.add("--stages", o.stages, "p (default: 4, or the lines of --schedule-file)");
     line.add("--microbatches", o.microbatches, "m of a step");
-    line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved, zb-h1 or zb-h2; several with commas");
+    line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v; several with commas");
     line.add("--chunks", o.chunks, "v of a stage, of interleaved; 0: 2");
-    line.add("--schedule-file", o.file, "instead: a line of words a stage, F0 F1 B0 B1; I0 and W0 are B0's halves");
+    line.add(
+        "--schedule-file", o.files,
+        "instead: a line of words a stage, F0 F1 B0 B1; I0 and W0 are B0's halves. Several with commas are ranked");
+    line.add("--stage-work", o.contest.work, "of each stage, over the times below: 1,1,1,1.4");
+    line.add("--in-flight", o.contest.limits,
+             "most microbatches in memory, a chunk of v counting 1/v: one number, or one for each stage");
+    line.add("--contest", o.contest.pipeline,
+             "stages, times and limits of a contest: 1 to 3 are exercise 24.7's, 4 and 5 have limits that differ");
     line.add("--forward-ms", o.forward_ms, "a stage's forward of a microbatch, all its chunks");
     line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");
     line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights");
     line.add("--comm-ms", o.comm_ms, "a hop from stage to stage");
-    line.add("--columns", o.columns, "of the chart; 0: the terminal's", {0, bench::kMostColumns});
-    line.add("--no-chart", o.no_chart, "only the numbers");
-    line.add("--svg", o.svg, "the chart as a file");
-    line.add("--trace", o.trace, "the timeline for ui.perfetto.dev and ./lab why");
-    line.add("--json", o.json, "rows with their context");
+    line.add("--columns", o.columns, "width of the chart; 0: the terminal's", {0, bench::kMostColumns});
+    line.add("--no-chart", o.no_chart, "print only the numbers");
+    line.add("--svg", o.svg, "write the chart to a file");
+    line.add("--trace", o.trace, "write the timeline for ui.perfetto.dev and ./lab why");
+    line.add("--json", o.json, "JSON file with the rows and their context");
     line.add("--csv", o.csv, "rows");
     line.exclude("--schedule-file", {"--schedule", "--microbatches", "--chunks"});
     line.exclude("--no-chart", {"--columns"});
+    line.exclude("--contest", {"--stages", "--microbatches", "--stage-work", "--in-flight", "--forward-ms",
+                               "--backward-ms", "--weight-ms", "--comm-ms"});
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());
       return 0;
     }
     o.command_line = repeatable("./lab pipeline", argc, argv);
-    bench::show_pipelines(o);
-    return 0;
+    return bench::show_pipelines(o);
   });
 }

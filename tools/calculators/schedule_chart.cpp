@@ -16,22 +16,21 @@ struct Link {
   std::vector<double> sent, received;
 };
 
-/// By link and direction (2·link, and 2·link + 1 for gradients). A stage sends on a link and receives on its
-/// neighbour's, which has a queue of its own (24.1).
+/// By link, as Neighbour counts them, and kind (2·link, and 2·link + 1 for gradients). A stage sends on a link and
+/// receives on its neighbour's, which has a queue of its own (24.1).
 std::vector<Link> links_of(const Trace& trace, int stages) {
-  std::vector<Link> links(2 * static_cast<std::size_t>(stages));
+  std::vector<Link> links(4 * static_cast<std::size_t>(stages));
   for (const TraceEvent& event : trace.events) {
     if (event.kind != Kind::transfer) continue;
     const std::string& queue = trace.queues.at(static_cast<std::size_t>(event.queue));
-    const bool down = queue.starts_with("down");
+    const bool down = queue.starts_with("down"), back = queue.ends_with(week24::kBack);
     const int after = event.rank, before = (event.rank + stages - 1) % stages;
     const auto is = [&](int link) {
-      const std::string name = link + 1 == stages ? "around" : link % 2 == 0 ? "even" : "odd";
-      return queue == (down ? "down " : "up ") + name;
+      return queue == (down ? "down " : "up ") + week24::link_name(stages, link + (back ? stages : 0));
     };
     const int link = is(after) ? after : before;
-    Link& seen = links[2 * static_cast<std::size_t>(link) + (down ? 0 : 1)];
-    if (down == (link == after))
+    Link& seen = links[2 * static_cast<std::size_t>(link + (back ? stages : 0)) + (down ? 0 : 1)];
+    if ((down != back) == (link == after))
       seen.sent.push_back(event.begin);
     else
       seen.received.push_back(event.end);
@@ -47,7 +46,8 @@ void add_messages(Trace& named, const Trace& trace, int stages) {
     std::sort(link.sent.begin(), link.sent.end());
     std::sort(link.received.begin(), link.received.end());
     const bool down = i % 2 == 0;
-    const int first = static_cast<int>(i / 2), sender = down ? first : (first + 1) % stages;
+    const int number = static_cast<int>(i / 2), first = number % stages;
+    const int sender = down == (number < stages) ? first : (first + 1) % stages;
     for (std::size_t k = 0; k < std::min(link.sent.size(), link.received.size()); ++k)
       if (nanoseconds(link.received[k]) > nanoseconds(link.sent[k]))
         named.events.push_back({Kind::transfer, sender, down ? kDown : kUp, down ? kForwards : kBackwards, "",

@@ -17,20 +17,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kCardHelp =
-    "./lab card                           the design cards, and what became of each\n"
-    "./lab card 1                         what it asks, and a file for your answer: outputs/cards/1.txt\n"
-    "./lab card explain 1 dp=…,tp=…,pp=…  what that strategy takes, and where its time and memory go\n"
-    "./lab card check 1                   judges your answer\n";
+    "./lab card                           the design cards, and your results\n"
+    "./lab card 1                         the task, and a file for your answer: outputs/cards/1.txt\n"
+    "./lab card explain 1 dp=…,tp=…,pp=…  what that strategy costs, and where its time and memory go\n"
+    "./lab card check 1                   checks your answer\n";
 
 constexpr const char* kForm =
-    "# strategy: dp, tp, pp, microbatch and zero, and what else matters to you, such as schedule=1f1b, chunks=2,\n"
-    "#   recompute=full, sequence_parallel=true; what is left out is taken as it is best. \"none\" where nothing "
+    "# strategy: dp, tp, pp, microbatch and zero, and anything else that matters to you, such as schedule=1f1b, "
+    "chunks=2,\n"
+    "#   recompute=full, sequence_parallel=true; what you leave out is set to its best value. \"none\" if nothing "
     "fits.\n"
-    "# overhead: what costs your strategy most beside compute: recomputation, tensor parallelism, bubble,\n"
-    "#   pipeline hops, data parallelism (with the tied embedding's gradient, which two stages sum) or optimizer.\n"
-    "# more memory: yes if the best step of all strategies, not only yours, would be 2 % faster or more with GPUs of\n"
-    "#   any memory, else no.\n"
-    "# because: one sentence, for whoever pays for the GPUs.\n"
+    "# overhead: your strategy's largest cost besides compute: recomputation, tensor parallelism, bubble,\n"
+    "#   pipeline hops, data parallelism (including the tied embedding's gradient, which two stages all-reduce) or "
+    "optimizer.\n"
+    "# more memory: yes if the best step of all strategies, not only yours, would be at least 2 % faster on GPUs with\n"
+    "#   unlimited memory, else no.\n"
+    "# because: one sentence, for the person who pays for the GPUs.\n"
     "strategy: dp=, tp=, pp=, microbatch=, zero=\n"
     "overhead:\n"
     "more memory:\n"

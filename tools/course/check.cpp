@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "common/error.hpp"
 #include "common/support/text/files.hpp"
@@ -58,7 +59,8 @@ void print_table(const Judged& judged) {
   }
   if (!judged.borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", to_string(judged.borrowed));
   if (judged.remembered)
-    fmt::print("  {}nothing has changed since these tests ran; --again runs them{}\n", style().faint, style().off);
+    fmt::print("  {}nothing has changed since these tests ran; --again runs them again{}\n", style().faint,
+               style().off);
   std::fflush(stdout);
 }
 
@@ -94,29 +96,34 @@ void print_explanation(const Judged& judged) {
   if (wrong != rows.end()) fmt::print("  a hint: ./lab hint {}\n", wrong->id);
 }
 
-/// What the tests and the answer's own show(…) print, up to a screenful or two.
+/// What the tests and the answer's own show(…) print, up to a screenful or two, or what was asked for with --trace.
 class Printed {
  public:
+  explicit Printed(bool drawings) : most_(drawings ? 240 : 80) {}
   void add(std::string_view line) {
-    if (++lines_ <= kMost) text_.append(line).append("\n");
+    if (++lines_ <= most_) text_.append(line).append("\n");
   }
-  void print_and_forget() {
-    if (lines_ > 0) fmt::print("\n{}", indented(text_, "  "));
-    if (lines_ > kMost) fmt::print("  … and {} lines more; --ranks and --size ask for one case\n", lines_ - kMost);
-    if (lines_ > 0) fmt::print("\n");
+  /// All so far, with an empty line before and after it.
+  std::string take() {
+    std::string text;
+    if (lines_ > 0) text = "\n" + indented(text_, "  ");
+    if (lines_ > most_)
+      text += fmt::format("  … and {} lines more; --ranks and --size ask for one case\n", lines_ - most_);
+    if (lines_ > 0) text += "\n";
     text_.clear(), lines_ = 0;
+    return text;
   }
 
  private:
-  static constexpr int kMost = 80;
   std::string text_;
-  int lines_ = 0;
+  int lines_ = 0, most_;
 };
 
 int debug(const Paths& paths, const CheckOptions& options, const Selection& selection) {
   if (find_program("gdb").empty()) throw Error(Verdict::usage, "gdb is not installed: sudo apt-get install gdb");
   if (options.backend != "sim" || selection.exercises.size() != 1) {
-    throw Error(Verdict::usage, "--debug wants one exercise on the simulator, where all ranks are in one process.");
+    throw Error(Verdict::usage,
+                "--debug needs a single exercise on the simulator, where all ranks are in one process.");
   }
   const Exercise& exercise = selection.exercises[0];
   std::string program =
@@ -146,10 +153,11 @@ int check(const Paths& paths, const CheckOptions& options) {
   if (has_processes(options.backend))
     check_processes({.backend = options.backend, .processes = judge_options.processes});
   judge_options.timeout_seconds = options.timeout_seconds.value_or(options.ranks.value_or(0) > 256 ? 240 : 60);
-  Printed printed;
+  Printed printed(options.trace);
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
   Judge judge(paths, judge_options, options.borrow ? Needs::borrow : Needs::mine_only);
   std::vector<Judged> all;
+  std::vector<std::string> later;  // of each: what was printed by tests that say what is wrong, which goes before it
   for (const Exercise& exercise : selection.exercises) {
     if (!paths.has(exercise)) {
       fmt::print("{} SKIPPED (not in the suite yet)\n", padded(padded(exercise.id, 7) + exercise.title, kLabelColumns));
@@ -158,16 +166,20 @@ int check(const Paths& paths, const CheckOptions& options) {
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(all.back());
     print_notes(all.back());
-    printed.print_and_forget();
+    later.push_back(printed.take());
+    if (all.back().whole.ok()) fmt::print("{}", std::exchange(later.back(), ""));
     if (!options.solution && selection.part.empty() && all.back().whole.ok())
       fmt::print("{}{}", keep_scores(paths, all.back().whole), format_predictions(paths, exercise));
   }
   if (!selection.part.empty() && !options.solution)
-    fmt::print("A part alone is not recorded: ./lab check {} judges the whole, which ./lab list shows.\n",
-               selection.exercises.front().id);
+    fmt::print(
+        "The result of a single part is not recorded: ./lab check {} runs the full test, which ./lab list shows.\n",
+        selection.exercises.front().id);
   std::vector<Judgement> rows;
-  for (const Judged& judged : all) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Judged& judged = all[i];
     print_explanation(judged);
+    fmt::print("{}", later[i]);
     rows.insert(rows.end(), judged.parts.begin(), judged.parts.end());
     rows.push_back(judged.whole);
   }

@@ -109,7 +109,7 @@ int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool 
 /// answers of tools/alternatives as well: every one must pass.
 int mutants(const Paths& paths, const std::string& what, bool points = false);
 
-/// Runs a program of tests and wants every verdict to be NOT IMPLEMENTED (or BLOCKED BY such a one).
+/// Runs a program of tests and expects every verdict to be NOT IMPLEMENTED (or BLOCKED BY such a one).
 int expect_not_implemented(const Paths& paths, const std::string& program);
 
 /// For ./lab report --mine: `programs` under their own names in mine/programs, those that run exercises with the
@@ -130,6 +130,12 @@ int forward(const Paths& paths, const std::string& target, std::vector<std::stri
 
 /// ./lab why and ./lab diff: becomes the program that reads traces. `why train …` first trains, with a trace.
 int trace_tool(const Paths& paths, const std::string& command, std::vector<std::string> arguments);
+
+/// Refuses a benchmark that this build has not.
+void check_benchmark(const Paths& paths, const std::string& name);
+/// The value of "--flag VALUE" or "--flag=VALUE", or `otherwise`; erased from `arguments` if `take`.
+std::string option(std::vector<std::string>& arguments, const std::string& flag, const std::string& otherwise,
+                   bool take);
 
 /// The same as a part of a command: returns its exit code.
 int run_forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments);

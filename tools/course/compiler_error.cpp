@@ -27,9 +27,9 @@ struct Phrase {
   const char* words;  ///< what it means
 };
 
-constexpr const char* kSemicolon = "A semicolon is missing, at the end of this line or of the one before.";
+constexpr const char* kSemicolon = "A semicolon is missing, at the end of this line or the one before.";
 constexpr const char* kUnclosed = "A brace '{' was opened and never closed.";
-constexpr const char* kBraceTooMany = "There is a brace '}' too many.";
+constexpr const char* kBraceTooMany = "There is one closing brace '}' too many.";
 constexpr const char* kMember =
     "That type has no member of this name: check the spelling, and the header that declares the type.";
 constexpr const char* kUnknownName =
@@ -38,8 +38,8 @@ constexpr const char* kNoMatch =
     "There is a function of that name, but none takes these arguments: compare their number, order and types with its "
     "declaration.";
 constexpr const char* kNarrowing = "The value may not fit the type: convert it on purpose, with static_cast<…>(…).";
-constexpr const char* kWrongType = "A value of one type was given where another is wanted.";
-constexpr const char* kCapture = "A lambda uses a variable of the function around it: capture it, [name].";
+constexpr const char* kWrongType = "A value of one type was given where another is expected.";
+constexpr const char* kCapture = "A lambda uses a variable of the enclosing function: capture it, [name].";
 constexpr const char* kInclude = "The included file does not exist: paths start at the top of the repository.";
 
 // The first that fits wins: the particular ones of this suite stand before the general ones. GCC's words, then Clang's.
@@ -50,7 +50,7 @@ constexpr Phrase kPhrases[] = {
     {"multiple definition of",
      "Two files define the same name: put your own helpers into an unnamed namespace, namespace { … }."},
     {"operator[]",
-     "A Slice has no operator[]: lab code names, cuts, sends and adds memory but never touches an element, because the "
+     "A Slice has no operator[]: lab code slices, sends and adds memory but never touches an element, because the "
      "memory may be on a GPU."},
     {"lockstep::Slice' has no member", "A Slice has no member of that name; common/slice.hpp lists what it can do."},
     {"lockstep::Rank' has no member", "A Rank has no member of that name; common/rank.hpp lists what it can do."},
@@ -60,10 +60,10 @@ constexpr Phrase kPhrases[] = {
     {"expected '}'", kUnclosed},
     {"expected ';'", kSemicolon},
     {"expected ',' or ';'", kSemicolon},
-    {"expected ')'", "A parenthesis '(' was opened and not closed."},
+    {"expected ')'", "A parenthesis '(' was opened but never closed."},
     {"expected declaration before '}'", kBraceTooMany},
     {"extraneous closing brace", kBraceTooMany},
-    {"expected unqualified-id", "This stands outside of any function: look for a brace '}' too many above."},
+    {"expected unqualified-id", "This is outside any function: look for an extra closing brace '}' above."},
     {"missing terminating", "A quotation mark is missing."},
     {"was not declared in this scope", kUnknownName},
     {"undeclared identifier", kUnknownName},
@@ -72,8 +72,8 @@ constexpr Phrase kPhrases[] = {
      "#include the header that has it."},
     {"is not a member of", kUnknownName},
     {"does not name a type", kUnknownName},
-    {"too few arguments", "The function wants more arguments than it was given; its declaration says which."},
-    {"too many arguments", "The function was given more arguments than it takes; its declaration says which."},
+    {"too few arguments", "The function takes more arguments than it was given: see its declaration."},
+    {"too many arguments", "The function was given more arguments than it takes: see its declaration."},
     {"no matching function", kNoMatch},
     {"no matching member function", kNoMatch},
     {"narrowing conversion", kNarrowing},
@@ -84,7 +84,7 @@ constexpr Phrase kPhrases[] = {
     {"no viable conversion", kWrongType},
     {"assignment of read-only", "This is const: it cannot be changed."},
     {"const lockstep::Rank' as 'this'",
-     "A const Rank only answers questions; to start work, copy it first: Rank me = tp.group;"},
+     "A const Rank can only be queried; to start work, copy it first: Rank me = tp.group;"},
     {"discards qualifiers", "This is const: only its const member functions can be called."},
     {"is not captured", kCapture},
     {"cannot be implicitly captured", kCapture},

@@ -125,8 +125,8 @@ void Course::check() const {
   while (std::erase_if(waiting, is_ready) > 0) {
   }
   if (!waiting.empty())
-    throw JsonError(fmt::format("{} needs {}: none of these exercises, or a circle", waiting.front()->id,
-                                fmt::join(waiting.front()->needs, ", ")));
+    throw JsonError(fmt::format("{} needs {}: not an exercise of the course, or a circular dependency",
+                                waiting.front()->id, fmt::join(waiting.front()->needs, ", ")));
 }
 
 std::string Course::id_of(std::string_view word) const {
@@ -139,7 +139,10 @@ std::string Course::id_of(std::string_view word) const {
     }
   const std::vector<const Exercise*>& meant = begins.empty() ? holds : begins;
   if (word.size() < 3 || meant.empty()) return std::string(word);
+  const auto in_core = [](const Exercise* exercise) { return exercise->core; };
   if (meant.size() == 1) return meant[0]->id;
+  if (std::count_if(meant.begin(), meant.end(), in_core) == 1)  // an extra takes no name from the core
+    return (*std::find_if(meant.begin(), meant.end(), in_core))->id;
   std::string which;
   for (const Exercise* exercise : meant)
     which += fmt::format("{}{} ({})", which.empty() ? "" : ", ", exercise->name, exercise->id);
@@ -177,12 +180,12 @@ Selection Course::select(std::string_view what) const {
     std::string best = nearest(names[i], known);
     for (const std::string& id : known)  // 21.8 for 21.8a, which has no such part, before another exercise's part
       if (names[i].starts_with(id) && (id.size() > best.size() || !names[i].starts_with(best))) best = id;
-    throw Error(Verdict::usage, fmt::format("unknown exercise '{}'{} ./lab list shows what there is.", names[i],
+    throw Error(Verdict::usage, fmt::format("unknown exercise '{}'{} ./lab list shows all of them.", names[i],
                                             near(names[i], best) ? fmt::format(": did you mean '{}'?", best) : "."));
   }
   if (!selection.part.empty() && names.size() > 1)
     throw Error(Verdict::usage,
-                fmt::format("{} is a part, which is named alone; in a list there are exercises ({}) and "
+                fmt::format("{} is a part, which must be the only argument; a list may have exercises ({}) and "
                             "weeks.",
                             selection.part, selection.part.substr(0, selection.part.size() - 1)));
   return selection;

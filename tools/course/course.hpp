@@ -106,7 +106,7 @@ class Course {
   Selection select(std::string_view what) const;
   const Exercise& exercise(std::string_view id) const;
   /// The id of the exercise whose name is `word`, begins with it or has it in it: "ring" for ring_all_reduce. `word`
-  /// itself where there is none; Error(usage) with their names where there are several.
+  /// itself where there is none. Of several, the one that is of the core; else Error(usage) with their names.
   std::string id_of(std::string_view word) const;
   /// The exercises that `id` needs, directly or not, in an order in which each comes after its own needs.
   std::vector<Exercise> all_needs(std::string_view id) const;

@@ -100,7 +100,7 @@ void Course::change(const std::string& text, const std::string& name) {
       if (id == e.id) return;
       if (part == e.parts.end()) return add_hidden(e, id, value);
       if (part->hidden || value.contains("hidden"))
-        throw JsonError(fmt::format("{} is a part of the course; a hidden one wants another letter", id));
+        throw JsonError(fmt::format("{} is a part of the course; a hidden one needs another letter", id));
       only_known(id, value, {"points", "performance"});
       part->performance = performance_in(id, value);
       if (!part->performance || value.contains("points")) part->points = count_of(value.at("points"), id + ": points");

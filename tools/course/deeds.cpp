@@ -68,8 +68,9 @@ int borrow(const Paths& paths, const std::string& what, bool back) {
     if (back)
       fmt::print("{} is yours again, where it passes\n", exercise.id);
     else
-      fmt::print("the reference stands in for {} from now on, and ./lab passes it over; ./lab borrow --back {}\n",
-                 exercise.id, exercise.id);
+      fmt::print(
+          "from now on the reference's answer is used for {}, and ./lab skips it; to undo: ./lab borrow --back {}\n",
+          exercise.id, exercise.id);
   }
   return 0;
 }
@@ -87,7 +88,7 @@ int reset(const Paths& paths, const std::string& what, bool hard) {
   for (const Exercise& exercise : paths.course.select(what).exercises) {
     const std::filesystem::path solution = hard ? paths.hard_solution(exercise) : paths.solution(exercise);
     if (!std::filesystem::exists(solution))
-      throw Error(Verdict::usage, fmt::format("{} has no hard skeleton; those that have one: {}", exercise.id,
+      throw Error(Verdict::usage, fmt::format("{} has no hard skeleton; these have one: {}", exercise.id,
                                               fmt::join(with_hard_skeleton(paths), ", ")));
     if (!hard && is_untouched(paths, exercise) && std::filesystem::exists(paths.answer(exercise))) {
       fmt::print("{} is as it was handed out\n", exercise.id);
@@ -103,7 +104,7 @@ int reset(const Paths& paths, const std::string& what, bool hard) {
     write_text(paths.answer(exercise), skeleton(read_text(solution), solution.string()));
     add_deed(paths, "reset", exercise.id);
     fmt::print("{} is {}\n", exercise.id,
-               hard ? "its interface and nothing else: the tests judge what it does" : "as it was handed out again");
+               hard ? "only its interface is left: the tests check what it does" : "as it was handed out again");
   }
   return 0;
 }

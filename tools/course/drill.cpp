@@ -23,11 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHelp =
-    "./lab drill               the drills, and what became of each\n"
-    "./lab drill 21            runs a program that is wrong, and leaves what there is to see in outputs/drills/21\n"
-    "./lab drill check 21      judges outputs/drills/21/answer.txt; another file behind the number\n"
-    "./lab drill 21 --new      another fault; what was there is kept beside it\n"
-    "./lab drill 21 --seed S   the fault that others with this number have\n"
+    "./lab drill               the drills, and your results\n"
+    "./lab drill 21            runs a program with a fault, and writes the evidence to outputs/drills/21\n"
+    "./lab drill check 21      checks outputs/drills/21/answer.txt; or give another file after the number\n"
+    "./lab drill 21 --new      another fault; the old folder is kept beside it\n"
+    "./lab drill 21 --seed S   the same fault as everyone who uses this seed\n"
     "./lab drill 21 --mine     with your code in the program, where it passes\n";
 
 std::vector<Drill> all_drills(const Paths& paths) {
@@ -96,7 +96,7 @@ Variant choose(const Paths& paths, const std::string& id, std::vector<std::strin
   if (!seed)
     throw Error(
         Verdict::usage,
-        fmt::format("lab drill {}: behind it stands --new, --mine, or --seed and a number below {}", id, kSeeds));
+        fmt::format("lab drill {}: may be followed by --new, --mine, or --seed and a number below {}", id, kSeeds));
   variant.seed = *seed;
   return variant;
 }
@@ -147,9 +147,9 @@ Wish read_wish(const Paths& paths, std::vector<std::string> arguments) {
     return wish;
   }
   if (arguments.size() > 1)
-    throw Error(Verdict::usage, fmt::format("lab drill check {}: behind it stands one file, or none", wish.id));
+    throw Error(Verdict::usage, fmt::format("lab drill check {}: at most one file may follow", wish.id));
   const auto kept = kept_variant(paths, wish.id);
-  if (!kept) throw Error(Verdict::usage, fmt::format("drill {0} was not run yet: ./lab drill {0}", wish.id));
+  if (!kept) throw Error(Verdict::usage, fmt::format("drill {0} has not been run yet: ./lab drill {0}", wish.id));
   wish.variant = *kept;
   wish.answer = arguments.empty() ? folder_of(paths, wish.id) / "answer.txt" : fs::absolute(arguments[0]);
   return wish;

@@ -18,21 +18,6 @@
 namespace lockstep::tools {
 namespace {
 
-/// The value of "--flag VALUE" or "--flag=VALUE", or `otherwise`; erased from `arguments` if `take`.
-std::string option(std::vector<std::string>& arguments, const std::string& flag, const std::string& otherwise,
-                   bool take) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    bool joined = arguments[i].starts_with(flag + "=");
-    if (!joined && arguments[i] != flag) continue;
-    if (!joined && i + 1 == arguments.size()) throw Error(Verdict::usage, flag + " wants a value.");
-    std::string value = joined ? arguments[i].substr(flag.size() + 1) : arguments[i + 1];
-    auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
-    if (take) arguments.erase(at, at + (joined ? 1 : 2));
-    return value;
-  }
-  return otherwise;
-}
-
 /// Whether `flag` is there; erased from `arguments`.
 bool flag(std::vector<std::string>& arguments, const std::string& name) { return std::erase(arguments, name) > 0; }
 
@@ -48,7 +33,7 @@ int largest(const std::string& flag, const std::string& text) {
     if (*next != ',') most = -1;
     at = next + 1;
   }
-  if (most < 0) throw Error(Verdict::usage, fmt::format("{} wants whole numbers of at least 1, not '{}'.", flag, text));
+  if (most < 0) throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'.", flag, text));
   return most;
 }
 
@@ -108,7 +93,7 @@ Whose whose_options(std::vector<std::string>& arguments) {
   Whose whose{.mine = flag(arguments, "--mine")};
   whose.borrow = !flag(arguments, "--no-borrow");
   if (!whose.borrow && !whose.mine)
-    throw Error(Verdict::usage, "--no-borrow goes with --mine: without it the reference's code runs.");
+    throw Error(Verdict::usage, "--no-borrow needs --mine: without it the reference's code runs.");
   return whose;
 }
 
@@ -130,11 +115,13 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
   Launch how = launch_options(backend, arguments, around);
   if (target == "train") how.grace_seconds = 600;
   std::string program = target + "_" + backend;
-  const bool runs = !asks_for_help(arguments), has_answers = !exercises_of(paths, program).empty();
+  const bool by_formula = !arguments.empty() && (arguments[0] == "--flops" || arguments[0] == "--export");
+  const bool runs = !asks_for_help(arguments), has_answers = !by_formula && !exercises_of(paths, program).empty();
   std::string code = "reference";
   if (whose.mine && runs) {
     if (!has_answers)
-      throw Error(Verdict::usage, fmt::format("{} runs no exercise's code: --mine would change nothing.", program));
+      throw Error(Verdict::usage, fmt::format("{} does not run any exercise's code: --mine would change nothing.",
+                                              by_formula ? "lab " + arguments[0].substr(2) : program));
     code = build_mine(paths, {program}, whose.borrow);
     program = "mine." + program;
   } else {
@@ -147,6 +134,20 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
 }
 
 }  // namespace
+
+std::string option(std::vector<std::string>& arguments, const std::string& flag, const std::string& otherwise,
+                   bool take) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    bool joined = arguments[i].starts_with(flag + "=");
+    if (!joined && arguments[i] != flag) continue;
+    if (!joined && i + 1 == arguments.size()) throw Error(Verdict::usage, flag + " needs a value.");
+    std::string value = joined ? arguments[i].substr(flag.size() + 1) : arguments[i + 1];
+    auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+    if (take) arguments.erase(at, at + (joined ? 1 : 2));
+    return value;
+  }
+  return otherwise;
+}
 
 std::string target_of(const std::string& command) {
   if (command == "memory") return "bench_memory";
@@ -166,10 +167,11 @@ int forward(const Paths& paths, const std::string& target, std::vector<std::stri
   fmt::print("{}", predicted);
   if (const int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;
       mine && signal != 0 && signal != SIGINT && signal != SIGTERM)
-    fmt::print(stderr,
-               "The program died of signal {} ({}), with your code in it: ./lab check says more of each exercise, and "
-               "without --mine the reference's code shows whether it is yours.\n",
-               signal, strsignal(signal));
+    fmt::print(
+        stderr,
+        "The program died of signal {} ({}), with your code in it: ./lab check says more about each exercise, and "
+        "without --mine the reference's code shows whether it is yours.\n",
+        signal, strsignal(signal));
   return ended.exit_code;
 }
 
@@ -202,20 +204,26 @@ int trace_tool(const Paths& paths, const std::string& command, std::vector<std::
   become(arguments);
 }
 
+void check_benchmark(const Paths& paths, const std::string& name) {
+  const auto known = known_benchmarks(paths);
+  need_benchmarks(known);
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw Error(Verdict::usage, unknown_name("benchmark", name, known));
+}
+
 int bench(const Paths& paths, std::vector<std::string> arguments, const std::vector<std::string>& around) {
   auto known = known_benchmarks(paths);
   need_benchmarks(known);
   if (arguments.empty() || arguments[0].starts_with("-")) {
     fmt::print(
-        "usage: ./lab bench NAME [--backend sim|mpi|cuda|nccl] [--ranks P] …; ./lab bench NAME --help says the rest.\n"
+        "usage: ./lab bench NAME [--backend sim|mpi|cuda|nccl] [--ranks P] …; ./lab bench NAME --help lists its "
+        "options.\n"
         "mpi and nccl: [--launcher auto|mpirun|srun|local] [--nodes N] [--hostfile FILE]\n");
     for (const std::string& name : known) fmt::print("  {}\n", name);
     return arguments.empty() ? 2 : 0;
   }
-  std::string name = arguments[0];
-  if (std::find(known.begin(), known.end(), name) == known.end()) {
-    throw Error(Verdict::usage, unknown_name("benchmark", name, known));
-  }
+  const std::string name = arguments[0];
+  check_benchmark(paths, name);
   arguments.erase(arguments.begin());
   return forward(paths, "bench_" + name, arguments, around);
 }
@@ -229,7 +237,7 @@ int calibrate(const Paths& paths, std::vector<std::string> arguments) {
 int profile(const Paths& paths, std::vector<std::string> arguments) {
   const std::vector<std::string> known{"bench", "train"};
   if (arguments.empty() || std::find(known.begin(), known.end(), arguments[0]) == known.end())
-    throw Error(Verdict::usage, "./lab profile wants what to run: bench NAME … or train …");
+    throw Error(Verdict::usage, "./lab profile needs a command to run: bench NAME … or train …");
   const std::string nsys = find_nsys();
   if (nsys.empty())
     throw Error(Verdict::usage,

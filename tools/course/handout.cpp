@@ -28,6 +28,7 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            "docs/results",
                                            "docs/instructors.md",
                                            "docs/hidden-tests",
+                                           "examples",
                                            "tools/alternatives",
                                            "tools/tests",
                                            "tools/scale",
@@ -45,7 +46,7 @@ constexpr const char* kNotForStudents[] = {".ci",
 std::set<int> weeks_of(const std::string& text, const Course& course) {
   std::set<int> weeks;
   const auto refuse = [&] {
-    throw Error(Verdict::usage, fmt::format("--weeks wants 21-23 or 21,22, not '{}'.", text));
+    throw Error(Verdict::usage, fmt::format("--weeks needs 21-23 or 21,22, not '{}'.", text));
   };
   std::size_t begin = 0;
   while (begin <= text.size()) {
@@ -149,13 +150,16 @@ class Handout {
       const fs::path to = tree() / fs::relative(from, paths_.source);
       const std::string committed = read_text(to), stripped = without_answers(committed, to.string());
       if (committed != read_text(from))
-        throw Error(Verdict::usage, fmt::format("{} differs from its commit; a hand-out has what is committed.",
-                                                fs::relative(from, paths_.source).string()));
+        throw Error(Verdict::usage,
+                    fmt::format("{} differs from its commit; a hand-out contains only what is committed.",
+                                fs::relative(from, paths_.source).string()));
       const std::string start = skeleton(committed, to.string());
       if (skeleton(stripped, to.string()) != start)
         throw Error(Verdict::usage, fmt::format("{}: its skeleton cannot be made without its answers", from.string()));
       write_text(to, stripped);
-      if (from == paths_.solution(e)) write_text(tree() / "labs" / e.folder / (e.name + ".cpp"), start);
+      if (from == paths_.solution(e))
+        for (const char* place : {"labs", "prebuilt/skeletons"})  // the second is what ./lab update compares with
+          write_text(tree() / place / e.folder / (e.name + ".cpp"), start);
       given_.merge(telling_lines(start));
       if (from == paths_.solution(e)) telling_.merge(telling_lines(committed));
     }
@@ -201,7 +205,7 @@ class Handout {
                     "`./lab check 21.0` begins; README.md says more. Hints: {} of 3 levels.\n\n"
                     "`prebuilt/` has the reference's answers, compiled, for exercises that borrow them and for "
                     "`./lab train`. They fit {}. Elsewhere the build says so when it is configured: then nothing "
-                    "can be borrowed, and an exercise that needs others wants your own answers to them.\n\n"
+                    "can be borrowed, and an exercise that depends on others needs your own answers to them.\n\n"
                     "Not in a hand-out: the text of the answers (`./lab reveal`), planted mistakes (`./lab "
                     "mutants`), the suite's own tests (`./lab test`), and its history.\n",
                     options_.weeks, options_.hints, platform()));

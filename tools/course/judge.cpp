@@ -73,10 +73,9 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
   }
   if (too_long) {
     running.message =
-        fmt::format("{} was still running after {:.0f} s: does a loop never end?", test, options.timeout_seconds);
+        fmt::format("{} was still running after {:.0f} s: is there an endless loop?", test, options.timeout_seconds);
     if (has_processes(options.backend)) {
-      running.message +=
-          fmt::format(" Or do ranks wait for each other? On the simulator, ./lab check {} says which.", running.id);
+      running.message += fmt::format(" Or a deadlock? On the simulator, ./lab check {} tells which ranks.", running.id);
     }
   } else if (signal) {
     running.message = fmt::format(
@@ -85,8 +84,8 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
         test, signal, strsignal(signal), running.id);
     if (signal == SIGSEGV)
       running.message +=
-          ". Usual causes: an index beyond the end of a std::vector, or a closure that captures by reference ([&]) "
-          "what is gone when it runs";
+          ". Common causes: an index beyond the end of a std::vector, or a closure that captures by reference ([&]) "
+          "a variable that no longer exists when it runs";
   } else {
     running.message = fmt::format("{} ended the process with exit code {}", test, ended.exit_code);
   }
@@ -156,7 +155,7 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
     if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));
     if (!fs::exists(file)) {
       throw Error(Verdict::usage,
-                  fmt::format("{} did not come as far as its first test:\n{}", program.filename().string(), output));
+                  fmt::format("{} did not reach its first test:\n{}", program.filename().string(), output));
     }
     std::vector<Judgement> found = testing::read_judgements(file);
     bool broke_off = !found.empty() && found.back().verdict == "RUNNING", hung = false;

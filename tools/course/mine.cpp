@@ -49,7 +49,7 @@ void build_what_judging_needs(const Paths& paths, const std::vector<Exercise>& e
     if (!is_untouched(paths, exercise) && (!record || record->stale))
       targets.insert(targets.end(), {"tests." + exercise.id, "mine." + exercise.id});
   }
-  if (!targets.empty()) (void)build_targets(paths, targets, "what your answers are judged by");
+  if (!targets.empty()) (void)build_targets(paths, targets, "the tests of your answers");
 }
 
 /// A source that tells a program whose code it runs; written only where it says something else now.
@@ -75,7 +75,7 @@ std::string build_mine(const Paths& paths, const std::vector<std::string>& progr
   if (borrow) build_what_judging_needs(paths, exercises);
   JudgeOptions options;
   options.on_judging = [](const Exercise& exercise) {
-    fmt::print(stderr, "judging your {} ({}), to know whether it can be used\n", exercise.id, exercise.title);
+    fmt::print(stderr, "checking your {} ({}), to see whether it can be used\n", exercise.id, exercise.title);
   };
   Judge judge(paths, options, borrow ? Needs::borrow : Needs::mine_only);
   const std::string what = programs.size() == 1 ? "mine." + programs[0] : "programs with your code";

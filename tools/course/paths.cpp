@@ -65,7 +65,7 @@ class Progress {
 /// What the process that holds a lock has written into its file.
 std::string holder_of(const std::filesystem::path& file) {
   const std::string text = read_text(file);
-  return text.empty() ? "another process has it" : text.substr(0, text.find('\n'));
+  return text.empty() ? "another process has locked it" : text.substr(0, text.find('\n'));
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ std::string choose_launcher(const Paths& paths, const Launch& how) {
 void check_processes(const Launch& how) {
   if (how.nodes < 1 || how.processes % how.nodes != 0)
     throw Error(Verdict::usage,
-                fmt::format("--ranks {} cannot be spread evenly over --nodes {}.", how.processes, how.nodes));
+                fmt::format("--ranks {} cannot be distributed evenly over --nodes {}.", how.processes, how.nodes));
   const bool elsewhere = how.nodes > 1 || !how.hostfile.empty();  // on hosts larger than this one, maybe
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int most = elsewhere ? 4096 : std::max(256, 64 * cores);

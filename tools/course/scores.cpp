@@ -114,7 +114,7 @@ int print_ranking(const std::string& folder) {
   }
   if (places.empty())
     throw Error(Verdict::usage,
-                fmt::format("{} holds no scores: ./lab grade handed-in/* --only 21.11 --out {}", folder, folder));
+                fmt::format("{} has no scores: ./lab grade handed-in/* --only 21.11 --out {}", folder, folder));
   for (auto& [event, all] : places) {
     std::sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) {
       return a.score != b.score ? a.score > b.score : a.name < b.name;

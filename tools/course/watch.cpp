@@ -32,7 +32,7 @@ int watch(const Paths& paths, CheckOptions options) {
   std::map<std::string, std::string> seen;
   for (const Exercise& exercise : selection.exercises) seen[exercise.id] = read_text(paths.answer(exercise));
   if (named) check_and_go_on(paths, options);
-  fmt::print("watching {}; Ctrl-C ends it\n",
+  fmt::print("watching {}; stop with Ctrl-C\n",
              named ? paths.answer(selection.exercises[0]).string() : paths.labs.string());
   std::fflush(stdout);
   while (true) {

@@ -27,6 +27,7 @@
 #include "common/gpt/checkpoint/manifest.hpp"
 #include "common/gpt/data/corpus.hpp"
 #include "common/gpt/data/token_file.hpp"
+#include "common/gpt/model/model_file.hpp"
 #include "common/gpt/pipeline/schedule.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/json/document.hpp"
@@ -158,6 +159,13 @@ void read_strategy(const std::string& text) {
     throw Error(Verdict::fail, "read back it is another: " + plan::strategy_json(strategy));
 }
 
+void read_model(const std::string& text) {
+  const GptConfig model = parse_model(text, kName);
+  if (model.parameters() == 0 || !(model.step_flop(1) > 0)) throw Error(Verdict::fail, "a model of nothing");
+  const std::string again = model_text(model);
+  if (model_text(parse_model(again, kName)) != again) throw Error(Verdict::fail, "read back it is another: " + again);
+}
+
 void read_course(const std::string& text) {
   const tools::Course read = tools::Course::parse(text, kName);
   for (const tools::Exercise& exercise : read.select("").exercises) {
@@ -247,15 +255,16 @@ void read_manifest(const std::string& text) {
 }
 
 void read_tokens(const std::string& text) {
-  if (read_token_file(text, kName)) {
-    const Corpus corpus = Corpus::read(InMemory(text).path(), TokenKind::bytes, 0.5);
-    if (corpus.encode(corpus.decode(corpus.train())) != std::vector(corpus.train().begin(), corpus.train().end()))
-      throw Error(Verdict::fail, "decoded they are other tokens");
+  if (TokenFile::in(text, kName)) {
+    const InMemory file(text);
+    const std::vector<std::int32_t> tokens = Corpus::read(file.path(), TokenKind::bytes, 0.5).train().all();
+    const Corpus corpus = Corpus::read(file.path(), TokenKind::bytes, 0.5);
+    if (corpus.encode(corpus.decode(tokens)) != tokens) throw Error(Verdict::fail, "decoded they are other tokens");
     return;
   }
   for (const TokenKind kind : {TokenKind::bytes, TokenKind::characters}) {
     const Corpus corpus = Corpus::of_text(text, kind, 0.1, kName);
-    if (corpus.decode(corpus.train()) + corpus.decode(corpus.validation()) != text)
+    if (corpus.decode(corpus.train().all()) + corpus.decode(corpus.validation().all()) != text)
       throw Error(Verdict::fail, "decoded it is another text");
     corpus.unigram_entropy();
     (void)corpus.batch(0, 2, 3).rows(1, 1);
@@ -379,8 +388,9 @@ void read_answer(const std::string& text) {
   }
 }
 
-constexpr std::array<Target, 16> kTargets{{{"json", read_json},
+constexpr std::array<Target, 17> kTargets{{{"json", read_json},
                                            {"machine", read_machine},
+                                           {"model", read_model},
                                            {"schedule", read_schedule},
                                            {"strategy", read_strategy},
                                            {"course", read_course},

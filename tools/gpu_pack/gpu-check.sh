@@ -6,17 +6,17 @@
 # Stages, the most telling first. Each builds what it needs, leaves its results as it goes, and stops none after it:
 #   tests       every operation and verb on the GPU
 #   benchmarks  a GPT's training step, also in PyTorch where that is; all-reduces
+#   tuned       the smaller model's step again, with products that were timed (LOCKSTEP_TUNE)
 #   labs        all labs' tests on the GPU
 #   sanitizer   memory errors and races of the kernels, where compute-sanitizer is
-#   suite       what runs on the CPU and in the simulator, and the tools' tests
 #   pytorch     a larger model's step in PyTorch
 # Without --stages all of them. What does not fit into the budget (570 s) is SKIPPED, and said; another call with
 # --stages goes on there: build and results are kept.
 #
-# Needs the CUDA toolkit, CMake 3.25, a C++20 compiler, and Ninja or make. Nothing is installed, and nothing is written
+# Needs nvcc, cuBLASLt and the CUDA runtime (the toolkit's, or those that PyTorch brought), CMake 3.25, a C++20 compiler, and Ninja or make. Nothing is installed, and nothing is written
 # outside this folder, the results (default: results/ beside this script) and their archive (default: DIR.tar.gz).
-# Exit code 0: everything that ran passed; 1: something did not; 2: nothing could be done. Without a GPU it builds, tests
-# what needs none, and measures nothing.
+# Exit code 0: everything that ran passed; 1: something did not; 2: nothing could be done. Without a GPU it builds, and
+# measures nothing.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 source=$here/source
@@ -24,7 +24,7 @@ third=$here/third_party
 build=$here/build
 results=$here/results
 archive=''
-all_stages='tests benchmarks labs sanitizer suite pytorch'
+all_stages='tests benchmarks tuned labs sanitizer pytorch'
 stages=$all_stages
 budget=570
 jobs=''
@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
   case $1 in
     --results | --archive | --stages | --budget-seconds | --jobs)
-      [ -n "${2:-}" ] || cannot "$1 wants a value"
+      [ -n "${2:-}" ] || cannot "$1 needs a value"
       case $1 in
         --results) results=$2 ;;
         --archive) archive=$2 ;;
@@ -63,7 +63,7 @@ end=$(($(date +%s) + budget))
 . "$source/tools/probes.sh"
 cmake_is_new || cannot "CMake 3.22 or newer is not on PATH"
 speaks_cxx20 || cannot "the C++ compiler, '$compiler', is not there or does not know C++20: GCC 11 or newer is needed; CXX names another"
-nvcc=$(find_nvcc) || cannot "nvcc is neither on PATH, nor in CUDA_HOME or /usr/local/cuda: this check wants the CUDA toolkit"
+nvcc=$(find_nvcc) || cannot "nvcc is neither on PATH, nor in CUDA_HOME or /usr/local/cuda: this check needs the CUDA toolkit"
 if has_program ninja; then generator=Ninja; elif has_program make; then generator='Unix Makefiles'; else cannot "neither ninja nor make is on PATH"; fi
 [ "$(uname -m)" = "$(cat "$third/lib/processor.txt")" ] || cannot "the pack was made on $(cat "$third/lib/processor.txt"), this is $(uname -m): pack on the like of this machine"
 mkdir -p "$results" || cannot "$results cannot be made"

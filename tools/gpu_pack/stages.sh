@@ -3,6 +3,7 @@
 programs=$build/programs
 failed=0
 left_over=''  # stages that did not fit
+launcher=''   # of a benchmark's processes, where it has several
 
 # Whoever stops the check stops its stage, which `timeout` keeps out of the terminal's reach, and gets what there is.
 stopped='' running=''
@@ -105,6 +106,10 @@ configure() {
   # Libraries that Python brings, where the system has none: NCCL.
   nccl=$(timeout 20 python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])' 2> /dev/null)
   [ -z "$nccl" ] || set -- "$@" -DNCCL_ROOT="$nccl"
+  # And cuBLASLt and the CUDA runtime, for a toolkit that is only a compiler.
+  cuda_libraries=$(timeout 20 python3 -c 'import glob, nvidia; print(";".join(sorted({f.rsplit("/", 2)[0] for p in nvidia.__path__
+    for name in ("cublasLt", "cudart") for f in glob.glob(f"{p}/*/lib/lib{name}.so*")})))' 2> /dev/null)
+  [ -z "$cuda_libraries" ] || set -- "$@" -DLOCKSTEP_CUDA_LIBRARIES="$cuda_libraries"
   # Machine code for the GPU that is there alone; and the fake one has nothing to add to it.
   [ -z "$capability" ] || set -- "$@" -DCMAKE_CUDA_ARCHITECTURES="$capability-real" -DLOCKSTEP_FAKE_GPU=OFF
   if [ -f "$third/lib/libboost_context.a" ]; then
@@ -169,11 +174,10 @@ on_a_gpu() { # on_a_gpu STAGE
 run_benchmarks() {
   on_a_gpu benchmarks || return 0
   compile_first
-  launcher=''
   known=$(machine)
   # shellcheck disable=SC2086  # lists of words
   set -- --vocabulary $vocabulary --batch $batch --sequence 1024 ${known:+--machine $known}
-  measure gpt_gpt2-124m 90 bench_gpt_cuda --model gpt2-124m "$@"
+  measure gpt_gpt2-124m 90 bench_gpt_cuda --model gpt2-124m --operations 20 "$@"
   measure all_reduce_4 90 bench_all_reduce_cuda --ranks 4 --bytes 1MiB,16MiB,256MiB --samples 15
   pytorch_step gpt2-124m
   measure gpt_gpt2-355m 90 bench_gpt_cuda --model gpt2-355m "$@"
@@ -182,7 +186,16 @@ run_benchmarks() {
   if [ "$gpus" -gt 1 ]; then
     launcher="sh $source/launch/local.sh -n $gpus --timeout 110"
     measure nccl_all_reduce 120 bench_all_reduce_nccl --bytes 1MiB,16MiB,256MiB --samples 15
+    launcher=''
   fi
+}
+
+run_tuned() {
+  on_a_gpu tuned || return 0
+  compile_first
+  known=$(machine)
+  # shellcheck disable=SC2086  # lists of words
+  LOCKSTEP_TUNE=$results/products.txt measure gpt_tuned 120 bench_gpt_cuda --model gpt2-124m --vocabulary $vocabulary --batch $batch --sequence 1024 ${known:+--machine $known}
 }
 
 run_labs() {
@@ -210,13 +223,6 @@ sanitize() { # sanitize TOOL PROGRAM TESTS options…
   tool=$1 program=$2 chosen=$3
   shift 3
   act "${tool}_${program%_test_cuda}" 40 "$sanitizer" --tool "$tool" --error-exitcode 1 --show-backtrace device "$@" "$programs/$program" --gtest_filter="$chosen"
-}
-
-run_suite() {
-  compile build_suite 400
-  without='^$'
-  [ "$generator" = Ninja ] || without='^suite\.grade$'  # the grader asks Ninja what an answer includes
-  run_ctest suite_tests 240 -LE gpu -E "$without" -j "$jobs"
 }
 
 run_pytorch() {

@@ -96,6 +96,8 @@ table() {
     printf '\n%-20s %10s %8s %7s %10s\n' 'a GPT step, bf16' tokens/s TFLOP/s MFU 'of matmul'
     gpt_columns | awk -F, '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%% %9.1f%%\n", $2, $3, $6 / 1e12, 100 * $4, 100 * $5}
       $1 == "matmul" {printf "%-20s %10s %8.1f %6.1f%%\n", "  a product beside it", "", $6 / 1e12, 100 * $4}'
+    columns gpt_tuned.csv algorithm tokens_per_second flop_per_second mfu |
+      awk -F, '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%%\n", "gpt2-124m, tuned", $2, $3 / 1e12, 100 * $4}'
     for model in gpt2-124m gpt2-355m; do
       for how in eager compiled; do
         rate=$(pytorch_rate $model $how)
@@ -103,6 +105,7 @@ table() {
       done
     done
   fi
+  [ ! -f "$results/gpt_gpt2-124m.txt" ] || sed -n '/^operations of a step/,/^  *median/{/^  *median/!p}' "$results/gpt_gpt2-124m.txt" | sed '1s/^/\n/'
   if [ -n "$(reduce_columns)" ]; then
     printf '\n%-20s %5s %10s %10s %9s %9s\n' all-reduce ranks bytes ms 'of bound' '(fused)'
     reduce_columns | sort -t, -k2n -k3n -s | awk -F, '{printf "%-20s %5d %10d %10.3f %8.1f%% %8.1f%%\n", $1, $2, $3, 1e3 * $4, 100 * $5, 100 * $6}'

@@ -88,13 +88,15 @@ END
 # A benchmark: small on the fake GPU, and its rows say what was asked for.
 double benchmark << 'END'
 name=$(basename "$0") json='' csv='' model='' ranks=''
+operations=0
 while [ $# -gt 0 ]; do
-  case $1 in --json) json=$2 ;; --csv) csv=$2 ;; --model) model=$2 ;; --ranks) ranks=$2 ;; esac
+  case $1 in --json) json=$2 ;; --csv) csv=$2 ;; --model) model=$2 ;; --ranks) ranks=$2 ;; --operations) operations=$2 ;; esac
   shift
 done
 case $name in
   bench_gpt_cuda)
-    "$real_programs/bench_gpt_fake" --model tiny --batch 1 --sequence 8 --matmul 16 --samples 3 --machine dgx-h200 --json "$json" --csv "$csv" || exit 1
+    [ -z "${LOCKSTEP_RANK:-}" ] || exit 9  # it is no job of several processes
+    "$real_programs/bench_gpt_fake" --model tiny --batch 1 --sequence 8 --matmul 16 --samples 3 --operations $operations --machine dgx-h200 --json "$json" --csv "$csv" || exit 1
     sed -i "s/tiny/$model/" "$json" "$csv"
     ;;
   bench_all_reduce_cuda)
@@ -121,6 +123,7 @@ END
 double python3 << 'END'
 case $* in
   *nvidia.nccl*) echo /somewhere/nvidia/nccl ;;
+  *cublasLt*) echo '/somewhere/nvidia/cu13;/elsewhere/nvidia/cublas' ;;
   *'import torch'*) echo True ;;
   *pytorch_step.py*gpt2-124m*)
     for how in eager compiled; do echo "PyTorch 2.11.0, $how, cuda, bf16, 124475904 parameters: median step 2.5 ms, 20 tokens/s, 1 TFLOP/s"; done
@@ -133,15 +136,17 @@ check 1
 table=$results/table.txt
 says "$table" '^Lockstep 0123456789ab on NVIDIA H200$' \
   '^arithmetic_tests +passed .* 0 failed, 0 skipped of 1 tests' '^backend_tests +passed .* 0 failed, 1 skipped of 2 tests' \
-  '^small_bench_tests +SKIPPED' '^labs_tests +FAILED .* 1 failed, 0 skipped of 2 tests, exit code 8' '^suite_tests +passed' '^predicted +SKIPPED .*lacks something' \
+  '^small_bench_tests +SKIPPED' '^labs_tests +FAILED .* 1 failed, 0 skipped of 2 tests, exit code 8' '^gpt_tuned +passed' '^gpt2-124m, tuned +[0-9]+ ' '^operations of a step, tiny' '^matmul block.*TFLOP/s' '^predicted +SKIPPED .*lacks something' \
   '^pytorch_gpt2-124m +passed' '^pytorch_gpt2-355m +FAILED .*exit code 1' '^nccl_all_reduce +passed' \
   '^memcheck_arithmetic +passed .* 0 findings' '^racecheck_arithmetic +FAILED .* 1 findings' '^initcheck_backend +SKIPPED .*does not support' \
   '^ring all-reduce, p = 4, .* >= 80 % +[0-9.]+ %$' '^GPT-2 124M in bf16.* >= 45 % +[0-9.]+ %$' \
   '^its tokens/s over those of torch.compile +>= 1.00 +[0-9.]+$' "^compute-sanitizer's findings +0 +1$" \
   '^  gpt2-124m +20 +PyTorch, compiled' '^ring +4 +268435456' '^device_copy +8 +268435456'
 says "$work/out" '^racecheck_arithmetic +FAILED in' 'no room' 'Race reported'
-says "$doubles/configured" '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_FAKE_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl'
-says "$doubles/builds" '--target backend_test_cuda bench_gpt_cuda lab_tool -- -k 0$' '--target lab_tool reference.week21_cuda -- ' '--target all -- '
+says "$doubles/configured" '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_FAKE_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl' \
+  '-DLOCKSTEP_CUDA_LIBRARIES=/somewhere/nvidia/cu13;/elsewhere/nvidia/cublas'
+says "$doubles/builds" '--target backend_test_cuda bench_gpt_cuda lab_tool -- -k 0$' '--target lab_tool reference.week21_cuda -- '
+says_not "$doubles/builds" '--target all'
 says "$results/check.json" '"gpu": "NVIDIA H200"' '"driver": "580.159.04"' '"cuda": "13.0.88"' '"nccl": "2.28.9"' \
   '"check": "labs_tests", "verdict": "FAILED"'
 
@@ -162,8 +167,14 @@ fi
 
 # Another call goes on: nothing is configured or compiled again, and what was found stays.
 check 1 --stages labs
-[ "$(cat "$doubles/configured" "$doubles/builds" | wc -l)" -eq 4 ] || fail 'it was built again'
+[ "$(cat "$doubles/configured" "$doubles/builds" | wc -l)" -eq 3 ] || fail 'it was built again'
 says "$table" '^arithmetic_tests +passed' '^labs_tests +FAILED'
+
+# Each stage can be a call of its own.
+check 0 --stages tuned
+says "$work/out" '^gpt_tuned +passed'
+check 1 --stages sanitizer
+check 1 --stages pytorch
 
 # What does not fit is said, and does not count as failed; what an earlier call found of it stays.
 check 0 --stages=tests,labs --budget-seconds 11
@@ -175,7 +186,7 @@ touch "$doubles/slow"
 begin=$(date +%s)
 PATH=$doubles:$plain_path timeout --foreground 4 sh "$pack/gpu-check.sh" --stages tests > "$work/out" 2>&1
 [ $(($(date +%s) - begin)) -lt 50 ] || fail 'it went on when it was stopped'
-says "$table" '^arithmetic_tests +TIMEOUT .* stopped$' '^suite_tests +passed'
+says "$table" '^arithmetic_tests +TIMEOUT .* stopped$' '^gpt_tuned +passed'
 says "$work/out" '^results: '
 rm "$doubles/slow"
 

@@ -65,7 +65,7 @@ class Grader {
     for (const Exercise& e : selection.exercises) {
       if (e.graded && paths.has(e)) exercises_.push_back(e);
     }
-    if (exercises_.empty()) throw Error(Verdict::usage, fmt::format("nothing of {} is graded", options.what));
+    if (exercises_.empty()) throw Error(Verdict::usage, fmt::format("nothing in {} is graded", options.what));
     check_backend(paths, options.backend);
     if (elsewhere() && !options.look_at_objects)
       throw Error(Verdict::usage,
@@ -143,11 +143,12 @@ class Grader {
     std::string text;
     if (submission_.empty()) text += submission_.found_instead(exercises_.front());
     if (!submission_.archives.empty())
-      text += fmt::format("These archives in it were not looked into: {}.\n", fmt::join(submission_.archives, ", "));
+      text += fmt::format("These archives inside it were not opened: {}.\n", fmt::join(submission_.archives, ", "));
     if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
-      text += fmt::format("These files are no lab's and were ignored: {}.\n", fmt::join(submission_.ignored, ", "));
+      text +=
+          fmt::format("These files are not lab files and were ignored: {}.\n", fmt::join(submission_.ignored, ", "));
     std::string changed = uncommitted(paths_);
-    if (!changed.empty()) text += fmt::format("The suite that graded differs from its commit: {}.\n", changed);
+    if (!changed.empty()) text += fmt::format("The suite used for grading differs from its commit: {}.\n", changed);
     if (elsewhere())
       text += fmt::format("What passed in the simulator ran on {} too, where it is not confined.\n", options_.backend);
     std::string missing = missing_confinement();
@@ -210,7 +211,7 @@ class Grader {
       if (found.verdict == to_string(Verdict::timeout)) seconds = std::min(seconds, kSecondsAfterAHang);
       if (elsewhere() && found.verdict == to_string(Verdict::pass))
         found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
-      row.verdict = found.verdict, row.reason = judge_->without_seed(found.reason), row.seconds = found.seconds;
+      row.verdict = found.verdict, row.reason = judge_->for_student(found.reason), row.seconds = found.seconds;
       if (row.verdict == to_string(Verdict::pass)) award(e, found.virtual_seconds, row);
     }
     return rows;
@@ -252,7 +253,7 @@ class Grader {
     // What only the simulator can say is skipped elsewhere.
     if (rows.front().ok() || rows.front().verdict.starts_with("SKIPPED")) return row;
     row.verdict = rows.front().verdict;
-    row.reason = fmt::format("it passes in the simulator; on {}, {}: {}", options_.backend, rows.front().test,
+    row.reason = fmt::format("it passes in the simulator, but on {}: {}: {}", options_.backend, rows.front().test,
                              rows.front().message);
     return row;
   }
@@ -294,7 +295,9 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
   try {
     Grader(paths, options, submission).run(grading);
   } catch (const std::exception& error) {
-    grading = {.rows = {}, .remarks = fmt::format("nothing was graded: {}", error.what()), .graded = false};
+    grading = {.rows = {},
+               .remarks = "nothing was graded: " + without_folders(paths, error.what(), submission),
+               .graded = false};
     std::fflush(stdout);  // where both go into one file, what was printed before comes before
     fmt::print(stderr, "{}\n", grading.remarks);
   }

@@ -63,7 +63,7 @@ class Compilation {
     if (std::string why = look ? read_refused(needs, expanded) : ""; !why.empty()) return {kRefusedAnswer, why};
     end = run({"-c", "-o", object().string(), expanded.string()}, look ? std::vector<fs::path>{} : headers_);
     if (end.output.find("Assembler messages:") != std::string::npos)
-      return {kRefusedAnswer, "a name in it is text for the assembler, which no answer needs"};
+      return {kRefusedAnswer, "a name in it contains assembler text, which no answer needs"};
     return end.exit_code == 0 ? Compiled{} : failed(end);
   }
 
@@ -89,12 +89,12 @@ class Compilation {
     const int signal = end.exit_code - 128;  // Clang dies of it; GCC's driver says what its compiler died of
     if (end.timed_out || signal == SIGXCPU || signal == SIGKILL ||
         end.output.find("CPU time limit") != std::string::npos)
-      return {verdict, "its compilation does not end"};
+      return {verdict, "its compilation does not finish"};
     for (const char* words : {"out of memory", "memory exhausted"})
       if (end.output.find(words) != std::string::npos) return {verdict, "its compilation takes more than 3 GiB"};
     if (signal == SIGXFSZ || end.output.find("File size limit") != std::string::npos)
-      return {verdict, "its object has no end"};
-    if (end.printed_too_much) return {verdict, "its compilation prints without end"};
+      return {verdict, "its object file becomes too large"};
+    if (end.printed_too_much) return {verdict, "its compilation prints too much"};
     return {verdict, fmt::format("{} does not compile: {}", exercise_.id, explain(end.output, source_.string()))};
   }
 
@@ -107,11 +107,11 @@ class Compilation {
     std::string file = log.substr(at + begin.size(), to - at - begin.size());
     if (const std::string before = "cannot open file '"; file.starts_with(before) && file.ends_with("'"))
       file = file.substr(before.size(), file.size() - before.size() - 1);
-    return "it includes " + file + ", which is no header for answers";
+    return "it includes " + told_file(paths_, file, read_text(source_)) + ", which is no header for answers";
   }
 
   std::string read_refused(const fs::path& needs, const fs::path& expanded) const {
-    if (fs::file_size(expanded) >= kMostPreprocessed) return "its text has no end once macros are expanded";
+    if (fs::file_size(expanded) >= kMostPreprocessed) return "its text becomes too long once macros are expanded";
     const std::string why = include_refused(paths_, needs, source_);
     return why.empty() ? preprocessed_refused(read_text(expanded), source_.string()) : why;
   }

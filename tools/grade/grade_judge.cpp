@@ -41,7 +41,7 @@ Judgement spoken(const std::string& id, const fs::path& words) {
   for (const Judgement& row : testing::read_judgements(words)) {
     if (row.id == id) return row;
   }
-  throw Error(Verdict::usage, "the file of verdicts says nothing of " + id);
+  throw Error(Verdict::usage, "the file of verdicts has no entry for " + id);
 }
 
 /// A line for each score of an open task. They are words: worth a place on the scoreboard, and no points.
@@ -79,14 +79,28 @@ GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path&
   bool all = expected > 0 && end.under_seal.starts_with(counts) && end.exit_code == 0;
   if (all) row.virtual_seconds = std::stod(end.under_seal.substr(counts.size()));
   if (said.ok() != all) {
-    return no_verdict(fmt::format("its words say {}, and the tests: {} (exit code {}; there are {} tests)",
+    return no_verdict(fmt::format("its output says {}, but the tests: {} (exit code {}; there are {} tests)",
                                   said.verdict, end.under_seal, end.exit_code, expected));
   }
   row.verdict = said.verdict, row.reason = said.ok() ? scores_of(said) : said.test + ": " + said.message + printed;
   return row;
 }
 
+/// Each `told`, and `more` characters behind it.
+void replace_all(std::string& text, const std::string& told, const std::string& instead, std::size_t more = 0) {
+  for (std::size_t at = 0; (at = text.find(told, at)) != text.npos; at += instead.size())
+    text.replace(at, told.size() + more, instead);
+}
+
 }  // namespace
+
+std::string without_folders(const Paths& paths, std::string text, const fs::path& submission) {
+  const fs::path handed_in = submission.empty() ? fs::path() : fs::absolute(submission).parent_path();
+  for (const fs::path& folder : {paths.build, paths.source, handed_in})
+    if (!folder.empty()) replace_all(text, folder.string() + "/", "");
+  replace_all(text, Scratch::prefix(), "", Scratch::kDrawn + 1);
+  return text;
+}
 
 AnswerJudge::AnswerJudge(const Paths& paths, std::uint64_t seed, const std::vector<Exercise>& exercises)
     : paths_(paths), seed_(std::to_string(seed)) {
@@ -136,11 +150,9 @@ GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, con
   return row;
 }
 
-std::string AnswerJudge::without_seed(std::string text) const {
-  const std::string told = "--seed " + seed_, instead = "--seed SEED";
-  for (std::size_t at = 0; (at = text.find(told, at)) != text.npos; at += instead.size())
-    text.replace(at, told.size(), instead);
-  return text;
+std::string AnswerJudge::for_student(std::string text) const {
+  replace_all(text, "--seed " + seed_, "--seed SEED");
+  return without_folders(paths_, std::move(text));
 }
 
 }  // namespace lockstep::tools

@@ -17,6 +17,10 @@ inline constexpr const char* kNoVerdict = "NO VERDICT";
 /// student's code. Throws Error(usage) where it cannot say.
 std::map<std::string, int> count_tests(const Paths& paths, int week);
 
+/// `text` as a student reads it: without the folders of this computer, in which the suite, answers being compiled and
+/// `submission`, where one is given, lie.
+std::string without_folders(const Paths& paths, std::string text, const std::filesystem::path& submission = {});
+
 class AnswerJudge {
  public:
   /// Asks the references' programs, which hold no student's code, what tests there are. `seed` draws their inputs.
@@ -34,8 +38,9 @@ class AnswerJudge {
   GradedRow part(const Exercise& exercise, const std::string& id, const std::filesystem::path& program,
                  double seconds) const;
 
-  /// The command that replays a failure, for whom the seed is told later.
-  std::string without_seed(std::string text) const;
+  /// A reason as its student reads it: without the seed, which may be told later, and without the folders of this
+  /// computer.
+  std::string for_student(std::string text) const;
 
  private:
   const Paths& paths_;

@@ -147,7 +147,7 @@ bool in_std(std::string_view name) {
 bool concerns_the_judge(std::string_view symbol) {
   for (std::string_view word :
        {"7testing", "8lockstep5tools", "8lockstep3sim", "8lockstep5Fiber", "8lockstep6Fibers", "8lockstep11make_fibers",
-        "8lockstep6Stacks", "8lockstep9WorldBase", "8lockstep8RankBase", "8lockstep11PrivateData",
+        "8lockstep6Stacks", "8lockstep5Arena", "8lockstep9WorldBase", "8lockstep8RankBase", "8lockstep11PrivateData",
         "8lockstep13private_bytes", "8lockstep18start_private_data"}) {
     if (symbol.find(word) != symbol.npos) return true;
   }
@@ -237,9 +237,15 @@ std::string include_refused(const Paths& paths, const fs::path& list, const fs::
     if (file == source)
       itself = true;
     else if (!may_include(paths, fs::weakly_canonical(file)))
-      return "it includes " + file.string() + ", which is no header for answers";
+      return "it includes " + told_file(paths, file, read_text(source)) + ", which is no header for answers";
   }
   return itself ? "" : "nobody knows what it includes";
+}
+
+std::string told_file(const Paths& paths, const fs::path& file, std::string_view answer) {
+  const fs::path inside = fs::weakly_canonical(file).lexically_relative(fs::weakly_canonical(paths.source));
+  if (!inside.empty() && *inside.begin() != "..") return inside.string();
+  return answer.find(file.string()) != answer.npos ? file.string() : file.filename().string();
 }
 
 bool may_call(std::string_view symbol) {

@@ -17,7 +17,11 @@ std::string object_refused(const std::filesystem::path& object);
 /// (without their tests) and of the system, and `source` itself. Fails closed: an answer without a list is refused.
 std::string include_refused(const Paths& paths, const std::filesystem::path& list, const std::filesystem::path& source);
 
-/// The same for one undefined symbol, as the linker spells it. In the header for its test.
+/// How a student is told of a file that the text of `answer` has led to: by its path below the repository's top, or as
+/// the answer itself names it, else by its name alone. What lies where on the grader's computer is not said.
+std::string told_file(const Paths& paths, const std::filesystem::path& file, std::string_view answer);
+
+/// What the object may call: one undefined symbol, as the linker spells it. In the header for its test.
 bool may_call(std::string_view symbol);
 /// For one file that its compilation read.
 bool may_include(const Paths& paths, const std::filesystem::path& file);

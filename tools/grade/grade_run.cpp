@@ -176,8 +176,10 @@ void break_seal(const std::string& seal, const std::string& secret, ConfinedEnd&
 
 }  // namespace
 
+std::string Scratch::prefix() { return (std::filesystem::temp_directory_path() / "lockstep_grade_").string(); }
+
 Scratch::Scratch() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_grade_XXXXXX").string();
+  std::string pattern = prefix() + std::string(kDrawn, 'X');
   if (!mkdtemp(pattern.data())) throw Error(Verdict::usage, "cannot make a temporary folder");
   path_ = pattern;
 }

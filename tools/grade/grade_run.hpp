@@ -45,6 +45,10 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
+  /// What all their paths begin with; so many characters that are drawn follow.
+  static std::string prefix();
+  static constexpr std::size_t kDrawn = 6;
+
  private:
   std::filesystem::path path_;
 };

@@ -33,7 +33,7 @@ std::string read_plain(const fs::path& file, std::string& refusal) {
   struct stat about {};
   std::string text;
   if (from < 0 || fstat(from, &about) != 0 || !S_ISREG(about.st_mode)) {
-    refusal = "it is a symbolic link, or no plain file";
+    refusal = "it is a symbolic link, or not a plain file";
   } else if (static_cast<std::uint64_t>(about.st_size) > kLargestFile) {
     refusal = fmt::format("it has {} bytes; the limit is {}", about.st_size, kLargestFile);
   } else {
@@ -61,7 +61,7 @@ void note_ignored(Submission& result, const std::vector<Exercise>& course, const
 
 void add_answer(Submission& result, const Exercise& exercise, const fs::path& folder, const fs::path& path) {
   std::string refusal, text = read_plain(path, refusal);
-  if (result.answers.count(exercise.id) || result.refused.count(exercise.id)) refusal = "it is there more than once";
+  if (result.answers.count(exercise.id) || result.refused.count(exercise.id)) refusal = "it is present more than once";
   if (refusal.empty()) {
     result.answers[exercise.id] = text;
   } else {
@@ -125,7 +125,7 @@ void unpack_answers(const fs::path& archive, const std::vector<Exercise>& course
     const std::string& id = place_of(course, entry).exercise->id;
     const auto is_it = [&](const std::string& other) { return other == entry; };
     if (std::any_of(listed.twice.begin(), listed.twice.end(), is_it)) {
-      refused[id] = entry + ": it is there more than once";
+      refused[id] = entry + ": it is present more than once";
     } else if (!all && !tar({"xf", archive.string(), "--", entry}, scratch)) {
       std::error_code ignored;
       fs::remove(scratch / entry, ignored);  // its beginning
@@ -139,11 +139,11 @@ std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exerc
                                 const Tar& tar, std::map<std::string, std::string>& refused) {
   const std::string name = archive.filename().string();
   if (is_encrypted(archive))
-    throw Error(Verdict::usage, fmt::format("{} is encrypted: it is to be packed without a password", name));
+    throw Error(Verdict::usage, fmt::format("{} is encrypted: pack it without a password", name));
   const std::optional<std::string> list = tar({"tf", archive.string()}, scratch);
   if (!list)
     throw Error(Verdict::usage,
-                fmt::format("{} is no whole .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
+                fmt::format("{} is neither a complete .zip, .tar, .tar.gz or .tgz, nor a folder or a lab file", name));
   ArchiveList listed = read_list(*list, course);
   unpack_answers(archive, course, listed, scratch, tar, refused);
   return std::move(listed.others);
@@ -176,16 +176,17 @@ std::string places_of(const Exercise& e) {
 }
 
 std::string Submission::found_instead(const Exercise& example) const {
-  std::string text = fmt::format("No file of this submission is where a lab's file counts. Found: {} file{}", files,
-                                 files == 1 ? "" : "s");
+  std::string text =
+      fmt::format("No file of this submission is in an accepted place. Found: {} file{}", files, files == 1 ? "" : "s");
   std::vector<std::string> names = ignored;
   names.insert(names.end(), archives.begin(), archives.end());
   if (!names.empty()) text += fmt::format(", among them {}", names.front());
   text += fmt::format("; expected, for example, {}.\n", places_of(example));
   if (unreadable_names > 0)
-    text +=
-        fmt::format("{} name{} in it cannot be read, being no UTF-8: rename files and folders, and pack them anew.\n",
-                    unreadable_names, unreadable_names == 1 ? "" : "s");
+    text += fmt::format(
+        "{} name{} in it cannot be read, because they are not UTF-8: rename the files and folders, and pack them "
+        "again.\n",
+        unreadable_names, unreadable_names == 1 ? "" : "s");
   return text;
 }
 
@@ -230,7 +231,7 @@ Submission read_submission(const fs::path& submission, const std::vector<Exercis
                            const Tar& tar) {
   if (fs::is_directory(submission)) return read_folder(submission, course);
   if (!fs::is_regular_file(submission))
-    throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.string()));
+    throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.filename().string()));
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
   std::map<std::string, std::string> refused;
   std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch, tar, refused);

@@ -110,7 +110,7 @@ std::vector<SummaryRow> read_summary(const fs::path& folder) {
     const Json document = Json::parse(read_file(file.string()));
     for (const Json& json : document.at("submissions")) rows.push_back(row_of(json));
   } catch (const JsonError& error) {
-    throw Error(Verdict::usage, fmt::format("{} is no summary to join: {}", file.string(), error.what()));
+    throw Error(Verdict::usage, fmt::format("{} is not a summary that can be merged: {}", file.string(), error.what()));
   }
   return rows;
 }

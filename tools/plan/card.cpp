@@ -36,7 +36,7 @@ std::map<std::string, std::string> lines_of(const std::string& text, const std::
   for (std::string line; std::getline(lines, line);) {
     if (line = trimmed(line); line.empty() || line[0] == '#') continue;
     const auto colon = line.find(':');
-    if (colon == line.npos) bad_card(name, fmt::format("'{}' is no line such as overhead: bubble", line));
+    if (colon == line.npos) bad_card(name, fmt::format("'{}' is not a line such as overhead: bubble", line));
     values[trimmed(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
   }
   return values;
@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, std::string>> strategy_in(std::string text, c
   const auto fields = wanted_fields(text);
   for (const std::string& field : kRequired)
     if (std::none_of(fields.begin(), fields.end(), [&](const auto& f) { return f.first == field; }))
-      bad_card(name, fmt::format("strategy: {} is missing; it wants {}, and may have the others of ./lab plan --score",
+      bad_card(name, fmt::format("strategy: {} is missing; it needs {}, and may have the others of ./lab plan --score",
                                  field, fmt::join(kRequired, ", ")));
   return fields;
 }
@@ -76,16 +76,16 @@ CardStrategy best_with(const Task& task, Predictor& predictor, const Search& fou
   if (const std::vector<Refined> best = refine(task, fitting, 1).best; !best.empty()) return {best.front(), ""};
   if (!fitting.empty())
     return {std::nullopt,
-            fmt::format("by formula it needs {:.1f} GB a GPU, but more than its {:.4g} when the simulator plays it",
+            fmt::format("by formula it needs {:.1f} GB per GPU, but in the simulator more than its {:.4g}",
                         fitting.front().memory.total_bytes() / 1e9, task.memory_bytes / 1e9)};
   std::vector<week25::Strategy> all = strategies(task);
   std::erase_if(all, [&](const week25::Strategy& s) { return !meant(s); });
   const Search these = search(predictor, all, 1);
   if (all.empty())
-    return {std::nullopt, fmt::format("no strategy of {} GPUs and {} sequences is {}", task.cluster.gpus,
+    return {std::nullopt, fmt::format("no strategy for {} GPUs and {} sequences is {}", task.cluster.gpus,
                                       task.global_batch, words_of(fields))};
   if (these.smallest.empty()) return {std::nullopt, these.refused.begin()->second.sentence};
-  return {std::nullopt, fmt::format("it needs {:.1f} GB a GPU, which has {:.4g}",
+  return {std::nullopt, fmt::format("it needs {:.1f} GB per GPU, which has {:.4g}",
                                     these.smallest.front().memory.total_bytes() / 1e9, task.memory_bytes / 1e9)};
 }
 
@@ -94,13 +94,13 @@ CardFinding judge_where_nothing_fits(const Task& task, const Search& found, cons
   if (answer.nothing_fits)
     return {
         true, 1,
-        fmt::format("strategy     right: nothing fits. The least that any of {} strategies needs is {:.1f} GB a GPU, "
+        fmt::format("strategy     right: nothing fits. The least that any of {} strategies needs is {:.1f} GB per GPU, "
                     "which has {:.4g} ({})\n",
                     found.rated, least / 1e9, task.memory_bytes / 1e9,
                     found.smallest.empty() ? "" : format_strategy(found.smallest.front().strategy)),
         std::nullopt};
   return {false, 0,
-          fmt::format("strategy     wrong: {} does not fit {:.4g} GB a GPU. What needs least?\n",
+          fmt::format("strategy     wrong: {} does not fit in {:.4g} GB per GPU. Which strategy needs least?\n",
                       words_of(answer.strategy), task.memory_bytes / 1e9),
           std::nullopt};
 }
@@ -142,8 +142,8 @@ Task task_of(const Card& card, const std::string& machines) {
 std::string format_card(const Card& card, const Task& task) {
   return fmt::format(
       "Card {}: {}\n\n{}\n\n"
-      "model      {}, {} tokens a sequence\ncluster    {}: {} GPUs of {:.4g} GB\nbatch      {} sequences a step\n\n"
-      "What one strategy takes: ./lab card explain {} dp=…,tp=…,pp=…\n"
+      "model      {}, {} tokens per sequence\ncluster    {}: {} GPUs of {:.4g} GB\nbatch      {} sequences per step\n\n"
+      "What one strategy costs: ./lab card explain {} dp=…,tp=…,pp=…\n"
       "All of them, ranked:     ./lab plan --model {} --cluster {} --global-batch {}{}\n",
       card.id, card.title, card.words, card.model, task.length, card.cluster, task.cluster.gpus,
       task.memory_bytes / 1e9, card.global_batch, card.id, card.model, card.cluster, card.global_batch,
@@ -164,7 +164,7 @@ CardAnswer parse_card_answer(const std::string& text, const std::string& name) {
   if (std::find(known.begin(), known.end(), answer.overhead) == known.end())
     bad_card(name, unknown_name("overhead", answer.overhead, known));
   const std::string memory = lines["more memory"];
-  if (memory != "yes" && memory != "no") bad_card(name, fmt::format("more memory: '{}'; yes or no", memory));
+  if (memory != "yes" && memory != "no") bad_card(name, fmt::format("more memory: '{}' must be yes or no", memory));
   answer.more_memory = memory == "yes";
   return answer;
 }
@@ -185,14 +185,13 @@ CardFinding judge_card(const Task& task, const CardAnswer& answer) {
   const bool close = score >= kCloseEnough, named = week25::largest_overhead(time).name == answer.overhead;
   const bool helps = found.unlimited.front().time.total() < kFaster * best.rated.time.total();
   std::string words =
-      fmt::format("strategy     {}: {} a step, {:.0f} % of the best known ({})\n", close ? "right" : "not yet",
+      fmt::format("strategy     {}: {} per step, {:.0f} % of the best known ({})\n", close ? "right" : "not yet",
                   format_seconds(mine.best->seconds()), 100 * score, format_strategy(mine.best->rated.strategy));
   words += fmt::format("overhead     {}\n",
                        named ? "right" : "wrong: ./lab card explain shows where your strategy's time goes");
-  words +=
-      fmt::format("more memory  {}\n", helps == answer.more_memory
-                                           ? "right"
-                                           : "wrong: ./lab plan says what the best would be without a limit of memory");
+  words += fmt::format(
+      "more memory  {}\n",
+      helps == answer.more_memory ? "right" : "wrong: ./lab plan says what the best would be without a memory limit");
   return {close && named && helps == answer.more_memory, score, words, best};
 }
 

@@ -33,7 +33,7 @@ TEST(Cluster, WhatIsUnknownIsAnsweredWithTheNearest) {
   EXPECT_TRUE(contains(error("dgx-a10x4"), "did you mean 'dgx-a100'?")) << error("dgx-a10x4");
   EXPECT_TRUE(contains(error("dgx-a100-hdr"), "dgx-a100-hdrx16")) << error("dgx-a100-hdr");
   EXPECT_TRUE(contains(error("dgx-a100x0"), "from 1 to")) << error("dgx-a100x0");
-  EXPECT_TRUE(contains(error("laptopx2"), "no machine file says what joins")) << error("laptopx2");
+  EXPECT_TRUE(contains(error("laptopx2"), "no machine file describes a network between")) << error("laptopx2");
 }
 
 TEST(StrategyFile, ReadsWhatItWrites) {
@@ -50,6 +50,9 @@ TEST(StrategyFile, ReadsWhatItWrites) {
   std::ofstream(path) << strategy_json(strategy);
   EXPECT_EQ(format_strategy(read_strategy(path)), format_strategy(strategy));
   EXPECT_TRUE(has_fields(strategy, wanted_fields("dp=8,schedule=interleaved,recompute=full")));
+  const Strategy selective = parse_strategy(R"({"dp": 8, "recompute": "selective"})", "");
+  EXPECT_TRUE(selective.selective && !selective.recompute);
+  EXPECT_TRUE(has_fields(selective, wanted_fields("recompute=selective")));
   EXPECT_FALSE(has_fields(strategy, wanted_fields("dp=8,zero=0")));
   std::remove(path.c_str());
 }
@@ -62,11 +65,12 @@ TEST(StrategyFile, SaysWhatIsWrong) {
   };
   EXPECT_TRUE(contains(error(R"({"pd": 8})"), "did you mean 'pp'?") ||
               contains(error(R"({"pd": 8})"), "did you mean 'dp'?"));
-  EXPECT_TRUE(contains(error(R"({"dp": 0})"), "dp is 0; a whole number from 1"));
-  EXPECT_TRUE(contains(error(R"({"zero": 4})"), "zero is 4; a whole number from 0 to 3"));
+  EXPECT_TRUE(contains(error(R"({"dp": 0})"), "dp is 0; it must be a whole number from 1"));
+  EXPECT_TRUE(contains(error(R"({"zero": 4})"), "zero is 4; it must be a whole number from 0 to 3"));
   EXPECT_TRUE(contains(error(R"({"schedule": "1f2b"})"), "did you mean '1f1b'?"));
-  EXPECT_TRUE(contains(error(R"({"recompute": "selective"})"), "flash attention does not keep"));
-  EXPECT_TRUE(contains(error("[1]"), "is no JSON object"));
+  EXPECT_TRUE(contains(error(R"({"schedule": "zb-v"})"), "puts chunks around the stages, not in a V"));
+  EXPECT_TRUE(contains(error(R"({"recompute": "some"})"), "none, full, or, with materialised attention, selective"));
+  EXPECT_TRUE(contains(error("[1]"), "is not a JSON object"));
   EXPECT_TRUE(contains(error_of([] { wanted_fields("dp"); }), "name=value"));
   std::remove(path.c_str());
 }

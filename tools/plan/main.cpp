@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "common/error.hpp"
@@ -20,6 +21,7 @@
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/card.hpp"
+#include "tools/plan/flops.hpp"
 #include "tools/plan/published.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
@@ -33,35 +35,69 @@ using week25::Rated;
 using week25::Strategy;
 
 struct PlanOptions {
-  std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block";
+  std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block",
+              attention = "flash";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
+  std::string cp = "1";
+  int shard_group = 0;
   std::string explain, score, json, csv, table;
   std::string card, answer;
-  bool published = false, validate = false, fast = false;
+  bool published = false, validate = false, fast = false, overlap_scatter = false, overlap_gather = false;
 };
+
+constexpr int kLongest = 1 << 24;  // tokens of a sequence whose positions are rotary
 
 const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
 
+/// "1,2,4": how many ranks may share each sequence.
+std::vector<int> sharers_of(const std::string& text, int gpus) {
+  std::vector<int> all;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    int count = 0;
+    const auto [read, error] = std::from_chars(text.data() + at, text.data() + end, count);
+    if (error != std::errc() || read != text.data() + end || count < 1 || count > gpus)
+      refuse(fmt::format("--cp {}: how many of {} GPUs share each sequence; several with commas: 1,2,4,8", text, gpus));
+    if (std::find(all.begin(), all.end(), count) == all.end()) all.push_back(count);
+    at = end + 1;
+  }
+  return all;
+}
+
 Task task_of(const PlanOptions& o) {
-  const std::vector<std::string> models = gpt_preset_names();
-  if (std::find(models.begin(), models.end(), o.model) == models.end()) refuse(unknown_name("model", o.model, models));
   Task task = preset_task(o.model, o.cluster, o.global_batch, kMachines);
   if (o.global_batch < 1 || o.global_batch > 1 << 20)
-    refuse("--global-batch: how many sequences a step has, from 1 to 1048576, such as 1536");
+    refuse("--global-batch: sequences per step, from 1 to 1048576, such as 1536");
   const auto context = static_cast<int>(task.model.context);
-  if (o.sequence < 0 || o.sequence > context)
-    refuse(fmt::format("--sequence {}: {} has positions for 1 to {} tokens", o.sequence, o.model, context));
+  const bool any_length = task.model.architecture.positions == PositionKind::rotary;
+  if (o.sequence < 0 || o.sequence > (any_length ? kLongest : context))
+    refuse(fmt::format("--sequence {}: {} has positions for 1 to {} tokens", o.sequence, o.model,
+                       any_length ? kLongest : context));
   if (o.sequence > 0) task.length = static_cast<std::size_t>(o.sequence);
+  task.model.context = std::max(task.model.context, task.length);
+  task.cps = sharers_of(o.cp, task.cluster.gpus);
+  if (o.shard_group < 0 || o.shard_group > task.cluster.gpus)
+    refuse(fmt::format("--shard-group {}: how many of {} GPUs hold the state of ZeRO-3 once; 0: all", o.shard_group,
+                       task.cluster.gpus));
+  task.shard_group = o.shard_group;
   if (o.units != "block" && o.units != "layer")
-    refuse(fmt::format("--units {}: block or layer, which ZeRO-2 and 3 reduce and gather at once", o.units));
+    refuse(fmt::format("--units {}: must be block or layer, the unit that ZeRO-2 and 3 reduce and gather", o.units));
   task.units = o.units;
+  task.overlap_scatter = o.overlap_scatter;
+  task.overlap_gather = o.overlap_gather;
   if (o.prices != "lab" && o.prices != "library")
     refuse(
         fmt::format("--prices {}: lab, with the course's own collectives, or library (NCCL, cuBLAS, "
                     "FlashAttention)",
                     o.prices));
+  if (o.attention != "flash" && o.attention != "materialised")
+    refuse(unknown_name("--attention", o.attention, std::vector<std::string>{"flash", "materialised"}));
+  if (o.attention == "materialised") {
+    if (o.prices == "library") refuse("--attention materialised needs the lab's own operations: --prices lab");
+    task.model.attention = AttentionKind::materialised;
+  }
   if (o.prices == "library") task.cluster.machine = task.cluster.machine.as_library();
   if (!o.memory.empty()) task.memory_bytes = static_cast<double>(parse_bytes(o.memory));
   return task;
@@ -71,10 +107,13 @@ Task task_of(const PlanOptions& o) {
 [[noreturn]] void refuse_all(const Task& task, const Search& found) {
   if (!found.smallest.empty()) {
     const Rated& least = found.smallest.front();
+    const bool long_ones = least.memory.activation_bytes > least.memory.total_bytes() / 2 && task.cps.size() == 1;
     refuse(fmt::format(
-        "nothing fits {:.3g} GB a GPU: the least of {} strategies is {:.3g} GB ({}); more memory, more GPUs or a "
-        "smaller model would do.",
-        task.memory_bytes / 1e9, found.rated, least.memory.total_bytes() / 1e9, format_strategy(least.strategy)));
+        "nothing fits in {:.3g} GB per GPU: the least of {} strategies is {:.3g} GB ({}); use more memory, more GPUs "
+        "or "
+        "a smaller model{}.",
+        task.memory_bytes / 1e9, found.rated, least.memory.total_bytes() / 1e9, format_strategy(least.strategy),
+        long_ones ? ", or split sequences over ranks (--cp 1,2,4,8), since most of it is activations" : ""));
   }
   // Which replicas could there be, whatever the batch?
   int replicas = 0;
@@ -88,8 +127,8 @@ Task task_of(const PlanOptions& o) {
   if (replicas > 0)
     refuse(
         fmt::format("{} heads and {} layers need at least {} replicas on {} GPUs, and {} sequences do not divide over "
-                    "any number of "
-                    "replicas that can be: try a global batch of {}.",
+                    "any possible number of "
+                    "replicas: try a global batch of {}.",
                     task.model.heads, task.model.layers, replicas, task.cluster.gpus, task.global_batch,
                     (task.global_batch + replicas - 1) / replicas * replicas));
   refuse(fmt::format("{} cannot be divided over {} GPUs: {} heads and {} layers allow no dp × tp × pp of that many.",
@@ -102,12 +141,14 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
   Row row;
   row.set("kind", kind).set("place", place).set("model", task.model_name).set("cluster", task.cluster.name);
   row.set("gpus", task.cluster.gpus).set("global_batch", task.global_batch).set("sequence_tokens", task.length);
-  row.set("dp", s.dp).set("tp", s.tp).set("pp", s.pp).set("microbatch", s.microbatch);
+  row.set("shard_group", holders(task, s) < s.dp ? task.shard_group : 0);
+  row.set("dp", replicas(s)).set("cp", s.cp).set("tp", s.tp).set("pp", s.pp).set("microbatch", s.microbatch);
   row.set("microbatches", microbatches(task, s))
       .set("schedule", s.schedule)
       .set("chunks", s.chunks)
       .set("zero", s.zero);
-  row.set("recompute", s.recompute ? "full" : "none").set("sequence_parallel", s.sequence_parallel);
+  row.set("recompute", recompute_word(s)).set("sequence_parallel", s.sequence_parallel);
+  row.set("overlap_gather", task.overlap_gather).set("overlap_scatter", task.overlap_scatter);
   row.set("step_seconds", rated.time.total()).set("mfu", f.mfu).set("days", f.days);
   row.set("compute_seconds", rated.time.compute).set("recompute_seconds", rated.time.recomputed);
   row.set("tensor_seconds", rated.time.tensor).set("bubble_seconds", rated.time.bubble);
@@ -183,7 +224,7 @@ std::vector<Strategy> strategies_with(const std::string& text, const std::vector
   if (meant.empty())
     refuse(
         fmt::format("--explain {}: none of {} strategies has these; dp × tp × pp must be {} GPUs, and the microbatch a "
-                    "divisor of a replica's batch up to 64",
+                    "divisor of a replica's batch up to 64; selective recomputation is for --attention materialised",
                     text, all.size(), gpus));
   return meant;
 }
@@ -214,7 +255,7 @@ void score(Predictor& predictor, const std::string& path, const Strategy& mine, 
     fmt::print("score 0 of 100: it {}: {}.\n", refusal->reason, refusal->sentence);
     return;
   }
-  fmt::print("score {:.0f} of 100: a step takes {}, the best one's {}.\n", 100 * best.time.total() / rated.time.total(),
+  fmt::print("score {:.0f} of 100: a step takes {}, the best one {}.\n", 100 * best.time.total() / rated.time.total(),
              format_seconds(rated.time.total()), format_seconds(best.time.total()));
   print_difference(rated.time, best.time);
 }
@@ -236,7 +277,7 @@ week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int
 /// The simulator's seconds, and by formula where they go: the two differ by a few per cent, on slow shared links by
 /// more.
 void print_played(const Task& task, const Refined& refined) {
-  fmt::print("{} a step as the simulator plays it; by formula:\n", format_seconds(refined.seconds()));
+  fmt::print("{} per step in the simulator; by formula:\n", format_seconds(refined.seconds()));
   print_account(task, refined.rated);
 }
 
@@ -314,31 +355,40 @@ void run(const PlanOptions& o) {
 
 int main(int argc, char** argv) {
   using namespace lockstep;
+  if (argc > 1 && std::string_view(argv[1]) == "--flops")
+    return run_program("lab flops: ", [&] { return plan::flops_program(argc - 1, argv + 1); });
   plan::PlanOptions o;
   CommandLine line("./lab plan", "The best ways to train a model on a cluster, predicted; nothing is run.");
-  line.add("--model", o.model, "gpt3-175b, gpt-530b, …");
+  line.add("--model", o.model, "gpt3-175b, llama3-405b, …, or a config.json");
   line.add("--cluster", o.cluster, "NAMExN: N nodes of a machine file");
   line.add("--global-batch", o.global_batch, "sequences of a step, over all replicas");
   line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
+  line.add("--cp", o.cp, "ranks that share each sequence (ring attention), those to look at: 1,2,4,8");
+  line.add("--shard-group", o.shard_group,
+           "ZeRO-3 (hybrid sharding): so many neighbours hold the state once, such as a node's; 0: all");
   line.add("--memory", o.memory, "of a GPU, such as 80GB; by default the machine file's");
   line.add("--prices", o.prices,
-           "lab: of the course's own collectives; library: of what NCCL, cuBLAS and FlashAttention reach");
+           "costs of the course's own operations (lab), or what NCCL, cuBLAS and FlashAttention reach (library)");
+  line.add("--attention", o.attention, "flash, or materialised: all probabilities kept, or recomputed (selective)");
   line.add("--units", o.units, "what ZeRO-2 and 3 reduce and gather at once: block, or layer, which needs less memory");
+  line.add("--overlap-scatter", o.overlap_scatter, "as of ./lab train, of all plans with sequence parallelism");
+  line.add("--overlap-gather", o.overlap_gather, "as of ./lab train, of all plans with ZeRO-1 or 2");
   line.add("--top", o.top, "how many plans to list");
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
-  line.add("--score", o.score, "a strategy of your own, a JSON file, beside the best");
-  line.add("--simulate", o.simulate, "so many of the listed plans in the simulator too, to check the predictions");
-  line.add("--fast", o.fast, "by formulas alone; else the simulator plays the best plans, and they stand in its order");
-  line.add("--published", o.published, "Megatron-LM's published iteration times beside the predictions, nothing else");
-  line.add("--validate", o.validate, "published runs, curves and bubbles beside the predictions, nothing else");
-  line.add("--table", o.table, "with --validate: this file's rows alone, written as those of bench/published/predict");
-  line.add("--card", o.card, "a design card of week 25, nothing but --answer or --explain: what it asks (./lab card)");
-  line.add("--answer", o.answer, "with --card: a file with an answer, to be judged");
+  line.add("--score", o.score, "compare a strategy of your own, a JSON file, with the best");
+  line.add("--simulate", o.simulate, "simulate this many of the listed plans too, to check the predictions");
+  line.add("--fast", o.fast, "formulas only; otherwise the best plans are simulated, and ranked by the result");
+  line.add("--published", o.published, "only compare predictions with Megatron-LM's published iteration times");
+  line.add("--validate", o.validate, "only compare predictions with published runs, curves and bubbles");
+  line.add("--table", o.table, "with --validate: only this file's rows, in the format of bench/published/predict");
+  line.add("--card", o.card, "a design card of week 25; without --answer or --explain: print its task (./lab card)");
+  line.add("--answer", o.answer, "with --card: a file with an answer to check");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
-  const std::vector<std::string> of_a_task{"--model",    "--cluster", "--global-batch", "--sequence",
-                                           "--memory",   "--top",     "--explain",      "--score",
-                                           "--simulate", "--fast",    "--prices"};
+  const std::vector<std::string> of_a_task{
+      "--model",           "--cluster",        "--global-batch", "--sequence",   "--memory", "--top",
+      "--explain",         "--score",          "--simulate",     "--fast",       "--prices", "--attention",
+      "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group"};
   for (const char* other : {"--published", "--validate"}) line.exclude(other, of_a_task);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {

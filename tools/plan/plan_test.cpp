@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+
 #include "common/runtime/run.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
@@ -30,10 +33,10 @@ TEST(WhyNot, NamesTheNumbers) {
   EXPECT_TRUE(contains(reason({.dp = 8, .pp = 128}), "96 layers, embedding and head cannot fill 128 parts"));
   EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .microbatch = 5}), "microbatches of 5 do not divide"));
   EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .microbatch = 8, .schedule = "interleaved", .chunks = 2}),
-                       "24 microbatches are no multiple of pp 16"));
+                       "24 microbatches are not a multiple of pp 16"));
   EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .zero = 2}), "0 or 1 with a pipeline"));
   EXPECT_TRUE(contains(reason({.dp = 8, .tp = 8, .pp = 16, .schedule = "zb-h1"}), "zb-h1 with tp 8"));
-  EXPECT_TRUE(contains(reason({.dp = 64, .tp = 1, .pp = 16, .sequence_parallel = true}), "no rows to cut"));
+  EXPECT_TRUE(contains(reason({.dp = 64, .tp = 1, .pp = 16, .sequence_parallel = true}), "no rows to shard"));
 }
 
 TEST(WhyNot, TheSearchCountsWhatItRefuses) {
@@ -74,21 +77,28 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
   }
 }
 
-/// Seconds of the fastest of each mesh, in order: the first `variants` of each by formula, played without a bound.
-std::vector<double> by_mesh(const Task& task, const std::vector<Rated>& fitting, int variants) {
-  std::map<std::tuple<int, int, int>, std::pair<int, double>> meshes;
+/// The fastest way of each mesh as the simulator plays it, fastest first: the first `variants` of each by formula,
+/// without a bound.
+struct PlayedMesh {
+  double seconds = 1e30;
+  Strategy strategy;
+};
+std::vector<PlayedMesh> by_mesh(const Task& task, const std::vector<Rated>& fitting, int variants) {
+  std::map<std::tuple<int, int, int>, std::pair<int, PlayedMesh>> meshes;
   for (const Rated& rated : fitting) {
     const Strategy& s = rated.strategy;
-    auto& [seen, best] = meshes.try_emplace({s.dp, s.tp, s.pp}, 0, 1e30).first->second;
+    auto& [seen, best] = meshes[{s.dp, s.tp, s.pp}];
     if (seen++ >= variants) continue;
     const week25::PhantomStep step = week25::phantom_step(options_of(task, s), task.cluster.machine);
-    if (step.peak_bytes() <= task.memory_bytes) best = std::min(best, step.seconds);
+    if (step.peak_bytes() <= task.memory_bytes && step.seconds < best.seconds) best = {step.seconds, s};
   }
-  std::vector<double> seconds;
-  for (const auto& [mesh, known] : meshes) seconds.push_back(known.second);
-  std::sort(seconds.begin(), seconds.end());
-  return seconds;
+  std::vector<PlayedMesh> all;
+  for (const auto& [mesh, known] : meshes) all.push_back(known.second);
+  std::sort(all.begin(), all.end(), [](const PlayedMesh& a, const PlayedMesh& b) { return a.seconds < b.seconds; });
+  return all;
 }
+
+bool same_mesh(const Strategy& a, const Strategy& b) { return a.dp == b.dp && a.tp == b.tp && a.pp == b.pp; }
 
 TEST(Refined, TheFiveBestAreTheSimulatorsOnSixClusters) {
   const struct {
@@ -103,20 +113,47 @@ TEST(Refined, TheFiveBestAreTheSimulatorsOnSixClusters) {
     const Search found = search(predictor, strategies(task), 10);
     const Refinement refined = refine(task, found.fitting, std::min<std::size_t>(10, found.best.size()));
     ASSERT_GE(refined.best.size(), 4u) << cluster;
-    const std::vector<double> every = by_mesh(task, found.fitting, 28);
+    const std::vector<PlayedMesh> every = by_mesh(task, found.fitting, 28);
     const std::size_t five = std::min<std::size_t>(5, refined.best.size());
     fmt::print("{} on {}: {} of {} played ({})\n", model, cluster, refined.played, found.fitting.size(),
                refined.all ? "no other can be faster" : "as many as it may");
     for (std::size_t i = 0; i < five; ++i) {
-      const double own = refined.best[i].seconds(), best = every.at(i);
-      EXPECT_LE(own / best, 1.02) << cluster << ", place " << i + 1 << ": "
-                                  << format_strategy(refined.best[i].rated.strategy) << " takes " << own
-                                  << " s, and there is " << best;
-      if (i > 0) {
-        EXPECT_LE(refined.best[i - 1].seconds(), own);
-      }
+      const Refined& listed = refined.best[i];
+      const auto by_formula = std::find_if(found.best.begin(), found.best.end(), [&](const Rated& other) {
+        return same_mesh(other.strategy, listed.rated.strategy);
+      });
+      fmt::print("  {} (by formula {}): {:.4g} s, by formula {:.4g}: {}\n", i + 1, by_formula - found.best.begin() + 1,
+                 listed.seconds(), listed.rated.time.total(), format_strategy(listed.rated.strategy));
+      EXPECT_TRUE(same_mesh(listed.rated.strategy, every.at(i).strategy) &&
+                  listed.seconds() <= 1.005 * every[i].seconds)
+          << cluster << ", place " << i + 1 << ": the simulator's is " << format_strategy(every[i].strategy) << ", "
+          << every[i].seconds << " s";
     }
   }
+}
+
+TEST(Simulated, FormulasAgreeOnEveryMachine) {
+  std::size_t machines = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kMachines)) {
+    const std::string name = entry.path().stem().string();
+    const bool alone = find_machine(name, kMachines).levels.back().ranks != 0;
+    const Task task = task_of("gpt2-355m", name + (name == "uniform" ? "x16" : alone ? "" : "x2"), 64);
+    Predictor predictor(task);
+    std::vector<double> off;
+    for (const Rated& rated : search(predictor, strategies(task), 5).best) {
+      const week25::PhantomStep step = week25::phantom_step(options_of(task, rated.strategy), task.cluster.machine);
+      off.push_back(std::abs(rated.time.total() / step.seconds - 1));
+      EXPECT_LT(off.back(), 0.2) << name << ": " << format_strategy(rated.strategy);
+    }
+    EXPECT_LT(off.at(0), 0.065) << name << ": the first choice";
+    const double first = off[0], worst = *std::max_element(off.begin(), off.end());
+    std::nth_element(off.begin(), off.begin() + static_cast<std::ptrdiff_t>(off.size() / 2), off.end());
+    EXPECT_LT(off[off.size() / 2], 0.05) << name << ": the median of the five best";
+    fmt::print("{:<22} {:.1f} %, median {:.1f}, worst {:.1f}\n", name, 100 * first, 100 * off[off.size() / 2],
+               100 * worst);
+    ++machines;
+  }
+  EXPECT_GE(machines, 20u);
 }
 
 TEST(Simulated, UnitsOfALayerFitWhereBlocksDoNot) {
@@ -214,6 +251,24 @@ TEST(Claims, FlopOfATrainingRun) {
 }
 
 // Published steps -----------------------------------------------------------------------------------------------------
+
+// arXiv 2407.21783, Table 4: 405B on 16,384 H100 as dp 128 × tp 8 × pp 16, 16 M tokens a step, without recomputation,
+// at 41 % MFU. An H100 has 81,559 MiB.
+TEST(Published, Llama3sLayoutIsTheBestOfItsMachine) {
+  Task task = task_of("llama3-405b", "dgx-h100-ndrx2048", 2048);
+  task.cluster.machine = task.cluster.machine.as_library();
+  task.memory_bytes = 81559.0 * (1 << 20);
+  ASSERT_EQ(task.length, 8192u);
+  Predictor predictor(task);
+  const Search found = search(predictor, strategies(task), 10);
+  ASSERT_FALSE(found.best.empty());
+  const Rated& best = found.best.front();
+  EXPECT_EQ(format_strategy(best.strategy),
+            "dp 128 · tp 8 · pp 16 · microbatch 1 · interleaved, 8 chunks · ZeRO-1 · sequence parallelism");
+  EXPECT_NEAR(figures(task, best).mfu, 0.41, 0.15 * 0.41);
+  EXPECT_TRUE(
+      contains(why_not(task, {.dp = 64, .tp = 16, .pp = 16})->sentence, "8 key-value heads do not divide over tp 16"));
+}
 
 TEST(Published, StepsOfMegatronFromOneLayer) {
   const Slower slower = slower_by_one_layer(kMachines);

@@ -1,6 +1,10 @@
 // For the tests of ./lab plan.
 #pragma once
 
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <cstdio>
 #include <functional>
 #include <string>
 
@@ -26,5 +30,13 @@ inline std::string error_of(const std::function<void()>& f) {
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+/// What ./lab plan says to these arguments; its exit code behind it.
+inline std::string said(const std::string& arguments) {
+  FILE* pipe = popen((std::string(LOCKSTEP_PROGRAMS) + "/plan_sim " + arguments + " 2>&1").c_str(), "r");
+  std::string text;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
+  return text + fmt::format("exit {}", WEXITSTATUS(pclose(pipe)));
+}
 
 }  // namespace lockstep::plan

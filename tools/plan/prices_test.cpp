@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/run.hpp"
+#include "labs/trainer/phantom_step.hpp"
+#include "labs/trainer/plan/simulate.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "tools/plan/plan_testing.hpp"
@@ -82,6 +86,104 @@ TEST(Prices, OnlyHopsThatCrossNodesAreLong) {
   const Cluster cluster = find_cluster("dgx-a100x2", kMachines);
   EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 4, .pp = 4}), (std::vector<int>{0, 1, 0, 1}));
   EXPECT_EQ(hop_levels(cluster.machine, {.dp = 1, .tp = 8, .pp = 2}), (std::vector<int>{1, 1}));
+}
+
+// arXiv 2205.05198, section 4.2.3: with v chunks the first stage holds p (1 + (p − 1)/(pv)) microbatches.
+TEST(Prices, ChunksThatShareMemoryHoldWhatIsPublished) {
+  Task task = preset_task("gpt3-175b", "dgx-a100x8", 64, kMachines);
+  for (const int v : {2, 3, 6}) {
+    const week25::Strategy strategy{
+        .tp = 8, .pp = 8, .schedule = "interleaved", .chunks = v, .sequence_parallel = true};
+    const auto first_stage = [&](bool one_pool) {
+      task.one_pool = one_pool;
+      Predictor predictor(task);
+      const week25::Workload work = predictor.pricer().work(strategy, 64);
+      double most = 0;  // in flight, of the fullest stage, whichever it is
+      for (const week25::StageWork& stage : work.stages)
+        most =
+            std::max(most, (predictor.rate(strategy).memory.activation_bytes - stage.working_bytes) / stage.kept_bytes);
+      return most;
+    };
+    const double p = 8, published = p * (1 + (p - 1) / (p * v));
+    EXPECT_NEAR(first_stage(true) / published, 1, 0.05) << v << " chunks; stages differ by embedding and head";
+    EXPECT_GT(first_stage(false), first_stage(true)) << "chunks that keep memory of their own, as the labs' do";
+  }
+}
+
+/// By formula, and as the simulator plays it.
+struct Both {
+  double formula = 0, played = 0;
+};
+Both seconds_of(const Task& task, const week25::Strategy& strategy) {
+  return {Predictor(task).rate(strategy).time.total(),
+          week25::phantom_step(options_of(task, strategy), task.cluster.machine).seconds};
+}
+
+TEST(Prices, WhatAnOverlapSavesIsTheSimulators) {
+  struct Row {
+    const char *model, *cluster;
+    week25::Strategy strategy;
+    bool scatter, gather;
+    double least;  // of a step, is saved
+  };
+  for (const Row& row :
+       {Row{"gpt2-355m", "dgx-a100-hdrx2", {.dp = 16, .microbatch = 4, .zero = 1}, false, true, 0.05},
+        Row{"gpt2-355m", "dgx-a100-hdrx2", {.dp = 16, .microbatch = 4, .zero = 2}, false, true, 0.05},
+        Row{"gpt2-355m", "dgx-h100-100gbex2", {.dp = 4, .pp = 4, .microbatch = 2, .zero = 1}, false, true, 0.005},
+        Row{"gpt3-13b", "dgx-a100-hdrx2", {.dp = 4, .tp = 2, .pp = 2, .zero = 1}, false, true, 0.005},
+        Row{"gpt2-1.5b",
+            "dgx-a100-hdrx2",
+            {.dp = 4, .pp = 4, .microbatch = 2, .schedule = "interleaved", .chunks = 3, .zero = 1},
+            false,
+            true,
+            0.005},
+        Row{"gpt3-13b", "dgx-a100x1", {.tp = 8, .zero = 0, .sequence_parallel = true}, true, false, 0.01},
+        Row{"gpt3-13b", "dgx-h100x1", {.tp = 4, .pp = 2, .zero = 0, .sequence_parallel = true}, true, false, 0.01}}) {
+    Task task = task_of(row.model, row.cluster, 64);
+    const Both before = seconds_of(task, row.strategy);
+    task.overlap_scatter = row.scatter;
+    task.overlap_gather = row.gather;
+    const Both behind = seconds_of(task, row.strategy);
+    const std::string what = fmt::format("{} on {}: {}", row.model, row.cluster, format_strategy(row.strategy));
+    const double saved = before.formula - behind.formula, played = before.played - behind.played;
+    fmt::print("{}: {:.2f} -> {:.2f} %\n", what, 100 * saved / before.played, 100 * played / before.played);
+    EXPECT_NEAR(behind.formula / behind.played, before.formula / before.played, 0.03) << what;
+    EXPECT_GT(played, row.least * before.played) << what;
+    EXPECT_NEAR(saved / before.played, played / before.played, 0.015) << what;
+  }
+}
+
+// Korthikanti et al., arXiv 2205.05198: selective recomputation gives most of the memory back for little time.
+TEST(Prices, SelectiveRecomputationIsTheSimulators) {
+  Task task = preset_task("gpt2-355m", "dgx-a100x1", 32, kMachines);
+  const week25::Strategy any{.dp = 2, .tp = 4, .microbatch = 4, .sequence_parallel = true};
+  EXPECT_TRUE(contains(why_not(task,
+                               [=] {
+                                 auto s = any;
+                                 s.selective = true;
+                                 return s;
+                               }())
+                           ->sentence,
+                       "does not keep"));
+  task.model.attention = AttentionKind::materialised;
+  for (const int tp : {1, 2, 4})
+    for (const int pp : {1, 2}) {
+      double seconds[3], bytes[3];
+      for (const int kind : {0, 1, 2}) {  // none, selective, full
+        week25::Strategy s{.dp = 8 / tp / pp, .tp = tp, .pp = pp, .microbatch = 2};
+        s.sequence_parallel = tp == 4, s.selective = kind == 1, s.recompute = kind == 2;
+        const week25::Rated rated = Predictor(task).rate(s);
+        const week25::PhantomStep step = week25::phantom_step(options_of(task, s), task.cluster.machine);
+        EXPECT_NEAR(rated.time.total() / step.seconds, 1, 0.05) << format_strategy(s);
+        EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.03) << format_strategy(s);
+        seconds[kind] = step.seconds, bytes[kind] = step.peak_bytes();
+      }
+      const std::string mesh = fmt::format("tp {}, pp {}", tp, pp);
+      EXPECT_LT(seconds[0], seconds[1]) << mesh;
+      EXPECT_LT(seconds[1] - seconds[0], 0.3 * (seconds[2] - seconds[0])) << mesh << ": one product of a forward";
+      EXPECT_GT(bytes[0], bytes[1]) << mesh;
+      EXPECT_GT(bytes[1], bytes[2]) << mesh;
+    }
 }
 
 }  // namespace

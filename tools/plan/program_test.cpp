@@ -2,25 +2,18 @@
 // scored.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 
+#include "tools/plan/plan_testing.hpp"
+
 namespace lockstep::plan {
 namespace {
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-
-/// What ./lab plan says to these arguments; its exit code behind it.
-std::string said(const std::string& arguments) {
-  FILE* pipe = popen((std::string(LOCKSTEP_PROGRAMS) + "/plan_sim " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
-  return text + fmt::format("exit {}", WEXITSTATUS(pclose(pipe)));
-}
 
 struct Header {
   std::string undocumented;  ///< names that docs/output.md does not have
@@ -79,8 +72,8 @@ TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
   const std::vector<std::pair<std::string, std::string>> wrong{
       {"--model gpt3-175 --global-batch 8", "did you mean 'gpt3-175b'?"},
       {"--cluster dgx-a10x4 --global-batch 8", "did you mean 'dgx-a100'?"},
-      {"--global-batch 0", "how many sequences a step has"},
-      {"--global-batch 1536 --memory 2GB", "nothing fits 2 GB a GPU: the least of"},
+      {"--global-batch 0", "sequences per step"},
+      {"--global-batch 1536 --memory 2GB", "nothing fits in 2 GB per GPU: the least of"},
       {"--model tiny --global-batch 3", "try a global batch of 128"},
       {"--global-batch 1536 --explain dp=9", "dp × tp × pp must be 1024 GPUs"},
       {"--global-batch 1536 --score no_such_file.json", "cannot read no_such_file.json"},
@@ -105,7 +98,8 @@ TEST(Program, ScoresAWrittenStrategy) {
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "schedule": "gpipe"})"),
                    "score 0 of 100: it does not fit the memory"));
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "dp": 4})"), "column 23: \"dp\" is there twice"));
-  EXPECT_TRUE(says(score(R"({"dp": 4294967304, "tp": 8, "pp": 16})"), "dp is 4294967304; a whole number from 1"));
+  EXPECT_TRUE(
+      says(score(R"({"dp": 4294967304, "tp": 8, "pp": 16})"), "dp is 4294967304; it must be a whole number from 1"));
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 8})"), "score 0 of 100: dp 8 × tp 8 × pp 8 is 512 GPUs"));
   std::remove(path.c_str());
 }

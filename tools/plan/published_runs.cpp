@@ -52,7 +52,16 @@ GptConfig model_of(const Json& file, const std::string& name, std::size_t length
                   .d_model = sizes.at("d_model").get<std::size_t>(),
                   .vocabulary = sizes.at("vocabulary").get<std::size_t>(),
                   .context = length,
+                  .tied_head = sizes.value("tied_head", true),
                   .storage = DType::bf16};
+  if (sizes.contains("ffn"))
+    model.architecture = {NormKind::rms_norm,
+                          PositionKind::rotary,
+                          MlpKind::swiglu,
+                          false,
+                          sizes.at("kv_heads").get<std::size_t>(),
+                          sizes.at("ffn").get<std::size_t>(),
+                          500000};
   model.check();
   return model;
 }
@@ -92,6 +101,9 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   run.kernel = row.get<std::string>("kernel", "");
   run.units = row.get<std::string>("units", "block");
   run.overlap = row.get<bool>("overlap", true);
+  run.overlap_scatter = row.get<bool>("overlap_scatter", false) && s.sequence_parallel;
+  run.overlap_gather = row.get<bool>("overlap_gather", false);
+  run.node_ports = row.get<int>("node_ports", 0);
   run.seconds = seconds_of(row, run);
   if (run.selective || run.any_microbatch || s.recompute)
     run.name += run.selective ? ", selective" : s.recompute ? ", full" : "";

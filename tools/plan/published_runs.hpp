@@ -24,8 +24,10 @@ struct PublishedRun {
   AttentionKernel attention = AttentionKernel::flash;
   std::string kernel;   ///< of flash attention, as machine files call it; "": theirs first
   std::string units;    ///< of ZeRO-3
-  bool overlap = true;  ///< sums of gradients go on behind the backward
-  double seconds = 0;   ///< of a step, published or from what was
+  bool overlap = true;  ///< sums of gradients go on behind the backward, and tensor-parallel ones behind products
+  bool overlap_scatter = false, overlap_gather = false;  ///< as week25::Options3d's
+  int node_ports = 0;                                    ///< ports of a node, where they are fewer than the file's
+  double seconds = 0;                                    ///< of a step, published or from what was
 };
 
 /// Seconds of one all-reduce.

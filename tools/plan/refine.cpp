@@ -13,8 +13,8 @@ namespace {
 
 using week25::Rated;
 using week25::Strategy;
-using Mesh = std::tuple<int, int, int>;
-Mesh mesh_of(const Strategy& s) { return {s.dp, s.tp, s.pp}; }
+using Mesh = std::tuple<int, int, int, int>;
+Mesh mesh_of(const Strategy& s) { return {s.dp, s.cp, s.tp, s.pp}; }
 
 std::optional<week25::PhantomStep> play(const Task& task, const week25::Strategy& strategy) {
   try {
@@ -95,7 +95,7 @@ std::vector<Refined> rank_by_simulator(const Task& task, Search& found) {
   constexpr std::size_t kMost = 10;
   const std::size_t listed = found.best.size();
   std::vector<Refined> ranked = refine(task, found.fitting, std::min(kMost, listed)).best;
-  const auto mesh = [](const Rated& rated) { return std::tuple(rated.strategy.dp, rated.strategy.tp); };
+  const auto mesh = [](const Rated& rated) { return mesh_of(rated.strategy); };
   std::vector<Rated> plans;
   for (const Refined& plan : ranked) plans.push_back(plan.rated);
   for (const Rated& other : found.best)

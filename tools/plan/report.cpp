@@ -8,6 +8,7 @@
 #include <span>
 
 #include "common/support/text/units.hpp"
+#include "tools/plan/strategy_file.hpp"
 
 namespace lockstep::plan {
 
@@ -33,30 +34,43 @@ Figures figures(const Task& task, const Rated& rated) {
 
 void print_task(const Task& task) {
   const Cluster& cluster = task.cluster;
-  fmt::print("{}: {:.4g} billion parameters, {} layers, sequences of {} tokens, {} of them a step.\n", task.model_name,
-             static_cast<double>(task.model.parameters()) / 1e9, task.model.layers, task.length, task.global_batch);
+  fmt::print("{}: {:.4g} billion parameters, {} layers, sequences of {} tokens, {} of them per step.\n",
+             task.model_name, static_cast<double>(task.model.parameters()) / 1e9, task.model.layers, task.length,
+             task.global_batch);
   fmt::print("{}: {} GPUs of {:.4g} GB in {} node{}{}.\n\n", cluster.name, cluster.gpus, task.memory_bytes / 1e9,
              cluster.nodes, cluster.nodes == 1 ? "" : "s",
              cluster.network.empty() ? "" : ", joined as in " + cluster.network);
+  if (task.shard_group > 0) fmt::print("ZeRO-3 holds the state once on every {} ranks.\n\n", task.shard_group);
   if (cluster.machine.by_library)
     fmt::print("With what NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);
+  if (task.overlap_gather) fmt::print("ZeRO-1 and 2 gather new values behind the next forward.\n\n");
+  if (task.overlap_scatter)
+    fmt::print("Sequence parallelism scatters gradients of inputs behind products for weights.\n\n");
 }
 
 namespace {
 
-/// "bubble 4.2 %": of the step.
-std::string format_share(const week25::Share& share, const StepTime& step) {
-  return fmt::format("{} {:.1f} %", share.name, 100 * share.seconds / step.total());
+/// "bubble 4.2 %": of the step. Ranks that share sequences wait in the same place as those that share layers.
+std::string format_share(const week25::Share& share, const Rated& rated) {
+  const week25::Strategy& s = rated.strategy;
+  const bool shared = s.cp > 1 && share.name == "tensor parallelism";
+  return fmt::format("{} {:.1f} %",
+                     !shared    ? share.name
+                     : s.tp > 1 ? "tensor and context parallelism"
+                                : "context parallelism",
+                     100 * share.seconds / rated.time.total());
 }
 
-std::string overhead_of(const StepTime& step) { return format_share(week25::largest_overhead(step), step); }
+std::string overhead_of(const Rated& rated) { return format_share(week25::largest_overhead(rated.time), rated); }
 
 }  // namespace
 
 void print_plans(const Task& task, const std::vector<Rated>& plans, const std::vector<double>& played) {
-  fmt::print("{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>6} {:>7} {:>9}  {}\n", "", "dp",
-             "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.", played.empty() ? "" : "   played",
-             played.empty() ? "step" : "formula", "MFU", "days", "memory", "largest overhead");
+  const bool shares = task.cps != std::vector<int>{1};
+  fmt::print("{:>3} {:>5}{} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>6} {:>7} {:>9}  {}\n", "",
+             "dp", shares ? "   cp" : "", "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.",
+             played.empty() ? "" : "   played", played.empty() ? "step" : "formula", "MFU", "days", "memory",
+             "largest overhead");
   int place = 0;
   for (const Rated& rated : plans) {
     const week25::Strategy& s = rated.strategy;
@@ -69,10 +83,11 @@ void print_plans(const Task& task, const std::vector<Rated>& plans, const std::v
                                                 : s.schedule;
     const std::string seconds = by_simulator ? fmt::format(" {:>8}", format_seconds(played[at])) : "";
     fmt::print(
-        "{:>3} {:>5} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>5.1f}% {:>7} {:>6.1f} GB  {}\n",
-        ++place, s.dp, s.tp, s.pp, s.microbatch, microbatches(task, s), schedule, s.zero, s.recompute ? "full" : "none",
-        s.sequence_parallel ? "yes" : "no", seconds, format_seconds(rated.time.total()), 100 * f.mfu / slower,
-        days(f.days * slower), rated.memory.total_bytes() / 1e9, overhead_of(rated.time));
+        "{:>3} {:>5}{} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>5.1f}% {:>7} {:>6.1f} GB  {}\n",
+        ++place, replicas(s), shares ? fmt::format(" {:>4}", s.cp) : "", s.tp, s.pp, s.microbatch,
+        microbatches(task, s), schedule, s.zero, recompute_word(s), s.sequence_parallel ? "yes" : "no", seconds,
+        format_seconds(rated.time.total()), 100 * f.mfu / slower, days(f.days * slower),
+        rated.memory.total_bytes() / 1e9, overhead_of(rated));
   }
 }
 
@@ -83,13 +98,13 @@ struct Line {
   double value;
 };
 
-std::array<Line, 7> lines_of(const StepTime& t) {
+std::array<Line, 7> lines_of(const StepTime& t, const char* waits = "tensor-parallel sums") {
   return {{{"compute", t.compute},
            {"recomputation", t.recomputed},
-           {"tensor-parallel sums", t.tensor},
+           {waits, t.tensor},
            {"bubble", t.bubble},
            {"pipeline hops", t.hops},
-           {"data-parallel sums", t.data},
+           {"data-parallel collectives", t.data},
            {"optimizer", t.update}}};
 }
 
@@ -108,10 +123,14 @@ void print_account(const Task& task, const Rated& rated) {
   const StepTime& t = rated.time;
   const Figures f = figures(task, rated);
   fmt::print("{}\n", format_strategy(rated.strategy));
-  fmt::print("step {}, MFU {:.1f} %, {} days to 20 tokens a parameter\n", format_seconds(t.total()), 100 * f.mfu,
+  fmt::print("step {}, MFU {:.1f} %, {} days to 20 tokens per parameter\n", format_seconds(t.total()), 100 * f.mfu,
              days(f.days));
-  fmt::print("limited by {}; largest overhead: {}\n", format_share(week25::limit(t), t), overhead_of(t));
-  print_shares(lines_of(t), t.total(), format_seconds);
+  fmt::print("limited by {}; largest overhead: {}\n", format_share(week25::limit(t), rated), overhead_of(rated));
+  const week25::Strategy& s = rated.strategy;
+  const char* waits = s.cp == 1  ? "tensor-parallel sums"
+                      : s.tp > 1 ? "sums, keys and values"
+                                 : "keys and values on their way";
+  print_shares(lines_of(t, waits), t.total(), format_seconds);
   const week25::StageBytes& memory = rated.memory;
   fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);
   const std::array<Line, 4> bytes = {{{"parameters", memory.state.parameter_bytes},
@@ -132,7 +151,7 @@ void print_difference(const StepTime& mine, const StepTime& best) {
 void print_unlimited(const Search& search) {
   const Rated &best = search.best.front(), &free = search.unlimited.front();
   if (free.time.total() >= best.time.total()) return;
-  fmt::print("without a limit of memory: {}, {:.1f} % less, with {:.1f} GB ({})\n", format_seconds(free.time.total()),
+  fmt::print("without a memory limit: {}, {:.1f} % less, with {:.1f} GB ({})\n", format_seconds(free.time.total()),
              100 * (1 - free.time.total() / best.time.total()), free.memory.total_bytes() / 1e9,
              format_strategy(free.strategy));
 }
@@ -151,7 +170,7 @@ void print_refused(const Search& search) {
 }
 
 void print_rate(const Search& search) {
-  fmt::print("{} candidates, {} of them priced, in {}: {:.0f} a second.\n", search.candidates, search.rated,
+  fmt::print("{} candidates, {} of them evaluated, in {}: {:.0f} per second.\n", search.candidates, search.rated,
              format_seconds(search.seconds), static_cast<double>(search.candidates) / search.seconds);
 }
 

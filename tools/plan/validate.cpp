@@ -18,15 +18,26 @@ namespace {
 
 using week25::Strategy;
 
+/// A node has `ports` of those that the file gives it, one a rank: each rank has its part of them. 0: all.
+void use_ports(Machine& machine, int ports) {
+  if (ports > 0)
+    machine.levels.back().bytes_per_second *=
+        static_cast<double>(ports) / machine.levels[machine.levels.size() - 2].ranks;
+}
+
 Task task_of(const PublishedRun& run, const std::string& machines) {
   Task task{.model_name = run.name, .model = run.model};
   task.cluster = find_cluster(fmt::format("{}x{}", run.machine, std::max(1, run.gpus / 8)), machines);
   task.cluster.gpus = run.gpus;
+  use_ports(task.cluster.machine, run.node_ports);
   task.global_batch = run.batch;
   task.length = run.length;
   task.memory_bytes = task.cluster.machine.memory_bytes;
   task.units = run.units;
   task.overlap = run.overlap;
+  task.overlap_scatter = run.overlap_scatter;
+  task.overlap_gather = run.overlap_gather;
+  task.one_pool = true;
   return task;
 }
 
@@ -37,8 +48,8 @@ std::vector<Strategy> ways(const PublishedRun& run, const Task& task) {
     if (!run.any_microbatch && b > 1) break;
     Strategy strategy = run.strategy;
     if (run.any_microbatch) strategy.microbatch = b;
-    const int layers = static_cast<int>(run.model.layers) / std::max(1, strategy.pp);
-    for (int chunks = 1; chunks <= (run.any_schedule && strategy.pp > 1 ? layers : 1); ++chunks) {
+    const int pieces = static_cast<int>(run.model.layers) + 2;  // why_not refuses chunks without any
+    for (int chunks = 1; chunks <= (run.any_schedule && strategy.pp > 1 ? pieces / strategy.pp : 1); ++chunks) {
       if (chunks > 1) strategy.schedule = "interleaved", strategy.chunks = chunks;
       if (!why_not(task, strategy)) all.push_back(strategy);
     }
@@ -49,6 +60,7 @@ std::vector<Strategy> ways(const PublishedRun& run, const Task& task) {
 struct Predicted {
   double seconds = 0;
   Strategy strategy;
+  double memory_bytes = 0;  ///< of the fullest rank
 };
 /// Of the ways that fit the memory the fastest; where none fits, of all.
 Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
@@ -57,8 +69,10 @@ Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
   for (const Strategy& strategy : ways) {
     const week25::Rated rated = predictor.rate(strategy);
     const double seconds = rated.time.total();
-    if (any.seconds == 0 || seconds < any.seconds) any = {seconds, strategy};
-    if (!predictor.too_large(rated) && (best.seconds == 0 || seconds < best.seconds)) best = {seconds, strategy};
+    const double memory = rated.memory.total_bytes();
+    if (any.seconds == 0 || seconds < any.seconds) any = {seconds, strategy, memory};
+    if (!predictor.too_large(rated) && (best.seconds == 0 || seconds < best.seconds))
+      best = {seconds, strategy, memory};
   }
   return best.seconds > 0 ? best : any;
 }
@@ -86,6 +100,10 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   if (run.any_microbatch || run.any_schedule)
     row.chosen = fmt::format("microbatch {}, {} chunk{}", library.strategy.microbatch, library.strategy.chunks,
                              library.strategy.chunks == 1 ? "" : "s");
+  row.memory_bytes = library.memory_bytes;
+  if (library.memory_bytes > task.memory_bytes)
+    row.chosen += fmt::format("{}{:.0f} GB of {:.0f}", row.chosen.empty() ? "" : ", ", library.memory_bytes / 1e9,
+                              task.memory_bytes / 1e9);
   return row;
 }
 
@@ -105,9 +123,7 @@ Fit fit_of(const std::vector<PublishedSum>& points) {
 
 Validated validate_sum(const PublishedSum& sum, const std::string& machines, const Fit& line) {
   Machine machine = find_machine(sum.machine, machines);
-  if (sum.node_ports > 0)
-    machine.levels.back().bytes_per_second *=
-        static_cast<double>(sum.node_ports) / machine.levels[machine.levels.size() - 2].ranks;
+  use_ports(machine, sum.node_ports);
   Validated row{.name = fmt::format("{} ranks, {:.0f} KiB", sum.ranks, sum.bytes / 1024), .published = sum.seconds};
   row.file = week21::ring_all_reduce_seconds(week21::cost_model(machine, sum.ranks), sum.ranks, sum.bytes);
   row.library = library_all_reduce_seconds(machine, sum.ranks, sum.bytes);

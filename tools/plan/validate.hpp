@@ -19,7 +19,8 @@ struct Validated {
                        ///< peak; of an all-reduce, a line α + nβ through the calibration's points
   double file = 0;     ///< by the machine file alone
   double library = 0;  ///< by its libraries' prices
-  std::string chosen;  ///< of a run whose source leaves something open
+  double memory_bytes = 0;  ///< that a run needs of a GPU, as we count
+  std::string chosen;       ///< of a run whose source leaves something open; and what it needs, where that is too much
   double error() const { return library / published - 1; }
 };
 

@@ -53,7 +53,7 @@ Row row_of(const ValidatedTable& table, const Validated& point) {
   row.set("by_libraries", point.library).set("relative_error", point.error());
   row.set("file_relative_error", point.file / point.published - 1);
   row.set("simple_relative_error", point.simple / point.published - 1);
-  return row.set("chosen", point.chosen);
+  return row.set("memory_bytes", point.memory_bytes).set("chosen", point.chosen);
 }
 
 }  // namespace

@@ -12,9 +12,8 @@
 #include "common/runtime/run.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/text/files.hpp"
+#include "labs/trainer/block_layers.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
-#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
-#include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "tools/plan/plan_testing.hpp"
 
 namespace lockstep::plan {
@@ -129,7 +128,7 @@ TEST(Library, TheSimulatorPlaysItToo) {
   EXPECT_GT(lab / library, 7) << "one port of eight, and γ";
 }
 
-/// Seconds of forward and backward of the published layer.
+/// Seconds of forward and backward of the published layer, whose scatters go on behind products for weights.
 std::array<double, 2> layer(const Machine& machine, bool sequence_parallel) {
   DryRun dry_run(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
   Rank me = dry_run.rank();
@@ -138,9 +137,7 @@ std::array<double, 2> layer(const Machine& machine, bool sequence_parallel) {
   config.layers = 1;
   config.tensor = {0, 8, sequence_parallel};
   Gpt gpt(me, config, 1);
-  const week23::TensorParallel tp = week23::make_tensor_parallel(me);
-  gpt.use(sequence_parallel ? week23::make_sequence_layers(tp, config.vocabulary)
-                            : week23::make_tensor_layers(tp, config.vocabulary));
+  gpt.use(week25::make_layers(week23::make_tensor_parallel(me), config, /*overlap_scatter=*/true));
   Activations saved = gpt.allocate_activations(me, 4, 2048);
   const double begin = dry_run.seconds();
   gpt.forward_block(me, 0, saved);
@@ -160,7 +157,7 @@ TEST(Library, PredictsThePublishedLayer) {
     fmt::print("{} {}: {:.2f} + {:.2f} ms, published {:.1f} + {:.1f}\n", row[0].get<std::string>(),
                row[1].get<bool>() ? "sequence parallel" : "", forward * 1e3, backward * 1e3, row[2].get<double>(),
                row[3].get<double>());
-    EXPECT_NEAR((forward + backward) / both, 1, 0.06) << row.dump();
+    EXPECT_NEAR((forward + backward) / both, 1, 0.045) << row.dump();
   }
 }
 
@@ -187,6 +184,21 @@ TEST(Validate, PredictsATableOfOnesOwn) {
   EXPECT_NEAR(two / one_node, 1, 0.1) << "the same work on each GPU, sums hidden";
 }
 
+TEST(Validate, FewerPortsOfANodeMakeItSlower) {
+  const auto seconds = [](const char* ports) {
+    const std::string path = ::testing::TempDir() + "/ports.json";
+    std::ofstream(path) << R"({"name": "x", "kind": "training", "source": "y", "machine": "dgx-a100-hdr", "zero": 3,
+      "recompute": "none", "sequence": 2048, "microbatches": 1, )"
+                        << ports
+                        << R"("models": {"m": {"layers": 24, "heads": 16, "d_model": 2048, "vocabulary": 50368}},
+      "columns": ["model", "gpus", "microbatch", "seconds"], "rows": [["m", 16, 1, 1]]})";
+    return validate(kRoot, path)[0].rows[0].library;
+  };
+  const double eight = seconds(""), two = seconds(R"("node_ports": 2, )");
+  EXPECT_GT(two, 1.5 * eight) << "three sums of 2.6 GB take longer than one sequence of each GPU";
+  EXPECT_NEAR(seconds(R"("node_ports": 8, )") / eight, 1, 1e-12) << "as the file says";
+}
+
 TEST(Validate, PublishedRatesBecomeSeconds) {
   const PublishedTable table = read_published(kRoot + "/bench/published/predict/megatron-zero3.json");
   // Days for 300 G tokens in the same table: 90 at 384 GPUs with a batch of 1,536 sequences of 2,048.
@@ -196,15 +208,21 @@ TEST(Validate, PublishedRatesBecomeSeconds) {
 
 TEST(Validate, MediansDoNotWorsen) {
   // In %: what they are, rounded up. Goals: 10 of every table, and 3.65 on average of megatron-recomputation.
-  const std::map<std::string, double> most{{"llama3", 39},
-                                           {"megatron-ptd", 9.5},
-                                           {"megatron-recomputation", 2.5},
+  const std::map<std::string, double> most{{"fms-fsdp", 15.5},
+                                           {"llama3", 10.6},
+                                           {"llm-c", 6},
+                                           {"megatron-ptd", 4.5},
+                                           {"megatron-recomputation", 3.4},
                                            {"megatron-tensor", 39},
-                                           {"megatron-weak-scaling", 9.5},
+                                           {"megatron-weak-scaling", 6},
                                            {"megatron-zero3", 57},
                                            {"mpt-a100-40gb", 6.5},
                                            {"mpt-a100-80gb", 5.5},
                                            {"mpt-h100", 11},
+                                           {"nemo-5b", 13},
+                                           {"pytorch-aws", 27.5},
+                                           {"pytorch-fsdp", 14},
+                                           {"torchtitan-a100", 6.5},
                                            {"nccl-8xa100", 4},
                                            {"nccl-8xh200", 2},
                                            {"nccl-nodes", 7},

@@ -61,25 +61,27 @@ std::string evidence(const Diagnosis& d, const analysis::Why& why, const analysi
   switch (d.limit) {
     case Limit::communication_exposed:
       return fmt::format(
-          "messages cost {} of a step: bytes move for {}, {} of it beside arithmetic, which would last "
+          "messages cost {} of a step: bytes move for {}, {} of it overlapped with arithmetic, which would last "
           "long enough ({})",
           lost, format_seconds(use.moving), format_seconds(use.hidden), format_seconds(use.arithmetic));
     case Limit::communication:
       return fmt::format(
-          "messages cost {} of a step: bytes move for {}, {} of it beside arithmetic, and all arithmetic, "
+          "messages cost {} of a step: bytes move for {}, {} of it overlapped with arithmetic, and all arithmetic, "
           "compute and other, is {}",
           lost, format_seconds(use.moving), format_seconds(use.hidden), format_seconds(use.arithmetic));
-    case Limit::bubble: return fmt::format("waiting for another rank's turn costs {} of a step", lost);
+    case Limit::bubble: return fmt::format("waiting for other ranks' work costs {} of a step", lost);
     case Limit::imbalance: return fmt::format("unequal shares of the arithmetic cost {} of a step", lost);
     case Limit::data: return fmt::format("loading data costs {} of a step", lost);
     case Limit::too_small:
-      return fmt::format("launching operations costs {} of a step more than its share: as many, each with less to do",
-                         lost);
+      return fmt::format(
+          "launching operations costs {} of a step more than its share: the same number of operations, each with less "
+          "to do",
+          lost);
     default: break;
   }
   return fmt::format(
       "arithmetic takes {} longer than its share, most of all {}: what every rank repeats is not divided, "
-      "and smaller pieces use the machine less well",
+      "and smaller pieces use the machine less efficiently",
       lost, least_divided(why, serial, share));
 }
 
@@ -105,7 +107,7 @@ Diagnosis diagnose(const Study& study, const Point& point) {
   const double share = study.weak ? 1 : 1.0 / point.ranks;
   if (!point.fits_cores) {
     d.limit = Limit::oversubscribed;
-    d.sentence = fmt::format("{}: {} ranks, and {} usable core{}; no efficiency is worked out", to_string(d.limit),
+    d.sentence = fmt::format("{}: {} ranks, and {} usable core{}; efficiency is not computed", to_string(d.limit),
                              point.ranks, read_host().usable_cores, read_host().usable_cores == 1 ? "" : "s");
     return d;
   }
@@ -116,7 +118,7 @@ Diagnosis diagnose(const Study& study, const Point& point) {
   std::stable_sort(d.losses.begin(), d.losses.end(),
                    [](const Loss& a, const Loss& b) { return a.seconds > b.seconds; });
   if (d.lost_seconds < analysis::kWorthNaming * point.seconds.value) {
-    d.sentence = fmt::format("scales: {} a step, ideally {}", format_seconds(point.seconds.value),
+    d.sentence = fmt::format("scales: {} per step, ideally {}", format_seconds(point.seconds.value),
                              format_seconds(d.ideal_seconds));
     return d;
   }

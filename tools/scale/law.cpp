@@ -41,8 +41,9 @@ LawFit fit_law(bool weak, double serial_seconds, const std::vector<week21::Measu
   const std::size_t numbers = points.size() + 1;
   if (numbers < 3)
     return {{},
-            fmt::format("{}: no fit: {} of ranks with a core each; a fit needs 3, else it repeats the speedup above",
-                        law, numbers == 1 ? "no number but 1" : "1 and one more number")};
+            fmt::format(
+                "{}: no fit: {} of ranks with a core each; a fit needs 3, otherwise it only repeats the speedup above",
+                law, numbers == 1 ? "no number but 1" : "1 and one more number")};
   Estimate fraction = weak ? fit_gustafson(serial_seconds, points) : fit_amdahl(serial_seconds, points);
   const bool interval = numbers > 3;
   if (!interval) fraction.low = fraction.high = std::nan("");

@@ -20,8 +20,8 @@ using namespace lockstep::scaling;
 
 constexpr const char* kHelp =
     "./lab scale --strong|--weak [--ranks 1,2,4] [--rounds N] [--json FILE] [--backend B] OPTIONS\n"
-    "--strong: the batch of all ranks stays; --weak: that of each rank. OPTIONS are those of ./lab train (--zero 3,\n"
-    "--machine, --model, …); --steps are those of a run. In the simulator runs are phantom.\n";
+    "--strong: the total batch stays fixed; --weak: the batch per rank. OPTIONS are those of ./lab train (--zero 3,\n"
+    "--machine, --model, …); --steps is the length of each run. In the simulator runs are phantom.\n";
 
 bool virtual_time() { return std::string_view(backend_name()) == "sim"; }
 
@@ -36,7 +36,7 @@ int whole_number(const std::string& flag, std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < 1)
-    throw Error(Verdict::usage, fmt::format("{} wants whole numbers of at least 1, not '{}'", flag, text));
+    throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'", flag, text));
   return value;
 }
 
@@ -68,7 +68,7 @@ Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) 
     }
     const auto value = [&] {
       if (has_joined) return joined;
-      if (i + 1 == argc) throw Error(Verdict::usage, flag + " wants a value");
+      if (i + 1 == argc) throw Error(Verdict::usage, flag + " needs a value");
       return std::string(argv[++i]);
     };
     if (flag == "--strong")
@@ -87,7 +87,7 @@ Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) 
       rest.push_back(argv[i]);
   }
   if (request.help) return request;
-  if (strong == request.study.weak) throw Error(Verdict::usage, "say --strong or --weak");
+  if (strong == request.study.weak) throw Error(Verdict::usage, "choose --strong or --weak");
   request.study.ranks = whole_numbers("--ranks", ranks);
   if (!request.json.empty()) check_writable(request.json);
   return request;

@@ -29,7 +29,12 @@ refused "argument 3 is empty" "$lab" train --ranks 2 '' -x
 for script in local srun; do
   refused timeout sh "${launcher%/*}/$script.sh" -n 2 --timeout 0 true
 done
+refused "for train and bench" "$lab" view check 21.2 --predicted
+refused "add --backend mpi" "$lab" view train --predicted
+LOCKSTEP_MACHINES=$work refused "run ./lab calibrate" "$lab" view train --backend mpi --predicted
 if [ -x "$benchmark" ]; then
+  refused "there is no run to animate" "$lab" view bench memory
+  refused "did you mean 'all_reduce'" "$lab" view bench al_reduce
   refused "at most .* start on a host" "$lab" check 21.2 --backend mpi --ranks 1000000
   refused "at most .* start on a host" "$lab" train --backend mpi --ranks 1000000
   refused "at most .* start on a host" "$lab" bench all_reduce --backend mpi --ranks 2,1000000

@@ -46,6 +46,14 @@ TEST_F(FindingOnesWay, AnExerciseIsFoundByItsNameOrAPieceOfIt) {
   EXPECT_NE(refusal(paths_.course, "prat_1").find("did you mean 'part_1'?"), std::string::npos);
 }
 
+TEST_F(FindingOnesWay, AnExtraTakesNoNameFromTheCore) {
+  paths_.course.change(R"({"1.1": {"core": false, "points": 5}, "1.2": {"points": 5}})", "changes");
+  EXPECT_EQ(paths_.course.id_of("part"), "1.2");
+  EXPECT_EQ(paths_.course.id_of("part_1"), "1.1");
+  paths_.course.change(R"({"1.2": {"core": false}})", "changes");
+  EXPECT_EQ(refusal(paths_.course, "part"), "which 'part'? part_1 (1.1), part_2 (1.2).");
+}
+
 TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(next_exercise(paths_).value().id, "1.1");
   EXPECT_EQ(state_of(paths_, first()).words, "begun, not checked");
@@ -353,7 +361,7 @@ TEST(CourseChanges, AreRefusedWithTheReason) {
            {R"({"21.2": {"points": "5"}})", ""},
            {R"({"21.2": 5})", "wanted an object"},
            {R"({"21.2": {"points": 10}})", "the parts of 21.2 have 17 points, and 21.2 has 10"},
-           {R"({"21.2a": {"hidden": true, "title": "t", "points": 1}})", "wants another letter"},
+           {R"({"21.2a": {"hidden": true, "title": "t", "points": 1}})", "needs another letter"},
            {R"({"21.2a": {"performance": {"points": 10}}})", "performance has 10 points, and 21.2a has 9"},
            {R"({"21.2a": {"performance": {"points": 1, "full_at": 0.5}}})", "the first at least 1"},
            {R"({"21.2a": {"performance": {"points": 1, "none_at": 1}}})", "the second larger"},

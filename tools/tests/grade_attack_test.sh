@@ -111,7 +111,7 @@ Slice piece(Slice data, int i, int p) {\
 attack 'a file in the object' REFUSED 'it has an asm statement' <<ANSWER
 asm(".section .rodata\n.incbin \"$source/solutions/$week/ddp.cpp\"\n.text");
 ANSWER
-attack 'a file through the name of a section' REFUSED 'text for the assembler\|it calls file' <<ANSWER
+attack 'a file through the name of a section' REFUSED 'assembler text\|it calls file' <<ANSWER
 [[gnu::section(".rodata.x,\"a\"\nfile: .incbin \"$source/solutions/$week/ddp.cpp\"\n.byte 0\n.section .rodata.x"),
   gnu::used]] static const int kMark = 1;
 extern "C" const char file[];
@@ -137,7 +137,7 @@ template <int N, int M> struct Tree { static constexpr int v = Tree<N - 1, 2 * M
 template <int M> struct Tree<0, M> { static constexpr int v = 1; };
 int leaves = Tree<28, 1>::v;
 ANSWER
-attack 'an object without end' 'DOES NOT COMPILE' 'its object has no end' <<'ANSWER'
+attack 'an object without end' 'DOES NOT COMPILE' 'its object file becomes too large' <<'ANSWER'
 char large[1u << 28] = {1};
 ANSWER
 attack 'thousands of errors' 'DOES NOT COMPILE' "'none_1' was not declared\|undeclared identifier 'none_1'" <<ANSWER

@@ -10,6 +10,7 @@
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/grade/grade_isolate.hpp"
+#include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_object.hpp"
 #include "tools/grade/grade_source.hpp"
 #include "tools/grade/grade_submission.hpp"
@@ -112,7 +113,7 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
   const Course course = the_course();
   EXPECT_EQ(
       found.found_instead(course.exercise("21.2")),
-      "No file of this submission is where a lab's file counts. Found: 3 files, among them " + deep +
+      "No file of this submission is in an accepted place. Found: 3 files, among them " + deep +
           "; expected, for example, week21_data_parallel/ring_all_reduce.cpp at the top, below labs/ or below one "
           "more folder, or ring_all_reduce.cpp at the top.\n");
 }
@@ -185,7 +186,7 @@ TEST(Grade, WhatIsNoArchiveIsSaidInOneSentence) {
       EXPECT_STREQ(name, "empty.tar.gz");  // an empty file is an empty archive
     } catch (const Error& error) {
       const std::string said = error.what();
-      EXPECT_NE(said.find(std::string(name) + " is no whole .zip"), said.npos) << said;
+      EXPECT_NE(said.find(std::string(name) + " is neither a complete .zip"), said.npos) << said;
       EXPECT_EQ(said.find('\n'), said.npos) << said;
       EXPECT_EQ(said.find("CMake"), said.npos) << said;
     }
@@ -262,6 +263,30 @@ TEST(Grade, AnAnswerIncludesHeaders) {
     EXPECT_FALSE(may_include(paths, paths.source / file)) << file;
   }
   EXPECT_FALSE(may_include(paths, "/home/somebody/solutions/ddp.cpp"));
+}
+
+TEST(Grade, WhereFilesLieOnTheGradersComputerIsNotTold) {
+  Paths paths{.source = LOCKSTEP_SOURCE_DIR, .build = "/nowhere", .labs = "/nowhere", .course = {}};
+  const auto told = [&](const std::filesystem::path& file, const char* answer) {
+    return told_file(paths, file, answer);
+  };
+  const char* by_name = "#include \"solutions/ddp.cpp\"\n#include \"../hidden/grades.csv\"\n";
+  EXPECT_EQ(told(paths.source / "solutions/ddp.cpp", by_name), "solutions/ddp.cpp");
+  EXPECT_EQ(told(paths.source / "labs/../solutions/ddp.cpp", by_name), "solutions/ddp.cpp");
+  EXPECT_EQ(told("/home/grader/hidden/grades.csv", by_name), "grades.csv");
+  EXPECT_EQ(told("/etc/passwd", "#include \"/etc/passwd\"\n"), "/etc/passwd");
+}
+
+TEST(Grade, WordsForStudentsHaveNoFoldersOfTheGraders) {
+  const std::filesystem::path source = LOCKSTEP_SOURCE_DIR;
+  const Paths paths{.source = source, .build = source / "build" / "x", .labs = "/nowhere", .course = {}};
+  const std::string scratch = (std::filesystem::temp_directory_path() / "lockstep_grade_aB3dE6").string();
+  EXPECT_EQ(without_folders(paths, "in " + scratch + "/week21/ddp.cpp, of " + source.string() + "/labs/ddp.hpp and " +
+                                       paths.build.string() + "/programs/x"),
+            "in week21/ddp.cpp, of labs/ddp.hpp and programs/x");
+  EXPECT_EQ(without_folders(paths, "cannot open [/home/course/in/anna/a.cpp]", "/home/course/in/anna"),
+            "cannot open [anna/a.cpp]");
+  EXPECT_EQ(without_folders(paths, scratch), "");  // and nothing behind it
 }
 
 TEST(Grade, JUnitStaysWellFormed) {

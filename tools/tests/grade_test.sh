@@ -133,7 +133,7 @@ grade 'entries' "$work/entries.zip" --only 21.1,21.6,21.7
 row 21.1 5/5 PASS
 row 21.6 0/10 REFUSED
 row 21.7a 0/6 REFUSED
-says 'accumulation.cpp: it is there more than once' 'ddp.cpp: it is damaged, or has more than 262144 bytes'
+says 'accumulation.cpp: it is present more than once' 'ddp.cpp: it is damaged, or has more than 262144 bytes'
 
 # A zipped folder of bare files, as many submissions come.
 mkdir "$work/anna"
@@ -305,7 +305,7 @@ fi
 # Nothing to grade is a result too.
 name=nothing
 "$lab" grade "$work/nothing" --out "$work/results.json" > "$work/out" 2>&1 && fail 'nothing: the exit code is 0'
-says '"score": 0,' 'nothing was graded'
+says '"score": 0,' 'nothing was graded: nothing is neither'
 
 [ $failures -eq 0 ] && echo PASS
 exit $((failures > 0))

@@ -14,6 +14,10 @@ grade() {
   name=$1
   shift
   "$lab" grade "$@" --out "$work/results.json" --junit "$work/junit.xml" > "$work/out" 2>&1 || fail "$name: exit code $?"
+  # What a student reads does not say where things lie on the grader's computer.
+  for place in "$source" "$work" "${TMPDIR:-/tmp}/"; do
+    grep -qF -- "$place" "$work/results.json" "$work/junit.xml" && fail "$name: the results name $place"
+  done
 }
 # row ID POINTS/MOST VERDICT: what the report says of it
 row() { grep -Eq "^$1 .* $2 +$3\$" "$work/out" || fail "$name: wanted $1 $2 $3"; }

@@ -58,11 +58,11 @@ TEST(Launch, SrunGetsRanksNodesAndMpi) {
   EXPECT_EQ(said({"sh", script, "-n", "16", "--nodes", "2", "prog", "--x", "a b"}),
             "pmix: --ntasks=16 --nodes=2 --ntasks-per-node=8 --kill-on-bad-exit=1 --cpu-bind=none prog --x a b -> 0");
   EXPECT_EQ(said({"sh", script, "-n", "3", "--nodes", "2", "prog"}),
-            script + ": 3 ranks cannot be spread evenly over 2 nodes -> 2");
+            script + ": 3 ranks cannot be distributed evenly over 2 nodes -> 2");
   EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "9", "prog"}).substr(0, 17), "pmix: --ntasks=2 ");
   setenv("SRUN", "/nowhere/srun", 1);
   EXPECT_EQ(said({"sh", script, "-n", "2", "prog"}),
-            script + ": srun is not here: this is no Slurm machine; take --launcher mpirun -> 2");
+            script + ": srun is not installed: this is not a Slurm machine; use --launcher mpirun -> 2");
   unsetenv("SRUN");
   std::filesystem::remove(fake);
 }

@@ -26,6 +26,7 @@ cat > "$folder/anna/fsdp.cpp" << 'END'
 #include "labs/week22_zero/visits.hpp"
 Gather::Gather(const Visits& visits, LendTensor lend) : visits_(visits.size()), lend_(std::move(lend)) {}
 void release(std::size_t u) { held_[u].lent = false, held_[u + 1] = {}; }
+struct Held { bool lent = false; };
 END
 printf 'float shard_weight(int);\n' > "$folder/anna/ddp.cpp"
 cp "$folder/anna/other.cpp" "$folder/before"
@@ -42,6 +43,7 @@ sed 1d "$folder/anna/fsdp.cpp" > "$folder/moved"
 cat > "$folder/expected" << 'END'
 Gather::Gather(const UsageOrder& usage_order, BindTensor bind) : pieces_(usage_order.size()), bind_(std::move(bind)) {}
 void release(std::size_t u) { unsharded_[u].bound = false, unsharded_[u + 1] = {}; }
+struct Held { bool bound = false; };
 END
 diff "$folder/expected" "$folder/moved" || fail "names of week 22"
 sh "$source/tools/course/move_answers.sh" "$folder/anna" | grep -q '^moved' && fail "moved twice"

@@ -67,7 +67,7 @@ if command -v script > /dev/null; then # of Debian's essential bsdutils
   answered n
   ran && fail 'no means no'
   [ $code = 0 ] || fail "without MPI it can go on: $code"
-  says 'going on without.* openmpi-bin'
+  says 'continuing without.* openmpi-bin'
   answered n
   grep -q Packages "$folder/said" && fail 'whoever said no once is not asked again'
   set_up --yes

@@ -111,7 +111,7 @@ TEST(CompilerError, TheFileMayBeNamedByAnotherPath) {
 
 TEST(CompilerError, ComesWithOnePlainSentence) {
   EXPECT_EQ(explain("a/f.cpp:7:3: error: expected ';' before 'x'\n", "a/f.cpp"),
-            "f.cpp:7: expected ';' before 'x' — A semicolon is missing, at the end of this line or of the one before.");
+            "f.cpp:7: expected ';' before 'x' — A semicolon is missing, at the end of this line or the one before.");
   EXPECT_NE(
       explain_compiler_error("no match for 'operator[]' (operand types are 'lockstep::Slice' and 'int')").find("GPU"),
       std::string::npos);

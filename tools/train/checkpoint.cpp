@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -13,6 +14,7 @@
 
 #include "common/gpt/checkpoint/reader.hpp"
 #include "common/gpt/checkpoint/saver.hpp"
+#include "common/gpt/model/model_file.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::train {
@@ -92,8 +94,8 @@ std::string describe_data(const Plan& plan) {
 }  // namespace
 
 std::string describe_model(const GptConfig& c) {
-  return fmt::format("{} layers, {} heads, d_model {}, vocabulary {}, context {}, {} head", c.layers, c.heads,
-                     c.d_model, c.vocabulary, c.context, c.tied_head ? "tied" : "untied");
+  return fmt::format("{} layers, {} heads, d_model {}, vocabulary {}, context {}, {} head{}", c.layers, c.heads,
+                     c.d_model, c.vocabulary, c.context, c.tied_head ? "tied" : "untied", describe_architecture(c));
 }
 
 std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp) {
@@ -145,9 +147,19 @@ class Checkpoints::Impl {
     }
   }
 
+  void begin_with(const std::vector<float>& values) {
+    checkpoint::Share share{checkpoint::pieces_of(tensors_, joined(held_)), {}};
+    for (auto& array : share.arrays) array.assign(elements(), 0);
+    for (const checkpoint::RowCopy& row : checkpoint::common_rows(checkpoint::whole_pieces(tensors_), share.pieces))
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(row.from), row.elements,
+                  share.arrays[0].begin() + static_cast<std::ptrdiff_t>(row.to));
+    put_back({}, share);
+  }
+
   void save() {
     auto phase = me_.region("checkpoint");
     settle(saver_.wait_for_share());  // where that ends the run, nothing of this save is left
+    const auto begun = std::chrono::steady_clock::now();
     std::string cannot_begin;
     const auto attempt = static_cast<unsigned>(from_judge(judge() ? begin(cannot_begin) : 0));
     step_ = steps();
@@ -155,6 +167,7 @@ class Checkpoints::Impl {
     failed_ = attempt == 0;
     if (attempt == 0) return;
     saver_.start(checkpoint::attempt_path(plan_.options.checkpoint, step_, attempt), take(), head());
+    stopped_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   }
 
   void check() const {
@@ -240,6 +253,9 @@ class Checkpoints::Impl {
     const int first = first_rank(!failure.empty());
     const std::string commit_failure = saver_.settle(first < 0);
     failed_ = failed_ || first >= 0 || !commit_failure.empty();
+    const double stopped = std::exchange(stopped_, 0);
+    if (judge() && stopped > 0 && saver_.seconds_to_complete() > 0)
+      log_.save_took(stopped, stopped + saver_.seconds_to_complete());
     if (first == me_.rank()) failed(failure);
     if (!commit_failure.empty()) failed(commit_failure);
   }
@@ -249,7 +265,7 @@ class Checkpoints::Impl {
         fmt::format("{}the checkpoint of step {} was not written: rank {}: {}",
                     why == checkpoint::kNotFinite ? "the run diverged: " : "", step_, me_.rank(), why);
     if (stops(why)) throw Error(Verdict::fail, text);
-    log_.complain(text + "; the run goes on");
+    log_.complain(text + "; the run continues");
   }
 
   /// This rank's share, on the host.
@@ -286,17 +302,22 @@ class Checkpoints::Impl {
 
   // Resuming -------------------------------------------------------------------------------------------------------
 
+  /// That this rank's optimizers have.
+  std::size_t elements() const {
+    std::size_t sum = 0;
+    for (const Held& held : held_) sum += held.optimizer->m().size();
+    return sum;
+  }
+
   /// False where any rank cannot use it.
   bool resume_from(const std::string& path) {
     checkpoint::Manifest manifest;
     checkpoint::Share share{checkpoint::pieces_of(tensors_, joined(held_)), {}};
-    std::size_t elements = 0;
-    for (const Held& held : held_) elements += held.optimizer->m().size();
     std::string refused = failure_of([&] { manifest = checkpoint::read_manifest(files_, path); });
     if (refused.empty()) {
       check_model(path, manifest);
       check_optimizer(path, manifest);
-      refused = failure_of([&] { checkpoint::read_share(files_, path, manifest, elements, share); });
+      refused = failure_of([&] { checkpoint::read_share(files_, path, manifest, elements(), share); });
     }
     const int first = first_rank(!refused.empty());
     if (first == me_.rank()) log_.complain(fmt::format("{}; trying the checkpoint before", refused));
@@ -360,6 +381,7 @@ class Checkpoints::Impl {
   int resumed_ = 0;      // the step this run goes on from
   int step_ = 0;         // of the last save
   bool began_ = false;   // a save, in this run
+  double stopped_ = 0;   // seconds that the save under way has held up training
   bool failed_ = false;  // the last save, as far as is known
 };
 
@@ -368,6 +390,7 @@ Checkpoints::Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, week
     : impl_(std::make_unique<Impl>(me, plan, std::move(held), scaler, log, files)) {}
 Checkpoints::~Checkpoints() = default;
 bool Checkpoints::resume() { return impl_->resume(); }
+void Checkpoints::begin_with(const std::vector<float>& values) { impl_->begin_with(values); }
 void Checkpoints::save() { impl_->save(); }
 void Checkpoints::check() const { impl_->check(); }
 void Checkpoints::finish() { impl_->finish(); }

@@ -54,6 +54,8 @@ class Checkpoints {
   /// model or optimizer. 16-bit values that other ranks' optimizers update are not put back. False where the run saves
   /// to the same directory, and nothing was saved yet.
   bool resume();
+  /// Before the first step: the serial model's values, of which each rank takes its part.
+  void begin_with(const std::vector<float>& values);
   /// Takes the state as it is, and returns; it is written while training goes on. Waits for the save before.
   void save();
   /// Whether any rank says so.

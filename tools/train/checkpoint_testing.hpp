@@ -16,16 +16,26 @@ namespace lockstep::train {
 struct Layout {
   int dp = 1, tp = 1, pp = 1, zero = 0;
   const char *wrap = "block", *schedule = "1f1b";
+  int shard_group = 0;
   int ranks() const { return dp * tp * pp; }
-  std::string name() const { return fmt::format("({}, {}, {}), ZeRO-{}, {}, {}", dp, tp, pp, zero, wrap, schedule); }
+  std::string name() const {
+    return fmt::format("({}, {}, {}), ZeRO-{}, {}, {}, groups of {}", dp, tp, pp, zero, wrap, schedule, shard_group);
+  }
 };
 inline const Layout kSerial = {}, kMesh = {2, 2, 2, 1};
-inline const std::vector<Layout> kLayouts = {kSerial,      kMesh,
-                                             {3},          {1, 4, 1},
-                                             {2, 2, 1},    {4, 1, 2},
-                                             {1, 1, 4},    {2, 1, 2, 0, "block", "interleaved"},
-                                             {3, 1, 1, 1}, {2, 2, 1, 2, "5000"},
-                                             {3, 1, 1, 3}, {2, 2, 1, 3, "layer"}};
+inline const std::vector<Layout> kLayouts = {kSerial,
+                                             kMesh,
+                                             {3},
+                                             {1, 4, 1},
+                                             {2, 2, 1},
+                                             {4, 1, 2},
+                                             {1, 1, 4},
+                                             {2, 1, 2, 0, "block", "interleaved"},
+                                             {3, 1, 1, 1},
+                                             {2, 2, 1, 2, "5000"},
+                                             {3, 1, 1, 3},
+                                             {2, 2, 1, 3, "layer"},
+                                             {4, 1, 1, 3, "block", "1f1b", 2}};
 
 class Saved : public Folder {
  protected:
@@ -50,6 +60,7 @@ inline TrainOptions Saved::run_in(const Layout& layout, int steps) const {
   options.schedule = layout.schedule;
   options.zero = layout.zero;
   options.words.wrap = layout.wrap;
+  options.shard_group = layout.shard_group;
   options.steps = steps;
   return options;
 }

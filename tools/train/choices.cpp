@@ -79,7 +79,7 @@ std::optional<float> loss_scale_of(const TrainOptions& o) {
   if (end == from || *end || !(scale >= kLeastLossScale && scale <= 1 / kLeastLossScale / kLeastLossScale) ||
       std::frexp(scale, &exponent) != 0.5f)
     refuse(
-        fmt::format("--loss-scale wants dynamic, off or a power of two from 2^-24 to 2^48 such as 1024 or 2^10, not "
+        fmt::format("--loss-scale needs dynamic, off or a power of two from 2^-24 to 2^48 such as 1024 or 2^10, not "
                     "'{}'",
                     o.words.loss_scale));
   return scale;
@@ -95,16 +95,36 @@ week21::RateRule rate_rule_of(const std::string& name) {
 week21::Compression compression_of(const TrainOptions& o) {
   week21::Compression compression = compression_named(o.compress);
   if (o.no_feedback && compression.method != week21::Method::top_k)
-    refuse("--no-feedback is for --compress topk:DENSITY, which alone remembers what it has not sent");
+    refuse("--no-feedback is for --compress topk:DENSITY, the only method with error feedback");
   compression.feedback = !o.no_feedback;
   compression.seed = o.seed;
   if (o.compress.empty()) return compression;
-  if (o.mesh.tp > 1 || o.mesh.pp > 1 || o.zero > 0)
-    refuse("--compress is for plain data parallelism: leave out --tp, --pp and --zero");
-  if (o.mesh.dp == 1) refuse("--compress needs at least two ranks: one sends nothing");
+  if (o.cp > 1 || o.mesh.tp > 1 || o.mesh.pp > 1 || o.zero > 0)
+    refuse("--compress is for plain data parallelism: leave out --cp, --tp, --pp and --zero");
+  if (o.mesh.dp == 1) refuse("--compress needs at least two ranks: a single one sends nothing");
   if (o.words.precision != "fp32" || (!o.words.reduce.empty() && o.words.reduce != "fp32"))
     refuse("--compress compresses fp32 gradients: leave out --precision and --reduce");
   return compression;
+}
+
+std::optional<week21::OuterSgd> outer_of(const TrainOptions& o) {
+  if (o.outer_steps == 0) {
+    if (o.asks("--outer-lr") || o.asks("--outer-momentum"))
+      refuse("--outer-lr and --outer-momentum are for --outer-steps H");
+    return {};
+  }
+  if (o.cp > 1 || o.mesh.tp > 1 || o.mesh.pp > 1 || o.zero > 0 || !o.compress.empty())
+    refuse(
+        "--outer-steps is for plain data parallelism, whose ranks each have the whole model: leave out --cp, --tp, "
+        "--pp, --zero and --compress");
+  if (o.mesh.dp == 1) refuse("--outer-steps needs at least two ranks: one has nobody to agree with");
+  if (o.words.precision != "fp32" || !o.words.reduce.empty())
+    refuse("--outer-steps averages fp32 parameters: leave out --precision and --reduce");
+  if (!o.checkpoint.empty() || !o.resume.empty())
+    refuse("--outer-steps with checkpoints: the last outer step's values and velocity are in none; leave one out");
+  return week21::OuterSgd{.every = o.outer_steps,
+                          .learning_rate = static_cast<float>(o.outer_learning_rate),
+                          .momentum = static_cast<float>(o.outer_momentum)};
 }
 
 TokenKind token_kind_of(const std::string& name) {

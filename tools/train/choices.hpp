@@ -26,6 +26,8 @@ std::optional<float> loss_scale_of(const TrainOptions& o);
 week21::RateRule rate_rule_of(const std::string& name);
 /// --compress and --no-feedback, which a mesh may not allow.
 week21::Compression compression_of(const TrainOptions& o);
+/// --outer-steps and what goes with it.
+std::optional<week21::OuterSgd> outer_of(const TrainOptions& o);
 /// --tokens.
 TokenKind token_kind_of(const std::string& name);
 /// --optimizer and --weight-decay.

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "common/gpt/model/model_file.hpp"
 #include "common/support/json/whose_code.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/units.hpp"
@@ -34,21 +35,27 @@ std::string short_count(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-/// What the first stage's ranks have of the model and of a replica's tokens.
+/// What the first stage's ranks have of the model and of a replica's tokens, and how often they send a boundary on.
 struct FirstStage {
   double parameters = 0, blocks = 0, rows = 0;
   bool embeds_and_heads = true;
+  int boundaries = 0;
 };
 FirstStage first_stage(const Plan& plan) {
-  const std::vector<std::size_t> first = week25::stage_pieces(plan.options);
+  const week25::Options3d& o = plan.options;
+  const PipelineShape shape = week25::pipeline_shape(o);
+  const std::vector<std::size_t> first = week25::stage_pieces(o);
+  const int last = shape.stages * shape.chunks - 1;
   double blocks = 0;
-  for (int chunk = 0; chunk < plan.options.chunks; ++chunk) {
-    const auto part = static_cast<std::size_t>(chunk * plan.options.mesh.pp);
-    blocks += static_cast<double>(first[part + 1] - first[part]);
+  int boundaries = 0;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const int part = part_of(shape, 0, chunk);
+    blocks += static_cast<double>(first[static_cast<std::size_t>(part) + 1] - first[static_cast<std::size_t>(part)]);
+    boundaries += (part < last) + (part > 0);  // an activation, and a gradient
   }
-  const bool alone = plan.options.mesh.pp == 1;
-  return {static_cast<double>(week25::stage_parameters(plan.options, 0)), blocks - (alone ? 2 : 1),
-          static_cast<double>(plan.tokens_per_step()) / plan.replicas(), alone};
+  const bool both = chunk_of_part(shape, last).stage == 0;
+  return {static_cast<double>(week25::stage_parameters(o, 0)), blocks - (both ? 2 : 1),
+          static_cast<double>(plan.tokens_per_step()) / plan.replicas(), both, boundaries};
 }
 
 /// What tensor parallelism sends a step (week 23): (p − 1)/p of N × C for each half of a sum: two forward and two
@@ -66,29 +73,52 @@ double predicted_tensor_bytes(const Plan& plan) {
   return (p - 1) / p * ((halves * stage.rows * wide + norms) * element + ends * stage.rows * 2 * p * 4);
 }
 
-/// What the first stage sends its neighbours: activations of all chunks, gradients of all but the first; and its part
-/// of a tied embedding's gradient.
+/// What the first stage sends its neighbours; and its part of a gradient of an embedding that is tied to another
+/// stage's head.
 double predicted_pipeline_bytes(const Plan& plan) {
   if (plan.options.mesh.pp == 1) return 0;
   const double element = static_cast<double>(bytes_of(plan.options.model.storage)),
                wide = static_cast<double>(plan.options.model.d_model),
                cut = plan.options.sequence_parallel ? plan.options.mesh.tp : 1;
-  const double boundaries = (2 * plan.options.chunks - 1) * first_stage(plan).rows * wide / cut * element;
+  const FirstStage stage = first_stage(plan);
+  const double boundaries = stage.boundaries * stage.rows * wide / cut * element;
   const double embedding = static_cast<double>(plan.options.part(0).own_vocabulary()) * wide * element;
-  return boundaries + (plan.options.model.tied_head ? embedding / (plan.options.zero > 0 ? plan.replicas() : 1) : 0);
+  const bool tied = plan.options.model.tied_head && !stage.embeds_and_heads;
+  return boundaries + (tied ? embedding / (plan.options.zero > 0 ? plan.replicas() : 1) : 0);
+}
+
+/// What context parallelism sends (23.6) for each of the first stage's blocks and each row of keys and values: forward
+/// p − 1 hops, and again where blocks are recomputed, backward as many, and p with its gradient.
+double predicted_context_bytes(const Plan& plan) {
+  if (plan.options.cp == 1) return 0;
+  const FirstStage stage = first_stage(plan);
+  const GptConfig& model = plan.options.model;
+  const double row = static_cast<double>(model.qkv_width() - model.d_model) / plan.options.mesh.tp *
+                     static_cast<double>(bytes_of(model.storage));
+  const int forwards = plan.options.recompute == week22::Recompute::full ? 2 : 1, hops = plan.options.cp - 1;
+  return ((forwards + 1) * hops + plan.options.cp) * stage.blocks * stage.rows * row;
 }
 
 bool compresses(const Plan& plan) { return plan.compression.method != week21::Method::ring; }
+
+/// The ranks of dp that hold the state once among them.
+int holders_of(const Plan& plan) {
+  return is_hybrid(plan.options, plan.replicas()) ? plan.options.shard_group : plan.replicas();
+}
 
 /// What rank 0 sends a step for its gradients and values (22.1), for shared layers and to the next stage, without the
 /// scalars of clipping and of the log.
 double predicted_bytes(const Plan& plan) {
   if (compresses(plan)) return plan.compressed_bytes();
+  if (plan.outer)
+    return week21::local_sgd_bytes(*plan.outer, plan.replicas(), static_cast<double>(plan.own_parameters()));
   week22::Recipe recipe = week22::recipe_of(plan.options.model.storage);
   recipe.gradient = static_cast<double>(bytes_of(plan.options.reduce));  // what gradients travel in
-  return week22::bytes_sent(first_stage(plan).parameters, plan.options.zero, plan.replicas(), plan.options.microbatches,
-                            recipe) +
-         predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);
+  const double parameters = first_stage(plan).parameters;
+  const int holders = holders_of(plan), copies = plan.replicas() / holders;
+  const double across = 2.0 * (copies - 1) / copies * parameters / holders * bytes_of(plan.options.model.storage);
+  return week22::bytes_sent(parameters, plan.options.zero, holders, plan.options.microbatches, recipe) + across +
+         predicted_context_bytes(plan) + predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);
 }
 
 /// In words: how `predicted_bytes` comes about.
@@ -96,13 +126,18 @@ std::string traffic_formula(const Plan& plan) {
   if (compresses(plan))
     return fmt::format("{}, where a ring sends {}", plan.options.compress,
                        format_bytes(week21::bytes_sent({}, plan.replicas(), first_stage(plan).parameters)));
+  if (plan.outer) return fmt::format("2 × Ψ(p−1)/p parameters, once in {} steps", plan.outer->every);
   std::vector<std::string> parts;
-  if (plan.options.mesh.tp > 1) parts.emplace_back("sums of activations");
+  if (plan.options.cp > 1) parts.emplace_back("keys and values round the ring");
+  if (plan.options.mesh.tp > 1) parts.emplace_back("all-reduces of activations");
   if (plan.options.mesh.pp > 1) parts.emplace_back("boundaries of stages");
   const int times = plan.options.zero < 2    ? 2
                     : plan.options.zero == 2 ? plan.options.microbatches + 1
                                              : 3 * plan.options.microbatches;
-  if (plan.replicas() > 1)
+  if (const int holders = holders_of(plan); holders < plan.replicas()) {
+    parts.push_back(fmt::format("{} × Ψ(g−1)/g elements in groups of g = {}, 2 × Ψ/g·(k−1)/k across k = {}", times,
+                                holders, plan.replicas() / holders));
+  } else if (plan.replicas() > 1)
     parts.push_back(parts.empty() ? fmt::format("{} × Ψ(p−1)/p elements", times)
                                   : fmt::format("{} × Ψ(d−1)/d elements of gradients and values", times));
   return fmt::format("{}", fmt::join(parts, ", "));
@@ -172,8 +207,8 @@ void TrainLog::diverged(const std::string& checkpoint) {
 void TrainLog::stopped(int done, int signal) {
   if (signal == 0 || signal == SIGUSR1) signal = SIGTERM;  // by way of the launcher
   stop_code_ = 128 + signal;
-  note(fmt::format("stopped   by {} after step {} of {}: --resume {} goes on", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
-                   done, plan_.options.steps, plan_.options.checkpoint));
+  note(fmt::format("stopped   by {} after step {} of {}: --resume {} continues",
+                   signal == SIGINT ? "Ctrl-C" : "SIGTERM", done, plan_.options.steps, plan_.options.checkpoint));
 }
 
 void TrainLog::nothing_to_do() {
@@ -185,9 +220,9 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
   logged_bytes_ = bytes_sent;
   began_ = std::chrono::steady_clock::now();
   const GptConfig& m = plan_.options.model;
-  note(fmt::format("model     {} parameters: {} layers, {} heads, d_model {}, vocabulary {}, context {}, {}, {} head",
+  note(fmt::format("model     {} parameters: {} layers, {} heads, d_model {}, vocabulary {}, context {}, {}, {} head{}",
                    short_count(static_cast<double>(m.parameters())), m.layers, m.heads, m.d_model, m.vocabulary,
-                   m.context, to_string(m.storage), m.tied_head ? "tied" : "untied"));
+                   m.context, to_string(m.storage), m.tied_head ? "tied" : "untied", describe_architecture(m)));
   if (plan_.corpus)
     note(fmt::format("text      {}: {} training tokens, unigram entropy {:.3f} nats", plan_.options.data,
                      short_count(static_cast<double>(plan_.corpus->train().size())), plan_.corpus->unigram_entropy()));
@@ -196,10 +231,12 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
                    virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "", plan_.options.microbatches,
                    plan_.options.microbatches == 1 ? "" : "es"));
   for (const std::string& sentence : without_effect(plan_)) note("note      " + sentence);
-  if (plan_.options.mesh.tp == 1 && plan_.options.mesh.pp == 1) return;
+  if (plan_.options.mesh.tp == 1 && plan_.options.mesh.pp == 1 && plan_.options.cp == 1) return;
+  const int replicas = plan_.options.replicas();
   note(fmt::format(
-      "mesh      {} replica{} × {} tensor-parallel × {} stage{}{}", plan_.replicas(), plan_.replicas() == 1 ? "" : "s",
-      plan_.options.mesh.tp, plan_.options.mesh.pp, plan_.options.mesh.pp == 1 ? "" : "s",
+      "mesh      {} replica{}{} × {} tensor-parallel × {} stage{}{}", replicas, replicas == 1 ? "" : "s",
+      plan_.options.cp == 1 ? "" : fmt::format(" × {} that share sequences", plan_.options.cp), plan_.options.mesh.tp,
+      plan_.options.mesh.pp, plan_.options.mesh.pp == 1 ? "" : "s",
       plan_.options.mesh.pp == 1
           ? ""
           : fmt::format(", schedule {}{}", plan_.options.schedule,
@@ -213,10 +250,15 @@ void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, 
       static_cast<double>(ledger.traffic.bytes_sent - logged_bytes_) / static_cast<double>(records.size());
   logged_seconds_ = seconds;
   logged_bytes_ = ledger.traffic.bytes_sent;
+  const RegionTotal* data = ledger.region("data");
+  const std::uint64_t loaded = data ? data->bytes : 0;
+  const double loaded_bytes = static_cast<double>(loaded - logged_loaded_bytes_) / static_cast<double>(records.size());
+  logged_loaded_bytes_ = loaded;
   step_seconds_.push_back(per_step);
   for (StepRecord& record : records) {
     record.seconds = per_step;
     record.bytes_sent = bytes;
+    record.loaded_bytes = loaded_bytes;
     records_.push_back(record);
   }
   const StepRecord& last = records_.back();
@@ -228,6 +270,12 @@ void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, 
       short_count(static_cast<double>(plan_.tokens_per_step()) / per_step), virtual_time_ ? " (virtual)" : "",
       format_bytes(bytes), format_bytes(static_cast<double>(ledger.memory.peak_total)), format_seconds(left));
   print(terminal_ ? "\r\033[K" + line : line + "\n");
+}
+
+void TrainLog::save_took(double stopped_seconds, double complete_seconds) {
+  if (virtual_time_) return;  // no clock of the run's
+  save_stopped_seconds_.push_back(stopped_seconds);
+  save_complete_seconds_.push_back(complete_seconds);
 }
 
 void TrainLog::validation(int step, double loss) {
@@ -252,6 +300,24 @@ double TrainLog::tokens_per_second() const {
   return static_cast<double>(plan_.tokens_per_step()) / median_step_seconds();
 }
 
+double TrainLog::median_loading_seconds() const {
+  std::vector<double> seconds;
+  for (const StepRecord& record : records_) seconds.push_back(record.loading_seconds);
+  return seconds.empty() ? NAN : median(seconds).value;
+}
+
+/// What the loader read for rank 0, and how much of a step that took.
+std::string TrainLog::loading_line() const {
+  const double typical = median_loading_seconds();
+  return fmt::format("data      {} a step for rank 0, loaded in {} (median), {:.1f} % of a step\n",
+                     format_bytes(records_.back().loaded_bytes), format_seconds(typical),
+                     100 * typical / median_step_seconds());
+}
+
+Rate TrainLog::rate() const {
+  return rate_of(plan_, median_step_seconds(), yardstick_of(plan_, backend_name(), virtual_time_ || plan_.run.emulate));
+}
+
 void TrainLog::summary(const Outcome& outcome) const {
   if (terminal_) print("\n");
   if (plan_.corpus)
@@ -263,10 +329,16 @@ void TrainLog::summary(const Outcome& outcome) const {
                     virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "",
                     format_seconds(median_step_seconds()),
                     virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
+  print(rate_line(rate()));
   if (plan_.run.ranks > 1)
     print(fmt::format("traffic   {} a rank and step, predicted {}: {}\n",
                       format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
                       format_bytes(predicted_bytes(plan_)), traffic_formula(plan_)));
+  if (plan_.corpus && !records_.empty()) print(loading_line());
+  if (!save_stopped_seconds_.empty())
+    print(fmt::format("saves     {}: training stopped for {}, complete after {} (medians)\n",
+                      save_stopped_seconds_.size(), format_seconds(median(save_stopped_seconds_).value),
+                      format_seconds(median(save_complete_seconds_).value)));
   if (plan_.options.loss_scale && !records_.empty())
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
                       records_.back().loss_scale, skipped_, plan_.options.steps));
@@ -276,7 +348,7 @@ void TrainLog::summary(const Outcome& outcome) const {
         "code      yours: all. Every pass, every sum and every update of this model went through code that you "
         "wrote.\n");
   else if (code != "reference")
-    print(fmt::format("code      {}. The rest of the way is yours to write.\n", code));
+    print(fmt::format("code      {}. The rest is still to be written by you.\n", code));
 }
 
 std::vector<Row> TrainLog::step_rows() const {
@@ -289,6 +361,7 @@ std::vector<Row> TrainLog::step_rows() const {
         .set("gradient_norm", r.gradient_norm);
     row.set("seconds", r.seconds).set("tokens_per_second", static_cast<double>(plan_.tokens_per_step()) / r.seconds);
     row.set("bytes_sent", r.bytes_sent).set("loss_scale", r.loss_scale);
+    row.set("loading_seconds", r.loading_seconds).set("loaded_bytes", r.loaded_bytes);
     const auto found =
         std::find_if(validations_.begin(), validations_.end(), [&](const Validation& v) { return v.step == r.step; });
     row.set("validation_loss", found == validations_.end() ? NAN : found->loss);
@@ -312,15 +385,23 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
   row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
-  row.set("replicas", plan_.replicas()).set("stages", plan_.options.mesh.pp).set("schedule", plan_.options.schedule);
+  row.set("replicas", plan_.options.replicas())
+      .set("stages", plan_.options.mesh.pp)
+      .set("schedule", plan_.options.schedule);
   row.set("chunks", plan_.options.chunks)
       .set("tensor_parallel", plan_.options.mesh.tp)
-      .set("sequence_parallel", plan_.options.sequence_parallel);
+      .set("sequence_parallel", plan_.options.sequence_parallel)
+      .set("context_parallel", plan_.options.cp);
+  row.set("overlap_gather", plan_.options.overlap_gather).set("overlap_scatter", plan_.options.overlap_scatter);
   row.set("optimizer", plan_.options.optimizer)
       .set("compress", plan_.options.compress)
       .set("feedback", !plan_.options.no_feedback);
+  row.set("outer_steps", plan_.options.outer_steps);
+  row.set("outer_learning_rate", plan_.outer ? plan_.options.outer_learning_rate : NAN)
+      .set("outer_momentum", plan_.outer ? plan_.options.outer_momentum : NAN);
   row.set("lr_scaling", plan_.options.lr_scaling).set("base_batch", plan_.options.base_batch);
   row.set("zero", plan_.options.zero).set("wrap", plan_.options.words.wrap).set("prefetch", plan_.options.prefetch);
+  row.set("shard_group", plan_.options.shard_group);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);
   double flop = 0;
@@ -330,6 +411,15 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   for (const State& state : kState)
     row.set(fmt::format("predicted_{}_bytes", state.field), plan_.peak.peak_of(state.category));
   for (const State& state : kState) row.set(fmt::format("{}_bytes_peak", state.field), peak(outcome, state.category));
+  const Rate reached = rate();
+  row.set("flop_per_second", reached.flop_per_second).set("mfu", reached.mfu);
+  row.set("fraction_of_product_rate", reached.product_share);
+  row.set("loading_seconds", median_loading_seconds());
+  row.set("loaded_bytes", records_.empty() ? NAN : records_.back().loaded_bytes);
+  row.set("timed_saves", save_stopped_seconds_.size());
+  const auto middle = [](const std::vector<double>& all) { return all.empty() ? NAN : median(all).value; };
+  row.set("save_stopped_seconds", middle(save_stopped_seconds_));
+  row.set("save_complete_seconds", middle(save_complete_seconds_));
   row.set("run_seconds", outcome.seconds).set("wall_seconds", outcome.wall_seconds);
   return row;
 }

@@ -8,6 +8,7 @@
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/support/json/results.hpp"
 #include "tools/train/options.hpp"
+#include "tools/train/rate.hpp"
 
 namespace lockstep::train {
 
@@ -17,9 +18,11 @@ struct StepRecord {
   double loss = 0;
   double learning_rate = 0;
   double gradient_norm = 0;
-  double loss_scale = 1;  // of fp16 gradients
-  double seconds = 0;     // mean since the last log line
-  double bytes_sent = 0;  // by rank 0; mean since the last log line
+  double loss_scale = 1;       // of fp16 gradients
+  double seconds = 0;          // mean since the last log line
+  double bytes_sent = 0;       // by rank 0; mean since the last log line
+  double loading_seconds = 0;  // of rank 0's rows
+  double loaded_bytes = 0;     // likewise; mean since the last log line
 };
 
 struct Validation {
@@ -44,6 +47,8 @@ class TrainLog {
   void complain(const std::string& line);
   const std::vector<std::string>& complaints() const { return complaints_; }
   void last_save_failed() { saved_ = false; }
+  /// By this computer's clock: training stood still for a save, which became complete so long after its beginning.
+  void save_took(double stopped_seconds, double complete_seconds);
   /// The last step reported is the one that diverged; `checkpoint` is the last good one, "none", or "" where none is
   /// wanted.
   void diverged(const std::string& checkpoint);
@@ -69,6 +74,9 @@ class TrainLog {
   double tokens_per_second() const;
   double mean_last_losses() const;
   double median_step_seconds() const;
+  double median_loading_seconds() const;
+  std::string loading_line() const;
+  Rate rate() const;
 
   void print(const std::string& text) const;
 
@@ -83,10 +91,11 @@ class TrainLog {
   bool diverged_ = false;
   int stop_code_ = 0;
   std::vector<double> step_seconds_;  // one mean a log line
+  std::vector<double> save_stopped_seconds_, save_complete_seconds_;
   int first_step_ = 0;
   int skipped_ = 0;
   double logged_seconds_ = 0;
-  std::uint64_t logged_bytes_ = 0;
+  std::uint64_t logged_bytes_ = 0, logged_loaded_bytes_ = 0;
   std::chrono::steady_clock::time_point began_;
 };
 

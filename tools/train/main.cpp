@@ -3,10 +3,16 @@
 
 #include <cmath>
 #include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "common/runtime/device_notes.hpp"
 #include "common/support/text/run_program.hpp"
+#include "tools/train/explain.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/program.hpp"
+#include "tools/train/weights.hpp"
 
 namespace {
 
@@ -37,6 +43,7 @@ void write_files(const Plan& plan, const TrainLog& log, const Outcome& outcome) 
   context.more.set("reduce", std::string(to_string(plan.options.reduce)))
       .set("attention", o.words.attention)
       .set("recompute", o.words.recompute);
+  for (const DeviceNote& note : device_notes()) context.more.set(note.field, note.value);
   context.more.set("learning_rate", o.learning_rate).set("data", plan.corpus ? o.data : "").set("tokens", o.tokens);
   write_results(o.json, context, std::vector<Row>{log.result_row(outcome)});
 }
@@ -45,6 +52,11 @@ int train_text(int argc, char** argv, const Session& session) {
   TrainOptions options;
   if (const std::optional<int> code = parse(argc, argv, options)) return *code;
   const Plan plan = make_plan(options, session.available_ranks());
+  if (!options.explain_as.empty()) {
+    const std::string text = explanation_text(explain_as(options.explain_as, plan));
+    if (is_judge()) fmt::print("{}", text);
+    return 0;
+  }
   if (is_folded(plan)) return report_phantom(plan);
   TrainLog log(plan);
   checkpoint::Disk disk;
@@ -54,6 +66,8 @@ int train_text(int argc, char** argv, const Session& session) {
   if (!is_judge()) return all_finite(outcome) && replicas_agree(outcome) ? 0 : 1;
   if (log.records().empty()) return 0;  // nothing was left to do
   if (!log.has_diverged() && !log.stop_code()) log.summary(outcome);
+  for (const DeviceNote& note : device_notes())
+    if (!note.line.empty()) fmt::print("{}\n", note.line);
   write_files(plan, log, outcome);
   if (log.has_diverged()) return 1;
   if (log.stop_code()) return log.stop_code();
@@ -68,9 +82,39 @@ int train_text(int argc, char** argv, const Session& session) {
   return log.saved() ? 0 : 1;
 }
 
+constexpr const char* kExportHelp =
+    "./lab export CHECKPOINT OUT\n\n"
+    "Writes the weights of a checkpoint for other programs, whichever ranks saved it: safetensors, fp32, with the "
+    "names\n"
+    "and shapes of GPT-2 in transformers. ./lab train --init FILE reads one.\n\n"
+    "  CHECKPOINT   a directory that ./lab train --checkpoint wrote (the last checkpoint in it), or a step in one\n"
+    "  OUT          a file, x.safetensors; else a folder: model.safetensors and config.json, for from_pretrained()\n";
+
+/// What ./lab export was asked for: `arguments` after the program's name and --export.
+int run_export(const std::vector<std::string>& arguments) {
+  for (const std::string& each : arguments)
+    if (each == "--help" || each == "-h") {
+      fmt::print("{}", kExportHelp);
+      return 0;
+    }
+  if (arguments.size() != 2 || arguments[0].empty() || arguments[1].empty() || arguments[0][0] == '-' ||
+      arguments[1][0] == '-')
+    throw Error(Verdict::usage, "say which checkpoint, and where to: ./lab export outputs/run weights.safetensors");
+  checkpoint::Disk disk;
+  fmt::print("{}", export_weights(disk, arguments[0], arguments[1]));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "--export")
+    return run_program(
+        "lab export: ",
+        [&] {
+          return run_export({argv + 2, argv + argc});
+        },
+        [] { return true; });
   const auto in_session = [&] {
     Session session(argc, argv);  // errors of the training are told while it lasts
     return run_program(

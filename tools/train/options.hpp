@@ -15,6 +15,7 @@
 #include "common/runtime/run.hpp"
 #include "labs/trainer/options_3d.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
+#include "labs/week21_data_parallel/local_sgd.hpp"
 
 namespace lockstep::train {
 
@@ -66,6 +67,9 @@ struct TrainOptions : week25::Options3d {
   bool no_overlap = false;
   std::string compress;  // topk:DENSITY, int8 or int8-two-step
   bool no_feedback = false;
+  int outer_steps =
+      0;  // H: ranks take so many steps of their own between two outer ones; 0: none, gradients are summed
+  double outer_learning_rate = 0.7, outer_momentum = 0.9;
   std::string machine = "laptop";
   std::string emulate;
   bool phantom = false;
@@ -78,7 +82,9 @@ struct TrainOptions : week25::Options3d {
   int checkpoint_every = 0;
   std::string csv, trace, json;
   std::string checkpoint, resume;  // directories of checkpoints
+  std::string init;                // a file of weights to begin with
   std::string on_save_error = "go-on";
+  std::string explain_as;  // a program in whose words the run is printed instead
   std::size_t sample = 300;
   std::string prompt;
   std::vector<std::string> typed;  // of the options that may do nothing, those that were asked for: "--wrap"
@@ -94,8 +100,10 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options);
 struct Plan {
   TrainOptions options;          // complete
   std::optional<Corpus> corpus;  // none in a phantom run
+  std::vector<float> initial;    // with --init: the serial model's values to begin with
   RunOptions run;
   week21::Compression compression;  // of gradients; the ring: none
+  std::optional<week21::OuterSgd> outer;
 
   int replicas() const { return options.mesh.dp; }
   /// The serial program: one rank, and nothing that needs the 3D step.

@@ -39,8 +39,8 @@ TEST_F(Folder, AConfigurationFileIsACommandLine) {
   };
   EXPECT_NE(refused("stepps = 3\n").find("b.cfg: unknown option '--stepps': did you mean '--steps'?"),
             std::string::npos);
-  EXPECT_NE(refused("steps = many\n").find("--steps wants a whole number"), std::string::npos);
-  EXPECT_NE(refused("threads = 100000\n").find("--threads wants a whole number from 1 to 4096"), std::string::npos);
+  EXPECT_NE(refused("steps = many\n").find("--steps needs a whole number"), std::string::npos);
+  EXPECT_NE(refused("threads = 100000\n").find("--threads needs a whole number from 1 to 4096"), std::string::npos);
   std::filesystem::remove(path("b.cfg"));
   ASSERT_EQ(mkfifo(path("b.cfg").c_str(), 0600), 0);
   EXPECT_NE(refused("").find("cannot read " + path("b.cfg") + ": it is a pipe (FIFO), not a file"), std::string::npos);
@@ -91,16 +91,44 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"wrap smaller",
        [](TrainOptions& o) { o.zero = 3, o.words.wrap = "model", o.phantom = true, o.words.model = "gpt3-175b"; }},
       {"--reduce", [](TrainOptions& o) { o.zero = 2, o.words.precision = "bf16", o.words.reduce = "fp32"; }},
+      {"the sums of --tp go on", [](TrainOptions& o) { o.ranks = o.mesh.tp = 2, o.overlap_scatter = true; }},
+      {"--overlap-scatter with --no-overlap",
+       [](TrainOptions& o) {
+         o.ranks = o.mesh.tp = 2;
+         o.sequence_parallel = o.overlap_scatter = o.no_overlap = true;
+       }},
+      {"--zero 1 and 2: plain", [](TrainOptions& o) { o.ranks = 2, o.overlap_gather = true; }},
+      {"--prefetch ahead", [](TrainOptions& o) { o.ranks = 2, o.zero = 3, o.overlap_gather = true; }},
+      {"leave one of them out", [](TrainOptions& o) { o.zero = 1, o.overlap_gather = o.no_overlap = true; }},
       {"take 3 layers or more, or fewer stages", [](TrainOptions& o) { o.mesh.pp = 5; }},
       {"take 6 layers or more, or fewer stages or chunks",
        [](TrainOptions& o) { o.mesh.pp = 4, o.schedule = "interleaved"; }},
-      {"--schedule gpipe is of a pipeline", [](TrainOptions& o) { o.typed = {"--schedule"}, o.schedule = "gpipe"; }},
+      {"--schedule gpipe needs a pipeline", [](TrainOptions& o) { o.typed = {"--schedule"}, o.schedule = "gpipe"; }},
       {"3 microbatches do not divide by 2 stages; take 4",
        [](TrainOptions& o) { o.mesh.pp = 2, o.schedule = "interleaved", o.microbatches = 3; }},
+      {"one on each leg of the V: not 3", [](TrainOptions& o) { o.mesh.pp = 2, o.schedule = "zb-v", o.chunks = 3; }},
       {"m times the traffic", [](TrainOptions& o) { o.mesh.pp = 2, o.zero = 3; }},
       {"zb-h2", [](TrainOptions& o) { o.mesh.pp = 2, o.schedule = "zb-h3"; }},
       {"--dp 2 × --tp 1 × --pp 2", [](TrainOptions& o) { o.ranks = 6, o.mesh.dp = 2, o.mesh.pp = 2; }},
-      {"no multiple of --tp 2", [](TrainOptions& o) { o.ranks = 3, o.mesh.tp = 2; }},
+      {"not a multiple of --tp 2", [](TrainOptions& o) { o.ranks = 3, o.mesh.tp = 2; }},
+      {"count at least 1", [](TrainOptions& o) { o.cp = 0; }},
+      {"not a multiple of --cp 2 × --tp 1", [](TrainOptions& o) { o.ranks = 3, o.cp = 2; }},
+      {"--dp 2 × --cp 2 × --tp 1 × --pp 1 are 4", [](TrainOptions& o) { o.ranks = 8, o.cp = 2, o.mesh.dp = 2; }},
+      {"16 tokens do not divide into 6 chunks", [](TrainOptions& o) { o.cp = 3; }},
+      {"global batch of 7", [](TrainOptions& o) { o.cp = 2, o.mesh.dp = 8; }},
+      {"leave one of them out", [](TrainOptions& o) { o.cp = 2, o.mesh.tp = 2, o.sequence_parallel = true; }},
+      {"cp with materialised attention", [](TrainOptions& o) { o.cp = 2, o.words.attention = "materialised"; }},
+      {"groups of 2 ranks that hold the state once are ZeRO-3's",
+       [](TrainOptions& o) { o.mesh.dp = 4, o.zero = 2, o.shard_group = 2; }},
+      {"6 ranks along dp are no groups of 4", [](TrainOptions& o) { o.mesh.dp = 6, o.zero = 3, o.shard_group = 4; }},
+      {"are for --outer-steps H", [](TrainOptions& o) { o.ranks = 2, o.typed = {"--outer-lr"}; }},
+      {"each have the whole model", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.zero = 1; }},
+      {"each have the whole model", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.compress = "int8"; }},
+      {"nobody to agree with", [](TrainOptions& o) { o.ranks = 1, o.outer_steps = 4; }},
+      {"averages fp32 parameters", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.words.precision = "bf16"; }},
+      {"velocity are in none", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.resume = "out"; }},
+      {"zb-h1 with cp = 2", [](TrainOptions& o) { o.cp = 2, o.mesh.pp = 2, o.schedule = "zb-h1"; }},
+      {"plain data parallelism: leave out --cp", [](TrainOptions& o) { o.cp = 2, o.compress = "int8"; }},
       {"--base-batch", [](TrainOptions& o) { o.lr_scaling = "linear"; }},
       {"lr-scaling", [](TrainOptions& o) { o.lr_scaling = "lineal", o.base_batch = 4; }},
       {"--base-batch is for", [](TrainOptions& o) { o.base_batch = 4; }},
@@ -170,23 +198,23 @@ TEST(Train, WrongOptionsAreAnsweredInOneSentence) {
        std::vector<Case>{{{"--modle", "tiny"}, "unknown option '--modle': did you mean '--model'?"},
                          {{"--text", "a.txt"}, "unknown option '--text': did you mean '--data'?"},
                          {{"--qwzzk=4"}, "unknown option '--qwzzk'; --help lists them all."},
-                         {{"--steps", "two"}, "--steps wants a whole number from 1 to a thousand million, not 'two'"},
-                         {{"--lr", "fast"}, "--lr wants a number from 1e-12 to 10, not 'fast'"},
-                         {{"--lr", "-1"}, "--lr wants a number from 1e-12 to 10, not '-1'"},
-                         {{"--clip", "nan"}, "--clip wants a number from 0 to 1e+09, not 'nan'"},
-                         {{"--clip", "inf"}, "--clip wants a number from 0 to 1e+09, not 'inf'"},
-                         {{"--clip", "1e300"}, "--clip wants a number from 0 to 1e+09, not '1e300'"},
-                         {{"--weight-decay", "nan"}, "--weight-decay wants a number from 0 to 10, not 'nan'"},
-                         {{"--weight-decay", "inf"}, "--weight-decay wants a number from 0 to 10, not 'inf'"},
-                         {{"--weight-decay", "1e30"}, "--weight-decay wants a number from 0 to 10, not '1e30'"},
-                         {{"--threads", "100000"}, "--threads wants a whole number from 1 to 4096, not '100000'"},
-                         {{"--checkpoint", ""}, "--checkpoint wants a value, not ''"},
-                         {{"--resume="}, "--resume wants a value"},
-                         {{"--dp", "0"}, "--dp wants a whole number from 1"},
-                         {{"--steps"}, "--steps wants a value"},
+                         {{"--steps", "two"}, "--steps needs a whole number from 1 to a thousand million, not 'two'"},
+                         {{"--lr", "fast"}, "--lr needs a number from 1e-12 to 10, not 'fast'"},
+                         {{"--lr", "-1"}, "--lr needs a number from 1e-12 to 10, not '-1'"},
+                         {{"--clip", "nan"}, "--clip needs a number from 0 to 1e+09, not 'nan'"},
+                         {{"--clip", "inf"}, "--clip needs a number from 0 to 1e+09, not 'inf'"},
+                         {{"--clip", "1e300"}, "--clip needs a number from 0 to 1e+09, not '1e300'"},
+                         {{"--weight-decay", "nan"}, "--weight-decay needs a number from 0 to 10, not 'nan'"},
+                         {{"--weight-decay", "inf"}, "--weight-decay needs a number from 0 to 10, not 'inf'"},
+                         {{"--weight-decay", "1e30"}, "--weight-decay needs a number from 0 to 10, not '1e30'"},
+                         {{"--threads", "100000"}, "--threads needs a whole number from 1 to 4096, not '100000'"},
+                         {{"--checkpoint", ""}, "--checkpoint needs a value, not ''"},
+                         {{"--resume="}, "--resume needs a value"},
+                         {{"--dp", "0"}, "--dp needs a whole number from 1"},
+                         {{"--steps"}, "--steps needs a value"},
                          {{"--steps", "1", "--steps", "2"}, "--steps is given more than once"},
                          {{"tiny"}, "'tiny' belongs to no option"},
-                         {{"--zero", "two"}, "--zero wants a whole number, not 'two'"}}) {
+                         {{"--zero", "two"}, "--zero needs a whole number, not 'two'"}}) {
     testing::internal::CaptureStderr();
     TrainOptions options;
     EXPECT_EQ(parsed(c.words, options), 2) << c.says;

@@ -32,6 +32,12 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
       {2, 2, 2, [](TrainOptions& o) { o.sequence_parallel = true, o.words.recompute = "full"; }},
       {1, 1, 2, [](TrainOptions& o) { o.untied = true, o.steps = 1; }},
       {1, 1, 2, [](TrainOptions& o) { o.words.recompute = "selective", o.words.attention = "materialised"; }},
+      {1, 2, 1, [](TrainOptions& o) { o.words.attention = "materialised", o.microbatches = 2; }},
+      {1, 2, 1, [](TrainOptions& o) { o.words.recompute = "selective", o.words.attention = "materialised"; }},
+      {2, 2, 2,
+       [](TrainOptions& o) {
+         o.words.recompute = "selective", o.words.attention = "materialised", o.sequence_parallel = true;
+       }},
       {1, 1, 4, [](TrainOptions& o) { o.microbatches = 1; }},  // stages without a block
       {1, 1, 2, [](TrainOptions& o) { o.sample = 3, o.words.precision = "bf16"; }},
       {2, 2, 1, [](TrainOptions& o) { o.sample = 3, o.words.recompute = "full"; }},
@@ -41,7 +47,7 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
       {3, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02"; }},
       {2, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
       {2, 1, 1, [](TrainOptions& o) { o.compress = "int8-two-step"; }}};
-  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"})
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
     for (const std::size_t microbatches : {4, 6})  // of 9 sequences: 3, 2, 2, 2; 2, 2, 2, 1, 1, 1
       rows.push_back({1, 1, 2, [=](TrainOptions& o) { o.schedule = schedule, o.microbatches = microbatches; }});
   for (const int zero : {2, 3})
@@ -55,6 +61,14 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
     rows.push_back({2, 1, 1, [=](TrainOptions& o) { o.zero = zero, o.words.precision = "bf16", o.no_overlap = true; }});
     rows.push_back({1, 1, 1, [=](TrainOptions& o) { o.zero = zero; }});
   }
+  for (const int group : {1, 2})
+    for (const int microbatches : {1, 2})
+      rows.push_back({4, 1, 1, [=](TrainOptions& o) {
+                        o.zero = 3, o.shard_group = group, o.microbatches = microbatches, o.sample = group;
+                      }});
+  for (const double momentum : {0.0, 0.9})
+    rows.push_back({3, 1, 1, [=](TrainOptions& o) { o.outer_steps = 2, o.outer_momentum = momentum, o.sample = 2; }});
+  rows.push_back({2, 1, 1, [](TrainOptions& o) { o.zero = 3, o.shard_group = 2, o.cp = 2; }});
   for (const Row& row : rows) {
     TrainOptions options = small_run();
     options.steps = 3;
@@ -104,6 +118,27 @@ TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
     EXPECT_EQ(b.memory.peak_of(Category::optimizer), 8 * parameters);
     EXPECT_EQ(a.region("broadcast")->traffic.bytes_sent, b.region("broadcast")->traffic.bytes_sent);
   }
+}
+
+TEST(Train, APhantomMeshOfLongSequencesSaysWhatTheMaskHides) {
+  TrainOptions options = small_run();
+  options.phantom = true;
+  options.machine = "dgx-h100-ndr";
+  options.words.model = "llama3-8b";
+  options.words.precision = "bf16";
+  options.batch = 2;
+  set_mesh(options, 2, 2, 1);
+  options.cp = 4;
+  const auto report_of = [&](std::size_t tokens) {
+    options.sequence = tokens;
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(report_phantom(make_plan(options, 0)), 0);
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::string report = report_of(131072);
+  EXPECT_NE(report.find("2 replicas × 4 that share sequences × 2 tensor-parallel"), report.npos) << report;
+  EXPECT_NE(report.find("% without what the mask hides)"), report.npos) << report;
+  EXPECT_EQ(report_of(2048).find("mask"), report.npos);
 }
 
 TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {

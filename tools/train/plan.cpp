@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "common/gpt/checkpoint/reader.hpp"
+#include "common/gpt/model/model_file.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/host/host.hpp"
@@ -18,17 +19,18 @@
 #include "tools/train/options.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/trainer.hpp"
+#include "tools/train/weights.hpp"
 
 namespace lockstep::train {
 
 namespace {
 
 GptConfig model_of(const TrainOptions& o, DType storage, std::size_t vocabulary) {
-  GptConfig model = gpt_preset(o.words.model);
+  GptConfig model = find_model(o.words.model);
   if (o.layers) model.layers = o.layers;
   if (o.d_model) model.d_model = o.d_model;
   if (o.heads) model.heads = o.heads;
-  model.tied_head = !o.untied;
+  if (o.untied) model.tied_head = false;
   model.storage = storage;
   model.attention = attention_of(o.words.attention);
   model.context = std::max(model.context, o.sequence);
@@ -48,6 +50,7 @@ void check_training(const TrainOptions& o) {
     refuse(unknown_name("--on-save-error", o.on_save_error, std::array<std::string, 2>{"go-on", "stop"}));
   if (o.phantom && (!o.resume.empty() || !o.checkpoint.empty()))
     refuse("a phantom run has no values to save or resume");
+  if (o.phantom && !o.init.empty()) refuse("a phantom run has no parameter values: leave out --init");
 }
 
 /// A directory that can be written to, and has no checkpoints of another run.
@@ -68,18 +71,19 @@ void check_checkpoints(const TrainOptions& o) {
                   o.checkpoint, steps.front(), o.checkpoint));
 }
 
-/// --dp × --tp × --pp are the ranks: what is left out follows from the others.
+/// --dp × --cp × --tp × --pp are the ranks: what is left out follows from the others.
 int replicas_of(const TrainOptions& o, int available_ranks) {
   const auto [dp, tp, pp] = o.mesh;
-  if (tp < 1 || pp < 1 || dp < 0) refuse("--dp, --tp and --pp count at least 1");
-  const int share = tp * pp;
+  if (tp < 1 || pp < 1 || dp < 0 || o.cp < 1) refuse("--dp, --cp, --tp and --pp count at least 1");
+  const int share = tp * pp * o.cp;
+  const std::string and_cp = o.cp == 1 ? "" : fmt::format("--cp {} × ", o.cp);
   const int ranks = o.ranks ? o.ranks : dp ? dp * share : std::max(share, available_ranks);
   if (ranks % share != 0)
-    refuse(fmt::format("--ranks {} is no multiple of --tp {} × --pp {}: every replica needs as many ranks", ranks, tp,
-                       pp));
+    refuse(fmt::format("--ranks {} is not a multiple of {}--tp {} × --pp {}: every replica needs as many ranks", ranks,
+                       and_cp, tp, pp));
   if (dp && dp * share != ranks)
-    refuse(
-        fmt::format("--dp {} × --tp {} × --pp {} are {} ranks, not the {} of --ranks", dp, tp, pp, dp * share, ranks));
+    refuse(fmt::format("--dp {} × {}--tp {} × --pp {} are {} ranks, not the {} of --ranks", dp, and_cp, tp, pp,
+                       dp * share, ranks));
   return ranks / share;
 }
 
@@ -87,7 +91,7 @@ int replicas_of(const TrainOptions& o, int available_ranks) {
 int microbatches_of(const TrainOptions& o) {
   if (o.microbatches) return o.microbatches;
   if (o.mesh.pp == 1) return 1;
-  const int most = static_cast<int>(o.batch / static_cast<std::size_t>(o.mesh.dp)), stages = o.mesh.pp;
+  const int most = static_cast<int>(o.batch / static_cast<std::size_t>(o.replicas())), stages = o.mesh.pp;
   return most >= stages ? std::min(4 * stages, most / stages * stages) : std::max(1, most);
 }
 
@@ -97,6 +101,19 @@ void check_reduce(const TrainOptions& o) {
     refuse(fmt::format(
         "--zero {} sums gradients in the type they are computed in: leave out --reduce, or take --zero 0 or 3",
         o.zero));
+}
+
+/// In the words of the command line.
+void check_overlap(const TrainOptions& o) {
+  if (o.overlap_scatter && o.no_overlap) refuse("--overlap-scatter with --no-overlap: leave one of them out");
+  if (o.overlap_scatter && !o.sequence_parallel)
+    refuse(
+        "--overlap-scatter is for --sequence-parallel: without it the sums of --tp go on behind the products for "
+        "weights anyway");
+  if (!o.overlap_gather) return;
+  if (o.no_overlap) refuse("--overlap-gather with --no-overlap: leave one of them out");
+  if (o.zero == 0) refuse("--overlap-gather is for --zero 1 and 2: plain replicas gather no values");
+  if (o.zero == 3) refuse("--overlap-gather is for --zero 1 and 2: 3 gathers values in each pass, --prefetch ahead");
 }
 
 week21::MakeAllReduce maker_of(const week21::Compression& compression) {
@@ -155,7 +172,7 @@ void check_memory(const Plan& plan) {
   const auto rank = static_cast<double>(plan.training_peak.peak_total);
   const double here = read_host().memory_bytes;
   if (!plan.options.phantom && here > 0 && rank * plan.run.ranks > here)
-    refuse(fmt::format("{} ranks of {} each do not fit in this computer's {}: take a smaller model, or --phantom",
+    refuse(fmt::format("{} ranks of {} each do not fit in this computer's {}: choose a smaller model, or add --phantom",
                        plan.run.ranks, format_bytes(rank), format_bytes(here)));
 }
 
@@ -164,12 +181,13 @@ void check_backend(const TrainOptions& o) {
   const std::string_view backend = backend_name();
   const bool simulator = backend == "sim", gpu = backend == "cuda" || backend == "nccl", emulates = !o.emulate.empty();
   if (emulates && backend != "mpi")
-    refuse(simulator ? "--emulate is for --backend mpi; the simulator always prices --machine"
+    refuse(simulator ? "--emulate is for --backend mpi; the simulator always models --machine"
                      : "--emulate is for --backend mpi");
   if (!simulator && o.asks("--machine") && !emulates)
-    refuse(
-        fmt::format("--machine is what the simulator prices with; --backend {} runs on this computer{}", backend,
-                    backend == "mpi" ? fmt::format(": --emulate {} lasts as long as on that machine", o.machine) : ""));
+    refuse(fmt::format("--machine is for the simulator; --backend {} runs on this computer{}", backend,
+                       backend == "mpi"
+                           ? fmt::format(": --emulate {} delays operations to that machine's modelled times", o.machine)
+                           : ""));
   if (o.tf32 && !gpu) refuse("--tf32 is for GPUs: --backend cuda or nccl");
   if (o.phantom && !simulator) refuse("--phantom is for the simulator: leave out --backend");
 }
@@ -224,9 +242,9 @@ Plan make_plan(TrainOptions typed, int available_ranks) {
   Plan plan;
   TrainOptions& o = plan.options = std::move(typed);
   check_training(o);
-  o.mesh.dp = replicas_of(o, available_ranks);
+  o.mesh.dp = replicas_of(o, available_ranks) * o.cp;
   if (o.asks("--schedule") && o.mesh.pp == 1)
-    refuse(fmt::format("--schedule {} is of a pipeline: say --pp STAGES too, or leave it out", o.schedule));
+    refuse(fmt::format("--schedule {} needs a pipeline: add --pp STAGES, or leave it out", o.schedule));
   check_backend(o);
   plan.run = run_options(o);
   if (o.data.empty()) o.data = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
@@ -243,21 +261,27 @@ Plan make_plan(TrainOptions typed, int available_ranks) {
   }
   o.loss_scale = loss_scale_of(o);
   plan.compression = compression_of(o);
+  plan.outer = outer_of(o);
+  o.local = plan.outer.has_value();
   o.recompute = recompute_of(o);
   o.microbatches = microbatches_of(o);
-  if (o.chunks == 0) o.chunks = o.schedule == "interleaved" && o.mesh.pp > 1 ? 2 : 1;
+  const bool several = o.schedule == "interleaved" || o.schedule == "zb-v";
+  if (o.chunks == 0) o.chunks = several && o.mesh.pp > 1 ? 2 : 1;
   o.wrapping = week25::parse_wrapping(o.words.wrap);
   o.overlap = !o.no_overlap;
   o.reduce = precision.reduce;
   o.make_all_reduce = maker_of(plan.compression);
   o.adamw = optimizer_of(o);
   check_reduce(o);
+  check_overlap(o);
   week25::check(o);
   const std::size_t gradient_bytes = plan.own_parameters() * bytes_of(o.model.storage);
   o.bucket_bytes = o.words.bucket_bytes.empty() ? std::min(o.bucket_bytes, gradient_bytes / 8 + 1)
                                                 : parse_bytes(o.words.bucket_bytes);
   if (o.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
   if (o.log_every == 0) o.log_every = std::max(1, o.steps / 20);
+  if (plan.outer && !o.asks("--log-every"))  // whole rounds, so that each line has its part of an outer step
+    o.log_every = (o.log_every + o.outer_steps - 1) / o.outer_steps * o.outer_steps;
   if (o.validate_every == 0) o.validate_every = std::max(1, o.steps / 4);
   // On every process: one that refused alone would leave others waiting.
   for (const std::string* path : {&o.csv, &o.trace, &o.json})
@@ -266,6 +290,7 @@ Plan make_plan(TrainOptions typed, int available_ranks) {
   check_zero(plan);
   predict_memory(plan);
   check_memory(plan);
+  if (!o.init.empty()) plan.initial = read_weights(o.model, o.init);
   check_checkpoints(plan.options);
   return plan;
 }
@@ -277,17 +302,18 @@ std::vector<std::string> without_effect(const Plan& plan) {
   const auto say = [&](const char* option, bool useless, const std::string& why) {
     if (useless && o.asks(option)) sentences.push_back(fmt::format("{} does nothing here: {}", option, why));
   };
-  const std::string alone = "there is one replica (--dp 1), with nobody to ";
+  const std::string alone = "there is one replica (--dp 1), with no other to ";
   say("--machine", simulator && plan.run.ranks == 1 && !o.phantom,
-      "one rank is the serial program, on this computer's clock; --phantom prices it");
+      "one rank is the serial program, on this computer's clock; --phantom simulates it");
   say("--zero", one_replica && o.zero > 0, alone + "divide the state with");
   say("--wrap", o.zero < 2, "units are for --zero 2 and 3");
   say("--prefetch", o.zero < 3, "only --zero 3 gathers values");
   say("--bucket-bytes", o.zero >= 2 || one_replica,
       one_replica ? alone + "average gradients with" : "ZeRO-2 and 3 reduce units (--wrap)");
   say("--no-overlap", one_replica && o.mesh.tp == 1, alone + "communicate with, and no --tp");
-  say("--every-rank", !o.phantom || (o.mesh.tp == 1 && o.mesh.pp == 1), "every rank is simulated anyhow");
-  say("--check-races", !simulator || o.phantom, "races are looked for by the simulator, in real memory");
+  say("--overlap-gather", one_replica, alone + "gather values from");
+  say("--every-rank", !o.phantom || (o.mesh.tp == 1 && o.mesh.pp == 1), "every rank is simulated anyway");
+  say("--check-races", !simulator || o.phantom, "the race checker needs the simulator, with real memory");
   say("--loss-scale-interval", !plan.options.loss_scale, "only gradients in fp16 have a loss scale");
   return sentences;
 }

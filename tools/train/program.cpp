@@ -9,6 +9,7 @@
 #include <memory>
 #include <string_view>
 
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "tools/train/sample.hpp"
 #include "tools/train/trainer.hpp"
 
@@ -28,14 +29,12 @@ class TrainingLoop {
         signals_(signals),
         trainer_(make_trainer(me, plan)),
         checkpoints_(me, plan, trainer_->held(), trainer_->scaler(), log, files) {
-    if (!plan.options.resume.empty()) {
-      const bool resumed = checkpoints_.resume();
-      if (resumed) trainer_->restored();
-      if (judge() && !resumed)
-        log_.note(fmt::format("begins    anew: {} holds no checkpoint yet", plan.options.resume));
-      if (resumed && judge() && plan.compression.method == week21::Method::top_k && plan.compression.feedback)
-        log_.note("resumed   what --compress has not sent is in no checkpoint: it is owed no more");
+    const bool resumed = !plan.options.resume.empty() && resume();
+    if (!resumed && !plan.initial.empty()) {
+      checkpoints_.begin_with(plan.initial);
+      if (judge()) log_.note(fmt::format("begins    with the weights of {}", plan.options.init));
     }
+    if (resumed || !plan.initial.empty()) trainer_->restored();
     first_ = trainer_->optimizers().front()->steps();
     if (first_ > plan.options.steps)
       throw Error(Verdict::usage, fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}",
@@ -60,6 +59,7 @@ class TrainingLoop {
     for (int index = first_; index < plan_.options.steps; ++index) {
       step(index);
       const int done = index + 1;
+      if (done == plan_.options.steps) trainer_->end_steps();
       if (has_diverged(index)) return end_diverged(done);
       const bool last = done == plan_.options.steps, stops = !last && is_stopped(done);
       if (last || stops || done == first_ + 1 || done % plan_.options.log_every == 0) report(done);
@@ -79,6 +79,16 @@ class TrainingLoop {
   }
 
  private:
+  /// False where there is nothing to go on from yet.
+  bool resume() {
+    const bool resumed = checkpoints_.resume();
+    if (judge() && !resumed)
+      log_.note(fmt::format("begins    from step 0: {} holds no checkpoint yet", plan_.options.resume));
+    if (resumed && judge() && plan_.compression.method == week21::Method::top_k && plan_.compression.feedback)
+      log_.note("resumed   checkpoints do not keep what --compress had not sent: error feedback restarts from zero");
+    return resumed;
+  }
+
   bool judge() const { return me_.rank() == 0; }
   bool saves() const { return !plan_.options.checkpoint.empty(); }
 
@@ -94,24 +104,31 @@ class TrainingLoop {
   }
 
   /// This replica's rows of a global batch; none: zeros.
-  void upload_batch(const TextBatch* batch) {
-    const ChunkRange shard = trainer_->shard();
+  void upload_batch(const TextBatch* mine) {
     const std::size_t length = plan_.options.sequence;
-    const std::vector<std::int32_t> zeros(batch ? 0 : shard.size * length);
-    const TextBatch mine = batch ? batch->rows(shard.offset, shard.size) : TextBatch{};
-    std::size_t at = 0;
+    std::size_t first = 0;
     for (const Batch& part : trainer_->batches()) {
-      upload(me_, part.tokens, std::span(batch ? mine.inputs : zeros).subspan(at, part.rows()));
-      upload(me_, part.targets, std::span(batch ? mine.targets : zeros).subspan(at, part.rows()));
-      at += part.rows();
+      const TextBatch text = mine ? mine->rows(first, part.sequences) : TextBatch{};
+      const auto put = [&](const Slice& slice, const std::vector<std::int32_t>& whole) {
+        upload(
+            me_, slice,
+            mine ? week23::own_positions(whole, length, trainer_->context()) : std::vector<std::int32_t>(part.rows()));
+      };
+      put(part.tokens, text.inputs);
+      put(part.targets, text.targets);
+      first += part.sequences;
     }
   }
 
   void load(std::size_t step) {
-    auto phase = me_.region("data");
+    const ChunkRange shard = trainer_->shard();
+    const std::size_t length = plan_.options.sequence;
+    const double begin = seconds();
+    auto loading = me_.region("data", plan_.corpus ? plan_.corpus->bytes_of_rows(shard.size, length) : 0);
     std::optional<TextBatch> text;
-    if (plan_.corpus) text = plan_.corpus->batch(step, plan_.options.batch, plan_.options.sequence, plan_.options.seed);
+    if (plan_.corpus) text = plan_.corpus->batch_rows(step, shard.offset, shard.size, length, plan_.options.seed);
     upload_batch(text ? &*text : nullptr);
+    loading_.push_back(seconds() - begin);
   }
 
   void step(int index) {
@@ -130,12 +147,26 @@ class TrainingLoop {
     if (plan_.options.phantom) return false;
     const auto at = static_cast<std::size_t>(index);
     if (trainer_->scaler()) return read(me_, trainer_->scaler()->scale, 1) < kLeastLossScale;
+    if (plan_.outer) {
+      const int done = index + 1, local = (done - first_) % plan_.outer->every;
+      if (local != 0 && done < plan_.options.steps) return false;
+      return !std::isfinite(sum_of_all(squares_.cut(at, 1)));
+    }
     const bool has_squares = !plan_.serial() || plan_.options.clip > 0;
     if (has_squares && !std::isfinite(read(me_, squares_.cut(at, 1), 0))) return true;
     return me_.size() == 1 && !std::isfinite(read(me_, losses_.cut(at, 1), 0));
   }
 
+  /// Over the ranks, whose gradients are their own between two outer steps: they must end together.
+  float sum_of_all(const Slice& value) {
+    Slice sum = scalars_of(1);
+    copy(me_, sum, value);
+    week21::ring_all_reduce(me_, sum);
+    return read(me_, sum, 0);
+  }
+
   Values end_diverged(int done) {
+    trainer_->finish();
     report(done);
     if (saves()) checkpoints_.finish();
     if (judge()) log_.diverged(saves() ? checkpoints_.last() : "");
@@ -160,6 +191,7 @@ class TrainingLoop {
   }
 
   Values end_stopped(int done) {
+    trainer_->finish();
     checkpoints_.finish();
     if (judge()) log_.stopped(done, signals_.received());
     return {};
@@ -190,6 +222,7 @@ class TrainingLoop {
       StepRecord& record = records.emplace_back();
       record.step = static_cast<int>(i) + 1;
       record.learning_rate = learning_rate(static_cast<int>(i), plan_.options);
+      record.loading_seconds = loading_[i - static_cast<std::size_t>(first_)];
       record.loss = read(me_, losses_.cut(i, 1), kUnknown);
       record.gradient_norm = plan_.options.clip > 0 ? std::sqrt(read(me_, squares_.cut(i, 1), kUnknown)) : kUnknown;
       if (trainer_->scaler()) record.loss_scale = read(me_, scales_.cut(i, 1), kUnknown);
@@ -207,7 +240,9 @@ class TrainingLoop {
     const std::uint64_t sent = sent_so_far();
     fill(me_, validation_, 0);
     for (std::uint64_t i = 0; i < kValidationBatches; ++i) {
-      const TextBatch text = plan_.corpus->validation_batch(i, plan_.options.batch, plan_.options.sequence);
+      const ChunkRange shard = trainer_->shard();
+      const TextBatch text =
+          plan_.corpus->validation_batch(i, plan_.options.batch, plan_.options.sequence).rows(shard.offset, shard.size);
       upload_batch(&text);
       trainer_->add_validation_loss(validation_, kValidationBatches);
     }
@@ -240,6 +275,7 @@ class TrainingLoop {
   int first_ = 0;                    // steps done before this run
   int logged_ = 0;                   // steps reported
   int ask_every_ = 0;                // steps between two questions whether to stop; 0: not known yet
+  std::vector<double> loading_;      // seconds of each step of this run, on its clock
   double began_ = 0;
   double elsewhere_ = 0;  // seconds that were not training
   std::uint64_t sent_elsewhere_ = 0;

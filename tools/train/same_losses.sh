@@ -1,21 +1,46 @@
 #!/bin/sh
-# Trains the same small model serially and on 2 MPI processes, as replicas and as stages: every step's loss must agree
-# to rounding.
+# Trains the same small model serially and on 2 MPI processes, as replicas and as stages, and a small Llama on ranks that
+# share its layers, or its sequences: every step's loss must agree to rounding.
 #   same_losses.sh TRAIN_SIM TRAIN_MPI MPIRUN_SH
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-run="--model tiny --steps 30 --batch 9 --warmup 5 --sample 0"
-"$1" $run --csv "$folder/serial.csv" >/dev/null
-for mesh in "--dp 2 --accumulate 2" "--pp 2 --microbatches 3"; do
-  sh "$3" -n 2 --timeout 60 "$2" $run $mesh --csv "$folder/mpi.csv" >/dev/null
+run="--steps 30 --batch 9 --warmup 5 --sample 0"
+same() { # MODEL MESH: serial.csv is MODEL's
+  # shellcheck disable=SC2086  # words
+  sh "$mpirun" -n 2 --timeout 60 "$mpi" $run --model "$1" $2 --csv "$folder/mpi.csv" >/dev/null
   paste -d, "$folder/serial.csv" "$folder/mpi.csv" | awk -F, '
     NR == 1 { half = NF / 2; next }
     { gap = $2 - $(half + 2); if (gap < 0) gap = -gap; if (gap > worst) worst = gap; steps++ }
     END { printf "%d steps, losses differ by at most %.2g\n", steps, worst; exit !(steps == 30 && worst < 5e-4) }'
-done
+}
+sim=$1 mpi=$2 mpirun=$3
+# shellcheck disable=SC2086  # words
+"$sim" $run --model tiny --csv "$folder/serial.csv" >/dev/null
+for mesh in "--dp 2 --accumulate 2" "--pp 2 --microbatches 3"; do same tiny "$mesh"; done
+# shellcheck disable=SC2086  # words
+"$sim" $run --model tiny-llama --csv "$folder/serial.csv" >/dev/null
+same tiny-llama "--tp 2 --sequence-parallel"
+same tiny-llama "--cp 2"
+run="$run --model tiny"
+# What goes on behind something else, or does not: the same losses, digit by digit, on both backends.
+overlapped() { # MESH OPTION
+  # shellcheck disable=SC2086  # words
+  {
+    "$sim" $run $1 $2 --csv "$folder/sim.csv" >/dev/null
+    "$sim" $run $1 --csv "$folder/before.csv" >/dev/null
+    sh "$mpirun" -n 2 --timeout 60 "$mpi" $run $1 $2 --csv "$folder/mpi.csv" >/dev/null
+  }
+  for file in sim before mpi; do cut -d, -f1,2,4 "$folder/$file.csv" >"$folder/$file.losses"; done
+  cmp "$folder/sim.losses" "$folder/before.losses" && cmp "$folder/sim.losses" "$folder/mpi.losses" || exit 1
+  echo "$1 $2: the losses of the run without it, on the simulator and on MPI"
+}
+overlapped "--dp 2 --zero 1" --overlap-gather
+overlapped "--dp 2 --zero 2" --overlap-gather
+overlapped "--tp 2 --sequence-parallel" --overlap-scatter
 # What would be ignored is refused, by every process and once.
+# shellcheck disable=SC2086  # words
 if sh "$3" -n 2 --timeout 60 "$2" $run --machine dgx-h100 >"$folder/out" 2>&1; then
   echo "mpi accepted --machine without --emulate"; exit 1
 fi
-grep -c "^lab train: --machine is what the simulator prices with" "$folder/out" | grep -qx 1 || { cat "$folder/out"; exit 1; }
+grep -c "^lab train: --machine is for the simulator" "$folder/out" | grep -qx 1 || { cat "$folder/out"; exit 1; }

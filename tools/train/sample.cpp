@@ -31,7 +31,7 @@ std::string sample_text(Rank me, const Gpt& gpt, const Corpus& corpus, std::size
                         const SampleOptions& options) {
   auto phase = me.region("sample");
   std::vector<std::int32_t> text = corpus.encode(options.prompt);
-  if (text.empty()) text.push_back(corpus.train().front());
+  if (text.empty()) text.push_back(corpus.train()[0]);
   Activations saved = gpt.allocate_activations(me, 1, window);
   const Slice tokens = me.allocate(window, DType::i32, Category::buffer);
   std::mt19937_64 random(options.seed);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <iterator>
@@ -195,7 +196,7 @@ TEST_F(Saved, AFullDiskEndsTheSaveAndTheRunGoesOnOrStops) {
     EXPECT_EQ(on.losses.size(), 8u);
     EXPECT_TRUE(on.saved);
     ASSERT_EQ(on.complaints.size(), 1u) << file;
-    for (const char* word : {"step 4 was not written", file, "No space left on device", "the run goes on"})
+    for (const char* word : {"step 4 was not written", file, "No space left on device", "the run continues"})
       EXPECT_NE(on.complaints[0].find(word), std::string::npos) << on.complaints[0];
     EXPECT_EQ(steps(), (std::vector<std::string>{"step-00000006", "step-00000008"}));
     fs::remove_all(path("out"));
@@ -215,6 +216,36 @@ TEST_F(Saved, AFullDiskEndsTheSaveAndTheRunGoesOnOrStops) {
     EXPECT_EQ(train(options).losses.size(), 6u);  // from step 2
     fs::remove_all(path("out"));
   }
+}
+
+/// The result of a run with four saves, the second of which a full disk ends.
+Row row_with_saves(TrainOptions options, const std::string& directory, checkpoint::Files& files) {
+  options.checkpoint_every = 2;
+  options.checkpoint = directory;
+  FullFor once(files, "manifest", {"step-00000004"});
+  const Plan plan = make_plan(options, 0);
+  TrainLog log(plan, nullptr);
+  StopSignals signals(true);
+  const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, once, signals); });
+  return log.result_row(outcome.check());
+}
+
+TEST_F(Saved, SavesAreTimedThatBecameComplete) {
+  const auto field = [](const Row& row, const std::string& name) {
+    const auto found =
+        std::find_if(row.fields().begin(), row.fields().end(), [&](const Row::Field& one) { return one.name == name; });
+    return found == row.fields().end() ? Row::Value("none") : found->value;
+  };
+  checkpoint::MemoryFiles memory;
+  const Row serial = row_with_saves(run_in(kSerial, 8), path("serial"), memory);
+  EXPECT_EQ(std::get<std::uint64_t>(field(serial, "timed_saves")), 3u) << "of four, one was not written";
+  const double stopped = std::get<double>(field(serial, "save_stopped_seconds")),
+               complete = std::get<double>(field(serial, "save_complete_seconds"));
+  EXPECT_GT(stopped, 0);
+  EXPECT_GT(complete, stopped);
+  const Row mesh = row_with_saves(run_in(kMesh, 8), path("mesh"), memory);
+  EXPECT_EQ(std::get<std::uint64_t>(field(mesh, "timed_saves")), 0u) << "virtual time has no clock for a disk";
+  EXPECT_TRUE(std::isnan(std::get<double>(field(mesh, "save_stopped_seconds"))));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // However a run of ./lab train is spread over ranks, and in whatever precision, it is the serial run.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "tools/train/train_testing.hpp"
 
@@ -102,6 +104,78 @@ TEST(Train, EveryZeroStageIsTheSerialRun) {
     }
 }
 
+/// Losses and norms to the last bit, and as many bytes sent by every rank.
+void expect_same_bits(const Trained& got, const Trained& expected, const std::string& what) {
+  EXPECT_EQ(got.losses, expected.losses) << what;
+  EXPECT_EQ(got.validation, expected.validation) << what;
+  EXPECT_EQ(got.squares, expected.squares) << what;
+  for (std::size_t r = 0; r < got.outcome.ledgers.size(); ++r)
+    EXPECT_EQ(got.outcome.ledgers[r].traffic.bytes_sent, expected.outcome.ledgers[r].traffic.bytes_sent) << what;
+}
+
+// What is gathered behind the next forward is what was gathered before it: the same bits, in the same messages.
+TEST(Train, ValuesGatheredBehindTheForwardHaveTheSameBits) {
+  struct Row {
+    int dp, tp, pp, zero;
+    const char *schedule, *precision = "fp32";
+    std::size_t sample = 0;
+  };
+  for (const Row& row : {Row{2, 1, 1, 1, "1f1b"}, Row{3, 1, 1, 2, "1f1b", "fp32", 20}, Row{2, 1, 1, 1, "1f1b", "fp16"},
+                         Row{2, 1, 2, 1, "1f1b", "bf16", 20}, Row{2, 2, 2, 1, "interleaved"}}) {
+    TrainOptions options = small_run();
+    options.heads = 4;
+    options.batch = 13;
+    set_mesh(options, row.dp, row.tp, row.pp);
+    options.microbatches = 4;
+    options.schedule = row.schedule;
+    options.zero = row.zero;
+    options.words.precision = row.precision;
+    options.words.loss_scale = row.precision == std::string("fp16") ? "2^24" : "dynamic";  // the first steps overflow
+    options.words.bucket_bytes = "20kB";
+    options.words.wrap = "5000";
+    options.validate_every = 3;
+    options.sample = row.sample;
+    const Trained expected = train(options);
+    options.overlap_gather = true;
+    const Trained got = train(options);
+    const std::string what =
+        fmt::format("dp {} tp {} pp {} ZeRO-{} {}", row.dp, row.tp, row.pp, row.zero, row.precision);
+    expect_same_bits(got, expected, what);
+    for (std::size_t r = 0; r < got.outcome.ledgers.size(); ++r) {
+      const RankLedger &now = got.outcome.ledgers[r], &before = expected.outcome.ledgers[r];
+      EXPECT_EQ(now.memory.peak_total, before.memory.peak_total) << what;
+    }
+  }
+}
+
+// A scatter behind a product adds in the same order: the same bits and messages, for blocks of either kind.
+TEST(Train, GradientsScatteredBehindAProductHaveTheSameBits) {
+  for (const char* model : {"tiny", "tiny-llama"})
+    for (const auto& [dp, tp, pp, precision] :
+         std::vector<std::tuple<int, int, int, const char*>>{{1, 2, 1, "fp32"}, {2, 2, 2, "bf16"}, {1, 2, 1, "fp16"}}) {
+      TrainOptions options = small_run();
+      options.words.model = model;
+      options.batch = 8;
+      set_mesh(options, dp, tp, pp);
+      options.zero = dp > 1 ? 1 : 0;
+      options.sequence_parallel = true;
+      options.words.precision = precision;
+      options.words.loss_scale = precision == std::string("fp16") ? "2^8" : "dynamic";
+      if (pp == 1 && precision != std::string("fp32")) options.words.recompute = "full";
+      const Trained expected = train(options);
+      options.overlap_scatter = true;
+      const Trained got = train(options);
+      const std::string what = fmt::format("{}: dp {} tp {} pp {} {}", model, dp, tp, pp, precision);
+      expect_same_bits(got, expected, what);
+      for (std::size_t r = 0; r < got.outcome.ledgers.size(); ++r) {
+        const RankLedger &now = got.outcome.ledgers[r], &before = expected.outcome.ledgers[r];
+        EXPECT_NEAR(static_cast<double>(now.memory.peak_total), static_cast<double>(before.memory.peak_total),
+                    1e-3 * static_cast<double>(before.memory.peak_total))
+            << what << ": a ring's scratch lives longer";
+      }
+    }
+}
+
 TEST(Train, TensorParallelRunsAreTheSerialRun) {
   TrainOptions serial = small_run();
   serial.heads = 4;
@@ -137,8 +211,8 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
   };
   for (const Row& row :
        {Row{1, 1, 2, "1f1b"}, Row{1, 1, 3, "naive"}, Row{1, 1, 4, "gpipe"}, Row{1, 1, 2, "interleaved"},
-        Row{1, 1, 2, "zb-h1", 0, 5}, Row{1, 1, 2, "zb-h2", 0, 5}, Row{2, 1, 2, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2},
-        Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, 0}}) {
+        Row{1, 1, 2, "zb-h1", 0, 5}, Row{1, 1, 2, "zb-h2", 0, 5}, Row{1, 1, 2, "zb-v", 0, 5}, Row{2, 1, 2, "zb-v", 1},
+        Row{2, 1, 2, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2}, Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, 0}}) {
     TrainOptions options = serial;
     set_mesh(options, row.dp, row.tp, row.pp);
     options.schedule = row.schedule;
@@ -156,6 +230,193 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
       EXPECT_EQ(squares, seen.squares[0]) << what;
       EXPECT_NEAR(squares / expected.squares[0], 1, 1e-5) << what;
     }
+  }
+}
+
+TEST(Train, LlamasOnAnyMeshAreTheSerialRun) {
+  TrainOptions serial = small_run();
+  serial.words.model = "tiny-llama";
+  serial.batch = 9;
+  const Trained expected = train(serial);
+  EXPECT_NEAR(expected.losses.front(), std::log(256.0), 0.4);
+  EXPECT_LT(expected.losses.back(), expected.losses.front() - 0.1);
+  struct Row {
+    int dp, tp, pp;
+    const char* schedule;
+    int zero = 0;
+    bool rows = false;
+    const char* recompute = "none";
+    const char* attention = "flash";
+    std::size_t microbatches = 4;
+  };
+  for (const Row& row :
+       {Row{3, 1, 1, "1f1b"}, Row{1, 2, 1, "1f1b"}, Row{1, 2, 1, "1f1b", 0, true},
+        Row{1, 2, 1, "1f1b", 0, true, "full"}, Row{1, 2, 1, "1f1b", 0, false, "selective", "materialised"},
+        Row{1, 1, 2, "1f1b", 0, false, "full"}, Row{1, 1, 2, "interleaved"},
+        Row{1, 1, 2, "zb-h1", 0, false, "none", "flash", 5}, Row{3, 1, 1, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2, true},
+        Row{3, 1, 1, "1f1b", 3}, Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, true, "none", "flash", 0}}) {
+    TrainOptions options = serial;
+    set_mesh(options, row.dp, row.tp, row.pp);
+    options.schedule = row.schedule;
+    options.zero = row.zero;
+    options.microbatches = row.dp > 2 ? 1 : row.microbatches;
+    options.sequence_parallel = row.rows;
+    options.words.recompute = row.recompute;
+    options.words.attention = row.attention;
+    const Trained seen = train(options);
+    const std::string what = std::to_string(row.dp) + " × " + std::to_string(row.tp) + " × " + std::to_string(row.pp) +
+                             " " + row.schedule + ", ZeRO-" + std::to_string(row.zero) + ", " + row.recompute;
+    ASSERT_EQ(seen.losses.size(), expected.losses.size()) << what;
+    for (std::size_t i = 0; i < expected.losses.size(); ++i)
+      ASSERT_NEAR(seen.losses[i], expected.losses[i], 4e-6 * expected.losses[i]) << "step " << i << ", " << what;
+    EXPECT_NEAR(seen.validation, expected.validation, 2e-5) << what;
+    for (double squares : seen.squares) EXPECT_NEAR(squares / expected.squares[0], 1, 1e-5) << what;
+    for (const RankLedger& ledger : seen.outcome.ledgers)
+      EXPECT_LE(ledger.memory.peak_of(Category::activation), make_plan(options, 0).peak.peak_of(Category::activation))
+          << what;
+  }
+}
+
+TEST(Train, LlamasThatCannotBeCutAreRefusedInWords) {
+  const auto refusal = [](int tp, const std::string& more) -> std::string {
+    TrainOptions options = small_run();
+    options.words.model = "tiny-llama";
+    set_mesh(options, 1, tp, 1);
+    if (more == "heads") options.heads = 8;
+    try {
+      make_plan(options, 0);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.verdict(), Verdict::usage);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal(2, ""), "accepted");
+  EXPECT_EQ(refusal(4, ""),
+            "2 key-value heads do not divide over 4 tensor-parallel ranks: a head is never split, and here none is "
+            "copied");
+  EXPECT_EQ(refusal(3, ""), "4 heads do not divide over 3 tensor-parallel ranks: a head is never split");
+}
+
+/// Losses step by step, the validation's, and the squares of the values at the end.
+void expect_serial(const TrainOptions& options, const Trained& expected, double tolerance) {
+  const Trained seen = train(options);
+  const auto [dp, tp, pp] = options.mesh;
+  const std::string what =
+      fmt::format("--model {} --dp {} --cp {} --tp {} --pp {} --zero {} --recompute {}", options.words.model, dp,
+                  options.cp, tp, pp, options.zero, options.words.recompute);
+  ASSERT_EQ(seen.losses.size(), expected.losses.size()) << what;
+  for (std::size_t i = 0; i < expected.losses.size(); ++i)
+    ASSERT_NEAR(seen.losses[i], expected.losses[i], tolerance * expected.losses[i]) << "step " << i << ", " << what;
+  EXPECT_NEAR(seen.validation, expected.validation, 5 * tolerance) << what;
+  for (double squares : seen.squares) EXPECT_NEAR(squares / expected.squares[0], 1, 5 * tolerance) << what;
+}
+
+struct ContextRow {
+  int dp, cp, tp, pp, zero;
+  const char* recompute;
+};
+void expect_serial(const TrainOptions& serial, const Trained& expected, double tolerance,
+                   std::initializer_list<ContextRow> rows) {
+  for (const ContextRow& row : rows) {
+    TrainOptions options = serial;
+    set_mesh(options, row.dp, row.tp, row.pp);
+    options.cp = row.cp;
+    options.zero = row.zero;
+    options.words.recompute = row.recompute;
+    expect_serial(options, expected, tolerance);
+  }
+}
+
+/// Every mesh of up to 8 ranks whose sequences are shared.
+int expect_every_mesh(const TrainOptions& serial, const Trained& expected, double tolerance,
+                      std::initializer_list<int> tensor) {
+  int meshes = 0;
+  for (const int cp : {2, 4, 8})
+    for (int dp = 1; dp * cp <= 8; ++dp)
+      for (const int tp : tensor)
+        for (int pp = 1; dp * cp * tp * pp <= 8 && pp <= 4; ++pp, ++meshes) {
+          TrainOptions options = serial;
+          set_mesh(options, dp, tp, pp);
+          options.cp = cp;
+          options.microbatches = pp > 1 ? 0 : 2;
+          expect_serial(options, expected, tolerance);
+        }
+  return meshes;
+}
+
+TEST(Train, ContextParallelRunsAreTheSerialRun) {
+  TrainOptions serial = small_run();
+  serial.heads = 4;
+  serial.batch = 9;
+  const Trained expected = train(serial);
+  EXPECT_EQ(expect_every_mesh(serial, expected, 2e-6, {1, 2, 4}), 17);
+  expect_serial(serial, expected, 2e-6,
+                {{1, 2, 1, 1, 1, "none"},
+                 {2, 2, 1, 1, 2, "none"},
+                 {1, 4, 1, 1, 3, "none"},
+                 {2, 2, 1, 2, 1, "full"},
+                 {1, 2, 2, 2, 0, "full"}});
+  TrainOptions odd = serial;  // chunks of 4 positions, 6 of them
+  odd.sequence = 24;
+  const Trained of_24 = train(odd);
+  odd.cp = 3;
+  odd.mesh.dp = 1;
+  expect_serial(odd, of_24, 2e-6);
+}
+
+/// Rotary positions are those of the whole sequence, and heads that share keys share them round the ring. The tolerance
+/// is that of LlamasOnAnyMeshAreTheSerialRun: sums over ranks round otherwise, and eight steps carry that on.
+TEST(Train, LlamasShareTheirSequencesToo) {
+  TrainOptions serial = small_run();
+  serial.words.model = "tiny-llama";
+  serial.batch = 9;
+  serial.heads = 8;  // of which four share a key-value head
+  const Trained expected = train(serial);
+  EXPECT_EQ(expect_every_mesh(serial, expected, 4e-6, {1, 2}), 16);
+  expect_serial(serial, expected, 4e-6,
+                {{1, 2, 1, 1, 1, "none"},
+                 {2, 2, 1, 1, 2, "none"},
+                 {1, 4, 1, 1, 3, "none"},
+                 {2, 2, 1, 2, 1, "full"},
+                 {1, 2, 2, 2, 0, "full"}});
+}
+
+/// Groups of ranks that hold the whole state each: the losses are plain ZeRO-3's to rounding, as sums go in another
+/// order, and the state is divided over the ranks of one group.
+TEST(Train, HybridShardingIsTheSerialRun) {
+  TrainOptions serial = small_run();
+  serial.heads = 4;
+  serial.batch = 16;
+  const Trained expected = train(serial);
+  struct Row {
+    int dp, group, cp, tp;
+    int microbatches;
+    const char* wrap;
+  };
+  for (const Row& row : {Row{4, 2, 1, 1, 1, "block"}, Row{6, 3, 1, 1, 2, "layer"}, Row{8, 2, 1, 1, 2, "block"},
+                         Row{8, 4, 1, 1, 1, "model"}, Row{4, 1, 1, 1, 3, "block"}, Row{2, 2, 2, 1, 2, "block"},
+                         Row{4, 2, 1, 2, 2, "block"}, Row{4, 4, 1, 1, 2, "block"}}) {
+    TrainOptions options = serial;
+    set_mesh(options, row.dp, row.tp, 1);
+    options.cp = row.cp;
+    options.zero = 3;
+    options.shard_group = row.group;
+    options.microbatches = row.microbatches;
+    options.words.wrap = row.wrap;
+    options.sequence_parallel = row.tp > 1;
+    expect_serial(options, expected, 2e-6);
+    if (row.cp > 1) continue;
+    const auto state_of = [](const TrainOptions& o) {
+      std::uint64_t most = 0;
+      for (const RankLedger& ledger : train(o).outcome.ledgers)
+        most = std::max(most, ledger.memory.peak_of(Category::optimizer));
+      return most;
+    };
+    TrainOptions group_alone = options;
+    group_alone.shard_group = 0;
+    group_alone.mesh.dp = row.group;
+    EXPECT_EQ(state_of(options), state_of(group_alone)) << row.dp << " ranks in groups of " << row.group;
   }
 }
 

@@ -291,7 +291,7 @@ class Soak:
         lines = [
             "# Soak: kills of training runs", "",
             "Each run is killed at a random moment and resumed, until its training is done; its last checkpoint must be "
-            "that of a run which nobody disturbed, byte for byte. `.ci/run soak` does it anew and writes this page to outputs/ci/soak.md.", "",
+            "that of a run which nobody disturbed, byte for byte. `.ci/run soak` repeats it and writes this page to outputs/ci/soak.md.", "",
             "| | |", "|---|---|",
             f"| date | {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC |",
             f"| commit | {self.arguments.commit} |",

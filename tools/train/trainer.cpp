@@ -62,15 +62,22 @@ class Serial final : public Trainer {
 /// One rank of a mesh.
 class Meshed final : public Trainer {
  public:
-  Meshed(const week25::Mesh& mesh, const Plan& plan) : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o())) {
+  Meshed(const week25::Mesh& mesh, const Plan& plan, const week25::DpGroups& groups)
+      : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o(), groups)) {
     if (plan.run.trace && o().mesh.pp > 1) name_steps();
+    begin_outer();
   }
 
-  ChunkRange shard() const override { return chunk_range(o().batch, worker_.mesh.here.dp, o().mesh.dp); }
+  ChunkRange shard() const override { return chunk_range(o().batch, worker_.mesh.here.dp / o().cp, o().replicas()); }
+  week23::ContextShare context() const override { return {worker_.mesh.here.dp % o().cp, o().cp}; }
   const std::vector<Batch>& batches() const override { return worker_.batches; }
   void step(float learning_rate, float max_norm) override {
     week25::accumulate_gradients(worker_);
     week25::update(worker_, learning_rate, max_norm);
+    if (outer_) outer_->step_done();
+  }
+  void end_steps() override {
+    if (outer_) outer_->finish();
   }
   const StepScalars& scalars() const override { return worker_.scalars; }
   /// An average over replicas; all ranks of tp have it, and of pp one, the others zero.
@@ -91,18 +98,22 @@ class Meshed final : public Trainer {
       const std::size_t first = e == 1 ? 0 : own.size() - tensors.table.size();  // the shared embedding is tensor 0
       for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(own[first + i]);
       if (o().zero > 0) tensors.units = engine.units();
-      tensors.writes = e == 0 || worker_.mesh.here.pp == 0;
+      const bool first_copy = !is_hybrid(o(), o().mesh.dp) || worker_.mesh.here.dp < o().shard_group;
+      tensors.writes = first_copy && (e == 0 || worker_.mesh.here.pp == 0);
       for (Held& held : held_by(engine.optimizers(), tensors, worker_.mesh.dp)) all.push_back(std::move(held));
     }
     return all;
   }
 
   void restored() override {
+    begin_outer();
     if (o().zero == 0 || o().zero == 3) return;  // else every rank has all values, of which it has read a part
     for (const auto& engine : worker_.engines)
       for (const Unit& unit : engine->units())
         week21::ring_all_gather(worker_.mesh.dp, engine->whole_values().cut(unit.offset, unit.size));
   }
+
+  void finish() override { week25::finish_gathers(worker_); }
 
   std::unique_ptr<Gpt> model() override {
     std::vector<Slice> own;
@@ -112,6 +123,7 @@ class Meshed final : public Trainer {
     }
     const std::vector<float> values = join(own);
     own.clear();
+    outer_.reset();
     worker_ = {};  // its memory is enough for the sample's
     if (me_.rank() != 0) return nullptr;
     auto gpt = std::make_unique<Gpt>(me_, plan_.options.model, plan_.options.seed, Owns::values);
@@ -159,6 +171,13 @@ class Meshed final : public Trainer {
                   whole.begin() + static_cast<std::ptrdiff_t>(table[run.tensor].offset + run.first));
   }
 
+  /// From the values as they are now.
+  void begin_outer() {
+    outer_.reset();
+    if (plan_.outer)
+      outer_.emplace(worker_.mesh.dp, worker_.engines.at(0)->whole_values(), *plan_.outer, week21::ring_all_reduce);
+  }
+
   /// Steps of the schedule become regions of the trace: "F3".
   void name_steps() {
     StageHooks hooks = worker_.stage->hooks();
@@ -176,18 +195,20 @@ class Meshed final : public Trainer {
   std::map<Step, std::string> step_names_;  // outlive what is recorded
   std::optional<Scope> named_;              // the step that runs
   week25::Worker worker_;
+  std::optional<week21::LocalSgd> outer_;
 };
 
-std::unique_ptr<Trainer> make_trainer(const week25::Mesh& mesh, const Plan& plan) {
+std::unique_ptr<Trainer> make_trainer(const week25::Mesh& mesh, const Plan& plan, const week25::DpGroups& groups) {
   if (plan.serial()) return std::make_unique<Serial>(mesh.world, plan);
-  return std::make_unique<Meshed>(mesh, plan);
+  return std::make_unique<Meshed>(mesh, plan, groups);
 }
 
 }  // namespace
 
 std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan) {
   if (plan.serial()) return std::make_unique<Serial>(me, plan);
-  return std::make_unique<Meshed>(week25::make_mesh(me, plan.options.mesh, plan.options.order), plan);
+  const week25::Mesh mesh = week25::make_mesh(me, plan.options.mesh, plan.options.order);
+  return std::make_unique<Meshed>(mesh, plan, dp_groups(mesh, plan.options));
 }
 
 Memory dry_run_memory(const Plan& plan, int stage) {
@@ -197,6 +218,10 @@ Memory dry_run_memory(const Plan& plan, int stage) {
   DryRun dry_run(plan.run.machine, {.ranks = shape.ranks(), .rank = rank});
   Rank me = dry_run.rank();
   const DryRunGroup first_and_last{.ranks = 2, .rank = stage == 0 ? 0 : 1};  // who share a tied embedding
+  week25::DpGroups groups;
+  if (plan.options.cp > 1) groups.sharers = dry_run.rank({.ranks = plan.options.cp});
+  if (const int g = plan.options.shard_group; is_hybrid(plan.options, shape.dp))
+    groups.sharding = {dry_run.rank({.ranks = g}), dry_run.rank({.ranks = shape.dp / g})};
   const week25::Mesh mesh{.shape = shape,
                           .order = plan.options.order,
                           .here = here,
@@ -204,10 +229,11 @@ Memory dry_run_memory(const Plan& plan, int stage) {
                           .dp = dry_run.rank({.ranks = shape.dp}),
                           .tp = dry_run.rank({.ranks = shape.tp}),
                           .pp = dry_run.rank({.ranks = shape.pp, .rank = stage}, first_and_last)};
-  const std::unique_ptr<Trainer> trainer = make_trainer(mesh, plan);
+  const std::unique_ptr<Trainer> trainer = make_trainer(mesh, plan, groups);
   for (int step = 0; step < std::min(plan.options.steps, 2); ++step)
     trainer->step(0, static_cast<float>(plan.options.clip));
   if (plan.corpus) trainer->add_validation_loss(me.allocate(1, DType::f32, Category::buffer), 1);
+  trainer->finish();
   return ledger_of(me).memory;
 }
 

@@ -8,6 +8,7 @@
 #include "common/gpt/model/serial.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
+#include "labs/week23_tensor_parallel/sequence_chunks.hpp"
 #include "tools/train/checkpoint.hpp"
 #include "tools/train/options.hpp"
 
@@ -21,8 +22,12 @@ class Trainer {
   /// Sequences of the global batch that this rank's replica works on, and where their tokens go.
   virtual ChunkRange shard() const = 0;
   virtual const std::vector<Batch>& batches() const = 0;
+  /// What of these sequences' positions this rank has.
+  virtual week23::ContextShare context() const { return {}; }
   /// One optimizer step on the batches.
   virtual void step(float learning_rate, float max_norm) = 0;
+  /// After the last one.
+  virtual void end_steps() {}
   /// Of the last step: the loss of the ranks together is Σ loss · loss_share().
   virtual const StepScalars& scalars() const = 0;
   virtual float loss_share() const = 0;
@@ -37,6 +42,8 @@ class Trainer {
   virtual std::vector<Held> held() = 0;
   /// After the optimizers' state was read from a checkpoint.
   virtual void restored() {}
+  /// Before the end of a run that has stepped: nothing is on its way any more.
+  virtual void finish() {}
   /// The trained model, on rank 0; elsewhere nothing. No more steps are made.
   virtual std::unique_ptr<Gpt> model() = 0;
 };

@@ -66,8 +66,10 @@ void CudaRank::compute(CommunicatorKey at, const Operation& operation, Kernel ke
   queue.backlog.add(operation.name, where, world_.events(), queue.stream.get());
   queue.last = {};
   span(begin, {here(queue)},
-       [this, index = queue.index, name = operation.name, where, position = recorder_.position(queue.index)](
-           double from, double to) { recorder_.busy(index, from, to, name, 0, where, position); });
+       [this, index = queue.index, name = operation.name, where, position = recorder_.position(queue.index),
+        work = OperationPrice{.flop = operation.flop, .bytes = operation.bytes}](double from, double to) {
+         recorder_.busy(index, from, to, name, 0, where, position, work);
+       });
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------

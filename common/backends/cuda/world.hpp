@@ -140,6 +140,7 @@ class CudaRank final : public RankBase<Types> {
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return cuda_fuses_gelu(); }
+  bool fuses_pieces() const override { return true; }
   void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;

@@ -119,7 +119,8 @@ void Endpoint::header_arrived(Batch& batch, const Transfer& transfer, Message& m
     return;
   }
   const Path path = path_of(transfer);
-  message.complete_at = message.header.granted + path.beta * static_cast<double>(message.header.bytes) + path.alpha;
+  const double arrived = message.header.granted + path.beta * static_cast<double>(message.header.bytes) + path.alpha;
+  message.complete_at = std::max(batch.begin, arrived);  // eager: it may have been here before its receive
 }
 
 void Endpoint::ask_for_port(Batch& batch, const Transfer& transfer, Message& message) {

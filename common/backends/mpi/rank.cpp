@@ -72,6 +72,7 @@ void MpiRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   job_.record([&](Recorder& recorder) {
     const OperationPrice price{own, own > 0 ? job_.options.machine.overhead(operation) : 0};
     recorder.busy(at.queue, begin, end, operation.name, operation.flop, where, recorder.position(at.queue), price);
+    recorder.touched(operation);
   });
 }
 
@@ -142,6 +143,7 @@ void MpiRank::close_region(int queue) {
 
 void MpiRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   if (!enter(at.queue, where)) return;
+  job_.record([&](Recorder& recorder) { recorder.uploaded(slice); });
   std::memcpy(slice.data(), values, slice.bytes());
 }
 

@@ -58,6 +58,7 @@ class MpiRank final : public processes::RankCore<Endpoint> {
   void begin_program() override;
   void end_program() override { end_seconds_ = job_.clock.now(); }
   bool closures_have_threads() const override { return true; }
+  bool memory_has_times() const override { return true; }
   void wait_for_batch(Queue& queue, Endpoint& endpoint, Ticket ticket, Location where) override;
   void go_on_after(Queue& queue, Ticket closure, double began, Location where) override;
   std::vector<SetUp> all_calls(const Group& group, const SetUp& mine, Location where) override;

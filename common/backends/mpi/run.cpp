@@ -12,6 +12,7 @@
 #include "common/backends/mpi/start_up.hpp"
 #include "common/backends/mpi/status.hpp"
 #include "common/backends/mpi/wire.hpp"
+#include "common/runtime/device_notes.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
 #include "common/runtime/processes/results.hpp"
 #include "common/support/host/host.hpp"
@@ -149,6 +150,7 @@ Outcome run(const RunOptions& options, const Program& program) {
   return outcome;
 }
 
+std::vector<DeviceNote> device_notes() { return {}; }
 const char* backend_name() { return "mpi"; }
 
 bool is_judge() { return world_rank() == 0; }

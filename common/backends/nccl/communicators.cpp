@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
+#include "common/backends/nccl/load.hpp"
 #include "common/backends/nccl/status.hpp"
 #include "common/devices/cuda/status.hpp"
 
@@ -20,13 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
-ncclConfig_t configuration() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  config.splitShare = 0;
-  return config;
 }
 
 /// ncclCommAbort of all at once, because work of one may wait for work of another; false where one does not come back.
@@ -153,6 +148,19 @@ void Communicators::connect_all(Communicator& of, int rank, const Limit& limit) 
                       fmt::join(of.members, ", "), limit.seconds, cuda::place()));
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+}
+
+void Communicators::note(const std::set<const Communicator*>& of_run, int queues) {
+  Load load{.ctas = most_ctas(), .channels = hardware_channels()};
+  int gpu = 0;
+  cuda::check(cudaGetDevice(&gpu), "cudaGetDevice");
+  cuda::check(cudaDeviceGetAttribute(&load.multiprocessors, cudaDevAttrMultiProcessorCount, gpu),
+              "cudaDeviceGetAttribute");
+  load.streams = queues + static_cast<int>(of_run.size());
+  load.communicators = static_cast<int>(std::count_if(of_run.begin(), of_run.end(), [](auto* c) { return c->handle; }));
+  if (load.streams > most_.streams) most_ = load;
+  if (std::exchange(warned_, warned_ || !load.warning().empty()) || control_.rank() != 0) return;
+  std::fputs(load.warning().c_str(), stderr);
 }
 
 bool Communicators::abort(int ranks, double seconds) {

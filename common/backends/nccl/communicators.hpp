@@ -11,11 +11,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/backends/nccl/control.hpp"
+#include "common/backends/nccl/load.hpp"
 #include "common/backends/nccl/status.hpp"
 #include "common/devices/cuda/event.hpp"
 #include "common/devices/cuda/stream.hpp"
@@ -44,6 +46,11 @@ class Communicators {
   std::shared_ptr<Communicator> split(Communicator& parent, Label label, int color, int key,
                                       const std::vector<int>& members, const std::string& queue, const Limit& limit);
 
+  /// These are all of a run so far, which has so many queues: where they ask too much of the GPU, rank 0 says so, once.
+  void note(const std::set<const Communicator*>& of_run, int queues);
+  /// Of the run that asked for most.
+  const Load& most() const { return most_; }
+
   /// After a failure of a run of ranks 0 … ranks − 1: ncclCommAbort of all among them, used in that run or not, so that
   /// all members still know alike what there is; they are made anew when asked for. False where NCCL does not come back
   /// within `seconds`.
@@ -63,6 +70,8 @@ class Communicators {
   cuda::EventPool& events_;
   std::map<Name, std::shared_ptr<Communicator>> known_;
   std::vector<Place> unfinished_;  // not yet known: being made
+  Load most_;
+  bool warned_ = false;
 };
 
 }  // namespace lockstep::nccl

@@ -13,8 +13,9 @@ void NcclRank::keep_watch() {
     try {
       if (!job_.failed && !over_) {
         std::lock_guard gate(job_.gate);
-        advance_endpoints();
+        if (!job_.failed) advance_endpoints();  // after a failure main aborts the communicators
         for (Endpoint* each : all_endpoints_) {
+          if (job_.failed) break;
           (void)each->completed();
           each->look_for_errors();
         }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "common/devices/cuda/status.hpp"
 
@@ -10,6 +11,8 @@ namespace lockstep::nccl {
 using processes::Envelope;
 
 namespace {
+
+constexpr int kSpins = 200;  // before a wait gives the core away for longer
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -36,7 +39,18 @@ std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location wher
   batch.ready = issued;
   if (job_.checked()) announce(batch);
   advance();
-  return started();
+  const std::uint64_t number = started();
+  for (int looks = 0; !job_.checked() && !ready(number); ++looks) {
+    if (job_.failed) throw Unwind{};
+    job_.gate.unlock();
+    if (looks < kSpins)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    job_.gate.lock();
+    advance();
+  }
+  return number;
 }
 
 void Endpoint::announce(const Batch& batch) {
@@ -59,8 +73,12 @@ std::optional<Envelope> Endpoint::take_envelope(int member) {
 void Endpoint::advance() {
   while (launched_ < started() && !job_.failed.load(std::memory_order_relaxed)) {
     Batch& batch = numbered(launched_ + 1);
-    if (job_.checked() && !all_announced(batch)) return;
-    launch(batch);
+    if (!launching_) {
+      if (job_.checked() && !all_announced(batch)) return;
+      begin_launch(batch);
+    }
+    if (!nccl_has_it()) return;
+    end_launch(batch);
   }
 }
 
@@ -84,10 +102,10 @@ bool Endpoint::all_announced(Batch& batch) {
   return all && !job_.failed;
 }
 
-/// All of a batch together. Empty messages need no GPU: both ends know of them.
-void Endpoint::hand_over(const Batch& batch) {
+/// All of a batch together. Empty messages need no GPU: both ends know of them. False where NCCL was not called.
+bool Endpoint::hand_over(const Batch& batch) {
   if (std::all_of(batch.transfers.begin(), batch.transfers.end(), [](const Transfer& t) { return t.slice.empty(); }))
-    return;
+    return false;
   const ncclComm_t on = communicator_->handle;
   const cudaStream_t stream = communicator_->stream.get();
   GroupOfCalls group;
@@ -100,27 +118,38 @@ void Endpoint::hand_over(const Batch& batch) {
       check(ncclRecv(slice.data(), slice.size(), type_of(slice.dtype()), transfer.peer, on, stream), "ncclRecv");
   }
   group.end();
-  wait_until_ready(on, "ncclGroupEnd", job_.limit());
+  return true;
 }
 
-void Endpoint::launch(Batch& batch) {
+void Endpoint::begin_launch(const Batch& batch) {
   const cuda::Stream& stream = communicator_->stream;
   stream.wait(batch.ready);
-  const cuda::Event begin = job_.events.record(stream.get());
+  Launching fresh{.begin = job_.events.record(stream.get()), .since = std::chrono::steady_clock::now()};
+  fresh.calls = hand_over(batch);
+  launching_ = std::move(fresh);
+}
+
+bool Endpoint::nccl_has_it() const {
+  if (!launching_->calls) return true;
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - launching_->since;
+  return is_ready(communicator_->handle, "ncclGroupEnd", since.count(), job_.limit().seconds);
+}
+
+void Endpoint::end_launch(Batch& batch) {
   Launched launched{batch.number, {}, batch.region, batch.where, batch.ready, {}};
   std::size_t bytes = 0;
   for (const Transfer& transfer : batch.transfers) {
     launched.parts.push_back({transfer.kind, members()[transfer.peer], transfer.slice.bytes()});
     bytes += transfer.slice.bytes();
   }
-  hand_over(batch);
-  batch.done = launched.done = job_.events.record(stream.get());
-  job_.add_span(begin, batch.done,
+  batch.done = launched.done = job_.events.record(communicator_->stream.get());
+  job_.add_span(launching_->begin, batch.done,
                 [queue = queue(), group = group(), count = batch.transfers.size(), bytes, where = batch.where,
                  region = batch.region](Recorder& recorder, double from, double to) {
                   recorder.transferred(queue, group, from, to, count, bytes, where, region);
                 });
   on_gpu_.push_back(std::move(launched));
+  launching_.reset();
   launched_ = batch.number;
   job_.note_activity();
 }
@@ -143,7 +172,7 @@ std::uint64_t Endpoint::completed() {
 bool Endpoint::idle() { return completed() == started(); }
 
 void Endpoint::look_for_errors() {
-  if (!communicator_->handle || splitting_) return;
+  if (!communicator_->handle || reserved_ || launching_) return;
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(communicator_->handle, &state), "ncclCommGetAsyncError");
   check(state, "an operation of NCCL");

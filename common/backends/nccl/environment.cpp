@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -18,6 +19,7 @@ struct Launcher {
   const char* ranks;
   bool mpi;
 };
+constexpr const char* kTorchrun[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"};
 constexpr Launcher kLaunchers[] = {
     {"LOCKSTEP_RANK", "LOCKSTEP_RANKS", false},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},
@@ -33,9 +35,26 @@ int whole_number(const char* name, std::string_view text) {
   return value;
 }
 
-}  // namespace
+/// torchrun's variables have names that anything may have: they count where all are there. They go before those of MPI
+/// and Slurm, which torchrun's processes inherit where one torchrun a host was started by these.
+bool from_torchrun(const Variables& variables) {
+  return !variables("LOCKSTEP_RANK") &&
+         std::ranges::all_of(kTorchrun, [&](const char* name) { return variables(name); });
+}
 
-Environment read_environment(const Variables& variables) {
+Environment read_torchrun(const Variables& variables) {
+  const auto number = [&](const char* name) { return whole_number(name, variables(name)); };
+  Environment found{.rank = number("RANK"), .ranks = number("WORLD_SIZE"), .local_rank = number("LOCAL_RANK")};
+  found.launcher = "RANK";
+  // torchrun may itself listen at MASTER_PORT, with a store for processes of PyTorch: then rank 0 takes the next port.
+  const char* taken = variables("TORCHELASTIC_USE_AGENT_STORE");
+  int port = number("MASTER_PORT");
+  if (taken && std::string_view(taken) == "True") port += port < 65535 ? 1 : -1;
+  found.store = fmt::format("tcp://{}:{}", variables("MASTER_ADDR"), port);
+  return found;
+}
+
+Environment read_launcher(const Variables& variables) {
   Environment found;
   for (const Launcher& launcher : kLaunchers) {
     const char *rank = variables(launcher.rank), *ranks = variables(launcher.ranks);
@@ -46,6 +65,13 @@ Environment read_environment(const Variables& variables) {
     found.mpi = launcher.mpi || variables("PMIX_RANK");
     break;
   }
+  return found;
+}
+
+}  // namespace
+
+Environment read_environment(const Variables& variables) {
+  Environment found = from_torchrun(variables) ? read_torchrun(variables) : read_launcher(variables);
   if (found.ranks < 1 || found.rank < 0 || found.rank >= found.ranks)
     throw Error(Verdict::usage, fmt::format("{}={} is no rank of {}", found.launcher, found.rank, found.ranks));
   if (const char* store = variables("LOCKSTEP_STORE")) found.store = store;

@@ -39,7 +39,11 @@ struct Job : processes::Job {
   /// Nothing of NCCL's that the host waits for takes long, once a rank has nothing else to do: five times as long as a
   /// run may stand still leaves time for the connections of many hosts.
   Limit limit() const {
-    return {.stop = [this] { return failed.load(); }, .seconds = 5 * options.timeout_seconds};
+    const auto stop = [this] {
+      gate.must_be_open();
+      return failed.load();
+    };
+    return {.stop = stop, .seconds = 5 * options.timeout_seconds};
   }
   /// Tells the ledgers, by tell(recorder, begin, end), once the GPU has passed both.
   template <class F>

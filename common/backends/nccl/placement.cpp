@@ -74,7 +74,7 @@ void sit_down(Place& place) {
 
 }  // namespace
 
-std::vector<Place> take_seats(Bootstrap& bootstrap) {
+std::vector<Place> take_seats(Bootstrap& bootstrap, int local_rank) {
   const std::vector<std::string> hosts = bootstrap.all_gather(host_name());
   std::vector<Place> places(hosts.size());
   std::map<std::string, int> on_host;
@@ -82,6 +82,7 @@ std::vector<Place> take_seats(Bootstrap& bootstrap) {
     places[rank].host = hosts[rank];
     places[rank].local_rank = on_host[hosts[rank]]++;
   }
+  if (local_rank >= 0) places[bootstrap.rank()].local_rank = local_rank;
   places[bootstrap.rank()].cores = cores_of_host();
   sit_down(places[bootstrap.rank()]);
   const std::vector<std::string> all = bootstrap.all_gather(write(places[bootstrap.rank()]));

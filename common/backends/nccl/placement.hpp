@@ -22,8 +22,9 @@ struct Place {
   bool no_device = false;  // the trouble is that there is no GPU
 };
 
-/// Collective: GPU = local rank, counted anew on each host. By rank.
-std::vector<Place> take_seats(Bootstrap& bootstrap);
+/// Collective: GPU = local rank, counted anew on each host, unless this process' launcher has said its `local_rank`
+/// (else −1). By rank.
+std::vector<Place> take_seats(Bootstrap& bootstrap, int local_rank = -1);
 
 /// Why this job cannot run, in one sentence; empty when it can. Throws nothing: all processes come to the same words.
 struct Objection {

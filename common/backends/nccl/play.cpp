@@ -7,7 +7,7 @@
 namespace lockstep::nccl {
 
 void NcclRank::begin_program() {
-  add_endpoint(std::make_unique<Endpoint>(job_, communicators_.world(job_.run, job_.ranks, job_.limit()), 0, 0));
+  add_endpoint(new_endpoint(communicators_.world(job_.run, job_.ranks, job_.limit()), 0, 0));
   // The clocks of all ranks begin together.
   if (all_gather(job_.control, {.run = job_.run, .key = key_of({}, "begin")}, job_.everyone, "", [this] {
         return job_.failed.load();
@@ -89,11 +89,12 @@ bool NcclRank::gpu_comes_to_an_end() {
 void NcclRank::clean_up() {
   drop_closures();
   if (!job_.failed) return;
-  std::unique_lock gate(job_.gate);
-  for (Endpoint* each : all_endpoints_) each->drop();
+  {
+    std::lock_guard gate(job_.gate);
+    for (Endpoint* each : all_endpoints_) each->drop();
+  }
   if (!communicators_.abort(job_.ranks, job_.options.timeout_seconds + 10))
     end_job_(job_.failure().message + "\nNCCL does not come back from ncclCommAbort; the job ends.");
-  gate.unlock();
   if (!gpu_comes_to_an_end())
     end_job_(job_.failure().message + "\nThe GPU does not come to an end either; the job ends.");
   std::lock_guard memory(memory_mutex_);

@@ -14,6 +14,7 @@ namespace lockstep::nccl {
 bool NcclRank::wait_until(Queue& queue, const Doing& doing, const std::function<bool()>& done) const {
   using namespace std::chrono_literals;
   constexpr int kSpins = 200;
+  job_.gate.must_be_open();
   bool found = done();
   if (found) return true;
   queue.set_doing(doing);
@@ -95,7 +96,7 @@ void NcclRank::go_on_after(Queue& queue, Ticket closure, double, Location where)
 void NcclRank::compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) {
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
-  if (!queue->device) queue->device = make_cuda_device(queue->stream.get(), job_.options.tf32);
+  if (!queue->device) queue->device = make_cuda_device(queue->stream.get(), job_.options.tf32, supplies_, queue->index);
   // One span for all operations between two waits costs less than one each; a trace shows each.
   if (!queue->stretch) queue->stretch = queue->here();
   const cuda::OperationRange named(operation.name);
@@ -109,10 +110,12 @@ void NcclRank::compute(CommunicatorKey at, const Operation& operation, Kernel ke
   if (!job_.options.trace) return;
   const cuda::Event end = queue->here();
   const std::uint64_t position = job_.record([&](Recorder& recorder) { return recorder.position(at.queue); });
-  job_.add_span(
-      std::exchange(queue->stretch, {}), end,
-      [index = at.queue, name = operation.name, flop = std::exchange(queue->stretch_flop, 0), where, position](
-          Recorder& recorder, double from, double to) { recorder.busy(index, from, to, name, flop, where, position); });
+  job_.add_span(std::exchange(queue->stretch, {}), end,
+                [index = at.queue, name = operation.name, flop = std::exchange(queue->stretch_flop, 0), where, position,
+                 work = OperationPrice{.flop = operation.flop, .bytes = operation.bytes}](Recorder& recorder,
+                                                                                          double from, double to) {
+                  recorder.busy(index, from, to, name, flop, where, position, work);
+                });
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------
@@ -168,7 +171,9 @@ void NcclRank::close_region(int index) {  // in a destructor: it does not throw
 
 void NcclRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   Queue* queue = enter(at.queue, where);
-  if (queue) staging_.upload(slice.data(), values, slice.bytes(), queue->stream.get());
+  if (queue)
+    staging_.upload(slice.data(), values, slice.bytes(), queue->stream.get(),
+                    [&](const cuda::Event& copied) { wait_for_gpu(*queue, copied, where); });
 }
 
 void NcclRank::copy_out(Queue& queue, const Slice& slice, void* bytes, Location where) {

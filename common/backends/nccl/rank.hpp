@@ -14,6 +14,7 @@
 #include "common/backends/nccl/job.hpp"
 #include "common/backends/nccl/watch.hpp"
 #include "common/devices/cuda/memory.hpp"
+#include "common/devices/cuda/supplies.hpp"
 #include "common/runtime/machine/operation.hpp"
 #include "common/runtime/processes/rank_core.hpp"
 
@@ -26,13 +27,14 @@ using processes::SetUp;
 class NcclRank final : public processes::RankCore<Endpoint> {
  public:
   NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory, cuda::Staging& staging,
-           std::function<void(const std::string&)> end_job);
+           const cuda::DeviceSupplies& supplies, std::function<void(const std::string&)> end_job);
   ~NcclRank() override;
   /// After the outcome: its threads end, and what it has of the job is given back; slices may still come back to it.
   void shut_down();
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return cuda_fuses_gelu(); }
+  bool fuses_pieces() const override { return true; }
   void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override;
   void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;
@@ -46,6 +48,11 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   /// rank.
   void with_world(const std::function<void(ncclComm_t, cudaStream_t)>& f, Location where = Location::current());
 
+  using RankCore::kQueues;
+
+  /// For tests of what happens while somebody holds it.
+  processes::Gate& gate() { return job_.gate; }
+
   /// Collective: every rank has played. Failures are agreed on, unread messages found, the GPU has come to an end.
   void finish();
 
@@ -53,6 +60,7 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   void begin_program() override;
   void end_program() override;
   bool closures_have_threads() const override { return job_.checked(); }
+  bool memory_has_times() const override { return false; }
   void wait_for_batch(Queue& queue, Endpoint& endpoint, Ticket ticket, Location where) override;
   void go_on_after(Queue& queue, Ticket closure, double began, Location where) override;
   std::vector<SetUp> all_calls(const Group& group, const SetUp& mine, Location where) override;
@@ -79,6 +87,7 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   void wait_for_endpoint(Endpoint& endpoint, const char* verb, Location where);
   std::shared_ptr<Communicator> split_communicator(const Group& parent, int color, const Group* made,
                                                    const std::string& queue, const char* verb, Location where);
+  std::unique_ptr<Endpoint> new_endpoint(std::shared_ptr<Communicator> communicator, int group, int queue);
 
   // The end.
   void drain();
@@ -91,6 +100,7 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   Communicators& communicators_;
   cuda::DeviceMemory& memory_;
   cuda::Staging& staging_;
+  const cuda::DeviceSupplies& supplies_;
   std::function<void(const std::string&)> end_job_;
   struct Parked {
     void* data;

@@ -54,7 +54,7 @@ Outcome take_part(const RunOptions& options, const Program& program, nccl::Proce
   cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have looked at another one
   auto backend = std::make_unique<nccl::NcclRank>(
       std::make_unique<nccl::Job>(options, all.control(), all.events(), run, all.gpu()), all.communicators(),
-      all.memory(), all.staging(), [&all](const std::string& message) { all.end_job(message); });
+      all.memory(), all.staging(), all.supplies(), [&all](const std::string& message) { all.end_job(message); });
   const Values values = backend->play(program);
   backend->finish();
 
@@ -93,6 +93,8 @@ std::string nccl::binding_of_this_job() {
   for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos;) text.replace(at, 1, "; ");
   return text;
 }
+
+std::string nccl::load_of_this_job() { return the_processes()->communicators().most().words(); }
 
 const char* backend_name() { return "nccl"; }
 

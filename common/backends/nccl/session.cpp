@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "common/backends/nccl/rank.hpp"
 #include "common/backends/nccl/status.hpp"
 
 namespace lockstep::nccl {
@@ -20,8 +21,8 @@ bool is_set(const char* name, const char* value) {
 }
 
 /// The processes' GPUs, after all have agreed that the job can run on them.
-std::vector<Place> checked_seats(Bootstrap& bootstrap) {
-  std::vector<Place> places = take_seats(bootstrap);
+std::vector<Place> checked_seats(Bootstrap& bootstrap, int local_rank) {
+  std::vector<Place> places = take_seats(bootstrap, local_rank);
   const Objection no = objection(places, library_version(), is_set("NCCL_MULTI_RANK_GPU_ENABLE", "1"));
   if (no.no_device) throw NoDevice(no.text);
   if (!no.text.empty()) throw Error(Verdict::usage, no.text);
@@ -37,12 +38,15 @@ void say(const std::string& text) { (void)!write(STDERR_FILENO, text.data(), tex
 
 Processes::Processes(const Environment& environment)
     : bootstrap_(make_bootstrap(environment)),
-      places_(checked_seats(*bootstrap_)),
+      places_(checked_seats(*bootstrap_, environment.local_rank)),
       control_(*bootstrap_, environment.timeout_seconds,
                {.lost = [this](int rank) { lost(rank); }, .ended = [](const std::string&) { std::_Exit(1); }}),
       memory_(gpu()),
       staging_(events_),
-      communicators_(control_, events_) {}
+      supplies_(NcclRank::kQueues),
+      communicators_(control_, events_) {
+  staging_.prepare();
+}
 
 void Processes::end_job(const std::string& message) {
   std::fflush(stdout);

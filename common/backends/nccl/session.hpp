@@ -9,6 +9,7 @@
 #include "common/backends/nccl/control.hpp"
 #include "common/backends/nccl/placement.hpp"
 #include "common/devices/cuda/memory.hpp"
+#include "common/devices/cuda/supplies.hpp"
 
 namespace lockstep::nccl {
 
@@ -23,6 +24,7 @@ class Processes {
   cuda::EventPool& events() { return events_; }
   cuda::DeviceMemory& memory() { return memory_; }
   cuda::Staging& staging() { return staging_; }
+  const cuda::DeviceSupplies& supplies() const { return supplies_; }
   Communicators& communicators() { return communicators_; }
   /// Counts the calls of run(), alike on all processes.
   std::uint64_t next_run() { return ++runs_; }
@@ -38,11 +40,14 @@ class Processes {
   cuda::EventPool events_;
   cuda::DeviceMemory memory_;
   cuda::Staging staging_;
+  cuda::DeviceSupplies supplies_;
   Communicators communicators_;
   std::uint64_t runs_ = 0;
 };
 
 /// Which GPU each rank of this job has, in one line; while a Session lives.
 std::string binding_of_this_job();
+/// What communicators and streams of this process asked of its GPU, in the run that asked for most.
+std::string load_of_this_job();
 
 }  // namespace lockstep::nccl

@@ -1,27 +1,10 @@
 // The set-up calls over control messages, and the communicators that they make; the beginning and the end of a rank.
 #include <cstring>
+#include <set>
 
 #include "common/backends/nccl/rank.hpp"
 
 namespace lockstep::nccl {
-
-namespace {
-/// While main splits an endpoint's communicator, the watching thread leaves it alone.
-class Splitting {
- public:
-  Splitting(Job& job, Endpoint& endpoint) : job_(job), endpoint_(endpoint) { set(true); }
-  Splitting(const Splitting&) = delete;
-  ~Splitting() { set(false); }
-
- private:
-  void set(bool splitting) {
-    std::lock_guard gate(job_.gate);
-    endpoint_.set_splitting(splitting);
-  }
-  Job& job_;
-  Endpoint& endpoint_;
-};
-}  // namespace
 
 Endpoint& NcclRank::main_of(const Group& group) const {
   std::lock_guard gate(job_.gate);
@@ -42,20 +25,26 @@ std::shared_ptr<Communicator> NcclRank::split_communicator(const Group& parent, 
   Endpoint& main = main_of(parent);
   wait_for_endpoint(main, verb, where);
   const Label label{.run = job_.run, .key = key_of(parent.members, verb, parent.set_ups)};
-  const Splitting here(job_, main);
+  const Reservation here(job_, main);
   return communicators_.split(*main.communicator(), label, color, made ? made->rank : 0,
                               made ? made->members : std::vector<int>{}, queue, job_.limit());
 }
 
 std::unique_ptr<Endpoint> NcclRank::connect(const Group& of, int queue, Location where) {
-  return std::make_unique<Endpoint>(job_, split_communicator(of, 0, &of, queues_[queue]->name, "stream", where),
-                                    of.index, queue);
+  return new_endpoint(split_communicator(of, 0, &of, queues_[queue]->name, "stream", where), of.index, queue);
 }
 
 std::unique_ptr<Endpoint> NcclRank::connect_split(const Group& parent, const SetUp& mine, const Group* made,
                                                   Location where) {
   auto communicator = split_communicator(parent, mine.color, made, queues_[0]->name, "split", where);
-  return made ? std::make_unique<Endpoint>(job_, std::move(communicator), made->index, 0) : nullptr;
+  return made ? new_endpoint(std::move(communicator), made->index, 0) : nullptr;
+}
+
+std::unique_ptr<Endpoint> NcclRank::new_endpoint(std::shared_ptr<Communicator> communicator, int group, int queue) {
+  std::set<const Communicator*> all{communicator.get()};
+  for (const Endpoint* each : all_endpoints_) all.insert(each->communicator().get());  // main alone changes them
+  communicators_.note(all, queue_count_);
+  return std::make_unique<Endpoint>(job_, std::move(communicator), group, queue);
 }
 
 std::vector<SetUp> NcclRank::all_calls(const Group& of, const SetUp& mine, Location where) {
@@ -76,11 +65,13 @@ std::vector<SetUp> NcclRank::all_calls(const Group& of, const SetUp& mine, Locat
 }
 
 NcclRank::NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory,
-                   cuda::Staging& staging, std::function<void(const std::string&)> end_job)
+                   cuda::Staging& staging, const cuda::DeviceSupplies& supplies,
+                   std::function<void(const std::string&)> end_job)
     : RankCore(std::move(job)),
       communicators_(communicators),
       memory_(memory),
       staging_(staging),
+      supplies_(supplies),
       end_job_(std::move(end_job)),
       watch_(
           job_,

@@ -19,26 +19,33 @@ void check(ncclResult_t status, const char* call, Location where) {
                                          file, where.line(), last && *last ? ": " : "", last ? last : ""));
 }
 
+bool is_ready(ncclComm_t handle, const char* call, double seconds, double limit_seconds) {
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(handle, &state), "ncclCommGetAsyncError");
+  check(state, call);
+  if (state != ncclInProgress) return true;
+  if (seconds > limit_seconds)
+    throw Error(Verdict::timeout,
+                fmt::format("TIMEOUT: {} has been in progress for {:g} s ({}): the ranks do not find each other; "
+                            "NCCL_DEBUG=INFO shows how far they come, NCCL_SOCKET_IFNAME names the network",
+                            call, limit_seconds, cuda::place()));
+  return false;
+}
+
 void wait_until_ready(ncclComm_t handle, const char* call, const Limit& limit) {
   using Clock = std::chrono::steady_clock;
   using namespace std::chrono_literals;
   const auto began = Clock::now();
-  while (true) {
-    ncclResult_t state = ncclSuccess;
-    check(ncclCommGetAsyncError(handle, &state), "ncclCommGetAsyncError");
-    if (state != ncclInProgress) return check(state, call);
+  auto waited = Clock::duration::zero();
+  (void)limit.stop();  // may it wait?
+  while (!is_ready(handle, call, std::chrono::duration<double>(waited).count(), limit.seconds)) {
     if (limit.stop()) throw Unwind{};
-    const auto waited = Clock::now() - began;
-    if (waited > std::chrono::duration<double>(limit.seconds))
-      throw Error(Verdict::timeout,
-                  fmt::format("TIMEOUT: {} has been in progress for {:g} s ({}): the ranks do not find each other; "
-                              "NCCL_DEBUG=INFO shows how far they come, NCCL_SOCKET_IFNAME names the network",
-                              call, limit.seconds, cuda::place()));
     // A launch takes some ten microseconds, a connection milliseconds.
     if (waited < 200us)
       std::this_thread::yield();
     else
       std::this_thread::sleep_for(waited < 10ms ? 50us : 1000us);
+    waited = Clock::now() - began;
   }
 }
 

@@ -18,12 +18,15 @@ void check(ncclResult_t status, const char* call, Location where = Location::cur
 
 /// How long a call of NCCL's may be in progress.
 struct Limit {
-  std::function<bool()> stop;  // the run has failed
+  std::function<bool()> stop;  // the run has failed; asked only by who may wait
   double seconds = 0;
 };
 /// Waits until the communicator's last call is no longer in progress. Throws Unwind once limit.stop() holds,
 /// Error(timeout) after limit.seconds, Error(fail) with NCCL's words.
 void wait_until_ready(ncclComm_t handle, const char* call, const Limit& limit);
+
+/// Whether it is no longer in progress; throws as wait_until_ready where it has failed, or began `seconds` > limit ago.
+bool is_ready(ncclComm_t handle, const char* call, double seconds, double limit_seconds);
 
 /// ncclGroupStart … ncclGroupEnd. Ended also when a call in between fails: the group belongs to the thread, not to the
 /// communicator, and would swallow the thread's next calls.

@@ -6,9 +6,10 @@ namespace lockstep::nccl {
 void NcclRank::with_world(const std::function<void(ncclComm_t, cudaStream_t)>& f, Location where) {
   Queue* main = enter(0, where);
   if (!main) return;
-  std::lock_guard gate(job_.gate);
-  Communicator& world = *endpoint(0, 0).communicator();
+  Endpoint& endpoint = main_of(*groups_[0]);
+  Communicator& world = *endpoint.communicator();
   if (!world.handle) return;
+  const Reservation here(job_, endpoint);
   world.stream.wait(main->here());
   f(world.handle, world.stream.get());
   wait_until_ready(world.handle, "a collective of NCCL", job_.limit());

@@ -1,5 +1,6 @@
 // How messages meet: batches begin, their transfers find the other half, and what can go, goes.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -111,7 +112,9 @@ void World::post_send(Batch* batch, Transfer& transfer) {
   message->sender = batch;
   message->out = &transfer;
   message->path = {static_cast<std::uint64_t>(batch->endpoint->owner->world_rank()), peer.world, peer.level};
-  message->bytes = bytes;
+  message->bytes = batch->endpoint->symmetric
+                       ? static_cast<std::uint64_t>(std::llround(batch->endpoint->share * static_cast<double>(bytes)))
+                       : bytes;
   message->issue = ++issues_;
   message->ready = time_;
   if (met) {

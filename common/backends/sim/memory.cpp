@@ -17,10 +17,11 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
   if (races()) {
+    const RaceDetector::Moment moment = this->moment(queue, 1);
     for (const Slice* slice : operation.reads)
-      if (slice) races()->access(queue.component, *slice, false, where, operation.name);
+      if (slice) races()->access(queue.component, *slice, false, where, operation.name, moment);
     for (const Slice* slice : operation.writes)
-      if (slice) races()->access(queue.component, *slice, true, where, operation.name);
+      if (slice) races()->access(queue.component, *slice, true, where, operation.name, moment);
   }
   const Machine& machine = world_.options().machine;
   // What a library was timed with is in its links' rate already.
@@ -97,7 +98,7 @@ void SimRank::close_region(int queue) { recorder_.close_region(queue, queues_[qu
 void SimRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   if (world_.stopped()) return;
   Queue& queue = calling(at.queue, where);
-  if (races()) races()->access(queue.component, slice, true, where, "upload");
+  if (races()) races()->access(queue.component, slice, true, where, "upload", moment(queue, 0));
   if (watched()) sync(queue);
   recorder_.uploaded(slice);
   if (slice.data()) std::memcpy(slice.data(), values, slice.bytes());
@@ -106,7 +107,7 @@ void SimRank::upload(CommunicatorKey at, const Slice& slice, const void* values,
 bool SimRank::download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) {
   if (world_.stopped()) return false;
   Queue& queue = calling(at.queue, where);
-  if (races()) races()->access(queue.component, slice, false, where, "read");
+  if (races()) races()->access(queue.component, slice, false, where, "read", moment(queue, 0));
   if (watched()) sync(queue);
   recorder_.read();
   if (!slice.data()) return false;

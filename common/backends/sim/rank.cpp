@@ -18,11 +18,32 @@ void SimRank::made(Queue& queue) {
 }
 void SimRank::made(Endpoint& endpoint) {
   endpoint.symmetric = world_.groups().is_symmetric(endpoint.group);
+  endpoint.share = world_.groups().symmetry_share(endpoint.group);
   if (races()) endpoint.component = races()->add_component();
 }
 
-Rank SimRank::symmetric_group(int size, int level) {
-  const int group = world_.groups().symmetric_group(rank_, size, level);
+RaceDetector::Moment SimRank::moment(const Queue& queue, std::uint64_t ahead) {
+  return {static_cast<std::uint32_t>(recorder_.reached(queue.index) + ahead), queue.clock};
+}
+
+/// With queues in place of the detector's components.
+void SimRank::note_race() {
+  if (!races() || !races()->found()) return;
+  TraceRace race = *races()->found();
+  race.rank = rank_;
+  for (TraceAccess* access : {&race.first, &race.second}) {
+    const int component = access->queue;
+    for (const auto& queue : queues_)
+      if (queue->component == component) access->queue = queue->index;
+    each_endpoint([&](const Endpoint& endpoint) {
+      if (endpoint.component == component) access->queue = endpoint.queue;
+    });
+  }
+  recorder_.note_race(std::move(race));
+}
+
+Rank SimRank::symmetric_group(int size, int level, double share) {
+  const int group = world_.groups().symmetric_group(rank_, size, level, share);
   world_.join_new_groups();
   return handle(group, 0);
 }
@@ -53,7 +74,8 @@ Ticket SimRank::start(CommunicatorKey at, std::span<const Transfer> transfers, L
       const bool receives = transfer.kind == Transfer::Kind::receive;
       uses.push_back({&transfer.slice, receives, receives ? "a receive started" : "a send started"});
     }
-    batch->clock = std::make_unique<VectorClock>(races()->start(queue.component, endpoint.component, uses, where));
+    batch->clock = std::make_unique<VectorClock>(
+        races()->start(queue.component, endpoint.component, uses, where, moment(queue, 0)));
   }
   (endpoint.first ? endpoint.last->next : endpoint.first) = batch;
   endpoint.last = batch;
@@ -119,11 +141,11 @@ void SimRank::waited_for(Queue& main, Closure& closure, Location where, std::uin
 
 namespace lockstep {
 
-Rank symmetric_group(Rank me, int size, int level) {
+Rank symmetric_group(Rank me, int size, int level, double share) {
   auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
-  if (!rank || size < 1 || level < 0)
+  if (!rank || size < 1 || level < 0 || !(share > 0))
     usage_error("symmetric groups are of the simulator, of at least one rank on some link");
-  return rank->symmetric_group(size, level);
+  return rank->symmetric_group(size, level, share);
 }
 
 void pass_host_time(Rank me, double seconds) {

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "common/backends/sim/world.hpp"
+#include "common/runtime/device_notes.hpp"
 
 namespace lockstep {
 
@@ -23,6 +24,7 @@ Outcome run(const RunOptions& options, const Program& program) {
   return outcome;
 }
 
+std::vector<DeviceNote> device_notes() { return {}; }
 const char* backend_name() { return "sim"; }
 bool is_judge() { return true; }
 bool has_core_each(int) { return true; }

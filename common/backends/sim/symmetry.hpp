@@ -13,7 +13,8 @@ namespace lockstep {
 /// `level` of the run's machine. What a batch sends it receives as well, the first send with the first receive and so
 /// on, through its own ports; what is left over (a root's broadcast) has no price. Sizes of the two may differ. Exact
 /// for ranks that do the same and share no port; a port that they share must have its bandwidth divided in the machine.
+/// A message holds its ports for `share` of its bytes: less than 1 where fewer of them share one than it is divided by.
 /// On main; a phantom run.
-Rank symmetric_group(Rank me, int size, int level);
+Rank symmetric_group(Rank me, int size, int level, double share = 1);
 
 }  // namespace lockstep

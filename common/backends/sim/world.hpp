@@ -57,6 +57,7 @@ struct alignas(64) Endpoint {
   int rank = 0;            // of the owner, in the group
   int component = -1;      // race checks
   bool symmetric = false;  // every peer does what this rank does
+  double share = 1;        // of such an endpoint's bytes: for how many they hold ports
   Peers peers;
 
   const Batch* oldest() const { return first; }
@@ -102,7 +103,7 @@ class alignas(64) SimRank final : public RankBase<Types> {
  public:
   SimRank(World& world, int rank);
   ~SimRank() override;
-  Rank symmetric_group(int size, int level);  ///< symmetry.hpp
+  Rank symmetric_group(int size, int level, double share);  ///< symmetry.hpp
 
   Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
@@ -116,6 +117,7 @@ class alignas(64) SimRank final : public RankBase<Types> {
   void release(Block& block) override;
 
   void ledger_taken() {
+    note_race();
     each_endpoint([](Endpoint& endpoint) { endpoint.peers.clear(); });
   }
   /// Other queues of this rank are at work.
@@ -142,6 +144,9 @@ class alignas(64) SimRank final : public RankBase<Types> {
   }
 
   RaceDetector* races() const;  // null: no checks
+  /// Of what the queue does next, or of the batch that it has just noted.
+  RaceDetector::Moment moment(const Queue& queue, std::uint64_t ahead);
+  void note_race();
 
   std::uint64_t draws_ = 0;
   std::unique_ptr<RaceDetector> races_;
@@ -220,9 +225,9 @@ class World final : public WorldBase<Types> {
   std::vector<Queue*> runnable_;
   std::uint64_t issues_ = 0;
 
-  std::deque<Message> message_store_;
+  std::pmr::deque<Message> message_store_{&arena_};
   std::vector<Message*> free_messages_;
-  std::deque<Batch> batch_store_;
+  std::pmr::deque<Batch> batch_store_{&arena_};
   std::vector<Batch*> free_batches_;
 };
 

@@ -161,6 +161,49 @@ TEST(Ledgers, Time) {
   EXPECT_NE(std::find(outcome.trace.queues.begin(), outcome.trace.queues.end(), "comm"), outcome.trace.queues.end());
 }
 
+/// What a trace says of memory is what the ledger counts, on the backends whose host says when it is taken.
+TEST(Ledgers, MemoryOverTime) {
+  NEED_RANKS(2);
+  RunOptions options = options_for(2);
+  options.trace = true;
+  const Outcome outcome = run(options, [](Rank me) {
+    Rank comm = me.stream("comm");
+    Slice a = filled(me, 10, 1);
+    upload(me, a, std::vector<float>(10, 1));
+    Slice b = empty_of(me, 10);
+    me.wait(me.run(comm, [a](Rank r) { add(r, a, filled(r, 10, 2)); }));
+    me.exchange({send(1 - me.rank(), a), receive(1 - me.rank(), b)});
+    a = {};
+    filled(me, 30, 1);
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  if (!is_judge()) return;
+  const Trace& trace = outcome.trace;
+  if (on_gpu()) {
+    EXPECT_TRUE(trace.blocks.empty());
+    return;
+  }
+  ASSERT_EQ(trace.blocks.size(), 2 * 4u);
+  for (int rank = 0; rank < 2; ++rank) {
+    const TraceBlock* own = &trace.blocks[static_cast<std::size_t>(4 * rank)];
+    for (std::uint64_t id = 1; id <= 4; ++id) {
+      EXPECT_EQ(own[id - 1].rank, rank);
+      EXPECT_EQ(own[id - 1].id, id);
+      EXPECT_EQ(own[id - 1].uploaded, id == 1);
+      EXPECT_GE(own[id - 1].end, own[id - 1].begin) << "all of it was released";
+    }
+    EXPECT_LE(own[2].end, own[3].begin) << "the scratch of the closure, and what came after it";
+    EXPECT_EQ(own[3].bytes, 120u);
+  }
+  for (const TraceEvent& event : trace.events) {
+    if (event.kind != TraceEvent::Kind::compute || event.name != "add") continue;
+    ASSERT_EQ(event.uses.size(), 2u);
+    EXPECT_EQ(event.uses[0].block, 3u);
+    EXPECT_EQ(event.uses[1].block, 1u);
+    EXPECT_TRUE(event.uses[1].writes);
+  }
+}
+
 /// Sleeping for the modelled time makes an emulated run last as long as the simulated one, and longer where the host
 /// cannot keep up; never shorter.
 TEST(Ledgers, EmulatedTime) {
@@ -187,6 +230,31 @@ TEST(Ledgers, EmulatedTime) {
     EXPECT_GE(outcome.wall_seconds, 2 * expected * (1 - 1e-9));
   }
   EXPECT_GE(outcome.values[0][0], expected * (1 - 1e-9));
+}
+
+/// A message that needs no receiver is there when its receive begins, which then takes no time, not less.
+TEST(Ledgers, WhatCameEarlyEndsWhenItIsReceived) {
+  NEED_RANKS(2);
+  if (on_gpu()) GTEST_SKIP() << "a GPU's time is measured, never emulated";
+  RunOptions options = options_for(2);
+  options.machine = Machine::uniform(1e-3, 1e-7, 1e-7);
+  options.machine.eager_bytes = 1 << 20;
+  options.emulate = options.trace = true;
+  const Outcome outcome = run(options, [](Rank me) {
+    Slice small = filled(me, 1, 1), large = empty_of(me, 100'000);
+    if (me.rank() == 0) return me.exchange({send(1, small)});
+    fill(me, large, 0);  // 13 ms; the message takes one
+    me.exchange({receive(0, small)});
+  });
+  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  if (!is_judge()) return;
+  int transfers = 0;
+  for (const TraceEvent& event : outcome.trace.events) {
+    if (event.kind != TraceEvent::Kind::transfer) continue;
+    ++transfers;
+    EXPECT_GE(event.end, event.begin) << "rank " << event.rank;
+  }
+  EXPECT_EQ(transfers, 2);
 }
 
 TEST(ExplicitSync, UploadReadAndToHost) {

@@ -1,6 +1,6 @@
 // The class behind make_cpu_device. Its methods are defined by topic: elementwise.cpp, reductions.cpp, random.cpp,
-// matmul.cpp, gelu.cpp, layer_norm.cpp, attention.cpp, embedding.cpp, cross_entropy.cpp,
-// compression.cpp, adamw.cpp.
+// matmul.cpp, gelu.cpp, swiglu.cpp, layer_norm.cpp, rms_norm.cpp, rotary.cpp, attention.cpp, attention_block.cpp,
+// embedding.cpp, cross_entropy.cpp, compression.cpp, adamw.cpp.
 //
 // All kernels are written once, on floats: 16-bit operands pass through small tiles that stay in the nearest cache
 // (view.hpp). Loops over many rows are cut into chunks whose bounds do not depend on the number of threads, and what is
@@ -35,10 +35,16 @@ class CpuDevice final : public Device {
   void add_rows(const Slice& bias_gradient, const Matrix& x) override;
   void gelu(const Slice& y, const Slice& x) override;
   void gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) override;
+  void swiglu(const Slice& y, const Slice& x, std::size_t width) override;
+  void swiglu_backward(const Slice& dx, const Slice& dy, const Slice& x, std::size_t width) override;
   void layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
                   const Slice& bias) override;
   void layer_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy, const Slice& x,
                            const Slice& weight, const Slice& statistics, Into into) override;
+  void rms_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight) override;
+  void rms_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dy, const Slice& x, const Slice& weight,
+                         const Slice& statistics, Into into) override;
+  void rotate_positions(const Slice& x, RotaryShape shape, float base, Turn way) override;
   void attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) override;
   void attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv, const Slice& statistics,
                           AttentionShape shape) override;
@@ -46,6 +52,11 @@ class CpuDevice final : public Device {
   void attention_output(const Slice& y, const Slice& probabilities, const Slice& qkv, AttentionShape shape) override;
   void attention_probabilities_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& probabilities,
                                         const Slice& qkv, AttentionShape shape) override;
+  void attention_block(const Slice& y, const Slice& statistics, const Slice& q, const Slice& kv,
+                       AttentionBlock block) override;
+  void attention_block_backward(const Slice& dq, const Slice& dkv, const Slice& dy, const Slice& y,
+                                const Slice& statistics, const Slice& q, const Slice& kv,
+                                AttentionBlock block) override;
   void embedding(const Slice& y, const Slice& tokens, const Slice& table, const Slice& positions,
                  std::size_t sequence) override;
   void embedding_backward(const Slice& dtable, const Slice& dpositions, const Slice& dy, const Slice& tokens,

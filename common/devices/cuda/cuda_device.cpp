@@ -4,16 +4,23 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <vector>
 
 #include "common/devices/cuda/cuda_device_class.hpp"
 #include "common/devices/cuda/kernels/operations.hpp"
 #include "common/devices/cuda/status.hpp"
+#include "common/devices/cuda/supplies.hpp"
 #include "common/devices/random_key.hpp"
 
 namespace lockstep {
 
 std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream, bool tf32) {
-  return std::make_unique<cuda::StreamDevice>(stream, tf32);
+  return std::make_unique<cuda::StreamDevice>(stream, tf32, nullptr, 0);
+}
+
+std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream, bool tf32, const cuda::DeviceSupplies& supplies,
+                                             int index) {
+  return std::make_unique<cuda::StreamDevice>(stream, tf32, &supplies, index);
 }
 
 namespace cuda {
@@ -32,7 +39,16 @@ kernels::AdamWStep step_of(const AdamW& options) {
 
 }  // namespace
 
-StreamDevice::StreamDevice(cudaStream_t stream, bool tf32) : stream_(stream), workspace_(stream), gemm_(stream, tf32) {
+StreamDevice::StreamDevice(cudaStream_t stream, bool tf32, const DeviceSupplies* supplies, int index)
+    : stream_(stream),
+      workspace_(stream),
+      spread_(stream),
+      gemm_(stream, tf32, supplies ? supplies->product_library() : nullptr),
+      owns_fault_(!supplies) {
+  if (supplies) {
+    fault_ = supplies->record(index);
+    return;
+  }
   void* memory = nullptr;
   check(cudaMallocHost(&memory, sizeof(kernels::Fault)), "cudaMallocHost");
   fault_ = new (memory) kernels::Fault;
@@ -41,7 +57,7 @@ StreamDevice::StreamDevice(cudaStream_t stream, bool tf32) : stream_(stream), wo
 StreamDevice::~StreamDevice() {
   // A kernel may still be about to write the record. Errors were reported by whoever synchronised before.
   (void)cudaStreamSynchronize(stream_);
-  (void)cudaFreeHost(fault_);
+  if (owns_fault_) (void)cudaFreeHost(fault_);
 }
 
 void StreamDevice::check_indices(Location where) {
@@ -106,6 +122,24 @@ void StreamDevice::gelu(const Slice& y, const Slice& x) { kernels::gelu(queue(),
 
 void StreamDevice::gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) {
   kernels::gelu_backward(queue(), array(dx), array(dy), array(x));
+}
+
+void StreamDevice::swiglu(const Slice& y, const Slice& x, std::size_t width) {
+  kernels::swiglu(queue(), array(y), array(x), width);
+}
+
+void StreamDevice::swiglu_backward(const Slice& dx, const Slice& dy, const Slice& x, std::size_t width) {
+  kernels::swiglu_backward(queue(), array(dx), array(dy), array(x), width);
+}
+
+void StreamDevice::rms_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight) {
+  kernels::rms_norm(queue(), array(y), array(statistics), array(x), array(weight));
+}
+
+void StreamDevice::rms_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dy, const Slice& x,
+                                     const Slice& weight, const Slice& statistics, Into into) {
+  kernels::rms_norm_backward(queue(), array(dx), array(dweight), array(dy), array(x), array(weight), array(statistics),
+                             into == Into::accumulate);
 }
 
 void StreamDevice::layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
@@ -174,8 +208,19 @@ void StreamDevice::add_dequantised(const Slice& y, const Slice& q, const Slice& 
 void StreamDevice::adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,
                          const Slice& gradient, AdamW options, const Slice& gradient_factor, const Slice& skip,
                          const Slice& skipped) {
-  kernels::adamw(queue(), array(parameter), array(master), array(m), array(v), array(gradient), step_of(options),
-                 array(gradient_factor), array(skip), array(skipped));
+  const AdamWPiece all{master.size()};
+  adamw_pieces(parameter, master, m, v, gradient, {&all, 1}, options, gradient_factor, skip, skipped);
+}
+
+void StreamDevice::adamw_pieces(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,
+                                const Slice& gradient, std::span<const AdamWPiece> pieces, AdamW options,
+                                const Slice& gradient_factor, const Slice& skip, const Slice& skipped) {
+  const kernels::AdamWArrays arrays{array(parameter), array(master),          array(m),    array(v),
+                                    array(gradient),  array(gradient_factor), array(skip), array(skipped)};
+  std::vector<kernels::AdamWPiece> counts;
+  counts.reserve(pieces.size());
+  for (const AdamWPiece& piece : pieces) counts.push_back({static_cast<std::int64_t>(piece.count), piece.decays});
+  kernels::adamw(queue(), arrays, counts.data(), counts.size(), step_of(options));
 }
 
 }  // namespace cuda

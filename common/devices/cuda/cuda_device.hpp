@@ -19,9 +19,16 @@ class CudaDevice : public Device {
   virtual void check_indices(Location where) = 0;
 };
 
+namespace cuda {
+class DeviceSupplies;
+}
+
 /// For a stream of the current device. It must be destroyed before the stream. tf32: RunOptions::tf32. Throws Error
 /// where CUDA fails.
 std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream, bool tf32 = false);
+/// The same, which takes nothing that could wait for the GPU; device number `index` of those that share `supplies`.
+std::unique_ptr<CudaDevice> make_cuda_device(cudaStream_t stream, bool tf32, const cuda::DeviceSupplies& supplies,
+                                             int index);
 
 /// Whether the current device does Device::matmul_gelu in one pass and gains by it: compute capability 9.0 (H100) and
 /// newer. Before, cuBLASLt's kernels lose more than the pass over memory takes (so did llm.c find, whose default for

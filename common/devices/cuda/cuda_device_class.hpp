@@ -12,7 +12,8 @@ inline kernels::Array array(const Slice& slice) { return {slice.data(), slice.si
 
 class StreamDevice final : public CudaDevice {
  public:
-  StreamDevice(cudaStream_t stream, bool tf32);
+  /// Without supplies it takes what it needs when it needs it.
+  StreamDevice(cudaStream_t stream, bool tf32, const DeviceSupplies* supplies, int index);
   ~StreamDevice() override;
   StreamDevice(const StreamDevice&) = delete;
 
@@ -38,10 +39,16 @@ class StreamDevice final : public CudaDevice {
   void gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) override;
   void matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) override;
   void matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x) override;
+  void swiglu(const Slice& y, const Slice& x, std::size_t width) override;
+  void swiglu_backward(const Slice& dx, const Slice& dy, const Slice& x, std::size_t width) override;
   void layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
                   const Slice& bias) override;
   void layer_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy, const Slice& x,
                            const Slice& weight, const Slice& statistics, Into into) override;
+  void rms_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight) override;
+  void rms_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dy, const Slice& x, const Slice& weight,
+                         const Slice& statistics, Into into) override;
+  void rotate_positions(const Slice& x, RotaryShape shape, float base, Turn way) override;
   void attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) override;
   void attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv, const Slice& statistics,
                           AttentionShape shape) override;
@@ -49,6 +56,11 @@ class StreamDevice final : public CudaDevice {
   void attention_output(const Slice& y, const Slice& probabilities, const Slice& qkv, AttentionShape shape) override;
   void attention_probabilities_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& probabilities,
                                         const Slice& qkv, AttentionShape shape) override;
+  void attention_block(const Slice& y, const Slice& statistics, const Slice& q, const Slice& kv,
+                       AttentionBlock block) override;
+  void attention_block_backward(const Slice& dq, const Slice& dkv, const Slice& dy, const Slice& y,
+                                const Slice& statistics, const Slice& q, const Slice& kv,
+                                AttentionBlock block) override;
   void embedding(const Slice& y, const Slice& tokens, const Slice& table, const Slice& positions,
                  std::size_t sequence) override;
   void embedding_backward(const Slice& dtable, const Slice& dpositions, const Slice& dy, const Slice& tokens,
@@ -65,16 +77,27 @@ class StreamDevice final : public CudaDevice {
   void scatter_add(const Slice& y, const Slice& values, const Slice& indices, float factor) override;
   void quantise(const Slice& q, const Slice& scales, const Slice& x, std::size_t block, Random key) override;
   void add_dequantised(const Slice& y, const Slice& q, const Slice& scales, std::size_t block, float factor) override;
+  void adamw_pieces(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
+                    std::span<const AdamWPiece> pieces, AdamW options, const Slice& gradient_factor, const Slice& skip,
+                    const Slice& skipped) override;
   void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
              AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) override;
 
  private:
   kernels::Queue queue() { return {stream_, workspace_, fault_}; }
+  /// qkv with a copy of k and v for each head, and room for its gradient; where no heads share, qkv itself and nothing.
+  struct Spread {
+    kernels::Array qkv, gradient;
+  };
+  Spread spread(const Slice& qkv, AttentionShape shape, bool backward = false);
+  void add_spread(const Slice& dqkv, const Spread& spread, AttentionShape shape);
 
   cudaStream_t stream_;
   kernels::Workspace workspace_;
+  kernels::Workspace spread_;
   Gemm gemm_;
   kernels::Fault* fault_ = nullptr;  // in memory of the host that the GPU can write
+  bool owns_fault_;
 };
 
 }  // namespace lockstep::cuda

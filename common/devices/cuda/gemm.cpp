@@ -6,6 +6,7 @@
 
 #include "common/devices/cuda/kernels/gemm_finish.hpp"
 #include "common/devices/cuda/kernels/operations.hpp"
+#include "common/devices/cuda/slow_paths.hpp"
 #include "common/devices/cuda/status.hpp"
 
 namespace lockstep::cuda {
@@ -35,6 +36,11 @@ const float* widened(const kernels::Queue& queue, const Slice& x, Cut& cut) {
   auto* const to = cut.next<float>(x.size());
   kernels::cast(queue, {to, x.size(), DType::f32}, array(x));
   return to;
+}
+
+/// Whether the library's fast kernels can read and write it: rows begin at multiples of 16 bytes.
+bool suits_tensor_cores(const Matrix& x) {
+  return aligned(x.slice.data()) && (x.rows == 1 || x.columns * bytes_of(x.slice.dtype()) % 16 == 0);
 }
 
 Product product_of(const Matrix& c, const Matrix& a, const Matrix& b) {
@@ -87,12 +93,16 @@ bool Gemm::take_the_short_way(const kernels::Queue& queue, const Matrix& c, cons
   Product product = product_of(c, a, b);
   product.bias = fitting_bias(queue, bias, c_dtype);
   product.accumulate = into == Into::accumulate;
-  return library_.run(product);
+  if (!library_.run(product)) return false;
+  if (dtype != DType::f32 && !(suits_tensor_cores(c) && suits_tensor_cores(a) && suits_tensor_cores(b)))
+    ++slow_paths().products_at_odd_places;
+  return true;
 }
 
 void Gemm::take_the_long_way(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
                              const Slice& bias) {
   const bool accumulate = into == Into::accumulate;
+  if (a.n() > 0 && (a.slice.dtype() != DType::f32 || b.slice.dtype() != DType::f32)) ++slow_paths().products_in_fp32;
   if (a.n() == 0) return finish_product(queue, array(c.slice), nullptr, array(bias), c.n(), accumulate);
   Cut cut(queue.workspace.take(widened_bytes(a.slice) + widened_bytes(b.slice) + Cut::bytes<float>(c.slice.size())));
   Product product{c.m(), c.n(), a.n()};

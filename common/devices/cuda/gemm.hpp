@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <utility>
 
 #include "common/arithmetic.hpp"
 #include "common/devices/cuda/kernels/array.hpp"
@@ -37,11 +38,15 @@ struct Product {
   void* inner = nullptr;  // what GELU is taken of: written by `gelu`, read by `gelu_backward`
 };
 
+/// The library's handle for the current GPU, which any number of streams may share.
+std::shared_ptr<void> open_product_library();
+
 /// The library, for one stream. Reruns give the same bits.
 class ProductLibrary {
  public:
-  /// tf32: products of f32 may round their operands to 10 bits and use tensor cores.
-  ProductLibrary(cudaStream_t stream, bool tf32);
+  /// tf32: products of f32 may round their operands to 10 bits and use tensor cores. Without a handle the first product
+  /// opens one: queues that only add never need it.
+  ProductLibrary(cudaStream_t stream, bool tf32, std::shared_ptr<void> handle = nullptr);
   ~ProductLibrary();
   ProductLibrary(const ProductLibrary&) = delete;
   /// Queues the product; false, with nothing queued, where the library has no way to do it.
@@ -55,7 +60,8 @@ class ProductLibrary {
 /// Device::matmul, and what of a product with GELU the library does in one pass, for the device of one stream.
 class Gemm {
  public:
-  Gemm(cudaStream_t stream, bool tf32) : library_(stream, tf32) {}
+  Gemm(cudaStream_t stream, bool tf32, std::shared_ptr<void> handle = nullptr)
+      : library_(stream, tf32, std::move(handle)) {}
   /// `queue` is on the same stream. Throws Error where CUDA or the library fails.
   void matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
               const Slice& bias);

@@ -1,28 +1,33 @@
 // The library of matrix products on a GPU: cuBLASLt. Row-major c = a·b is column-major cᵀ = bᵀ·aᵀ, so a and b change
 // places and nothing is copied. For each shape the library's heuristic is asked once; with LOCKSTEP_TUNE in the
-// environment its first answers are timed, and the fastest is kept, which another run need not choose.
+// environment its first answers are timed, unless the file of tuning.hpp has the fastest already.
 //
 // Deterministic: of the ways to split k only those are allowed whose parts are f32 and are summed in a separate step.
 #include <cublasLt.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <compare>
-#include <cstdlib>
+#include <bit>
 #include <limits>
 #include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/devices/cuda/event.hpp"
 #include "common/devices/cuda/gemm.hpp"
+#include "common/devices/cuda/product_key.hpp"
 #include "common/devices/cuda/status.hpp"
+#include "common/devices/cuda/tuning.hpp"
 
 namespace lockstep::cuda {
 
 namespace {
 
 constexpr std::size_t kWorkspace = 32 << 20;  // bytes; what cuBLAS itself takes on Hopper
-constexpr int kCandidates = 8;
+constexpr std::size_t kTuningWorkspace = 64 << 20;
+constexpr int kCandidates = 8, kTuningCandidates = 32;
+constexpr std::uint32_t kReductions =
+    std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
 
 void check(cublasStatus_t status, const char* call, Location where = Location::current()) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -36,49 +41,6 @@ cudaDataType_t type_of(DType dtype) {
     case DType::f16: return CUDA_R_16F;
     default: return CUDA_R_32F;
   }
-}
-
-/// The largest power of two up to 16 that divides an address: what a kernel may rely on. Tensor cores ask for no more
-/// (cuBLAS's documentation, "Tensor Core Usage"); and a product gives the same bits wherever its matrices lie, if that
-/// is at multiples of 16 bytes: a model cut into stages or shards adds in the order of the whole one.
-std::uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data) | 16u;
-  return static_cast<std::uint32_t>(address & (~address + 1));
-}
-
-/// Bias and GELU's argument count with the result: a kernel may write and read all of them with accesses of one width.
-std::uint32_t result_alignment(const Product& p) {
-  std::uint32_t least = alignment_of(p.c);
-  for (const void* beside : {p.bias, static_cast<const void*>(p.inner)})
-    if (beside) least = std::min(least, alignment_of(beside));
-  return least;
-}
-
-/// Everything that the choice of a kernel may depend on.
-struct Key {
-  std::size_t m, n, k;
-  DType dtype, c_dtype;
-  bool a_transposed, b_transposed, accumulate, bias;
-  Epilogue epilogue;
-  std::uint32_t a_alignment, b_alignment, c_alignment, result_alignment;
-  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
-};
-
-Key key_of(const Product& p) {
-  return {p.m,
-          p.n,
-          p.k,
-          p.dtype,
-          p.c_dtype,
-          p.a_transposed,
-          p.b_transposed,
-          p.accumulate,
-          p.bias != nullptr,
-          p.epilogue,
-          alignment_of(p.a),
-          alignment_of(p.b),
-          alignment_of(p.c),
-          result_alignment(p)};
 }
 
 class Preference {
@@ -144,29 +106,60 @@ void describe_product(Plan& plan, const Product& p, bool tf32) {
   describe_matrix(plan.result, p.c_dtype, p.m, p.n);
 }
 
-/// Ways to do a product, the one first that the library thinks fastest; none where it has none.
-std::vector<cublasLtMatmulAlgo_t> ways_of(cublasLtHandle_t handle, Plan& plan, const Product& p) {
+/// Up to `most` ways to do a product, the one first that the library thinks fastest; none where it has none.
+std::vector<cublasLtMatmulAlgo_t> ways_of(cublasLtHandle_t handle, Plan& plan, const Product& p, const ProductKey& key,
+                                          std::size_t workspace, int most) {
   Preference preference;
-  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                 std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result_alignment(p));
-  cublasLtMatmulHeuristicResult_t results[kCandidates];
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductions);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.result_alignment);
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int found = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result,
-                                     preference.get(), kCandidates, results, &found);
+                                     preference.get(), most, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   // So it says of some types with an epilogue.
   if (status == CUBLAS_STATUS_INVALID_VALUE && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<cublasLtMatmulAlgo_t> ways;
-  for (int i = 0; i < found; ++i)
-    if (results[i].state == CUBLAS_STATUS_SUCCESS) ways.push_back(results[i].algo);
+  results.resize(static_cast<std::size_t>(found));
+  for (const cublasLtMatmulHeuristicResult_t& result : results)
+    if (result.state == CUBLAS_STATUS_SUCCESS) ways.push_back(result.algo);
   return ways;
+}
+
+/// What the handle of ProductLibrary is here.
+struct Library {
+  cublasLtHandle_t handle = nullptr;
+  std::unique_ptr<Tuning> tuning;
+
+  Library() {
+    check(cublasLtCreate(&handle), "cublasLtCreate");
+    tuning = Tuning::of_environment(fmt::format("cuBLASLt {}", cublasLtGetVersion()));
+  }
+  ~Library() { (void)cublasLtDestroy(handle); }
+  Library(const Library&) = delete;
+};
+
+static_assert(sizeof(Way) == sizeof(cublasLtMatmulAlgo_t));
+
+/// Whether this library has such a way for the product, whose sums are the same bits on every rerun.
+bool usable(cublasLtHandle_t handle, Plan& plan, const Way& way, std::size_t workspace) {
+  const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(way);
+  std::uint32_t reduction = 0;
+  std::size_t written = 0;
+  if (cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
+                                           sizeof reduction, &written) != CUBLAS_STATUS_SUCCESS ||
+      (reduction & ~kReductions) != 0)
+    return false;
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublasLtMatmulAlgoCheck(handle, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result,
+                                 &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace;
 }
 
 }  // namespace
@@ -174,22 +167,27 @@ std::vector<cublasLtMatmulAlgo_t> ways_of(cublasLtHandle_t handle, Plan& plan, c
 struct ProductLibrary::State {
   cudaStream_t stream;
   bool tf32;
-  bool tune = std::getenv("LOCKSTEP_TUNE") != nullptr;
-  cublasLtHandle_t handle = nullptr;  // made by the first product: queues that only add never need one
+  std::shared_ptr<void> shared;
+  cublasLtHandle_t handle = nullptr;  // of `shared`
+  Tuning* tuning = nullptr;           // likewise
   void* workspace = nullptr;
-  std::map<Key, Plan> plans;
+  std::size_t workspace_bytes = kWorkspace;
+  std::map<ProductKey, Plan> plans;
 
   void prepare() {
-    if (!handle) check(cublasLtCreate(&handle), "cublasLtCreate");
-    if (!workspace)
-      cuda::check(cudaMallocAsync(&workspace, kWorkspace, stream),
-                  "cudaMallocAsync of 32 MiB for cuBLASLt's workspace");
+    if (!shared) shared = open_product_library();
+    const auto* library = static_cast<const Library*>(shared.get());
+    handle = library->handle;
+    tuning = library->tuning.get();
+    if (workspace) return;
+    if (tuning) workspace_bytes = kTuningWorkspace;
+    cuda::check(cudaMallocAsync(&workspace, workspace_bytes, stream), "cudaMallocAsync of cuBLASLt's workspace");
   }
   /// Queues the product, with its result at `c`.
   cublasStatus_t multiply(Plan& plan, const cublasLtMatmulAlgo_t& way, const Product& p, void* c) const {
     const float alpha = 1, beta = p.accumulate ? 1 : 0;
     return cublasLtMatmul(handle, &plan.operation, &alpha, p.b, &plan.first, p.a, &plan.second, &beta, p.c,
-                          &plan.result, c, &plan.result, &way, workspace, kWorkspace, stream);
+                          &plan.result, c, &plan.result, &way, workspace, workspace_bytes, stream);
   }
   /// The way that takes the GPU the least time. Results go to memory of their own: p's may be one that is added to.
   cublasLtMatmulAlgo_t fastest(Plan& plan, const Product& p, const std::vector<cublasLtMatmulAlgo_t>& ways) {
@@ -215,25 +213,35 @@ struct ProductLibrary::State {
     return best;
   }
   Plan& plan_of(const Product& product) {
-    const auto [at, is_new] = plans.try_emplace(key_of(product));
+    const auto [at, is_new] = plans.try_emplace(key_of(product, tf32));
     Plan& plan = at->second;
     if (!is_new) {
       set_pointers(plan, product);
       return plan;
     }
     describe_product(plan, product, tf32);
-    const std::vector<cublasLtMatmulAlgo_t> ways = ways_of(handle, plan, product);
+    const ProductKey& key = at->first;
+    const bool tunes = tuning && Tuning::matters(key);
+    const std::vector<cublasLtMatmulAlgo_t> ways =
+        ways_of(handle, plan, product, key, workspace_bytes, tunes ? kTuningCandidates : kCandidates);
     plan.possible = !ways.empty();
-    if (plan.possible) plan.algorithm = tune && ways.size() > 1 ? fastest(plan, product, ways) : ways.front();
+    if (!plan.possible) return plan;
+    plan.algorithm = ways.front();
+    if (tunes)
+      plan.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(tuning->choose(
+          key, [&](const Way& way) { return usable(handle, plan, way, workspace_bytes); },
+          [&] { return std::bit_cast<Way>(fastest(plan, product, ways)); }));
     return plan;
   }
   ~State() {  // errors would show at the stream's next call
     if (workspace) cudaFreeAsync(workspace, stream);
-    if (handle) cublasLtDestroy(handle);
   }
 };
 
-ProductLibrary::ProductLibrary(cudaStream_t stream, bool tf32) : state_(new State{stream, tf32}) {}
+std::shared_ptr<void> open_product_library() { return std::make_shared<Library>(); }
+
+ProductLibrary::ProductLibrary(cudaStream_t stream, bool tf32, std::shared_ptr<void> handle)
+    : state_(new State{.stream = stream, .tf32 = tf32, .shared = std::move(handle)}) {}
 ProductLibrary::~ProductLibrary() = default;
 
 bool ProductLibrary::run(const Product& product) {

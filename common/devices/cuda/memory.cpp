@@ -55,29 +55,57 @@ Staging::~Staging() {
   for (const auto& buffer : buffers_) (void)cudaFreeHost(buffer->data);
 }
 
-Staging::Buffer* Staging::take(std::size_t bytes) {
-  const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 256));
-  std::lock_guard lock(mutex_);
-  Buffer* busy = nullptr;
-  for (const auto& buffer : buffers_) {
-    if (buffer->lent || buffer->bytes != size) continue;
-    if (buffer->last.done()) {
-      buffer->lent = true;
-      return buffer.get();
-    }
-    if (!busy) busy = buffer.get();
-  }
-  if (busy && buffers_.size() >= kMostBuffers) {
-    wait_(busy->last);
-    busy->lent = true;
-    return busy;
-  }
+Staging::Buffer* Staging::make(std::size_t bytes) {
   auto fresh = std::make_unique<Buffer>();
-  fresh->bytes = size;
-  check(cudaMallocHost(&fresh->data, size), "cudaMallocHost");
-  fresh->lent = true;
-  buffers_.push_back(std::move(fresh));
-  return buffers_.back().get();
+  fresh->bytes = bytes;
+  check(cudaMallocHost(&fresh->data, bytes), "cudaMallocHost");
+  return buffers_.emplace_back(std::move(fresh)).get();
+}
+
+void Staging::prepare() {
+  constexpr std::size_t kSmall = 64 << 10, kMedium = 1 << 20;
+  for (std::size_t bytes = kLeast; bytes <= kPiece; bytes *= 2)
+    for (int i = 0; i < (bytes <= kSmall ? 8 : bytes <= kMedium ? 4 : 2); ++i) make(bytes);
+  prepared_ = true;
+}
+
+/// Of prepared ones, the smallest that is large enough; else of that very size, so that small ones do not use up large
+/// ones.
+Staging::Buffer* Staging::find(std::size_t bytes, bool idle) {
+  for (const auto& buffer : buffers_)
+    if (!buffer->lent && (prepared_ ? buffer->bytes >= bytes : buffer->bytes == bytes) &&
+        (!idle || !buffer->last || buffer->last.done()))
+      return buffer.get();
+  return nullptr;
+}
+
+Staging::Buffer* Staging::take(std::size_t bytes, const Wait& wait) {
+  const std::size_t size = std::bit_ceil(std::max(bytes, kLeast));
+  std::unique_lock lock(mutex_);
+  Buffer* buffer = find(size, /*idle=*/true);
+  if (!buffer && (prepared_ || buffers_.size() >= kMostBuffers)) {
+    buffer = find(size, /*idle=*/false);
+    if (buffer) {
+      buffer->lent = true;  // to nobody else, while others may use the rest
+      const Event last = buffer->last;
+      lock.unlock();
+      struct Return {  // where the wait ends because the run does
+        Staging& staging;
+        Buffer* buffer;
+        const Event& last;
+        bool waited = false;
+        ~Return() {
+          if (!waited) staging.give(buffer, last);
+        }
+      } give_back{*this, buffer, last};
+      (wait ? wait : wait_)(last);
+      give_back.waited = true;
+      return buffer;
+    }
+  }
+  if (!buffer) buffer = make(size);
+  buffer->lent = true;
+  return buffer;
 }
 
 void Staging::give(Buffer* buffer, Event last) {
@@ -86,10 +114,10 @@ void Staging::give(Buffer* buffer, Event last) {
   buffer->lent = false;
 }
 
-void Staging::upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+void Staging::upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream, const Wait& wait) {
   for (std::size_t at = 0; at < bytes; at += kPiece) {
     const std::size_t piece = std::min(kPiece, bytes - at);
-    Buffer* buffer = take(piece);
+    Buffer* buffer = take(piece, wait);
     std::memcpy(buffer->data, static_cast<const char*>(from) + at, piece);
     check(cudaMemcpyAsync(static_cast<char*>(to) + at, buffer->data, piece, cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync to the GPU");
@@ -97,11 +125,10 @@ void Staging::upload(void* to, const void* from, std::size_t bytes, cudaStream_t
   }
 }
 
-void Staging::download(void* to, const void* from, std::size_t bytes, cudaStream_t stream,
-                       const std::function<void(const Event&)>& wait) {
+void Staging::download(void* to, const void* from, std::size_t bytes, cudaStream_t stream, const Wait& wait) {
   for (std::size_t at = 0; at < bytes; at += kPiece) {
     const std::size_t piece = std::min(kPiece, bytes - at);
-    Buffer* buffer = take(piece);
+    Buffer* buffer = take(piece, wait);
     check(cudaMemcpyAsync(buffer->data, static_cast<const char*>(from) + at, piece, cudaMemcpyDeviceToHost, stream),
           "cudaMemcpyAsync to the host");
     const Event copied = events_.record(stream);

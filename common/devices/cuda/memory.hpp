@@ -43,11 +43,14 @@ class Staging {
       : events_(events), wait_(std::move(wait)) {}
   Staging(const Staging&) = delete;
   ~Staging();
+  using Wait = std::function<void(const Event&)>;
+  /// Takes all the pinned memory it will need, some 20 MiB: an allocation may wait until all that is on the GPU has
+  /// ended, and so also for messages that others send only later. From then on it waits where it would take more.
+  void prepare();
   /// `from` may change when this returns; the copy is made in the order of `stream`.
-  void upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
+  void upload(void* to, const void* from, std::size_t bytes, cudaStream_t stream, const Wait& wait = {});
   /// `wait(event)` returns when the GPU has passed it; others may work meanwhile.
-  void download(void* to, const void* from, std::size_t bytes, cudaStream_t stream,
-                const std::function<void(const Event&)>& wait);
+  void download(void* to, const void* from, std::size_t bytes, cudaStream_t stream, const Wait& wait);
 
  private:
   struct Buffer {
@@ -56,15 +59,18 @@ class Staging {
     Event last;  // of the copy it was last used for
     bool lent = false;
   };
-  static constexpr std::size_t kPiece = 4 << 20;  // bytes of the largest buffer
+  static constexpr std::size_t kLeast = 256, kPiece = 4 << 20;  // bytes of the smallest and the largest buffer
   static constexpr std::size_t kMostBuffers = 64;
-  Buffer* take(std::size_t bytes);
+  Buffer* make(std::size_t bytes);
+  Buffer* find(std::size_t bytes, bool idle);
+  Buffer* take(std::size_t bytes, const Wait& wait);
   void give(Buffer* buffer, Event last);
 
   EventPool& events_;
   std::function<void(const Event&)> wait_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;  // prepared ones: the smallest first
+  bool prepared_ = false;
 };
 
 }  // namespace lockstep::cuda

@@ -67,6 +67,25 @@ TEST_F(AgainstCpu, AdamW) {
     }
 }
 
+TEST_F(AgainstCpu, AdamWOverPieces) {
+  std::vector<AdamWPiece> pieces;
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < 300; n += pieces.back().count, ++i) pieces.push_back({i * i % 23, i % 2 == 0});
+  for (DType dtype : kFloating) {
+    const auto [g, g_cpu] = normal(n, dtype);
+    const auto [master, master_cpu] = normal(n, DType::f32);
+    Slice m = gpu.constant(n, 0.5f), v = gpu.constant(n, 0.25f), p = gpu.poisoned(n, dtype);
+    Slice m_cpu = cpu.constant(n, 0.5f), v_cpu = cpu.constant(n, 0.25f), p_cpu = cpu.poisoned(n, dtype);
+    const AdamW options{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 7};
+    adamw_pieces(gpu.me, p, master, m, v, g, pieces, options, gpu.of({0.37f}));
+    adamw_pieces(cpu.me, p_cpu, master_cpu, m_cpu, v_cpu, g_cpu, pieces, options, cpu.of({0.37f}));
+    expect_same(master, master_cpu, "master");
+    expect_same(m, m_cpu, "m");
+    expect_same(v, v_cpu, "v");
+    expect_same(p, p_cpu, "parameter");
+  }
+}
+
 TEST_F(AgainstCpu, Quantise) {
   for (DType dtype : kFloating)
     for (std::size_t n : kSizes)
@@ -82,7 +101,7 @@ TEST_F(AgainstCpu, Quantise) {
       }
 }
 
-TEST_F(AgainstCpu, RerunsOfSums) {
+TEST_F(AgainstCpu, RerunsOfSumsAndProducts) {
   const auto run = [&](std::uint32_t seed) {
     Bench bench(1, seed);
     Slice x = bench.normal(50001, DType::bf16), sums = bench.of({0, 0}), rows = bench.constant(127, 0);
@@ -91,8 +110,14 @@ TEST_F(AgainstCpu, RerunsOfSums) {
     add_squares(bench.me, sums.cut(1, 1), x);
     add_rows(bench.me, rows, matrix(x.cut(0, 127 * 300), 300, 127));
     embedding_backward(bench.me, table, {}, x.cut(0, 127 * 300), tokens, 300);
+    Slice product = bench.poisoned(130 * 64), inner = bench.poisoned(130 * 64, DType::bf16),
+          y = bench.poisoned(130 * 64, DType::bf16);
+    matmul(bench.me, matrix(product, 130, 64), matrix(x.cut(0, 130 * 257), 130, 257),
+           matrix(x.cut(0, 257 * 64), 257, 64));
+    matmul_gelu(bench.me, y, matrix(inner, 130, 64), matrix(x.cut(0, 130 * 257), 130, 257),
+                matrix(x.cut(0, 257 * 64), 257, 64));
     Values all = bench.read(sums);
-    for (const Slice& part : {rows, table})
+    for (const Slice& part : {rows, table, product, inner, y})
       for (double value : bench.read(part)) all.push_back(value);
     return all;
   };

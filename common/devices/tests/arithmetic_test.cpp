@@ -115,10 +115,59 @@ TEST_F(Front, RefusesLayersThatDoNotFit) {
   refuses([&] { attention_output(me, f32(23), f32(12), f32(72), shape); }, {"y has 23 elements, not 24"});
   refuses([&] { attention_probabilities_backward(me, f32(72), f32(24), f32(24), bf16(12), f32(72), shape); },
           {"probabilities is bf16, not fp32"});
+  const AttentionBlock block{1, 2, 4, 3, 4, 4, 0};
+  refuses([&] { attention_block(me, f32(24), f32(6), f32(23), f32(96), block); }, {"q has 23 elements, not 24"});
+  refuses([&] { attention_block(me, f32(24), f32(6), f32(24), f32(48), block); }, {"kv has 48 elements, not 96"});
+  refuses([&] { attention_block(me, f32(24), f32(12), f32(24), f32(96), block); }, {"statistics has 12 elements"});
+  AttentionBlock grouped = block;
+  grouped.kv_heads = 1;
+  refuses([&] { attention_block(me, f32(24), f32(6), f32(24), f32(96), grouped); },
+          {"kv has 96 elements, not 32", "2 × kv_heads"});
+  grouped.kv_heads = 2;
+  refuses([&] { attention_block(me, f32(24), f32(6), f32(24), f32(64), grouped); },
+          {"2 key-value heads do not divide 3 heads"});
+  refuses([&] { attention_block(me, f32(24), f32(6), f32(24), bf16(96), block); }, {"kv is bf16, not fp32"});
+  refuses([&] { attention_block_backward(me, f32(24), f32(95), f32(24), f32(24), f32(6), f32(24), f32(96), block); },
+          {"dkv has 95 elements and kv has 96"});
+  refuses(
+      [&] {
+        attention(me, f32(24), f32(6), f32(40), {1, 2, 3, 4, 2});
+      },
+      {"2 key-value heads do not divide 3 heads"});
+  refuses(
+      [&] {
+        attention(me, f32(24), f32(6), f32(72), {1, 2, 3, 4, 1});
+      },
+      {"qkv has 72 elements, not 40", "(heads + 2 × kv_heads)"});
+  refuses(
+      [&] {
+        rotate_positions(me, f32(54), AttentionShape{1, 2, 3, 3}, 500, Turn::forward);
+      },
+      {"3 channels", "pairs"});
+  refuses([&] { rotate_positions(me, f32(71), shape, 500, Turn::forward); }, {"qkv has 71 elements, not 72"});
+  refuses([&] { rotate_positions(me, f32(72), shape, 1, Turn::forward); }, {"a base of 1"});
+  refuses(
+      [&] {
+        rotate_positions(me, f32(72), RotaryShape{1, 2, 5, 3, 4}, 500, Turn::forward);
+      },
+      {"x has 72 elements, not 64", "turning + staying"});
+  refuses([&] { rms_norm(me, f32(8), f32(4), f32(8), f32(4)); }, {"statistics has 4 elements, not 2"});
+  refuses([&] { rms_norm_backward(me, f32(8), f32(3), f32(8), f32(8), f32(4), f32(2), Into::overwrite); },
+          {"dweight has 3 elements, not 4"});
+  refuses([&] { swiglu(me, f32(6), f32(10), 3); }, {"x has 10 elements, not a multiple of 6"});
+  refuses([&] { swiglu(me, f32(5), f32(12), 3); }, {"y has 5 elements, not 6"});
+  const Slice gates = f32(12);
+  refuses([&] { swiglu_backward(me, gates, gates.cut(0, 6), f32(12), 3); }, {"dx and dy overlap in part"});
   refuses([&] { adamw(me, f32(3), f32(3), f32(2), f32(3), f32(3), {}); }, {"m has 2 elements, not 3"});
   refuses([&] { adamw(me, f32(3), f32(3), f32(3), f32(3), f32(3), {}, {}, {}, f32(2)); }, {"skipped is 2 × fp32"});
   refuses([&] { adamw(me, f32(3), bf16(3), f32(3), f32(3), f32(3), {}); }, {"master is bf16, not fp32"});
   refuses([&] { adamw(me, f32(3), f32(3), f32(3), f32(3), f32(3), AdamW{.step = 0}); }, {"step 0"});
+  const AdamWPiece two{2};
+  refuses(
+      [&] {
+        adamw_pieces(me, f32(3), f32(3), f32(3), f32(3), f32(3), {&two, 1}, {});
+      },
+      {"adamw_pieces: master has 3 elements, not 2 (in all pieces)"});
 }
 
 TEST_F(Front, RefusesTokensThatDoNotFit) {
@@ -225,6 +274,8 @@ TEST_F(Front, NothingIsDoneForEmptySlices) {
   attention_probabilities(me, none, none, {0, 4, 2, 2});
   attention_output(me, none, none, none, {0, 4, 2, 2});
   attention_probabilities_backward(me, none, none, none, none, none, {0, 4, 2, 2});
+  attention_block(me, none, none, none, none, {0, 4, 4, 2, 2});
+  attention_block_backward(me, none, none, none, none, none, none, none, {0, 4, 4, 2, 2});
   scale_if(me, none, 2, one);
   embedding(me, none, tokens, row, {}, 4);
   embedding_backward(me, row, {}, none, tokens, 4);
@@ -235,6 +286,7 @@ TEST_F(Front, NothingIsDoneForEmptySlices) {
   quantise(me, bench.poisoned(0, DType::i8), none, none, 64, {});
   add_dequantised(me, none, bench.poisoned(0, DType::i8), none, 64);
   adamw(me, none, none, none, none, none, {});
+  adamw_pieces(me, none, none, none, none, none, {}, {});
   EXPECT_FALSE(bench.backend.last()) << bench.backend.last()->name;
   EXPECT_EQ(bench.read(one)[0], 1);
 }

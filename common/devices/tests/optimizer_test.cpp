@@ -105,6 +105,40 @@ TEST(AdamW, PiecesEqualTheWhole) {
   EXPECT_TRUE(bench.read(whole.parameter) == bench.read(cut.parameter));
 }
 
+// As one operation, what each piece for itself is.
+TEST(AdamW, OverPiecesThatDecayOrNot) {
+  Bench bench(2);
+  const AdamW options{.learning_rate = 1e-2f, .weight_decay = 0.5f, .step = 3};
+  std::vector<AdamWPiece> many(600);  // more than one launch takes
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = {i % 7, i % 3 == 0};
+  for (const std::vector<AdamWPiece>& pieces : {std::vector<AdamWPiece>{},
+                                                {{1, true}},
+                                                {{0, true}, {5, false}, {0, true}},
+                                                {{4096, true}, {768, false}, {1, true}},
+                                                many})
+    for (DType dtype : kFloating) {
+      std::size_t size = 0;
+      for (const AdamWPiece& piece : pieces) size += piece.count;
+      State at_once = make_state(bench, size, dtype, dtype), apart = make_state(bench, size, dtype, dtype);
+      const Slice factor = bench.of({0.25f}), skipped = bench.of({1});
+      adamw_pieces(bench.me, at_once.parameter, at_once.master, at_once.m, at_once.v, at_once.gradient, pieces, options,
+                   factor, {}, skipped);
+      std::size_t first = 0;
+      for (const AdamWPiece& piece : pieces) {
+        const auto cut = [&](const Slice& x) { return x.cut(first, piece.count); };
+        AdamW own = options;
+        if (!piece.decays) own.weight_decay = 0;
+        adamw(bench.me, cut(apart.parameter), cut(apart.master), cut(apart.m), cut(apart.v), cut(apart.gradient), own,
+              factor, {}, skipped);
+        first += piece.count;
+      }
+      EXPECT_TRUE(bench.read(at_once.master) == bench.read(apart.master));
+      EXPECT_TRUE(bench.read(at_once.m) == bench.read(apart.m));
+      EXPECT_TRUE(bench.read(at_once.v) == bench.read(apart.v));
+      EXPECT_TRUE(bench.read(at_once.parameter) == bench.read(apart.parameter));
+    }
+}
+
 TEST(Random, EveryShardingDrawsTheSame) {
   Bench one(1), two(2);
   constexpr std::size_t kSize = 10007;

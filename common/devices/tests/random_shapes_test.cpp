@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/devices/cuda/gemm.hpp"
+#include "common/devices/cuda/slow_paths.hpp"
 #include "common/devices/cuda/stream.hpp"
 #include "common/devices/tests/against_cpu.hpp"
 
@@ -118,6 +119,45 @@ TEST_F(AgainstCpu, TheEpilogueIsTakenWhereTheLibraryHasIt) {
     EXPECT_FALSE(takes(dtype, 64, 32, true, DType::f32)) << "a bias that would be rounded";
   }
   EXPECT_FALSE(takes(DType::f32, 64, 32, true, DType::f32)) << "our own GELU is the more exact one";
+}
+
+/// What a product, one with GELU and attention of bf16 count as, from a bias, addresses and a head size on
+/// which it depends whether the short way is there.
+std::vector<std::uint64_t> slow_paths_of(Bench& gpu, DType of_bias, bool aligned, std::size_t head) {
+  const auto now = [] {
+    const cuda::SlowPaths& all = cuda::slow_paths();
+    return std::vector<std::uint64_t>{all.products_in_fp32, all.products_at_odd_places, all.gelus_apart,
+                                      all.attentions_in_loops};
+  };
+  const std::vector<std::uint64_t> before = now();
+  const Placed place{gpu, aligned};
+  const auto ones = [&](std::size_t n, DType dtype) {
+    const Slice x = Placed{gpu, true}(n, dtype);
+    fill(gpu.me, x, 1);
+    return x;
+  };
+  const Slice a = ones(16 * 32, DType::bf16), b = ones(32 * 64, DType::bf16), bias = ones(64, of_bias);
+  const Slice x = place(16 * 64, DType::bf16), y = place(16 * 64, DType::bf16);
+  matmul(gpu.me, matrix(x, 16, 64), matrix(a, 16, 32), matrix(b, 32, 64), Into::overwrite, bias);
+  matmul_gelu(gpu.me, y, matrix(x, 16, 64), matrix(a, 16, 32), matrix(b, 32, 64), ones(64, DType::bf16));
+  matmul_gelu_backward(gpu.me, matrix(y, 16, 64), matrix(a, 16, 32), matrix(b, 32, 64), x);
+  const AttentionShape shape{1, 4, 2, head};
+  const Slice qkv = ones(4 * 3 * 2 * head, DType::bf16), result = ones(4 * 2 * head, DType::bf16);
+  const Slice statistics = gpu.poisoned(2 * 4), dqkv = ones(4 * 3 * 2 * head, DType::bf16);
+  attention(gpu.me, result, statistics, qkv, shape);
+  attention_backward(gpu.me, dqkv, result, result, qkv, statistics, shape);
+  std::vector<std::uint64_t> counts = now();
+  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] -= before[i];
+  return counts;
+}
+
+TEST_F(AgainstCpu, WhatIsSlowIsCounted) {
+  using Counts = std::vector<std::uint64_t>;
+  EXPECT_EQ(slow_paths_of(gpu, DType::bf16, true, 16), (Counts{0, 0, 0, 0}));
+  EXPECT_EQ(slow_paths_of(gpu, DType::f32, true, 16), (Counts{1, 0, 0, 0}));
+  EXPECT_EQ(slow_paths_of(gpu, DType::bf16, true, 9), (Counts{0, 0, 0, 2}));
+  // The product, and those whose GELU is apart.
+  EXPECT_EQ(slow_paths_of(gpu, DType::bf16, false, 16), (Counts{0, 3, 2, 0}));
 }
 
 TEST_F(RandomShapes, SumsOfRowsAndOfAll) {

@@ -44,7 +44,9 @@ class SerialBackend final : public Backend, private BlockOwner {
     last_ = operation;
     kernel(workplace_.device());
   }
-  bool fuses_gelu() const override { return true; }  // to test the operation of every device
+  // To test the operations of every device.
+  bool fuses_gelu() const override { return true; }
+  bool fuses_pieces() const override { return true; }
   void upload(CommunicatorKey, const Slice& slice, const void* values, Location) override {
     if (!slice.empty()) workplace_.upload(slice.data(), values, slice.bytes());
   }

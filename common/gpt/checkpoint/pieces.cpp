@@ -79,6 +79,16 @@ std::vector<Piece> pieces_of(const std::vector<Tensor>& tensors, const std::vect
   return pieces;
 }
 
+std::vector<Piece> whole_pieces(const std::vector<Tensor>& tensors) {
+  std::vector<Piece> pieces;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    pieces.push_back({i, 0, tensors[i].rows, 0, tensors[i].columns, at, tensors[i].columns});
+    at += pieces.back().elements();
+  }
+  return pieces;
+}
+
 std::vector<RowCopy> common_rows(const std::vector<Piece>& from, const std::vector<Piece>& to) {
   std::multimap<std::size_t, const Piece*> by_tensor;
   for (const Piece& piece : from) by_tensor.emplace(piece.tensor, &piece);

@@ -44,6 +44,8 @@ std::size_t elements_of(const std::vector<Run>& runs);
 /// Few boxes with the same elements: neighbouring rows that lie equally far apart become one.
 std::vector<Piece> pieces_of(const std::vector<Tensor>& tensors, const std::vector<Run>& runs);
 std::size_t elements_of(const std::vector<Piece>& pieces);
+/// All tensors one after the other, each whole: an array of the serial model.
+std::vector<Piece> whole_pieces(const std::vector<Tensor>& tensors);
 
 /// `elements` of a tensor's row in both places: from `from` in one array to `to` in the other.
 struct RowCopy {

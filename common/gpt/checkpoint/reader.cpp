@@ -56,15 +56,15 @@ Manifest read_manifest(Files& files, const std::string& checkpoint) {
 }
 
 void read_share(Files& files, const std::string& checkpoint, const Manifest& manifest, std::size_t elements,
-                Share& share) {
-  for (auto& array : share.arrays) array.assign(elements, 0);
+                Share& share, std::size_t arrays) {
+  for (std::size_t k = 0; k < arrays; ++k) share.arrays[k].assign(elements, 0);
   std::size_t missing = elements_of(share.pieces);
   for (const Shard& shard : manifest.shards) {
     const std::vector<RowCopy> rows = common_rows(shard.pieces, share.pieces);
     if (rows.empty()) continue;
     const std::string bytes = read_whole(files, checkpoint, shard);
     for (const RowCopy& row : rows) {
-      for (std::size_t k = 0; k < kArrays; ++k)
+      for (std::size_t k = 0; k < arrays; ++k)
         std::memcpy(share.arrays[k].data() + row.to, bytes.data() + (k * shard.elements + row.from) * sizeof(float),
                     row.elements * sizeof(float));
       missing -= std::min(missing, row.elements);

@@ -16,9 +16,9 @@ std::vector<int> steps_in(Files& files, const std::string& directory);
 Manifest read_manifest(Files& files, const std::string& checkpoint);
 
 /// Fills the arrays of `share` (each `elements` long, zero where no piece lies) with what its pieces say, from as many
-/// of the checkpoint's files as have some of it. Throws Error(usage) with one sentence that names the file: it is
-/// missing, cut short or altered; or the checkpoint lacks something.
+/// of the checkpoint's files as have some of it; of the first `arrays` arrays alone, 1: the values. Throws Error(usage)
+/// with one sentence that names the file: it is missing, cut short or altered; or the checkpoint lacks something.
 void read_share(Files& files, const std::string& checkpoint, const Manifest& manifest, std::size_t elements,
-                Share& share);
+                Share& share, std::size_t arrays = kArrays);
 
 }  // namespace lockstep::checkpoint

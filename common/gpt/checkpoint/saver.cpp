@@ -64,9 +64,12 @@ bool Saver::wait_for_all() {
 }
 
 std::string Saver::commit_when_complete(const Manifest& head) {
+  const auto begin = std::chrono::steady_clock::now();
+  seconds_to_complete_ = 0;
   const std::string failure = failure_of([&] {
     if (!wait_for_all()) return files_.remove(attempt_);
     commit(files_, directory_, attempt_, head, ranks_);
+    seconds_to_complete_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     prune(files_, directory_, head.step, keep_);
   });
   if (!failure.empty()) failure_of([&] { files_.remove(attempt_); });

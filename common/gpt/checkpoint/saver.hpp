@@ -38,6 +38,8 @@ class Saver {
   /// Ends what is under way. `all_written`: on every rank wait_for_share() gave "". Rank 0 then waits until the
   /// checkpoint is complete, and otherwise removes what there is of it: "", or why it could not.
   std::string settle(bool all_written);
+  /// Rank 0, after settle(): seconds from start() until the checkpoint was complete; 0 where it did not become so.
+  double seconds_to_complete() const { return seconds_to_complete_; }
 
  private:
   std::string commit_when_complete(const Manifest& head);
@@ -51,6 +53,7 @@ class Saver {
   std::atomic<bool> given_up_ = false;
   std::shared_future<std::string> share_;
   std::future<std::string> commit_;  // of rank 0
+  double seconds_to_complete_ = 0;   // the commit's until it is waited for
 };
 
 }  // namespace lockstep::checkpoint

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <unordered_map>
@@ -49,8 +51,9 @@ std::size_t random_place(std::uint64_t seed, std::uint64_t step, std::uint64_t r
   return static_cast<std::size_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
 }
 
-void append_row(TextBatch& batch, std::span<const std::int32_t> text, std::size_t begin) {
-  auto row = text.subspan(begin, batch.length + 1);
+void append_row(TextBatch& batch, const Tokens& text, std::size_t begin) {
+  std::vector<std::int32_t> row(batch.length + 1);
+  text.read(begin, row);
   batch.inputs.insert(batch.inputs.end(), row.begin(), row.end() - 1);
   batch.targets.insert(batch.targets.end(), row.begin() + 1, row.end());
 }
@@ -62,7 +65,25 @@ TextBatch empty_batch(std::size_t sequences, std::size_t length) {
   return batch;
 }
 
+/// A token file, with the memory that it is looked at in.
+class MappedTokens : public TokenSource {
+ public:
+  MappedTokens(std::unique_ptr<MappedFile> file, TokenFile tokens)
+      : file_(std::move(file)), tokens_(std::move(tokens)) {}
+  std::size_t size() const override { return tokens_.size(); }
+  std::size_t token_bytes() const override { return tokens_.token_bytes(); }
+  void read(std::size_t first, std::span<std::int32_t> into) const override { tokens_.read(first, into); }
+
+ private:
+  std::unique_ptr<MappedFile> file_;
+  TokenFile tokens_;
+};
+
 }  // namespace
+
+void TokensInMemory::read(std::size_t first, std::span<std::int32_t> into) const {
+  std::copy_n(tokens_.begin() + static_cast<std::ptrdiff_t>(first), into.size(), into.begin());
+}
 
 TextBatch TextBatch::rows(std::size_t first, std::size_t count) const {
   if (first + count > sequences)
@@ -76,9 +97,14 @@ TextBatch TextBatch::rows(std::size_t first, std::size_t count) const {
 }
 
 Corpus Corpus::read(const std::string& path, TokenKind kind, double validation_share) {
-  const std::string text = read_file(path);
-  if (auto file = read_token_file(text, path)) return of_tokens(std::move(*file), validation_share, path);
-  return of_text(text, kind, validation_share, path);
+  auto file = std::make_unique<MappedFile>(path);
+  const std::string_view bytes = file->bytes();
+  std::optional<TokenFile> tokens = TokenFile::in(bytes, path);
+  if (!tokens) return of_text(bytes, kind, validation_share, path);
+  file->expect_no_order();
+  const std::size_t vocabulary = tokens->vocabulary();
+  return of_source(std::make_shared<MappedTokens>(std::move(file), std::move(*tokens)), vocabulary, validation_share,
+                   path);
 }
 
 Corpus Corpus::of_text(std::string_view text, TokenKind kind, double validation_share, const std::string& name) {
@@ -93,25 +119,26 @@ Corpus Corpus::of_text(std::string_view text, TokenKind kind, double validation_
     std::set<std::string_view> distinct(pieces.begin(), pieces.end());
     corpus.vocabulary_.assign(distinct.begin(), distinct.end());
   }
-  corpus.tokens_ = corpus.encode(text);
+  corpus.tokens_ = std::make_shared<TokensInMemory>(corpus.encode(text));
   corpus.keep_for_validation(validation_share);
   return corpus;
 }
 
-Corpus Corpus::of_tokens(TokenFile file, double validation_share, const std::string& name) {
-  if (file.tokens.empty()) refuse(name, "is empty");
+Corpus Corpus::of_source(std::shared_ptr<const TokenSource> source, std::size_t vocabulary, double validation_share,
+                         const std::string& name) {
+  if (source->size() == 0) refuse(name, "is empty");
   Corpus corpus;
   corpus.name_ = name;
   corpus.kind_ = TokenKind::numbers;
-  for (std::size_t i = 0; i < file.vocabulary; ++i) corpus.vocabulary_.push_back(std::to_string(i) + ' ');
-  corpus.tokens_ = std::move(file.tokens);
+  for (std::size_t i = 0; i < vocabulary; ++i) corpus.vocabulary_.push_back(std::to_string(i) + ' ');
+  corpus.tokens_ = std::move(source);
   corpus.keep_for_validation(validation_share);
   return corpus;
 }
 
 void Corpus::keep_for_validation(double share) {
   if (!(share >= 0 && share < 1)) refuse(name_, fmt::format("a validation share of {} is not between 0 and 1", share));
-  split_ = tokens_.size() - static_cast<std::size_t>(static_cast<double>(tokens_.size()) * share);
+  split_ = tokens_->size() - static_cast<std::size_t>(static_cast<double>(tokens_->size()) * share);
 }
 
 std::vector<std::int32_t> Corpus::encode_numbers(std::string_view text) const {
@@ -148,17 +175,18 @@ std::string Corpus::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-void Corpus::require_length(std::span<const std::int32_t> part, const char* which, std::size_t length) const {
+void Corpus::require_length(const Tokens& part, const char* which, std::size_t length) const {
   if (part.size() < length + 1)
     refuse(name_, fmt::format("its {} part has {} tokens, too few for a sequence of {} and the token after it", which,
                               part.size(), length));
 }
 
-TextBatch Corpus::batch(std::uint64_t step, std::size_t sequences, std::size_t length, std::uint64_t seed) const {
+TextBatch Corpus::batch_rows(std::uint64_t step, std::size_t first, std::size_t count, std::size_t length,
+                             std::uint64_t seed) const {
   require_length(train(), "training", length);
-  TextBatch batch = empty_batch(sequences, length);
-  for (std::size_t row = 0; row < sequences; ++row)
-    append_row(batch, train(), random_place(seed, step, row, train().size() - length));
+  TextBatch batch = empty_batch(count, length);
+  for (std::size_t row = first; row < first + count; ++row)
+    append_row(batch, train(), random_place(seed, step, row, split_ - length));
   return batch;
 }
 
@@ -172,9 +200,20 @@ TextBatch Corpus::validation_batch(std::uint64_t index, std::size_t sequences, s
 }
 
 double Corpus::unigram_entropy() const {
+  // Stretches of 4,096 tokens: all of them, or 4,096 that are evenly spread.
+  constexpr std::size_t kStretch = 4096, kMost = 4096;
+  const std::size_t stretches = (split_ + kStretch - 1) / kStretch, looked_at = std::min(stretches, kMost);
   std::vector<double> counts(vocabulary(), 0.0);
-  for (std::int32_t token : train()) ++counts[static_cast<std::size_t>(token)];
-  double entropy = 0, total = static_cast<double>(train().size());
+  std::vector<std::int32_t> tokens;
+  double total = 0;
+  for (std::size_t i = 0; i < looked_at; ++i) {
+    const std::size_t first = i * stretches / looked_at * kStretch;
+    tokens.resize(std::min(kStretch, split_ - first));
+    train().read(first, tokens);
+    for (const std::int32_t token : tokens) ++counts[static_cast<std::size_t>(token)];
+    total += static_cast<double>(tokens.size());
+  }
+  double entropy = 0;
   for (double count : counts)
     if (count > 0) entropy -= count / total * std::log(count / total);
   return entropy;

@@ -32,18 +32,6 @@ Number number_at(std::string_view bytes, std::size_t place) {
   return number;
 }
 
-template <class Number>
-std::vector<std::int32_t> tokens_of(std::string_view bytes, std::size_t vocabulary, const std::string& name) {
-  std::vector<std::int32_t> tokens(bytes.size() / sizeof(Number));
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const auto token = number_at<Number>(bytes, i * sizeof(Number));
-    if (token >= vocabulary)
-      refuse(name, fmt::format("token {} is {}, and its tokenizer has {} tokens", i, token, vocabulary));
-    tokens[i] = static_cast<std::int32_t>(token);
-  }
-  return tokens;
-}
-
 /// Three numbers, and zeros up to the header's end: what no text begins with.
 bool has_header(std::string_view bytes) {
   return bytes.size() >= kHeaderBytes && bytes.substr(0, 12).find_first_not_of('\0') != bytes.npos &&
@@ -59,7 +47,7 @@ const Format* format_of(std::string_view bytes) {
 
 }  // namespace
 
-std::optional<TokenFile> read_token_file(std::string_view bytes, const std::string& name) {
+std::optional<TokenFile> TokenFile::in(std::string_view bytes, const std::string& name) {
   const Format* format = format_of(bytes);
   if (!format && has_header(bytes))
     refuse(name, fmt::format("its magic number is {}, and only {} (GPT-2's tokens) and {} (Llama 3's) are known",
@@ -73,10 +61,18 @@ std::optional<TokenFile> read_token_file(std::string_view bytes, const std::stri
   if (held != count * format->token_bytes)
     refuse(name, fmt::format("says that it holds {} tokens of {} bytes, and {} bytes follow its header", count,
                              format->token_bytes, held));
-  const std::string_view body = bytes.substr(kHeaderBytes);
-  return TokenFile{format->vocabulary, format->token_bytes == sizeof(std::uint16_t)
-                                           ? tokens_of<std::uint16_t>(body, format->vocabulary, name)
-                                           : tokens_of<std::uint32_t>(body, format->vocabulary, name)};
+  return TokenFile(name, format->vocabulary, format->token_bytes, bytes.substr(kHeaderBytes));
+}
+
+void TokenFile::read(std::size_t first, std::span<std::int32_t> into) const {
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    const std::size_t place = first + i, byte = place * token_bytes_;
+    const std::size_t token = token_bytes_ == sizeof(std::uint16_t) ? number_at<std::uint16_t>(tokens_, byte)
+                                                                    : number_at<std::uint32_t>(tokens_, byte);
+    if (token >= vocabulary_)
+      refuse(name_, fmt::format("token {} is {}, and its tokenizer has {} tokens", place, token, vocabulary_));
+    into[i] = static_cast<std::int32_t>(token);
+  }
 }
 
 }  // namespace lockstep

@@ -7,18 +7,31 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "common/gpt/data/token_source.hpp"
 
 namespace lockstep {
 
-struct TokenFile {
-  std::size_t vocabulary = 0;  ///< of the tokenizer: 50,257 or 128,256
-  std::vector<std::int32_t> tokens;
-};
+/// The tokens of such a file, looked at where they are.
+class TokenFile : public TokenSource {
+ public:
+  /// None where `bytes` do not begin as such a file does. Throws Error(usage) with one sentence for a header with
+  /// another magic number or version, and a file that ends too early or goes on too long; `name` is what it calls the
+  /// file. The bytes must outlive it; only the header's are looked at before tokens are read.
+  static std::optional<TokenFile> in(std::string_view bytes, const std::string& name);
 
-/// None where `bytes` do not begin as such a file does. Throws Error(usage) with one sentence for a header with another
-/// magic number or version, a file that ends too early or goes on too long, and a token that the tokenizer does not
-/// have; `name` is what it calls the file.
-std::optional<TokenFile> read_token_file(std::string_view bytes, const std::string& name);
+  std::size_t vocabulary() const { return vocabulary_; }  ///< of the tokenizer: 50,257 or 128,256
+  std::size_t size() const override { return tokens_.size() / token_bytes_; }
+  std::size_t token_bytes() const override { return token_bytes_; }
+  void read(std::size_t first, std::span<std::int32_t> into) const override;
+
+ private:
+  TokenFile(std::string name, std::size_t vocabulary, std::size_t token_bytes, std::string_view tokens)
+      : name_(std::move(name)), vocabulary_(vocabulary), token_bytes_(token_bytes), tokens_(tokens) {}
+
+  std::string name_;
+  std::size_t vocabulary_, token_bytes_;
+  std::string_view tokens_;
+};
 
 }  // namespace lockstep

@@ -6,16 +6,26 @@
 
 namespace lockstep {
 
+std::vector<BlockPart::Index> block_parts(const Architecture& architecture) {
+  std::vector<BlockPart::Index> parts;
+  for (std::size_t i = 0; i < BlockPart::count; ++i) {
+    const bool norm = i == BlockPart::norm1_bias || i == BlockPart::norm2_bias, bias = i % 2 == 1;
+    if (norm ? architecture.norm == NormKind::layer_norm : architecture.biases || !bias)
+      parts.push_back(static_cast<BlockPart::Index>(i));
+  }
+  return parts;
+}
+
 BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities) {
-  const std::size_t rows = shape.rows(), norm_rows = shape.norm_rows(), narrow = norm_rows * shape.d_model;
+  const std::size_t rows = shape.rows(), narrow = shape.norm_rows() * shape.d_model;
   const std::size_t own = rows * shape.own_width();
   auto values = [&](std::size_t count) { return me.allocate(count, dtype, Category::activation); };
   auto statistics = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::activation); };
   BlockActivations saved;
   saved.input = values(narrow);
   saved.norm1 = values(narrow);
-  saved.norm1_statistics = statistics(2 * norm_rows);
-  saved.qkv = values(3 * own);
+  saved.norm1_statistics = statistics(shape.statistics());
+  saved.qkv = values(rows * shape.qkv_width());
   saved.attention = values(own);
   if (shape.kind == AttentionKind::flash)
     saved.attention_statistics = statistics(rows * shape.attention().heads);
@@ -24,9 +34,9 @@ BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DT
         probabilities.empty() ? values(rows * shape.attention().heads * shape.length) : std::move(probabilities);
   saved.residual = values(narrow);
   saved.norm2 = values(narrow);
-  saved.norm2_statistics = statistics(2 * norm_rows);
-  saved.up = values(4 * own);
-  saved.gelu = values(4 * own);
+  saved.norm2_statistics = statistics(shape.statistics());
+  saved.up = values(rows * shape.up_width());
+  saved.gelu = values(rows * shape.mlp_width());
   return saved;
 }
 
@@ -56,7 +66,29 @@ void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice
   if (!dbias.empty()) add_rows(me, dbias, matrix(dy, rows, out));
 }
 
+void block_norm(Rank me, const BlockShape& shape, Slice y, Slice statistics, Slice x, Slice weight, Slice bias) {
+  if (shape.architecture.norm == NormKind::rms_norm) return rms_norm(me, y, statistics, x, weight);
+  layer_norm(me, y, statistics, x, weight, bias);
+}
+
+void block_norm_backward(Rank me, const BlockShape& shape, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x,
+                         Slice weight, Slice statistics, Into into) {
+  if (shape.architecture.norm == NormKind::rms_norm)
+    return rms_norm_backward(me, dx, dweight, dy, x, weight, statistics, into);
+  layer_norm_backward(me, dx, dweight, dbias, dy, x, weight, statistics, into);
+}
+
+namespace {
+
+void turn(Rank me, const BlockShape& shape, Slice qkv, Turn way) {
+  if (shape.architecture.positions == PositionKind::rotary)
+    rotate_positions(me, std::move(qkv), shape.attention(), shape.architecture.rope_base, way);
+}
+
+}  // namespace
+
 void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved) {
+  turn(me, shape, saved.qkv, Turn::forward);
   if (shape.kind == AttentionKind::flash)
     return attention(me, saved.attention, saved.attention_statistics, saved.qkv, shape.attention());
   attention_probabilities(me, saved.probabilities, saved.qkv, shape.attention());
@@ -66,19 +98,39 @@ void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved) 
 void block_attention_backward(Rank me, const BlockShape& shape, Slice dqkv, Slice dattention,
                               const BlockActivations& saved) {
   if (shape.kind == AttentionKind::flash)
-    return attention_backward(me, dqkv, dattention, saved.attention, saved.qkv, saved.attention_statistics,
-                              shape.attention());
-  attention_probabilities_backward(me, dqkv, dattention, saved.attention, saved.probabilities, saved.qkv,
-                                   shape.attention());
+    attention_backward(me, dqkv, dattention, saved.attention, saved.qkv, saved.attention_statistics, shape.attention());
+  else
+    attention_probabilities_backward(me, dqkv, dattention, saved.attention, saved.probabilities, saved.qkv,
+                                     shape.attention());
+  turn(me, shape, dqkv, Turn::backward);
+}
+
+void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved) {
+  if (shape.architecture.mlp == MlpKind::gelu) return gelu(me, saved.gelu, saved.up);
+  swiglu(me, saved.gelu, saved.up, shape.mlp_width());
+}
+
+Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved) {
+  const std::size_t width = shape.rows() * shape.mlp_width();
+  const Slice dgelu = wide.cut(0, width);
+  if (shape.architecture.mlp == MlpKind::gelu) {
+    gelu_backward(me, dgelu, dgelu, saved.up);
+    return dgelu;
+  }
+  const Slice dup = wide.cut(width, 2 * width);
+  swiglu_backward(me, dup, dgelu, saved.up, shape.mlp_width());
+  return dup;
 }
 
 void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
                    BlockActivations& saved, Slice y) {
   using P = BlockPart;
-  layer_norm(me, saved.norm1, saved.norm1_statistics, saved.input, values[P::norm1_weight], values[P::norm1_bias]);
+  block_norm(me, shape, saved.norm1, saved.norm1_statistics, saved.input, values[P::norm1_weight],
+             values[P::norm1_bias]);
   layers.attention_forward(me, shape, values, saved, saved.residual);
   add(me, saved.residual, saved.input);
-  layer_norm(me, saved.norm2, saved.norm2_statistics, saved.residual, values[P::norm2_weight], values[P::norm2_bias]);
+  block_norm(me, shape, saved.norm2, saved.norm2_statistics, saved.residual, values[P::norm2_weight],
+             values[P::norm2_bias]);
   layers.mlp_forward(me, shape, values, saved, y);
   add(me, y, saved.residual);
 }
@@ -94,11 +146,11 @@ void block_backward(Rank me, const Layers& layers, const BlockShape& shape, cons
     ready(weight);
   };
   layers.mlp_backward(me, shape, values, gradients, saved, scratch, dx, gradient, ready);
-  layer_norm_backward(me, gradient, gradients[P::norm2_weight], gradients[P::norm2_bias], dx, saved.residual,
+  block_norm_backward(me, shape, gradient, gradients[P::norm2_weight], gradients[P::norm2_bias], dx, saved.residual,
                       values[P::norm2_weight], saved.norm2_statistics, Into::accumulate);
   norm_ready(P::norm2_weight, P::norm2_bias);
   layers.attention_backward(me, shape, values, gradients, saved, scratch, dx, gradient, ready);
-  layer_norm_backward(me, gradient, gradients[P::norm1_weight], gradients[P::norm1_bias], dx, saved.input,
+  block_norm_backward(me, shape, gradient, gradients[P::norm1_weight], gradients[P::norm1_bias], dx, saved.input,
                       values[P::norm1_weight], saved.norm1_statistics, Into::accumulate);
   norm_ready(P::norm1_weight, P::norm1_bias);
 }

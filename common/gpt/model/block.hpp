@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <vector>
 
 #include "common/arithmetic.hpp"
 #include "common/gpt/model/config.hpp"
@@ -18,19 +19,30 @@ struct BlockShape {
   std::size_t d_model = 0;
   AttentionKind kind = AttentionKind::flash;
   TensorShard tensor;  // the sizes above are the whole block's
+  Architecture architecture;
 
   std::size_t rows() const { return sequences * length; }
   /// Rows that norms and residuals of this rank work on.
   std::size_t norm_rows() const { return tensor.sequence_parallel ? rows() / ranks() : rows(); }
   std::size_t own_width() const { return d_model / ranks(); }  ///< channels of this rank's heads
-  AttentionShape attention() const { return {sequences, length, heads / ranks(), d_model / heads}; }
+  // Channels of this rank: of qkv, of what the layer up writes and down reads, and of the backward's wide scratch.
+  std::size_t qkv_width() const { return architecture.qkv_width(heads, d_model) / ranks(); }
+  std::size_t up_width() const { return architecture.up_width(d_model) / ranks(); }
+  std::size_t mlp_width() const { return architecture.mlp_width(d_model) / ranks(); }
+  std::size_t scratch_width() const { return architecture.scratch_width(heads, d_model) / ranks(); }
+  /// Elements of a norm's statistics.
+  std::size_t statistics() const { return (architecture.norm == NormKind::layer_norm ? 2 : 1) * norm_rows(); }
+  AttentionShape attention() const {
+    return {sequences, length, heads / ranks(), d_model / heads, architecture.key_value_heads(heads) / ranks()};
+  }
 
  private:
   std::size_t ranks() const { return static_cast<std::size_t>(tensor.ranks); }
 };
 
 /// The parameters of a block in forward order. Matrices are out × in, as in PyTorch: y = x·Wᵀ + bias. Of p ranks that
-/// share the block each has 1/p of the rows of qkv and up, and 1/p of the columns of projection and down.
+/// share the block each has 1/p of the rows of qkv and up, and 1/p of the columns of projection and down. RMSNorm has
+/// no bias, nor need linear layers have one. Sizes are GPT-2's; see Architecture for others.
 struct BlockPart {
   enum Index : std::size_t {
     norm1_weight,       // C
@@ -52,18 +64,21 @@ struct BlockPart {
 /// Values, or gradients, of one block, by BlockPart::Index.
 using BlockTensors = std::array<Slice, BlockPart::count>;
 
+/// The parts that a block of this architecture has, in order.
+std::vector<BlockPart::Index> block_parts(const Architecture& architecture);
+
 using BlockPartReady = std::function<void(BlockPart::Index)>;
 
 class Layers;
 
-/// What the forward pass of one block leaves for its backward: 16 N·C elements, the statistics, and with materialised
-/// attention its probabilities. Of p ranks each has C/p for C in qkv, attention, up and gelu, h/p heads, and with
-/// sequence parallelism N/p rows of the others.
+/// What the forward pass of one block leaves for its backward: of GPT-2 16 N·C elements, the statistics, and with
+/// materialised attention its probabilities. Of p ranks each has C/p for C in qkv, attention, up and gelu, h/p heads,
+/// and with sequence parallelism N/p rows of the others.
 struct BlockActivations {
   Slice input;                 // N × C
   Slice norm1;                 // N × C
-  Slice norm1_statistics;      // 2N f32
-  Slice qkv;                   // N × 3C
+  Slice norm1_statistics;      // 2N f32; of RMSNorm N
+  Slice qkv;                   // N × 3C; q and k turned, with rotary positions
   Slice attention;             // N × C
   Slice attention_statistics;  // B × h × T f32, of flash attention
   Slice probabilities;         // B × h × T × T, of materialised attention
@@ -71,7 +86,7 @@ struct BlockActivations {
   Slice norm2;                 // N × C
   Slice norm2_statistics;      // 2N f32
   Slice up;                    // N × 4C
-  Slice gelu;                  // N × 4C
+  Slice gelu;                  // N × 4C; of SwiGLU silu(gate) · up
 };
 /// Unless empty, `probabilities` are used instead of memory of its own.
 BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities = {});
@@ -82,11 +97,23 @@ struct BackwardScratch {
   Slice wide;    // N × 4C
 };
 
-/// saved.attention from saved.qkv, and what its backward needs.
+/// y, a norm of x's rows; bias is of LayerNorm. And its backward: dx is overwritten, or added to.
+void block_norm(Rank me, const BlockShape& shape, Slice y, Slice statistics, Slice x, Slice weight, Slice bias);
+void block_norm_backward(Rank me, const BlockShape& shape, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x,
+                         Slice weight, Slice statistics, Into into);
+
+/// saved.attention from saved.qkv, whose q and k it first turns where positions are rotary, and what its backward
+/// needs.
 void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved);
 /// dqkv from the gradient of saved.attention.
 void block_attention_backward(Rank me, const BlockShape& shape, Slice dqkv, Slice dattention,
                               const BlockActivations& saved);
+
+/// saved.gelu from saved.up: GELU, or SwiGLU.
+void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved);
+/// The gradient of saved.up from that of saved.gelu, both in a backward's wide scratch: dgelu is its first N ·
+/// mlp_width() elements, and GELU works in place. Returns where it is.
+Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved);
 
 /// y = block(saved.input), N × C; fills the rest of `saved`. y may be the next block's input; not saved.input.
 void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,

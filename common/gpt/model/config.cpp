@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
@@ -18,8 +20,20 @@ struct Preset {
 
 // layers, heads, d_model, vocabulary, context. tiny and small are for one laptop; the GPT-2 sizes are those of Radford
 // et al. 2019, the GPT-3 sizes those of arXiv 2005.14165, Table 2.1, gpt-22b, gpt-530b and gpt-1t those of arXiv
-// 2205.05198, Table 3.
-constexpr std::array<Preset, 11> kPresets = {{
+// 2205.05198, Table 3; the Llama 3 sizes those of arXiv 2407.21783, Table 3.
+/// Llama's block: RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases and a head of its own.
+constexpr GptConfig llama(std::size_t layers, std::size_t heads, std::size_t d_model, std::size_t vocabulary,
+                          std::size_t context, std::size_t kv_heads, std::size_t ffn) {
+  return {.layers = layers,
+          .heads = heads,
+          .d_model = d_model,
+          .vocabulary = vocabulary,
+          .context = context,
+          .tied_head = false,
+          .architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, kv_heads, ffn, 500000}};
+}
+
+constexpr std::array<Preset, 15> kPresets = {{
     {"tiny", {2, 2, 64, 256, 32}},
     {"small", {4, 6, 192, 256, 64}},
     {"gpt2-124m", {12, 12, 768, 50257, 1024}},
@@ -31,16 +45,28 @@ constexpr std::array<Preset, 11> kPresets = {{
     {"gpt3-175b", {96, 96, 12288, 50257, 2048}},
     {"gpt-530b", {105, 128, 20480, 51200, 2048}},
     {"gpt-1t", {128, 160, 25600, 51200, 2048}},
+    {"tiny-llama", llama(2, 4, 64, 256, 32, 2, 176)},
+    {"llama3-8b", llama(32, 32, 4096, 128256, 8192, 8, 14336)},
+    {"llama3-70b", llama(80, 64, 8192, 128256, 8192, 8, 28672)},
+    {"llama3-405b", llama(126, 128, 16384, 128256, 8192, 8, 53248)},
 }};
 
 }  // namespace
 
+bool is_llama(const Architecture& a) {
+  return a.norm == NormKind::rms_norm && a.positions == PositionKind::rotary && a.mlp == MlpKind::swiglu && !a.biases;
+}
+
 std::size_t GptConfig::parameters() const {
   const std::size_t p = static_cast<std::size_t>(tensor.ranks);
   // qkv and up: matrices and biases; projection and down: matrices; their biases and the norms are whole.
-  const std::size_t block = (12 * d_model * d_model + 7 * d_model) / p + 6 * d_model;
-  const std::size_t embeddings = (own_vocabulary() + context) * d_model;
-  return embeddings + layers * block + 2 * d_model + (tied_head ? 0 : own_vocabulary() * d_model);
+  const bool layer_norm = architecture.norm == NormKind::layer_norm;
+  const std::size_t norm = layer_norm ? 2 * d_model : d_model;
+  const std::size_t biases = architecture.biases ? qkv_width() + up_width() : 0;
+  const std::size_t block = (block_matrices() + biases) / p + (architecture.biases ? 2 * d_model : 0) + 2 * norm;
+  const std::size_t positions = architecture.positions == PositionKind::learned ? context : 0;
+  const std::size_t embeddings = (own_vocabulary() + positions) * d_model;
+  return embeddings + layers * block + norm + (tied_head ? 0 : own_vocabulary() * d_model);
 }
 
 std::size_t GptConfig::own_vocabulary() const {
@@ -50,8 +76,7 @@ std::size_t GptConfig::own_vocabulary() const {
 
 double GptConfig::step_flop(std::size_t length) const {
   const double channels = static_cast<double>(d_model), tokens = static_cast<double>(length);
-  const double matrices =
-      static_cast<double>(layers) * 12 * channels * channels + static_cast<double>(vocabulary) * channels;
+  const double matrices = static_cast<double>(layers * block_matrices()) + static_cast<double>(vocabulary) * channels;
   return 6 * matrices * tokens + static_cast<double>(layers) * 6 * channels * tokens * tokens;
 }
 
@@ -61,8 +86,9 @@ void GptConfig::check() const {
                                             "vocabulary {}, context {}",
                                             layers, heads, d_model, vocabulary, context));
   constexpr std::size_t kMost = std::size_t{1} << 24;
-  if (layers > kMost || d_model > kMost || vocabulary > kMost || context > kMost ||
-      layers > (kMost << 24) / (d_model * d_model))
+  const std::size_t widest = std::max(d_model, architecture.ffn);
+  if (layers > kMost || widest > kMost || vocabulary > kMost || context > kMost ||
+      layers > (kMost << 24) / (d_model * widest))
     throw Error(Verdict::usage,
                 fmt::format("a model of {} layers, d_model {}, vocabulary {} and context {} is absurdly large", layers,
                             d_model, vocabulary, context));
@@ -70,26 +96,53 @@ void GptConfig::check() const {
     throw Error(
         Verdict::usage,
         fmt::format("{} heads do not divide d_model {}: every head needs d_model / heads channels", heads, d_model));
+  check_architecture();
   if (tensor.ranks < 1 || heads % static_cast<std::size_t>(tensor.ranks) != 0)
     throw Error(Verdict::usage,
                 fmt::format("{} heads do not divide over {} tensor-parallel ranks: a head is never split", heads,
                             tensor.ranks));
+  const auto p = static_cast<std::size_t>(tensor.ranks);
+  if (const std::size_t kv_heads = architecture.key_value_heads(heads); kv_heads % p != 0)
+    throw Error(
+        Verdict::usage,
+        fmt::format("{} key-value heads do not divide over {} tensor-parallel ranks: a head is never split, and "
+                    "here none is copied",
+                    kv_heads, p));
+  if (mlp_width() % p != 0)
+    throw Error(Verdict::usage,
+                fmt::format("an MLP {} wide does not divide over {} tensor-parallel ranks", mlp_width(), p));
   if (storage != DType::f32 && storage != DType::bf16 && storage != DType::f16)
     throw Error(Verdict::usage, fmt::format("a model cannot be stored in {}", to_string(storage)));
+}
+
+void GptConfig::check_architecture() const {
+  const std::size_t kv_heads = architecture.key_value_heads(heads);
+  if (heads % kv_heads != 0)
+    throw Error(Verdict::usage, fmt::format("{} key-value heads do not divide {} heads: each serves a group of equal "
+                                            "size",
+                                            kv_heads, heads));
+  if (architecture.positions == PositionKind::rotary && head_size() % 2 != 0)
+    throw Error(Verdict::usage,
+                fmt::format("rotary positions turn pairs of channels, and a head has {} of them", head_size()));
+  if (!(architecture.rope_base > 1) || !std::isfinite(architecture.rope_base))
+    throw Error(Verdict::usage,
+                fmt::format("a base of rotary positions is a number greater than 1, not {}", architecture.rope_base));
 }
 
 std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std::size_t length) {
   const std::size_t p = static_cast<std::size_t>(config.tensor.ranks);
   const std::size_t rows = sequences * length, norm_rows = config.tensor.sequence_parallel ? rows / p : rows;
   const std::size_t element = bytes_of(config.storage), c = config.d_model;
-  // whole rows: input, norm, residual, norm; this rank's part: qkv (3), attention, up (4), gelu (4); two norms'
+  const std::size_t statistics = (config.architecture.norm == NormKind::layer_norm ? 2 : 1) * norm_rows * 4;
+  // whole rows: input, norm, residual, norm; this rank's part: qkv, attention, up, and what down reads; two norms'
   // statistics; attention's own
+  const std::size_t own = config.qkv_width() + c + config.up_width() + config.mlp_width();
   const bool flash = config.attention == AttentionKind::flash;
   const std::size_t attention = rows * (config.heads / p) * (flash ? 4 : length * element);
-  const std::size_t block = (4 * norm_rows * c + 12 * rows * c / p) * element + 2 * 2 * norm_rows * 4 + attention;
-  const std::size_t head = (2 * norm_rows * c + config.own_vocabulary() * rows) * element + 2 * norm_rows * 4;
-  // gradients: residual, narrow, wide (4)
-  const std::size_t workspace = (2 * norm_rows * c + 4 * rows * c / p) * element;
+  const std::size_t block = (4 * norm_rows * c + own * rows / p) * element + 2 * statistics + attention;
+  const std::size_t head = (2 * norm_rows * c + config.own_vocabulary() * rows) * element + statistics;
+  // gradients: residual, narrow, wide
+  const std::size_t workspace = (2 * norm_rows * c + config.scratch_width() * rows / p) * element;
   return config.layers * block + head + workspace;
 }
 

@@ -10,7 +10,8 @@ namespace lockstep {
 namespace {
 
 struct TableMaker {
-  std::vector<Parameter> table;
+  const Architecture& architecture;
+  std::vector<Parameter> table{};
   std::size_t offset = 0;
 
   void tensor(std::string name, std::size_t rows, std::size_t columns, bool cut = false) {
@@ -19,11 +20,11 @@ struct TableMaker {
   }
   void layer(const std::string& name, std::size_t out, std::size_t in, bool cut, bool bias_too) {
     tensor(name + ".weight", out, in, cut);
-    tensor(name + ".bias", 1, out, cut && bias_too);
+    if (architecture.biases) tensor(name + ".bias", 1, out, cut && bias_too);
   }
   void norm(const std::string& name, std::size_t channels) {
     tensor(name + ".weight", 1, channels);
-    tensor(name + ".bias", 1, channels);
+    if (architecture.norm == NormKind::layer_norm) tensor(name + ".bias", 1, channels);
   }
 };
 
@@ -39,18 +40,18 @@ void call(const std::function<void(std::size_t)>& hook, std::size_t index) {
 
 std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
   const bool cut = config.tensor.ranks > 1;
-  const std::size_t c = config.d_model, own = c / static_cast<std::size_t>(config.tensor.ranks);
-  TableMaker maker;
+  const std::size_t c = config.d_model, p = static_cast<std::size_t>(config.tensor.ranks);
+  TableMaker maker{config.architecture};
   maker.tensor("token_embedding", config.own_vocabulary(), c, cut);
-  maker.tensor("position_embedding", config.context, c);
+  if (config.architecture.positions == PositionKind::learned) maker.tensor("position_embedding", config.context, c);
   for (std::size_t l = 0; l < config.layers; ++l) {
     const std::string block = fmt::format("blocks.{}.", l);
     maker.norm(block + "norm1", c);
-    maker.layer(block + "qkv", 3 * own, c, cut, true);
-    maker.layer(block + "projection", c, own, cut, false);
+    maker.layer(block + "qkv", config.qkv_width() / p, c, cut, true);
+    maker.layer(block + "projection", c, c / p, cut, false);
     maker.norm(block + "norm2", c);
-    maker.layer(block + "up", 4 * own, c, cut, true);
-    maker.layer(block + "down", c, 4 * own, cut, false);
+    maker.layer(block + "up", config.up_width() / p, c, cut, true);
+    maker.layer(block + "down", c, config.mlp_width() / p, cut, false);
   }
   maker.norm("norm", c);
   if (!config.tied_head) maker.tensor("head", config.own_vocabulary(), c, cut);
@@ -58,26 +59,46 @@ std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
 }
 
 UsageOrder gpt_usage_order(const GptConfig& config) {
-  UsageOrder usage_order{{0, 1}};
-  std::size_t next = 2;
+  const bool learned = config.architecture.positions == PositionKind::learned;
+  UsageOrder usage_order{learned ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{0}};
+  std::size_t next = learned ? 2 : 1;
+  const std::size_t parts = block_parts(config.architecture).size();
   for (std::size_t l = 0; l < config.layers; ++l) {
-    std::vector<std::size_t>& block = usage_order.emplace_back(BlockPart::count);
+    std::vector<std::size_t>& block = usage_order.emplace_back(parts);
     for (std::size_t& tensor : block) tensor = next++;
   }
-  usage_order.push_back({next, next + 1, config.tied_head ? 0 : next + 2});
+  std::vector<std::size_t>& head = usage_order.emplace_back();
+  head.push_back(next++);
+  if (config.architecture.norm == NormKind::layer_norm) head.push_back(next++);
+  head.push_back(config.tied_head ? 0 : next);
   return usage_order;
 }
+
+namespace {
+
+/// Rank `rank`'s part of each of the heaps of rows that a tensor is made of: `sizes` are the rank's elements of each.
+std::vector<TensorRun> runs_of_heaps(const std::vector<std::size_t>& sizes, std::size_t rank, std::size_t ranks) {
+  std::vector<TensorRun> runs;
+  std::size_t own = 0;
+  for (const std::size_t size : sizes) {
+    runs.push_back({own, own * ranks + rank * size, size});
+    own += size;
+  }
+  return runs;
+}
+
+}  // namespace
 
 std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor) {
   if (!tensor.cut) return {{0, 0, tensor.size}};
   if (config.tensor.cut) return config.tensor.cut(config, tensor);
   const std::size_t rank = static_cast<std::size_t>(config.tensor.rank);
   const std::string& name = tensor.name;
+  const auto ranks = static_cast<std::size_t>(config.tensor.ranks);
   if (name.find(".qkv.") != name.npos) {  // this rank's heads of q, of k and of v
-    const std::size_t third = tensor.size / 3, whole = third * static_cast<std::size_t>(config.tensor.ranks);
-    std::vector<TensorRun> runs;
-    for (std::size_t i = 0; i < 3; ++i) runs.push_back({i * third, i * whole + rank * third, third});
-    return runs;
+    const std::size_t kv = config.architecture.key_value_heads(config.heads);
+    const std::size_t heads = config.heads + 2 * kv, keys = tensor.size * kv / heads;
+    return runs_of_heaps({tensor.size - 2 * keys, keys, keys}, rank, ranks);
   }
   if (name.find(".projection.") != name.npos || name.find(".down.") != name.npos) {  // columns
     const std::size_t own = tensor.columns, whole = own * static_cast<std::size_t>(config.tensor.ranks);
@@ -85,7 +106,10 @@ std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& ten
     for (std::size_t row = 0; row < tensor.rows; ++row) runs.push_back({row * own, row * whole + rank * own, own});
     return runs;
   }
-  if (name.find(".up.") != name.npos) return {{0, rank * tensor.size, tensor.size}};
+  if (name.find(".up.") != name.npos) {
+    if (config.architecture.mlp == MlpKind::gelu) return runs_of_heaps({tensor.size}, rank, ranks);
+    return runs_of_heaps({tensor.size / 2, tensor.size / 2}, rank, ranks);
+  }
   const std::size_t first = std::min(config.vocabulary, rank * tensor.rows);  // the vocabulary, by tokens
   const std::size_t real = std::min(config.vocabulary - first, tensor.rows) * tensor.columns;
   std::vector<TensorRun> runs;
@@ -117,6 +141,9 @@ void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, 
 Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns) : config_(config) {
   config.check();
   parameters_.list = gpt_parameter_table(config);
+  parts_ = block_parts(config.architecture);
+  place_of_part_.fill(BlockPart::count);
+  for (std::size_t i = 0; i < parts_.size(); ++i) place_of_part_[parts_[i]] = i;
   values_.resize(parameters_.list.size());
   gradients_.resize(parameters_.list.size());
   block_values_.resize(config.layers);
@@ -136,8 +163,8 @@ void Gpt::bind(std::size_t index, Slice value, Slice gradient) {
   values_.at(index) = value;
   gradients_.at(index) = gradient;
   if (index < block_index(0) || index >= norm_index()) return;
-  const std::size_t layer = (index - block_index(0)) / BlockPart::count;
-  const std::size_t part = (index - block_index(0)) % BlockPart::count;
+  const std::size_t layer = (index - block_index(0)) / parts_.size();
+  const std::size_t part = parts_[(index - block_index(0)) % parts_.size()];
   block_values_[layer][part] = std::move(value);
   block_gradients_[layer][part] = std::move(gradient);
 }
@@ -166,10 +193,10 @@ Activations Gpt::allocate_activations(Rank me, std::size_t sequences, std::size_
   saved.blocks = std::move(blocks);
   saved.output = values(narrow);
   saved.norm = values(narrow);
-  saved.norm_statistics = me.allocate(2 * shape.norm_rows(), DType::f32, Category::activation);
+  saved.norm_statistics = me.allocate(shape.statistics(), DType::f32, Category::activation);
   saved.logits = values(rows * config_.own_vocabulary());
   saved.residual_gradient = values(narrow);
-  saved.scratch = {values(narrow), values(4 * rows * shape.own_width())};
+  saved.scratch = {values(narrow), values(rows * shape.scratch_width())};
   return saved;
 }
 
@@ -224,7 +251,7 @@ void Gpt::embed(Rank me, const Batch& batch, Activations& saved) const {
     usage_error(fmt::format("a batch of {} × {} tokens with activations for {} × {}", batch.sequences, batch.length,
                             saved.sequences, saved.length));
   const Slice& y = saved.blocks.front().input;
-  layers_->embed(me, y, batch.tokens, values_[0], values_[1], batch.length);
+  layers_->embed(me, y, batch.tokens, values_[0], at(values_, 1, learned_positions()), batch.length);
 }
 
 void Gpt::forward_block(Rank me, std::size_t layer, Activations& saved) const {
@@ -234,7 +261,8 @@ void Gpt::forward_block(Rank me, std::size_t layer, Activations& saved) const {
 
 void Gpt::forward_head(Rank me, Activations& saved) const {
   const std::size_t norm = norm_index();
-  layer_norm(me, saved.norm, saved.norm_statistics, saved.output, values_[norm], values_[norm + 1]);
+  block_norm(me, block_shape(saved), saved.norm, saved.norm_statistics, saved.output, values_[norm],
+             at(values_, norm + 1, norm_bias()));
   layers_->logits(me, saved.logits, saved.norm, values_[head_index()], saved.sequences * saved.length);
 }
 
@@ -243,9 +271,10 @@ void Gpt::backward_head(Rank me, Activations& saved, const GradientReady& ready)
   const Slice dx = saved.scratch.narrow.cut(0, saved.norm.size());
   layers_->logits_backward(me, dx, gradients_[head], saved.logits, saved.norm, values_[head], rows);
   if (!config_.tied_head) call(ready, head);
-  layer_norm_backward(me, saved.residual_gradient, gradients_[norm], gradients_[norm + 1], dx, saved.output,
-                      values_[norm], saved.norm_statistics, Into::overwrite);
-  call(ready, norm + 1);
+  block_norm_backward(me, block_shape(saved), saved.residual_gradient, gradients_[norm],
+                      at(gradients_, norm + 1, norm_bias()), dx, saved.output, values_[norm], saved.norm_statistics,
+                      Into::overwrite);
+  if (norm_bias()) call(ready, norm + 1);
   call(ready, norm);
 }
 
@@ -255,13 +284,16 @@ void Gpt::backward_block(Rank me, std::size_t layer, Activations& saved, const G
     saved.restore(me, *this, layer, saved);
   }
   block_backward(me, *layers_, block_shape(saved), block_values_[layer], block_gradients_[layer], saved.blocks[layer],
-                 saved.scratch, saved.residual_gradient,
-                 [&](BlockPart::Index part) { call(ready, block_index(layer) + part); });
+                 saved.scratch, saved.residual_gradient, [&](BlockPart::Index part) {
+                   const std::size_t place = place_of_part_[part];
+                   if (place != BlockPart::count) call(ready, block_index(layer) + place);
+                 });
 }
 
 void Gpt::backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const {
-  layers_->embed_backward(me, gradients_[0], gradients_[1], saved.residual_gradient, batch.tokens, batch.length);
-  call(ready, 1);
+  layers_->embed_backward(me, gradients_[0], at(gradients_, 1, learned_positions()), saved.residual_gradient,
+                          batch.tokens, batch.length);
+  if (learned_positions()) call(ready, 1);
   call(ready, 0);
 }
 

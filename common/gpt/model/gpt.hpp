@@ -8,6 +8,7 @@
 //   gpt.backward(me, batch, saved, [](std::size_t parameter) { /* its gradient is final */ });
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -96,24 +97,31 @@ class Gpt {
   void backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const;
 
   BlockShape block_shape(std::size_t sequences, std::size_t length) const {
-    return {sequences, length, config_.heads, config_.d_model, config_.attention, config_.tensor};
+    return {sequences, length, config_.heads, config_.d_model, config_.attention, config_.tensor, config_.architecture};
   }
   /// With the memory of the blocks as given, one for each.
   Activations allocate_activations(Rank me, std::size_t sequences, std::size_t length,
                                    std::vector<BlockActivations> blocks) const;
 
  private:
-  // Places in the table: token embedding, positions, the blocks' parts, norm weight and bias, head unless tied.
-  std::size_t block_index(std::size_t layer) const { return 2 + layer * BlockPart::count; }
+  // Places in the table: token embedding, learned positions, the blocks' parts, norm weight and bias, head unless tied.
+  bool learned_positions() const { return config_.architecture.positions == PositionKind::learned; }
+  bool norm_bias() const { return config_.architecture.norm == NormKind::layer_norm; }
+  std::size_t block_index(std::size_t layer) const { return (learned_positions() ? 2 : 1) + layer * parts_.size(); }
   std::size_t norm_index() const { return block_index(config_.layers); }
-  std::size_t head_index() const { return config_.tied_head ? 0 : norm_index() + 2; }
+  std::size_t head_index() const { return config_.tied_head ? 0 : norm_index() + (norm_bias() ? 2 : 1); }
+  static Slice at(const std::vector<Slice>& tensors, std::size_t index, bool there) {
+    return there ? tensors[index] : Slice();
+  }
   BlockShape block_shape(const Activations& saved) const { return block_shape(saved.sequences, saved.length); }
 
   GptConfig config_;
   std::shared_ptr<const Layers> layers_ = std::make_shared<Layers>();
   Parameters parameters_;
-  std::vector<Slice> values_;     // by parameter, cut once
-  std::vector<Slice> gradients_;  // by parameter
+  std::vector<BlockPart::Index> parts_;                        // that a block has
+  std::array<std::size_t, BlockPart::count> place_of_part_{};  // among them; not there: BlockPart::count
+  std::vector<Slice> values_;                                  // by parameter, cut once
+  std::vector<Slice> gradients_;                               // by parameter
   std::vector<BlockTensors> block_values_;
   std::vector<BlockTensors> block_gradients_;
 };

@@ -25,7 +25,7 @@ void Layers::attention_backward(Rank me, const BlockShape& shape, const BlockTen
                                 Slice dx, Slice dy, const BlockPartReady& ready) const {
   using P = BlockPart;
   const std::size_t rows = shape.rows();
-  const Slice dqkv = scratch.wide.cut(0, 3 * rows * shape.own_width());
+  const Slice dqkv = scratch.wide.cut(0, rows * shape.qkv_width());
   weight_gradient(me, gradients[P::projection_weight], gradients[P::projection_bias], dy, saved.attention, rows);
   layer_ready(ready, P::projection_weight, P::projection_bias);
   linear_backward_input(me, dx, dy, values[P::projection_weight], rows);
@@ -39,7 +39,12 @@ void Layers::mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& v
                          Slice y) const {
   using P = BlockPart;
   const std::size_t rows = shape.rows();
-  linear_gelu(me, saved.gelu, saved.up, saved.norm2, values[P::up_weight], values[P::up_bias], rows);
+  if (shape.architecture.mlp == MlpKind::gelu) {
+    linear_gelu(me, saved.gelu, saved.up, saved.norm2, values[P::up_weight], values[P::up_bias], rows);
+  } else {
+    linear(me, saved.up, saved.norm2, values[P::up_weight], values[P::up_bias], rows);
+    block_activation(me, shape, saved);
+  }
   linear(me, y, saved.gelu, values[P::down_weight], values[P::down_bias], rows);
 }
 
@@ -48,10 +53,15 @@ void Layers::mlp_backward(Rank me, const BlockShape& shape, const BlockTensors& 
                           const BlockPartReady& ready) const {
   using P = BlockPart;
   const std::size_t rows = shape.rows();
-  const Slice wide = scratch.wide.cut(0, 4 * rows * shape.own_width());
+  Slice wide = scratch.wide.cut(0, rows * shape.mlp_width());
   weight_gradient(me, gradients[P::down_weight], gradients[P::down_bias], dy, saved.gelu, rows);
   layer_ready(ready, P::down_weight, P::down_bias);
-  linear_gelu_backward_input(me, wide, dy, values[P::down_weight], saved.up, rows);
+  if (shape.architecture.mlp == MlpKind::gelu) {
+    linear_gelu_backward_input(me, wide, dy, values[P::down_weight], saved.up, rows);
+  } else {
+    linear_backward_input(me, wide, dy, values[P::down_weight], rows);
+    wide = block_activation_backward(me, shape, scratch.wide, saved);
+  }
   weight_gradient(me, gradients[P::up_weight], gradients[P::up_bias], wide, saved.norm2, rows);
   layer_ready(ready, P::up_weight, P::up_bias);
   linear_backward_input(me, dx, wide, values[P::up_weight], rows);

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-std::vector<Optimizer::Piece> Optimizer::pieces_of(const Parameters& parameters, Range range) {
-  std::vector<Piece> pieces;
+std::vector<AdamWPiece> Optimizer::pieces_of(const Parameters& parameters, Range range) {
+  std::vector<AdamWPiece> pieces;
   const std::size_t end = range.first + range.count;
   for (const Parameter& parameter : parameters.list) {
     const std::size_t from = std::max(parameter.offset, range.first);
@@ -13,9 +13,9 @@ std::vector<Optimizer::Piece> Optimizer::pieces_of(const Parameters& parameters,
     if (from >= to) continue;
     const bool decays = parameter.rows > 1;
     if (!pieces.empty() && pieces.back().decays == decays)
-      pieces.back().range.count += to - from;
+      pieces.back().count += to - from;
     else
-      pieces.push_back({{from - range.first, to - from}, decays});
+      pieces.push_back({to - from, decays});
   }
   return pieces;
 }
@@ -41,14 +41,10 @@ Optimizer::Optimizer(Rank me, const Parameters& parameters, AdamW options, std::
 void Optimizer::step(Rank me, float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) {
   auto phase = me.region("optimizer");
   ++steps_;
-  for (const Piece& piece : pieces_) {
-    auto cut = [&](const Slice& whole) { return whole.cut(piece.range.first, piece.range.count); };
-    AdamW options = options_;
-    options.learning_rate = learning_rate;
-    options.step = steps_;
-    if (!piece.decays) options.weight_decay = 0;
-    adamw(me, cut(values_), cut(master_), cut(m_), cut(v_), cut(gradients_), options, gradient_factor, skip, skipped);
-  }
+  AdamW options = options_;
+  options.learning_rate = learning_rate;
+  options.step = steps_;
+  adamw_pieces(me, values_, master_, m_, v_, gradients_, pieces_, options, gradient_factor, skip, skipped);
 }
 
 void Optimizer::resume(Rank me, int steps) {

@@ -36,14 +36,11 @@ class Optimizer {
   void resume(Rank me, int steps);
 
  private:
-  struct Piece {  // a run of tensors that decay alike, in elements of the range
-    Range range;
-    bool decays;
-  };
-  static std::vector<Piece> pieces_of(const Parameters& parameters, Range range);
+  /// Runs of tensors that decay alike, in elements of the range.
+  static std::vector<AdamWPiece> pieces_of(const Parameters& parameters, Range range);
 
   AdamW options_;
-  std::vector<Piece> pieces_;
+  std::vector<AdamWPiece> pieces_;
   Slice values_;
   Slice gradients_;
   Slice master_;

@@ -64,7 +64,8 @@ class StepHook {
 
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length) {
   const auto c = static_cast<double>(config.d_model), t = static_cast<double>(length);
-  std::vector<double> costs(config.layers + 2, 24 * c * c + 2 * t * c);  // matrices; half of 4·T·C by the causal mask
+  // matrices; half of 4·T·C by the causal mask
+  std::vector<double> costs(config.layers + 2, 2 * static_cast<double>(config.block_matrices()) + 2 * t * c);
   costs.front() = 2 * c;
   costs.back() = 2 * c * static_cast<double>(config.vocabulary);
   return costs;
@@ -75,7 +76,7 @@ std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const Pipeli
   const auto usage_order = gpt_usage_order(config);
   std::set<std::size_t> tensors;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
-    const auto part = static_cast<std::size_t>(chunk * shape.stages + stage);
+    const auto part = static_cast<std::size_t>(part_of(shape, stage, chunk));
     for (std::size_t piece = first.at(part); piece < first.at(part + 1); ++piece)
       tensors.insert(usage_order[piece].begin(), usage_order[piece].end());
   }
@@ -106,8 +107,10 @@ GptStage::GptStage(Rank group, PipelineShape shape, const GptConfig& config, std
   for (const Batch& batch : batches_)
     if (batch.sequences > batches_.front().sequences || batch.length != batches_.front().length)
       usage_error("the first microbatch of a stage is its largest, and all are equally long");
-  const bool outer = group.rank() == 0 || group.rank() + 1 == shape.stages;
-  tied_ = group.split(config.tied_head && shape.stages > 1 && outer ? 0 : -1, group.rank());
+  const int first_stage = 0, last_stage = chunk_of_part(shape, shape.stages * shape.chunks - 1).stage;
+  const bool outer = group.rank() == first_stage || group.rank() == last_stage;
+  tied_ = group.split(config.tied_head && first_stage != last_stage && outer ? 0 : -1, group.rank());
+  embeds_twice_ = config.tied_head && first_stage == last_stage && group.rank() == first_stage && shape.chunks > 1;
   gpt_.use(layers_);
   own_tensors(seed, owns);
   allocate_scratch();
@@ -173,15 +176,20 @@ void GptStage::allocate_scratch() {
   const auto values = [&](std::size_t count) { return me_.allocate(count, config.storage, Category::activation); };
   const std::size_t narrow = shape.norm_rows() * config.d_model;
   residual_ = values(narrow);
-  scratch_ = {values(narrow), values(4 * shape.rows() * shape.own_width())};
+  scratch_ = {values(narrow), values(shape.rows() * shape.scratch_width())};
   if (memory_.keep == StageMemory::Keep::inputs && shape_.stages > 1) spare_ = values(narrow);
   loss_ = me_.allocate(1, DType::f32, Category::buffer);
   fill(me_, loss_, 0);
 }
 
 GptStage::Part GptStage::part_of(int chunk) const {
-  const auto k = static_cast<std::size_t>(chunk * shape_.stages + me_.rank());
+  const auto k = static_cast<std::size_t>(lockstep::part_of(shape_, me_.rank(), chunk));
   return {first_.at(k), first_.at(k + 1)};
+}
+
+bool GptStage::takes_from_itself(int chunk) const {
+  const int part = lockstep::part_of(shape_, me_.rank(), chunk);
+  return part > 0 && chunk_of_part(shape_, part - 1).stage == me_.rank();
 }
 
 std::size_t GptStage::boundary_elements(int microbatch) const {
@@ -208,7 +216,7 @@ Activations GptStage::allocate(const Part& part) {
   if (!has_head(part)) return saved;
   if (embeds(part) || last_block(part) > first_block(part)) saved.output = values(narrow);
   saved.norm = values(narrow);
-  saved.norm_statistics = me.allocate(2 * shape.norm_rows(), DType::f32, Category::activation);
+  saved.norm_statistics = me.allocate(shape.statistics(), DType::f32, Category::activation);
   saved.logits = values(shape.rows() * config.own_vocabulary());
   return saved;
 }
@@ -236,6 +244,8 @@ void GptStage::forward(int microbatch, int chunk, Slice input, Slice output) {
   const auto before = [&](std::size_t piece) {
     if (hooks_.before_forward) hooks_.before_forward(piece);
   };
+  if (takes_from_itself(chunk)) input = handed_.take({Work::forward, microbatch, chunk});
+  if (gives_to_itself(chunk)) output = handed_.give({Work::forward, microbatch, chunk + 1}, boundary(microbatch));
   InFlight& flight = in_flight_[{microbatch, chunk}] = take(chunk, batch);
   Activations& saved = flight.saved;
   if (!embeds(part)) place(saved, first_block(part)) = input;
@@ -280,28 +290,31 @@ void GptStage::backward(Work work, int microbatch, int chunk, Slice output_gradi
     if (last) all_ready(part);
     return;
   }
+  if (gives_to_itself(chunk)) output_gradient = handed_.take({Work::input_gradient, microbatch, chunk});
+  if (takes_from_itself(chunk))
+    input_gradient = handed_.give({Work::input_gradient, microbatch, chunk - 1}, boundary(microbatch));
   if (work == Work::input_gradient) layers_->begin({microbatch, chunk});
   pass_back(part, batches_.at(static_cast<std::size_t>(microbatch)), in_flight_.at({microbatch, chunk}).saved,
-            output_gradient, input_gradient, last ? hooks_.ready : GradientReady{});
+            output_gradient, input_gradient, last);
   if (work == Work::input_gradient) return layers_->end();
   give_back(microbatch, chunk);
 }
 
 void GptStage::pass_back(const Part& part, const Batch& batch, Activations& saved, const Slice& output_gradient,
-                         const Slice& input_gradient, const GradientReady& ready) {
+                         const Slice& input_gradient, bool last) {
   const BlockShape shape = gpt_.block_shape(batch.sequences, batch.length);
   const std::size_t narrow = shape.norm_rows() * gpt_.config().d_model;
   const auto before = [&](std::size_t piece) {
     if (hooks_.before_backward) hooks_.before_backward(piece);
   };
   GradientReady own;
-  if (ready) own = [&](std::size_t index) { ready(own_[index]); };
+  if (last && hooks_.ready) own = [&](std::size_t index) { ready(index); };
   saved.residual_gradient = embeds(part) ? residual_.cut(0, narrow) : input_gradient;
-  saved.scratch = {scratch_.narrow.cut(0, narrow), scratch_.wide.cut(0, 4 * shape.rows() * shape.own_width())};
+  saved.scratch = {scratch_.narrow.cut(0, narrow), scratch_.wide.cut(0, shape.rows() * shape.scratch_width())};
   if (has_head(part)) {
     before(gpt_.config().layers + 1);
     gpt_.backward_head(me_, saved, own);
-    if (own && shares_embedding()) own(0);
+    if (own && (shares_embedding() || embeds_twice_)) own(0);
   } else {
     copy(me_, saved.residual_gradient, output_gradient);
     place(saved, last_block(part)) = spare_.empty() ? Slice{} : spare_.cut(0, narrow);  // a restored block writes there
@@ -317,13 +330,19 @@ void GptStage::pass_back(const Part& part, const Batch& batch, Activations& save
   if (hooks_.end_backward) hooks_.end_backward();
 }
 
-void GptStage::all_ready(const Part& part) const {
+/// Tensor `index` of the whole table; a tied embedding is ready with the second of its two parts.
+void GptStage::ready(std::size_t index) {
+  if (index == 0 && embeds_twice_ && (embedding_half_ = !embedding_half_)) return;
+  hooks_.ready(own_[index]);
+}
+
+void GptStage::all_ready(const Part& part) {
   if (!hooks_.ready) return;
   std::set<std::size_t, std::greater<>> own;
   const auto usage_order = gpt_usage_order(gpt_.config());
   for (std::size_t piece = part.begin; piece < part.end; ++piece)
     own.insert(usage_order[piece].begin(), usage_order[piece].end());
-  for (const std::size_t index : own) hooks_.ready(own_[index]);
+  for (const std::size_t index : own) ready(index);
 }
 
 GptStage::InFlight GptStage::take(int chunk, const Batch& batch) {

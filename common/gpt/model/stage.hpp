@@ -21,8 +21,8 @@ namespace lockstep {
 /// reads: 2 C, so that it is not nothing), each block, the head with the loss's logits.
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length);
 
-/// Tensors of gpt_parameter_table(config) that stage `stage` has, in their order. Part k of the model (chunk c of stage
-/// s is part c·p + s) has the pieces [first[k], first[k + 1]) of gpt_usage_order.
+/// Tensors of gpt_parameter_table(config) that stage `stage` has, in their order. Part k of the model (part_of says
+/// whose) has the pieces [first[k], first[k + 1]) of gpt_usage_order.
 std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const PipelineShape& shape,
                                            const std::vector<std::size_t>& first, int stage);
 
@@ -49,8 +49,8 @@ struct StageMemory {
 
 class GptStage final : public StageModel {
  public:
-  /// Collective over `group`, whose rank is the stage. Part k of the model (chunk c of stage s is part c·p + s) has the
-  /// pieces [first[k], first[k + 1]) of gpt_usage_order. `batches`: the microbatches of every step, on every stage (the
+  /// Collective over `group`, whose rank is the stage. Part k of the model (part_of says whose) has the pieces
+  /// [first[k], first[k + 1]) of gpt_usage_order. `batches`: the microbatches of every step, on every stage (the
   /// first reads their tokens, the last their targets); none is larger than the first. The loss and gradients are Σ
   /// over all tokens times `factor`. Values are those of Gpt(…, seed); of gradients and values it has what `owns` says,
   /// and the rest is bound.
@@ -77,8 +77,8 @@ class GptStage final : public StageModel {
 
   /// Whether the token embedding, tensor 0 of the table here, is on another stage too.
   bool shares_embedding() const { return tied_.size() == 2; }
-  /// A tied embedding is on the first and on the last stage: each adds the other's gradient to its own, `mine`, so that
-  /// both have the same bits. Collective over these two; others do nothing.
+  /// A tied embedding is on the first and on the last stage, but in a V: each adds the other's gradient to its own,
+  /// `mine`, so that both have the same bits. Collective over these two; others do nothing.
   void sum_tied(Slice mine);
   /// After the last step of a schedule: of the whole gradient.
   void sum_tied_gradients();
@@ -93,7 +93,7 @@ class GptStage final : public StageModel {
   /// Elements first, … of tensor `index` of this table as they begin.
   void initialise(std::size_t index, std::size_t first, Slice part) const;
   const GptConfig& config() const { return gpt_.config(); }
-  Slice loss() const { return loss_; }  ///< one f32; 0 but on the last stage
+  Slice loss() const { return loss_; }  ///< one f32; 0 but on the stage with the head
 
  private:
   struct Part {
@@ -114,8 +114,15 @@ class GptStage final : public StageModel {
   Activations allocate(const Part& part);
   BlockActivations allocate_block(const BlockShape& shape);
   void pass_back(const Part& part, const Batch& batch, Activations& saved, const Slice& output_gradient,
-                 const Slice& input_gradient, const GradientReady& ready);
-  void all_ready(const Part& part) const;
+                 const Slice& input_gradient, bool last);
+  void all_ready(const Part& part);
+  void ready(std::size_t index);
+  /// Whether this stage gives the chunk what it takes, and the one after.
+  bool takes_from_itself(int chunk) const;
+  bool gives_to_itself(int chunk) const { return chunk + 1 < shape_.chunks && takes_from_itself(chunk + 1); }
+  Slice boundary(int microbatch) {
+    return me_.allocate(boundary_elements(microbatch), boundary_dtype(), Category::activation);
+  }
   /// Memory of a microbatch, from its forward to the end of its backward: used again by later ones.
   struct InFlight {
     Activations saved;
@@ -147,6 +154,9 @@ class GptStage final : public StageModel {
   std::map<std::pair<int, int>, InFlight> in_flight_;  // by (microbatch, chunk)
   std::map<int, std::vector<Activations>> free_;       // by chunk: memory for the largest microbatch
   std::vector<int> backwards_;                         // by chunk: microbatches that are done, of this schedule
+  HandOver handed_;
+  bool embeds_twice_ = false;    // a tied embedding's two uses are in two parts of this stage
+  bool embedding_half_ = false;  // one of these parts has done its last backward
 };
 
 }  // namespace lockstep

@@ -106,14 +106,23 @@ struct Need {
   Step step;
 };
 std::optional<Need> need_of(int stage, const Step& step, const PipelineShape& shape) {
-  if (is_forward(step)) {
-    if (stage > 0) return Need{stage - 1, step};
-    if (step.chunk > 0) return Need{shape.stages - 1, {Work::forward, step.microbatch, step.chunk - 1}};
-  } else if (gives_input_gradient(step)) {
-    if (stage + 1 < shape.stages) return Need{stage + 1, {Work::input_gradient, step.microbatch, step.chunk}};
-    if (step.chunk + 1 < shape.chunks) return Need{0, {Work::input_gradient, step.microbatch, step.chunk + 1}};
+  const int part = part_of(shape, stage, step.chunk);
+  if (is_forward(step) && part > 0) {
+    const ChunkOfStage before = chunk_of_part(shape, part - 1);
+    return Need{before.stage, {Work::forward, step.microbatch, before.chunk}};
+  }
+  if (gives_input_gradient(step) && part + 1 < shape.stages * shape.chunks) {
+    const ChunkOfStage after = chunk_of_part(shape, part + 1);
+    return Need{after.stage, {Work::input_gradient, step.microbatch, after.chunk}};
   }
   return std::nullopt;
+}
+
+/// The stage that waits for what a step gives; −1: none.
+int waiting_for(int stage, const Step& step, const PipelineShape& shape) {
+  const int part = part_of(shape, stage, step.chunk);
+  if (is_forward(step)) return part + 1 < shape.stages * shape.chunks ? chunk_of_part(shape, part + 1).stage : -1;
+  return gives_input_gradient(step) && part > 0 ? chunk_of_part(shape, part - 1).stage : -1;
 }
 
 int place_of(const Places& at, const Step& step) {
@@ -153,56 +162,45 @@ std::string stuck(const Schedule& schedule, const std::vector<Places>& at, const
   return "";
 }
 
-/// Do both ends of the link a → b see the messages in the same order? `order(stage, i)`: the place of message i.
-template <class Sent, class Received>
-std::string crossed(const StageSchedule& sender, const StageSchedule& receiver, int a, int b, const Sent& sent,
-                    const Received& received, int chunks) {
-  std::vector<Step> out, in;
-  for (const Step& step : sender)
-    if (const auto message = sent(step)) out.push_back(*message);
-  for (const Step& step : receiver)
-    if (const auto message = received(step)) in.push_back(*message);
+/// Do both ends of the link a → b see the activations, or the gradients, in the same order?
+std::string crossed(const Schedule& schedule, const PipelineShape& shape, int a, int b, Work kind) {
+  const auto is_kind = [&](const Step& step) { return is_forward(step) == (kind == Work::forward); };
+  std::vector<Step> out, in;  // as the sender counts them
+  for (const Step& step : schedule[static_cast<std::size_t>(a)])
+    if (is_kind(step) && waiting_for(a, step, shape) == b) out.push_back({kind, step.microbatch, step.chunk});
+  for (const Step& step : schedule[static_cast<std::size_t>(b)])
+    if (const auto need = need_of(b, step, shape); is_kind(step) && need && need->stage == a) in.push_back(need->step);
   for (std::size_t i = 0; i < out.size() && i < in.size(); ++i)
     if (out[i] != in[i])
       return fmt::format(
           "message {} from stage {} to stage {} is of {} where it is sent and of {} where it is received", i, a, b,
-          to_string(out[i], chunks), to_string(in[i], chunks));
+          to_string(out[i], shape.chunks), to_string(in[i], shape.chunks));
   return "";
 }
 
 std::string crossed_links(const Schedule& schedule, const PipelineShape& shape) {
-  using Message = std::optional<Step>;
-  const auto at = [&](int s) -> const StageSchedule& { return schedule[static_cast<std::size_t>(s)]; };
-  const auto whole = [](const Step& step) { return Step{Work::input_gradient, step.microbatch, step.chunk}; };
-  for (int s = 0; s + 1 < shape.stages; ++s) {
-    const auto forward = [](const Step& step) { return is_forward(step) ? Message(step) : Message(); };
-    const auto back = [&](const Step& step) { return gives_input_gradient(step) ? Message(whole(step)) : Message(); };
-    if (std::string wrong = crossed(at(s), at(s + 1), s, s + 1, forward, forward, shape.chunks); !wrong.empty())
-      return wrong;
-    if (std::string wrong = crossed(at(s + 1), at(s), s + 1, s, back, back, shape.chunks); !wrong.empty()) return wrong;
+  for (int s = 0; s < shape.stages; ++s) {
+    const int next = (s + 1) % shape.stages;
+    if (next == s) break;
+    for (const auto& [from, to] : {std::pair{s, next}, {next, s}})
+      for (const Work kind : {Work::forward, Work::input_gradient})
+        if (std::string wrong = crossed(schedule, shape, from, to, kind); !wrong.empty()) return wrong;
   }
-  if (shape.chunks == 1 || shape.stages == 1) return "";
-  const int last = shape.stages - 1;  // chunk c of the last stage goes on as chunk c + 1 of the first
-  const auto out = [&](const Step& step) {
-    return is_forward(step) && step.chunk + 1 < shape.chunks ? Message(step) : Message();
-  };
-  const auto in = [&](const Step& step) {
-    return is_forward(step) && step.chunk > 0 ? Message(Step{Work::forward, step.microbatch, step.chunk - 1})
-                                              : Message();
-  };
-  const auto back_out = [&](const Step& step) {
-    return gives_input_gradient(step) && step.chunk > 0 ? Message(whole(step)) : Message();
-  };
-  const auto back_in = [&](const Step& step) {
-    return gives_input_gradient(step) && step.chunk + 1 < shape.chunks
-               ? Message(Step{Work::input_gradient, step.microbatch, step.chunk + 1})
-               : Message();
-  };
-  if (std::string wrong = crossed(at(last), at(0), last, 0, out, in, shape.chunks); !wrong.empty()) return wrong;
-  return crossed(at(0), at(last), 0, last, back_out, back_in, shape.chunks);
+  return "";
 }
 
 }  // namespace
+
+bool goes_up(const PipelineShape& shape, int chunk) { return shape.placement == Placement::vee && chunk % 2 == 1; }
+
+ChunkOfStage chunk_of_part(const PipelineShape& shape, int part) {
+  const int chunk = part / shape.stages, along = part % shape.stages;
+  return {goes_up(shape, chunk) ? shape.stages - 1 - along : along, chunk};
+}
+
+int part_of(const PipelineShape& shape, int stage, int chunk) {
+  return chunk * shape.stages + (goes_up(shape, chunk) ? shape.stages - 1 - stage : stage);
+}
 
 std::string to_string(const Step& step, int chunks) {
   const char letter = kLetters[static_cast<std::size_t>(step.work)];
@@ -227,6 +225,13 @@ StageSchedule parse_stage(const std::string& line) {
   return stage;
 }
 
+/// "placement v", a line before the stages'.
+static bool places_in_a_vee(const std::string& line) {
+  std::istringstream words(line);
+  std::string name, value, more;
+  return words >> name >> value && !(words >> more) && name == "placement" && value == "v";
+}
+
 ShapedSchedule parse_schedule(const std::string& text, const std::string& name) {
   const auto refuse = [&](const std::string& why) { throw Error(Verdict::usage, name + why); };
   ShapedSchedule read{{0, 0, 1}, {}};
@@ -236,6 +241,10 @@ ShapedSchedule parse_schedule(const std::string& text, const std::string& name) 
     ++number;
     line = line.substr(0, line.find('#'));
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    if (read.schedule.empty() && places_in_a_vee(line)) {
+      read.shape.placement = Placement::vee;
+      continue;
+    }
     if (++read.shape.stages > kMostStages) refuse(fmt::format(" has more than {} stages", kMostStages));
     try {
       read.schedule.push_back(parse_stage(line));
@@ -248,6 +257,8 @@ ShapedSchedule parse_schedule(const std::string& text, const std::string& name) 
     }
   }
   if (read.schedule.empty()) refuse(" holds no stage's line");
+  if (read.shape.placement == Placement::vee && read.shape.chunks != 2)
+    refuse(fmt::format(": a V has 2 chunks a stage, these steps are of {}", read.shape.chunks));
   const double needed = 2.0 * read.shape.microbatches * read.shape.chunks;
   for (std::size_t s = 0; s < read.schedule.size(); ++s)  // before the checker takes memory for all of them
     if (const std::size_t steps = read.schedule[s].size(); static_cast<double>(steps) < needed)
@@ -266,6 +277,11 @@ int peak_in_flight(const StageSchedule& stage) {
 }
 
 std::string check_schedule(const Schedule& schedule, const PipelineShape& shape, int most_in_flight) {
+  return check_schedule(schedule, shape, std::vector<int>(static_cast<std::size_t>(shape.stages), most_in_flight));
+}
+
+std::string check_schedule(const Schedule& schedule, const PipelineShape& shape,
+                           const std::vector<int>& most_in_flight) {
   if (static_cast<int>(schedule.size()) != shape.stages)
     return fmt::format("the schedule has {} stages, expected {}", schedule.size(), shape.stages);
   std::vector<Places> at;
@@ -275,9 +291,10 @@ std::string check_schedule(const Schedule& schedule, const PipelineShape& shape,
     at.emplace_back(stage, shape);
     if (std::string wrong = wrong_on_its_own(at.back(), shape); !wrong.empty())
       return fmt::format("stage {} {}", s, wrong);
-    if (const int peak = peak_in_flight(stage); most_in_flight > 0 && peak > most_in_flight)
-      return fmt::format("stage {} holds the activations of {} microbatches at its peak, allowed {}", s, peak,
-                         most_in_flight);
+    const int most = most_in_flight.empty() ? 0 : most_in_flight[static_cast<std::size_t>(s)];
+    if (const int peak = peak_in_flight(stage); most > 0 && peak > most)
+      return fmt::format("stage {} holds the activations of {} microbatches{} at its peak, allowed {}", s, peak,
+                         shape.chunks > 1 ? " × chunks" : "", most);
   }
   if (std::string wrong = stuck(schedule, at, shape); !wrong.empty()) return wrong;
   return crossed_links(schedule, shape);
@@ -290,38 +307,71 @@ std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, cons
 
 std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
                                                   const std::vector<StepTimes>& by_stage) {
-  const auto seconds = [](Work work, const StepTimes& times) {
-    switch (work) {
-      case Work::forward: return times.forward;
-      case Work::backward: return times.input_gradient + times.weight_gradient;
-      case Work::input_gradient: return times.input_gradient;
-      case Work::weight_gradient: return times.weight_gradient;
-    }
-    return 0.0;
-  };
+  std::vector<std::vector<StepTimes>> by_chunk;
+  for (const StepTimes& times : by_stage) by_chunk.emplace_back(static_cast<std::size_t>(shape.chunks), times);
+  return time_schedule(schedule, shape, by_chunk);
+}
+
+namespace {
+
+double seconds_of(Work work, const StepTimes& times) {
+  switch (work) {
+    case Work::forward: return times.forward;
+    case Work::backward: return times.input_gradient + times.weight_gradient;
+    case Work::input_gradient: return times.input_gradient;
+    case Work::weight_gradient: return times.weight_gradient;
+  }
+  return 0.0;
+}
+
+/// A stage as time_schedule plays it.
+struct Played {
+  std::vector<TimedStep> steps;
+  std::vector<double> arrivals;             // by step: of its message at the next stage, or the one before
+  double next_link = 0, previous_link = 0;  // when they are free again
+};
+
+}  // namespace
+
+std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
+                                                  const std::vector<std::vector<StepTimes>>& by_chunk) {
   std::vector<Places> at;
   for (const StageSchedule& stage : schedule) at.emplace_back(stage, shape);
-  std::vector<std::vector<TimedStep>> timed(schedule.size());
+  const auto size = schedule.size();
+  std::vector<Played> played(size);
+  for (std::size_t s = 0; s < size; ++s) {
+    played[s].steps.reserve(schedule[s].size());
+    played[s].arrivals.reserve(schedule[s].size());
+  }
   for (bool moved = true; moved;) {
     moved = false;
-    for (int s = 0; s < shape.stages; ++s) {
-      const auto& stage = schedule[static_cast<std::size_t>(s)];
-      auto& mine = timed[static_cast<std::size_t>(s)];
-      while (mine.size() < stage.size()) {
-        const Step& step = stage[mine.size()];
-        double begin = mine.empty() ? 0 : mine.back().end;
-        if (const auto need = need_of(s, step, shape)) {
-          const auto& theirs = timed[static_cast<std::size_t>(need->stage)];
-          const auto place = static_cast<std::size_t>(place_of(at[static_cast<std::size_t>(need->stage)], need->step));
-          if (theirs.size() <= place) break;
-          const double transfer = by_stage[static_cast<std::size_t>(is_forward(step) ? need->stage : s)].transfer;
-          begin = std::max(begin, theirs[place].end + (need->stage == s ? 0 : transfer));
+    for (std::size_t s = 0; s < size; ++s) {
+      Played& mine = played[s];
+      while (mine.steps.size() < schedule[s].size()) {
+        const Step& step = schedule[s][mine.steps.size()];
+        double begin = mine.steps.empty() ? 0 : mine.steps.back().end;
+        if (const auto need = need_of(static_cast<int>(s), step, shape)) {
+          const auto from = static_cast<std::size_t>(need->stage);
+          const auto place = static_cast<std::size_t>(place_of(at[from], need->step));
+          if (played[from].steps.size() <= place) break;
+          begin = std::max(begin, from == s ? played[s].steps[place].end : played[from].arrivals[place]);
         }
-        mine.push_back({step, begin, begin + seconds(step.work, by_stage[static_cast<std::size_t>(s)])});
+        const double end = begin + seconds_of(step.work, by_chunk[s][static_cast<std::size_t>(step.chunk)]);
+        mine.steps.push_back({step, begin, end});
+        // Its message goes over the link to the next stage, or backwards over that from the stage before.
+        const bool to_next = is_forward(step) != goes_up(shape, step.chunk);
+        const StepTimes& link = by_chunk[to_next ? s : (s + size - 1) % size].front();
+        double& is_free = to_next ? mine.next_link : mine.previous_link;
+        const double leaves = std::max(end, is_free);
+        const int to = waiting_for(static_cast<int>(s), step, shape);
+        if (to >= 0 && to != static_cast<int>(s)) is_free = leaves + link.occupied;
+        mine.arrivals.push_back(leaves + link.transfer);
         moved = true;
       }
     }
   }
+  std::vector<std::vector<TimedStep>> timed;
+  for (Played& stage : played) timed.push_back(std::move(stage.steps));
   return timed;
 }
 

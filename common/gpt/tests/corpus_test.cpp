@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -42,7 +43,7 @@ TEST(Corpus, CharactersAreCodePoints) {
   EXPECT_EQ(corpus.vocabulary(), 5u);  // space, a, é, €, 😀
   EXPECT_EQ(corpus.train().size(), 6u);
   EXPECT_EQ(corpus.train()[0], 1);
-  EXPECT_EQ(corpus.decode(corpus.train()), "aé€😀 a");
+  EXPECT_EQ(corpus.decode(corpus.train().all()), "aé€😀 a");
   EXPECT_EQ(corpus.encode("€z"), (std::vector<std::int32_t>{3, 0}));
 }
 
@@ -91,7 +92,7 @@ TEST(Corpus, PlacesAreSpreadOverTheWholeText) {
 
 TEST(Corpus, ValidationGoesThroughItsPartInOrder) {
   Corpus corpus = Corpus::of_text("0123456789abcdefghij", TokenKind::bytes, 0.5);
-  EXPECT_EQ(corpus.decode(corpus.validation()), "abcdefghij");
+  EXPECT_EQ(corpus.decode(corpus.validation().all()), "abcdefghij");
   EXPECT_EQ(corpus.decode(corpus.validation_batch(0, 2, 3).inputs), "abcdef");
   EXPECT_EQ(corpus.decode(corpus.validation_batch(1, 2, 3).inputs), "ghiabc");
 }
@@ -115,23 +116,66 @@ TEST(Corpus, TokenFilesHoldNumbers) {
   std::ofstream(path, std::ios::binary) << token_file(20240520, 1, kGpt2Tokens);
   const Corpus corpus = Corpus::read(path, TokenKind::bytes, 0);
   EXPECT_EQ(corpus.vocabulary(), 50257u);
-  EXPECT_EQ(std::vector<std::int32_t>(corpus.train().begin(), corpus.train().end()),
-            (std::vector<std::int32_t>{15496, 11, 995, 0, 50256}));
+  EXPECT_EQ(corpus.train().all(), (std::vector<std::int32_t>{15496, 11, 995, 0, 50256}));
+  EXPECT_EQ(corpus.bytes_of_rows(3, 4), 3u * 5 * 2) << "two bytes a token, and the token after each row";
   EXPECT_EQ(corpus.decode(corpus.train().first(3)), "15496 11 995 ");
   EXPECT_EQ(corpus.encode(" 995 11\n50257 x "), (std::vector<std::int32_t>{995, 11, 0, 0}));
   std::filesystem::remove(path);
 
-  const auto llama = read_token_file(token_file(20240801, 7, std::vector<std::uint32_t>{128000, 9906}), "t");
+  const std::string bytes = token_file(20240801, 7, std::vector<std::uint32_t>{128000, 9906});
+  const auto llama = TokenFile::in(bytes, "t");
   ASSERT_TRUE(llama);
-  EXPECT_EQ(llama->vocabulary, 128256u);
-  EXPECT_EQ(llama->tokens, (std::vector<std::int32_t>{128000, 9906}));
+  EXPECT_EQ(llama->vocabulary(), 128256u);
+  ASSERT_EQ(llama->size(), 2u);
+  std::vector<std::int32_t> tokens(2);
+  llama->read(0, tokens);
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{128000, 9906}));
+}
+
+/// Bytes of this process in memory, those of files included.
+double resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  double all = 0, resident = 0;
+  statm >> all >> resident;
+  return resident * 4096;
+}
+
+TEST(Corpus, ATokenFileOfEightGigabytesIsReadWhereABatchNeedsIt) {
+  constexpr std::uint32_t kTokens = 4'000'000'000;
+  const std::string path = testing::TempDir() + "large_tokens.bin";
+  std::string bytes = token_file(20240520, 1, kGpt2Tokens);
+  std::memcpy(bytes.data() + 8, &kTokens, sizeof kTokens);
+  std::ofstream(path, std::ios::binary) << bytes;
+  std::error_code refused;  // the rest is a hole in the file: zeros, and no place on the disk
+  std::filesystem::resize_file(path, 1024 + 2ull * kTokens, refused);
+  if (refused) GTEST_SKIP() << "no file of 8 GB here: " << refused.message();
+  const double before = resident_bytes();
+  {
+    const Corpus corpus = Corpus::read(path, TokenKind::bytes);
+    EXPECT_EQ(corpus.train().size(), 3'600'000'000u);
+    EXPECT_EQ(corpus.train()[0], 15496);
+    EXPECT_EQ(corpus.train()[4], 50256);
+    EXPECT_LT(corpus.unigram_entropy(), 1e-3) << "of a sample, nearly all zeros";
+    for (std::uint64_t step = 0; step < 10; ++step)
+      EXPECT_EQ(corpus.batch(step, 8, 1024).targets, std::vector<std::int32_t>(8 * 1024, 0));
+    EXPECT_LT(resident_bytes() - before, 200e6) << "of 8 GB";
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(Corpus, RowsOfABatchAreThoseOfTheWholeBatch) {
+  const Corpus corpus = Corpus::read(kAusten, TokenKind::bytes);
+  const TextBatch all = corpus.batch(3, 7, 20, 5), mine = corpus.batch_rows(3, 2, 4, 20, 5);
+  EXPECT_EQ(mine.sequences, 4u);
+  EXPECT_EQ(mine.inputs, all.rows(2, 4).inputs);
+  EXPECT_EQ(mine.targets, all.rows(2, 4).targets);
 }
 
 TEST(Corpus, TokenFilesWithSomethingWrongAreRefusedInOneSentence) {
-  const auto why = [](const std::string& bytes) { return complaint([&] { read_token_file(bytes, "t.bin"); }); };
+  const auto why = [](const std::string& bytes) { return complaint([&] { TokenFile::in(bytes, "t.bin"); }); };
   const std::string good = token_file(20240520, 1, kGpt2Tokens);
-  EXPECT_FALSE(read_token_file("a text", "t.bin"));
-  EXPECT_FALSE(read_token_file("", "t.bin"));
+  EXPECT_FALSE(TokenFile::in("a text", "t.bin"));
+  EXPECT_FALSE(TokenFile::in("", "t.bin"));
   EXPECT_EQ(why(good.substr(0, 1000)), "token file t.bin: its header has 1000 bytes instead of 1024");
   EXPECT_EQ(why(good.substr(0, good.size() - 1)),
             "token file t.bin: says that it holds 5 tokens of 2 bytes, and 9 bytes follow its header");
@@ -142,7 +186,9 @@ TEST(Corpus, TokenFilesWithSomethingWrongAreRefusedInOneSentence) {
   EXPECT_EQ(why(token_file(20240521, 1, kGpt2Tokens)),
             "token file t.bin: its magic number is 20240521, and only 20240520 (GPT-2's tokens) and 20240801 (Llama "
             "3's) are known");
-  EXPECT_EQ(why(token_file(20240520, 1, std::vector<std::uint16_t>{1, 50257})),
+  const std::string bad = token_file(20240520, 1, std::vector<std::uint16_t>{1, 50257});
+  std::vector<std::int32_t> tokens(2);
+  EXPECT_EQ(complaint([&] { TokenFile::in(bad, "t.bin")->read(0, tokens); }),
             "token file t.bin: token 1 is 50257, and its tokenizer has 50257 tokens");
 }
 

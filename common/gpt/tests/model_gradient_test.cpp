@@ -14,24 +14,31 @@ using namespace model_tests;
 // Golden values ------------------------------------------------------------------------------------------------------
 
 std::map<std::string, std::vector<double>> read_golden() {
-  std::ifstream file(LOCKSTEP_SOURCE_DIR "/common/gpt/model/golden/golden.txt");
   std::map<std::string, std::vector<double>> golden;
-  std::string key;
-  std::size_t count = 0;
-  while (file >> key >> count) {
-    golden[key].resize(count);
-    for (double& value : golden[key]) file >> value;
+  for (const char* name : {"golden", "llama"}) {
+    std::ifstream file(std::string(LOCKSTEP_SOURCE_DIR "/common/gpt/model/golden/") + name + ".txt");
+    std::string key;
+    std::size_t count = 0;
+    while (file >> key >> count) {
+      golden[key].resize(count);
+      for (double& value : golden[key]) file >> value;
+    }
   }
   return golden;
 }
 
-class Golden : public testing::TestWithParam<bool> {
+struct GoldenModel {
+  const char* name;
+  GptConfig config;
+};
+
+class Golden : public testing::TestWithParam<GoldenModel> {
  protected:
   static constexpr std::size_t kSequences = 3, kLength = 8;
-  GptConfig config() const { return {2, 3, 24, 29, 10, GetParam()}; }
+  GptConfig config() const { return GetParam().config; }
   const std::vector<double>& golden(const std::string& key) const {
     static const auto values = read_golden();
-    return values.at((GetParam() ? "tied." : "untied.") + key);
+    return values.at(std::string(GetParam().name) + "." + key);
   }
   void expect_near(const Values& got, const std::string& key, double relative, double absolute) const {
     const std::vector<double>& want = golden(key);
@@ -127,17 +134,21 @@ TEST_P(Golden, AdamWSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, Golden, testing::Bool(),
-                         [](const auto& info) { return info.param ? "tied" : "untied"; });
+INSTANTIATE_TEST_SUITE_P(Model, Golden,
+                         testing::Values(GoldenModel{"tied", {2, 3, 24, 29, 10, true}},
+                                         GoldenModel{"untied", {2, 3, 24, 29, 10, false}},
+                                         GoldenModel{"llama", llama({2, 6, 24, 29, 10, false}, 2, 40, 500)},
+                                         GoldenModel{"llama_tied", llama({2, 3, 24, 29, 10, true}, 3, 40, 500)}),
+                         [](const auto& info) { return info.param.name; });
 
 // Finite differences --------------------------------------------------------------------------------------------------
 
-class FiniteDifferences : public testing::TestWithParam<bool> {};
+class FiniteDifferences : public testing::TestWithParam<GoldenModel> {};
 
 // Each tensor is moved by ±ε along its own gradient g/|g|; the loss must change by 2 ε |g|. Along a random direction d
 // it must change by 2 ε (g·d): together they catch a wrong length and a wrong direction.
 TEST_P(FiniteDifferences, EveryParameter) {
-  const GptConfig config{2, 2, 16, 13, 8, GetParam()};
+  const GptConfig config = GetParam().config;
   struct Row {
     std::string name;
     double expected, measured;
@@ -189,8 +200,27 @@ TEST_P(FiniteDifferences, EveryParameter) {
   for (const Row& row : rows) EXPECT_NEAR(row.measured, row.expected, 1e-3 * std::abs(row.expected) + 1e-4) << row.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, FiniteDifferences, testing::Bool(),
-                         [](const auto& info) { return info.param ? "tied" : "untied"; });
+/// Parts of both blocks: biases with SwiGLU, a LayerNorm with rotary positions, one head of keys for all.
+GptConfig mixed() {
+  GptConfig config{2, 4, 16, 13, 8, true};
+  config.architecture = {NormKind::layer_norm, PositionKind::rotary, MlpKind::swiglu, true, 1, 20, 500};
+  return config;
+}
+
+/// Llama's block, of materialised attention.
+GptConfig materialised_llama() {
+  GptConfig config = llama({2, 4, 16, 13, 8, false}, 2, 20, 500);
+  config.attention = AttentionKind::materialised;
+  return config;
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, FiniteDifferences,
+                         testing::Values(GoldenModel{"tied", {2, 2, 16, 13, 8, true}},
+                                         GoldenModel{"untied", {2, 2, 16, 13, 8, false}},
+                                         GoldenModel{"llama", llama({2, 4, 16, 13, 8, false}, 2, 20, 500)},
+                                         GoldenModel{"llama_materialised", materialised_llama()},
+                                         GoldenModel{"mixed", mixed()}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace lockstep

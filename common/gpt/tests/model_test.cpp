@@ -1,6 +1,7 @@
 // The GPT: when gradients are final, microbatches, sharded optimizer, 16-bit storage, memory by formula.
 #include <gtest/gtest.h>
 
+#include "common/gpt/model/model_file.hpp"
 #include "common/gpt/model/units.hpp"
 #include "common/gpt/tests/model_support.hpp"
 #include "common/runtime/ledger/ledger.hpp"
@@ -12,9 +13,14 @@ using namespace model_tests;
 
 // The hook, microbatches, optimizer ----------------------------------------------------------------------------------
 
-class Model : public testing::TestWithParam<bool> {
+struct NamedModel {
+  const char* name;
+  GptConfig config;
+};
+
+class Model : public testing::TestWithParam<NamedModel> {
  protected:
-  GptConfig config() const { return {2, 2, 16, 13, 8, GetParam()}; }
+  GptConfig config() const { return GetParam().config; }
 };
 
 TEST_P(Model, ReadyOnceEachFromLastToFirstAndFinal) {
@@ -69,8 +75,11 @@ TEST_P(Model, MicrobatchesOfUnequalSizeAddUpToTheBatch) {
   EXPECT_LT(norm_of(gap), 2e-6 * scale);
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, Model, testing::Bool(),
-                         [](const auto& info) { return info.param ? "tied" : "untied"; });
+INSTANTIATE_TEST_SUITE_P(Model, Model,
+                         testing::Values(NamedModel{"tied", {2, 2, 16, 13, 8, true}},
+                                         NamedModel{"untied", {2, 2, 16, 13, 8, false}},
+                                         NamedModel{"llama", llama({2, 4, 16, 13, 8, false}, 2, 20, 500)}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Optimizer, ShardsTogetherDoWhatOneDoes) {
   const GptConfig config{1, 2, 16, 13, 8};
@@ -99,7 +108,7 @@ TEST(Optimizer, ShardsTogetherDoWhatOneDoes) {
 
 TEST_P(Model, BringsItsTensorsAVisitAtATime) {
   // Values and gradients of a model that owns nothing are bound before each piece and unbound after it.
-  const GptConfig config{2, 2, 16, 13, 8, GetParam()};
+  const GptConfig config = this->config();
   const auto usage_order = gpt_usage_order(config);
   run_one([&](Rank me) {
     const Batch batch = formula_batch(me, 3, 8, config.vocabulary);
@@ -181,8 +190,10 @@ INSTANTIATE_TEST_SUITE_P(Model, Storage, testing::Values(DType::f32, DType::bf16
 
 // Two ways to compute one function: gradients differ by the rounding of probabilities, and memory by B·h·T·(T·e − 4).
 TEST(Attention, MaterialisedIsTheSameModel) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    GptConfig config{2, 2, 32, 29, 16};
+  for (const auto& [dtype, block] : {std::pair{DType::f32, GptConfig{2, 2, 32, 29, 16}},
+                                     {DType::bf16, GptConfig{2, 2, 32, 29, 16}},
+                                     {DType::f32, llama({2, 4, 32, 29, 16}, 2, 40, 500)}}) {
+    GptConfig config = block;
     config.storage = dtype;
     std::vector<float> gradients[2];
     for (AttentionKind kind : {AttentionKind::flash, AttentionKind::materialised}) {
@@ -234,9 +245,51 @@ TEST(Phantom, TrillionParameterShapesArePricedWithoutMemory) {
   EXPECT_EQ(memory.peak_of(Category::activation), activation_bytes(config, 1, 2048));
 }
 
+TEST(ModelFile, SaysWhatItsTextSays) {
+  for (const char* name : {"tiny", "gpt2-124m", "tiny-llama", "llama3-405b"}) {
+    const GptConfig config = gpt_preset(name), again = parse_model(model_text(config), name);
+    EXPECT_EQ(model_text(again), model_text(config)) << name;
+    EXPECT_EQ(again.parameters(), config.parameters()) << name;
+    EXPECT_EQ(again.architecture.rope_base, config.architecture.rope_base) << name;
+    EXPECT_EQ(again.architecture.key_value_heads(again.heads), config.architecture.key_value_heads(config.heads));
+    EXPECT_EQ(again.tied_head, config.tied_head) << name;
+  }
+}
+
+TEST(ModelFile, RefusesWhatNoOperationDoes) {
+  const std::string llama =
+      R"("model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "intermediate_size": 12,)"
+      R"( "num_attention_heads": 2, "vocab_size": 9)";
+  const auto refusal = [&](const std::string& more) -> std::string {
+    try {
+      parse_model("{" + llama + more + "}", "m.json");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(""), "");
+  EXPECT_EQ(refusal(R"(, "rope_scaling": null, "hidden_act": "silu", "head_dim": 4)"), "");
+  for (const auto& [more, word] : {std::pair{R"(, "rope_scaling": {"factor": 8})", "rope_scaling"},
+                                   {R"(, "rms_norm_eps": 1e-6)", "rms_norm_eps"},
+                                   {R"(, "hidden_act": "relu")", "hidden_act"},
+                                   {R"(, "attention_bias": true)", "attention_bias"},
+                                   {R"(, "head_dim": 8)", "head_dim"},
+                                   {R"(, "num_key_value_heads": 3)", "key-value heads"},
+                                   {R"(, "num_key_value_heads": 0)", "num_key_value_heads"},
+                                   {R"(, "rope_theta": 1e39)", "base of rotary positions"},
+                                   {R"(, "rope_theta": "x")", "m.json"}})
+    EXPECT_NE(refusal(more).find(word), std::string::npos) << more << ": " << refusal(more);
+  EXPECT_THROW(parse_model("{}", "m.json"), Error);
+  EXPECT_THROW(parse_model(R"({"model_type": "bert"})", "m.json"), Error);
+}
+
 TEST(Config, CountsAndRefuses) {
   EXPECT_EQ(gpt_preset("gpt2-124m").parameters(), 124439808u);  // as published
   EXPECT_NEAR(gpt_preset("gpt3-175b").parameters(), 175e9, 1e9);
+  EXPECT_EQ(gpt_preset("llama3-8b").parameters(), 8030261248u);  // arXiv 2407.21783: 8.03, 70.55 and 405.85 billion
+  EXPECT_EQ(gpt_preset("llama3-70b").parameters(), 70553706496u);
+  EXPECT_EQ(gpt_preset("llama3-405b").parameters(), 405853388800u);
   const auto refused = [](GptConfig config) {
     try {
       config.check();
@@ -248,6 +301,14 @@ TEST(Config, CountsAndRefuses) {
   EXPECT_TRUE(refused({2, 3, 64, 256, 64}));  // heads do not divide d_model
   EXPECT_TRUE(refused({0, 2, 64, 256, 64}));
   EXPECT_TRUE(refused({2, 2, 64, 0, 64}));
+  EXPECT_TRUE(refused(llama({2, 4, 64, 256, 64}, 3, 64, 500)));  // key-value heads do not divide heads
+  EXPECT_TRUE(refused(llama({2, 4, 20, 256, 64}, 2, 64, 500)));  // heads of 5 channels have no pairs
+  EXPECT_TRUE(refused(llama({2, 4, 64, 256, 64}, 2, 64, 0)));
+  GptConfig shared = llama({2, 4, 64, 256, 64}, 2, 64, 500);
+  shared.tensor.ranks = 2;
+  EXPECT_FALSE(refused(shared));
+  shared.tensor.ranks = 4;
+  EXPECT_TRUE(refused(shared));  // fewer key-value heads than ranks
   EXPECT_TRUE(refused({std::size_t{1} << 40, 1, 1 << 20, 256, 64}));
   for (const std::string& name : gpt_preset_names()) EXPECT_FALSE(refused(gpt_preset(name))) << name;
   EXPECT_THROW(gpt_preset("gtp2"), Error);

@@ -33,7 +33,10 @@ class DryRun::Stage final : public Backend, private BlockOwner {
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel, Location) override {
     Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
-    if (machine_.by_library && queue.collective.depth > 0) return;  // the library's time has its additions in it
+    if (machine_.by_library && queue.collective.depth > 0) {
+      if (!operation.matmul) return;  // the library's time has its additions in it
+      queue.collective.computes = true;
+    }
     const double seconds = machine_.seconds(operation);
     const double begin = queue.clock;
     queue.clock += seconds;
@@ -104,7 +107,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
     queue.phases.push_back(bytes == kPhase);
     if (bytes == kPhase || queue.collective.depth++ > 0) return;
-    queue.collective = {1, at.group, static_cast<double>(bytes), 0, queue.clock};
+    queue.collective = {1, at.group, static_cast<double>(bytes), 0, queue.clock, false};
   }
   /// On a machine with its vendor's libraries, what was sent since the outermost collective began is theirs to send.
   void close_region(int index) override {
@@ -113,7 +116,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     queue.phases.pop_back();
     if (phase) return;
     Collective& collective = queue.collective;
-    if (--collective.depth > 0 || !machine_.by_library || collective.sent == 0) return;
+    if (--collective.depth > 0 || !machine_.by_library || collective.sent == 0 || collective.computes) return;
     const int p = groups_[static_cast<std::size_t>(collective.group)].group.ranks;
     const bool both_ways = collective.sent > 1.5 * (p - 1) / p * collective.bytes;
     const auto seconds = both_ways ? library_all_reduce_seconds : library_gather_seconds;
@@ -140,6 +143,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   struct Collective {
     int depth = 0, group = 0;
     double bytes = 0, sent = 0, begin = 0;
+    bool computes = false;  // products between its messages, as ring attention: no library has that as a collective
   };
   struct Queue {
     double clock = 0;

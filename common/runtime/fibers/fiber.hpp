@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 
+#include "common/runtime/fibers/arena.hpp"
+
 namespace lockstep {
 
 class Fiber {
@@ -25,10 +27,10 @@ class Fibers {
   virtual ~Fibers() = default;
   /// `body` must catch everything; it starts at the first resume(). Stacks of different `color` begin at different
   /// offsets within a page, so that a thousand of them do not compete for the same lines of the cache.
-  virtual std::unique_ptr<Fiber> make(int color, std::function<void()> body) = 0;
+  virtual InArena<Fiber> make(int color, std::function<void()> body) = 0;
 };
 
-/// With stacks of so many bytes; about `expected` of them will be made.
-std::unique_ptr<Fibers> make_fibers(std::size_t stack_bytes, int expected);
+/// With stacks of so many bytes; about `expected` of them will be made, in `arena`.
+std::unique_ptr<Fibers> make_fibers(std::size_t stack_bytes, int expected, Arena& arena);
 
 }  // namespace lockstep

@@ -78,19 +78,20 @@ class alignas(64) ContextFiber final : public Fiber {
 
 class ContextFibers final : public Fibers {
  public:
-  ContextFibers(std::size_t stack_bytes, int expected) : stacks_(stack_bytes, expected) {}
-  std::unique_ptr<Fiber> make(int color, std::function<void()> body) override {
-    return std::make_unique<ContextFiber>(stacks_, color, std::move(body));
+  ContextFibers(std::size_t stack_bytes, int expected, Arena& arena) : arena_(arena), stacks_(stack_bytes, expected) {}
+  InArena<Fiber> make(int color, std::function<void()> body) override {
+    return arena_.make<ContextFiber>(stacks_, color, std::move(body));
   }
 
  private:
+  Arena& arena_;
   Stacks stacks_;
 };
 
 }  // namespace
 
-std::unique_ptr<Fibers> make_fibers(std::size_t stack_bytes, int expected) {
-  return std::make_unique<ContextFibers>(stack_bytes, expected);
+std::unique_ptr<Fibers> make_fibers(std::size_t stack_bytes, int expected, Arena& arena) {
+  return std::make_unique<ContextFibers>(stack_bytes, expected, arena);
 }
 
 }  // namespace lockstep

@@ -48,13 +48,15 @@ class ThreadFiber final : public Fiber {
 
 class ThreadFibers final : public Fibers {
  public:
-  std::unique_ptr<Fiber> make(int, std::function<void()> body) override {
-    return std::make_unique<ThreadFiber>(std::move(body));
-  }
+  explicit ThreadFibers(Arena& arena) : arena_(arena) {}
+  InArena<Fiber> make(int, std::function<void()> body) override { return arena_.make<ThreadFiber>(std::move(body)); }
+
+ private:
+  Arena& arena_;
 };
 
 }  // namespace
 
-std::unique_ptr<Fibers> make_fibers(std::size_t, int) { return std::make_unique<ThreadFibers>(); }
+std::unique_ptr<Fibers> make_fibers(std::size_t, int, Arena& arena) { return std::make_unique<ThreadFibers>(arena); }
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ endif()
 # simulator's hot path crosses its files, and the compiler may inline what it sees. Behind a library of their own it was
 # a tenth slower.
 function(lockstep_use_fibers backend)
-  foreach(source errors.cpp deadlock.cpp groups.cpp ${LOCKSTEP_FIBER_SOURCES})
+  foreach(source arena.cpp errors.cpp deadlock.cpp groups.cpp ${LOCKSTEP_FIBER_SOURCES})
     target_sources(${backend} PRIVATE ${CMAKE_SOURCE_DIR}/common/runtime/fibers/${source})
   endforeach()
   target_link_libraries(${backend} PRIVATE Threads::Threads)

@@ -29,13 +29,14 @@ int Groups::make(const std::vector<int>& members) {
   return known->second;
 }
 
-int Groups::symmetric_group(int world_rank, int size, int level) {
+int Groups::symmetric_group(int world_rank, int size, int level, double share) {
   groups_.push_back(std::make_unique<Group>());
   Group& group = *groups_.back();
   group.members.assign(static_cast<std::size_t>(size), world_rank);
   group.calls.resize(group.members.size());
   group.callers = 1;
   group.level = level;
+  group.share = share;
   return count() - 1;
 }
 

@@ -41,9 +41,10 @@ class Groups {
   int result(int group, std::uint64_t number, int member) const;
 
   /// A group of `size` ranks of which the run has only this one, as rank 0: see sim/symmetry.hpp. New at every call.
-  int symmetric_group(int world_rank, int size, int level);
+  int symmetric_group(int world_rank, int size, int level, double share);
   bool is_symmetric(int group) const { return groups_[group]->level >= 0; }
   int symmetry_level(int group) const { return groups_[group]->level; }
+  double symmetry_share(int group) const { return groups_[group]->share; }
 
   /// Who has not made call `number`, and in words what the others wait for.
   struct Missing {
@@ -67,6 +68,7 @@ class Groups {
     std::vector<std::uint64_t> calls;  // by member
     int callers = 0;                   // of a set-up call: all members, or the one rank of a symmetric group
     int level = -1;                    // of a symmetric group: the link between its ranks
+    double share = 1;                  // of such a group's bytes: for how many it holds ports
   };
   int make(const std::vector<int>& members);
   void split(int group, SetUp& setup);

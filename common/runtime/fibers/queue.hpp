@@ -75,7 +75,7 @@ struct QueueBase {
   int index = 0;  // 0: main
   bool ended = false;
   Blocked blocked;
-  std::unique_ptr<Fiber> fiber;
+  InArena<Fiber> fiber;
 };
 
 }  // namespace lockstep

@@ -55,7 +55,7 @@ class RankBase : public Backend, public BlockOwner {
   int world_rank() const final { return rank_; }
 
   Queue& queue(int index) { return *queues_[index]; }
-  const std::vector<std::unique_ptr<Queue>>& queues() const { return queues_; }
+  const std::vector<InArena<Queue>>& queues() const { return queues_; }
   Recorder& recorder() { return recorder_; }
   std::uint64_t live_blocks() const { return live_blocks_; }
 
@@ -74,12 +74,12 @@ class RankBase : public Backend, public BlockOwner {
   struct Member {
     int group;
     int rank;
-    std::vector<std::unique_ptr<Endpoint>> ends;  // by queue
+    std::vector<InArena<Endpoint>> ends;  // by queue
   };
 
   /// `machine`: whose times are modelled; null where they are measured.
   RankBase(World& world, int rank, const Machine* machine)
-      : world_(world), rank_(rank), recorder_(rank, is_traced(world.options(), rank), machine) {}
+      : world_(world), rank_(rank), recorder_(rank, is_traced(world.options(), rank), machine, &world.arena()) {}
   ~RankBase() override = default;
 
   Member& member(int group) {
@@ -99,7 +99,7 @@ class RankBase : public Backend, public BlockOwner {
   }
 
   World& world_;
-  std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<InArena<Queue>> queues_;
   int rank_;
   int live_closures_ = 0;  // run by main, and not ended
   Recorder recorder_;
@@ -156,7 +156,7 @@ constexpr void RankBase<Types>::check_backend() {
 template <class Types>
 void RankBase<Types>::add_queues_up_to(int index) {
   while (static_cast<int>(queues_.size()) <= index) {
-    queues_.push_back(std::make_unique<Queue>());
+    queues_.push_back(world_.arena().template make<Queue>());
     Queue& made = *queues_.back();
     made.owner = &self();
     made.index = static_cast<int>(queues_.size()) - 1;
@@ -171,7 +171,7 @@ auto RankBase<Types>::endpoint_at(int group, int queue) -> Endpoint& {
   if (static_cast<std::size_t>(queue) >= me.ends.size()) me.ends.resize(queue + 1);
   auto& end = me.ends[queue];
   if (end) return *end;
-  end = std::make_unique<Endpoint>();
+  end = world_.arena().template make<Endpoint>();
   end->owner = &self();
   end->group = group;
   end->queue = queue;

@@ -45,13 +45,14 @@ class WorldBase {
   Queue* running() const { return running_; }
   bool failing() const { return failing_; }
   Groups& groups() { return groups_; }
+  Arena& arena() { return arena_; }
   BackendRank& rank(int index) { return *ranks_[index]; }
   int queue_id(std::string_view name);
   const std::string& queue_name(int index) const { return queue_names_[index]; }
   void join_new_groups();  ///< after a set-up call, which may have made some
 
   void start_fiber(Queue& queue, std::function<void()> body) {
-    if (!fibers_) fibers_ = make_fibers(self().stack_bytes(), options_.ranks);
+    if (!fibers_) fibers_ = make_fibers(self().stack_bytes(), options_.ranks, arena_);
     queue.fiber =
         fibers_->make(queue.owner->world_rank(), [this, &queue, body = std::move(body)] { body_of(queue, body); });
     self().started(queue);
@@ -74,12 +75,16 @@ class WorldBase {
 
  protected:
   WorldBase(const RunOptions& options, const Program& program)
-      : options_(options), program_(program), groups_(options.ranks), values_(options.ranks) {}
+      : options_(options),
+        arena_(static_cast<std::size_t>(options.ranks) * kRankBytes),
+        program_(program),
+        groups_(options.ranks),
+        values_(options.ranks) {}
   ~WorldBase() = default;
 
   /// Ranks need a world that is complete but for them: called at the end of its constructor.
   void make_ranks() {
-    for (int r = 0; r < options_.ranks; ++r) ranks_.push_back(std::make_unique<BackendRank>(self(), r));
+    for (int r = 0; r < options_.ranks; ++r) ranks_.push_back(arena_.make<BackendRank>(self(), r));
     join_new_groups();
     for (auto& rank : ranks_) rank->add_queues_up_to(0);
   }
@@ -103,14 +108,17 @@ class WorldBase {
     running_ = nullptr;
   }
 
+  static constexpr std::size_t kRankBytes = 2048;  // of the arena, about
+
   RunOptions options_;
+  Arena arena_;  // before those who are in it
   Queue* running_ = nullptr;
   bool failing_ = false;
   std::uint64_t messages_ = 0;
   const Program& program_;
   Groups groups_;
   std::unique_ptr<Fibers> fibers_;  // before those who own fibers
-  std::vector<std::unique_ptr<BackendRank>> ranks_;
+  std::vector<InArena<BackendRank>> ranks_;
 
  private:
   static constexpr void check_backend();

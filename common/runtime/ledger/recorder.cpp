@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace lockstep {
 
@@ -42,7 +41,9 @@ void Recorder::busy(int queue, double begin, double end, const char* name, doubl
                        .first = position,
                        .last = position,
                        .own = price.own,
-                       .launch = price.launch});
+                       .launch = price.launch,
+                       .flop = price.flop,
+                       .moved = price.bytes});
 }
 
 void Recorder::touched(const Operation& operation) {
@@ -60,12 +61,13 @@ void Recorder::touched(const Operation& operation) {
 }
 
 void Recorder::block_made(const Block& block, double now) {
-  if (trace_)
-    blocks_.push_back({.rank = rank_,
-                       .id = block.id,
-                       .category = std::string(to_string(block.category)),
-                       .bytes = block.bytes,
-                       .begin = now});
+  if (!trace_) return;
+  if (blocks_.size() < block.id) blocks_.resize(block.id);  // queues on threads of their own may come in another order
+  blocks_[block.id - 1] = {.rank = rank_,
+                           .id = block.id,
+                           .category = std::string(to_string(block.category)),
+                           .bytes = block.bytes,
+                           .begin = now};
 }
 
 void Recorder::uploaded(const Slice& slice) {
@@ -109,11 +111,10 @@ void Recorder::transferred(int queue, int group, double begin, double end, std::
 
 void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now) {
   PerQueue& q = queues_[queue];
-  auto same = std::find(q.names.begin(), q.names.end(), name);
-  if (same == q.names.end())
-    same = std::find_if(q.names.begin(), q.names.end(), [&](const char* known) { return !std::strcmp(known, name); });
-  const int index = static_cast<int>(same - q.names.begin());
-  if (same == q.names.end()) {
+  const auto same =
+      std::find_if(q.totals.begin(), q.totals.end(), [&](const RegionTotal& t) { return t.name == name; });
+  const int index = static_cast<int>(same - q.totals.begin());
+  if (same == q.totals.end()) {
     q.names.push_back(name);
     q.totals.push_back({.name = name, .queue = queue, .phase = bytes == static_cast<std::size_t>(-1)});
   }
@@ -147,7 +148,7 @@ void Recorder::region_lasted(int queue, int region, double begin, double end) {
   events_.push_back({.kind = TraceEvent::Kind::region,
                      .rank = rank_,
                      .queue = queue,
-                     .name = q.names[region],
+                     .name = q.totals[region].name,
                      .begin = begin,
                      .end = end,
                      .first = range.first,
@@ -185,6 +186,7 @@ Trace Recorder::take_trace() {
   notes_->complete(events_, trace.closures);
   trace.events = std::move(events_);
   trace.blocks = std::move(blocks_);
+  trace.races = std::move(races_);
   return trace;
 }
 

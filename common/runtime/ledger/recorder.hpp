@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +20,15 @@ namespace lockstep {
 struct OperationPrice {
   double own = 0;
   double launch = 0;
+  double flop = 0, bytes = 0;  // its work, for the trace
 };
 
 class Recorder {
  public:
-  /// `machine`: where times are modelled, whose prices messages have.
-  Recorder(int rank, bool trace, const Machine* machine) : rank_(rank), trace_(trace) {
+  /// `machine`: where times are modelled, whose prices messages have. `memory` outlives it.
+  Recorder(int rank, bool trace, const Machine* machine,
+           std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : rank_(rank), trace_(trace), queues_(memory) {
     if (trace) notes_ = std::make_unique<ProgramNotes>(rank, machine);
   }
 
@@ -35,7 +39,7 @@ class Recorder {
   void released(int queue, Category category, std::uint64_t bytes);
   std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes of a queue's own
 
-  // For traces: which memory there is, and what holds values from the host. Every block, in the order of its number.
+  // For traces: which memory there is, and what holds values from the host. Of every block, or of none.
   void block_made(const Block& block, double now);
   bool knows(const Block& block) const { return block.id > 0 && block.id <= blocks_.size(); }
   void block_released(const Block& block, double now) { blocks_[block.id - 1].end = now; }
@@ -43,7 +47,10 @@ class Recorder {
 
   /// Of what the queue's program does now, for the trace; taken when it is done, not when its time is known.
   std::uint64_t position(int queue) { return notes_ ? notes_->next(queue) : 0; }
-  /// The same for a wait: what is waited for here.
+  /// The last that it has taken; 0 without a trace.
+  std::uint64_t reached(int queue) { return notes_ ? notes_->reached(queue) : 0; }
+  void note_race(TraceRace race) { races_.push_back(std::move(race)); }
+  /// The same as position() for a wait: what is waited for here.
   std::uint64_t waits_for(int queue, const Ticket& ticket) { return notes_ ? notes_->waits_for(queue, ticket) : 0; }
   // Work given to a queue; `now` where the host's clock says more than positions do.
   void closure_issued(int queue, double now = 0) {
@@ -108,7 +115,7 @@ class Recorder {
     double flop = 0;
     Usage memory;
     std::vector<RegionTotal> totals;
-    std::vector<const char*> names;  // of totals: literals, compared as pointers first
+    std::vector<const char*> names;  // of totals; of collectives, literals: a phase's may be gone after it
     std::vector<Open> open;
     std::string name;
   };
@@ -118,9 +125,10 @@ class Recorder {
   bool trace_;
   std::unique_ptr<ProgramNotes> notes_;  // with a trace
   std::uint64_t reads_ = 0;
-  std::vector<PerQueue> queues_;
+  std::pmr::vector<PerQueue> queues_;
   std::vector<TraceEvent> events_;
   std::vector<TraceBlock> blocks_;
+  std::vector<TraceRace> races_;
 };
 
 }  // namespace lockstep

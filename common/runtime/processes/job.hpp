@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <mutex>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "common/runtime/ledger/recorder.hpp"
@@ -15,19 +17,35 @@ namespace lockstep::processes {
 
 /// A lock around endpoints, and over MPI before each of its calls, which one thread makes at a time
 /// (MPI_THREAD_SERIALIZED). It costs 20 ns where MPI_THREAD_MULTIPLE would lock inside every call besides, and asks
-/// less of the library. Threads that poll use try_lock, which gives way to those that have something to say.
+/// less of the library. Threads that poll use try_lock, which gives way to those that have something to say. Nobody
+/// waits for the GPU, a library or another process while holding it: the watching thread, which hears of failures,
+/// needs it too.
 class Gate {
  public:
   void lock() {
     wanted_.fetch_add(1, std::memory_order_relaxed);
     mutex_.lock();
     wanted_.fetch_sub(1, std::memory_order_relaxed);
+    holder_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   }
-  bool try_lock() { return wanted_.load(std::memory_order_relaxed) == 0 && mutex_.try_lock(); }
-  void unlock() { mutex_.unlock(); }
+  bool try_lock() {
+    if (wanted_.load(std::memory_order_relaxed) != 0 || !mutex_.try_lock()) return false;
+    holder_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    return true;
+  }
+  void unlock() {
+    holder_.store({}, std::memory_order_relaxed);
+    mutex_.unlock();
+  }
+  /// Before the calling thread waits. Throws std::logic_error where it holds the gate: a mistake of the runtime's own.
+  void must_be_open() const {
+    if (holder_.load(std::memory_order_relaxed) == std::this_thread::get_id())
+      throw std::logic_error("the runtime waits while it holds the gate");
+  }
 
  private:
   std::atomic<int> wanted_{0};
+  std::atomic<std::thread::id> holder_{};
   std::mutex mutex_;
 };
 

@@ -78,6 +78,8 @@ class RankCore : public Backend, public BlockOwner {
   virtual void end_program() = 0;
   /// Closures run on threads of their queues; else on main's, at once.
   virtual bool closures_have_threads() const = 0;
+  /// Memory is taken and given back when the host says so, and not in the order of a GPU's stream.
+  virtual bool memory_has_times() const = 0;
   /// Later work of the queue runs after the batch; the endpoint forgets those up to it.
   virtual void wait_for_batch(Queue& queue, Endpoint& endpoint, Ticket ticket, Location where) = 0;
   /// Later work of main runs after `closure` of `queue`, which has ended. Main has waited since `began` (job's

@@ -128,13 +128,19 @@ Slice RankCore<Endpoint>::allocate(CommunicatorKey at, std::size_t count, DType 
   block->threads = true;
   block->data = block->bytes > 0 ? take_memory(*queues_[at.queue], block->bytes, category, where) : nullptr;
   ++live_blocks_;
-  job_.record([&](Recorder& recorder) { recorder.allocated(at.queue, category, block->bytes); });
+  job_.record([&](Recorder& recorder) {
+    recorder.allocated(at.queue, category, block->bytes);
+    if (memory_has_times()) recorder.block_made(*block, job_.now());
+  });
   return Slice(*block.release());
 }
 
 template <BackendEndpoint Endpoint>
 void RankCore<Endpoint>::release(Block& block) {
-  job_.record([&](Recorder& recorder) { recorder.released(block.queue, block.category, block.bytes); });
+  job_.record([&](Recorder& recorder) {
+    recorder.released(block.queue, block.category, block.bytes);
+    if (recorder.knows(block)) recorder.block_released(block, job_.now());
+  });
   if (block.data) give_memory(block);
   --live_blocks_;
   delete &block;

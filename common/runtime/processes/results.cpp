@@ -5,13 +5,13 @@
 namespace lockstep::processes {
 
 std::string pack(const Trace& trace, const std::vector<std::string>& queues) {
-  return to_bytes(queues, trace.closures, trace.events);
+  return to_bytes(queues, trace.closures, trace.events, trace.blocks);
 }
 
 void unpack_into(Trace& trace, const std::string& bytes) {
   std::vector<std::string> queues;
   Trace mine;
-  from_bytes(bytes, queues, mine.closures, mine.events);
+  from_bytes(bytes, queues, mine.closures, mine.events, mine.blocks);
   std::vector<int> index;
   for (const std::string& name : queues) {
     const auto known = std::find(trace.queues.begin(), trace.queues.end(), name);

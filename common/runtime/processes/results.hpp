@@ -40,7 +40,13 @@ void fields(Io& io, Of<Failure> auto& failure) {
 template <class Io>
 void fields(Io& io, Of<TraceEvent> auto& event) {
   io(event.kind, event.rank, event.queue, event.name, event.where, event.begin, event.end, event.first, event.last,
-     event.own, event.launch, event.phase, event.group, event.messages, event.bytes, event.uses);
+     event.own, event.launch, event.flop, event.moved, event.phase, event.group, event.messages, event.bytes,
+     event.uses);
+}
+
+template <class Io>
+void fields(Io& io, Of<TraceBlock> auto& block) {
+  io(block.rank, block.id, block.category, block.bytes, block.begin, block.end, block.uploaded);
 }
 
 /// Of an outcome everything but the trace.

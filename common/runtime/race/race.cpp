@@ -23,17 +23,18 @@ int RaceDetector::add_component() {
   return component;
 }
 
-void RaceDetector::access(int queue, const Slice& slice, bool write, Location where, const char* what) {
-  touch(clock(queue), slice, write, {queue, clock(queue).of(queue), false, where, what});
+void RaceDetector::access(int queue, const Slice& slice, bool write, Location where, const char* what, Moment moment) {
+  touch(clock(queue), slice, write, {queue, clock(queue).of(queue), false, moment.position, moment.time, where, what});
 }
 
-VectorClock RaceDetector::start(int queue, int endpoint, const std::vector<Use>& uses, Location where) {
+VectorClock RaceDetector::start(int queue, int endpoint, const std::vector<Use>& uses, Location where, Moment moment) {
   // An endpoint's batches follow one another, so its clock carries on from batch to batch.
   clock(endpoint).join(clock(queue));
   clock(endpoint).tick(endpoint);
   const VectorClock batch = clock(endpoint);
   for (const Use& use : uses)
-    touch(batch, *use.slice, use.write, {endpoint, batch.of(endpoint), true, where, use.what});
+    touch(batch, *use.slice, use.write,
+          {endpoint, batch.of(endpoint), true, moment.position, moment.time, where, use.what});
   clock(queue).tick(queue);
   return batch;
 }
@@ -66,7 +67,7 @@ RaceDetector::History::iterator RaceDetector::split(History& history, std::size_
   return history.emplace_hint(after, at, std::move(tail));
 }
 
-void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool write, Touch now) {
+void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool write, const Touch& now) {
   if (slice.empty()) return;
   Block& block = *slice.block();
   if (!block.history) block.history = new History;
@@ -81,9 +82,10 @@ void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool writ
       at = history.emplace_hint(at, covered, Segment{until, {}, {}});
     }
     Segment& segment = at->second;
-    check(clock, segment.write, true, now, write, slice);
+    const Again again{slice, covered, segment.end, now, write};
+    check(clock, segment.write, true, again);
     if (write) {
-      for (const Touch& read : segment.reads) check(clock, read, false, now, write, slice);
+      for (const Touch& read : segment.reads) check(clock, read, false, again);
       segment.write = now;
       segment.reads.clear();
     } else {
@@ -99,18 +101,29 @@ void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool writ
   }
 }
 
-void RaceDetector::check(const VectorClock& clock, const Touch& before, bool wrote, const Touch& now, bool write,
-                         const Slice& slice) {
+void RaceDetector::check(const VectorClock& clock, const Touch& before, bool wrote, const Again& again) {
   if (before.component < 0) return;
+  const Touch& now = again.now;
   const bool same_batch = before.batch && before.component == now.component && before.tick == now.tick;
   if (!same_batch && clock.of(before.component) >= before.tick) return;
+  const Block& block = *again.slice.block();
+  const auto access = [](const Touch& touch, bool write) {
+    return TraceAccess{touch.component, touch.position, touch.time, write, touch.what, describe(touch.where)};
+  };
+  found_ = TraceRace{.block = block.id,
+                     .offset = again.begin,
+                     .bytes = again.end - again.begin,
+                     .category = std::string(to_string(block.category)),
+                     .allocated = describe(block.where),
+                     .first = access(before, wrote),
+                     .second = access(now, again.write)};
   const char* mend = same_batch ? "Transfers of one batch go on together: take two batches, or two slices."
                                 : "Wait for the ticket of the earlier one first.";
   throw Error(Verdict::race, fmt::format("RACE: {} at {} {} memory that {} at {} {}, and nothing orders the two. {} "
                                          "(The memory: {} bytes of a slice for {}, allocated at {}.)",
-                                         now.what, describe(now.where), write ? "writes" : "reads", before.what,
-                                         describe(before.where), wrote ? "writes" : "reads", mend, slice.bytes(),
-                                         to_string(slice.category()), describe(slice.block()->where)));
+                                         now.what, describe(now.where), again.write ? "writes" : "reads", before.what,
+                                         describe(before.where), wrote ? "writes" : "reads", mend, again.slice.bytes(),
+                                         to_string(again.slice.category()), describe(block.where)));
 }
 
 }  // namespace lockstep

@@ -8,10 +8,10 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
+#include "common/runtime/trace/trace.hpp"
 #include "common/slice.hpp"
 
 namespace lockstep {
@@ -35,8 +35,14 @@ class RaceDetector {
   /// Before `queue` does anything.
   int add_component();
 
+  /// Where a queue is, for the trace alone: its place in its program, and its clock.
+  struct Moment {
+    std::uint32_t position = 0;
+    double time = 0;
+  };
+
   /// `queue` reads or writes a slice itself. Throws Error(race) naming both lines.
-  void access(int queue, const Slice& slice, bool write, Location where, const char* what);
+  void access(int queue, const Slice& slice, bool write, Location where, const char* what, Moment moment);
 
   /// `queue` starts a batch on `endpoint`: the batch's uses, and its clock from then on.
   struct Use {
@@ -44,7 +50,7 @@ class RaceDetector {
     bool write;
     const char* what;
   };
-  VectorClock start(int queue, int endpoint, const std::vector<Use>& uses, Location where);
+  VectorClock start(int queue, int endpoint, const std::vector<Use>& uses, Location where, Moment moment);
 
   void wait(int queue, const VectorClock& finished) { clock(queue).join(finished); }
 
@@ -56,11 +62,16 @@ class RaceDetector {
 
   static void forget(Block& block);  ///< its memory is going
 
+  /// What Error(race) was thrown for; the rank is left out, and in place of queues stand components.
+  const std::optional<TraceRace>& found() const { return found_; }
+
  private:
   struct Touch {
     int component = -1;
     std::uint32_t tick = 0;
     bool batch = false;  // transfers of one batch go at once, so equal ticks are unordered
+    std::uint32_t position = 0;
+    double time = 0;
     Location where{};
     const char* what = "";
   };
@@ -72,12 +83,19 @@ class RaceDetector {
   using History = std::map<std::size_t, Segment>;
 
   VectorClock& clock(int component) { return clocks_[component]; }
-  void touch(const VectorClock& clock, const Slice& slice, bool write, Touch now);
-  static void check(const VectorClock& clock, const Touch& before, bool wrote, const Touch& now, bool write,
-                    const Slice& slice);
+  /// Bytes of a block from `begin` to `end`, used once more.
+  struct Again {
+    const Slice& slice;
+    std::size_t begin, end;
+    const Touch& now;
+    bool write;
+  };
+  void touch(const VectorClock& clock, const Slice& slice, bool write, const Touch& now);
+  void check(const VectorClock& clock, const Touch& before, bool wrote, const Again& again);
   static History::iterator split(History& history, std::size_t at);
 
   std::vector<VectorClock> clocks_;
+  std::optional<TraceRace> found_;
 };
 
 }  // namespace lockstep

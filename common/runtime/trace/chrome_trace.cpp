@@ -63,6 +63,17 @@ class EventList {
         R"("uploaded": {}, "seconds": [{:.9f}, {:.9f}]}}}})",
         b.rank, b.id, lockstep::quoted(b.category), b.bytes, b.uploaded, b.begin, b.end);
   }
+  void race(const TraceRace& r, const Trace& trace) {
+    const auto access = [&](const TraceAccess& a) {
+      return fmt::format(R"([{}, {}, {:.9f}, {}, {}, {}])",
+                         lockstep::quoted(trace.queues[static_cast<std::size_t>(a.queue)]), a.position, a.time,
+                         a.writes, lockstep::quoted(a.what), lockstep::quoted(a.where));
+    };
+    add(R"({{"ph": "M", "name": "race", "pid": {}, "tid": 0, "args": {{"block": {}, "offset": {}, "bytes": {}, )"
+        R"("category": {}, "allocated": {}, "first": {}, "second": {}}}}})",
+        r.rank, r.block, r.offset, r.bytes, lockstep::quoted(r.category), lockstep::quoted(r.allocated),
+        access(r.first), access(r.second));
+  }
   void stuck(const TraceStuck& s, const Trace& trace) {
     const auto name = [&](int queue) {
       return lockstep::quoted(queue < 0 ? "" : trace.queues[static_cast<std::size_t>(queue)]);
@@ -150,6 +161,7 @@ void write_chrome_trace(const Trace& trace, std::ostream& out) {
     list.closure(closure, trace.queues[static_cast<std::size_t>(closure.queue)]);
   for (const TraceBlock& block : trace.blocks) list.block(block);
   for (const TraceStuck& stuck : trace.stuck) list.stuck(stuck, trace);
+  for (const TraceRace& race : trace.races) list.race(race, trace);
 }
 
 }  // namespace lockstep

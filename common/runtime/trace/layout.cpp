@@ -12,8 +12,8 @@ namespace {
 
 void sort_by_begin(std::vector<const TraceEvent*>& events) {
   std::stable_sort(events.begin(), events.end(), [](const TraceEvent* a, const TraceEvent* b) {
-    return std::tuple(nanoseconds(a->begin), -nanoseconds(a->end)) <
-           std::tuple(nanoseconds(b->begin), -nanoseconds(b->end));
+    return std::tuple(nanoseconds(a->begin), -nanoseconds(a->end), !a->phase) <
+           std::tuple(nanoseconds(b->begin), -nanoseconds(b->end), !b->phase);
   });
 }
 

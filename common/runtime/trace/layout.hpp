@@ -14,7 +14,7 @@ struct TraceRow {
   int queue = 0;
   std::string queue_name;
   std::vector<const TraceEvent*> work;       // compute and wait, by begin
-  std::vector<const TraceEvent*> regions;    // by begin, the longer first
+  std::vector<const TraceEvent*> regions;    // by begin, the longer first; of equals, phases first
   std::vector<const TraceEvent*> transfers;  // likewise
 };
 std::vector<TraceRow> trace_rows(const Trace& trace);

@@ -95,6 +95,7 @@ void append(Trace& trace, Trace&& of_rank) {
   trace.closures.insert(trace.closures.end(), of_rank.closures.begin(), of_rank.closures.end());
   trace.blocks.insert(trace.blocks.end(), std::make_move_iterator(of_rank.blocks.begin()),
                       std::make_move_iterator(of_rank.blocks.end()));
+  trace.races.insert(trace.races.end(), of_rank.races.begin(), of_rank.races.end());
 }
 
 void ProgramNotes::complete(std::vector<TraceEvent>& events, std::vector<TraceClosure>& closures) {

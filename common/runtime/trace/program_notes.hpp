@@ -24,6 +24,7 @@ class ProgramNotes {
   ProgramNotes(int rank, const Machine* machine) : rank_(rank), machine_(machine) {}
 
   std::uint64_t next(int queue) { return ++at(queue).count; }
+  std::uint64_t reached(int queue) { return at(queue).count; }
   std::uint64_t waits_for(int queue, const Ticket& ticket);
 
   void batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch);

@@ -43,6 +43,7 @@ struct TraceEvent {
                                        // they were first waited for (0: never); else as `first`. 0 both: not recorded
   double own = 0;                      // compute: modelled seconds by itself; 0: it lasted as long as it took
   double launch = 0;                   // compute: of these, what it would cost with nothing to do
+  double flop = 0, moved = 0;          // compute, on a GPU: its work; bytes read and written, each element once
   bool phase = false;                  // region: a phase of the program and no collective
   std::uint32_t group = 0;             // transfer: alike on all members of its group
   std::vector<TraceMessage> messages;  // transfer
@@ -85,6 +86,25 @@ struct TraceStuck {
   std::string reason;
 };
 
+/// One of two uses of the same memory that nothing orders: see RaceDetector of common/runtime/race.
+struct TraceAccess {
+  int queue = 0;
+  std::uint64_t position = 0;  // of the operation or the batch in its queue's program; 0: not recorded
+  double time = 0;             // seconds, when its queue came to it
+  bool writes = false;
+  std::string what;   // "add", "a receive started"
+  std::string where;  // file:line
+};
+
+/// Why a run ended with RACE.
+struct TraceRace {
+  int rank = 0;
+  std::uint64_t block = 0, offset = 0, bytes = 0;  // what both use
+  std::string category;
+  std::string allocated;  // file:line
+  TraceAccess first, second;
+};
+
 /// What the ledgers of a rank say at the end, to hold beside what its events add up to.
 struct TraceTotals {
   int rank = 0;
@@ -104,6 +124,7 @@ struct Trace {
   std::uint64_t eager_bytes = 0;       // of that machine: larger sends wait for their receive
   std::vector<TraceBlock> blocks;      // of each rank in its order
   std::vector<TraceStuck> stuck;       // after a deadlock
+  std::vector<TraceRace> races;        // after a race: that one
   std::vector<TraceTotals> totals;     // of all ranks, also of those whose events were not recorded
   std::string verdict;                 // how the run ended, where it did not pass, and what was said of it
   std::string message;

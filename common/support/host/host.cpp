@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -148,6 +150,16 @@ Host read_host(const std::string& root, std::vector<int> threads) {
   if (host.quota_cores > 0) host.usable_cores = std::min(host.usable_cores, static_cast<int>(host.quota_cores));
   host.usable_cores = std::max(1, host.usable_cores);
   return host;
+}
+
+std::string machine_file_of_host(const std::string& backend) {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) name = {"host"};
+  std::string host = name.data();
+  host.erase(std::min(host.find('.'), host.size()));
+  for (char& letter : host)
+    if (!std::isalnum(static_cast<unsigned char>(letter)) && letter != '-' && letter != '_') letter = '_';
+  return (host.empty() ? "host" : host) + (backend == "mpi" ? "" : "-" + backend) + ".json";
 }
 
 void die_with_parent() {

@@ -23,6 +23,9 @@ std::vector<int> allowed_threads();
 /// `threads` are the numbers of the allowed hardware threads, by default those of the affinity mask.
 Host read_host(const std::string& root = "", std::vector<int> threads = {});
 
+/// What ./lab calibrate calls this computer's machine file: its name, and the backend's where that is not "mpi".
+std::string machine_file_of_host(const std::string& backend);
+
 /// From now on this process ends when the one that launched it does: no orphans.
 void die_with_parent();
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,12 +42,19 @@ class OpenFile {
   ~OpenFile() {
     if (number_ >= 0) ::close(number_);
   }
-  OpenFile(const OpenFile&) = delete;
+  OpenFile(OpenFile&& other) noexcept
+      : doing_(other.doing_), path_(std::move(other.path_)), number_(std::exchange(other.number_, -1)) {}
 
   struct stat about() const {
     struct stat about {};
     if (fstat(number_, &about) != 0) cannot(doing_, path_, errno);
     return about;
+  }
+  /// Its first `size` bytes as memory.
+  const char* map(std::size_t size) const {
+    void* at = mmap(nullptr, size, PROT_READ, MAP_SHARED, number_, 0);
+    if (at == MAP_FAILED) cannot(doing_, path_, errno);
+    return static_cast<const char*>(at);
   }
   std::string read() {
     std::string text(static_cast<std::size_t>(about().st_size) + 1, '\0');  // its end is seen where there is room left
@@ -135,12 +143,32 @@ class PartFile {
   OpenFile file_;
 };
 
+OpenFile open_to_read(const std::string& path) {
+  const int number = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // a pipe would wait for a writer
+  OpenFile file("read", path, number);
+  if (const mode_t mode = file.about().st_mode; !S_ISREG(mode)) cannot("read", path, kind_of(mode));
+  return file;
+}
+
 }  // namespace
 
-std::string read_file(const std::string& path) {
-  OpenFile file("read", path, open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // a pipe would wait for a writer
-  if (const mode_t mode = file.about().st_mode; !S_ISREG(mode)) cannot("read", path, kind_of(mode));
-  return file.read();
+std::string read_file(const std::string& path) { return open_to_read(path).read(); }
+
+MappedFile::MappedFile(const std::string& path) {
+  OpenFile file = open_to_read(path);
+  size_ = static_cast<std::size_t>(file.about().st_size);
+  if (size_ > 0)
+    mapped_ = file.map(size_);
+  else
+    text_ = file.read();
+}
+
+void MappedFile::expect_no_order() const {
+  if (mapped_) madvise(const_cast<char*>(mapped_), size_, MADV_RANDOM);  // a hint: all works without
+}
+
+MappedFile::~MappedFile() {
+  if (mapped_) munmap(const_cast<char*>(mapped_), size_);
 }
 
 void make_folders_of(const std::string& path) {

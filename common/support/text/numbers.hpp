@@ -22,7 +22,7 @@ inline double number_in(const std::string& option, const std::string& text, doub
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || !(value >= least) || !(value <= most))
-    throw Error(Verdict::usage, fmt::format("{} wants numbers from {:g} to {:g}, not '{}'", option, least, most, text));
+    throw Error(Verdict::usage, fmt::format("{} needs numbers from {:g} to {:g}, not '{}'", option, least, most, text));
   return value;
 }
 

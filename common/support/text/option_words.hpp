@@ -23,7 +23,7 @@ inline CLI::Validator whole_number(long least, long most = 1'000'000'000) {
         const bool good = error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most;
         return good
                    ? std::string()
-                   : "wants a whole number from " + std::to_string(least) + " to " +
+                   : "needs a whole number from " + std::to_string(least) + " to " +
                          (most == 1'000'000'000 ? "a thousand million" : std::to_string(most)) + ", not '" + text + "'";
       },
       "");
@@ -42,7 +42,7 @@ inline CLI::Validator real_number(double least, double most) {
           return out.str();
         };
         if (good) return std::string();
-        return "wants a number" + (most == kAny ? "" : " from " + written(least) + " to " + written(most)) + ", not '" +
+        return "needs a number" + (most == kAny ? "" : " from " + written(least) + " to " + written(most)) + ", not '" +
                text + "'";
       },
       "");
@@ -50,7 +50,7 @@ inline CLI::Validator real_number(double least, double most) {
 
 /// The same: a word. An empty one is what a script passes whose variable is not set.
 inline CLI::Validator not_empty() {
-  return CLI::Validator([](const std::string& text) { return text.empty() ? "wants a value, not ''" : ""; }, "");
+  return CLI::Validator([](const std::string& text) { return text.empty() ? "needs a value, not ''" : ""; }, "");
 }
 
 /// The same: one of a few words.
@@ -98,11 +98,11 @@ inline std::string wrong_value(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   for (const std::string& text : option.results()) {
     if (type.starts_with("UINT") && (!is_whole(text) || text.starts_with("-")))
-      return name_of(option) + " wants a whole number that is not negative, not '" + text + "'";
+      return name_of(option) + " needs a whole number that is not negative, not '" + text + "'";
     if (type.starts_with("INT") && !is_whole(text))
-      return name_of(option) + " wants a whole number, not '" + text + "'";
+      return name_of(option) + " needs a whole number, not '" + text + "'";
     if (type.starts_with("INT") && !is_int(text)) return name_of(option) + " cannot be as large as " + text;
-    if (type.starts_with("FLOAT") && !is_number(text)) return name_of(option) + " wants a number, not '" + text + "'";
+    if (type.starts_with("FLOAT") && !is_number(text)) return name_of(option) + " needs a number, not '" + text + "'";
   }
   return "";
 }
@@ -136,9 +136,9 @@ inline std::string format_parse_error(const CLI::App& app, const CLI::ParseError
   const std::size_t colon = said.find(':');  // the parser's "--name: what is wrong"
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && colon != said.npos)
     return said.substr(0, colon) +
-           (said.find("missing") != said.npos ? " wants a value" : " is given more than once, or with too many values");
+           (said.find("missing") != said.npos ? " needs a value" : " is given more than once, or with too many values");
   if (dynamic_cast<const CLI::ValidationError*>(&error) && colon != said.npos && said.starts_with("--"))
-    return said.substr(0, colon) + (said.compare(colon, 7, ": wants") == 0 ? "" : ":") + said.substr(colon + 1);
+    return said.substr(0, colon) + (said.compare(colon, 7, ": needs") == 0 ? "" : ":") + said.substr(colon + 1);
   return said;
 }
 

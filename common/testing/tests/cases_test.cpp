@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -81,8 +82,10 @@ TEST(Inputs, WrongSumsAreRead) {
   EXPECT_EQ(read(value({0, 1, 2, 3, 3}, 5)), "the sum of all ranks; rank 3 is counted 2 times");
   EXPECT_EQ(read(value({0, 1, 2, 3}, 9)), "the sum of all ranks, but of element 9");
   EXPECT_EQ(read(value({0, 1, 2, 3}, 5) / 4), "the sum divided by the number of ranks: an average");
+  const double sum = value({0, 1, 2, 3}, 5), unit = std::exp2(std::floor(std::log2(sum)) - 7);  // 8 bits of a fraction
+  EXPECT_EQ(read(unit * std::nearbyint(sum / unit)), "the sum of all ranks, rounded to bf16");
   EXPECT_EQ(read(0.5), "not a sum of inputs");
-  EXPECT_EQ(read(0.0 / 0.0), "memory that nobody has written (new memory is filled with NaN)");
+  EXPECT_EQ(read(0.0 / 0.0), "uninitialised memory (new memory is filled with NaN)");
 }
 
 TEST(Cases, RunSmallestFirstAndStopAtTheFirstThatFails) {

@@ -57,18 +57,19 @@ Cluster find_cluster(const std::string& name, const std::string& folder) {
   const bool is_file = node.ends_with(".json");
   if (!is_file && std::find(known.begin(), known.end(), node) == known.end())
     throw Error(Verdict::usage,
-                unknown_name("cluster", node, known) + " Behind the name x and the number of nodes: dgx-a100x128.");
+                unknown_name("cluster", node, known) + " After the name come x and the number of nodes: dgx-a100x128.");
   Cluster cluster{.name = name, .machine = find_machine(node, folder), .nodes = std::max(count.nodes, 1)};
   if (cluster.machine.capacity() == 0 && count.nodes == 0)
-    throw Error(Verdict::usage, fmt::format("cluster '{}' has as many nodes as you say: {}x16", name, node));
+    throw Error(Verdict::usage, fmt::format("cluster '{}' needs its number of nodes: {}x16", name, node));
   const int ranks = node_ranks(cluster.machine);
   if (cluster.nodes > 1 && cluster.machine.capacity() != 0) {
     cluster.network = network_of(node, folder);
     if (cluster.network.empty())
-      throw Error(Verdict::usage,
-                  fmt::format("cluster '{}': no machine file says what joins several {}: {}x1, or one of "
-                              "the clusters' files (docs/machines.md)",
-                              name, node, node));
+      throw Error(
+          Verdict::usage,
+          fmt::format("cluster '{}': no machine file describes a network between several {}: use {}x1, or one of "
+                      "the clusters' files (docs/machines.md)",
+                      name, node, node));
     cluster.machine = find_machine(cluster.network, folder);
   }
   cluster.gpus = cluster.nodes * ranks;

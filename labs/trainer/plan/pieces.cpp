@@ -4,8 +4,10 @@
 
 #include "common/gpt/model/stage.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
-#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
-#include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/trainer/block_layers.hpp"
+#include "labs/trainer/engine.hpp"
+#include "labs/week22_zero/checkpointing.hpp"
+#include "labs/week23_tensor_parallel/context_layers.hpp"
 #include "labs/week24_pipeline/stages.hpp"
 
 namespace lockstep::plan {
@@ -26,16 +28,18 @@ Cost cost_of(const DryRun& dry_run, const F& f) {
   return cost;
 }
 
-/// A model of one block on rank 0 of the tensor-parallel group, and one microbatch of it.
+/// A model of one block on rank 0 of the tensor-parallel group and of `sharers`, and one microbatch of its tokens, of
+/// which `length` of each sequence are here.
 class OneBlock {
  public:
-  OneBlock(Rank me, const GptConfig& config, std::size_t sequences, std::size_t length)
+  OneBlock(Rank me, Rank sharers, const GptConfig& config, std::size_t sequences, std::size_t length,
+           const PriceOptions& options)
       : me_(me), gpt_(me, config, /*seed=*/1) {
-    if (me.size() > 1) {
-      const week23::TensorParallel tp = week23::make_tensor_parallel(me);
-      gpt_.use(config.tensor.sequence_parallel ? week23::make_sequence_layers(tp, config.vocabulary)
-                                               : week23::make_tensor_layers(tp, config.vocabulary));
-    }
+    const week23::TensorParallel tp = week23::make_tensor_parallel(me, options.overlap);
+    std::shared_ptr<const Layers> layers = std::make_shared<Layers>();
+    if (me.size() > 1) layers = week25::make_layers(tp, config, options.overlap_scatter);
+    if (sharers.size() > 1) layers = std::make_shared<week23::ContextLayers>(sharers, tp, layers);
+    gpt_.use(layers);
     saved_ = gpt_.allocate_activations(me, sequences, length);
     const auto integers = [&] { return me_.allocate(sequences * length, DType::i32, Category::buffer); };
     batch_ = {integers(), integers(), sequences, length};
@@ -56,6 +60,7 @@ class OneBlock {
     pieces.block_back = cost_of(dry_run, [&] { gpt_.backward_block(me_, 0, saved_, {}); });
     pieces.scratch_bytes = number(dry_run.peak_bytes() - before);
     pieces.embed_back = cost_of(dry_run, [&] { gpt_.backward_embed(me_, batch_, saved_, {}); });
+    pieces.probabilities = cost_of(dry_run, [&] { week22::restore_probabilities(me_, gpt_, 0, saved_); }).seconds;
     const Slice gradient = me_.allocate(saved_.residual_gradient.size(), saved_.output.dtype(), Category::activation);
     pieces.copy = cost_of(dry_run, [&] { copy(me_, saved_.residual_gradient, gradient); }).seconds;
     return pieces;
@@ -116,6 +121,9 @@ void count_parameters(const GptConfig& config, Pieces& pieces) {
   for (const Parameter& tensor : table)
     if (tensor.name.starts_with("blocks."))
       pieces.largest_parameters = std::max(pieces.largest_parameters, number(tensor.size));
+  std::size_t layer = 0;
+  for (const std::size_t width : {config.qkv_width(), config.d_model, config.up_width(), config.mlp_width()})
+    pieces.layer_shares.at(layer++) = number(width) / (number(config.block_matrices()) / number(config.d_model));
   pieces.tied_parameters = config.tied_head ? number(table[0].size) : 0;
 }
 
@@ -129,8 +137,10 @@ void count_bytes(GptConfig config, std::size_t sequences, std::size_t length, Pi
   const double element = number(bytes_of(config.storage));
   pieces.boundary_bytes = number(norm_rows * config.d_model) * element;
   pieces.block_bytes = bytes(2) - bytes(1);
+  if (config.attention == AttentionKind::materialised)
+    pieces.probabilities_bytes = number(rows * (config.heads / ranks) * length) * element;
   const double workspace =
-      (2 * number(norm_rows * config.d_model) + 4 * number(rows * config.d_model / ranks)) * element;
+      (2 * number(norm_rows * config.d_model) + number(config.scratch_width() * rows / ranks)) * element;
   pieces.head_bytes = bytes(1) - pieces.block_bytes - workspace;
   pieces.scratch_bytes += workspace;
 }
@@ -169,19 +179,28 @@ std::vector<int> hop_levels(const Machine& machine, const week25::MeshShape& sha
 }
 
 const Pieces& Pricer::pieces(const Strategy& strategy) {
-  const auto key = std::tuple(strategy.tp, strategy.microbatch, strategy.sequence_parallel);
+  const auto key = std::tuple(strategy.cp, strategy.tp, strategy.microbatch, strategy.sequence_parallel);
   if (const auto known = pieces_.find(key); known != pieces_.end()) return known->second;
   GptConfig config = model_;
   config.layers = 1;
   config.tensor = {0, strategy.tp, strategy.sequence_parallel};
   const auto sequences = static_cast<std::size_t>(strategy.microbatch);
+  const std::size_t length = length_ / static_cast<std::size_t>(strategy.cp);
   const week21::CostModel& links = ring(strategy, week25::Axis::tp);
   DryRun dry_run(machine_, {strategy.tp, links.alpha, links.beta});
-  Pieces pieces = OneBlock(dry_run.rank(), config, sequences, length_).price(dry_run);
-  if (strategy.tp == 1) price_halves(machine_, config, sequences, length_, pieces);
+  const week21::CostModel round = ring_of_neighbours(strategy, strategy.cp);
+  const Rank sharers = dry_run.rank({.ranks = strategy.cp, .alpha = round.alpha, .beta = round.beta});
+  Pieces pieces = OneBlock(dry_run.rank(), sharers, config, sequences, length, options_).price(dry_run);
+  if (strategy.tp == 1 && strategy.cp == 1) price_halves(machine_, config, sequences, length, pieces);
   count_parameters(config, pieces);
-  count_bytes(config, sequences, length_, pieces);
+  count_bytes(config, sequences, length, pieces);
   return pieces_[key] = pieces;
+}
+
+/// They lie as the replicas of a mesh that has no others.
+week21::CostModel Pricer::ring_of_neighbours(const Strategy& strategy, int ranks) const {
+  const int others = strategy.dp / ranks * strategy.pp;
+  return ring_prices(machine_, {.dp = ranks, .tp = strategy.tp, .pp = others}, week25::Axis::dp);
 }
 
 const std::vector<std::size_t>& Pricer::parts(const Strategy& strategy) {
@@ -195,6 +214,16 @@ const std::vector<std::size_t>& Pricer::parts(const Strategy& strategy) {
 }
 
 namespace {
+
+/// Of a block's backward, what it computes again.
+double again_seconds(const Strategy& strategy, const Pieces& pieces) {
+  return strategy.recompute ? pieces.block.seconds : strategy.selective ? pieces.probabilities : 0;
+}
+/// What a block keeps of a microbatch from forward to backward.
+double kept_bytes(const Strategy& strategy, const Pieces& pieces) {
+  if (strategy.recompute) return pieces.boundary_bytes;
+  return pieces.block_bytes - (strategy.selective ? pieces.probabilities_bytes : 0);
+}
 
 /// Adds pieces [begin, end) of the model, which are one part, to a stage. Returns how many of them are blocks.
 double add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::size_t end, std::size_t layers,
@@ -219,15 +248,22 @@ double add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::
     add(pieces.block_back, blocks, stage.backward);
     add(pieces.head_back, has_head, stage.backward);
   }
-  if (strategy.recompute) stage.recomputed += blocks * pieces.block.seconds;
+  stage.recomputed += blocks * again_seconds(strategy, pieces);
   stage.parameters += blocks * pieces.block_parameters + embeds * pieces.embed_parameters;
   stage.parameters += has_head * (pieces.head_parameters - embeds * pieces.tied_parameters);
   stage.late += embeds * pieces.embed_parameters;
-  stage.kept_bytes += blocks * (strategy.recompute ? pieces.boundary_bytes : pieces.block_bytes);
+  stage.kept_bytes += blocks * kept_bytes(strategy, pieces);
   stage.kept_bytes += has_head * pieces.head_bytes;
-  stage.window +=
-      std::max(0.0, blocks - 0.5) * (pieces.block_back.seconds + (strategy.recompute ? pieces.block.seconds : 0));
+  stage.window += std::max(0.0, blocks - 0.5) * (pieces.block_back.seconds + again_seconds(strategy, pieces));
   return blocks;
+}
+
+/// A part of the model becomes a stage's next chunk.
+void add_chunk(StageWork& stage, const StageWork& part) {
+  stage.chunks.push_back({part.forward, part.backward + part.recomputed, part.weights});
+  stage.forward += part.forward, stage.backward += part.backward, stage.weights += part.weights;
+  stage.recomputed += part.recomputed, stage.tensor += part.tensor, stage.window += part.window;
+  stage.parameters += part.parameters, stage.late += part.late, stage.kept_bytes += part.kept_bytes;
 }
 
 /// Bytes of units that ZeRO-2 and 3 have whole for a while: the embedding, and two blocks or their largest layers;
@@ -241,20 +277,27 @@ double unit_bytes(const Strategy& strategy, const Pieces& pieces, bool by_layer)
 }  // namespace
 
 const Pricer::Stages& Pricer::stages(const Strategy& strategy, const Pieces& pieces) {
-  const auto key = std::tuple(strategy.tp, strategy.microbatch, strategy.sequence_parallel, strategy.pp,
-                              strategy.chunks, strategy.recompute, strategy.schedule == "zb-h1");
+  const auto key = std::tuple(strategy.cp, strategy.tp, strategy.microbatch, strategy.sequence_parallel, strategy.pp,
+                              strategy.chunks,
+                              strategy.recompute   ? 2
+                              : strategy.selective ? 1
+                                                   : 0,
+                              strategy.schedule == "zb-h1");
   if (const auto known = stages_.find(key); known != stages_.end()) return known->second;
   const std::vector<std::size_t>& first = parts(strategy);
   const auto count = static_cast<std::size_t>(strategy.pp);
   Stages stages{std::vector<StageWork>(count), std::vector<double>(count, 0)};
-  for (std::size_t k = 0; k + 1 < first.size(); ++k)
-    stages.blocks[k % count] +=
-        add_part(stages.work[k % count], pieces, first[k], first[k + 1], model_.layers, strategy);
+  for (std::size_t k = 0; k + 1 < first.size(); ++k) {
+    StageWork part;
+    stages.blocks[k % count] += add_part(part, pieces, first[k], first[k + 1], model_.layers, strategy);
+    add_chunk(stages.work[k % count], part);
+  }
   for (std::size_t s = 0; s < count; ++s) {
     StageWork& stage = stages.work[s];
     stage.backward += stage.recomputed;
     stage.working_bytes += pieces.scratch_bytes;
-    if (strategy.recompute && stages.blocks[s] > 0) stage.working_bytes += pieces.block_bytes - pieces.boundary_bytes;
+    if (stages.blocks[s] > 0)
+      stage.working_bytes += pieces.block_bytes - kept_bytes(strategy, pieces);  // all share one
   }
   return stages_[key] = std::move(stages);
 }
@@ -268,46 +311,75 @@ const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axi
 
 namespace {
 
-/// Of a library's gathers and scatters of one block, at once or layer by layer (qkv, projection, up, down; of C, 3, 1,
-/// 4 and 4 squares, and two norms), additions included: β alone.
-week21::CostModel library_links(const Machine& machine, const Strategy& strategy, const Pieces& pieces, bool by_layer) {
-  const double bytes = 2 * pieces.block_parameters, p = strategy.dp;
-  if (strategy.dp == 1) return {};
-  const auto gather = [&](double part) { return library_gather_seconds(machine, strategy.dp, part, strategy.tp); };
+/// Of a library's gathers and scatters of one block, at once or layer by layer (qkv, projection, up, down, and two
+/// norms), additions included: β alone.
+week21::CostModel library_links(const Machine& machine, int ranks, int tp, const Pieces& pieces, bool by_layer) {
+  const double bytes = 2 * pieces.block_parameters, p = ranks;
+  if (ranks == 1) return {};
+  const auto gather = [&](double part) { return library_gather_seconds(machine, ranks, part, tp); };
   double seconds = gather(bytes);
   if (by_layer) {
     seconds = 2 * gather(1);
-    for (const double squares : {3, 1, 4, 4}) seconds += gather(squares / 12 * bytes);
+    for (const double share : pieces.layer_shares) seconds += gather(share * bytes);
   }
   return {.alpha = 0, .beta = seconds / ((p - 1) * bytes / p), .gamma = 0, .launch = 0};
 }
 
+/// Of what is gathered at once: a bucket, or a block.
+double unit_elements(const Strategy& strategy, const Pieces& pieces) {
+  return strategy.zero == 1 ? number(week25::EngineOptions().bucket_bytes) / 2 : pieces.block_parameters;
+}
+
+/// Seconds of a stage's gather of new values that the next forward hides. Behind nothing are the embedding and the
+/// first unit, and what the first microbatch is too short for, of one chunk or of all; chunks begin p turns apart, and
+/// a later stage waits for its first activations meanwhile.
+double hidden_gather(const Strategy& strategy, const week25::Workload& work, std::size_t s, double unit) {
+  const StageWork& stage = work.stages[s];
+  const double v = strategy.chunks, others = stage.parameters - stage.late;
+  const double all = week25::gather_seconds(strategy, work, others);
+  const double late = stage.late > 0 ? week25::gather_seconds(strategy, work, stage.late) : 0;
+  const double first = week25::gather_seconds(strategy, work, std::min(unit, others));
+  const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward / v : 0;
+  const double turn = strategy.pp * stage.forward / v;
+  double exposed = late + std::max({first, all / v - forward, all - (v - 1) * turn - forward});
+  for (std::size_t before = 0; before < s; ++before)
+    exposed -= work.stages[before].forward / v + work.stages[before].hop;
+  return late + all - std::max(0.0, exposed);
+}
+
 }  // namespace
 
-week25::Workload Pricer::work(const Strategy& strategy, int microbatches) {
+week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int holders) {
   using week25::Axis;
   const Pieces& pieces = this->pieces(strategy);
   const Stages& stages = this->stages(strategy, pieces);
   week25::Workload work{.stages = stages.work, .microbatches = microbatches};
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
     double& bytes = work.stages[s].working_bytes;
-    bytes += unit_bytes(strategy, pieces, by_layer_);
+    bytes += unit_bytes(strategy, pieces, options_.by_layer);
     if (strategy.schedule == "zb-h1")
       bytes += std::min(static_cast<int>(s) + 1, microbatches) * stages.blocks[s] * pieces.later_bytes;
     const bool embeds = s == 0 || (s + 1 == work.stages.size() && pieces.tied_parameters > 0);
     if (strategy.dp > 1)  // a ring's scratch: a part of the largest tensor
-      bytes += 2 * (embeds ? pieces.embed_parameters : pieces.largest_parameters) / strategy.dp;
+      bytes += 2 * (embeds ? pieces.embed_parameters : pieces.largest_parameters) / holders;
     // Boundaries on their way: what was sent last, and what is received ahead.
     if (strategy.pp > 1) bytes += std::min(3 * microbatches, 6) * pieces.boundary_bytes;
   }
-  work.data = machine_.by_library ? library_links(machine_, strategy, pieces, by_layer_) : ring(strategy, Axis::dp);
+  work.data = machine_.by_library     ? library_links(machine_, holders, strategy.tp, pieces, options_.by_layer)
+              : holders < strategy.dp ? ring_of_neighbours(strategy, holders)
+                                      : ring(strategy, Axis::dp);
   work.memory_bytes_per_second = machine_.memory_bytes_per_second;
   for (const Axis axis : {Axis::dp, Axis::tp, Axis::pp})
     if (axis != Axis::dp || strategy.zero >= 1) {
-      const int ranks = axis == Axis::dp ? strategy.dp : axis == Axis::tp ? strategy.tp : strategy.pp;
-      work.norm += week21::ring_all_reduce_seconds(ring(strategy, axis), ranks, 4);
+      const int ranks = axis == Axis::dp ? holders : axis == Axis::tp ? strategy.tp : strategy.pp;
+      const bool group = axis == Axis::dp && holders < strategy.dp;
+      work.norm += week21::ring_all_reduce_seconds(group ? ring_of_neighbours(strategy, holders) : ring(strategy, axis),
+                                                   ranks, 4);
     }
   if (strategy.pp > 1) add_hops(strategy, pieces, work);
+  if (options_.overlap_gather && strategy.dp > 1 && (strategy.zero == 1 || strategy.zero == 2))
+    for (std::size_t s = 0; s < work.stages.size(); ++s)
+      work.stages[s].after -= hidden_gather(strategy, work, s, unit_elements(strategy, pieces));
   return work;
 }
 
@@ -316,8 +388,10 @@ void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Wo
   std::vector<int>& levels = hops_[{shape.dp, shape.tp, shape.pp}];
   if (levels.empty()) levels = hop_levels(machine_, shape);
   const auto beta = [&](int level) { return shared_beta(machine_, level, shape.dp * shape.tp, shape.ranks()); };
-  for (std::size_t s = 0; s < levels.size(); ++s)
-    work.stages[s].hop = machine_.alpha(levels[s]) + pieces.boundary_bytes * beta(levels[s]);
+  for (std::size_t s = 0; s < levels.size(); ++s) {
+    work.stages[s].hop_occupied = pieces.boundary_bytes * beta(levels[s]);
+    work.stages[s].hop = machine_.alpha(levels[s]) + work.stages[s].hop_occupied;
+  }
   const double tied = 2 * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
   if (tied == 0) return;
   for (StageWork* stage : {&work.stages.front(), &work.stages.back()}) {  // they exchange it, and add

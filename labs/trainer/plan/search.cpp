@@ -6,6 +6,10 @@
 #include <array>
 #include <chrono>
 
+#include "common/gpt/model/model_file.hpp"
+#include "labs/week22_zero/checkpointing.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
+
 namespace lockstep::plan {
 
 using week25::Rated;
@@ -23,18 +27,46 @@ std::vector<int> divisors(int n) {
   return all;
 }
 
+/// Of ranks that share sequences (23.6), before anything else is chosen.
+std::optional<Refusal> wrong_context(const Task& task, const Strategy& s) {
+  if (s.cp == 1) return std::nullopt;
+  if (s.cp < 1 || s.dp % s.cp != 0)
+    return Refusal{"cp does not divide the ranks",
+                   fmt::format("{} ranks beside tp {} and pp {} are no replicas of {} that share their sequences", s.dp,
+                               s.tp, s.pp, s.cp)};
+  if (task.length % (2 * static_cast<std::size_t>(s.cp)) != 0)
+    return Refusal{
+        "the sequence does not divide over cp",
+        fmt::format("{} tokens do not divide into {} chunks, two for each of cp {}", task.length, 2 * s.cp, s.cp)};
+  if (task.model.attention != AttentionKind::flash)
+    return Refusal{"context parallelism with materialised attention",
+                   fmt::format("cp {}: a ring merges partial results, and never has the probabilities of a row", s.cp)};
+  return std::nullopt;
+}
+
 std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
   const GptConfig& model = task.model;
   if (static_cast<long long>(s.dp) * s.tp * s.pp != task.cluster.gpus)
     return Refusal{"not the cluster's number of GPUs",
-                   fmt::format("dp {} × tp {} × pp {} is {} GPUs, and {} has {}", s.dp, s.tp, s.pp,
+                   fmt::format("dp {}{} × tp {} × pp {} is {} GPUs, and {} has {}", replicas(s),
+                               s.cp == 1 ? "" : fmt::format(" × cp {}", s.cp), s.tp, s.pp,
                                static_cast<long long>(s.dp) * s.tp * s.pp, task.cluster.name, task.cluster.gpus)};
   if (model.heads % static_cast<std::size_t>(s.tp) != 0)
     return Refusal{"tp does not divide the heads",
                    fmt::format("{} heads do not divide over tp {}: a head is never split", model.heads, s.tp)};
-  if (task.global_batch % s.dp != 0)
+  if (const std::size_t kv_heads = model.architecture.key_value_heads(model.heads);
+      kv_heads % static_cast<std::size_t>(s.tp) != 0)
+    return Refusal{"tp does not divide the key-value heads",
+                   fmt::format("{} key-value heads do not divide over tp {}: a head is never split, and here none is "
+                               "copied",
+                               kv_heads, s.tp)};
+  if (model.mlp_width() % static_cast<std::size_t>(s.tp) != 0)
+    return Refusal{"tp does not divide the MLP",
+                   fmt::format("an MLP {} wide does not divide over tp {}", model.mlp_width(), s.tp)};
+  if (auto refusal = wrong_context(task, s)) return refusal;
+  if (task.global_batch % replicas(s) != 0)
     return Refusal{"dp does not divide the global batch",
-                   fmt::format("{} sequences do not divide over dp {}", task.global_batch, s.dp)};
+                   fmt::format("{} sequences do not divide over dp {}", task.global_batch, replicas(s))};
   const auto parts = static_cast<std::size_t>(s.pp) * static_cast<std::size_t>(s.chunks);
   if (model.layers + 2 < parts)
     return Refusal{"more parts of the pipeline than layers",
@@ -46,7 +78,7 @@ std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
 }  // namespace
 
 Task preset_task(const std::string& model, const std::string& cluster, int batch, const std::string& machines) {
-  Task task{.model_name = model, .model = gpt_preset(model)};
+  Task task{.model_name = model, .model = find_model(model)};
   task.model.storage = DType::bf16;
   task.cluster = find_cluster(cluster, machines);
   task.global_batch = batch;
@@ -57,7 +89,7 @@ Task preset_task(const std::string& model, const std::string& cluster, int batch
 
 std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
   if (auto refusal = wrong_mesh(task, s)) return refusal;
-  const int replica = task.global_batch / s.dp;
+  const int replica = task.global_batch / replicas(s);
   if (replica % s.microbatch != 0)
     return Refusal{"the microbatch does not divide a replica's batch",
                    fmt::format("a replica has {} of the {} sequences, and microbatches of {} do not divide them",
@@ -67,66 +99,121 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
     return Refusal{"a schedule without a pipeline", fmt::format("{} with pp 1: there are no stages", s.schedule)};
   if (s.chunks > 1 && s.schedule != "interleaved")
     return Refusal{"chunks without interleaving",
-                   fmt::format("{} has one chunk a stage, not {}", s.schedule, s.chunks)};
+                   fmt::format("{} has one chunk per stage, not {}", s.schedule, s.chunks)};
   if (s.schedule == "interleaved" && s.chunks < 2)
-    return Refusal{"interleaving without chunks", "interleaved with one chunk a stage is 1f1b"};
+    return Refusal{"interleaving without chunks", "interleaved with one chunk per stage is 1f1b"};
   if (s.schedule == "interleaved" && m % s.pp != 0)
-    return Refusal{"interleaving wants whole groups of microbatches",
-                   fmt::format("{} microbatches are no multiple of pp {}", m, s.pp)};
+    return Refusal{"interleaving needs whole groups of microbatches",
+                   fmt::format("{} microbatches are not a multiple of pp {}", m, s.pp)};
   if (s.schedule == "zb-h1" && s.tp > 1)
     return Refusal{"zero bubble with tensor parallelism",
-                   fmt::format("zb-h1 with tp {}: the layers hide their sums behind the gradients of weights, which "
-                               "therefore cannot wait",
+                   fmt::format("zb-h1 with tp {}: the layers hide their all-reduces behind the weight gradients, which "
+                               "therefore cannot be delayed",
                                s.tp)};
-  if (s.schedule == "zb-h1" && s.recompute)
-    return Refusal{"zero bubble with recomputation",
-                   "zb-h1 with recomputation: the weights' half would keep what recomputation is to save"};
+  if (s.schedule == "zb-h1" && s.cp > 1)
+    return Refusal{
+        "zero bubble with context parallelism",
+        fmt::format("zb-h1 with cp {}: its split of the backward pass is of layers that nobody shares", s.cp)};
+  if (s.sequence_parallel && s.cp > 1)
+    return Refusal{
+        "sequence parallelism with context parallelism",
+        fmt::format("sequence parallelism with cp {}: rows would be cut once more among the ranks of tp", s.cp)};
+  if (s.selective && (s.recompute || task.model.attention == AttentionKind::flash))
+    return Refusal{"selective recomputation of what is not kept",
+                   s.recompute
+                       ? "either whole blocks or only their probabilities are recomputed, not both"
+                       : "selective recomputes probabilities, which flash attention does not keep: none or full, "
+                         "or --attention materialised"};
+  if (s.schedule == "zb-h1" && (s.recompute || s.selective))
+    return Refusal{
+        "zero bubble with recomputation",
+        "zb-h1 with recomputation: the delayed weight gradients would need the activations that recomputation frees"};
   if (s.zero > 1 && s.pp > 1)
     return Refusal{
         "ZeRO-2 and 3 with a pipeline",
-        fmt::format("ZeRO-{} would sum gradients, or gather parameters, of each of {} microbatches on each of "
-                    "{} stages: 0 or 1 with a pipeline",
+        fmt::format("ZeRO-{} would reduce gradients, or gather parameters, for each of {} microbatches on each of "
+                    "{} stages: use 0 or 1 with a pipeline",
                     s.zero, m, s.pp)};
+  if (s.zero == 3 && s.dp % holders(task, s) != 0)
+    return Refusal{
+        "groups that hold the state do not divide dp",
+        fmt::format("{} ranks along dp are no groups of {} that each hold the state once", s.dp, task.shard_group)};
   if (s.sequence_parallel && s.tp == 1)
     return Refusal{"sequence parallelism without tensor parallelism",
-                   "sequence parallelism with tp 1 has no rows to cut"};
+                   "sequence parallelism with tp 1 has no rows to shard"};
   const std::size_t rows = static_cast<std::size_t>(s.microbatch) * task.length;
   if (s.sequence_parallel && rows % static_cast<std::size_t>(s.tp) != 0)
     return Refusal{"tp does not divide the rows",
-                   fmt::format("sequence parallelism cuts {} rows of a microbatch over tp {}", rows, s.tp)};
+                   fmt::format("sequence parallelism cannot shard {} rows of a microbatch over tp {}", rows, s.tp)};
   return std::nullopt;
 }
 
 int microbatches(const Task& task, const Strategy& strategy) {
-  return task.global_batch / strategy.dp / strategy.microbatch;
+  return task.global_batch / replicas(strategy) / strategy.microbatch;
 }
 
 std::string format_strategy(const Strategy& s) {
-  std::string text = fmt::format("dp {} · tp {} · pp {} · microbatch {}", s.dp, s.tp, s.pp, s.microbatch);
+  std::string text = fmt::format("dp {}{} · tp {} · pp {} · microbatch {}", replicas(s),
+                                 s.cp > 1 ? fmt::format(" · cp {}", s.cp) : "", s.tp, s.pp, s.microbatch);
   if (s.pp > 1) text += " · " + s.schedule;
   if (s.chunks > 1) text += fmt::format(", {} chunks", s.chunks);
   if (s.zero > 0) text += fmt::format(" · ZeRO-{}", s.zero);
-  if (s.recompute) text += " · recomputation";
+  if (s.recompute || s.selective) text += s.selective ? " · selective recomputation" : " · recomputation";
   if (s.sequence_parallel) text += " · sequence parallelism";
   return text;
 }
 
+namespace {
+
+/// By stage: the most that all chunks together hold at one time; m beyond 3p changes nothing of it.
+std::vector<double> in_flight_together(const Strategy& strategy, int microbatches) {
+  const PipelineShape shape{strategy.pp, std::min(microbatches, 3 * strategy.pp), strategy.chunks};
+  std::vector<double> most;
+  for (const StageSchedule& stage : week24::make_schedule(strategy.schedule, shape))
+    most.push_back(static_cast<double>(peak_in_flight(stage)) / strategy.chunks);
+  return most;
+}
+
+}  // namespace
+
 const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const week25::Workload& work) {
-  const auto key = std::tuple(strategy.tp, strategy.pp, strategy.microbatch, strategy.schedule, strategy.chunks,
-                              strategy.recompute, strategy.sequence_parallel);
+  const auto key =
+      std::tuple(strategy.cp, strategy.tp, strategy.pp, strategy.microbatch, strategy.schedule, strategy.chunks,
+                 strategy.recompute   ? 2
+                 : strategy.selective ? 1
+                                      : 0,
+                 strategy.sequence_parallel);
   if (const auto known = pipelines_.find(key); known != pipelines_.end()) return known->second;
   week25::Workload still = work;
-  for (week25::StageWork& stage : still.stages) stage.hop = 0;
-  return pipelines_[key] = {week25::pipeline(strategy, work), week25::pipeline(strategy, still)};
+  for (week25::StageWork& stage : still.stages) stage.hop = stage.hop_occupied = 0;
+  Pipelines& played = pipelines_[key] = {week25::pipeline(strategy, work), week25::pipeline(strategy, still)};
+  if (task_.one_pool && strategy.chunks > 1)
+    played.pipeline.in_flight = in_flight_together(strategy, work.microbatches);
+  return played;
 }
 
 Rated Predictor::rate(const Strategy& strategy) {
-  week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy));
-  for (week25::StageWork& stage : work.stages)
+  Strategy group = strategy;  // as far as state is concerned
+  group.dp = holders(task_, strategy);
+  week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy), group.dp);
+  for (week25::StageWork& stage : work.stages) {
     if (!task_.overlap) stage.window = 0;
+    if (group.dp < strategy.dp) stage.after += exposed_rail(strategy, group, work, stage);
+  }
   const auto& [pipeline, without_hops] = pipelines(strategy, work);
-  return {strategy, week25::step_time(strategy, work, pipeline, without_hops),
-          week25::largest_memory(strategy, work, pipeline)};
+  return {strategy, week25::step_time(group, work, pipeline, without_hops),
+          week25::largest_memory(group, work, pipeline)};
+}
+
+double Predictor::exposed_rail(const Strategy& strategy, const Strategy& group, const week25::Workload& work,
+                               const week25::StageWork& stage) {
+  const int copies = strategy.dp / group.dp;
+  const week21::CostModel rail = ring_prices(
+      task_.cluster.machine, {.dp = copies, .tp = strategy.tp * group.dp, .pp = strategy.pp}, week25::Axis::dp);
+  const double seconds = week21::ring_all_reduce_seconds(rail, copies, 2 * stage.parameters / group.dp);
+  const double inside =
+      week25::gather_seconds(group, work, stage.parameters) + week25::scatter_seconds(group, work, stage.parameters);
+  return std::max(0.0, seconds - std::max(0.0, stage.window - inside));
 }
 
 std::optional<Refusal> Predictor::too_large(const Rated& rated) const {
@@ -148,16 +235,20 @@ void vary(const Task& task, Strategy mesh, std::vector<Strategy>& all) {
   if (mesh.pp > 1) schedules.insert(schedules.end(), {{"gpipe", 1}, {"zb-h1", 1}});
   for (int v = 2; mesh.pp > 1 && v <= kMostChunks && v * mesh.pp <= static_cast<int>(task.model.layers) + 2; ++v)
     schedules.emplace_back("interleaved", v);
+  using week22::Recompute;
+  std::vector<Recompute> kinds{Recompute::none, Recompute::full};
+  if (task.model.attention == AttentionKind::materialised) kinds.push_back(Recompute::selective);
   for (const auto& [schedule, chunks] : schedules)
     for (int zero = 0; zero <= (mesh.pp > 1 ? 1 : 3); ++zero)
-      for (const bool recompute : {false, true})
+      for (const week22::Recompute recompute : kinds)
         for (const bool sequence_parallel : {false, true}) {
           if (sequence_parallel && mesh.tp == 1) continue;
           Strategy strategy = mesh;
           strategy.schedule = schedule;
           strategy.chunks = chunks;
           strategy.zero = zero;
-          strategy.recompute = recompute;
+          strategy.recompute = recompute == week22::Recompute::full;
+          strategy.selective = recompute == week22::Recompute::selective;
           strategy.sequence_parallel = sequence_parallel;
           all.push_back(std::move(strategy));
         }
@@ -168,29 +259,32 @@ void vary(const Task& task, Strategy mesh, std::vector<Strategy>& all) {
 std::vector<Strategy> strategies(const Task& task) {
   std::vector<Strategy> all;
   for (const int tp : divisors(task.cluster.gpus))
-    for (const int pp : divisors(task.cluster.gpus / tp)) {
-      Strategy mesh{.dp = task.cluster.gpus / tp / pp, .tp = tp, .pp = pp};
-      if (wrong_mesh(task, mesh)) {
-        all.push_back(mesh);  // to be refused, once
-        continue;
+    for (const int pp : divisors(task.cluster.gpus / tp))
+      for (const int cp : task.cps) {
+        Strategy mesh{.dp = task.cluster.gpus / tp / pp, .tp = tp, .pp = pp};
+        if (mesh.dp % cp != 0) continue;  // too few ranks to share a sequence
+        mesh.cp = cp;
+        if (wrong_mesh(task, mesh)) {
+          all.push_back(mesh);  // to be refused, once
+          continue;
+        }
+        for (const int b : divisors(task.global_batch / replicas(mesh))) {
+          if (b > kMostSequences) break;
+          mesh.microbatch = b;
+          vary(task, mesh, all);
+        }
       }
-      for (const int b : divisors(task.global_batch / mesh.dp)) {
-        if (b > kMostSequences) break;
-        mesh.microbatch = b;
-        vary(task, mesh, all);
-      }
-    }
   return all;
 }
 
 namespace {
 
-/// The fastest of each (dp, tp, pp): a list of variants of one mesh helps nobody.
+/// The fastest of each (dp, cp, tp, pp): a list of variants of one mesh helps nobody.
 std::vector<Rated> best_of_each_mesh(std::vector<Rated> all) {
-  std::map<std::tuple<int, int, int>, Rated> best;
+  std::map<std::tuple<int, int, int, int>, Rated> best;
   for (Rated& rated : all) {
     const Strategy& s = rated.strategy;
-    const auto [known, is_new] = best.try_emplace({s.dp, s.tp, s.pp}, rated);
+    const auto [known, is_new] = best.try_emplace({s.dp, s.cp, s.tp, s.pp}, rated);
     if (!is_new && rated.time.total() < known->second.time.total()) known->second = std::move(rated);
   }
   std::vector<Rated> meshes;

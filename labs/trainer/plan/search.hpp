@@ -18,9 +18,15 @@ struct Task {
   Cluster cluster;
   int global_batch = 0;         ///< sequences of a step
   std::size_t length = 0;       ///< tokens of each
+  std::vector<int> cps{1};      ///< how many ranks may share each sequence: those that are looked at
   double memory_bytes = 0;      ///< of one GPU
   std::string units = "block";  ///< what ZeRO-2 and 3 reduce and gather at once: block, or layer (22.4c)
-  bool overlap = true;          ///< sums of gradients go on behind the last backward, as 21.7's and 22's do
+  int shard_group = 0;          ///< ranks that hold ZeRO-3's state once among them (22.8); 0: all of dp
+  bool overlap = true;  ///< sums of gradients go on behind the last backward, as 21.7's and 22's do, and those of
+                        ///< tensor parallelism behind products, as 23.1d's
+  bool overlap_scatter = false;  ///< with sequence parallelism, those of the backward too
+  bool overlap_gather = false;   ///< ZeRO-1 and 2 gather new values behind the next forward
+  bool one_pool = false;         ///< a stage's chunks share memory, as with PyTorch's allocator; the labs' never do
 };
 
 /// A preset in bf16 at its own context on a cluster (find_cluster), which may use all of a GPU's memory.
@@ -38,6 +44,15 @@ std::optional<Refusal> why_not(const Task& task, const week25::Strategy& strateg
 /// m. The strategy can be.
 int microbatches(const Task& task, const week25::Strategy& strategy);
 
+/// Replicas: dp without the ranks that share their sequences.
+inline int replicas(const week25::Strategy& strategy) { return strategy.dp / strategy.cp; }
+
+/// The ranks that hold the state once among them.
+inline int holders(const Task& task, const week25::Strategy& strategy) {
+  const bool groups = strategy.zero == 3 && task.shard_group > 0 && task.shard_group < strategy.dp;
+  return groups ? task.shard_group : strategy.dp;
+}
+
 /// "dp 8 · tp 8 · pp 16 · microbatch 1 · interleaved, 3 chunks · ZeRO-1 · recomputation · sequence parallelism"
 std::string format_strategy(const week25::Strategy& strategy);
 
@@ -45,7 +60,9 @@ std::string format_strategy(const week25::Strategy& strategy);
 class Predictor {
  public:
   explicit Predictor(const Task& task)
-      : task_(task), pricer_(task.model, task.cluster.machine, task.length, task.units == "layer") {}
+      : task_(task),
+        pricer_(task.model, task.cluster.machine, task.length,
+                {task.units == "layer", task.overlap, task.overlap_scatter, task.overlap_gather}) {}
   /// The strategy can be.
   week25::Rated rate(const week25::Strategy& strategy);
   /// The refusal for memory, if it is one.
@@ -58,12 +75,16 @@ class Predictor {
     week25::Pipeline pipeline;
     week25::Pipeline without_hops;
   };
+  /// Seconds in which the copies of the state average a share of its gradients, once a step, behind nothing: what the
+  /// group's own gathers and sums leave of the last backward hides the rest.
+  double exposed_rail(const week25::Strategy& strategy, const week25::Strategy& group, const week25::Workload& work,
+                      const week25::StageWork& stage);
   /// The same at every ZeRO stage.
   const Pipelines& pipelines(const week25::Strategy& strategy, const week25::Workload& work);
 
   Task task_;
   Pricer pricer_;
-  std::map<std::tuple<int, int, int, std::string, int, bool, bool>, Pipelines> pipelines_;
+  std::map<std::tuple<int, int, int, int, std::string, int, int, bool>, Pipelines> pipelines_;
 };
 
 struct Refused {

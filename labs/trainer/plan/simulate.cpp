@@ -13,6 +13,8 @@ week25::Options3d options_of(const Task& task, const week25::Strategy& s) {
   week25::Options3d options;
   options.model = task.model;
   options.mesh = {.dp = s.dp, .tp = s.tp, .pp = s.pp};
+  options.cp = s.cp;
+  if (holders(task, s) < s.dp) options.shard_group = task.shard_group;
   options.batch = static_cast<std::size_t>(task.global_batch);
   options.sequence = task.length;
   options.microbatches = microbatches(task, s);
@@ -20,7 +22,11 @@ week25::Options3d options_of(const Task& task, const week25::Strategy& s) {
   options.chunks = s.chunks;
   options.zero = s.zero;
   options.sequence_parallel = s.sequence_parallel;
-  options.recompute = s.recompute ? week22::Recompute::full : week22::Recompute::none;
+  using week22::Recompute;
+  options.recompute = s.recompute ? Recompute::full : s.selective ? Recompute::selective : Recompute::none;
+  options.overlap = task.overlap;
+  options.overlap_scatter = task.overlap_scatter && s.sequence_parallel;
+  options.overlap_gather = task.overlap_gather && (s.zero == 1 || s.zero == 2);
   options.reduce = task.model.storage;
   options.wrapping = week25::parse_wrapping(task.units);
   week25::check(options);
@@ -35,10 +41,16 @@ Simulated simulate(const Task& task, const week25::Strategy& strategy) {
       run(run_options, Program([&](Rank me) -> Values {
             week25::Worker worker = week25::make_worker(week25::make_mesh(me, options.mesh), options);
             week21::ring_all_reduce(me, me.allocate(static_cast<std::size_t>(me.size()), DType::f32, Category::buffer));
-            const double begin = me.now();  // when the last one is there
-            week25::accumulate_gradients(worker);
-            week25::update(worker, 1e-4f, 1);
-            return {begin, me.now()};
+            const auto step = [&] {
+              week25::accumulate_gradients(worker);
+              week25::update(worker, 1e-4f, 1);
+            };
+            if (options.overlap_gather) step();  // what it gathers, the next one hides
+            const double begin = me.now();       // when the last one is there
+            step();
+            const double end = me.now();
+            week25::finish_gathers(worker);
+            return {begin, end};
           }))
           .check();
   double begin = 0, end = 0;

@@ -10,7 +10,7 @@ namespace lockstep::week21 {
 
 double karp_flatt(double speedup, int ranks) {
   check_ranks(ranks, 2);
-  if (!(speedup > 0) || !std::isfinite(speedup)) refuse(fmt::format("{} is not a speedup: it must be > 0", speedup));
+  if (!(speedup > 0) || !std::isfinite(speedup)) reject(fmt::format("{} is not a speedup: it must be > 0", speedup));
   const double p = ranks, of_parallel = 1 / speedup - 1;  // (1 − s)·(1/p − 1)
   return 1 - of_parallel / (1 / p - 1);
 }

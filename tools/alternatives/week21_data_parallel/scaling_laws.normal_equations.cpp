@@ -10,7 +10,7 @@ namespace lockstep::week21 {
 
 double karp_flatt(double speedup, int ranks) {
   check_ranks(ranks, 2);
-  if (!(speedup > 0) || !std::isfinite(speedup)) refuse(fmt::format("{} is not a speedup: it must be > 0", speedup));
+  if (!(speedup > 0) || !std::isfinite(speedup)) reject(fmt::format("{} is not a speedup: it must be > 0", speedup));
   return (ranks - speedup) / (speedup * (ranks - 1));
 }
 

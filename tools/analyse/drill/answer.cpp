@@ -63,7 +63,7 @@ Answer parse_answer(const std::string& text, const std::string& name) {
                                               "not '{}'",
                                               name, number, line));
     if (!value->empty())
-      throw Error(Verdict::usage, fmt::format("{}, line {}: {} is there twice", name, number, field));
+      throw Error(Verdict::usage, fmt::format("{}, line {}: {} is given twice", name, number, field));
     *value = trimmed(line.substr(colon + 1));
   }
   return answer;
@@ -79,7 +79,7 @@ double parse_evidence(const std::string& text, Unit unit) {
   if (unit == Unit::seconds)
     for (const auto& [word, factor] : {std::pair{"s", 1.0}, {"ms", 1e-3}, {"µs", 1e-6}, {"us", 1e-6}, {"ns", 1e-9}})
       if (rest == word) return *value * factor;
-  throw Error(Verdict::usage, fmt::format("evidence: '{}' is no unit of what is asked for: {}", rest,
+  throw Error(Verdict::usage, fmt::format("evidence: '{}' is not a unit of what is asked for: {}", rest,
                                           unit == Unit::seconds ? "s, ms or µs" : "a number alone"));
 }
 

@@ -32,6 +32,7 @@ class FaultyBackend final : public Backend {
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
   bool fuses_gelu() const override { return inner_->fuses_gelu(); }
+  bool fuses_pieces() const override { return inner_->fuses_pieces(); }
   void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) override;
   void close_region(int queue) override { inner_->close_region(queue); }
   void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) override;

@@ -119,7 +119,7 @@ void write_evidence(const std::string& folder, const Drill& drill, const Played&
 std::string answer_form(const Drill& drill) {
   std::string text = fmt::format(
       "# Drill {0}: what is wrong with this run? Fill in the four lines at the end, then: ./lab drill check {0}\n"
-      "# The kinds that are possible here, and what the other lines say of each:\n#\n",
+      "# The kinds that are possible here, and what the other lines mean for each:\n#\n",
       drill.id);
   for (const std::string& word : drill.kinds) {
     const Kind& kind = kind_of(word);
@@ -127,7 +127,7 @@ std::string answer_form(const Drill& drill) {
                         kind.meaning, kind.rank, kind.operation, kind.evidence);
   }
   return text +
-         "#\n# Bytes in full; seconds with their unit; losses and norms as the output prints them.\n\n"
+         "#\n# Write bytes in full, seconds with their unit, losses and norms as the output prints them.\n\n"
          "kind:\nrank:\noperation:\nevidence:\n";
 }
 

@@ -15,88 +15,92 @@ constexpr Kind kKinds[] = {
     {"straggler", "one rank computes slower than the others", "the slow one",
      "the arithmetic that is slow, as traces name it", "seconds that this rank computes in a step", Unit::seconds,
      kSeconds,
-     "Every rank but the slow one waits, and waits for it: a rank that waits least is late, not idle. ./lab why names "
+     "Every rank but the slow one waits for it: a rank that waits least is late, not idle. ./lab why names "
      "it, because all ranks should compute equally long; ./lab diff with the good run names the operation.",
      "torch.profiler on two ranks: the straggler has long kernels and short nccl kernels, the others the reverse, "
      "since "
-     "an NCCL kernel lasts until the last rank has come. Causes: a GPU that throttles (nvidia-smi -q -d "
+     "an NCCL kernel lasts until the last rank has arrived. Causes: a GPU that throttles (nvidia-smi -q -d "
      "PERFORMANCE), another process on it, uneven shards."},
-    {"slow-loader", "one rank's data come late", "the one that loads", "data, the region that loads",
+    {"slow-loader", "one rank's data arrive late", "the one that loads", "data, the region that loads",
      "seconds that it loads in a step", Unit::seconds, kSeconds,
-     "All ranks compute equally long, and yet all but one wait: the one that does not wait loads. Its region \"data\" "
+     "All ranks compute equally long, but all except one wait: the one that does not wait is loading data. Its region "
+     "\"data\" "
      "lasts, and ./lab why says so.",
      "The profiler shows a gap without kernels in enqueuing DataLoader.__next__ on one rank, and long all-reduces on "
      "the others. Causes: too few workers, one slow disk or file server, a shard with longer samples."},
-    {"flipped-bit", "one rank's sum has a wrong number in it", "the one with the wrong sum",
+    {"flipped-bit", "one rank's all-reduce result has a wrong number in it", "the one with the wrong sum",
      "the all-reduce, by its number in collectives.csv: all_reduce 17", "the step in which it happened", Unit::count, 0,
      "After an all-reduce every rank has the same bits. In collectives.csv one rank's result differs once; from that "
-     "step on its parameters differ from the others', and nothing ever makes them equal again.",
+     "step on its parameters differ from the others' for the rest of the run.",
      "Silent data corruption: a faulty GPU, memory without ECC, a race on the buffer. DDP compares shapes, never "
-     "values; compare a checksum of the parameters over the ranks now and then, as large runs do."},
+     "values; compare a checksum of the parameters over the ranks from time to time, as large runs do."},
     {"swapped-order", "one rank calls two collectives in another order", "the one that differs",
-     "the first collective that differs, by its number: all_reduce 17", "bytes that this rank gave there", Unit::bytes,
-     0,
-     "Collectives match by the order of the calls alone. Where one rank's bytes differ from the good run's, they are "
-     "those of the number after: it was early.",
-     "NCCL does not compare sizes: it hangs, or sums what does not belong together. TORCH_DISTRIBUTED_DEBUG=DETAIL "
+     "the first collective that differs, by its number: all_reduce 17", "bytes that this rank passed there",
+     Unit::bytes, 0,
+     "Collectives match only by the order of the calls. Where one rank's bytes differ from the good run's, they are "
+     "those of the next number: it was called too early.",
+     "NCCL does not compare sizes: it hangs, or sums the wrong buffers. TORCH_DISTRIBUTED_DEBUG=DETAIL "
      "compares them, and the flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE) has the same list. Causes: collectives "
      "from hooks, threads, or a Python set; parameters that a rank uses in another order."},
-    {"wrong-count", "one rank gives a collective another number of elements", "the one that differs",
-     "the collective that differs, by its number: all_reduce 17", "bytes that this rank gave there", Unit::bytes, 0,
-     "Where one rank's bytes differ from the good run's, they are not those of the number after: the order is right, "
+    {"wrong-count", "one rank passes a different number of elements to a collective", "the one that differs",
+     "the collective that differs, by its number: all_reduce 17", "bytes that this rank passed there", Unit::bytes, 0,
+     "Where one rank's bytes differ from the good run's, they are not those of the next number: the order is right, "
      "the count is not.",
      "The last batch of an epoch that only one rank has shorter, a mask, a tensor of another length: gather the sizes "
-     "first, or pad. NCCL hangs or reads beyond the buffer; Gloo and TORCH_DISTRIBUTED_DEBUG=DETAIL say so."},
+     "first, or pad. NCCL hangs or reads beyond the buffer; Gloo and TORCH_DISTRIBUTED_DEBUG=DETAIL report it."},
     {"long-warm-up", "a stage does one forward too many before its first backward", "the stage",
      "the first step of its schedule that is not the good run's: F4", "microbatches in flight there, at most",
      Unit::count, 0,
-     "The losses are right and the time is too: only the memory of one stage is larger, by one microbatch's "
-     "activations. Its steps in the trace begin with a forward more than 1F1B's p − 1 − stage and one.",
-     "The run that is out of memory on one stage alone. Megatron's num_warmup_microbatches and PyTorch's "
+     "The losses are right and so is the time: only the memory of one stage is larger, by one microbatch's "
+     "activations. In the trace its steps begin with one forward more than 1F1B's p − stage.",
+     "A run that is out of memory on one stage only. Megatron's num_warmup_microbatches and PyTorch's "
      "Schedule1F1B compute it from the stage; an off-by-one there costs memory or time, never correctness."},
     {"short-warm-up", "a stage does one forward too few before its first backward", "the stage",
      "the first step of its schedule that is not the good run's: B0", "microbatches in flight there, at most",
      Unit::count, 0,
-     "The losses are right, one stage holds a microbatch less, and every stage waits: that stage asks for a gradient "
-     "before it has passed on the forward that others need meanwhile.",
+     "The losses are right, one stage holds one microbatch less, and every stage waits: that stage waits for a "
+     "gradient "
+     "before it has sent the activations that others need meanwhile.",
      "A bubble larger than (p − 1)/m. Draw the schedule, or look at the profiler for a stage that waits between two "
      "forwards of its warm-up."},
     {"crossed-microbatches", "a stage does two microbatches' forwards in the wrong order", "the stage",
      "the one of the two that it does too early: F3", "the first loss that is not the good run's", Unit::count,
      kPrinted,
      "Nothing stops: sizes agree, and messages match in the order posted. But an activation meets another "
-     "microbatch's targets or gradients, so the loss leaves the good run's.",
+     "microbatch's targets or gradients, so the loss departs from the good run's.",
      "Point-to-point messages of NCCL have no tags. torch.distributed.pipelining sends in the schedule's order, so "
-     "both ends must have the same one; compare losses with a run without the pipeline."},
+     "both ends must agree on it; compare losses with a run without the pipeline."},
     {"lost-message", "a stage never sends a microbatch's activations", "the stage that does not send",
      "the forward whose result is not sent: F3", "the step in which it happened", Unit::count, 0,
      "The explanation ends in two neighbours that wait for each other: the later stage for activations, the earlier "
-     "for their gradient. The trace says which of them is wrong: the earlier one has done the forward, and sent "
+     "for their gradient. The trace says which of them is wrong: the earlier one has done the forward, but sent "
      "nothing after it.",
-     "A return before isend, or a batch_isend_irecv built under a condition that one rank does not meet. NCCL's "
+     "An early return before isend, or a batch_isend_irecv built under a condition that one rank does not meet. NCCL's "
      "watchdog ends all ranks after its time-out; the flight recorder has the receive without a partner."},
     {"mesh-order", "the axes of the mesh are in the wrong order",
-     "the one that rank 0 sends its part of the layers' sums to",
-     "the collective that is slow by it, as traces name it",
+     "the one that rank 0 sends its part of the tensor-parallel all-reduces to",
+     "the collective that it slows down, as traces name it",
      "bytes that all ranks together send to other nodes in the whole run", Unit::bytes, 0,
-     "The losses are right, and every step is slow: the sums inside the layers, four a block and microbatch, cross the "
-     "nodes' link. All ranks' traffic to other nodes is many times the good run's.",
+     "The losses are right, and every step is slow: the tensor-parallel all-reduces, four per block and microbatch, "
+     "cross the "
+     "link between nodes. All ranks' traffic to other nodes is many times the good run's.",
      "init_device_mesh(\"cuda\", (pp, dp, tp)): the last dimension is the innermost, neighbouring ranks in one node. "
      "Megatron's --tp-pp-dp order does the same; NCCL_DEBUG=INFO says which transport each group has."},
     {"norm-not-summed", "each rank clips by the norm of its own shards", "all",
      "the axis over which the sum is missing: dp, tp or pp", "rank 0's gradient norm in step 1", Unit::count, kPrinted,
      "The gradient norm is one number, the same on every rank. Here ranks that differ on one axis have different ones, "
      "whose squares add up to the good run's: clipping is weaker, and not the same everywhere.",
-     "torch.nn.utils.clip_grad_norm_ on FSDP1 parameters knows its shard alone: model.clip_grad_norm_ sums over the "
-     "ranks. With DTensor (FSDP2) the sum is built in. The sign of it is a norm that differs by rank, or falls when "
+     "torch.nn.utils.clip_grad_norm_ on FSDP1 parameters sees only the local shard: model.clip_grad_norm_ sums over "
+     "the "
+     "ranks. With DTensor (FSDP2) the sum is built in. Its symptom is a norm that differs by rank, or falls when "
      "ranks are added."},
     {"sync-in-no-sync", "gradients are averaged after every microbatch", "all",
      "the collective that runs too often, as traces name it", "bytes that rank 0 sends in the whole run", Unit::bytes,
      0,
-     "The losses are right but for rounding, since an average of averages changes nothing, and the steps are slow: in "
-     "the trace every backward is followed by a sum of all gradients.",
+     "The losses are right up to rounding, since an average of averages changes nothing, and the steps are slow: in "
+     "the trace an all-reduce of all gradients follows every backward.",
      "Gradient accumulation without model.no_sync() (FSDP: set_requires_gradient_sync(False)), or with the forward "
-     "outside of it: DDP decides in the forward. The profiler shows nccl:all_reduce in each microbatch."},
+     "outside it: DDP decides in the forward. The profiler shows nccl:all_reduce in each microbatch."},
 };
 
 }  // namespace

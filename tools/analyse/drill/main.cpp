@@ -48,9 +48,8 @@ int run_drill(const Arguments& a) {
   fmt::print("{}", format_output(c.drill, c.played));
   const std::string folder = std::filesystem::proximate(a.out).string();
   fmt::print(
-      "\nSomething is wrong with this run. In {0} are output.txt, steps.csv, ranks.csv, {1}trace.json, and in good/ "
-      "the "
-      "same of a run without the fault. Look with\n"
+      "\nSomething is wrong with this run. {0} has output.txt, steps.csv, ranks.csv, {1}trace.json, and in good/ the "
+      "same files from a run without the fault. Look with\n"
       "  ./lab why {0}/trace.json\n  ./lab diff {0}/good/trace.json {0}/trace.json\n"
       "and at the trace in ui.perfetto.dev; fill in {0}/answer.txt, then: ./lab drill check {2}\n",
       folder, c.good.collectives.empty() ? "" : "collectives.csv, ", a.id);
@@ -60,12 +59,13 @@ int run_drill(const Arguments& a) {
 /// Where to look again; says nothing of what is right.
 const char* advice(const std::string& field) {
   if (field == "kind")
-    return "does the run stop, is it wrong, or is it slow? Set output.txt against good/output.txt, then each table "
-           "against its good one";
+    return "does the run stop, is it wrong, or is it slow? Compare output.txt with good/output.txt, then each table "
+           "with its good one";
   if (field == "rank") return "which rank do the others wait for, or differ from? ranks.csv, steps.csv, ./lab why";
   if (field == "operation")
-    return "what answer.txt asks for with this kind; ./lab diff of the two traces, the tables, or names in the trace";
-  return "the number that answer.txt asks for with this kind, from the table or the command that says it";
+    return "what answer.txt asks for with this kind: see ./lab diff of the two traces, the tables, or names in the "
+           "trace";
+  return "the number that answer.txt asks for with this kind, from the table or command that shows it";
 }
 
 int check_answer(const Arguments& a) {
@@ -77,7 +77,7 @@ int check_answer(const Arguments& a) {
       case FieldVerdict::Is::right: fmt::print("{:<10} right\n", v.field); break;
       case FieldVerdict::Is::wrong: fmt::print("{:<10} wrong: {}\n", v.field, advice(v.field)); break;
       case FieldVerdict::Is::empty: fmt::print("{:<10} empty: {}\n", v.field, advice(v.field)); break;
-      case FieldVerdict::Is::not_judged: fmt::print("{:<10} not judged while the kind is not right\n", v.field);
+      case FieldVerdict::Is::not_judged: fmt::print("{:<10} not checked until the kind is right\n", v.field);
     }
   if (!all_right(verdicts)) return 1;
   const Kind& kind = kind_of(truth.kind);
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
     if (command != "run" && command != "check")
       throw Error(Verdict::usage, "drill run ID --seed S --out FOLDER, or drill check ID --seed S --answer FILE");
     Arguments a{.id = argv[2], .out = "outputs/drills", .answer = "answer.txt"};
-    CommandLine line("drill " + command, "A run with a planted fault, and what a learner says of it.");
+    CommandLine line("drill " + command, "Runs a program with a planted fault, and checks what a learner found.");
     line.add("--seed", a.seed, "which variant", {0, 1'000'000'000});
     line.add("--out", a.out, "folder for the evidence");
     line.add("--answer", a.answer, "the file that was filled in");

@@ -44,7 +44,7 @@ says '^rank *wrong'
 if grep -q "Solved\|rank $slow" "$folder/said"; then fail 'a wrong answer reveals nothing'; fi
 answer slow-loader "$slow" data "$seconds"
 check 1
-says '^operation *not judged'
+says '^operation *not checked'
 answer straggler "$slow" "$operation" "$seconds"
 check 0
 says '^Solved: straggler'

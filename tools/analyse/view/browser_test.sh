@@ -44,7 +44,7 @@ same() {
 }
 
 LOCKSTEP_VIEW_PAGES=$folder "$test" --gtest_filter='Page.*' > "$folder/log" || { cat "$folder/log"; fail 'no pages'; }
-for page in ring wrong_ring random deadlock ring_1024; do
+for page in ring wrong_ring random deadlock race ring_1024; do
   drive "$folder/$page.html"
   same $page
   case $page in

@@ -33,7 +33,7 @@ function layOut() {
     let rank = -1;
     for (const l of runs[r].lanes) {
       if (look.detail === 1 && l.queue !== 'main') continue;
-      const height = heights[l.kind];
+      const height = runs[r].race && runs[r].race.rank === l.rank && l.kind !== 'r' ? { w: 40, t: 22 }[l.kind] : heights[l.kind];
       if (height === 0) continue;
       if (l.rank !== rank && look.detail > 1) y += 5;
       rows.push({ run: r, lane: l, y, height, first: l.rank !== rank });
@@ -49,6 +49,12 @@ const plotWidth = () => canvas.clientWidth - look.labelWidth - 8;
 const x = t => look.labelWidth + (t - look.begin) / (look.end - look.begin) * plotWidth();
 const timeAt = px => look.begin + (px - look.labelWidth) / plotWidth() * (look.end - look.begin);
 
+/** To set a font costs more than to write with it. */
+function setFont(size, weight = '') {
+  const font = `${weight}${size}px system-ui, sans-serif`;
+  if (font !== look.font) ink.font = look.font = font;
+}
+
 function drawAxis() {
   ink.fillStyle = colours.page;
   ink.fillRect(0, 0, canvas.clientWidth, look.axisHeight);
@@ -58,7 +64,7 @@ function drawAxis() {
   tick = Math.max(1, tick);
   ink.fillStyle = colours.faint;
   ink.strokeStyle = colours.line;
-  ink.font = '12px system-ui, sans-serif';
+  setFont(12);
   ink.textBaseline = 'middle';
   for (let t = Math.ceil(look.begin / tick) * tick; t <= look.end; t += tick) {
     ink.beginPath();
@@ -124,7 +130,7 @@ function label(text, from, top, width, height, type) {
     ink.fillRect(from + 2, top + 2, Math.min(width - 4, words.length * size * .55 + 4), height - 4);
   }
   ink.fillStyle = type < 2 ? colours['on-bar'] : type < 5 ? colours.text : colours['on-region'];
-  ink.font = `${size}px system-ui, sans-serif`;
+  setFont(size);
   ink.fillText(words, from + 3, top + height / 2 + .5);
 }
 
@@ -143,6 +149,55 @@ function drawStuck(row, top) {
   }
 }
 
+/** Where an access of a race stands: the kind of its lane, and which half of it where both are in one. */
+function placeOfAccess(run, access) {
+  const race = runs[run].race, kindOf = ([queue, kind]) => kind === 't' && rows.some(r => r.run === run && r.lane && r.lane.rank === race.rank && r.lane.queue === queue && r.lane.kind === 't') ? 't' : 'w';
+  const [first, second] = race.accesses, shared = first[0] === second[0] && kindOf(first) === kindOf(second);
+  return { kind: kindOf(access), part: shared ? .5 : 1, below: shared && access === second };
+}
+
+/** The two accesses of a race, with the life of the memory that both use; what else used it has a thin frame. */
+function drawRace(row, top) {
+  const race = runs[row.run].race, lane = row.lane;
+  if (!race || lane.rank !== race.rank || lane.kind === 'r') return;
+  const right = canvas.clientWidth - 8, box = (begin, end, least) => {
+    const from = Math.max(look.labelWidth, x(begin)), to = Math.min(right, Math.max(x(end), x(begin) + least));
+    return to > from ? [from, to - from] : null;
+  };
+  const span = box(race.life[0], race.life[1] < 0 ? runs[row.run].end : race.life[1], 2);
+  if (lane.kind === 'w' && lane.queue === 'main' && span) {
+    ink.fillStyle = colours.exposed;
+    ink.fillRect(span[0], top, span[1], 3);
+  }
+  ink.strokeStyle = colours.exposed;
+  for (const [queue, kind, begin, end] of race.uses) {
+    const at = queue === lane.queue && kind === lane.kind && box(begin, end, 2);
+    if (!at) continue;
+    ink.lineWidth = 1;
+    ink.strokeRect(at[0] + .5, top + .5, at[1] - 1, row.height - 1);
+  }
+  race.accesses.forEach((access, i) => {
+    const [queue, , what, , writes, begin, end, over] = access, { kind, part, below } = placeOfAccess(row.run, access);
+    const at = queue === lane.queue && kind === lane.kind && box(begin, over ? end : axisEnd(), 16);
+    if (!at) return;
+    const height = row.height * part, y = top + (below ? height : 0);
+    ink.fillStyle = over ? colours.exposed : hatch;
+    ink.globalAlpha = over ? .35 : 1;
+    ink.fillRect(at[0], y, at[1], height);
+    ink.globalAlpha = 1;
+    ink.lineWidth = 3;
+    ink.strokeRect(at[0] + 1.5, y + 1.5, at[1] - 3, height - 3);
+    const words = `${i + 1}: ${what.replace(/^an? (.*) started$/, '$1')} ${writes ? 'writes' : 'reads'}${over ? '' : ', not over'}`;
+    const size = Math.max(9, Math.min(12, height - 7)), width = words.length * size * .58 + 6;
+    const from = Math.min(at[1] > width + 8 ? at[0] + 4 : at[0] + at[1], right - width);
+    ink.fillStyle = colours.page;
+    ink.fillRect(from, y + height / 2 - size / 2 - 1, width, size + 2);
+    ink.fillStyle = colours.text;
+    setFont(size, '600 ');
+    ink.fillText(words, from + 3, y + height / 2 + .5);
+  });
+}
+
 /** Rows of lanes; of those that are not drawn the rank's first. */
 function placesOf(run) {
   const places = new Map(), ranks = new Map();
@@ -154,56 +209,71 @@ function placesOf(run) {
   return lane => places.get(lane) || ranks.get(runs[run].lanes[lane].rank);
 }
 
+/** A line with a head, where there is room for one, added to the path. */
+function arrow(a, head) {
+  ink.moveTo(a.x0, a.y0);
+  ink.lineTo(a.x1, a.y1);
+  if (!head || Math.hypot(a.x1 - a.x0, a.y1 - a.y0) <= 14) return;
+  const angle = Math.atan2(a.y1 - a.y0, a.x1 - a.x0);
+  for (const turn of [.45, -.45]) {
+    ink.moveTo(a.x1, a.y1);
+    ink.lineTo(a.x1 - 8 * Math.cos(angle + turn), a.y1 - 8 * Math.sin(angle + turn));
+  }
+}
+
+/** Messages in sight; those that are neither on their way nor on the critical path are one path, since each stroke costs. */
 function drawArrows(run, scroll) {
   const m = runs[run].messages, place = placesOf(run), height = canvas.clientHeight, names = runs[run].names;
-  const first = after(m.begin, look.begin - m.longest - 1), last = after(m.begin, look.end);
-  const every = last - first > kMostArrows ? Infinity : 1;
-  if (every > 1) thinned = `${last - first} messages in sight: zoom in to see them; drawn are those of the critical path and those on their way`;
+  const first = after(m.begin, look.begin - m.longest - 1), last = after(m.begin, look.end), all = last - first <= kMostArrows;
+  if (!all) thinned = `${last - first} messages in sight: zoom in to see them; drawn are those of the critical path and those on their way`;
+  const faint = [], lit = [];
   for (let i = first; i < last; ++i) {
-    const moving = m.begin[i] <= look.now && look.now <= m.end[i];
-    if (every > 1 && !(look.path && m.critical[i]) && !moving || m.end[i] < look.begin) continue;
+    const moving = m.begin[i] <= look.now && look.now <= m.end[i], critical = look.path && m.critical[i];
+    if (!all && !critical && !moving || m.end[i] < look.begin) continue;
     const from = place(m.from[i]), to = place(m.to[i]);
     if (!from || !to) continue;
     const y0 = from.y - scroll + look.axisHeight + from.height / 2, y1 = to.y - scroll + look.axisHeight + to.height / 2;
     if (Math.max(y0, y1) < look.axisHeight || Math.min(y0, y1) > height) continue;
-    const x0 = x(m.begin[i]), x1 = x(m.end[i]), lit = look.path && m.critical[i];
-    ink.strokeStyle = moving ? colours.exposed : lit ? colours.path : colours.faint;
-    ink.globalAlpha = moving || lit ? 1 : .45;
-    ink.lineWidth = moving || lit ? 2 : 1;
+    (moving || critical ? lit : faint).push({ i, moving, x0: x(m.begin[i]), x1: x(m.end[i]), y0, y1 });
+  }
+  ink.strokeStyle = colours.faint;
+  ink.globalAlpha = .45;
+  ink.lineWidth = 1;
+  ink.beginPath();
+  for (const a of faint) arrow(a, all);
+  ink.stroke();
+  ink.globalAlpha = 1;
+  ink.lineWidth = 2;
+  for (const a of lit) {
+    ink.strokeStyle = a.moving ? colours.exposed : colours.path;
     ink.beginPath();
-    ink.moveTo(x0, y0);
-    ink.lineTo(x1, y1);
-    const angle = Math.atan2(y1 - y0, x1 - x0);
-    if (every === 1 && Math.hypot(x1 - x0, y1 - y0) > 14)
-      for (const turn of [.45, -.45]) {
-        ink.moveTo(x1, y1);
-        ink.lineTo(x1 - 8 * Math.cos(angle + turn), y1 - 8 * Math.sin(angle + turn));
-      }
+    arrow(a, all);
     ink.stroke();
-    ink.globalAlpha = 1;
-    const text = `${names[m.name[i]]}, ${bytes(m.bytes[i])}`;
-    if (moving) {
-      const part = m.end[i] > m.begin[i] ? (look.now - m.begin[i]) / (m.end[i] - m.begin[i]) : 1;
-      ink.fillStyle = colours.exposed;
-      ink.beginPath();
-      ink.arc(x0 + part * (x1 - x0), y0 + part * (y1 - y0), 5, 0, 7);
-      ink.fill();
-    }
-    if (Math.abs(x1 - x0) > text.length * 5 && every === 1) {
-      ink.font = '11px system-ui, sans-serif';
-      ink.fillStyle = colours.page;
-      const cx = (x0 + x1) / 2 - text.length * 2.8, cy = (y0 + y1) / 2;
-      ink.fillRect(cx - 2, cy - 7, text.length * 5.8, 13);
-      ink.fillStyle = colours.text;
-      ink.fillText(text, cx, cy);
-    }
+    if (!a.moving) continue;
+    const begin = m.begin[a.i], end = m.end[a.i], part = end > begin ? (look.now - begin) / (end - begin) : 1;
+    ink.fillStyle = colours.exposed;
+    ink.beginPath();
+    ink.arc(a.x0 + part * (a.x1 - a.x0), a.y0 + part * (a.y1 - a.y0), 5, 0, 7);
+    ink.fill();
+  }
+  if (!all) return;
+  setFont(11);
+  for (const a of faint.concat(lit)) {
+    if (Math.abs(a.x1 - a.x0) < 40) continue;
+    const text = `${names[m.name[a.i]]}, ${bytes(m.bytes[a.i])}`;
+    if (Math.abs(a.x1 - a.x0) <= text.length * 5) continue;
+    const cx = (a.x0 + a.x1) / 2 - text.length * 2.8, cy = (a.y0 + a.y1) / 2;
+    ink.fillStyle = colours.page;
+    ink.fillRect(cx - 2, cy - 7, text.length * 5.8, 13);
+    ink.fillStyle = colours.text;
+    ink.fillText(text, cx, cy);
   }
 }
 
 function drawLabels(scroll) {
   ink.fillStyle = colours.page;
   ink.fillRect(0, look.axisHeight, look.labelWidth - 2, canvas.clientHeight);
-  ink.font = '12px system-ui, sans-serif';
+  setFont(12);
   let lowest = -20;
   for (const row of rows) {
     const y = row.y - scroll + look.axisHeight + row.height / 2;
@@ -224,6 +294,7 @@ function draw() {
     canvas.height = Math.round(height * scale);
     canvas.style.height = `${height}px`;
   }
+  look.font = '';  // a canvas of another size has forgotten its font
   ink.setTransform(scale, 0, 0, scale, 0, 0);
   ink.textBaseline = 'middle';
   ink.fillStyle = colours.page;
@@ -239,6 +310,7 @@ function draw() {
     drawStuck(row, top);
   }
   if (look.arrows) for (const run of look.shown) drawArrows(run, scroll);
+  for (const row of rows) if (row.lane) drawRace(row, row.y - scroll + look.axisHeight);
   if (look.now < Math.min(look.end, end())) {  // what has not happened yet is pale
     ink.globalAlpha = .6;
     ink.fillStyle = colours.page;

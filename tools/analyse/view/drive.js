@@ -28,12 +28,14 @@
     if (run.recorded < run.ranks) say(document.querySelector('[data-thinned="ranks"]') !== null, 'it says how many ranks were recorded');
 
     // Something is to be seen.
-    const pixels = ink.getImageData(0, 0, canvas.width, canvas.height).data, colours = new Set();
-    for (let i = 0; i < pixels.length; i += 4) colours.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
-    say(colours.size > 4, `${colours.size} colours on the lanes`);
+    const pixels = ink.getImageData(0, 0, canvas.width, canvas.height).data, shades = new Set();
+    for (let i = 0; i < pixels.length; i += 4) shades.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
+    say(shades.size > 4, `${shades.size} colours on the lanes`);
 
     // Keys.
-    const span = () => look.end - look.begin, whole = span();
+    const span = () => look.end - look.begin;
+    press('0');
+    const whole = span();
     press('+');
     say(Math.abs(span() * 1.5 - whole) < 1e-6 * whole, '+ zooms in');
     const before = look.begin;
@@ -73,6 +75,24 @@
     const paused = look.now;
     tick(1e9 + 2000);
     say(look.now === paused && !play.running, 'space pauses');
+    // Frames, all lanes and zoomed in: reported, since computers differ.
+    const play120 = what => {
+      frames.took.length = 0;
+      press('Home');
+      press(' ');
+      for (let i = 0; i < 120; ++i) tick(2e9 + 16 * i);
+      press(' ');
+      const f = frameTimes();
+      seen.textContent += `frames ${what}: ${f.count}, median ${f.median.toFixed(2)} ms, worst ${f.worst.toFixed(2)} ms\n`;
+    };
+    const events = look.shown.reduce((sum, r) => sum + runs[r].lanes.reduce((all, l) => all + l.count, 0), 0);
+    play120(`of ${events} events`);
+    for (let i = 0; i < 8; ++i) press('+');
+    play120('zoomed in');
+    press('0');
+    press('f');
+    say(/frames took/.test($('status').textContent), 'f says what frames take');
+    press('f');
     press('End');
     say(look.now === Math.max(run.end, 1), 'End goes to the end');
 
@@ -80,6 +100,20 @@
     if (run.stuck.length > 0) {
       const lit = document.querySelectorAll('#stuck path[data-lit="true"]').length;
       say(lit === run.stuck.filter(s => s[4] >= 0).length, `${lit} links of the cycle are lit`);
+    }
+    if (run.race && look.shown.length === 1) {
+      say(document.querySelectorAll('#race tr[data-access]').length === 2, 'both accesses of the race have a row');
+      const pen = document.createElement('canvas').getContext('2d');
+      pen.fillStyle = colours.exposed;
+      pen.fillRect(0, 0, 1, 1);
+      const lit = pen.getImageData(0, 0, 1, 1).data.join();
+      for (const access of run.race.accesses) {
+        const [queue, , , , , begin] = access, { kind, below } = placeOfAccess(look.shown[0], access);
+        const row = rows.find(r => r.lane && r.lane.rank === run.race.rank && r.lane.queue === queue && r.lane.kind === kind);
+        const scale = canvas.width / canvas.clientWidth, y = row.y + (below ? row.height / 2 : 0) - frame.scrollTop + look.axisHeight + 1;
+        const pixel = ink.getImageData(Math.round((x(begin) + 4) * scale), Math.round(y * scale), 1, 1).data.join();
+        say(pixel === lit, `the access on ${queue} is lit in its lane: ${pixel}`);
+      }
     }
     if (run.holdings && !run.holdings.none) {
       const full = document.querySelectorAll('#holdings td.full').length, all = document.querySelectorAll('#holdings .holds td').length;

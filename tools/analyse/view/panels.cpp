@@ -107,7 +107,10 @@ std::string memory_json(const Trace& trace) {
     if (block.end >= 0)
       by_rank[block.rank].push_back({block.end, block.category, -static_cast<long long>(block.bytes)});
   }
-  std::string out = "\"memory\":[";
+  const std::string none =
+      trace.blocks.empty() ? "This trace does not say when memory was taken: a GPU's order of work is not its host's."
+                           : "";
+  std::string out = fmt::format("\"no_memory\":{},\"memory\":[", text(none));
   std::size_t samples = 0;
   for (auto& [rank, changes] : by_rank) {
     if ((samples += changes.size()) > kMostSamples && rank > 0) break;
@@ -123,7 +126,7 @@ namespace {
 
 std::string holdings_json(const Trace& trace, const std::vector<analysis::Flight>& flights,
                           const analysis::Labels& labels) {
-  const analysis::Holdings holdings = analysis::holdings_of(trace);
+  const analysis::Holdings holdings = analysis::holdings_of(trace, flights);
   if (!holdings.none.empty()) return fmt::format(R"({{"none":{}}})", text(holdings.none));
   const auto row = [](const std::vector<analysis::Held>& chunks) {
     return list(chunks, [](const analysis::Held& h) {
@@ -172,11 +175,51 @@ std::string stuck_json(const Trace& trace) {
   });
 }
 
+/// What the trace has of an access; of what was under way when the run ended, from its begin.
+std::string access_json(const Trace& trace, int rank, const TraceAccess& access, bool earlier) {
+  const bool batch = access.what.ends_with(" started");
+  double begin = access.time, end = access.time, last = 0;
+  bool over = !earlier || access.position == 0;  // the later one has not begun
+  for (const TraceEvent& e : trace.events) {
+    last = std::max(last, e.end);
+    const bool is_it = e.kind == (batch ? EventOf::transfer : EventOf::compute) && e.rank == rank &&
+                       e.queue == access.queue && e.first == access.position && access.position > 0;
+    if (is_it) begin = e.begin, end = e.end, over = true;
+  }
+  if (!over) end = std::max(last, begin);
+  return fmt::format(R"([{},"{}",{},{},{},{},{},{}])", text(trace.queues[static_cast<std::size_t>(access.queue)]),
+                     batch ? 't' : 'w', text(access.what), text(access.where), access.writes, ns(begin), ns(end), over);
+}
+
+/// The two accesses of a race, the memory that both use, and what else used it.
+std::string race_json(const Trace& trace) {
+  if (trace.races.empty()) return "null";
+  const TraceRace& race = trace.races.front();
+  double begin = 0, end = -1;
+  for (const TraceBlock& block : trace.blocks)
+    if (block.rank == race.rank && block.id == race.block) begin = block.begin, end = block.end;
+  std::vector<std::string> uses;
+  for (const TraceEvent& e : trace.events) {
+    const auto in_block = [&](const auto& use) { return use.block == race.block; };
+    if (e.rank != race.rank || !(std::any_of(e.uses.begin(), e.uses.end(), in_block) ||
+                                 std::any_of(e.messages.begin(), e.messages.end(), in_block)))
+      continue;
+    uses.push_back(fmt::format(R"([{},"{}",{},{}])", text(trace.queues[static_cast<std::size_t>(e.queue)]),
+                               e.kind == EventOf::transfer ? 't' : 'w', ns(e.begin), ns(e.end)));
+  }
+  return fmt::format(
+      R"({{"rank":{},"offset":{},"bytes":{},"category":{},"allocated":{},"life":[{},{}],"accesses":[{},{}],"uses":{}}})",
+      race.rank, race.offset, race.bytes, text(race.category), text(race.allocated), ns(begin), ns(end),
+      access_json(trace, race.rank, race.first, true), access_json(trace, race.rank, race.second, false),
+      list(uses, [](const std::string& use) { return use; }));
+}
+
 }  // namespace
 
 std::string picture_json(const Trace& trace, const std::vector<analysis::Flight>& flights,
                          const analysis::Labels& labels) {
-  return fmt::format(R"("holdings":{},"stuck":{})", holdings_json(trace, flights, labels), stuck_json(trace));
+  return fmt::format(R"("holdings":{},"stuck":{},"race":{})", holdings_json(trace, flights, labels), stuck_json(trace),
+                     race_json(trace));
 }
 
 std::string diff_json(const Trace& a, const Trace& b) {

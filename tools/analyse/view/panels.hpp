@@ -18,7 +18,7 @@ std::string why_json(const Trace& trace, bool whole);
 std::string traffic_json(const Trace& trace, const std::vector<analysis::Flight>& flights);
 /// "memory": live bytes of each category over time.
 std::string memory_json(const Trace& trace);
-/// "holdings": who holds which partial sum; "stuck": the wait graph of a deadlock.
+/// "holdings": who holds which partial sum; "stuck": the wait graph of a deadlock; "race": its two accesses.
 std::string picture_json(const Trace& trace, const std::vector<analysis::Flight>& flights,
                          const analysis::Labels& labels);
 

@@ -34,13 +34,13 @@ function legend() {
 }
 
 function ledger(run, i) {
-  if (run.ledger.length === 0) return '';
+  if (run.ledger.length === 0) return `<p class="note">${look.shown.length > 1 ? 'AB'[i] + ': ' : ''}This trace has no ledgers to hold the sums beside: it is a part of a run, or an older one.</p>`;
   const sum = at => run.ledger.reduce((total, row) => total + row[at], 0);
   const says = run.agrees ? '<span class="good" data-agrees="true">The sums above are those of the ledgers.</span>'
     : '<span class="bad" data-agrees="false">The sums above are not those of the ledgers: the trace lacks something.</span>';
   const rows = run.ledger.slice(0, 64).map(row => `<tr><td class="n">${row[0]}</td><td class="n">${time(row[2])}</td><td class="n">${time(row[3])}</td><td class="n">${time(row[4])}</td><td class="n">${row[5]}</td><td class="n">${bytes(row[6])}</td></tr>`).join('');
   return `<h2>Ledgers${look.shown.length > 1 ? ' of ' + 'AB'[i] : ''}</h2><p>${says}</p><div class="scroll"><table data-ledger="${i}">
-    <tr><th class="n">rank</th><th class="n">main busy</th><th class="n">main waits</th><th class="n">other queues busy</th><th class="n">messages sent</th><th class="n">bytes sent</th></tr>${rows}
+    <tr><th class="n">rank</th><th class="n">main busy</th><th class="n">main waits</th><th class="n">others busy</th><th class="n">sent</th><th class="n">bytes</th></tr>${rows}
     <tr data-sums="${sum(2)} ${sum(3)} ${sum(4)} ${sum(5)} ${sum(6)}"><th class="n">${run.ledger.length > 64 ? `all ${run.ledger.length}` : 'all'}</th><td class="n">${time(sum(2))}</td><td class="n">${time(sum(3))}</td><td class="n">${time(sum(4))}</td><td class="n">${sum(5)}</td><td class="n">${bytes(sum(6))}</td></tr></table></div>`;
 }
 
@@ -75,7 +75,8 @@ function diff() {
 /** Which rank holds which partial sum at the instant that is played. */
 function holdings() {
   const run = runs[look.shown[0]], h = run.holdings;
-  if (look.shown.length > 1 || !h || h.none) return show('holdings', '');
+  if (look.shown.length > 1 || !h) return show('holdings', '');
+  if (h.none) return show('holdings', `<h2>Who holds what</h2><p class="note">Not followed: ${escaped(h.none)}.</p>`);
   let step = 0;
   while (step + 1 < h.steps.length && Math.max(...h.times[step + 1]) <= look.now) ++step;
   if (look.now >= run.end) step = h.steps.length - 1;
@@ -115,10 +116,21 @@ function stuck() {
     <table><tr><th>who</th><th>waits because it</th><th>at</th></tr>${rows}</table>`);
 }
 
+/** The two accesses of a race: what stands in its lanes, in words. */
+function race() {
+  const run = runs[look.shown[0]], r = run.race;
+  if (look.shown.length > 1 || !r) return show('race', '');
+  const rows = r.accesses.map(([queue, , what, where, writes, begin, end, over], i) => `<tr data-access="${i + 1}"><th>${i + 1}</th><td>${escaped(what)} ${writes ? 'writes' : 'reads'}</td><td>rank ${r.rank} ${escaped(queue)}</td><td>${escaped(where)}</td><td class="n">${time(begin)}${over && end === begin ? '' : over ? ` to ${time(end)}` : ' and not over'}</td></tr>`).join('');
+  const life = r.life[1] < 0 ? `from ${time(r.life[0])} to the end` : `from ${time(r.life[0])} to ${time(r.life[1])}`;
+  show('race', `<h2>Two accesses that nothing orders</h2><table><tr><th></th><th>what</th><th>who</th><th>at</th><th class="n">when</th></tr>${rows}</table>
+    <p>Both use bytes ${r.offset} to ${r.offset + r.bytes} of memory for ${escaped(r.category)}, allocated at ${escaped(r.allocated)}; it lives ${life}: the line along the top of the rank's lane. Thin frames: what else used it.</p>`);
+}
+
 /** Live bytes by category, of the rank that holds most, over time. */
 function memory() {
   const run = runs[look.shown[0]];
-  if (look.shown.length > 1 || run.memory.length === 0) return show('memory', '');
+  if (look.shown.length > 1) return show('memory', '');
+  if (run.memory.length === 0) return show('memory', run.no_memory ? `<h2>Memory over time</h2><p class="note">${escaped(run.no_memory)}</p>` : '');
   const colour = { parameters: 'computing', gradients: 'exposed', optimizer: 'good', activations: 'transfer', buffers: 'bubble' };
   const names = Object.keys(colour), width = 460, height = 60;
   const lines = run.memory.map(([rank, changes]) => {
@@ -154,5 +166,5 @@ function panels() {
   const said = run => run.stuck.length > 0 ? run.message.split('\n')[0] : run.message;  // its table says the rest
   $('verdict').innerHTML = shown.filter(run => run.verdict && run.verdict !== 'PASS').map(run => `<b>${escaped(run.verdict)}</b> ${escaped(said(run).startsWith(run.verdict + ':') ? said(run).slice(run.verdict.length + 1).trim() : said(run))}`).join('\n');
   delete $('holdings').dataset.step;
-  for (const panel of [legend, stuck, holdings, diff, why, memory, links]) panel();
+  for (const panel of [legend, stuck, race, holdings, diff, why, memory, links]) panel();
 }

@@ -2,15 +2,26 @@
 'use strict';
 
 const speeds = [.125, .25, .5, 1, 2, 4, 8, 16], play = { running: false, speed: 3, last: null };
-/** Where the axis ends: what is stuck takes a third of it. */
-const axisEnd = () => Math.max(...look.shown.map(r => Math.max(1, runs[r].end) * (runs[r].stuck.length > 0 ? 1.5 : 1.02)));
+/** Where the axis ends: what is stuck takes a third of it, and the last access of a race has room for its words. */
+const axisEnd = () => Math.max(...look.shown.map(r => Math.max(1, runs[r].end) * (runs[r].stuck.length > 0 ? 1.5 : runs[r].race ? 1.25 : 1.02)));
 const end = () => Math.max(...look.shown.map(r => runs[r].end), 1);
 
+/** What the last frames took to draw, in milliseconds; f shows it. */
+const frames = { took: [], shown: false };
+function frameTimes() {
+  const sorted = frames.took.slice().sort((a, b) => a - b);
+  return { count: sorted.length, median: sorted[sorted.length >> 1] || 0, worst: sorted[sorted.length - 1] || 0 };
+}
+
 function refresh() {
+  const began = performance.now();
   draw();
   holdings();
   $('now').textContent = `${time(Math.round(look.now))} of ${time(end())}`;
-  $('status').textContent = thinned;
+  frames.took.push(performance.now() - began);
+  if (frames.took.length > 240) frames.took.shift();
+  const f = frameTimes(), times = frames.shown ? `the last ${f.count} frames took ${f.median.toFixed(1)} ms each (median), ${f.worst.toFixed(1)} ms at most` : '';
+  $('status').textContent = [times, thinned].filter(Boolean).join('; ');
 }
 
 /** At speed 1 what is in sight takes ten seconds. */
@@ -97,11 +108,16 @@ function choose(shown) {
   panels();
   setDetail(ranks > 16 || events > 20_000 ? 1 : 3);
   fit();
+  const setUp = shown.length === 1 ? runs[shown[0]].set_up : 0;
+  if (setUp > 0) {  // what is looked at comes after it; 0 shows all
+    look.begin = setUp;
+    refresh();
+  }
 }
 
 const actions = { ' ': () => toggle(!play.running), ArrowLeft: () => step(false), ArrowRight: () => step(true), '+': () => zoom(1.5), '=': () => zoom(1.5),
   '-': () => zoom(1 / 1.5), '0': fit, ',': () => pan((look.begin - look.end) / 5), '.': () => pan((look.end - look.begin) / 5), '[': () => setSpeed(play.speed - 1),
-  ']': () => setSpeed(play.speed + 1), d: () => setDetail(look.detail % 3 + 1), a: () => press('arrows'), c: () => press('path'),
+  ']': () => setSpeed(play.speed + 1), d: () => setDetail(look.detail % 3 + 1), a: () => press('arrows'), c: () => press('path'), f: () => { frames.shown = !frames.shown; refresh(); },
   Home: () => { look.now = 0; pan(-look.begin); }, End: () => { look.now = end(); pan(end()); } };
 
 document.addEventListener('keydown', event => {

@@ -4,10 +4,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "common/analysis/graph.hpp"
 #include "common/analysis/labels.hpp"
+#include "common/analysis/message_table.hpp"
 #include "common/analysis/replay.hpp"
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
@@ -44,7 +44,7 @@ class Scene {
         options_(options),
         flights_(analysis::flights_of(trace)),
         labels_(analysis::labels_of(trace, flights_)),
-        shares_(analysis::shares_of(trace)),
+        shares_(analysis::shares_of(trace, flights_)),
         critical_(trace.events.size()) {
     choose_ranks();
     light_path();
@@ -54,12 +54,13 @@ class Scene {
     const std::string drawn = events();  // first: it fills the names
     const std::string moving = messages();
     return fmt::format(
-        R"({{"title":{},"modelled":{},"end":{},"ranks":{},"drawn":{},"recorded":{},"verdict":{},"message":{},"lanes":{},)"
+        R"({{"title":{},"modelled":{},"end":{},"set_up":{},"ranks":{},"drawn":{},"recorded":{},"verdict":{},"message":{},"lanes":{},)"
         R"("events":{},"messages":{},"names":{},"path":{},{},{},{},{},{}}})",
-        text(options_.title), trace_.modelled, ns(shares_.seconds), ranks_in_run(), drawn_.size(), recorded_.size(),
-        text(trace_.verdict), text(trace_.message), lanes_json(), drawn, moving, names_.json(), text(why_no_path_),
-        legend_json(trace_, shares_), why_json(trace_, ranks_in_run() == recorded_.size()),
-        traffic_json(trace_, flights_), memory_json(trace_), picture_json(trace_, flights_, labels_));
+        text(options_.title), trace_.modelled, ns(shares_.seconds), ns(analysis::set_up_seconds(trace_)),
+        ranks_in_run(), drawn_.size(), recorded_.size(), text(trace_.verdict), text(trace_.message), lanes_json(),
+        drawn, moving, names_.json(), text(why_no_path_), legend_json(trace_, shares_),
+        why_json(trace_, ranks_in_run() == recorded_.size()), traffic_json(trace_, flights_), memory_json(trace_),
+        picture_json(trace_, flights_, labels_));
   }
 
  private:
@@ -77,6 +78,8 @@ class Scene {
     std::map<int, std::size_t> events;
     for (const TraceEvent& e : trace_.events) ++events[e.rank];
     for (const TraceStuck& s : trace_.stuck) events[s.rank];
+    for (const TraceRace& r : trace_.races) events[r.rank];
+    for (const TraceBlock& b : trace_.blocks) events[b.rank];  // it was recorded, though nothing may have happened
     std::size_t sum = 0;
     for (const auto& [rank, count] : events) {
       recorded_.insert(rank);
@@ -112,14 +115,13 @@ class Scene {
 
   std::string events() {
     has_steps_ = std::any_of(trace_.events.begin(), trace_.events.end(), analysis::is_pipeline_step);
-    for (TraceRow& row : trace_rows(trace_)) {
+    for (TraceRow& row : rows()) {
       if (!drawn_.contains(row.rank)) continue;
       leave_out(row.regions);
       add_lanes(row.rank, row.queue, 'r', lanes(row.regions, false));
-      if (!row.work.empty() || row.queue == 0) add_lanes(row.rank, row.queue, 'w', {row.work});
+      if (!row.work.empty() || row.queue == 0 || row.transfers.empty()) add_lanes(row.rank, row.queue, 'w', {row.work});
       add_lanes(row.rank, row.queue, 't', lanes(row.transfers, false));
     }
-    for (const TraceStuck& s : trace_.stuck) stuck_lane(s);
     for (const analysis::WaitPart& part : shares_.waits) exposed_[part.event].push_back(part);
     return list(by_lane_, [&](const std::vector<const TraceEvent*>& lane) { return lane_json(lane); });
   }
@@ -132,15 +134,25 @@ class Scene {
     int row = 0;
     for (const auto& lane : all) {
       for (const TraceEvent* e : lane) lane_of_[index_of(e)] = static_cast<int>(lanes_.size());
-      main_lane_.try_emplace({rank, queue, kind}, static_cast<int>(lanes_.size()));
       lanes_.push_back({rank, queue, kind, row++});
       by_lane_.push_back(lane);
     }
   }
 
-  /// A queue that did nothing before it was stuck has a lane too.
-  void stuck_lane(const TraceStuck& s) {
-    if (drawn_.contains(s.rank) && !main_lane_.contains({s.rank, s.queue, 'w'})) add_lanes(s.rank, s.queue, 'w', {{}});
+  /// Of all queues that did something; and main of every rank, and those that were stuck, or in a race, before they
+  /// did.
+  std::vector<TraceRow> rows() const {
+    std::map<std::pair<int, int>, TraceRow> all;
+    for (TraceRow& row : trace_rows(trace_)) all.try_emplace({row.rank, row.queue}, std::move(row));
+    const auto want = [&](int rank, int queue) {
+      all.try_emplace({rank, queue}, TraceRow{.rank = rank, .queue = queue});
+    };
+    for (const int rank : recorded_) want(rank, 0);
+    for (const TraceStuck& s : trace_.stuck) want(s.rank, s.queue);
+    for (const TraceRace& r : trace_.races) want(r.rank, r.first.queue), want(r.rank, r.second.queue);
+    std::vector<TraceRow> sorted;
+    for (auto& [key, row] : all) sorted.push_back(std::move(row));
+    return sorted;
   }
 
   std::size_t index_of(const TraceEvent* e) const { return static_cast<std::size_t>(e - trace_.events.data()); }
@@ -227,8 +239,7 @@ class Scene {
   Names names_;
   std::vector<LaneOf> lanes_;
   std::vector<std::vector<const TraceEvent*>> by_lane_;
-  std::map<std::size_t, int> lane_of_;  // by event
-  std::map<std::tuple<int, int, char>, int> main_lane_;
+  std::map<std::size_t, int> lane_of_;                      // by event
   std::map<int, std::vector<analysis::WaitPart>> exposed_;  // by event
 };
 

@@ -44,7 +44,7 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   write_text(csv, class_csv(data));
   std::size_t doubtful = 0;
   for (const ClassRow& row : data.rows) doubtful += !doubts_of(row).empty();
-  fmt::print("{} submissions, {} to look at: {}, {}\n", data.rows.size(), doubtful, page.string(), csv.string());
+  fmt::print("{} submissions, {} to check: {}, {}\n", data.rows.size(), doubtful, page.string(), csv.string());
   if (!options.feedback.empty()) fmt::print("a page for each student: {}\n", options.feedback);
   return 0;
 }

@@ -51,11 +51,10 @@ std::string doubts(const ClassData& data) {
     for (const std::string& doubt : doubts_of(row))
       rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", name_in_html(row.name), for_html(doubt));
   for (const std::string& name : data.unknown)
-    rows += fmt::format("<tr><td>{}</td><td>it was handed in, and there are no results of it</td></tr>\n",
-                        name_in_html(name));
+    rows += fmt::format("<tr><td>{}</td><td>handed in, but there are no results</td></tr>\n", name_in_html(name));
   if (rows.empty()) return "";
   return fmt::format(
-      "<h2>Look at these first: refused, or not judged</h2>\n<div class=\"wide\"><table>\n"
+      "<h2>Check these first: refused, or not graded</h2>\n<div class=\"wide\"><table>\n"
       "<tr><th>submission</th><th>why</th></tr>\n{}</table></div>\n",
       rows);
 }
@@ -101,9 +100,9 @@ std::string failures(const ClassData& data) {
         for_html(c.commonest), c.of_these, c.failed);
   }
   return fmt::format(
-      "<h2>Commonest failures</h2>\n<div class=\"wide\"><table>\n<tr><th>part</th><th></th>"
+      "<h2>Most common failures</h2>\n<div class=\"wide\"><table>\n<tr><th>part</th><th></th>"
       "<th class=\"n\">of those tried</th><th class=\"n\">not tried</th>"
-      "<th>what most of them are told</th></tr>\n{}</table></div>\n",
+      "<th>most common message</th></tr>\n{}</table></div>\n",
       rows);
 }
 

@@ -1,5 +1,6 @@
 // What a GPU cannot do, or does not end, in words: on the fake GPU, which can be made to lack or to hang.
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "common/backends/cuda/world.hpp"
@@ -238,6 +239,37 @@ TEST(Trouble, AGpuWithLittleSharedMemory) {
   ASSERT_FALSE(values.empty());
   // Both ways round probabilities or gradients of up to 8 or so to bf16, some of them twice.
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 8 * 3 * 0x1p-8) << i;
+}
+
+/// Loss and gradients of rows of logits that two blocks of an H100 can keep, and four of them.
+Values losses_of_long_rows(std::size_t vocabulary) {
+  const Outcome outcome = run(options_for(1), [&](Rank me) -> Values {
+    constexpr std::size_t kRows = 3;
+    Slice logits = me.allocate(kRows * vocabulary, DType::bf16, kBuffer), loss = filled(me, 1, 0);
+    Slice targets = me.allocate(kRows, DType::i32, kBuffer);
+    random_normal(me, logits, {.seed = 2}, 0, 3);
+    upload(me, targets, std::vector<std::int32_t>{7, -1, static_cast<std::int32_t>(vocabulary) - 1});
+    cross_entropy(me, loss, logits, targets, 0.5f);
+    std::vector<float> values = to_host(me, logits);
+    values.push_back(read(me, loss, 0));
+    return {values.begin(), values.end()};
+  });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+  return outcome.passed() ? outcome.values[0] : Values{};
+}
+
+// There a row is read again from memory; the sums are the same, in the same order.
+TEST(Trouble, AGpuWithLittleSharedMemoryGivesTheSameLoss) {
+  for (const std::size_t vocabulary : {24, 1000, 50304}) {
+    const Values expected = losses_of_long_rows(vocabulary);
+    ASSERT_FALSE(expected.empty());
+    double sum = 0;  // each row's gradients sum to 0 but for their rounding
+    for (std::size_t i = 0; i + 1 < expected.size(); ++i) sum += expected[i];
+    EXPECT_NEAR(sum, 0, 0x1p-6);
+    EXPECT_GT(expected.back(), 0.9 * std::log(static_cast<double>(vocabulary)));
+    const Other gpu({.most_shared_bytes = 15});
+    EXPECT_TRUE(losses_of_long_rows(vocabulary) == expected) << vocabulary;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/backends/nccl/control.hpp"
+#include "common/backends/nccl/load.hpp"
 #include "common/backends/nccl/placement.hpp"
 #include "common/error.hpp"
 #include "common/runtime/processes/cores_per_rank.hpp"
@@ -46,6 +47,48 @@ TEST(Environment, OfLaunchers) {
   EXPECT_EQ(ours.store, "tcp://a:1");
 }
 
+TEST(Environment, OfTorchrun) {
+  const std::map<std::string, std::string> torchrun = {
+      {"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+  const Environment found = environment_of(torchrun);
+  EXPECT_EQ(found.rank, 5);
+  EXPECT_EQ(found.ranks, 8);
+  EXPECT_EQ(found.local_rank, 1);
+  EXPECT_EQ(found.store, "tcp://node0:29500");
+  const auto with = [&](std::map<std::string, std::string> more) {
+    more.insert(torchrun.begin(), torchrun.end());
+    return environment_of(more);
+  };
+  // Its own store listens there: rank 0 takes the next port.
+  EXPECT_EQ(with({{"TORCHELASTIC_USE_AGENT_STORE", "True"}}).store, "tcp://node0:29501");
+  EXPECT_EQ(with({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}).store, "tcp://node0:29500");
+  EXPECT_EQ(with({{"LOCKSTEP_STORE", "tcp://a:1"}}).store, "tcp://a:1");
+  // One torchrun a host, started by srun or mpirun: its processes inherit what these said of torchrun.
+  const Environment inherited = with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMIX_RANK", "0"}});
+  EXPECT_EQ(inherited.rank, 5);
+  EXPECT_FALSE(inherited.mpi);
+  EXPECT_EQ(with({{"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_RANKS", "2"}}).ranks, 2);
+  // A RANK that is somebody else's.
+  EXPECT_EQ(environment_of({{"RANK", "5"}, {"WORLD_SIZE", "8"}}).ranks, 1);
+}
+
+TEST(Load, SaysWhatMayHang) {
+  const Load fits{.communicators = 5, .ctas = 8, .multiprocessors = 132, .streams = 12, .channels = 32};
+  EXPECT_EQ(fits.words(),
+            "5 communicators of at most 8 CTAs: 40 of 132 multiprocessors while all spin; 12 streams in 32 hardware "
+            "channels");
+  EXPECT_EQ(fits.warning(), "");
+  Load full = fits;
+  full.ctas = 32;
+  EXPECT_NE(full.warning().find("NCCL_MAX_CTAS=26"), std::string::npos) << full.warning();
+  full.ctas = 26;
+  EXPECT_EQ(full.warning(), "");
+  Load narrow = fits;
+  narrow.channels = 8;
+  EXPECT_NE(narrow.warning().find("12 streams share 8"), std::string::npos) << narrow.warning();
+  EXPECT_NE(narrow.warning().find("CUDA_DEVICE_MAX_CONNECTIONS=32"), std::string::npos) << narrow.warning();
+}
+
 std::string complaint(const std::function<void()>& f) {
   try {
     f();
@@ -68,6 +111,11 @@ TEST(Environment, BadInputIsOneSentence) {
                  environment_of({{"LOCKSTEP_RANK", "2"}, {"LOCKSTEP_RANKS", "2"}});
                }),
                {"2", "no rank of 2"});
+  std::map<std::string, std::string> torchrun = {
+      {"RANK", "8"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
+  expect_words(complaint([&] { environment_of(torchrun); }), {"RANK=8", "no rank of 8"});
+  torchrun["MASTER_PORT"] = "http";
+  expect_words(complaint([&] { environment_of(torchrun); }), {"MASTER_PORT=http", "whole number"});
   for (const char* store : {"tcp://host", "tcp://host:99999", "tcp://:1", "file:///x", "redis://x"})
     expect_words(complaint([&] { make_bootstrap({.rank = 1, .ranks = 2, .store = store}); }),
                  {store, "tcp://HOST:PORT"});

@@ -1,8 +1,11 @@
 // A GPU that hangs under NCCL's ranks, in words: on the fake GPU, which can be made to.
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/backends/nccl/rank.hpp"
 #include "common/backends/tests/support.hpp"
@@ -99,6 +102,147 @@ TEST(NcclTrouble, GpusThatDoNotReachEachOtherAreSaid) {
     const Fake lost("LOCKSTEP_FAKE_NCCL_LOST", "1");
     const Outcome outcome = run(options, [](Rank me) { (void)me.stream("nobody's"); });
     expect_failure(outcome, Verdict::timeout, {"TIMEOUT: ranks 0, 1 are connected", "1.5 s", "NCCL_P2P_DISABLE=1"});
+  }
+  expect_good_run();
+}
+
+/// NCCL does not come back from a group of calls on rank 0. It hears of rank 1's failure nevertheless: else rank 1
+/// would end the job, and this test, three seconds after the time-out, and rank 0 would ask NCCL five times as long.
+TEST(NcclTrouble, AFailureIsHeardWhileNcclIsInProgress) {
+  NEED_RANKS(2);
+  if (std::getenv("NCCL_COMM_BLOCKING")) GTEST_SKIP() << "a call that blocks is not in progress";
+  for (const bool checked : {true, false}) {
+    RunOptions options = options_for(2);
+    options.timeout_seconds = 2;
+    options.check_races = checked;
+    const Outcome outcome = run(options, [](Rank me) {
+      Slice x = filled(me, 4, 1);
+      if (me.rank() == 1) {
+        (void)me.start({send(0, x)});
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        throw std::runtime_error("no more");
+      }
+      const Fake stuck("LOCKSTEP_FAKE_NCCL_STUCK", "1");
+      me.exchange({receive(1, x)});
+    });
+    expect_failure(outcome, Verdict::fail, {"rank 1", "no more"});
+    expect_good_run();
+  }
+}
+
+TEST(NcclTrouble, AWaitWithTheGateHeldIsFound) {
+  NEED_RANKS(2);
+  const auto held = [](const std::function<void(Rank)>& waits) {
+    return run_on(2, [&](Rank me) {
+      std::unique_lock gate(static_cast<nccl::NcclRank&>(me.backend()).gate(), std::defer_lock);
+      if (me.rank() == 0) gate.lock();
+      if (me.rank() == 0) waits(me);
+    });
+  };
+  for (const Outcome& outcome : {held([](Rank me) { (void)me.now(); }), held([](Rank me) {
+                                   const Slice x = me.allocate(1, DType::f32, kBuffer);
+                                   (void)read(me, x, 0);
+                                 })})
+    expect_failure(outcome, Verdict::fail, {"rank 0", "waits while it holds the gate"});
+  expect_good_run();
+}
+
+/// While rank 0's GPU spins for a message, whatever `between` takes must come at once.
+std::vector<std::string> while_the_gpu_spins(const std::function<void(Rank)>& between) {
+  RunOptions options = options_for(2);
+  options.check_races = false;
+  std::vector<std::string> found;
+  const Outcome outcome = run(options, [&](Rank me) {
+    Rank lane = me.stream("lane");
+    Slice x = filled(me, 1, 0);
+    Ticket ticket;
+    if (me.rank() == 0) {
+      ticket = me.run(lane, [=](Rank r) { r.exchange({receive(1, x)}); });
+      while (fake::spinning_kernels() == 0) (void)cudaStreamQuery(nullptr);
+      between(me);
+      found = fake::take_problems();
+    }
+    me.exchange({me.rank() == 0 ? send(1, filled(me, 1, 1)) : receive(0, filled(me, 1, 1))});
+    if (me.rank() == 1) ticket = me.run(lane, [=](Rank r) { r.exchange({send(0, x)}); });
+    me.wait(ticket);
+  });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+  return found;
+}
+
+TEST(NcclTrouble, NothingOfTheRuntimesWaitsForAGpuThatSpins) {
+  NEED_RANKS(2);
+  const auto found = while_the_gpu_spins([](Rank me) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Slice a = me.allocate(16 * 16, dtype, kBuffer), c = me.allocate(16 * 16, dtype, kBuffer);
+      fill(me, a, 1);
+      fill(me, c, 0);
+      matmul(me, {c, 16, 16}, {a, 16, 16}, {a, 16, 16});
+      Slice wide = filled(me, c.size(), 0);
+      cast(me, wide, c);
+      EXPECT_EQ(first(me, wide), 16);
+    }
+    std::vector<float> many(3 << 20, 2);
+    Slice x = me.allocate(many.size(), DType::f32, kBuffer);
+    for (int turn = 0; turn < 20; ++turn) upload(me, x, many);
+    EXPECT_EQ(first(me, x), 2);
+  });
+  EXPECT_EQ(found, std::vector<std::string>{});
+}
+
+TEST(NcclTrouble, APinnedAllocationWhileTheGpuSpinsIsFound) {
+  NEED_RANKS(2);
+  void* pinned = nullptr;
+  const auto found = while_the_gpu_spins([&](Rank) {
+    EXPECT_EQ(cudaMallocHost(&pinned, 4096), cudaSuccess);
+    (void)cuda::open_product_library();
+    fake::load_code("never used before");
+  });
+  (void)cudaFreeHost(pinned);
+  if (!is_judge()) return;  // rank 0 alone looks
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_NE(found[0].find("4096 bytes of pinned memory are allocated while"), std::string::npos) << found[0];
+  EXPECT_NE(found[1].find("library of products is opened while"), std::string::npos) << found[1];
+  EXPECT_NE(found[2].find("never used before"), std::string::npos) << found[2];
+}
+
+/// Rank 0's GPU spins for five lanes of which rank 1 sends nothing before it has what rank 0 computes.
+Outcome lanes_that_wait_for_arithmetic(const std::string& name) {
+  RunOptions options = options_for(2);
+  options.check_races = false;  // messages go to the GPU at once, matched or not
+  return run(options, Program([&](Rank me) {
+               std::vector<Rank> lanes;
+               for (int lane = 0; lane < 5; ++lane) lanes.push_back(me.stream(name + std::to_string(lane)));
+               Slice on_lanes = filled(me, 5, 0), on_main = filled(me, 1, 0);
+               if (me.rank() == 1) me.exchange({receive(0, on_main)});
+               std::vector<Ticket> tickets;
+               for (int lane = 0; lane < 5; ++lane)
+                 tickets.push_back(me.run(lanes[lane], [=](Rank r) {
+                   const Slice mine = on_lanes.cut(lane, 1);
+                   r.exchange({r.rank() == 0 ? receive(1, mine) : send(0, mine)});
+                 }));
+               if (me.rank() == 0) {
+                 fill(me, on_main, 3);
+                 me.exchange({send(1, on_main)});
+               }
+               for (const Ticket& ticket : tickets) me.wait(ticket);
+               return Values{first(me, on_main), first(me, on_lanes)};
+             }));
+}
+
+TEST(NcclTrouble, CommunicatorsLeaveMultiprocessorsToArithmetic) {
+  NEED_RANKS(2);
+  const Outcome bounded = lanes_that_wait_for_arithmetic("narrow");
+  ASSERT_TRUE(bounded.passed()) << bounded.message;
+  EXPECT_EQ(bounded.values, (std::vector<Values>{{3, 0}, {3, 0}}));
+}
+
+TEST(NcclTrouble, UnboundedCommunicatorsFillTheGpu) {
+  NEED_RANKS(2);
+  {
+    const Fake unbounded("NCCL_MAX_CTAS", "32");
+    expect_failure(lanes_that_wait_for_arithmetic("wide"), Verdict::deadlock,
+                   {"for the GPU: queue \"wide0\" transfers", "queue \"wide4\" transfers"});
   }
   expect_good_run();
 }

@@ -11,6 +11,7 @@
 
 #include "common/backends/tests/simulator/algorithms.hpp"
 #include "common/backends/tests/simulator/times.hpp"
+#include "common/runtime/fibers/arena.hpp"
 
 namespace {
 
@@ -119,6 +120,55 @@ TEST(Memory, MessagesAllocateNothing) {
   ASSERT_TRUE(outcome.passed()) << outcome.message;
   const std::uint64_t messages = outcome.messages * (turns - 20) / turns;
   EXPECT_LT(after_all - after_first, messages / 1000);
+}
+
+/// Pieces of all sizes and alignments, and one larger than any block.
+void use_arena(Arena& arena) {
+  struct Piece {
+    unsigned char* begin;
+    std::size_t bytes;
+    unsigned char mark;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < 4000; ++i) {
+    const std::size_t bytes = i == 2000 ? std::size_t{3} << 20 : 1 + i * 7 % 600, alignment = std::size_t{1} << i % 7;
+    auto* const begin = static_cast<unsigned char*>(arena.allocate(bytes, alignment));
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(begin) % alignment, 0u) << i;
+    pieces.push_back({begin, bytes, static_cast<unsigned char>(i % 251)});
+    std::fill_n(begin, bytes, pieces.back().mark);
+  }
+  for (const Piece& piece : pieces)
+    ASSERT_TRUE(std::all_of(piece.begin, piece.begin + piece.bytes, [&](unsigned char c) { return c == piece.mark; }));
+}
+
+TEST(Memory, AnArenasPiecesAreAlignedAndApart) {
+  for (const std::size_t expected : {std::size_t{1} << 10, std::size_t{64} << 20}) {
+    const std::size_t before = live_bytes;
+    {
+      Arena arena(expected);
+      use_arena(arena);
+    }
+    EXPECT_EQ(live_bytes, before) << expected;
+  }
+}
+
+TEST(Memory, AnArenaTakesLittleMoreThanItsPieces) {
+  const std::size_t before = live_bytes;
+  Arena arena(0);
+  std::size_t used = 0;
+  for (; used < 1'000'000; used += 320) {
+    ASSERT_NE(arena.allocate(320, 64), nullptr);
+    ASSERT_LT(live_bytes - before, used * 9 / 8 + 16'384) << used;
+  }
+}
+
+TEST(Memory, WhatAnArenaMadeIsDestroyed) {
+  const auto held = std::make_shared<int>(1);
+  Arena arena(0);
+  auto made = arena.make<std::shared_ptr<int>>(held);
+  EXPECT_EQ(held.use_count(), 2);
+  made.reset();
+  EXPECT_EQ(held.use_count(), 1);
 }
 
 TEST(Memory, ARankTakesFewPages) {

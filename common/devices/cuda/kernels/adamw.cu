@@ -1,5 +1,6 @@
-// One AdamW step in one pass. Compiled without contraction into fused multiply-adds, like the CPU's: both give the same
-// bits, and an element gets the same bits wherever it lies in a slice.
+// One AdamW step in one pass, over all tensors of a rank: which of them decay is a table among the kernel's parameters,
+// searched by each thread while its loads are under way. Compiled without contraction into fused multiply-adds, like
+// the CPU's: both give the same bits, and an element gets the same bits wherever it lies in a slice.
 #include "common/devices/cuda/kernels/elements.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 
@@ -37,12 +38,33 @@ struct Optional {
 };
 
 constexpr int kEach = kPackOf<float>;  // elements of a thread and turn
+constexpr int kMostPieces = 256;       // 2304 bytes of the 4 KiB that a kernel's parameters may have on every GPU
+
+/// Which elements decay: piece p reaches from where the one before ends up to ends[p].
+struct Pieces {
+  Index ends[kMostPieces];
+  bool decays[kMostPieces];
+  int count;
+
+  /// The piece that element i lies in; the first or the last one for those before and after all.
+  __device__ int of(Index i) const {
+    int first = 0, last = count - 1;
+    while (first < last) {
+      const int middle = (first + last) / 2;
+      if (i < ends[middle])
+        last = middle;
+      else
+        first = middle + 1;
+    }
+    return first;
+  }
+};
 
 /// `parameter.data` is null where the master is the parameter.
 template <class G>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(Array parameter, float* master, float* m, float* v, const G* gradient, AdamWStep step,
-                 Corrections given, Optional optional, PacksOf<kEach> packs) {
+                 Corrections given, Optional optional, PacksOf<kEach> packs, const __grid_constant__ Pieces pieces) {
   if (optional.skip && *optional.skip != 0.0f) return;
   const Corrections c = optional.corrections ? *optional.corrections : given;
   const float decay = 1.0f - step.learning_rate * step.weight_decay;
@@ -51,13 +73,15 @@ __global__ void __launch_bounds__(kThreads)
     const Pack<G, kEach> gradients = load<kEach>(gradient, i, packs.n);
     Pack<float, kEach> masters = load<kEach>(master, i, packs.n);
     Pack<float, kEach> ms = load<kEach>(m, i, packs.n), vs = load<kEach>(v, i, packs.n);
+    int piece = pieces.of(i);
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
+      while (i + j >= pieces.ends[piece] && piece + 1 < pieces.count) ++piece;
       const float g = widen(gradients.at[j]) * factor;
       ms.at[j] = step.beta1 * ms.at[j] + (1.0f - step.beta1) * g;
       vs.at[j] = step.beta2 * vs.at[j] + (1.0f - step.beta2) * (g * g);
       const float change = c.rate * ms.at[j] / (sqrtf(vs.at[j]) * c.root_bias + step.epsilon);
-      masters.at[j] = masters.at[j] * decay - change;
+      masters.at[j] = masters.at[j] * (pieces.decays[piece] ? decay : 1.0f) - change;
     }
     store(m, i, packs.n, ms);
     store(v, i, packs.n, vs);
@@ -66,26 +90,51 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-}  // namespace
+/// Elements [first, first + count) of x.
+Array part(const Array& x, Index first, Index count) {
+  const Index bytes = static_cast<Index>(bytes_of(x.dtype));
+  return {static_cast<char*>(x.data) + first * bytes, static_cast<std::size_t>(count), x.dtype};
+}
 
-void adamw(const Queue& queue, Array parameter, Array master, Array m, Array v, Array gradient, AdamWStep step,
-           Array gradient_factor, Array skip, Array skipped) {
-  const PacksOf<kEach> packs(master.as<float>(), size_of(master));
-  if (packs.n == 0) return;
-  if (parameter.data == master.data) parameter.data = nullptr;
-  Corrections* corrections = nullptr;
-  if (skipped.size != 0) {
-    corrections = static_cast<Corrections*>(queue.workspace.take(sizeof(Corrections)));
-    launch(corrections_kernel, dim3(1), dim3(1), 0, queue.stream, corrections, step, skipped.as<const float>());
-  }
-  const Optional optional{gradient_factor.size != 0 ? gradient_factor.as<const float>() : nullptr,
-                          skip.size != 0 ? skip.as<const float>() : nullptr, corrections};
-  with_type(gradient.dtype, [&](auto type) {
+/// From element `first` on, as many elements as the pieces have.
+void step_pieces(const Queue& queue, const AdamWArrays& x, Index first, const Pieces& pieces, AdamWStep step,
+                 const Corrections* corrections) {
+  const Index count = pieces.count > 0 ? pieces.ends[pieces.count - 1] : 0;
+  if (count == 0) return;
+  const auto own = [&](const Array& whole) { return part(whole, first, count); };
+  const Array master = own(x.master);
+  const PacksOf<kEach> packs(master.as<float>(), count);
+  const Array parameter = x.parameter.data == x.master.data ? Array{} : own(x.parameter);
+  const Optional optional{x.gradient_factor.size != 0 ? x.gradient_factor.as<const float>() : nullptr,
+                          x.skip.size != 0 ? x.skip.as<const float>() : nullptr, corrections};
+  with_type(x.gradient.dtype, [&](auto type) {
     using G = typename decltype(type)::type;
     launch(adamw_kernel<G>, grid_for(packs.count()), dim3(kThreads), 0, queue.stream, parameter, master.as<float>(),
-           m.as<float>(), v.as<float>(), gradient.as<const G>(), step, corrections_of(step, step.step), optional,
-           packs);
+           own(x.m).as<float>(), own(x.v).as<float>(), own(x.gradient).template as<const G>(), step,
+           corrections_of(step, step.step), optional, packs, pieces);
   });
+}
+
+}  // namespace
+
+void adamw(const Queue& queue, const AdamWArrays& arrays, const AdamWPiece* pieces, std::size_t count, AdamWStep step) {
+  if (arrays.master.size == 0) return;
+  Corrections* corrections = nullptr;
+  if (arrays.skipped.size != 0) {
+    corrections = static_cast<Corrections*>(queue.workspace.take(sizeof(Corrections)));
+    launch(corrections_kernel, dim3(1), dim3(1), 0, queue.stream, corrections, step, arrays.skipped.as<const float>());
+  }
+  Index first = 0;
+  for (std::size_t begin = 0; begin < count; begin += kMostPieces) {
+    Pieces table{};
+    Index end = 0;
+    for (std::size_t p = begin; p < count && table.count < kMostPieces; ++p, ++table.count) {
+      table.ends[table.count] = end += pieces[p].count;
+      table.decays[table.count] = pieces[p].decays;
+    }
+    step_pieces(queue, arrays, first, table, step, corrections);
+    first += end;
+  }
 }
 
 }  // namespace lockstep::kernels

@@ -61,37 +61,56 @@ void with_type(const Arrays& arrays, AttentionSize size, F f) {
   }
 }
 
+/// Only this is ever done on tensor cores: 16-bit types, whose probabilities are not stored.
 template <class T>
-void forward(const AttentionArguments<T>& a, std::size_t heads, cudaStream_t stream) {
+bool wants_tensor_cores(const AttentionArguments<T>& a) {
+  return sizeof(T) == 2 && !a.probabilities;
+}
+
+template <class T>
+bool forward(const AttentionArguments<T>& a, std::size_t heads, cudaStream_t stream) {
   if constexpr (sizeof(T) == 2)
-    if (!a.probabilities && fits_tensor_cores(a)) return attention_forward_tensor(a, heads, stream);
+    if (wants_tensor_cores(a) && fits_tensor_cores(a)) {
+      attention_forward_tensor(a, heads, stream);
+      return true;
+    }
   attention_forward_plain(a, heads, stream);
+  return !wants_tensor_cores(a);
 }
 
 template <class T>
-void backward(const AttentionArguments<T>& a, std::size_t heads, cudaStream_t stream) {
+bool backward(const AttentionArguments<T>& a, std::size_t heads, cudaStream_t stream) {
   if constexpr (sizeof(T) == 2)
-    if (!a.probabilities && fits_tensor_cores(a)) return attention_backward_tensor(a, heads, stream);
+    if (wants_tensor_cores(a) && fits_tensor_cores(a)) {
+      attention_backward_tensor(a, heads, stream);
+      return true;
+    }
   attention_backward_plain(a, heads, stream);
+  return !wants_tensor_cores(a);
 }
 
-void backward(const Queue& queue, const Arrays& arrays, AttentionSize size) {
+bool backward(const Queue& queue, const Arrays& arrays, AttentionSize size) {
   void* const row_dots = queue.workspace.take(size.batch * size.heads * size.positions * sizeof(float));
+  bool well = true;
   with_type(arrays, size, [&](auto a, std::size_t heads) {
     a.row_dots = static_cast<float*>(row_dots);
-    backward(a, heads, queue.stream);
+    well = backward(a, heads, queue.stream);
   });
+  return well;
 }
 
 }  // namespace
 
-void attention(const Queue& queue, Array y, Array log_sums, Array qkv, AttentionSize size) {
-  with_type({qkv, y, log_sums}, size, [&](const auto& a, std::size_t heads) { forward(a, heads, queue.stream); });
+bool attention(const Queue& queue, Array y, Array log_sums, Array qkv, AttentionSize size) {
+  bool well = true;
+  with_type({qkv, y, log_sums}, size,
+            [&](const auto& a, std::size_t heads) { well = forward(a, heads, queue.stream); });
+  return well;
 }
 
-void attention_backward(const Queue& queue, Array dqkv, Array dy, Array y, Array qkv, Array log_sums,
+bool attention_backward(const Queue& queue, Array dqkv, Array dy, Array y, Array qkv, Array log_sums,
                         AttentionSize size) {
-  backward(queue, {qkv, y, log_sums, {}, dy, dqkv}, size);
+  return backward(queue, {qkv, y, log_sums, {}, dy, dqkv}, size);
 }
 
 void attention_probabilities(const Queue& queue, Array probabilities, Array qkv, AttentionSize size) {

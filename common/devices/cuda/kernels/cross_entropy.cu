@@ -1,7 +1,10 @@
 // Softmax cross-entropy, a block a row. The first pass over a row finds its maximum and the sum of its exponentials at
-// once (online softmax: Milakov and Gimelshein, arXiv 1805.02867), the second writes the gradient in place; it finds
-// the row in a cache, so that memory is read once and written once. A vocabulary cut over ranks does the same in two
-// kernels.
+// once (online softmax: Milakov and Gimelshein, arXiv 1805.02867), the second writes the gradient in place. Where two
+// rows fit a multiprocessor's shared memory, the row is copied there first, all of it under way at once, and memory is
+// read once for certain; else the second pass finds it in a cache, or not. A vocabulary cut over ranks does the same in
+// two kernels.
+#include <tensor_cores.hpp>
+
 #include "common/devices/cuda/kernels/column_sums.cuh"
 #include "common/devices/cuda/kernels/faults.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
@@ -11,7 +14,9 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr int kRowThreads = 512, kRowBlocks = 3;  // on a processor: 42 registers a thread, which suffice
+constexpr int kRowThreads = 512;
+constexpr int kRowBlocks = 3;     // on a processor: 42 registers a thread, which suffice
+constexpr int kStagedBlocks = 2;  // likewise, with their rows in shared memory
 constexpr std::int32_t kIgnored = -1;
 
 struct Softmax {
@@ -40,10 +45,11 @@ __device__ inline Softmax softmax_of(const T* row, Index count, float* scratch) 
   return {of_row, block_sum(sum, scratch)};
 }
 
-/// row[i] = factor · exp(row[i] − base), less `one` at i = right; and 0 from `counted` on.
+/// gradient[i] = factor · exp(row[i] − base), less `one` at i = right; and 0 from `counted` on. Both begin equally far
+/// from a multiple of 16 bytes, or are the same.
 template <class T>
-__device__ inline void write_gradient(T* row, Index width, Index counted, float base, float factor, Index right,
-                                      float one) {
+__device__ inline void write_gradient(T* gradient, const T* row, Index width, Index counted, float base, float factor,
+                                      Index right, float one) {
   const Packs packs(row, width);
   for (Index p = threadIdx.x; p < packs.count(); p += blockDim.x) {
     const Index i = packs.first(p);
@@ -54,7 +60,7 @@ __device__ inline void write_gradient(T* row, Index width, Index counted, float 
       values[j] = i + j < counted ? factor * exponential<T>(values[j] - base) : 0.0f;
       if (i + j == right) values[j] -= one;
     }
-    store_floats(row, i, width, values);
+    store_floats(gradient, i, width, values);
   }
 }
 
@@ -62,8 +68,20 @@ __device__ inline float gradient_factor_of(float factor, const float* scale) {
   return scale ? factor * *scale : factor;
 }
 
-template <bool kGradient, class T>
-__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
+/// The row in shared memory: each thread has what it copied itself, and what others copied after a barrier.
+template <class T>
+__device__ inline const T* stage(const T* row, Index count) {
+  T* const copy = dynamic_shared<T>();
+  for (Index i = static_cast<Index>(threadIdx.x) * kPack; i < count; i += static_cast<Index>(blockDim.x) * kPack)
+    cp_async_16(copy + i, row + i);
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncthreads();
+  return copy;
+}
+
+template <bool kGradient, bool kStaged, class T>
+__global__ void __launch_bounds__(kRowThreads, kStaged ? kStagedBlocks : kRowBlocks)
     cross_entropy_kernel(float* losses, T* logits, const std::int32_t* targets, Index vocabulary, float factor,
                          const float* gradient_scale, IndexCheck check) {
   __shared__ float scratch[kWarp];
@@ -72,17 +90,30 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks)
   logits += row * vocabulary;
   const bool counts = target != kIgnored && check(target, row);
   if (!counts) {
-    if (kGradient) write_gradient(logits, vocabulary, 0, 0, 0, -1, 0);
+    if (kGradient) write_gradient<T>(logits, logits, vocabulary, 0, 0, 0, -1, 0);
     if (threadIdx.x == 0) losses[row] = 0;
     return;
   }
-  const Softmax softmax = softmax_of(static_cast<const T*>(logits), vocabulary, scratch);
-  if (threadIdx.x == 0) losses[row] = logf(softmax.sum) + (softmax.maximum - widen(logits[target]));
+  const T* const values = kStaged ? stage(logits, vocabulary) : logits;
+  const Softmax softmax = softmax_of(values, vocabulary, scratch);
+  if (threadIdx.x == 0) losses[row] = logf(softmax.sum) + (softmax.maximum - widen(values[target]));
   if (kGradient) {
-    __syncthreads();  // the target's logit was read
+    if (!kStaged) __syncthreads();  // the target's logit was read
     const float one = gradient_factor_of(factor, gradient_scale);
-    write_gradient(logits, vocabulary, vocabulary, softmax.maximum, one / softmax.sum, target, one);
+    write_gradient(logits, values, vocabulary, vocabulary, softmax.maximum, one / softmax.sum, target, one);
   }
+}
+
+/// Whether rows of 16-bit logits can be staged, and a second block's beside one, which computes while that one loads.
+bool stages(Array logits, Index vocabulary) {
+  constexpr int kReserved = 1024 + 256;  // bytes of shared memory of each block: the GPU's own, and `scratch`
+  const Index bytes = 2 * vocabulary;
+  int device = 0, most = 0;
+  if (bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(logits.data) % 16 != 0) return false;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess)
+    return false;
+  return kStagedBlocks * (bytes + kReserved) <= most;
 }
 
 template <bool kGradient>
@@ -93,11 +124,17 @@ void cross_entropy_rows(const Queue& queue, const char* message, Array loss, Arr
   auto* losses = static_cast<float*>(queue.workspace.take(targets.size * sizeof(float)));
   with_type(logits.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    launch(cross_entropy_kernel<kGradient, T>, dim3(static_cast<unsigned>(rows)),
-           block_for(divide_up(vocabulary, kPack), kRowThreads), 0, queue.stream, losses, logits.as<T>(),
-           targets.as<const std::int32_t>(), vocabulary, factor,
-           gradient_scale.size != 0 ? gradient_scale.as<const float>() : nullptr,
-           IndexCheck{queue.fault, message, vocabulary});
+    const auto start = [&](auto kernel, std::size_t shared_bytes) {
+      launch(kernel, dim3(static_cast<unsigned>(rows)), block_for(divide_up(vocabulary, kPack), kRowThreads),
+             shared_bytes, queue.stream, losses, logits.as<T>(), targets.as<const std::int32_t>(), vocabulary, factor,
+             gradient_scale.size != 0 ? gradient_scale.as<const float>() : nullptr,
+             IndexCheck{queue.fault, message, vocabulary});
+    };
+    if constexpr (kGradient && sizeof(T) == 2) {
+      if (stages(logits, vocabulary))
+        return start(cross_entropy_kernel<true, true, T>, static_cast<std::size_t>(vocabulary) * sizeof(T));
+    }
+    start(cross_entropy_kernel<kGradient, false, T>, 0);
   });
   add_partials(queue, loss, losses, rows, factor);
 }
@@ -154,8 +191,8 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks)
   const Index row = blockIdx.x;
   const std::int32_t target = targets[row];
   const float one = gradient_factor_of(factor, gradient_scale);
-  write_gradient(logits + row * width, width, target == kIgnored ? 0 : shard.count, log_sums[row], one,
-                 column_of(target, shard), one);
+  write_gradient<T>(logits + row * width, logits + row * width, width, target == kIgnored ? 0 : shard.count,
+                    log_sums[row], one, column_of(target, shard), one);
 }
 
 }  // namespace

@@ -96,6 +96,32 @@ __device__ inline bool is_whole(const T* x, Index i, Index n) {
   return i >= 0 && i + N <= n && reinterpret_cast<std::uintptr_t>(x + i) % alignof(Pack<T, N>) == 0;
 }
 
+/// A GPU's words of so many bytes, which it reads and writes at once.
+template <int Bytes>
+struct WordOf;
+template <>
+struct WordOf<4> {
+  using type = std::uint32_t;
+};
+template <>
+struct WordOf<8> {
+  using type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using type = uint4;
+};
+
+/// Writes a pack by words as wide as its alignment. Of an assignment nvcc makes stores of single elements again, where
+/// a branch beside it has those.
+template <class P>
+__device__ inline void store_words(P* to, const P& from) {
+  using Word = typename WordOf<alignof(P)>::type;
+#pragma unroll
+  for (int w = 0; w < static_cast<int>(sizeof(P) / sizeof(Word)); ++w)
+    __stwb(reinterpret_cast<Word*>(to) + w, reinterpret_cast<const Word*>(&from)[w]);
+}
+
 /// Elements [i, i + N) of the n at x; those outside are `outside`.
 template <int N = kPack, class T>
 __device__ inline Pack<T, N> load(const T* x, Index i, Index n, T outside = T()) {
@@ -113,7 +139,7 @@ __device__ inline Pack<T, N> load(const T* x, Index i, Index n, T outside = T())
 template <class T, int N>
 __device__ inline void store(T* x, Index i, Index n, const Pack<T, N>& pack) {
   if (is_whole<N>(x, i, n)) {
-    *reinterpret_cast<Pack<T, N>*>(x + i) = pack;
+    store_words(reinterpret_cast<Pack<T, N>*>(x + i), pack);
   } else {
 #pragma unroll
     for (int j = 0; j < N; ++j)

@@ -38,6 +38,15 @@ void layer_norm(const Queue& queue, Array y, Array statistics, Array x, Array we
 void layer_norm_backward(const Queue& queue, Array dx, Array dweight, Array dbias, Array dy, Array x, Array weight,
                          Array statistics, bool accumulate);
 
+// rms_norm.cu
+void rms_norm(const Queue& queue, Array y, Array statistics, Array x, Array weight);
+void rms_norm_backward(const Queue& queue, Array dx, Array dweight, Array dy, Array x, Array weight, Array statistics,
+                       bool accumulate);
+
+// swiglu.cu
+void swiglu(const Queue& queue, Array y, Array x, std::size_t width);
+void swiglu_backward(const Queue& queue, Array dx, Array dy, Array x, std::size_t width);
+
 // embedding.cu
 void embedding(const Queue& queue, Array y, Array tokens, Array table, Array positions, std::size_t sequence);
 void embedding_backward(const Queue& queue, Array dtable, Array dpositions, Array dy, Array tokens,
@@ -67,7 +76,14 @@ struct AdamWStep {  // as AdamW
   int step;
 };
 /// `gradient_factor`, `skip` and `skipped` may be empty, `parameter` may be `master`.
-void adamw(const Queue& queue, Array parameter, Array master, Array m, Array v, Array gradient, AdamWStep step,
-           Array gradient_factor, Array skip, Array skipped);
+struct AdamWArrays {
+  Array parameter, master, m, v, gradient, gradient_factor, skip, skipped;
+};
+struct AdamWPiece {
+  std::int64_t count;  // elements
+  bool decays;
+};
+/// `pieces` follow one another, from the first element to the last. One launch for 256 of them.
+void adamw(const Queue& queue, const AdamWArrays& arrays, const AdamWPiece* pieces, std::size_t count, AdamWStep step);
 
 }  // namespace lockstep::kernels

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kWarp* kChunksAtOnce)
   if (threadIdx.y != 0 || column >= columns) return;
   for (int w = 1; w < kChunksAtOnce; ++w) total += sums[w][threadIdx.x];
   const bool is_left = column < static_cast<Index>(left.size);
-  const Array& target = is_left ? left : right;
+  const Array target{is_left ? left.data : right.data, 0, is_left ? left.dtype : right.dtype};
   const Index i = is_left ? column : column - static_cast<Index>(left.size);
   store_float(target, i, static_cast<float>(load_float(target, i) + total));
 }

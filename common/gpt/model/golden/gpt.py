@@ -10,6 +10,15 @@ from torch import nn
 from torch.nn import functional as F
 
 
+def causal_attention(q, k, v):
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    t = q.shape[2]  # PyTorch before 2.0
+    scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])
+    later = torch.ones(t, t, dtype=torch.bool, device=q.device).triu(1)
+    return scores.masked_fill(later, float("-inf")).softmax(dim=3) @ v
+
+
 class Block(nn.Module):
     def __init__(self, channels, heads):
         super().__init__()
@@ -24,7 +33,7 @@ class Block(nn.Module):
     def attention(self, x):
         b, t, c = x.shape
         q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in self.qkv(x).split(c, dim=2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = causal_attention(q, k, v)
         return self.projection(y.transpose(1, 2).reshape(b, t, c))
 
     def forward(self, x):
@@ -74,4 +83,4 @@ def optimizer_of(model, learning_rate, weight_decay=0.1, fused=False):
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), eps=1e-8, fused=fused)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), eps=1e-8, **({"fused": True} if fused else {}))

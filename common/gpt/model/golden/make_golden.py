@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""Writes golden.txt, which common/gpt/tests/model_test.cpp compares the GPT with: losses, logits, gradients, AdamW steps.
+"""Writes golden.txt and llama.txt, which common/gpt/tests/model_gradient_test.cpp compares the model with: losses,
+logits, gradients, AdamW steps.
 
   python3 common/gpt/model/golden/make_golden.py > common/gpt/model/golden/golden.txt
+  python3 common/gpt/model/golden/make_golden.py llama > common/gpt/model/golden/llama.txt
 
 Computed by PyTorch in double precision, from values and tokens that both sides make by the formulas below.
 A line is: key, how many values, the values.
 """
 
 import math
+import sys
 
 import torch
 
 from gpt import Gpt, optimizer_of
+from llama import Llama
 
 LAYERS, HEADS, CHANNELS, VOCABULARY, CONTEXT = 2, 3, 24, 29, 10
 SEQUENCES, LENGTH = 3, 8
+FFN, BASE = 40, 500.0  # of Llama; with a small base the slow pairs turn visibly in 8 positions
 STEPS, LEARNING_RATE, MAX_NORM = 6, 1e-2, 1.0
 
 
@@ -30,8 +35,16 @@ def line(key, values):
     print(key, len(values), *(f"{float(v.detach() if torch.is_tensor(v) else v):.9g}" for v in values))
 
 
-def case(name, tied):
-    model = Gpt(LAYERS, HEADS, CHANNELS, VOCABULARY, CONTEXT, tied).double()
+def gpt(tied):
+    return Gpt(LAYERS, HEADS, CHANNELS, VOCABULARY, CONTEXT, tied)
+
+
+def llama(heads, kv_heads, tied):
+    return Llama(LAYERS, heads, CHANNELS, VOCABULARY, kv_heads, FFN, BASE, tied)
+
+
+def case(name, model):
+    model = model.double()
     parameters = list(model.named_parameters())
     with torch.no_grad():
         for t, (key, p) in enumerate(parameters):
@@ -63,5 +76,9 @@ def case(name, tied):
 
 
 if __name__ == "__main__":
-    case("tied", True)
-    case("untied", False)
+    if sys.argv[1:] == ["llama"]:
+        case("llama", llama(heads=6, kv_heads=2, tied=False))
+        case("llama_tied", llama(heads=3, kv_heads=3, tied=True))
+    else:
+        case("tied", gpt(True))
+        case("untied", gpt(False))

@@ -27,7 +27,7 @@ constexpr int kRegisters = 65536, kL2Bytes = 50 << 20, kFirstBus = 0x1b;
 
 cudaDeviceProp properties(const Settings& settings, int device) {
   cudaDeviceProp p{};
-  std::snprintf(p.name, sizeof p.name, "Fake GPU");
+  std::snprintf(p.name, sizeof p.name, "%s", settings.name.c_str());
   std::memset(p.uuid.bytes, device + 1, sizeof p.uuid.bytes);
   p.totalGlobalMem = settings.memory_bytes;
   p.sharedMemPerBlock = kSharedPerBlock;

@@ -32,6 +32,8 @@ namespace lockstep::fake {
 cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cudaStream_t handle) {
   return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
     if (const cudaError_t why = refusal(r, launch); why != cudaSuccess) return why;
+    ++r.launches;
+    launch.order = r.draw_order();
     launch.check_threads = r.settings.check_threads;
     auto error = std::make_shared<std::string>();
     r.add(lock, stream,
@@ -43,7 +45,8 @@ cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cud
            .after =
                [&r, error] {
                  if (!error->empty()) r.fault(cudaErrorLaunchFailure, *error);
-               }});
+               },
+           .multiprocessors = 1});
     return cudaSuccess;
   });
 }

@@ -75,6 +75,7 @@ cudaError_t allocate_pinned(void** result, std::size_t bytes) {
     if (!result) return cudaErrorInvalidValue;
     *result = nullptr;
     if (bytes == 0) return cudaSuccess;
+    r.comes_when_idle(device, fmt::format("{} bytes of pinned memory are allocated", bytes));
     const Allocation* const made = r.memory.allocate(bytes, Place::pinned, device);
     if (!made) return cudaErrorMemoryAllocation;
     poison(made->data, bytes, Poison::allocated);

@@ -146,9 +146,9 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
 
 namespace lockstep::fake {
 
-cudaError_t enqueue_attempt(cudaStream_t handle, std::function<bool()> attempt) {
+cudaError_t enqueue_attempt(cudaStream_t handle, std::function<bool()> attempt, int multiprocessors) {
   return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
-    r.add(lock, stream, {.run = std::move(attempt)});
+    r.add(lock, stream, {.run = std::move(attempt), .multiprocessors = multiprocessors});
     return cudaSuccess;
   });
 }
@@ -158,6 +158,36 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> task) {
     task();
     return true;
   });
+}
+
+std::uint64_t launches() {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  return r.launches;
+}
+
+void count_launch() {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  ++r.launches;
+}
+
+int spinning_kernels() {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  return r.spinning_kernels(host_thread().device);
+}
+
+void comes_when_idle(const std::string& what) {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  r.comes_when_idle(host_thread().device, what);
+}
+
+void load_code(const std::string& kernel) {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  if (r.loaded.insert(kernel).second) r.comes_when_idle(host_thread().device, "code is loaded (" + kernel + ")");
 }
 
 void break_device(cudaError_t error, const std::string& why) {

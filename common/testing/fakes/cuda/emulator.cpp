@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "common/testing/fakes/cuda/kernel_name.hpp"
@@ -28,7 +32,7 @@ struct KernelError {
 
 /// What a thread of the running block is doing.
 struct Thread {
-  enum State { not_started, ready, in_warp, in_block, returned } state = not_started;
+  enum State { not_started, ready, in_warp, in_block, stopped, returned } state = not_started;
   int stack = 0;
   uint3 index;
   // While it waits:
@@ -73,6 +77,7 @@ class Emulator {
 
   void meet_warp(unsigned mask, void* mine, Together together, const char* name, Site site);
   void meet_block(const char* name, Site site);
+  [[noreturn]] void stop(std::string&& what, Site site);
 
   Thread& me() { return threads_[current_]; }
 
@@ -103,17 +108,24 @@ class Emulator {
                          : &shared_arrays_of_.emplace(launch.kernel, shared_arrays_of(launch.kernel)).first->second;
     shared_.resize(launch.shared_bytes + 2 * kAlign + kGuard);
     error_.clear();
-    const dim3 grid = launch.grid;
-    for (unsigned z = 0; z < grid.z; ++z) {
-      for (unsigned y = 0; y < grid.y; ++y) {
-        for (unsigned x = 0; x < grid.x; ++x) {
-          blockIdx = {x, y, z};
-          run_block();
-          if (!error_.empty()) return error_;
-        }
-      }
+    shuffle_blocks();
+    for (const std::size_t i : order_of_blocks_) {
+      const std::size_t x = launch.grid.x, y = launch.grid.y;
+      blockIdx = {static_cast<unsigned>(i % x), static_cast<unsigned>(i / x % y), static_cast<unsigned>(i / x / y)};
+      run_block();
+      if (!error_.empty()) break;
     }
-    return {};
+    return error_;
+  }
+
+  /// A GPU promises none.
+  void shuffle_blocks() {
+    const dim3 grid = launch_->grid;
+    order_of_blocks_.resize(std::size_t{grid.x} * grid.y * grid.z);
+    std::iota(order_of_blocks_.begin(), order_of_blocks_.end(), std::size_t{0});
+    std::minstd_rand random(static_cast<std::minstd_rand::result_type>(launch_->order % 2147483646 + 1));
+    for (std::size_t i = order_of_blocks_.size(); i > 1; --i)
+      std::swap(order_of_blocks_[i - 1], order_of_blocks_[random() % i]);
   }
 
   /// Contexts cost a megabyte each: only the last stream's are kept.
@@ -174,6 +186,7 @@ class Emulator {
   /// Unwinds the threads that wait.
   void abandon_threads() {
     for (int i = 0; i < count(); ++i) {
+      if (threads_[i].state == Thread::stopped) stacks_.leave(threads_[i].stack);
       if (threads_[i].state != Thread::in_warp && threads_[i].state != Thread::in_block) continue;
       const order::Inside thread(checked_ ? contexts_[i] : stream_);
       stacks_.forget(threads_[i].stack);
@@ -300,6 +313,7 @@ class Emulator {
   int in_block_ = 0;        // how many wait for the block, and how many of them brought true
   std::vector<int> ready_;  // a ring: who may go on, oldest first
   std::size_t first_ready_ = 0, ready_count_ = 0;
+  std::vector<std::size_t> order_of_blocks_;
   std::vector<char> shared_;                                          // dynamic shared memory
   std::map<const void*, std::vector<SharedArray>> shared_arrays_of_;  // of kernels that ran before
   const std::vector<SharedArray>* shared_arrays_ = nullptr;
@@ -365,6 +379,19 @@ void Emulator::meet_block(const char* name, Site site) {
   before_they_go_on(0, count(), ~0u);
   in_block_ = 0;
   for (int i = 0; i < count(); ++i) wake(i);
+}
+
+void Emulator::stop(std::string&& what, Site site) {
+  if (stacks_.running() == Stacks::kOutside) {
+    fmt::print(stderr, "fake GPU: {}: {}\n", brief(site), what);
+    std::abort();
+  }
+  error_ = fmt::format("{}: {}", where(site), what);
+  std::string().swap(what);  // whoever made it does not go on
+  me().state = Thread::stopped;
+  order::enter(own_);
+  stacks_.switch_to(Stacks::kOutside);
+  std::abort();  // nobody comes back
 }
 
 /// Nobody can go on: who waits where, and who has returned.
@@ -435,7 +462,16 @@ void* dynamic_shared_memory() { return emulator().shared(); }
 
 void kernel_error(const std::string& what, Site site) { throw KernelError{what, site}; }
 
-void cp_async_16(void* shared, const void* global) { emulator().me().copies.push_back({shared, global}); }
+void stop_kernel(std::string&& what, Site site) { emulator().stop(std::move(what), site); }
+
+void cp_async_16(void* shared, const void* global, Site site) {
+  for (const void* address : {static_cast<const void*>(shared), global})
+    if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
+      kernel_error(
+          fmt::format("cp_async_16 {} an address that is not a multiple of 16", address == shared ? "to" : "from"),
+          site);
+  emulator().me().copies.push_back({shared, global});
+}
 
 void cp_async_commit() {
   Thread& me = emulator().me();

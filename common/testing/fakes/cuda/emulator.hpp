@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -22,6 +23,7 @@ struct KernelLaunch {
   const void* kernel;  // its address, for messages
   dim3 grid, block;
   std::size_t shared_bytes;    // dynamic
+  std::uint64_t order = 0;     // seed of the order of blocks
   bool check_threads = false;  // ThreadSanitizer sees each thread of a block as a thread of its own
 };
 
@@ -46,8 +48,12 @@ void* dynamic_shared_memory();
 /// From a kernel: ends it with an error.
 [[noreturn]] void kernel_error(const std::string& what, Site site);
 
+/// The same where no exception may pass: the calling thread's stack is never gone back to. Outside kernels it ends the
+/// program.
+[[noreturn]] void stop_kernel(std::string&& what, Site site);
+
 /// From a kernel: copies of 16 bytes that happen as late as they may, when they are waited for.
-void cp_async_16(void* shared, const void* global);
+void cp_async_16(void* shared, const void* global, Site site);
 void cp_async_commit();
 void cp_async_wait(int groups);
 

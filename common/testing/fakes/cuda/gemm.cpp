@@ -1,12 +1,20 @@
-// The library of matrix products on the fake GPU: loops, queued on the stream like a kernel. Sums are in f32.
+// The library of matrix products on the fake GPU: loops, queued on the stream like a kernel. Sums are in f32, in an
+// order that is drawn for each kind of product from its shape, types and alignment, as a real library's kernels differ:
+// what holds only for one order of sums fails here.
 #include "common/devices/cuda/gemm.hpp"
+
+#include <fmt/format.h>
 
 #include <cmath>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "common/devices/cuda/product_key.hpp"
 #include "common/devices/cuda/status.hpp"
+#include "common/devices/cuda/tuning.hpp"
 #include "common/runtime/convert.hpp"
+#include "common/testing/fakes/cuda/fake.hpp"
 
 namespace lockstep::cuda {
 
@@ -46,14 +54,69 @@ float after_epilogue(const Product& p, std::size_t i, float sum) {
   }
 }
 
-void multiply(const Product& p) {
+/// An order of the k terms of each sum: `parts` stretches, one after the other or from the end, each dealt out to
+/// `lanes` sums, which are then added in pairs.
+struct Order {
+  std::size_t parts, lanes;
+  bool from_the_end;
+};
+
+/// Mixes `value` into a hash (the finaliser of SplitMix64).
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
+  hash += value + 0x9e3779b97f4a7c15u;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 31);
+}
+
+std::uint64_t hash_of(const ProductKey& key) {
+  std::uint64_t hash = fake::settings().library_seed;
+  for (const std::size_t part :
+       {key.m, key.n, key.k, static_cast<std::size_t>(key.dtype), static_cast<std::size_t>(key.c_dtype),
+        std::size_t{key.a_transposed}, std::size_t{key.b_transposed}, std::size_t{key.accumulate},
+        std::size_t{key.bias}, std::size_t{key.tf32}, static_cast<std::size_t>(key.epilogue),
+        std::size_t{key.a_alignment}, std::size_t{key.b_alignment}, std::size_t{key.c_alignment},
+        std::size_t{key.result_alignment}})
+    hash = mixed(hash, part);
+  return hash;
+}
+
+constexpr std::uint64_t kWays = 8;  // of each product, and number 0 is thought to be the fastest
+
+Order order_of(const ProductKey& key, std::uint64_t way) {
+  const std::uint64_t drawn = mixed(hash_of(key), way);
+  return {.parts = 1 + drawn % 4, .lanes = std::size_t{1} << (drawn >> 8) % 4, .from_the_end = (drawn >> 16) % 2 == 1};
+}
+
+/// Times are drawn, too, and differ from process to process.
+std::uint64_t fastest_way(const ProductKey& key) {
+  return mixed(mixed(hash_of(key), fake::settings().times_seed), kWays) % kWays;
+}
+
+/// lanes[0 … n) = the sums of terms first … last of row i of a·b; lanes holds order.lanes rows.
+void sum_stretch(std::vector<float>& lanes, const Order& order, const float* a, const float* b, std::size_t n,
+                 std::size_t first, std::size_t last) {
+  lanes.assign(order.lanes * n, 0);
+  for (std::size_t s = first; s < last; ++s) {
+    const std::size_t term = order.from_the_end ? last - 1 - (s - first) : s;
+    float* const lane = lanes.data() + (s - first) % order.lanes * n;
+    for (std::size_t j = 0; j < n; ++j) lane[j] += a[term] * b[term * n + j];
+  }
+  for (std::size_t half = order.lanes / 2; half > 0; half /= 2)
+    for (std::size_t i = 0; i < half * n; ++i) lanes[i] += lanes[half * n + i];
+}
+
+void multiply(const Product& p, const Order& order) {
   const std::vector<float> a = widened(p.a, p.dtype, p.m, p.k, p.a_transposed);
   const std::vector<float> b = widened(p.b, p.dtype, p.k, p.n, p.b_transposed);
-  std::vector<float> row(p.n);
+  std::vector<float> row(p.n), lanes;
   for (std::size_t i = 0; i < p.m; ++i) {
-    for (std::size_t j = 0; j < p.n; ++j) row[j] = 0;
-    for (std::size_t s = 0; s < p.k; ++s)
-      for (std::size_t j = 0; j < p.n; ++j) row[j] += a[i * p.k + s] * b[s * p.n + j];
+    row.assign(p.n, 0);
+    for (std::size_t part = 0; part < order.parts; ++part) {
+      sum_stretch(lanes, order, a.data() + i * p.k, b.data(), p.n, part * p.k / order.parts,
+                  (part + 1) * p.k / order.parts);
+      for (std::size_t j = 0; j < p.n; ++j) row[j] += lanes[j];
+    }
     for (std::size_t j = 0; j < p.n; ++j) {
       if (p.accumulate) row[j] += load_as_float(p.c, i * p.n + j, p.c_dtype);
       if (p.bias) row[j] += load_as_float(p.bias, j, p.c_dtype);
@@ -73,23 +136,70 @@ void require(const Product& p) {
     throw std::logic_error("the library of products was asked for what it is not for");
 }
 
-void CUDART_CB run_queued(void* data) {
-  const std::unique_ptr<const Product> product(static_cast<const Product*>(data));
-  multiply(*product);
+/// Names what of the library's code the product needs, which comes with the first that does.
+std::string code_of(const Product& p, bool tf32) {
+  return fmt::format("{}→{}{}{}{}{}{}{}", to_string(p.dtype), to_string(p.c_dtype), p.a_transposed ? " aᵀ" : "",
+                     p.b_transposed ? " bᵀ" : "", p.accumulate ? " +=" : "", p.bias ? " bias" : "",
+                     p.epilogue == Epilogue::none   ? ""
+                     : p.epilogue == Epilogue::gelu ? " GELU"
+                                                    : " GELU'",
+                     tf32 && p.dtype == DType::f32 ? " tf32" : "");
 }
+
+struct Queued {
+  Product product;
+  Order order;
+};
+
+void CUDART_CB run_queued(void* data) {
+  const std::unique_ptr<const Queued> queued(static_cast<const Queued*>(data));
+  multiply(queued->product, queued->order);
+}
+
+/// What the handle is here.
+struct Library {
+  std::unique_ptr<Tuning> tuning =
+      Tuning::of_environment(fmt::format("fake products {}", fake::settings().library_seed));
+};
 
 }  // namespace
 
 struct ProductLibrary::State {
   cudaStream_t stream;
+  bool tf32;
+  std::shared_ptr<void> handle;  // a Library
+
+  std::uint64_t way_of(const ProductKey& key) const;
 };
 
-ProductLibrary::ProductLibrary(cudaStream_t stream, bool) : state_(new State{stream}) {}
+std::uint64_t ProductLibrary::State::way_of(const ProductKey& key) const {
+  Tuning* const tuning = static_cast<const Library*>(handle.get())->tuning.get();
+  if (!tuning || !Tuning::matters(key)) return 0;
+  const auto usable = [](const Way& way) { return way[0] < kWays; };
+  const auto measure = [&] {
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    return Way{fastest_way(key)};
+  };
+  return tuning->choose(key, usable, measure)[0];
+}
+
+std::shared_ptr<void> open_product_library() {
+  fake::comes_when_idle("the library of products is opened");
+  return std::make_shared<Library>();
+}
+
+ProductLibrary::ProductLibrary(cudaStream_t stream, bool tf32, std::shared_ptr<void> handle)
+    : state_(new State{stream, tf32, std::move(handle)}) {}
 ProductLibrary::~ProductLibrary() = default;
 
 bool ProductLibrary::run(const Product& product) {
   require(product);
-  check(cudaLaunchHostFunc(state_->stream, run_queued, new Product(product)), "cudaLaunchHostFunc");
+  if (!state_->handle) state_->handle = open_product_library();
+  fake::load_code(code_of(product, state_->tf32));
+  const ProductKey key = key_of(product, state_->tf32);
+  check(cudaLaunchHostFunc(state_->stream, run_queued, new Queued{product, order_of(key, state_->way_of(key))}),
+        "cudaLaunchHostFunc");
+  fake::count_launch();
   return true;
 }
 

@@ -39,10 +39,15 @@ void read(const char* name, T& value) {
 
 Settings settings_of_environment() {
   Settings settings;
+  settings.times_seed = static_cast<std::uint64_t>(getpid());
+  if (const char* name = std::getenv("LOCKSTEP_FAKE_NAME")) settings.name = name;
+  read("LOCKSTEP_FAKE_TIMES", settings.times_seed);
   read("LOCKSTEP_FAKE_DEVICES", settings.devices);
   read("LOCKSTEP_FAKE_SEED", settings.seed);
   read("LOCKSTEP_FAKE_MEMORY", settings.memory_bytes);
+  read("LOCKSTEP_FAKE_LIBRARY", settings.library_seed);
   read("LOCKSTEP_FAKE_DRIVER", settings.driver_version);
+  read("LOCKSTEP_FAKE_MULTIPROCESSORS", settings.multiprocessors);
   read("LOCKSTEP_FAKE_THREADS", settings.check_threads);
   return settings;
 }
@@ -74,12 +79,19 @@ void Runtime::begin(const Settings& with) {
   for (CUevent_st* event : events) delete event;
   events.clear();
   most_shared_bytes.clear();
+  loaded.clear();
+  launches = 0;
   broken = cudaSuccess;
   settings = with;
   memory.begin(with.devices, with.memory_bytes);
+  free_multiprocessors_.assign(with.devices, with.multiprocessors);
+  channels_ = 8;
+  read("CUDA_DEVICE_MAX_CONNECTIONS", channels_);
+  streams_made_ = 0;
   for (int device = 0; device < with.devices; ++device) default_stream_.push_back(add_stream(device, true));
   // Seeds differ in how the device behaves as a whole, too: lazy, eager, or neither.
   random_.seed(with.seed);
+  orders_.seed(with.seed);
   constexpr double kOften[] = {0, 0.2, 0.9};
   early_ = kOften[random_() % 3];
   stray_ = kOften[random_() % 3];
@@ -92,6 +104,7 @@ CUstream_st* Runtime::add_stream(int device, bool blocking) {
   CUstream_st* const stream = streams_.back().get();
   stream->device = device;
   stream->blocking = blocking;
+  stream->channel = streams_made_++ % channels_;
   stream->context = order::make_context();
   return stream;
 }
@@ -128,6 +141,7 @@ void Runtime::remove_finished() {
 // Tasks ---------------------------------------------------------------------------------------------------------------
 
 void Runtime::push(CUstream_st* stream, Task task) {
+  task.number = ++tasks_made_;
   stream->tasks.push_back(std::make_unique<Task>(std::move(task)));
   order::before(stream->tasks.back().get());
 }
@@ -159,17 +173,39 @@ void Runtime::add(Lock& lock, CUstream_st* stream, Task task) {
   changed_.notify_all();
 }
 
-bool Runtime::can_run(const CUstream_st& stream) const {
+/// A channel of the hardware starts work in the order it was given, so work of one stream can be behind that of another
+/// which waits.
+bool Runtime::is_behind_another(const CUstream_st& stream) const {
+  const std::uint64_t mine = stream.tasks.front()->number;
+  return std::any_of(streams_.begin(), streams_.end(), [&](const auto& other) {
+    if (other->channel != stream.channel || other->device != stream.device || other.get() == &stream) return false;
+    const auto first =
+        std::find_if(other->tasks.begin(), other->tasks.end(), [](const auto& t) { return !t->started; });
+    return first != other->tasks.end() && (*first)->number < mine;
+  });
+}
+
+/// What is free, until it has all: blocks of a kernel become resident one by one, and stay.
+bool Runtime::take_multiprocessors(int device, Task& task) {
+  const int more = std::min(task.multiprocessors - task.taken, free_multiprocessors_[device]);
+  task.taken += more;
+  free_multiprocessors_[device] -= more;
+  return task.taken == task.multiprocessors || broken != cudaSuccess;
+}
+
+bool Runtime::can_run(CUstream_st& stream) {
   if (stream.running || stream.stuck || stream.tasks.empty()) return false;
-  const auto& awaited = stream.tasks.front()->awaits;
-  return !awaited || awaited->reached;
+  Task& task = *stream.tasks.front();
+  if (task.awaits && !task.awaits->reached) return false;
+  if (task.started) return true;
+  return !is_behind_another(stream) && take_multiprocessors(stream.device, task);
 }
 
 /// One that can run: the wanted one or what it waits for, but now and then any.
-CUstream_st* Runtime::pick(const CUstream_st* wanted) {
+CUstream_st* Runtime::pick(CUstream_st* wanted) {
   if (wanted && !chance(stray_)) {
     for (std::size_t steps = 0; steps < streams_.size(); ++steps) {  // no longer chain of waits
-      if (can_run(*wanted)) return const_cast<CUstream_st*>(wanted);
+      if (can_run(*wanted)) return wanted;
       if (wanted->tasks.empty() || !wanted->tasks.front()->awaits || wanted->tasks.front()->awaits->reached) break;
       wanted = wanted->tasks.front()->awaits->stream;
     }
@@ -184,7 +220,7 @@ CUstream_st* Runtime::pick(const CUstream_st* wanted) {
 void Runtime::run_first(Lock& lock, CUstream_st* stream) {
   std::unique_ptr<Task> task = std::move(stream->tasks.front());
   stream->tasks.pop_front();
-  stream->running = true;
+  stream->running = task->started = true;
   bool done = true;
   const bool skip = broken != cudaSuccess;
   lock.unlock();
@@ -210,6 +246,7 @@ void Runtime::run_first(Lock& lock, CUstream_st* stream) {
     stream->tasks.push_front(std::move(task));
     return;
   }
+  free_multiprocessors_[stream->device] += task->taken;
   for (const auto& other : streams_) other->stuck = false;
   if (task->reaches) {
     task->reaches->reached = true;
@@ -242,7 +279,7 @@ void Runtime::wait_for_all(Lock& lock, int device) {
   for (const auto& end : ends) wait(lock, end);
 }
 
-void Runtime::poll(Lock& lock, const CUstream_st* stream) {
+void Runtime::poll(Lock& lock, CUstream_st* stream) {
   do {
     CUstream_st* const next = pick(stream);
     if (!next) {
@@ -255,6 +292,18 @@ void Runtime::poll(Lock& lock, const CUstream_st* stream) {
 
 // What was found ------------------------------------------------------------------------------------------------------
 
+int Runtime::spinning_kernels(int device) const {
+  return static_cast<int>(std::count_if(streams_.begin(), streams_.end(), [&](const auto& stream) {
+    return stream->device == device && !stream->tasks.empty() && stream->tasks.front()->started &&
+           stream->tasks.front()->multiprocessors > 0;
+  }));
+}
+
+void Runtime::comes_when_idle(int device, const std::string& what) {
+  if (spinning_kernels(device) > 0)
+    problem(what + " while work on the GPU waits for another rank: it may come only when that has ended");
+}
+
 void Runtime::problem(const std::string& what) { problems_.push_back(what); }
 
 void Runtime::fault(cudaError_t error, const std::string& why) {
@@ -263,6 +312,12 @@ void Runtime::fault(cudaError_t error, const std::string& why) {
 }
 
 std::vector<std::string> Runtime::take_problems() { return std::exchange(problems_, {}); }
+
+Settings settings() {
+  Runtime& r = runtime();
+  const Lock lock(r.mutex);
+  return r.settings;
+}
 
 void configure(const Settings& settings) {
   Runtime& r = runtime();

@@ -32,6 +32,10 @@ struct Task {
   std::function<void()> after;  // with the lock, when it has run
   std::shared_ptr<Mark> awaits;
   std::shared_ptr<Mark> reaches;
+  int multiprocessors = 0;   // that it holds from its start to its end; it starts once it has them all
+  int taken = 0;             // of them, so far
+  std::uint64_t number = 0;  // in the order of calls
+  bool started = false;
 };
 
 }  // namespace lockstep::fake
@@ -41,6 +45,7 @@ struct CUstream_st {
   bool blocking = true;    // waits for the default stream, and it for this
   bool destroyed = false;  // it still runs what it was given
   bool running = false;
+  int channel = 0;     // of the hardware's, on its device
   bool stuck = false;  // its first task could not run when last tried
   std::deque<std::unique_ptr<lockstep::fake::Task>> tasks;
   void* context = nullptr;  // order::make_context
@@ -84,15 +89,24 @@ class Runtime {
   void wait(Lock& lock, const std::shared_ptr<Mark>& mark);
   void wait_for_all(Lock& lock, int device);
   /// The device goes on a little, because somebody asks for `stream`.
-  void poll(Lock& lock, const CUstream_st* stream);
+  void poll(Lock& lock, CUstream_st* stream);
+
+  int spinning_kernels(int device) const;
+  void comes_when_idle(int device, const std::string& what);
+  std::set<std::string> loaded;  // code of libraries' kernels
+  std::uint64_t launches = 0;
+
+  std::uint64_t draw_order() { return orders_(); }
 
   void problem(const std::string& what);
   void fault(cudaError_t error, const std::string& why);
   std::vector<std::string> take_problems();
 
  private:
-  bool can_run(const CUstream_st& stream) const;
-  CUstream_st* pick(const CUstream_st* wanted);
+  bool can_run(CUstream_st& stream);
+  bool is_behind_another(const CUstream_st& stream) const;
+  bool take_multiprocessors(int device, Task& task);
+  CUstream_st* pick(CUstream_st* wanted);
   void run_first(Lock& lock, CUstream_st* stream);
   void push(CUstream_st* stream, Task task);
   void remove_finished();
@@ -101,10 +115,15 @@ class Runtime {
   std::condition_variable changed_;
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   std::vector<CUstream_st*> default_stream_;  // of each device
+  std::vector<int> free_multiprocessors_;     // likewise
+  int channels_ = 8;
+  int streams_made_ = 0;
+  std::uint64_t tasks_made_ = 0;
   std::vector<std::string> problems_;
   std::mt19937_64 random_;
-  double early_ = 0;  // how often a call runs something at once
-  double stray_ = 0;  // how often something runs that nobody waits for
+  std::mt19937_64 orders_;  // of blocks
+  double early_ = 0;        // how often a call runs something at once
+  double stray_ = 0;        // how often something runs that nobody waits for
 };
 
 /// The one of this process, as in CUDA.

@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "common/testing/fakes/cuda/stack_watch.hpp"
+
 namespace lockstep::fake {
 
 /// A set of stacks, of which at most one runs. Number kOutside is the caller's own.
@@ -16,18 +18,23 @@ class Stacks {
   /// Every stack runs `body` when it is first switched to; `body` never returns.
   explicit Stacks(std::function<void()> body) : body_(std::move(body)) {}
 
+  ~Stacks() { clear(); }
+  Stacks(const Stacks&) = delete;
+
   int running() const { return running_; }
 
   /// A stack on which nothing has begun.
   int add() {
     suspended_.emplace_back();
     top_.push_back(nullptr);
+    watched_.emplace_back();
     return static_cast<int>(suspended_.size()) - 1;
   }
 
   void reserve(std::size_t count) {
     suspended_.reserve(count);
     top_.reserve(count);
+    watched_.reserve(count);
   }
 
   /// Where the memory of a stack ends that has begun.
@@ -39,15 +46,33 @@ class Stacks {
     if (next != kOutside && !top_[next]) begin(next);
     left_ = running_;
     running_ = next;
+    const Arrival here{*this, left_};
+    leave_stack(watched(left_), watched(next));
     boost::context::fiber from = std::move(of(next)).resume();
     of(left_) = std::move(from);
   }
 
   /// Unwinds what is suspended on a stack, or on all of them, which are gone then. Only from outside.
-  void forget(int stack) { suspended_[stack] = {}; }
+  void forget(int stack) {
+    if (!suspended_[stack]) return;
+    const WatchedStack where = watched_[stack];
+    left_ = kOutside;
+    leave_stack(outside_watched_, watched_[stack]);
+    suspended_[stack] = {};
+    leave_stack(watched_[stack], outside_watched_);  // which it did at its end
+    enter_stack(outside_watched_, watched_[stack]);
+    clear_stack(where);
+  }
+  /// What is suspended on a stack stays for ever, as it is.
+  void leave(int stack) {
+    static auto& left = *new std::vector<boost::context::fiber>;  // which nobody ends
+    left.push_back(std::move(suspended_[stack]));
+  }
   void clear() {
+    for (std::size_t stack = 0; stack < suspended_.size(); ++stack) forget(static_cast<int>(stack));
     suspended_.clear();
     top_.clear();
+    watched_.clear();
   }
 
  private:
@@ -58,6 +83,14 @@ class Stacks {
 #endif
   static constexpr int kColors = 24, kLine = 64;  // tops of stacks compete for different lines of the cache
 
+  /// A switch that returns, or throws what unwinds its caller: stack `mine` runs again.
+  struct Arrival {
+    Stacks& all;
+    int mine;
+    ~Arrival() { enter_stack(all.watched(mine), all.watched(all.left_)); }
+  };
+
+  WatchedStack& watched(int stack) { return stack == kOutside ? outside_watched_ : watched_[stack]; }
   boost::context::fiber& of(int stack) { return stack == kOutside ? outside_ : suspended_[stack]; }
 
   void begin(int stack) {
@@ -65,9 +98,12 @@ class Stacks {
     const boost::context::stack_context whole = allocator.allocate();
     const std::size_t shift = static_cast<std::size_t>(stack % kColors) * kLine;
     top_[stack] = static_cast<char*>(whole.sp) - shift;
+    watched_[stack] = {static_cast<char*>(whole.sp) - whole.size, whole.size};
+    clear_stack(watched_[stack]);
     const boost::context::preallocated part(top_[stack], whole.size - shift, whole);
     suspended_[stack] =
-        boost::context::fiber(std::allocator_arg, part, allocator, [this](boost::context::fiber&& from) {
+        boost::context::fiber(std::allocator_arg, part, allocator, [this, stack](boost::context::fiber&& from) {
+          enter_stack(watched_[stack], watched(left_));
           of(left_) = std::move(from);
           body_();
           return boost::context::fiber();
@@ -77,6 +113,8 @@ class Stacks {
   std::function<void()> body_;
   std::vector<boost::context::fiber> suspended_;
   std::vector<char*> top_;
+  std::vector<WatchedStack> watched_;  // where they are, for AddressSanitizer
+  WatchedStack outside_watched_;
   boost::context::fiber outside_;
   int running_ = kOutside;
   int left_ = kOutside;  // who switched last

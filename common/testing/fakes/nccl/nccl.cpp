@@ -5,8 +5,12 @@
 // been asked for. As with the real one, a split writes its handle when it is done, and communicators that share
 // resources take turns on the GPU in the order of launches, and end when one of them is aborted.
 //
+// Work of a communicator fills as many multiprocessors of the fake GPU as it may have CTAs, from its start to its end:
+// 32, unless maxCTAs or NCCL_MAX_CTAS bound it.
+//
 // LOCKSTEP_FAKE_NCCL_VERSION=22809, LOCKSTEP_FAKE_NCCL_SLOW=MILLISECONDS (every set-up takes so long),
-// LOCKSTEP_FAKE_NCCL_DEAF=1 (set-ups never end), LOCKSTEP_FAKE_NCCL_LOST=1 (nor do messages); NCCL_COMM_BLOCKING
+// LOCKSTEP_FAKE_NCCL_DEAF=1 (set-ups never end), LOCKSTEP_FAKE_NCCL_STUCK=1 (nor does a group of calls that does not
+// block), LOCKSTEP_FAKE_NCCL_LOST=1 (nor do messages); NCCL_COMM_BLOCKING, NCCL_MAX_CTAS
 // and NCCL_MULTI_RANK_GPU_ENABLE as NCCL.
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -43,6 +47,7 @@ struct State {
   int ranks = 1;
   bool blocking = true;
   bool shares = false;  // with what is split from it
+  int ctas = 0;         // multiprocessors that its kernels fill
   int gpu = 0;
   std::shared_ptr<Family> family;
   StopFlag& stop = family->stop;
@@ -60,6 +65,8 @@ struct State {
   std::thread set_up;
   std::shared_ptr<Family> child;  // of what is split from it: an abort ends that, too
 };
+
+constexpr int kMostCtas = 32;  // of one that nobody bounds
 
 [[noreturn]] void die(const std::string& text) {
   std::fprintf(stderr, "fake NCCL: %s\n", text.c_str());
@@ -144,19 +151,22 @@ ncclResult_t enqueue(const std::shared_ptr<State>& s, std::vector<Operation> ope
   auto work = std::make_shared<Work>(std::move(operations), s->rank, s->wires);
   const std::uint64_t turn = s->family->launched++;
   const bool lost = setting("LOCKSTEP_FAKE_NCCL_LOST", 0) == 1;
-  const cudaError_t queued = lockstep::fake::enqueue_attempt(s->stream, [s, work, turn, lost] {
-    if (s->result != ncclRemoteError && !s->stop.raised()) {
-      if (s->family->passed < turn || lost) return false;
-      const Ending ending = work->advance();
-      if (ending == Ending::not_yet) return false;
-      if (ending == Ending::mismatch) die(work->explanation() + ": NCCL would hang, or write where it should not");
-      if (ending == Ending::peer_lost) s->result = ncclRemoteError;
-    }
-    std::lock_guard lock(s->mutex);
-    --s->queued;
-    ++s->family->passed;
-    return true;
-  });
+  const cudaError_t queued = lockstep::fake::enqueue_attempt(
+      s->stream,
+      [s, work, turn, lost] {
+        if (s->result != ncclRemoteError && !s->stop.raised()) {
+          if (s->family->passed < turn || lost) return false;
+          const Ending ending = work->advance();
+          if (ending == Ending::not_yet) return false;
+          if (ending == Ending::mismatch) die(work->explanation() + ": NCCL would hang, or write where it should not");
+          if (ending == Ending::peer_lost) s->result = ncclRemoteError;
+        }
+        std::lock_guard lock(s->mutex);
+        --s->queued;
+        ++s->family->passed;
+        return true;
+      },
+      s->ctas);
   return queued == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
@@ -184,9 +194,9 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Operation operation) {
   if (s.has_stream && s.stream != stream) die("one communicator was used on two streams: this double knows only one");
   s.stream = stream;
   s.has_stream = true;
-  if (operation.kind != Operation::Kind::all_reduce && (operation.peer < 0 || operation.peer >= s.ranks))
-    return ncclInvalidArgument;
-  if (operation.peer == s.rank) die("a rank sends to itself: this double does not");
+  const bool has_peer = operation.kind == Operation::Kind::send || operation.kind == Operation::Kind::receive ||
+                        operation.kind == Operation::Kind::broadcast;
+  if (has_peer && (operation.peer < 0 || operation.peer >= s.ranks)) return ncclInvalidArgument;
   if (group.depth == 0) return hand_over(comm, {operation});
   for (auto& [known, operations] : group.operations)
     if (known == comm) {
@@ -202,6 +212,8 @@ std::shared_ptr<State> new_state(const ncclConfig_t* config, const State* parent
   auto s = parent && parent->shares ? std::make_shared<State>(parent->family) : std::make_shared<State>();
   s->blocking = setting("NCCL_COMM_BLOCKING", !config || config->blocking != 0) != 0;
   s->shares = config && config->splitShare == 1;
+  const bool bounded = config && config->maxCTAs != NCCL_CONFIG_UNDEF_INT;
+  s->ctas = setting("NCCL_MAX_CTAS", bounded ? config->maxCTAs : kMostCtas);
   cudaGetDevice(&s->gpu);
   return s;
 }
@@ -304,7 +316,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   State& s = *comm->state;
   const Call call(s);
   if (s.result == ncclInProgress && s.held.empty()) std::this_thread::sleep_for(std::chrono::microseconds(200));
-  if (!s.held.empty() && s.questions-- == 0) {
+  if (!s.held.empty() && setting("LOCKSTEP_FAKE_NCCL_STUCK", 0) == 0 && s.questions-- == 0) {
     const ncclResult_t queued = enqueue(comm->state, std::exchange(s.held, {}));
     s.result = queued;
   }
@@ -354,4 +366,20 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
                            ncclComm_t comm, cudaStream_t stream) {
   if (type != ncclFloat32 || operation != ncclSum) die("all-reduce: this double sums fp32 only");
   return add(comm, stream, {Operation::Kind::all_reduce, -1, from, to, count, type});
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                               ncclComm_t comm, cudaStream_t stream) {
+  if (type != ncclFloat32 || operation != ncclSum) die("reduce-scatter: this double sums fp32 only");
+  return add(comm, stream, {Operation::Kind::reduce_scatter, -1, from, to, count, type});
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return add(comm, stream, {Operation::Kind::all_gather, -1, from, to, count, type});
+}
+
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return add(comm, stream, {Operation::Kind::broadcast, root, from, to, count, type});
 }

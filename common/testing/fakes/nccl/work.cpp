@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace lockstep::fake_nccl {
@@ -67,21 +68,43 @@ std::string Message::explain(int rank) const {
 
 Work::Work(std::vector<Operation> operations, int rank, const std::vector<Wires>& wires)
     : rank_(rank), wires_(wires), lines_(2 * wires.size()) {
-  if (!operations.empty() && operations.front().kind == Operation::Kind::all_reduce)
-    begin_all_reduce(operations.front());
-  else
-    queue(operations);
+  const Operation first = operations.empty() ? Operation{} : operations.front();
+  switch (first.kind) {
+    case Operation::Kind::all_reduce: begin_all_reduce(first); break;
+    case Operation::Kind::reduce_scatter: begin_reduce_scatter(first); break;
+    case Operation::Kind::all_gather: begin_all_gather(first); break;
+    case Operation::Kind::broadcast: begin_broadcast(first); break;
+    default: queue(operations);
+  }
 }
 
 void Work::queue(const std::vector<Operation>& operations) {
   for (const Operation& operation : operations) {
     const bool sends = operation.kind == Operation::Kind::send;
+    if (operation.peer == rank_) {
+      (sends ? to_self_ : from_self_).push_back(operation);
+      continue;
+    }
     const Wires& of_peer = wires_[operation.peer];
     lines_[2 * operation.peer + (sends ? 0 : 1)].emplace_back(operation, sends ? of_peer.out.fd() : of_peer.in.fd());
   }
 }
 
+/// Of a group, the k-th send to itself meets the k-th receive.
+void Work::copy_own() {
+  for (std::size_t i = 0; i < to_self_.size() && i < from_self_.size(); ++i)
+    std::memmove(from_self_[i].to, to_self_[i].from, to_self_[i].count * bytes_of(to_self_[i].type));
+  to_self_.clear();
+  from_self_.clear();
+}
+
 Ending Work::advance() {
+  if (to_self_.size() != from_self_.size()) {
+    explanation_ =
+        "rank " + std::to_string(rank_) + " sends to itself what it does not receive, or the other way round";
+    return Ending::mismatch;
+  }
+  copy_own();
   bool all = true;
   for (std::deque<Message>& line : lines_) {
     while (!line.empty()) {
@@ -94,14 +117,15 @@ Ending Work::advance() {
     all = all && line.empty();
   }
   if (!all) return Ending::not_yet;
+  if (std::exchange(adds_, false)) add_up();
   if (back_.empty()) return Ending::done;
-  add_up();
   queue(std::exchange(back_, {}));
   return advance();
 }
 
 void Work::begin_all_reduce(const Operation& operation) {
   reduce_ = operation;
+  adds_ = rank_ == 0;
   const int ranks = static_cast<int>(wires_.size());
   theirs_.resize(ranks);
   std::vector<Operation> there;
@@ -120,13 +144,53 @@ void Work::begin_all_reduce(const Operation& operation) {
   queue(there);
 }
 
+/// Chunk r of everyone's goes to rank r.
+void Work::begin_reduce_scatter(const Operation& operation) {
+  reduce_ = operation;
+  adds_ = true;
+  const auto* from = static_cast<const float*>(operation.from);
+  reduce_.from = from + static_cast<std::size_t>(rank_) * operation.count;
+  theirs_.resize(wires_.size());
+  std::vector<Operation> messages;
+  for (int peer = 0; peer < static_cast<int>(wires_.size()); ++peer) {
+    if (peer == rank_) continue;
+    theirs_[peer].resize(operation.count);
+    const float* chunk = from + static_cast<std::size_t>(peer) * operation.count;
+    messages.push_back({Operation::Kind::send, peer, chunk, nullptr, operation.count, operation.type});
+    messages.push_back(
+        {Operation::Kind::receive, peer, nullptr, theirs_[peer].data(), operation.count, operation.type});
+  }
+  queue(messages);
+}
+
+void Work::begin_all_gather(const Operation& operation) {
+  std::vector<Operation> messages;
+  for (int peer = 0; peer < static_cast<int>(wires_.size()); ++peer) {
+    char* chunk =
+        static_cast<char*>(operation.to) + static_cast<std::size_t>(peer) * operation.count * bytes_of(operation.type);
+    messages.push_back({Operation::Kind::send, peer, operation.from, nullptr, operation.count, operation.type});
+    messages.push_back({Operation::Kind::receive, peer, nullptr, chunk, operation.count, operation.type});
+  }
+  queue(messages);
+}
+
+void Work::begin_broadcast(const Operation& operation) {
+  const int root = operation.peer;
+  std::vector<Operation> messages;
+  if (rank_ == root)
+    for (int peer = 0; peer < static_cast<int>(wires_.size()); ++peer)
+      messages.push_back({Operation::Kind::send, peer, operation.from, nullptr, operation.count, operation.type});
+  messages.push_back({Operation::Kind::receive, root, nullptr, operation.to, operation.count, operation.type});
+  queue(messages);
+}
+
 void Work::add_up() {
-  if (rank_ != 0) return;
   const float* mine = static_cast<const float*>(reduce_.from);
   float* result = static_cast<float*>(reduce_.to);
   for (std::size_t i = 0; i < reduce_.count; ++i) {
-    float sum = mine[i];
-    for (std::size_t peer = 1; peer < theirs_.size(); ++peer) sum += theirs_[peer][i];
+    float sum = 0;
+    for (std::size_t rank = 0; rank < theirs_.size(); ++rank)
+      sum += static_cast<int>(rank) == rank_ ? mine[i] : theirs_[rank][i];
     result[i] = sum;
   }
 }

@@ -15,12 +15,12 @@
 namespace lockstep::fake_nccl {
 
 struct Operation {
-  enum class Kind { send, receive, all_reduce };
+  enum class Kind { send, receive, all_reduce, reduce_scatter, all_gather, broadcast };
   Kind kind = Kind::send;
-  int peer = -1;
+  int peer = -1;  // of a broadcast its root, of other collectives −1
   const void* from = nullptr;
   void* to = nullptr;
-  std::size_t count = 0;
+  std::size_t count = 0;  // as NCCL counts: of a reduce-scatter received, of an all-gather sent
   ncclDataType_t type = ncclFloat32;
 };
 
@@ -62,14 +62,21 @@ class Work {
  private:
   void queue(const std::vector<Operation>& operations);
   void begin_all_reduce(const Operation& operation);
+  void begin_reduce_scatter(const Operation& operation);
+  void begin_all_gather(const Operation& operation);
+  void begin_broadcast(const Operation& operation);
+  void copy_own();
   void add_up();
 
   int rank_;
   const std::vector<Wires>& wires_;
   std::vector<std::deque<Message>> lines_;  // to, and from, each peer: only the first moves
   std::string explanation_;
-  // All-reduce: everyone's to rank 0, which adds up in order of rank, and back.
-  Operation reduce_;
+  std::vector<Operation> to_self_, from_self_;  // sends and receives of this rank's own, pair by pair
+  // Sums, of everyone's in order of rank: of an all-reduce on rank 0, which sends them back; of a reduce-scatter on
+  // each.
+  bool adds_ = false;
+  Operation reduce_;  // `from` is what this rank adds
   std::vector<std::vector<float>> theirs_;
   std::vector<Operation> back_;
 };

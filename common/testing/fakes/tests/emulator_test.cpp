@@ -1,4 +1,5 @@
 // Kernels on the fake GPU: right ones give what they should, and mistakes are found.
+#include <algorithm>
 #include <cmath>
 
 #include "common/testing/fakes/tests/examples.hpp"
@@ -95,6 +96,52 @@ TEST_F(Emulator, ThreadsThatMeetAtDifferentBarriers) {
 TEST_F(Emulator, WritesBeyondDynamicSharedMemory) {
   expect_in(problem_of(examples::past_shared),
             {"past_shared_kernel", "beyond its 1020 bytes of dynamic shared memory"});
+}
+
+TEST_F(Emulator, AVectorAccessToAnAddressThatIsNotAligned) {
+  for (int turn = 0; turn < 2; ++turn)  // the emulator is as before
+    expect_in(problem_of(examples::misaligned_load),
+              {"misaligned_load_kernel", "thread (5, 0, 0)", "examples.cu:", "float4", "multiple of 4, not of 16"});
+}
+
+TEST_F(Emulator, AnAsynchronousCopyFromAnAddressThatIsNotAligned) {
+  expect_in(problem_of(examples::misaligned_copy),
+            {"misaligned_copy_kernel", "examples.cu:", "cp_async_16 from an address that is not a multiple of 16"});
+}
+
+TEST_F(Emulator, BlocksRunInAnyOrder) {
+  std::vector<float> last;
+  float* const y = allocate<float>(1);
+  for (int turn = 0; turn < 10; ++turn) {
+    examples::last_block(y, nullptr);
+    last.push_back(download(y, 1)[0]);
+  }
+  free(y);
+  std::sort(last.begin(), last.end());
+  EXPECT_GT(std::unique(last.begin(), last.end()) - last.begin(), 5);
+}
+
+TEST_F(Emulator, ShortFunctionsAreNotExact) {
+  constexpr int kCount = 512;
+  std::vector<float> x(kCount);
+  for (int i = 0; i < kCount; ++i) x[i] = static_cast<float>(i) * 0.37f - 95;
+  x[0] = 0;
+  x[1] = 0x1p127f;
+  float *const x_gpu = upload(x), *const e_gpu = allocate<float>(kCount), *const r_gpu = allocate<float>(kCount);
+  examples::short_functions(x_gpu, e_gpu, r_gpu, kCount, nullptr);
+  const std::vector<float> e = download(e_gpu, kCount), r = download(r_gpu, kCount);
+  int wrong = 0;
+  for (int i = 2; i < kCount; ++i) {
+    const float exact = std::exp(x[i]), beside = std::nextafter(exact, 2 * exact);
+    if (!std::isnormal(exact)) continue;
+    wrong += e[i] != exact;
+    EXPECT_LE(std::fabs(e[i] - exact), 2 * (beside - exact)) << x[i];
+  }
+  EXPECT_GT(wrong, kCount / 2);
+  EXPECT_EQ(e[0], 1);
+  EXPECT_EQ(e[20], 0) << "a subnormal result";
+  EXPECT_EQ(r[1], 0) << "of what is beyond 2^126";
+  free(x_gpu, e_gpu, r_gpu);
 }
 
 TEST_F(Emulator, SharedMemoryIsNotANumberUntilItIsWritten) {

@@ -109,6 +109,24 @@ __global__ void past_shared_kernel(float* y) {
   y[threadIdx.x] = 1;
 }
 
+__global__ void misaligned_load_kernel(float* y) {
+  if (threadIdx.x == 5) y[0] = reinterpret_cast<const float4*>(y + 1)->x;
+}
+
+__global__ void misaligned_copy_kernel(float* y) {
+  __shared__ __align__(16) float values[kBlock];
+  kernels::cp_async_16(values, y + 2);
+  kernels::cp_async_commit();
+  kernels::cp_async_wait<0>();
+}
+
+__global__ void last_block_kernel(float* y) { y[0] = static_cast<float>(blockIdx.x); }
+
+__global__ void short_functions_kernel(const float* x, float* exponentials, float* reciprocals) {
+  exponentials[threadIdx.x] = __expf(x[threadIdx.x]);
+  reciprocals[threadIdx.x] = __fdividef(1, x[threadIdx.x]);
+}
+
 }  // namespace
 
 void block_sums(const float* values, int count, float* sums, int blocks, cudaStream_t stream) {
@@ -135,6 +153,13 @@ void unwritten_shared(float* y, cudaStream_t stream) { launch(unwritten_shared_k
 void missing_barrier(float* y, cudaStream_t stream) { launch(missing_barrier_kernel, 1, kBlock, 0, stream, y); }
 void past_shared(float* y, cudaStream_t stream) {
   launch(past_shared_kernel, 1, kBlock, sizeof(float) * (kBlock - 1), stream, y);
+}
+
+void misaligned_load(float* y, cudaStream_t stream) { launch(misaligned_load_kernel, 1, kBlock, 0, stream, y); }
+void misaligned_copy(float* y, cudaStream_t stream) { launch(misaligned_copy_kernel, 1, kBlock, 0, stream, y); }
+void last_block(float* y, cudaStream_t stream) { launch(last_block_kernel, 50, kWarp, 0, stream, y); }
+void short_functions(const float* x, float* exponentials, float* reciprocals, int count, cudaStream_t stream) {
+  launch(short_functions_kernel, 1, count, 0, stream, x, exponentials, reciprocals);
 }
 
 }  // namespace lockstep::examples

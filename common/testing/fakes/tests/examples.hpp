@@ -28,5 +28,11 @@ void two_barriers(float* y, cudaStream_t stream);
 void unwritten_shared(float* y, cudaStream_t stream);
 void missing_barrier(float* y, cudaStream_t stream);
 void past_shared(float* y, cudaStream_t stream);
+void misaligned_load(float* y, cudaStream_t stream);
+void misaligned_copy(float* y, cudaStream_t stream);
+/// y[0] = the number of the last of 50 blocks.
+void last_block(float* y, cudaStream_t stream);
+/// y[i] = e^x[i] by the GPU's short function, and 1 / x[i] by its short division, for one block.
+void short_functions(const float* x, float* exponentials, float* reciprocals, int count, cudaStream_t stream);
 
 }  // namespace lockstep::examples

@@ -1,6 +1,7 @@
 // The fake GPU as CUDA's runtime: what it promises, and what it refuses.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "common/testing/fakes/tests/examples.hpp"
 #include "common/testing/fakes/tests/fixture.hpp"
@@ -195,6 +196,7 @@ TEST_F(Runtime, AWaitIsForTheRecordingOfThatMoment) {
     EXPECT_EQ(cudaStreamSynchronize(b), cudaSuccess);
     EXPECT_TRUE(seen);
     may_run = true;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // a stream's end does not wait for its tasks, which use may_run
     EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(a), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(b), cudaSuccess);
@@ -229,6 +231,66 @@ TEST_F(Runtime, HostFunctionsMayNotCallCuda) {
       cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_EQ(status, cudaErrorNotPermitted);
+}
+
+/// Whether work of stream b runs while stream a spins and has more to do, with so many channels in the hardware.
+class Channels : public FakeTest {
+ protected:
+  bool goes_on(const char* channels) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", channels, 1);
+    start({.seed = 3});
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const cudaStream_t a = stream(), b = stream();
+    bool begun = false, ends = false, ran = false;
+    fake::enqueue_attempt(a, [&] {
+      begun = true;
+      return ends;
+    });
+    while (!begun) (void)cudaStreamQuery(a);
+    fake::enqueue(a, [] {});  // cannot begin before the first has ended
+    fake::enqueue(b, [&] { ran = true; });
+    for (int looks = 0; looks < 100; ++looks) (void)cudaStreamQuery(b);
+    const bool result = ran;
+    ends = true;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_TRUE(ran);
+    EXPECT_EQ(cudaStreamDestroy(a), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(b), cudaSuccess);
+    return result;
+  }
+};
+
+TEST_F(Channels, HoldUpWhatStandsBehindAStreamThatWaits) {
+  EXPECT_FALSE(goes_on("1"));
+  EXPECT_TRUE(goes_on("32"));
+}
+
+TEST_F(Runtime, AKernelNeedsAMultiprocessor) {
+  start({.seed = 3, .multiprocessors = 40});
+  const cudaStream_t a = stream(), b = stream(), c = stream();
+  bool first_ends = false, second_begun = false;
+  fake::enqueue_attempt(
+      a, [&] { return first_ends; }, 30);
+  while (fake::spinning_kernels() == 0) (void)cudaStreamQuery(a);
+  float* const y = allocate<float>(256, c);  // while 10 are left
+  EXPECT_EQ(cudaStreamSynchronize(c), cudaSuccess);
+  examples::missing_barrier(y, c);
+  EXPECT_EQ(cudaStreamSynchronize(c), cudaSuccess);
+  const auto spins = [&] {
+    second_begun = true;
+    return true;
+  };
+  fake::enqueue_attempt(b, spins, 11);  // takes the 10, and waits for one more
+  for (int looks = 0; looks < 100; ++looks) (void)cudaStreamQuery(b);
+  EXPECT_FALSE(second_begun);
+  examples::missing_barrier(y, c);
+  for (int looks = 0; looks < 100; ++looks) EXPECT_EQ(cudaStreamQuery(c), cudaErrorNotReady);
+  (void)cudaGetLastError();
+  first_ends = true;
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_TRUE(second_begun);
+  free(y);
+  for (const cudaStream_t one : {a, b, c}) EXPECT_EQ(cudaStreamDestroy(one), cudaSuccess);
 }
 
 TEST_F(Runtime, AFaultStaysUntilTheDeviceIsReset) {

@@ -26,6 +26,8 @@
 #define __host__
 #undef __constant__
 #define __constant__ const
+#undef __grid_constant__
+#define __grid_constant__
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
@@ -142,11 +144,35 @@ T atomicMax(T* address, std::common_type_t<T> value) {
   return lockstep::fake::atomic_update(address, [value](T was) { return was < value ? value : was; });
 }
 
+// --- memory ----------------------------------------------------------------------------------------------------------
+/// A store that is one instruction.
+template <typename T>
+void __stwb(T* address, T value) {
+  *address = value;
+}
+
 // --- numbers ---------------------------------------------------------------------------------------------------------
 // The C library declares some of these names for itself and does not define them.
-#define __expf(x) ::expf(x)
+#define __expf(x) lockstep::fake::within_2_ulp(::expf(x))
 
-inline float __fdividef(float x, float y) { return x / y; }
+namespace lockstep::fake {
+/// What the GPU's short functions give instead of `exact`: another float up to two places away, the same for the same
+/// one, and 0 for one that is subnormal. A power of two is exact, as e^0 and x / x are.
+inline float within_2_ulp(float exact) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &exact, sizeof bits);
+  const std::uint32_t exponent = bits >> 23 & 0xff, fraction = bits & 0x7fffff;
+  if (exponent == 0) return exact < 0 ? -0.0f : 0.0f;
+  if (exponent == 0xff || fraction < 2 || fraction > 0x7ffffd) return exact;
+  bits += (bits * 2654435761u >> 16) % 5 - 2;
+  std::memcpy(&exact, &bits, sizeof exact);
+  return exact;
+}
+}  // namespace lockstep::fake
+
+inline float __fdividef(float x, float y) {
+  return std::fabs(y) > 0x1p126f && std::fabs(y) < INFINITY ? 0.0f : lockstep::fake::within_2_ulp(x / y);
+}
 
 namespace lockstep::fake {
 template <typename To, typename From>

@@ -26,13 +26,15 @@ inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, LOCKSTEP_F
   fake::ldmatrix_x4({r, row}, true, file, line);
 }
 
-inline void cp_async_16(void* shared, const void* global) { fake::cp_async_16(shared, global); }
+inline void cp_async_16(void* shared, const void* global, LOCKSTEP_FROM) {
+  fake::cp_async_16(shared, global, {file, line});
+}
 inline void cp_async_commit() { fake::cp_async_commit(); }
 template <int Groups>
 void cp_async_wait() {
   fake::cp_async_wait(Groups);
 }
 
-inline float exp2_fast(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
+inline float exp2_fast(float x) { return fake::within_2_ulp(exp2f(x)); }
 
 }  // namespace lockstep::kernels

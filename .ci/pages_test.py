@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""pages.py finds the words that CONTRIBUTING.md bans, in prose only."""
+import pathlib
+import unittest
+
+import pages
+
+TABLE = "## Words\n\n| not | but |\n|---|---|\n| mend; mended | fix |\n| goes before | takes precedence over |\n"
+
+
+class BannedWords(unittest.TestCase):
+    def found(self, text):
+        return list(pages.banned_words("a.md", text, pages.banned(TABLE)))
+
+    def test_each_is_found_with_its_line_and_what_to_say(self):
+        self.assertEqual(self.found("Fine.\n\nThen mend it.\n"), ["a.md:3: 'mend': say fix"])
+        self.assertEqual(self.found("| Mended | x |\n"), ["a.md:1: 'Mended': say fix"])
+
+    def test_a_phrase_is_found_across_lines(self):
+        self.assertEqual(self.found("the option goes\nbefore the file"), ["a.md:1: 'goes before': say takes precedence over"])
+
+    def test_parts_of_words_are_other_words(self):
+        self.assertEqual(self.found("Amend the recommended one."), [])
+
+    def test_code_and_output_may_say_what_they_say(self):
+        self.assertEqual(self.found("`mend` it:\n\n```\n$ ./mend\n```\n"), [])
+        self.assertEqual(self.found("```\n$ run\n```\nThen mend.\n"), ["a.md:4: 'mend': say fix"])
+
+    def test_the_committed_table_has_words_and_each_is_found(self):
+        words = pages.banned(pathlib.Path(pages.WORDS).read_text())
+        self.assertGreater(len(words), 10)
+        self.assertIn("the whole, judged", words)
+        for word, instead in words.items():
+            self.assertEqual(list(pages.banned_words("a.md", f"So {word}.", words)), [f"a.md:1: '{word}': say {instead}"])
+
+    def test_the_table_itself_and_only_it_is_left_out(self):
+        words = pages.banned(TABLE)
+        self.assertEqual(list(pages.banned_words(pages.WORDS, TABLE, words)), [])
+        self.assertEqual(list(pages.banned_words(pages.WORDS, TABLE + "\nMend it.\n", words)), [f"{pages.WORDS}:8: 'Mend': say fix"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,107 @@
+#include "bench/programs/collective_kinds.hpp"
+
+#include <algorithm>
+
+#include "common/arithmetic.hpp"
+#include "common/chunk.hpp"
+#include "common/support/stats/mix.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+/// What rank `rank` holds at `element` of what it gives: below 2^20, exact in fp32, hardly ever the same twice.
+float held(int rank, std::size_t element) {
+  return static_cast<float>(mix(static_cast<std::uint64_t>(rank) << 40 | element) % (1U << 20U));
+}
+
+/// To be added: a part for the rank and one for the place, small enough that any order gives the same sum to 2^14
+/// ranks.
+int of_rank(int rank) { return static_cast<int>(mix(static_cast<std::uint64_t>(rank)) % 512); }
+int of_place(std::size_t element) { return static_cast<int>(mix(~static_cast<std::uint64_t>(element)) % 512); }
+
+std::vector<float> inputs(Rank me, Collective collective, std::size_t count) {
+  const bool added = collective == Collective::reduce_scatter;
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = added ? static_cast<float>(of_rank(me.rank()) + of_place(i)) : held(me.rank(), i);
+  return values;
+}
+
+std::vector<float> expected(Rank me, Collective collective, std::size_t count) {
+  const auto p = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.rank());
+  const std::size_t part = count / p;  // of what comes from one rank, where something comes from each
+  int of_ranks = 0;
+  for (int rank = 0; rank < me.size(); ++rank) of_ranks += of_rank(rank);
+  const auto value = [&](std::size_t i) {
+    switch (collective) {
+      case Collective::reduce_scatter: return static_cast<float>(of_ranks + me.size() * of_place(r * count + i));
+      case Collective::all_gather: return held(static_cast<int>(i / part), i % part);
+      case Collective::broadcast: return held(0, i);
+      case Collective::all_to_all: return held(static_cast<int>(i / part), r * part + i % part);
+    }
+    usage_error("no such collective");
+  };
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value(i);
+  return values;
+}
+
+}  // namespace
+
+const std::vector<Collective>& all_collectives() {
+  static const std::vector<Collective> all{Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
+                                           Collective::all_to_all};
+  return all;
+}
+
+const char* name_of(Collective collective) {
+  switch (collective) {
+    case Collective::reduce_scatter: return "reduce_scatter";
+    case Collective::all_gather: return "all_gather";
+    case Collective::broadcast: return "broadcast";
+    case Collective::all_to_all: return "all_to_all";
+  }
+  return "";
+}
+
+double bus_factor(Collective collective, int ranks) {
+  return collective == Collective::broadcast ? 1 : (ranks - 1.0) / ranks;
+}
+
+Arrays allocate_arrays(Rank me, Collective collective, bool in_place, std::size_t elements) {
+  const auto allocate = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::buffer); };
+  const std::size_t part = elements / static_cast<std::size_t>(me.size());
+  const Slice whole = allocate(elements), mine = chunk(whole, me.rank(), me.size());
+  switch (collective) {
+    case Collective::reduce_scatter: return {whole, in_place ? mine : allocate(part)};
+    case Collective::all_gather: return {in_place ? mine : allocate(part), whole};
+    case Collective::broadcast: return {whole, whole};
+    case Collective::all_to_all: return {whole, allocate(elements)};
+  }
+  usage_error("no such collective");
+}
+
+void upload_inputs(Rank me, Collective collective, const Arrays& arrays) {
+  fill(me, arrays.to, -1);
+  if (collective != Collective::broadcast || me.rank() == 0)
+    upload(me, arrays.from, inputs(me, collective, arrays.from.size()));
+}
+
+bool has_result(Rank me, Collective collective, const Arrays& arrays) {
+  return to_host(me, arrays.to) == expected(me, collective, arrays.to.size());
+}
+
+Prepared prepare_collective(Rank me, Purpose purpose, Collective collective, const CollectiveAlgorithm& algorithm,
+                            std::size_t elements) {
+  const Arrays arrays = allocate_arrays(me, collective, algorithm.in_place, elements);
+  if (purpose == Purpose::verify) {
+    upload_inputs(me, collective, arrays);
+  } else {
+    fill(me, arrays.from, 0);
+    fill(me, arrays.to, 0);
+  }
+  return {.act = [=, act = algorithm.act] { act(me, arrays); },
+          .right = [=] { return has_result(me, collective, arrays); }};
+}
+
+}  // namespace lockstep::bench

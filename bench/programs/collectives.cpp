@@ -1,0 +1,209 @@
+// Reduce-scatter, all-gather, broadcast and all-to-all, each by the algorithms there are for it, beside the library's
+// own (MPI's or NCCL's); with the bandwidths that nccl-tests reports:
+//
+//   ./lab bench collectives --machine dgx-a100 --ranks 8 --bytes 1KiB:64MiB
+//   ./lab bench collectives --backend mpi --ranks 2 --bytes 64KiB,1MiB --json out.json
+//   ./lab bench collectives --collective broadcast --algorithm tree,chain --ranks 16 --machine dgx-a100-hdr --phantom
+//
+// Every result is compared with its definition before it is timed. On MPI the yardstick is memory_copy: each rank
+// copies, within its own memory, as many bytes as any algorithm has to bring to it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+#include "bench/programs/beside_library.hpp"
+#include "bench/programs/collective_algorithms.hpp"
+#include "bench/programs/collective_kinds.hpp"
+#include "bench/programs/collective_prices.hpp"
+#include "bench/programs/library_collectives.hpp"
+#include "bench/support/bench.hpp"
+#include "common/support/text/nearest.hpp"
+#include "common/support/text/numbers.hpp"
+#include "common/support/text/units.hpp"
+#include "labs/week21_data_parallel/first_messages.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+/// An algorithm and its price; `segments` of a chain, else 0.
+struct Priced {
+  CollectiveAlgorithm algorithm;
+  std::function<double(const CollectivePrices&, int ranks, double bytes)> seconds;  // empty: no formula
+  int segments = 0;
+};
+
+Priced chain(int segments) {
+  return {{"chain", [=](Rank me, const Arrays& arrays) { chain_broadcast(me, arrays.to, segments); }},
+          [=](const CollectivePrices& prices, int ranks, double bytes) {
+            return chain_seconds(prices, ranks, bytes, segments);
+          },
+          segments};
+}
+
+std::vector<Priced> algorithms_of(Collective collective, int segments) {
+  switch (collective) {
+    case Collective::reduce_scatter:
+      return {{{"ring", [](Rank me, const Arrays& arrays) { week21::ring_reduce_scatter(me, arrays.from); }},
+               ring_reduce_scatter_seconds}};
+    case Collective::all_gather:
+      return {{{"ring", [](Rank me, const Arrays& arrays) { week21::ring_all_gather(me, arrays.to); }},
+               ring_all_gather_seconds}};
+    case Collective::broadcast:
+      return {{{"star", [](Rank me, const Arrays& arrays) { week21::broadcast(me, arrays.to, 0); }}, star_seconds},
+              {{"tree", [](Rank me, const Arrays& arrays) { tree_broadcast(me, arrays.to); }}, tree_seconds},
+              chain(segments)};
+    case Collective::all_to_all:
+      return {
+          {{"direct", [](Rank me, const Arrays& arrays) { direct_all_to_all(me, arrays.to, arrays.from); }, false},
+           direct_seconds},
+          {{"pairwise", [](Rank me, const Arrays& arrays) { pairwise_all_to_all(me, arrays.to, arrays.from); }, false},
+           pairwise_seconds}};
+  }
+  return {};
+}
+
+struct CollectiveOptions {
+  std::string bytes = "1KiB:16MiB";
+  std::vector<std::string> collectives, algorithms;
+  int segments = 0;
+};
+
+bool on_mpi() { return std::string_view(backend_name()) == "mpi"; }
+bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
+
+bool wanted(const std::string& name, const std::vector<std::string>& names) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void check_names(const CollectiveOptions& o) {
+  std::vector<std::string> collectives, algorithms{"library"};
+  for (const Collective collective : all_collectives()) {
+    collectives.emplace_back(name_of(collective));
+    for (const Priced& priced : algorithms_of(collective, 1)) algorithms.push_back(priced.algorithm.name);
+  }
+  for (const std::string& name : o.collectives)
+    if (!wanted(name, collectives)) throw Error(Verdict::usage, unknown_name("collective", name, collectives));
+  for (const std::string& name : o.algorithms)
+    if (!wanted(name, algorithms)) throw Error(Verdict::usage, unknown_name("algorithm", name, algorithms));
+  if (o.segments < 0)
+    throw Error(Verdict::usage, "--segments must be a count; 0 uses the number predicted to be fastest");
+}
+
+/// As nccl-tests does: the largest size not above the one asked for whose elements p divides.
+std::size_t divisible_elements(std::uint64_t bytes, int ranks) {
+  const std::size_t elements = f32_elements(bytes), p = static_cast<std::size_t>(ranks);
+  if (elements < p)
+    throw Error(Verdict::usage, fmt::format("--bytes {}: {} ranks need an element of 4 bytes each", bytes, ranks));
+  return elements / p * p;
+}
+
+/// The collectives of one number of ranks.
+class Collectives {
+ public:
+  Collectives(Bench& bench, CollectiveOptions options, int ranks) : o_(std::move(options)), ranks_(ranks) {
+    if (ranks == 1) throw Error(Verdict::usage, "--ranks 1: at least 2 ranks are needed to send anything");
+    const RunOptions run = bench.run_options(ranks);
+    if (bench.has_machine() && run.machine.measured.exchanges.empty())
+      machine_ = std::make_shared<const Machine>(run.machine);
+    yardstick_ = on_mpi() && !run.emulate;
+    if (!shares_memory()) prices_ = {bench.prices(ranks), machine_};
+  }
+
+  /// Whether there was something to measure: not every algorithm is one of every collective.
+  bool add(Bench& bench, Collective collective, std::uint64_t size) const {
+    const std::size_t elements = divisible_elements(size, ranks_);
+    const double bytes = 4.0 * static_cast<double>(elements);
+    const int most = static_cast<int>(std::min<std::size_t>(elements, 1U << 20U));
+    const int segments = o_.segments > 0   ? std::min(o_.segments, most)
+                         : shares_memory() ? 1
+                                           : best_segments(prices_, ranks_, bytes);
+    std::vector<Priced> chosen;
+    for (const Priced& priced : algorithms_of(collective, segments))
+      if (wanted(priced.algorithm.name, o_.algorithms)) chosen.push_back(priced);
+    if (const auto library = library_collective(collective); library && wanted("library", o_.algorithms))
+      chosen.push_back({*library, {}});
+    if (chosen.empty()) return false;
+    std::vector<Contender> contenders;
+    for (const Priced& priced : chosen) contenders.push_back(contender(collective, priced, elements));
+    if (yardstick_)
+      contenders.push_back(copying(
+          "memory_copy", static_cast<std::size_t>(static_cast<double>(elements) * bus_factor(collective, ranks_))));
+    bench.add(fmt::format("{}/{} ranks/{}", name_of(collective), ranks_, format_bytes(bytes)),
+              bench.run_options(ranks_), contenders,
+              [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) {
+                finish(collective, chosen, bytes, group, i, row);
+              });
+    return true;
+  }
+
+ private:
+  Contender contender(Collective collective, const Priced& priced, std::size_t elements) const {
+    const CollectiveAlgorithm algorithm = priced.algorithm;
+    Contender contender{
+        .name = algorithm.name,
+        .prepare = [=](Rank me,
+                       Purpose purpose) { return prepare_collective(me, purpose, collective, algorithm, elements); },
+        .counted = algorithm.counted};
+    if (priced.seconds && !shares_memory())
+      contender.predict = [=, seconds = priced.seconds, machine = machine_, ranks = ranks_](const LinkPrices& links) {
+        return seconds({links, machine}, ranks, 4.0 * static_cast<double>(elements));
+      };
+    return contender;
+  }
+
+  void finish(Collective collective, const std::vector<Priced>& chosen, double bytes,
+              const std::vector<Measurement>& group, std::size_t i, Row& row) const {
+    row.set("collective", name_of(collective)).set("bytes", static_cast<std::uint64_t>(bytes));
+    const double bandwidth = bytes / group[i].seconds.value;
+    row.set("algbw_gb_per_s", bandwidth / 1e9);
+    row.set("busbw_gb_per_s", bandwidth * bus_factor(collective, ranks_) / 1e9);
+    if (yardstick_) set_comparisons(row, group, i);
+    if (i < chosen.size() && chosen[i].segments > 0) row.set("segments", chosen[i].segments);
+  }
+
+  CollectiveOptions o_;
+  int ranks_;
+  std::shared_ptr<const Machine> machine_;  // priced link by link; none where tables or a ping-pong say what links take
+  bool yardstick_ = false;                  // wall-clock time of processes that share memory
+  CollectivePrices prices_;
+};
+
+void add_all(Bench& bench, const CollectiveOptions& o, std::vector<std::unique_ptr<Collectives>>& all) {
+  check_names(o);
+  bool any = false;
+  for (const int ranks : bench.ranks()) {
+    all.push_back(std::make_unique<Collectives>(bench, o, ranks));
+    for (const Collective collective : all_collectives())
+      if (wanted(name_of(collective), o.collectives))
+        for (const std::uint64_t size : parse_byte_sizes(o.bytes)) any |= all.back()->add(bench, collective, size);
+  }
+  if (!any)
+    throw Error(Verdict::usage, "nothing to measure: no --algorithm given is one of these collectives on this backend");
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  bench::CollectiveOptions o;
+  const auto declare = [&](CommandLine& line) {
+    line.add("--bytes", o.bytes, "size of the whole array: one, several separated by commas, or FIRST:LAST doubling");
+    line.add("--collective", o.collectives,
+             "reduce_scatter, all_gather, broadcast, all_to_all; separate several with commas; default all");
+    line.add("--algorithm", o.algorithms,
+             "ring (reduce_scatter and all_gather), star, tree, chain (broadcast), direct, pairwise ("
+             "all_to_all), library (MPI's or NCCL's own); separate several with commas; default all");
+    line.add("--segments", o.segments, "segments of the chain; default 0: the number predicted to be fastest");
+  };
+  const auto body = [&](bench::Bench& bench) {
+    std::vector<std::unique_ptr<bench::Collectives>> all;
+    bench::add_all(bench, o, all);
+    bench.run();
+  };
+  return bench::bench_main("collectives", "Collectives other than all-reduce: time, bandwidth and prediction.", argc,
+                           argv, declare, body);
+}

@@ -1,0 +1,263 @@
+// ./lab bench collectives: its algorithms and prices, what it refuses as wrong, and from outside its rows.
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/programs/bench_program.hpp"
+#include "bench/programs/collective_algorithms.hpp"
+#include "bench/programs/collective_kinds.hpp"
+#include "bench/programs/collective_prices.hpp"
+#include "common/arithmetic.hpp"
+#include "common/chunk.hpp"
+#include "labs/week21_data_parallel/first_messages.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+struct Way {
+  const char* name;
+  Collective collective;
+  Act act;
+};
+
+void ring_reduce_scatter(Rank me, const Arrays& arrays) { week21::ring_reduce_scatter(me, arrays.from); }
+void ring_all_gather(Rank me, const Arrays& arrays) { week21::ring_all_gather(me, arrays.to); }
+void tree(Rank me, const Arrays& arrays) { tree_broadcast(me, arrays.to); }
+void pairwise(Rank me, const Arrays& arrays) { pairwise_all_to_all(me, arrays.to, arrays.from); }
+
+std::vector<Way> right_ways() {
+  std::vector<Way> ways{
+      {"ring", Collective::reduce_scatter, ring_reduce_scatter},
+      {"ring", Collective::all_gather, ring_all_gather},
+      {"star", Collective::broadcast, [](Rank me, const Arrays& a) { week21::broadcast(me, a.to, 0); }},
+      {"tree", Collective::broadcast, tree},
+      {"direct", Collective::all_to_all, [](Rank me, const Arrays& a) { direct_all_to_all(me, a.to, a.from); }},
+      {"pairwise", Collective::all_to_all, pairwise}};
+  for (const int segments : {1, 2, 7, 64})  // also more than there are elements: some are empty
+    ways.push_back(
+        {"chain", Collective::broadcast, [=](Rank me, const Arrays& a) { chain_broadcast(me, a.to, segments); }});
+  return ways;
+}
+
+/// Each does some of it, or all of it and something else too.
+std::vector<Way> wrong_ways() {
+  using C = Collective;
+  return {{"adds nothing", C::reduce_scatter, [](Rank, const Arrays&) {}},
+          {"adds its own part once more", C::reduce_scatter,
+           [](Rank me, const Arrays& a) {
+             const Slice mine = me.allocate(a.to.size(), DType::f32, Category::buffer);
+             copy(me, mine, a.to);
+             ring_reduce_scatter(me, a);
+             add(me, a.to, mine);
+           }},
+          {"completes the next rank's chunk", C::reduce_scatter,
+           [](Rank me, const Arrays& a) {
+             ring_reduce_scatter(me, a);
+             const Slice theirs = me.allocate(a.to.size(), DType::f32, Category::buffer);
+             me.exchange(
+                 {send((me.rank() + 1) % me.size(), a.to), receive((me.rank() + me.size() - 1) % me.size(), theirs)});
+             copy(me, a.to, theirs);
+           }},
+          {"leaves one chunk out", C::all_gather,
+           [](Rank me, const Arrays& a) {
+             ring_all_gather(me, a);
+             if (me.rank() == 2) fill(me, chunk(a.to, 0, me.size()), -1);
+           }},
+          {"swaps two chunks", C::all_gather,
+           [](Rank me, const Arrays& a) {
+             ring_all_gather(me, a);
+             const Slice first = chunk(a.to, 0, me.size()), second = chunk(a.to, 1, me.size());
+             const Slice kept = me.allocate(first.size(), DType::f32, Category::buffer);
+             copy(me, kept, first);
+             copy(me, first, second);
+             copy(me, second, kept);
+           }},
+          {"forgets the last rank", C::broadcast,
+           [](Rank me, const Arrays& a) {
+             const int last = me.size() - 1;
+             if (me.rank() == last) return;
+             if (me.rank() > 0) return me.exchange({receive(0, a.to)});
+             for (int peer = 1; peer < last; ++peer) me.exchange({send(peer, a.to)});
+           }},
+          {"forgets the last element", C::broadcast,
+           [](Rank me, const Arrays& a) { tree_broadcast(me, a.to.cut(0, a.to.size() - 1)); }},
+          {"keeps its own chunk back", C::all_to_all,
+           [](Rank me, const Arrays& a) {
+             pairwise(me, a);
+             fill(me, chunk(a.to, me.rank(), me.size()), 0);
+           }},
+          {"gathers chunk 0 of everybody", C::all_to_all,
+           [](Rank me, const Arrays& a) {
+             copy(me, chunk(a.to, me.rank(), me.size()), chunk(a.from, 0, me.size()));
+             week21::ring_all_gather(me, a.to);
+           }},
+          {"mirrors the ranks", C::all_to_all, [](Rank me, const Arrays& a) {
+             pairwise(me, a);
+             const int p = me.size();
+             const Slice mirrored = me.allocate(a.to.size(), DType::f32, Category::buffer);
+             for (int r = 0; r < p; ++r) copy(me, chunk(mirrored, r, p), chunk(a.to, p - 1 - r, p));
+             copy(me, a.to, mirrored);
+           }}};
+}
+
+Measurement measured(const Way& way, int ranks, std::size_t elements, bool in_place = true) {
+  const CollectiveAlgorithm algorithm{way.name, way.act, in_place};
+  const Contender contender{.name = way.name, .prepare = [=, collective = way.collective](Rank me, Purpose purpose) {
+                              return prepare_collective(me, purpose, collective, algorithm, elements);
+                            }};
+  return measure({.ranks = ranks}, {contender}, {})[0];  // with checks for races, memory poisoned
+}
+
+TEST(Collectives, GiveWhatTheyPromise) {
+  for (const Way& way : right_ways())
+    for (const int ranks : {2, 3, 4, 5, 7, 8})
+      for (const std::size_t each : {1U, 5U, 40U}) {
+        const Measurement result = measured(way, ranks, each * static_cast<std::size_t>(ranks));
+        EXPECT_TRUE(result.verified) << way.name << ", " << ranks << " ranks";
+      }
+}
+
+TEST(Collectives, WrongOnesAreRefused) {
+  for (const Way& way : wrong_ways())
+    for (const int ranks : {4, 5})
+      for (const std::size_t each : {1U, 64U}) {
+        try {
+          measured(way, ranks, each * static_cast<std::size_t>(ranks));
+          ADD_FAILURE() << name_of(way.collective) << " that " << way.name << " passed on " << ranks << " ranks";
+        } catch (const Error& error) {
+          EXPECT_NE(std::string(error.what()).find("has a wrong result"), std::string::npos) << error.what();
+        }
+      }
+}
+
+TEST(Collectives, AResultElsewhereIsNotTakenForOne) {
+  // Not in place: what a ring leaves in its input is no result.
+  EXPECT_THROW(measured({"ring", Collective::reduce_scatter, ring_reduce_scatter}, 4, 64, false), Error);
+  const auto copied = [](Rank me, const Arrays& a) {
+    ring_reduce_scatter(me, a);
+    copy(me, a.to, chunk(a.from, me.rank(), me.size()));
+  };
+  EXPECT_TRUE(measured({"copied", Collective::reduce_scatter, copied}, 4, 64, false).verified);
+}
+
+TEST(Collectives, SegmentsAreThoseOfTheLowestPrice) {
+  const CollectivePrices prices{{.alpha = 1e-6, .beta = 1e-9}};
+  for (const int ranks : {3, 8, 64})
+    for (const double bytes : {4e3, 1e6, 64e6}) {
+      const int best = best_segments(prices, ranks, bytes);
+      const double least = chain_seconds(prices, ranks, bytes, best);
+      EXPECT_LE(least, chain_seconds(prices, ranks, bytes, 1));
+      const bool may_double = bytes / (2 * best) >= 4096;
+      EXPECT_LE(least, may_double ? chain_seconds(prices, ranks, bytes, 2 * best) : least);
+      EXPECT_NEAR(least, (ranks - 2 + best) * (1e-6 + bytes / best * 1e-9), 1e-15);
+      const double ideal = std::sqrt((ranks - 2) * bytes * 1e-9 / 1e-6);  // where the derivative is 0
+      if (may_double) {
+        EXPECT_LT(std::abs(std::log2(best / ideal)), 1) << ranks << ", " << bytes;
+      }
+    }
+  EXPECT_EQ(best_segments(prices, 2, 64e6), 1) << "nobody passes anything on";
+}
+
+class CollectivesProgram : public BenchProgram {
+ protected:
+  Json rows(const std::string& arguments) { return rows_of(arguments, "collectives"); }
+};
+
+double number_of(const Json& row, const char* field) { return row.at(field).get<double>(); }
+
+/// What a rank sends at most, over the bytes of the array.
+double sent_by_a_rank(const std::string& algorithm, int p) {
+  if (algorithm == "star") return p - 1;
+  if (algorithm == "tree") return std::ceil(std::log2(p));
+  return algorithm == "chain" ? 1 : (p - 1.0) / p;
+}
+
+TEST_F(CollectivesProgram, PricesAreExactOnOneLevelOfLinks) {
+  for (const char* machine : {"uniform", "dgx-a100"})
+    for (const int p : {2, 3, 5, 6, 8}) {
+      const std::string arguments = std::string("--machine ") + machine + " --ranks " + std::to_string(p) + " --bytes ";
+      for (const std::string more : {"960KiB", "960KiB --segments 6", "15MiB --phantom"}) {
+        const Json all = rows(arguments + more);
+        ASSERT_EQ(all.size(), 7U);
+        for (const Json& row : all) {
+          const double seconds = number_of(row, "seconds"), bytes = number_of(row, "bytes");
+          const std::string algorithm = row.at("algorithm"), collective = row.at("collective");
+          EXPECT_NEAR(number_of(row, "predicted_seconds") / seconds, 1, 1e-9) << row;
+          EXPECT_EQ(row.at("verified"), !more.ends_with("--phantom")) << row;
+          EXPECT_NEAR(number_of(row, "algbw_gb_per_s"), bytes / seconds / 1e9, 1e-9) << row;
+          EXPECT_NEAR(number_of(row, "busbw_gb_per_s"),
+                      bytes / seconds / 1e9 * (collective == "broadcast" ? 1 : (p - 1.0) / p), 1e-9)
+              << row;
+          EXPECT_NEAR(number_of(row, "bytes_sent_per_rank_max") / bytes, sent_by_a_rank(algorithm, p), 1e-9) << row;
+        }
+      }
+    }
+}
+
+TEST_F(CollectivesProgram, BetweenNodesTheyAreWhatTheirPageSays) {
+  for (const auto& [machine, shared] : std::map<std::string, bool>{{"dgx-a100-hdr", false}, {"dgx-a100-10gbe", true}})
+    for (const Json& row : rows("--machine " + machine + " --ranks 16,32 --bytes 1MiB,64MiB --phantom")) {
+      const std::string algorithm = row.at("algorithm");
+      const double quotient = number_of(row, "predicted_seconds") / number_of(row, "seconds");
+      const bool upper = shared && (algorithm == "star" || algorithm == "pairwise");
+      const bool lower = algorithm == "direct";
+      EXPECT_LT(quotient, upper ? 1.25 : 1.0001) << row;
+      EXPECT_GT(quotient, lower ? 0.9 : 0.999) << row;
+      EXPECT_EQ(row.at("verified"), false) << "a phantom run has no values";
+    }
+}
+
+TEST_F(CollectivesProgram, OnOneLargeArrayTheChainBeatsTheTreeAndTheTreeTheStar) {
+  const Json large = rows("--machine dgx-a100 --ranks 8 --bytes 64MiB --collective broadcast --phantom");
+  EXPECT_GT(number_of(large[0], "seconds"), number_of(large[1], "seconds"));
+  EXPECT_GT(number_of(large[1], "seconds"), 1.5 * number_of(large[2], "seconds"));
+  EXPECT_GT(large[2].at("segments"), 8);
+  const Json small =
+      rows("--machine dgx-a100-hdr --ranks 16 --bytes 1KiB --collective broadcast --algorithm tree,chain");
+  ASSERT_EQ(small.size(), 2U);
+  EXPECT_LT(number_of(small[0], "seconds"), number_of(small[1], "seconds")) << "few messages one after the other";
+}
+
+TEST_F(CollectivesProgram, SizesAreRoundedToWholeElementsForEachRank) {
+  for (const Json& row : rows("--ranks 3 --bytes 64")) EXPECT_EQ(row.at("bytes"), 60) << row;
+}
+
+TEST_F(CollectivesProgram, BadInputIsOneSentence) {
+  const std::map<std::string, std::string> words{{"--ranks 1", "at least 2 ranks are needed"},
+                                                 {"--collective broadcats", "broadcast"},
+                                                 {"--algorithm pairwize", "pairwise"},
+                                                 {"--ranks 8 --bytes 16", "8 ranks"},
+                                                 {"--bytes 7", "4 bytes each"},
+                                                 {"--segments -1", "--segments"},
+                                                 {"--collective broadcast --algorithm ring", "nothing to measure"}};
+  for (const auto& [arguments, expected] : words) {
+    EXPECT_EQ(start(arguments, "collectives"), 2) << arguments;
+    EXPECT_NE(err_.find(expected), std::string::npos) << arguments << ": " << err_;
+  }
+}
+
+TEST_F(CollectivesProgram, OnMpiTheLibraryStandsBesideEach) {
+  if (std::string_view(LOCKSTEP_LAUNCH_TWO).empty()) GTEST_SKIP() << "no MPI in this build";
+  backend_ = "mpi";
+  before_ = LOCKSTEP_LAUNCH_TWO;
+  std::map<std::string, int> libraries, others;
+  for (const Json& row : rows("--bytes 20KiB,512KiB --samples 5")) {
+    const std::string algorithm = row.at("algorithm");
+    if (algorithm == "memory_copy") continue;
+    ++(algorithm == "library" ? libraries : others)[row.at("collective")];
+    EXPECT_EQ(row.at("verified"), true) << row;
+    EXPECT_EQ(row.at("predicted_seconds").is_null(), algorithm == "library") << row;
+    EXPECT_EQ(row.contains("messages"), algorithm != "library") << "MPI's are not the runtime's";
+    EXPECT_GT(number_of(row, "fraction_of_copy_bound"), 0) << row;
+    EXPECT_LE(number_of(row, "times_library_low"), number_of(row, "times_library_high")) << row;
+  }
+  for (const Collective collective : all_collectives()) EXPECT_EQ(libraries[name_of(collective)], 2);
+  EXPECT_EQ(others["broadcast"], 6);
+  EXPECT_EQ(others["all_to_all"], 4);
+}
+
+}  // namespace
+}  // namespace lockstep::bench

@@ -1,0 +1,211 @@
+// Exercise 21.13: from a launcher to a job. Read labs/week21_data_parallel/launch.hpp first.
+#include "labs/week21_data_parallel/launch.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+namespace lockstep::week21 {
+namespace {
+
+/// All of `text` as a whole number of at most 9 digits, or nothing.
+std::optional<int> digits(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = !text.empty() && text.size() <= 9 && text.front() != '-' && end == text.data() + text.size();
+  return whole && error == std::errc{} ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+void refuse(const std::string& words) { throw Error(Verdict::usage, words); }
+
+int whole_number(const Variables& variables, const std::string& name, int least, int most) {
+  const char* text = variables(name.c_str());
+  if (!text) refuse(name + " is not set");
+  const std::optional<int> value = digits(text);
+  if (!value || *value < least || *value > most)
+    refuse(name + "=" + text + " is no whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  return *value;
+}
+
+std::string key_of(int restarts, int rank) {
+  return "start-" + std::to_string(restarts) + "/rank-" + std::to_string(rank);
+}
+
+std::optional<Place> place_by(const Launcher& launcher, const Variables& variables) {
+  // lab 21.13a begin: nothing where the launcher has set nothing; else its three numbers. Read the number of ranks
+  // first: the others are below it.
+  const bool says_ranks = launcher.name != kSlurm.name && variables(launcher.ranks);
+  if (!variables(launcher.rank) && !says_ranks) return std::nullopt;
+  Place place{.launcher = launcher.name};
+  place.ranks = whole_number(variables, launcher.ranks, 1, 1'000'000);
+  place.rank = whole_number(variables, launcher.rank, 0, place.ranks - 1);
+  const bool elsewhere = !variables(launcher.local_rank) && variables(launcher.local_rank_else);
+  place.local_rank =
+      whole_number(variables, elsewhere ? launcher.local_rank_else : launcher.local_rank, 0, place.ranks - 1);
+  return place;
+  // lab end
+}
+
+Place place_of(const Variables& variables) {
+  // lab 21.13a begin: the first of the four that has set something, or none. Open MPI and PMI must agree; torchrun
+  // counts its restarts.
+  if (std::optional<Place> place = place_by(kTorchrun, variables)) {
+    const bool limited = variables("TORCHELASTIC_MAX_RESTARTS"), counted = variables("TORCHELASTIC_RESTART_COUNT");
+    const int most = limited ? whole_number(variables, "TORCHELASTIC_MAX_RESTARTS", 0, 1'000'000) : 1'000'000;
+    if (counted) place->restarts = whole_number(variables, "TORCHELASTIC_RESTART_COUNT", 0, most);
+    return *place;
+  }
+  const std::optional<Place> open_mpi = place_by(kOpenMpi, variables), pmi = place_by(kPmi, variables);
+  if (open_mpi && pmi && (open_mpi->rank != pmi->rank || open_mpi->ranks != pmi->ranks))
+    refuse("OMPI_COMM_WORLD_RANK and _SIZE say another rank than PMI_RANK and PMI_SIZE: which launcher started this?");
+  if (open_mpi) return *open_mpi;
+  if (pmi) return *pmi;
+  return place_by(kSlurm, variables).value_or(Place{});
+  // lab end
+}
+
+std::vector<std::string> numbers_in(const std::string& list) {
+  std::vector<std::string> all;
+  // lab 21.13b begin: one range after the other, up to the next comma or the end. A single number is a range from
+  // itself to itself.
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    const std::string range = list.substr(at, end - at);
+    const std::size_t dash = std::min(range.find('-'), range.size());
+    const std::optional<int> first = digits(range.substr(0, dash));
+    const std::optional<int> last = dash < range.size() ? digits(range.substr(dash + 1)) : first;
+    if (!first || !last || *last < *first) refuse("'" + range + "' in [" + list + "] is no number and no range");
+    if (*last - *first >= 100'000 - static_cast<int>(all.size()))
+      refuse("[" + list + "] has more than 100,000 numbers");
+    for (int n = *first; n <= *last; ++n) {
+      const std::string number = std::to_string(n);
+      all.push_back(std::string(dash > number.size() ? dash - number.size() : 0, '0') + number);
+    }
+    at = end + 1;
+  }
+  // lab end
+  return all;
+}
+
+std::vector<std::string> hosts_in(const std::string& list) {
+  std::vector<std::string> all;
+  // lab 21.13b begin: character by character: keep the names that the current item stands for so far; a character makes
+  // each longer, a bracket multiplies them; a comma outside brackets and the end of the list complete them.
+  std::vector<std::string> names = {""};
+  for (std::size_t at = 0; at <= list.size(); ++at) {
+    if (at == list.size() || list[at] == ',') {
+      if (names.front().empty()) refuse("'" + list + "' has an empty name");
+      all.insert(all.end(), names.begin(), names.end());
+      names = {""};
+      continue;
+    }
+    std::vector<std::string> ends = {std::string(1, list[at])}, longer;
+    if (list[at] == '[') {
+      const std::size_t close = list.find(']', at);
+      if (close == std::string::npos) refuse("'" + list + "' has a [ without its ]");
+      ends = numbers_in(list.substr(at + 1, close - at - 1));
+      at = close;
+    } else if (list[at] == ']') {
+      refuse("'" + list + "' has a ] without its [");
+    }
+    if (names.size() * ends.size() > 100'000) refuse("'" + list + "' has more than 100,000 names");
+    for (const std::string& name : names)
+      for (const std::string& end : ends) longer.push_back(name + end);
+    names = longer;
+  }
+  // lab end
+  return all;
+}
+
+Address meeting_point(const Variables& variables, const Place& place) {
+  // lab 21.13c begin: MASTER_ADDR and MASTER_PORT, both or neither; a single rank; the first host that Slurm names
+  const char *host = variables("MASTER_ADDR"), *port = variables("MASTER_PORT");
+  if (!host != !port) refuse("MASTER_ADDR and MASTER_PORT go together, and one of them is not set");
+  if (host && !*host) refuse("MASTER_ADDR is empty");
+  if (host) return {host, whole_number(variables, "MASTER_PORT", 1, 65535)};
+  if (place.ranks == 1) return {"127.0.0.1", 29500};
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
+    if (const char* hosts = variables(name))
+      return {hosts_in(hosts).front(), 20000 + whole_number(variables, "SLURM_JOB_ID", 0, 999'999'999) % 20000};
+  refuse("MASTER_ADDR and MASTER_PORT are not set, and Slurm names no hosts: where does rank 0 listen?");
+  // lab end
+}
+
+int gpu_of(const Place& place, int visible) {
+  // lab 21.13c begin: no GPU visible, one, or one for each rank of the host
+  if (visible <= 1) return visible - 1;
+  if (place.local_rank >= visible)
+    refuse("local rank " + std::to_string(place.local_rank) + " has no GPU: " + std::to_string(visible) +
+           " are visible; start at most as many ranks a host");
+  return place.local_rank;
+  // lab end
+}
+
+int newest_complete(const std::vector<std::string>& files) {
+  int newest = -1;
+  // lab 21.13d begin: N of each file "step-N/manifest"; return the largest as a number
+  for (const std::string& file : files) {
+    const std::string_view name = file, before = "step-", after = "/manifest";
+    if (!name.starts_with(before) || !name.ends_with(after) || name.size() < before.size() + after.size()) continue;
+    const auto step = digits(name.substr(before.size(), name.size() - before.size() - after.size()));
+    newest = std::max(newest, step.value_or(-1));
+  }
+  // lab end
+  return newest;
+}
+
+int come_together(Store& store, const Place& place, int newest, double timeout) {
+  // lab 21.13d begin: set your own key; check all ranks' keys, sleep, check again. When the time is up, check once more
+  // and name the missing ranks. Then compare the steps.
+  const double end = store.now() + timeout;
+  store.set(key_of(place.restarts, place.rank), std::to_string(newest));
+  while (true) {
+    const bool over = store.now() >= end;
+    std::string missing;
+    std::vector<int> steps = {newest};
+    for (int rank = 0; rank < place.ranks; ++rank)
+      if (const std::optional<std::string> step = store.get(key_of(place.restarts, rank)))
+        steps.push_back(std::stoi(*step));
+      else
+        missing += " " + std::to_string(rank);
+    const auto [smallest, largest] = std::ranges::minmax(steps);
+    if (missing.empty() && smallest == -1 && largest != -1)
+      refuse("some ranks found a checkpoint and others none: do all see the same folder?");
+    if (missing.empty()) return smallest;
+    if (over)
+      throw Error(Verdict::timeout, "of " + std::to_string(place.ranks) + " ranks these did not come:" + missing);
+    store.sleep(0.1);
+  }
+  // lab end
+}
+
+int supervise(Processes& processes, double grace) {
+  // lab 21.13e begin: check all; the first that has failed sets the exit code and starts the grace period. Then send
+  // signals, but only to those still running: once to terminate, once to kill.
+  int code = 0;
+  double failed_at = 0;
+  bool killed = false;
+  while (true) {
+    std::vector<int> running;
+    const int before = code;
+    for (int i = 0; i < processes.count(); ++i) {
+      const std::optional<int> ended = processes.exit_code(i);
+      if (!ended) running.push_back(i);
+      if (code == 0) code = ended.value_or(0);
+    }
+    if (running.empty()) return code;
+    if (before == 0 && code != 0) {
+      failed_at = processes.now();
+      for (int i : running) processes.terminate(i);
+    } else if (code != 0 && !killed && processes.now() - failed_at >= grace) {
+      killed = true;
+      for (int i : running) processes.kill(i);
+    }
+    processes.sleep(0.05);
+  }
+  // lab end
+}
+
+}  // namespace lockstep::week21

@@ -1,0 +1,57 @@
+// Exercise 24.8: ZB-V. Read labs/week24_pipeline/zb_v.hpp first.
+#include "labs/week24_pipeline/zb_v.hpp"
+
+#include <array>
+#include <string>
+
+#include "common/error.hpp"
+
+namespace lockstep::week24 {
+
+namespace {
+
+/// A stage's steps: of each kind and chunk one microbatch after the other. Those that there are not, m and above, are
+/// left out.
+class InOrder {
+ public:
+  explicit InOrder(int microbatches) : microbatches_(microbatches) {}
+  void add(Work work, int chunk) {
+    const int microbatch = next_[static_cast<std::size_t>(work)][static_cast<std::size_t>(chunk)]++;
+    if (microbatch < microbatches_) steps_.push_back({work, microbatch, chunk});
+  }
+  void forward(int chunk) { add(Work::forward, chunk); }
+  void input(int chunk) { add(Work::input_gradient, chunk); }
+  void weight(int chunk) { add(Work::weight_gradient, chunk); }
+  const StageSchedule& steps() const { return steps_; }
+
+ private:
+  int microbatches_;
+  std::array<std::array<int, 2>, 4> next_{};
+  StageSchedule steps_;
+};
+
+}  // namespace
+
+StageSchedule zb_v(const PipelineShape& shape, int stage) {
+  if (shape.placement != Placement::vee || shape.chunks != 2 || shape.stages < 2)
+    usage_error("ZB-V wants two chunks a stage in a V, and two stages or more: not " + std::to_string(shape.chunks) +
+                (shape.placement == Placement::vee ? " in a V" : " around") + " on " + std::to_string(shape.stages));
+  const int p = shape.stages, s = stage, m = shape.microbatches;
+  InOrder steps(shape.microbatches);
+  // lab 24.8 begin: what comes before a stage's first steady turn, so that the stages reach it one after the other and
+  // nobody holds more than 2p; the steady turns, F I W of chunk 0 and of chunk 1; at the end the I that others wait
+  // for, and W where there is nothing else
+  const auto whole = [&](int chunk) { steps.forward(chunk), steps.input(chunk), steps.weight(chunk); };
+  for (int i = 0; i < 2 * (p - s) - 1; ++i) steps.forward(0);
+  for (int i = 0; i < s; ++i) steps.forward(1), steps.forward(0);
+  for (int i = 0; i < p - s; ++i) whole(1);
+  for (int i = 0; i < m - p; ++i) whole(0), whole(1);
+  for (int i = 0; i < s; ++i) steps.input(0), steps.input(1);
+  for (int i = 0; i < p - s; ++i) steps.input(0), steps.weight(0);
+  for (int chunk : {1, 0})
+    for (int i = 0; i < s; ++i) steps.weight(chunk);
+  return steps.steps();
+  // lab end
+}
+
+}  // namespace lockstep::week24

@@ -1,0 +1,160 @@
+#!/bin/sh
+# ./lab update [VERSION | FOLDER | FILE.zip]: a newer Lockstep in this folder; your answers stay.
+#
+#   VERSION            in a git clone: a tag, branch or commit of origin (without: origin's newest tag, or its main)
+#   FOLDER, FILE.zip   a newer version as you were handed it
+#
+# Exercises that you have not begun get today's skeleton. Answers stay, follow their exercise to another file, and have
+# names and paths of before rewritten; where a contract changed, the difference is kept for you to read. What became of
+# each is said, and all that was replaced is in outputs/updates/.
+set -eu
+fail() { echo "update: $*" >&2; exit 2; }
+case " $* " in *' -h '* | *' --help '*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; exit 0 ;; esac
+case $# in 1 | 2 | 4) ;; *) fail "give at most one version, folder or archive" ;; esac
+
+root=$1
+what=${2:-}
+begun_at=${3:-$(date +%Y-%m-%d.%H%M%S)}
+new=${4:-} # set where the new version's own script goes on
+kept=$root/outputs/updates/$begun_at
+in_git() { git -C "$root" rev-parse --is-inside-work-tree > /dev/null 2>&1 && [ -e "$root/.git" ]; }
+
+# The newest tag of the origin that looks like a version, else its main.
+newest() {
+  tag=$(git -C "$root" tag --list 'v[0-9]*' --sort=-v:refname --merged origin/main | head -n 1)
+  echo "${tag:-origin/main}"
+}
+
+# The new version lies in $new, a folder of its own; what goes on is its script, which knows what changed.
+if [ -z "$new" ]; then
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  if [ -d "$what" ] || [ -f "$what" ]; then
+    new=$work
+    if [ -d "$what" ]; then cp -R "$what/." "$work/"; else
+      archive=$(cd "$(dirname "$what")" && pwd)/$(basename "$what")
+      (cd "$work" && cmake -E tar xf "$archive") || fail "$what is not an archive"
+      [ ! -d "$work/lockstep" ] || new=$work/lockstep
+    fi
+  elif in_git; then
+    git -C "$root" fetch -q --tags origin || fail "origin does not answer"
+    what=${what:-$(newest)}
+    commit=$(git -C "$root" rev-parse -q --verify "$what^{commit}" || git -C "$root" rev-parse -q --verify "origin/$what^{commit}") ||
+      fail "origin has no $what, and there is no folder or archive of that name"
+    if git -C "$root" merge-base --is-ancestor "$commit" HEAD; then
+      echo "nothing newer: you have $what"
+      exit 0
+    fi
+    git -C "$root" archive "$commit" | tar -x -C "$work"
+    new=$work
+    what=$commit
+  else
+    fail "this folder is not a git clone: ./lab update FILE.zip (or FOLDER) of the version you were handed"
+  fi
+  [ -f "$new/tools/course/update.sh" ] || fail "that is not a version of Lockstep to update to"
+  sh "$new/tools/course/update.sh" "$root" "$what" "$begun_at" "$new"
+  exit
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# exercises TREE: "ID PATH" for each exercise of its course, PATH without the ending.
+exercises() {
+  awk -F'"' '$2 == "folder" { folder = $4 } $2 == "id" { id = $4 } $2 == "name" { print id, "labs/" folder "/" $4 }' "$1/labs/course.json"
+}
+
+# start PATH: the skeleton this folder began with.
+start() {
+  if in_git; then git -C "$root" show "$base:$1" 2> /dev/null
+  else cat "$root/prebuilt/skeletons/${1#labs/}" 2> /dev/null; fi
+}
+
+# code FILE: without comments, includes and empty lines.
+code() { sed 's://.*::; s/[[:space:]]*$//; /^#include/d; /^$/d' "$1"; }
+
+if in_git; then base=$(git -C "$root" merge-base HEAD "$what"); fi
+
+# Answers: what differs from the skeleton it began as.
+exercises "$root" > "$work/before"
+exercises "$new" > "$work/after"
+mkdir -p "$kept"
+unbegun=0
+: > "$work/begun"
+while read -r id path; do
+  [ -f "$root/$path.cpp" ] || continue
+  if start "$path.cpp" > "$work/start" && cmp -s "$work/start" "$root/$path.cpp"; then
+    unbegun=$((unbegun + 1))
+  else
+    echo "$id $path" >> "$work/begun"
+    mkdir -p "$kept/answers/$(dirname "$path")" "$work/contracts/$(dirname "$path")"
+    cp "$root/$path.cpp" "$kept/answers/$path.cpp"
+    [ ! -f "$root/$path.hpp" ] || cp "$root/$path.hpp" "$work/contracts/$path.hpp"
+  fi
+done < "$work/before"
+
+# Their own changes to other files: git merges those that are committed; the others it would overwrite.
+replace_by_merge() {
+  cut -d' ' -f2 "$work/before" | sed 's/$/.cpp/' > "$work/answers"
+  git -C "$root" diff --name-only HEAD | grep -vxF -f "$work/answers" > "$work/others" || true
+  [ ! -s "$work/others" ] || fail "commit or undo your changes to these files first: $(tr '\n' ' ' < "$work/others")"
+  if [ -s "$work/begun" ]; then
+    cut -d' ' -f2 "$work/begun" | sed 's/$/.cpp/' | (cd "$root" && xargs git checkout -q HEAD --)
+  fi
+  if git -C "$root" merge -q --ff-only "$what" 2> /dev/null; then return; fi
+  git -C "$root" merge -q --no-commit --no-ff "$what" > "$work/merge" 2>&1 || true
+  git -C "$root" diff --name-only --diff-filter=U | grep -vxF -f "$work/answers" > "$work/others" || true
+  if [ -s "$work/others" ] || ! git -C "$root" rev-parse -q --verify MERGE_HEAD > /dev/null; then
+    git -C "$root" merge --abort 2> /dev/null || true
+    cp -R "$kept/answers/." "$root/" 2> /dev/null || true
+    fail "you and the new version changed the same lines of: $(tr '\n' ' ' < "$work/others"). Nothing was changed"
+  fi
+  cut -d' ' -f2 "$work/after" | sed 's/$/.cpp/' | (cd "$root" && xargs git checkout -q "$what" --)
+}
+replace_by_copy() {
+  for entry in "$new"/* "$new"/.[!.]*; do
+    name=$(basename "$entry")
+    case $name in outputs | build | '*' | '.[!.]*' | .git) continue ;; esac
+    [ ! -e "$root/$name" ] || { mkdir -p "$kept/replaced" && mv "$root/$name" "$kept/replaced/"; }
+    cp -R "$entry" "$root/"
+  done
+}
+if in_git; then replace_by_merge; else replace_by_copy; fi
+
+# What became of each answer.
+while read -r id path; do
+  now=$(awk -v id="$id" '$1 "" == id "" { print $2 }' "$work/after")
+  if [ -z "$now" ]; then
+    rm -f "$root/$path.cpp"
+    echo "$id: no longer in the course; your answer is ${kept#"$root/"}/answers/$path.cpp"
+    continue
+  fi
+  said=kept
+  cp "$kept/answers/$path.cpp" "$root/$now.cpp"
+  [ "$now" = "$path" ] || { rm -f "$root/$path.cpp"; said="moved to $now.cpp"; }
+  mkdir "$work/one"
+  cp "$root/$now.cpp" "$work/one/"
+  sh "$new/tools/course/move_answers.sh" "$work/one" > "$work/moves"
+  if grep -q '^moved: ' "$work/moves"; then
+    cp "$work/one/$(basename "$now").cpp" "$root/$now.cpp"
+    said="$said; names of before rewritten"
+  fi
+  rm -r "$work/one"
+  if [ -f "$work/contracts/$path.hpp" ] && ! diff -u "$work/contracts/$path.hpp" "$root/$now.hpp" > "$work/difference"; then
+    cp "$work/difference" "$kept/$id.hpp.diff"
+    if code "$work/contracts/$path.hpp" > "$work/code" && code "$root/$now.hpp" | cmp -s - "$work/code"; then
+      said="$said; its contract is described anew: ${kept#"$root/"}/$id.hpp.diff"
+    else
+      said="$said; its contract changed: ${kept#"$root/"}/$id.hpp.diff"
+    fi
+  fi
+  echo "$id: $said"
+  sed -n 's/^by hand: [^:]*: /    by hand: /p' "$work/moves"
+done < "$work/begun"
+
+if in_git && git -C "$root" rev-parse -q --verify MERGE_HEAD > /dev/null; then
+  git -C "$root" add -A -- 'labs/week*'
+  git -C "$root" commit -q -m "Lockstep updated; my answers kept"
+fi
+echo "$unbegun not begun: new skeletons. Your old files are kept in ${kept#"$root/"}."
+echo "Next: ./lab check of each week that you have begun; CHANGELOG.md says what is new."

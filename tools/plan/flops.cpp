@@ -1,0 +1,200 @@
+#include "tools/plan/flops.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/gpt/model/model_file.hpp"
+#include "common/runtime/machine/machine.hpp"
+#include "common/support/json/repeatable.hpp"
+#include "common/support/json/results.hpp"
+#include "common/support/text/command_line.hpp"
+#include "common/support/text/numbers.hpp"
+#include "common/support/text/storage.hpp"
+
+namespace lockstep::plan {
+
+namespace {
+
+struct FlopsOptions {
+  std::string model, params, tokens, budget, machine, json;
+  std::string dtype = "bf16";
+  int sequence = 0, ranks = 0;
+  double mfu = 0.4, tokens_per_second = 0;
+};
+
+/// What is asked about, complete.
+struct Subject {
+  std::string name;
+  double parameters = 0;
+  double tokens = 0;
+  bool gpt2 = false;       // its block
+  std::size_t length = 0;  // 0: sizes are not known, 6 N a token
+  TokenFlop token;
+
+  double flop_per_token() const { return length > 0 ? token.sum() : 6 * parameters; }
+  double flop() const { return flop_per_token() * tokens; }
+};
+
+Subject subject_of(const FlopsOptions& o) {
+  Subject s;
+  const double budget = o.budget.empty() ? 0 : number_in("--budget", o.budget, 1, 1e30);
+  if (!o.model.empty()) {
+    const GptConfig model = find_model(o.model);
+    s.name = o.model;
+    s.parameters = static_cast<double>(model.parameters());
+    s.length = o.sequence > 0 ? static_cast<std::size_t>(o.sequence) : model.context;
+    s.gpt2 = model.architecture == Architecture();
+    s.token = token_flop(model, s.length);
+  } else if (!o.params.empty()) {
+    s.name = o.params + " parameters";
+    s.parameters = number_in("--params", o.params, 1, 1e18);
+  } else if (budget > 0) {
+    s.parameters = best_parameters(budget);
+    s.name = fmt::format("{:.3g} parameters, Chinchilla's optimum for {:g} FLOP", s.parameters, budget);
+  } else {
+    throw Error(Verdict::usage, "give --model gpt2-124m, --params 70e9, or --budget 5.76e23");
+  }
+  if (!o.tokens.empty())
+    s.tokens = number_in("--tokens", o.tokens, 1, 1e18);
+  else if (budget > 0)
+    s.tokens = budget / s.flop_per_token();
+  else
+    s.tokens = kTokensPerParameter * s.parameters;
+  return s;
+}
+
+std::string scaled(double value) {
+  for (const auto& [unit, name] : {std::pair{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}})
+    if (value >= unit) return fmt::format("{:.4g}{}", value / unit, name);
+  return fmt::format("{:.4g}", value);
+}
+
+void print_token(const Subject& s) {
+  const double sum = s.token.sum();
+  fmt::print("one token of a sequence of {}, forward and backward        FLOP  share\n", s.length);
+  const auto line = [&](const char* what, const char* formula, double flop) {
+    fmt::print("  {:<24} {:<10} {:>22} {:>5.1f} %\n", what, formula, scaled(flop), 100 * flop / sum);
+  };
+  line("attention's matrices", s.gpt2 ? "24 L C²" : "", s.token.attention_matrices);
+  line("MLP", s.gpt2 ? "48 L C²" : "", s.token.mlp);
+  line("scores, causal", "6 L C T", s.token.scores);
+  line("head", "6 V C", s.token.head);
+  fmt::print("  {:<24} {:<10} {:>22}  = {:.2f} N; as PaLM counts, with the masked half too: {}\n", "together", "",
+             scaled(sum), sum / s.parameters, scaled(s.token.palm()));
+}
+
+void print_run(const Subject& s, const FlopsOptions& o) {
+  const double rule = kTokensPerParameter * s.parameters, best = best_parameters(s.flop());
+  fmt::print("{} tokens: {:.3g} per parameter", scaled(s.tokens), s.tokens / s.parameters);
+  if (o.tokens.empty() && o.budget.empty())
+    fmt::print(", the rule of Chinchilla (--tokens for others)\n");
+  else
+    fmt::print("; by the rule of Chinchilla {}\n", scaled(rule));
+  fmt::print("{:.3g} FLOP by 6 N D", rule_of_six(s.parameters, s.tokens));
+  if (s.length > 0) fmt::print(", {:.3g} by the table", s.flop());
+  if (std::abs(best / s.parameters - 1) > 0.01)
+    fmt::print("; spent best, by the same rule, on {} parameters and {} tokens", scaled(best),
+               scaled(kTokensPerParameter * best));
+  fmt::print("\n");
+}
+
+/// FLOP a second of one GPU, by the data sheet. Throws Error(usage) where a machine's is not known: a share of it would
+/// mean nothing.
+double peak_of(const Machine& machine, DType type) {
+  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(type)];
+  if (peak >= 5e12) return peak;
+  throw Error(Verdict::usage,
+              fmt::format("the peak of {} is not a vendor's figure, so a share of it is not an MFU: choose a "
+                          "machine with GPUs, such as --machine dgx-a100",
+                          machine.name));
+}
+
+void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
+  const Machine machine = find_machine(o.machine, LOCKSTEP_SOURCE_DIR "/bench/machines");
+  const double peak = peak_of(machine, parse_storage(o.dtype));
+  const int ranks = o.ranks > 0 ? o.ranks : 1;
+  const double all = peak * ranks;
+  fmt::print("{} GPU{} of {}, each {}FLOP/s at peak in {}\n", ranks, ranks == 1 ? "" : "s", machine.name, scaled(peak),
+             o.dtype);
+  double mfu = o.mfu;
+  if (o.tokens_per_second > 0) {
+    mfu = o.tokens_per_second * s.flop_per_token() / all;
+    fmt::print("{} tokens/s are {:.1f} % MFU", scaled(o.tokens_per_second), 100 * mfu);
+    if (s.length > 0) fmt::print(", {:.1f} % as PaLM counts", 100 * o.tokens_per_second * s.token.palm() / all);
+    fmt::print("\n");
+    if (mfu > 1)
+      throw Error(Verdict::usage, "which is more than the hardware has: check --ranks, --dtype and --sequence");
+  }
+  const double seconds = s.flop() / (all * mfu), days = seconds / 86400;
+  const std::string time = days < 1 ? fmt::format("{:.3g} hours", 24 * days) : fmt::format("{:.3g} days", days);
+  fmt::print("{} at {:.1f} % MFU{}: {:.3g} GPU-days, {} tokens/s\n", time, 100 * mfu,
+             o.tokens_per_second > 0 ? "" : " (--mfu for another)", days * ranks, scaled(s.tokens / seconds));
+  row.set("machine", machine.name).set("ranks", ranks).set("peak_flop_per_second", peak).set("mfu", mfu);
+  row.set("seconds", seconds).set("gpu_days", days * ranks);
+}
+
+void report(const FlopsOptions& o, const std::string& command_line) {
+  const Subject s = subject_of(o);
+  if (!o.json.empty()) check_writable(o.json);
+  fmt::print("{}{}\n", s.name, o.model.empty() ? "" : fmt::format(": N = {} parameters", scaled(s.parameters)));
+  if (s.length > 0) print_token(s);
+  print_run(s, o);
+  Row row;
+  row.set("name", s.name).set("parameters", s.parameters).set("tokens", s.tokens).set("flop", s.flop());
+  row.set("flop_by_rule", rule_of_six(s.parameters, s.tokens)).set("flop_per_token", s.flop_per_token());
+  if (!o.machine.empty()) set_machine(row, s, o);
+  if (o.json.empty()) return;
+  Context context = Context::here();
+  context.more.set("command", "flops").set("command_line", command_line);
+  write_results(o.json, context, std::vector<Row>{row});
+}
+
+}  // namespace
+
+TokenFlop token_flop(const GptConfig& model, std::size_t length) {
+  const double layers = static_cast<double>(model.layers), channels = static_cast<double>(model.d_model);
+  return {.attention_matrices = 6 * layers * static_cast<double>(model.qkv_width() + model.d_model) * channels,
+          .mlp = 6 * layers * static_cast<double>(model.up_width() + model.mlp_width()) * channels,
+          .scores = 6 * layers * channels * static_cast<double>(length),
+          .head = 6 * static_cast<double>(model.vocabulary) * channels};
+}
+
+double rule_of_six(double parameters, double tokens) { return 6 * parameters * tokens; }
+
+double best_parameters(double flop) { return std::sqrt(flop / (6 * kTokensPerParameter)); }
+
+int flops_program(int argc, char** argv) {
+  FlopsOptions o;
+  CommandLine line("./lab flops", "Floating-point operations of a training run, and how long they take on a machine.");
+  line.add("--model", o.model, "a preset or a config.json, as for ./lab train: exact FLOP, by part");
+  line.add("--params", o.params, "instead: number of parameters (70e9), 6 FLOP each per token");
+  line.add("--tokens", o.tokens, "tokens of the whole run (1.4e12; default: 20 per parameter, Chinchilla's rule)");
+  line.add("--budget", o.budget, "FLOP to spend (5.76e23): the tokens of --model, or the best model");
+  line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", Whole{});
+  line.add("--machine", o.machine, "a name in bench/machines: days and GPU-days on it");
+  line.add("--ranks", o.ranks, "number of GPUs; 0: one", Whole{});
+  line.add("--dtype", o.dtype, "type of the matrix products: fp32, bf16 or fp16");
+  line.add("--mfu", o.mfu, "share of the peak that the model's FLOP reach", Real{0.001, 1});
+  line.add("--tokens-per-second", o.tokens_per_second,
+           "instead of --mfu: measured tokens per second of all GPUs; prints the MFU", Real{0, 1e12});
+  line.add("--json", o.json, "the figures with their context");
+  line.exclude("--model", {"--params"});
+  line.exclude("--tokens", {"--budget"});
+  line.exclude("--mfu", {"--tokens-per-second"});
+  if (!line.parse(argc, argv)) {
+    fmt::print("{}", line.help());
+    return 0;
+  }
+  for (const char* needs : {"--ranks", "--mfu", "--tokens-per-second", "--dtype"})
+    if (o.machine.empty() && line.given(needs)) throw Error(Verdict::usage, fmt::format("{} needs --machine", needs));
+  if (o.model.empty() && line.given("--sequence")) throw Error(Verdict::usage, "--sequence needs --model");
+  report(o, repeatable("./lab flops", argc, argv));
+  return 0;
+}
+
+}  // namespace lockstep::plan

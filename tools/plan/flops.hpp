@@ -1,0 +1,39 @@
+// ./lab flops: what training costs in floating-point operations, and for how long a machine is busy with them. By
+// formulas alone: nothing runs, and nothing is predicted.
+#pragma once
+
+#include <cstddef>
+
+#include "common/gpt/model/config.hpp"
+
+namespace lockstep::plan {
+
+/// FLOP of one token, forward and backward (three times the forward's), by where they are done: each multiply-add
+/// counts two, and work a program adds (recomputation) none.
+struct TokenFlop {
+  double attention_matrices = 0;  ///< qkv and projection: of GPT-2 24 L C²
+  double mlp = 0;                 ///< up (with SwiGLU its gate too) and down: of GPT-2 48 L C²
+  double scores = 0;              ///< attention's scores and sums, half of them behind the causal mask: 6 L C T
+  double head = 0;                ///< 6 V C
+
+  double sum() const { return attention_matrices + mlp + scores + head; }
+  /// As PaLM counts them (arXiv 2204.02311, appendix B): scores of the masked half too.
+  double palm() const { return sum() + scores; }
+};
+/// Of a token in a sequence of `length`.
+TokenFlop token_flop(const GptConfig& model, std::size_t length);
+
+/// 6 N D (Kaplan et al., arXiv 2001.08361, section 2.1): two FLOP a parameter and token forward, four backward.
+double rule_of_six(double parameters, double tokens);
+
+/// Tokens a parameter that a compute budget is best spent with, by the rule read from Chinchilla (Hoffmann et al.,
+/// arXiv 2203.15556, Table 3, whose own rows have 20 to 22).
+inline constexpr double kTokensPerParameter = 20;
+
+/// The model that such a budget pays for: 6 N · 20 N = `flop`.
+double best_parameters(double flop);
+
+/// ./lab flops; arguments as of main.
+int flops_program(int argc, char** argv);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,126 @@
+#!/bin/sh
+# update_test.sh SOURCE: ./lab update, in a git clone (answers committed and not) and in a hand-out: what was begun stays,
+# what was not begun is today's, and what cannot be done changes nothing.
+set -eu
+source=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "update_test: $*"; [ ! -e "$work/said" ] || cat "$work/said"; exit 1; }
+export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_CONFIG_GLOBAL=/dev/null
+week=labs/week21_data_parallel
+
+# exercise ID NAME: an entry of the course.
+exercise() { printf '{\n"id": "%s",\n"name": "%s"\n},\n' "$1" "$2"; }
+# tree FOLDER VERSION EXERCISES…: a course of these "ID=NAME"; skeleton and contract say which version.
+tree() {
+  folder=$1 version=$2
+  shift 2
+  mkdir -p "$folder/$week" "$folder/tools/course" "$folder/common"
+  cp "$source/tools/course/update.sh" "$source/tools/course/move_answers.sh" "$folder/tools/course/"
+  echo "runtime $version" > "$folder/common/runtime.cpp"
+  printf '/outputs/\n' > "$folder/.gitignore"
+  {
+    printf '{"weeks": [{\n"folder": "week21_data_parallel",\n"exercises": [\n'
+    for each; do
+      exercise "${each%%=*}" "${each#*=}"
+      echo "// skeleton" > "$folder/$week/${each#*=}.cpp"
+      echo "// contract" > "$folder/$week/${each#*=}.hpp"
+    done
+    echo '{}]}]}'
+  } > "$folder/labs/course.json"
+}
+before() { tree "$1" 1 21.1=kept 21.2=renamed 21.3=gone 21.4=contract 21.5=untouched 21.6=names 21.10=tenth; }
+after() {
+  tree "$1" 2 21.1=kept 21.2=other_name 21.4=contract 21.5=untouched 21.6=names 21.7=new 21.10=tenth
+  echo "int contract_of_2();" > "$1/$week/contract.hpp"
+  echo "// contract, in other words" > "$1/$week/kept.hpp"
+  for name in untouched kept; do echo "// skeleton of 2" > "$1/$week/$name.cpp"; done
+}
+answer() {
+  for name in kept renamed gone contract; do echo "int my_$name();" > "$1/$week/$name.cpp"; done
+  printf '#include "common/stats/stats.hpp"\nDType t = storage_named("bf16");\n' > "$1/$week/names.cpp"
+}
+# carried FOLDER: what must be so afterwards, whatever the way.
+carried() {
+  now=$1/$week
+  grep -q my_kept "$now/kept.cpp" || fail "an answer is lost"
+  grep -q my_renamed "$now/other_name.cpp" || fail "an answer did not follow its exercise"
+  [ ! -e "$now/renamed.cpp" ] || fail "the old file is still there"
+  [ ! -e "$now/gone.cpp" ] || fail "an exercise that is gone still has a file"
+  grep -q my_contract "$now/contract.cpp" || fail "an answer with a new contract is lost"
+  grep -q of_2 "$now/contract.hpp" || fail "the contract is the old one"
+  grep -q 'of 2' "$now/untouched.cpp" || fail "an old skeleton stayed"
+  [ -e "$now/new.cpp" ] || fail "the new exercise is missing"
+  grep -q 'runtime/\|support/stats' "$now/names.cpp" || fail "includes what is not there any more"
+  grep -q parse_storage "$now/names.cpp" || fail "an old name stayed"
+  grep -q 'runtime 2' "$1/common/runtime.cpp" || fail "the runtime is the old one"
+  grep -q '^21.1: kept; its contract is described anew: outputs/updates/.*/21.1.hpp.diff$' "$work/said" || fail "says nothing of 21.1"
+  grep -q "^21.2: moved to $week/other_name.cpp$" "$work/said" || fail "says nothing of 21.2"
+  grep -q '^21.3: no longer in the course; your answer is outputs/updates/.*/gone.cpp$' "$work/said" || fail "says nothing of 21.3"
+  grep -q '^21.4: kept; its contract changed: outputs/updates/.*/21.4.hpp.diff$' "$work/said" || fail "says nothing of 21.4"
+  grep -q '^21.6: kept; names of before rewritten$' "$work/said" || fail "says nothing of 21.6"
+  grep -q '^2 not begun' "$work/said" || fail "counts what is not begun"
+  grep -q my_gone "$1"/outputs/updates/*/answers/$week/gone.cpp || fail "an answer whose exercise is gone is lost"
+  grep -q '^+int contract_of_2' "$1"/outputs/updates/*/21.4.hpp.diff || fail "no difference of the contract"
+}
+commit() { git -C "$1" add -A && git -C "$1" commit -q -m "$2"; }
+update() { folder=$1; shift; sh "$folder/tools/course/update.sh" "$folder" "$@" > "$work/said" 2>&1; }
+
+before "$work/origin"
+git -C "$work/origin" init -q -b main
+commit "$work/origin" 'version 1'
+for clone in plain committed conflict changed; do git clone -q "$work/origin" "$work/$clone"; done
+rm -rf "$work/origin/$week"
+after "$work/origin"
+commit "$work/origin" 'version 2'
+git -C "$work/origin" tag v2.0
+echo 'runtime 3' > "$work/origin/common/runtime.cpp"
+commit "$work/origin" 'not a version yet'
+
+answer "$work/plain"
+update "$work/plain" || fail "in a clone"
+carried "$work/plain"
+[ "$(git -C "$work/plain" rev-parse HEAD)" = "$(git -C "$work/origin" rev-parse v2.0)" ] || fail "not the newest tag"
+update "$work/plain" || fail "a second time"
+grep -q '^nothing newer' "$work/said" || fail "updated twice"
+grep -q my_kept "$work/plain/$week/kept.cpp" || fail "the second time loses an answer"
+
+answer "$work/committed"
+commit "$work/committed" 'my answers'
+update "$work/committed" v2.0 || fail "with committed answers"
+carried "$work/committed"
+[ -z "$(git -C "$work/committed" status --porcelain)" ] || fail "committed answers are left uncommitted"
+
+answer "$work/conflict"
+echo 'my own runtime' > "$work/conflict/common/runtime.cpp"
+commit "$work/conflict" 'my answers, and more'
+mine=$(git -C "$work/conflict" rev-parse HEAD)
+! update "$work/conflict" || fail "merged what conflicts"
+grep -q 'same lines of: common/runtime.cpp' "$work/said" || fail "does not say what conflicts"
+[ "$(git -C "$work/conflict" rev-parse HEAD)" = "$mine" ] || fail "a conflict moves HEAD"
+[ -z "$(git -C "$work/conflict" status --porcelain)" ] || fail "a conflict leaves its traces"
+
+answer "$work/changed"
+echo 'my own runtime' > "$work/changed/common/runtime.cpp"
+! update "$work/changed" || fail "overwrites what is not committed"
+grep -q 'commit or undo your changes to these files first: common/runtime.cpp' "$work/said" || fail "does not say what is changed"
+grep -q 'my own' "$work/changed/common/runtime.cpp" || fail "overwrote what is not committed"
+grep -q my_kept "$work/changed/$week/kept.cpp" || fail "a refusal loses an answer"
+! update "$work/changed" v9 || fail "takes a version that is not there"
+grep -q 'origin has no v9' "$work/said" || fail "does not say that there is no v9"
+
+# A hand-out is no clone: it has its skeletons a second time.
+before "$work/handed"
+mkdir -p "$work/handed/prebuilt/skeletons" "$work/handed/build"
+cp -R "$work/handed/$week" "$work/handed/prebuilt/skeletons/"
+answer "$work/handed"
+mkdir -p "$work/zip/lockstep"
+after "$work/zip/lockstep"
+(cd "$work/zip" && cmake -E tar cf ../new.zip --format=zip lockstep)
+! update "$work/handed" || fail "updates to nothing"
+grep -q 'not a git clone' "$work/said" || fail "does not say what a hand-out needs"
+update "$work/handed" "$work/new.zip" || fail "of a hand-out"
+carried "$work/handed"
+[ -d "$work/handed/build" ] || fail "the build is gone"
+! update "$work/handed" "$work/said" || fail "takes what is no archive"
+echo PASS

@@ -1,0 +1,150 @@
+// --explain-as megatron: all is in Megatron-LM's command line.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/train/explain_parts.hpp"
+
+namespace lockstep::train {
+namespace {
+
+// A launch line, one option to a line.
+class Launch {
+ public:
+  explicit Launch(std::string program) : line(std::move(program)) {}
+  void add(const std::string& option, const std::string& value = "") {
+    line += " \\\n    " + option + (value.empty() ? "" : " " + value);
+  }
+  std::string line;
+};
+
+std::string number(auto value) { return fmt::format("{}", value); }
+
+std::size_t parts_of(const TrainOptions& o) {
+  return static_cast<std::size_t>(o.mesh.pp) * static_cast<std::size_t>(o.chunks);
+}
+
+/// What of a block is not GPT-2's.
+void add_block(Launch& launch, const GptConfig& model) {
+  const Architecture& a = model.architecture;
+  if (a.norm == NormKind::rms_norm) launch.add("--normalization RMSNorm");
+  if (a.positions == PositionKind::rotary)
+    launch.add("--position-embedding-type rope", fmt::format("--rotary-base {}", a.rope_base));
+  if (a.mlp == MlpKind::swiglu) launch.add("--swiglu");
+  if (a.ffn > 0) launch.add("--ffn-hidden-size", number(a.ffn));
+  if (const std::size_t groups = a.key_value_heads(model.heads); groups != model.heads)
+    launch.add("--group-query-attention --num-query-groups", number(groups));
+  if (!a.biases) launch.add("--disable-bias-linear");
+}
+
+void add_model_and_optimizer(Launch& launch, const Facts& f) {
+  const TrainOptions& o = f.o;
+  const auto add = [&](const auto&... words) { launch.add(words...); };
+  add("--num-layers", number(o.model.layers));
+  add("--hidden-size", number(o.model.d_model));
+  add("--num-attention-heads", number(o.model.heads));
+  add("--seq-length", number(o.sequence));
+  add("--max-position-embeddings", number(o.model.context));
+  add_block(launch, o.model);
+  if (!o.model.tied_head) add("--untie-embeddings-and-output-weights");
+  add("--attention-dropout 0 --hidden-dropout 0");
+  if (o.model.attention == AttentionKind::flash) add("--use-flash-attn");
+  add("--micro-batch-size", number(f.micro));
+  add("--global-batch-size",
+      number(static_cast<std::size_t>(o.microbatches) * f.micro * static_cast<std::size_t>(o.replicas())));
+  add("--train-iters", number(o.steps));
+  add("--lr", fmt::format("{} --min-lr {:g} --lr-decay-style cosine --lr-decay-iters {} --lr-warmup-iters {}",
+                          o.learning_rate, o.learning_rate / 10, o.steps, o.warmup));
+  add("--optimizer", f.adamw ? "adam --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps 1e-8" : "sgd --sgd-momentum 0.9");
+  add("--weight-decay", fmt::format("{} --clip-grad {}", f.weight_decay, o.clip));
+  add("--seed", number(o.seed));
+}
+
+void add_precision(Launch& launch, const Facts& f) {
+  const TrainOptions& o = f.o;
+  const auto add = [&](const auto&... words) { launch.add(words...); };
+  if (f.brain) add("--bf16");
+  if (f.half) {
+    add("--fp16");
+    if (o.loss_scale)
+      add("--initial-loss-scale",
+          fmt::format("{} --loss-scale-window {} --hysteresis 1", *o.loss_scale, o.loss_scale_interval));
+    else
+      add("--loss-scale 1");
+  }
+  if (f.half && o.reduce == DType::f32) add("--accumulate-allreduce-grads-in-fp32");
+}
+
+void add_parallelism(Launch& launch, const TrainOptions& o) {
+  const auto add = [&](const auto&... words) { launch.add(words...); };
+  if (o.mesh.tp > 1) add("--tensor-model-parallel-size", number(o.mesh.tp));
+  if (o.sequence_parallel) add("--sequence-parallel");
+  if (o.cp > 1) add("--context-parallel-size", number(o.cp) + " --cp-comm-type p2p");
+  if (o.mesh.pp > 1) add("--pipeline-model-parallel-size", number(o.mesh.pp));
+  if (o.mesh.pp > 1 && o.chunks > 1)
+    add("--num-layers-per-virtual-pipeline-stage", number(std::max<std::size_t>(1, o.model.layers / parts_of(o))));
+  if (o.zero == 1 && o.mesh.dp > 1) add("--use-distributed-optimizer");
+  if (o.mesh.dp > 1 && !o.no_overlap)
+    add("--overlap-grad-reduce --ddp-bucket-size", number(o.bucket_bytes / bytes_of(o.reduce)));
+  if (o.zero == 1 && o.mesh.dp > 1 && o.overlap_gather) add("--overlap-param-gather");
+  if (o.recompute == week22::Recompute::full)
+    add("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
+  if (o.recompute == week22::Recompute::selective) add("--recompute-granularity selective");
+}
+
+void add_data_and_files(Launch& launch, const TrainOptions& o) {
+  const auto add = [&](const auto&... words) { launch.add(words...); };
+  add("--data-path", "YOUR_DATA --tokenizer-type NullTokenizer --vocab-size " + number(o.model.vocabulary));
+  add("--log-interval", fmt::format("{} --eval-interval {} --eval-iters 2", o.log_every, o.validate_every));
+  if (!o.checkpoint.empty())
+    add("--save", fmt::format("CHECKPOINTS --save-interval {}", o.checkpoint_every > 0 ? o.checkpoint_every : o.steps));
+  if (!o.resume.empty()) add("--load", "CHECKPOINTS");
+}
+
+std::vector<std::string> differences(const Facts& f) {
+  const TrainOptions& o = f.o;
+  std::vector<std::string> differs = common_differences(f);
+  const auto say = [&](bool so, const std::string& sentence) {
+    if (so) differs.push_back(sentence);
+  };
+  say(o.mesh.pp > 1 && o.schedule != "1f1b" && o.schedule != "interleaved",
+      fmt::format("--schedule {}: Megatron-LM has 1F1B, and interleaved 1F1B; this line is of 1F1B.", o.schedule));
+  say(o.mesh.pp > 1 && o.model.layers % parts_of(o) != 0,
+      fmt::format("{} layers do not divide over {} stages of {} chunks: Megatron-LM needs as many layers in each; "
+                  "ours counts embedding and head too.",
+                  o.model.layers, o.mesh.pp, o.chunks));
+  say(o.zero >= 2 && o.mesh.dp > 1,
+      fmt::format(
+          "--zero {}: its distributed optimizer is stage 1; sharded values are FSDP's there (--use-torch-fsdp2).",
+          o.zero));
+  say(o.sequence_parallel && !o.overlap_scatter,
+      "Without --overlap-scatter: with --sequence-parallel Megatron-LM always scatters gradients of inputs behind the "
+      "products for weights (CUDA_DEVICE_MAX_CONNECTIONS=1 keeps them in this order).");
+  say(is_hybrid(o, o.mesh.dp),
+      fmt::format(
+          "--shard-group {}: --num-distributed-optimizer-instances {} keeps stage 1's state once in each group.",
+          o.shard_group, o.mesh.dp / std::max(1, o.shard_group)));
+  say(f.brain && o.reduce != DType::f32, "--reduce bf16: with --bf16 Megatron-LM sums gradients in fp32.");
+  say(true,
+      fmt::format(
+          "The vocabulary is padded to a multiple of 128 × {}; text must be preprocessed (tools/preprocess_data.py).",
+          o.mesh.tp));
+  return differs;
+}
+
+}  // namespace
+
+Explanation as_megatron(const Plan& plan) {
+  const Facts f = facts_of(plan);
+  Launch launch(torchrun(plan, "pretrain_gpt.py"));
+  add_model_and_optimizer(launch, f);
+  add_precision(launch, f);
+  add_parallelism(launch, f.o);
+  add_data_and_files(launch, f.o);
+  return {launch.line, "", "", differences(f)};
+}
+
+}  // namespace lockstep::train

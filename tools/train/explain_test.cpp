@@ -1,0 +1,182 @@
+// ./lab train --explain-as: what is printed for other software says the same run, and what it cannot say.
+#include "tools/train/explain.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/support/json/document.hpp"
+#include "tools/train/train_testing.hpp"
+
+namespace lockstep::train {
+namespace {
+
+TrainOptions meshed(int dp, int tp, int pp) {
+  TrainOptions options = small_run();
+  options.batch = 24;
+  set_mesh(options, dp, tp, pp);
+  return options;
+}
+
+std::string text_of(const std::string& program, const TrainOptions& options) {
+  return explanation_text(explain_as(program, make_plan(options, 0)));
+}
+
+void expect_all(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), text.npos) << part << " is not in\n" << text;
+}
+void expect_none(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_EQ(text.find(part), text.npos) << part << " is in\n" << text;
+}
+
+TEST(ExplainAs, TorchrunOfEachZeroStage) {
+  TrainOptions options = meshed(3, 1, 1);
+  options.microbatches = 2;
+  expect_all(text_of("torchrun", options),
+             {"--nproc-per-node 3", "DistributedDataParallel(", "require_backward_grad_sync = i == 1",
+              "AdamW(groups, lr=0.003", "sequences of 16 tokens", "2 microbatches of 4"});
+  options.zero = 1;
+  expect_all(text_of("torchrun", options), {"ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW"});
+  options.zero = 2;
+  expect_all(text_of("torchrun", options), {"fully_shard(block", "reshard_after_forward=False"});
+  options.zero = 3;
+  options.words.precision = "bf16";
+  options.words.reduce = "fp32";
+  const std::string sharded = text_of("torchrun", options);
+  expect_all(sharded, {"reshard_after_forward=True", "param_dtype=torch.bfloat16, reduce_dtype=torch.float32"});
+  expect_none(sharded, {"DistributedDataParallel", "autocast"});
+}
+
+TEST(ExplainAs, TorchrunOfAMesh) {
+  TrainOptions options = meshed(2, 2, 2);
+  options.sequence_parallel = true;
+  options.schedule = "gpipe";
+  options.words.recompute = "full";
+  expect_all(text_of("torchrun", options),
+             {"(2, 2, 2), mesh_dim_names=(\"pp\", \"dp\", \"tp\")", "ColwiseParallel()", "SequenceParallel()",
+              "checkpoint_wrapper", "ScheduleGPipe(stage, n_microbatches=8"});
+}
+
+TEST(ExplainAs, SharedSequences) {
+  TrainOptions options = meshed(2, 2, 1);
+  options.cp = 2;
+  options.microbatches = 3;
+  options.words.precision = "bf16";
+  expect_all(text_of("torchrun", options),
+             {"--nproc-per-node 8", "(1, 2, 2, 2), mesh_dim_names=(\"pp\", \"dp\", \"cp\", \"tp\")",
+              "process_group=mesh[\"dp\", \"cp\"]._flatten().get_group()",
+              "\n        with context_parallel(mesh[\"cp\"]", "\n            with torch.autocast(",
+              "\n                loss = loss_of(", "\n            loss.backward()", "microbatches of 4 sequences"});
+  expect_all(text_of("megatron", options), {"--context-parallel-size 2", "--global-batch-size 24"});
+  const Explanation deepspeed = explain_as("deepspeed", make_plan(options, 0));
+  EXPECT_EQ(Json::parse(deepspeed.config).at("train_batch_size").get<int>(), 24);
+  expect_all(explanation_text(deepspeed), {"--cp 2: DeepSpeed has no ring attention"});
+}
+
+TEST(ExplainAs, OuterSteps) {
+  TrainOptions options = meshed(2, 1, 1);
+  options.outer_steps = 8;
+  expect_none(text_of("torchrun", options), {"DistributedDataParallel", "require_backward_grad_sync"});
+  for (const char* program : {"torchrun", "deepspeed", "megatron"})
+    expect_all(text_of(program, options), {"of torchft.local_sgd"});
+}
+
+TEST(ExplainAs, HybridSharding) {
+  TrainOptions options = meshed(8, 1, 1);
+  options.zero = 3;
+  options.shard_group = 4;
+  expect_all(text_of("torchrun", options), {"(1, 2, 4, 1), mesh_dim_names=(\"pp\", \"replicate\", \"shard\", \"tp\")",
+                                            "fully_shard(block, mesh=mesh[\"replicate\", \"shard\"]"});
+  expect_all(text_of("deepspeed", options), {"\"mics_shard_size\": 4", "MiCS_Init"});
+  expect_all(text_of("megatron", options), {"--shard-group 4"});
+}
+
+TEST(ExplainAs, DeepSpeedsFileIsJsonAndItsBatchIsOurs) {
+  for (const int zero : {0, 1, 2, 3})
+    for (const char* precision : {"fp32", "bf16", "fp16"}) {
+      TrainOptions options = meshed(4, 1, 1);
+      options.microbatches = 3;
+      options.zero = zero;
+      options.words.precision = precision;
+      options.words.bucket_bytes = "40000";
+      const Json config = Json::parse(explain_as("deepspeed", make_plan(options, 0)).config);
+      const auto count = [&](const char* name) { return config.at(name).get<int>(); };
+      EXPECT_EQ(count("train_batch_size"), 24);
+      EXPECT_EQ(count("train_micro_batch_size_per_gpu") * count("gradient_accumulation_steps") * 4, 24);
+      EXPECT_EQ(config.at("zero_optimization").at("stage").get<int>(), zero);
+      if (zero > 0) {
+        EXPECT_EQ(config.at("zero_optimization").at("reduce_bucket_size").get<int>(),
+                  precision[0] == 'b' || precision[2] == '1' ? 20000 : 10000);
+      }
+      EXPECT_EQ(config.contains("bf16"), std::string(precision) == "bf16");
+      EXPECT_EQ(config.contains("fp16"), std::string(precision) == "fp16");
+    }
+}
+
+TEST(ExplainAs, MegatronsLine) {
+  TrainOptions options = meshed(2, 2, 2);
+  options.layers = 8;
+  options.schedule = "interleaved";
+  options.microbatches = 4;
+  options.zero = 1;
+  options.overlap_gather = true;
+  options.words.bucket_bytes = "80000";
+  options.words.recompute = "full";
+  const std::string text = text_of("megatron", options);
+  expect_all(text,
+             {"torchrun --standalone --nproc-per-node 8 pretrain_gpt.py", "--num-layers 8", "--micro-batch-size 3",
+              "--global-batch-size 24", "--tensor-model-parallel-size 2", "--pipeline-model-parallel-size 2",
+              "--num-layers-per-virtual-pipeline-stage 2", "--use-distributed-optimizer", "--ddp-bucket-size 20000",
+              "--overlap-param-gather", "--recompute-granularity full", "--lr 0.003 --min-lr 0.0003 "});
+  expect_none(text, {"this line is of 1F1B", "do not divide over", "--swiglu", "--disable-bias-linear", "RMSNorm"});
+  options = meshed(2, 2, 1);
+  options.words.model = "tiny-llama";
+  expect_all(text_of("megatron", options),
+             {"--normalization RMSNorm", "--position-embedding-type rope", "--rotary-base 500000", "--swiglu",
+              "--ffn-hidden-size 176", "--group-query-attention --num-query-groups 2", "--disable-bias-linear",
+              "--untie-embeddings-and-output-weights"});
+}
+
+TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
+  TrainOptions options = meshed(2, 1, 2);
+  options.schedule = "zb-h1";
+  expect_all(text_of("megatron", options), {"--schedule zb-h1: Megatron-LM has 1F1B"});
+  expect_all(text_of("deepspeed", options), {"PipelineModule(layers, num_stages=2)"});
+  options = meshed(1, 2, 1);
+  options.sequence_parallel = true;
+  expect_all(text_of("megatron", options), {"Without --overlap-scatter: "});
+  options.overlap_scatter = true;
+  expect_all(text_of("torchrun", options), {"--overlap-scatter: "});
+  expect_all(text_of("deepspeed", options), {"--overlap-scatter: "});
+  expect_none(text_of("megatron", options), {"--overlap-scatter"});
+  options = meshed(2, 1, 1);
+  options.zero = 1;
+  options.overlap_gather = true;
+  expect_all(text_of("torchrun", options), {"--overlap-gather: "});
+  expect_all(text_of("deepspeed", options), {"--overlap-gather: "});
+  expect_none(text_of("megatron", options), {"--overlap-gather"});
+  options.zero = 2;
+  expect_all(text_of("torchrun", options), {"--overlap-gather: "});
+  options = meshed(2, 1, 1);
+  options.zero = 3;
+  expect_all(text_of("megatron", options), {"--zero 3: its distributed optimizer is stage 1"});
+  options = meshed(2, 1, 1);
+  options.compress = "topk:0.1";
+  for (const char* program : {"torchrun", "deepspeed", "megatron"})
+    expect_all(text_of(program, options), {"--compress"});
+  options = meshed(2, 1, 1);
+  options.batch = 10;
+  options.microbatches = 4;
+  expect_all(text_of("megatron", options), {"Microbatches of unequal size"});
+}
+
+TEST(ExplainAs, AnotherProgramIsRefused) {
+  try {
+    explain_as("megatrom", make_plan(meshed(2, 1, 1), 0));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.verdict(), Verdict::usage);
+    EXPECT_NE(std::string(error.what()).find("megatron"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,46 @@
+#!/bin/sh
+# tools/train/gpu_notes_test.sh TRAIN: what a training run on a GPU says of that GPU, in its output and its results: slower
+# ways, and tuned products, which two runs share. TRAIN runs on the fake GPU, whose processes time products differently.
+set -eu
+train=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# run NAME OPTION…: its output in NAME.txt, its results in NAME.json, its losses in NAME.csv
+run() {
+  name=$1
+  shift
+  "$train" --model tiny --batch 8 --sequence 32 --steps 2 --sample 0 --seed 3 --json "$folder/$name.json" --csv "$folder/$name.csv" "$@" \
+    > "$folder/$name.txt" 2>&1 || { cat "$folder/$name.txt"; exit 1; }
+}
+# field NAME FIELD
+field() { sed -n 's/.*"'"$2"'": *"\([^"]*\)".*/\1/p' "$folder/$1.json"; }
+fail() {
+  echo "$1"
+  cat "$folder"/*.txt "$folder"/*.json
+  exit 1
+}
+
+run plain
+[ "$(field plain slow_paths)" = none ] || fail "slow_paths of an fp32 run is not none"
+[ -z "$(field plain tuned_products)" ] || fail "tuned_products without LOCKSTEP_TUNE"
+! grep -q 'slower way' "$folder/plain.txt" || fail "an fp32 run speaks of slower ways"
+
+run slow --precision bf16 --heads 2 --d-model 12
+case $(field slow slow_paths) in
+  *[1-9]*' × attention without tensor cores'*) ;;
+  *) fail "heads of 6 elements are not told of" ;;
+esac
+grep -qF "done in a slower way than usual (docs/gpu.md): $(field slow slow_paths)" "$folder/slow.txt" || fail "not printed"
+
+export LOCKSTEP_TUNE="$folder/products.txt"
+LOCKSTEP_FAKE_TIMES=1 run first --ranks 2 --dp 2
+LOCKSTEP_FAKE_TIMES=2 run second --ranks 2 --dp 2
+measured=$(field first tuned_products | sed -n 's/^[0-9]* from the file, \([0-9]*\) measured$/\1/p')
+[ "${measured:-0}" -gt 5 ] || fail "the first run measured '$measured' products"
+[ "$(field second tuned_products)" = "$measured from the file, 0 measured" ] || fail "the second run did not take them all"
+[ "$(wc -l < "$LOCKSTEP_TUNE")" = "$measured" ] || fail "the file does not hold what was measured"
+grep -qF "matrix products tuned: $measured from the file, 0 measured ($LOCKSTEP_TUNE)" "$folder/second.txt" || fail "not printed"
+
+losses() { cut -d, -f "$(head -n 1 "$folder/$1.csv" | tr ',' '\n' | grep -n '^loss$' | cut -d: -f1)" "$folder/$1.csv"; }
+[ "$(losses first)" = "$(losses second)" ] || fail "two runs with the same ways have other losses"

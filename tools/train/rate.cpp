@@ -1,0 +1,110 @@
+#include "tools/train/rate.hpp"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "common/support/host/host.hpp"
+#include "labs/trainer/worker.hpp"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A processor's peak in a machine file is a measurement, a GPU's the vendor's.
+constexpr double kLeastGpu = 5e12;
+
+double sheet_peak(const Machine& machine, DType type) {
+  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(type)];
+  return peak >= kLeastGpu ? peak : NAN;
+}
+
+/// Which of our machine files has the data sheet of a GPU whose driver calls it so; the longer names first.
+struct Model {
+  const char* words;
+  const char* machine;
+};
+constexpr Model kModels[] = {{"H100 PCIe", "h100-pcie-pair"},
+                             {"H200", "dgx-h200"},
+                             {"H100", "dgx-h100"},
+                             {"B200", "dgx-b200"},
+                             {"A100", "dgx-a100"},
+                             {"V100", "dgx-1v"}};
+
+/// The models of this computer's GPUs, as the driver says in /proc.
+std::set<std::string> gpu_models(const std::string& root) {
+  std::set<std::string> models;
+  std::error_code none;
+  for (const auto& gpu : fs::directory_iterator(root + "/proc/driver/nvidia/gpus", none)) {
+    std::ifstream in(gpu.path() / "information");
+    for (std::string line; std::getline(in, line);)
+      if (line.starts_with("Model:")) models.insert(line.substr(line.find_first_not_of(" \t", 6)));
+  }
+  return models;
+}
+
+/// Whether `words` are in the name, as words: an A1000 is no A100, a GH200 no H200. Cards called NVL are slower.
+bool is_called(const std::string& name, const std::string& words) {
+  const auto letter = [&](std::size_t at) {
+    return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at]));
+  };
+  const std::size_t at = name.find(words);
+  return at != std::string::npos && !(at > 0 && letter(at - 1)) && !letter(at + words.size()) &&
+         name.find("NVL") == std::string::npos;
+}
+
+double gpu_peak(DType type, const std::string& root) {
+  const std::set<std::string> models = gpu_models(root);
+  if (models.size() != 1) return NAN;  // none known, or different ones
+  for (const Model& model : kModels)
+    if (is_called(*models.begin(), model.words))
+      return sheet_peak(read_machine(fmt::format(LOCKSTEP_SOURCE_DIR "/bench/machines/{}.json", model.machine)), type);
+  return NAN;
+}
+
+/// Of what ./lab calibrate has measured here: of processes, which compute as a single one does.
+double measured_product() {
+  const char* folder = std::getenv("LOCKSTEP_MACHINES");
+  const fs::path file =
+      fs::path(folder ? folder : LOCKSTEP_SOURCE_DIR "/outputs/machines") / machine_file_of_host("mpi");
+  if (!fs::exists(file)) return NAN;
+  const Machine machine = read_machine(file.string());
+  double best = NAN;
+  for (const ProductPrice& product : machine.measured.products)
+    best = std::fmax(best, 2 * product.m * product.nk / product.seconds);
+  if (std::isfinite(best)) return best;
+  return machine.peak_flop_per_second[static_cast<std::size_t>(DType::f32)] * machine.matmul_efficiency(1e15);
+}
+
+}  // namespace
+
+Yardstick yardstick_of(const Plan& plan, const std::string& backend, bool modelled, const std::string& root) {
+  const DType type = plan.options.model.storage;
+  if (modelled) return {.peak = sheet_peak(plan.run.machine, type)};
+  if (backend == "cuda" || backend == "nccl") return {.peak = plan.run.tf32 ? NAN : gpu_peak(type, root)};
+  return {.product = measured_product()};
+}
+
+Rate rate_of(const Plan& plan, double seconds, const Yardstick& yardstick) {
+  const double flop = week25::published_flop(plan.options) / plan.run.ranks / seconds;
+  return {flop, flop / yardstick.peak, flop / yardstick.product};
+}
+
+std::string rate_line(const Rate& rate) {
+  if (!std::isfinite(rate.flop_per_second)) return "";
+  const bool tera = rate.flop_per_second >= 1e12;
+  std::string line = fmt::format("rate      {:.3g} {}FLOP/s a rank, of the model as PaLM counts",
+                                 rate.flop_per_second / (tera ? 1e12 : 1e9), tera ? 'T' : 'G');
+  if (std::isfinite(rate.mfu)) line += fmt::format(": {:.1f} % of the GPU's peak (MFU)", 100 * rate.mfu);
+  if (std::isfinite(rate.product_share))
+    line += fmt::format(": {:.1f} % of the fastest fp32 product that ./lab calibrate measured here",
+                        100 * rate.product_share);
+  return line + "\n";
+}
+
+}  // namespace lockstep::train

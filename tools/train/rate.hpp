@@ -1,0 +1,36 @@
+// How fast a run has computed, beside what its hardware could: of GPUs the share of their peak, of this computer's
+// processor the share of what ./lab calibrate measured of a product. Only the first is called MFU.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "common/runtime/machine/machine.hpp"
+#include "tools/train/options.hpp"
+
+namespace lockstep::train {
+
+struct Rate {
+  double flop_per_second = NAN;  ///< of a rank: the model's, as PaLM counts (published_flop()), no recomputation
+  double mfu = NAN;              ///< of the peak by the vendor's data sheet; NaN where that is not known
+  double product_share = NAN;    ///< of the fastest product that was measured on this computer; NaN where none was
+};
+
+/// What a run is measured by. At most one of the two is there.
+struct Yardstick {
+  double peak = NAN;     ///< FLOP a second of a GPU, by data sheet, in the type that the run computes in
+  double product = NAN;  ///< FLOP a second of the fastest product, measured
+};
+
+/// The machine's of a run that is priced or emulated; of real GPUs that of their model; else what is in the file that
+/// ./lab calibrate has left for this computer. `backend` is that of the run, `modelled` whether its time is a
+/// machine's. `root` is put before /proc, for tests.
+Yardstick yardstick_of(const Plan& plan, const std::string& backend, bool modelled, const std::string& root = "");
+
+/// A step of `seconds`.
+Rate rate_of(const Plan& plan, double seconds, const Yardstick& yardstick);
+
+/// The line of the summary; "" where there is no rate.
+std::string rate_line(const Rate& rate);
+
+}  // namespace lockstep::train
