@@ -34,7 +34,8 @@ void add_block(Launch& launch, const GptConfig& model) {
   if (a.positions == PositionKind::rotary)
     launch.add("--position-embedding-type rope", fmt::format("--rotary-base {}", a.rope_base));
   if (a.mlp == MlpKind::swiglu) launch.add("--swiglu");
-  if (a.ffn > 0) launch.add("--ffn-hidden-size", number(a.ffn));
+  // Its own width for SwiGLU is two thirds of 4 C.
+  if (a.ffn > 0 || a.mlp == MlpKind::swiglu) launch.add("--ffn-hidden-size", number(a.mlp_width(model.d_model)));
   if (const std::size_t groups = a.key_value_heads(model.heads); groups != model.heads)
     launch.add("--group-query-attention --num-query-groups", number(groups));
   if (!a.biases) launch.add("--disable-bias-linear");
@@ -67,6 +68,7 @@ void add_precision(Launch& launch, const Facts& f) {
   const TrainOptions& o = f.o;
   const auto add = [&](const auto&... words) { launch.add(words...); };
   if (f.brain) add("--bf16");
+  if (f.brain && o.reduce != DType::f32) add("--grad-reduce-in-bf16");
   if (f.half) {
     add("--fp16");
     if (o.loss_scale)
@@ -84,7 +86,7 @@ void add_parallelism(Launch& launch, const TrainOptions& o) {
   if (o.sequence_parallel) add("--sequence-parallel");
   if (o.cp > 1) add("--context-parallel-size", number(o.cp) + " --cp-comm-type p2p");
   if (o.mesh.pp > 1) add("--pipeline-model-parallel-size", number(o.mesh.pp));
-  if (o.mesh.pp > 1 && o.chunks > 1)
+  if (o.mesh.pp > 1 && o.schedule == "interleaved")
     add("--num-layers-per-virtual-pipeline-stage", number(std::max<std::size_t>(1, o.model.layers / parts_of(o))));
   if (o.zero == 1 && o.mesh.dp > 1) add("--use-distributed-optimizer");
   if (o.mesh.dp > 1 && !o.no_overlap)
@@ -116,18 +118,21 @@ std::vector<std::string> differences(const Facts& f) {
       fmt::format("{} layers do not divide over {} stages of {} chunks: Megatron-LM needs as many layers in each; "
                   "ours counts embedding and head too.",
                   o.model.layers, o.mesh.pp, o.chunks));
-  say(o.zero >= 2 && o.mesh.dp > 1,
-      fmt::format(
-          "--zero {}: its distributed optimizer is stage 1; sharded values are FSDP's there (--use-torch-fsdp2).",
-          o.zero));
+  say(o.zero >= 2 && o.mesh.dp > 1, fmt::format("--zero {}: its distributed optimizer is stage 1; this is "
+                                                "--use-megatron-fsdp --data-parallel-sharding-strategy "
+                                                "{} --ckpt-format fsdp_dtensor.",
+                                                o.zero, o.zero == 2 ? "optim_grads" : "optim_grads_params"));
   say(o.sequence_parallel && !o.overlap_scatter,
       "Without --overlap-scatter: with --sequence-parallel Megatron-LM always scatters gradients of inputs behind the "
-      "products for weights (CUDA_DEVICE_MAX_CONNECTIONS=1 keeps them in this order).");
+      "products for weights.");
   say(is_hybrid(o, o.mesh.dp),
       fmt::format(
           "--shard-group {}: --num-distributed-optimizer-instances {} keeps stage 1's state once in each group.",
           o.shard_group, o.mesh.dp / std::max(1, o.shard_group)));
-  say(f.brain && o.reduce != DType::f32, "--reduce bf16: with --bf16 Megatron-LM sums gradients in fp32.");
+  say(o.cp > 1 && o.sequence % (2 * static_cast<std::size_t>(o.cp)) != 0,
+      fmt::format("A sequence of {} tokens: Megatron-LM refuses one that does not divide by 2 × {}.", o.sequence,
+                  o.cp));
+  say(o.warmup >= o.steps, "Megatron-LM refuses a warm-up that is as long as the run.");
   say(true,
       fmt::format(
           "The vocabulary is padded to a multiple of 128 × {}; text must be preprocessed (tools/preprocess_data.py).",
@@ -139,7 +144,10 @@ std::vector<std::string> differences(const Facts& f) {
 
 Explanation as_megatron(const Plan& plan) {
   const Facts f = facts_of(plan);
-  Launch launch(torchrun(plan, "pretrain_gpt.py"));
+  // It refuses both without this, on GPUs before Blackwell: one hardware queue keeps kernels in the order of their
+  // launch.
+  const bool ordered = f.o.mesh.tp > 1 || f.o.cp > 1;
+  Launch launch((ordered ? "CUDA_DEVICE_MAX_CONNECTIONS=1 " : "") + torchrun(plan, "pretrain_gpt.py"));
   add_model_and_optimizer(launch, f);
   add_precision(launch, f);
   add_parallelism(launch, f.o);

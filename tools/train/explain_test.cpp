@@ -65,7 +65,8 @@ TEST(ExplainAs, SharedSequences) {
               "process_group=mesh[\"dp\", \"cp\"]._flatten().get_group()",
               "\n        with context_parallel(mesh[\"cp\"]", "\n            with torch.autocast(",
               "\n                loss = loss_of(", "\n            loss.backward()", "microbatches of 4 sequences"});
-  expect_all(text_of("megatron", options), {"--context-parallel-size 2", "--global-batch-size 24"});
+  expect_all(text_of("megatron", options),
+             {"CUDA_DEVICE_MAX_CONNECTIONS=1 ", "--context-parallel-size 2", "--global-batch-size 24"});
   const Explanation deepspeed = explain_as("deepspeed", make_plan(options, 0));
   EXPECT_EQ(Json::parse(deepspeed.config).at("train_batch_size").get<int>(), 24);
   expect_all(explanation_text(deepspeed), {"--cp 2: DeepSpeed has no ring attention"});
@@ -123,9 +124,10 @@ TEST(ExplainAs, MegatronsLine) {
   const std::string text = text_of("megatron", options);
   expect_all(text,
              {"torchrun --standalone --nproc-per-node 8 pretrain_gpt.py", "--num-layers 8", "--micro-batch-size 3",
-              "--global-batch-size 24", "--tensor-model-parallel-size 2", "--pipeline-model-parallel-size 2",
-              "--num-layers-per-virtual-pipeline-stage 2", "--use-distributed-optimizer", "--ddp-bucket-size 20000",
-              "--overlap-param-gather", "--recompute-granularity full", "--lr 0.003 --min-lr 0.0003 "});
+              "--global-batch-size 24", "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun", "--tensor-model-parallel-size 2",
+              "--pipeline-model-parallel-size 2", "--num-layers-per-virtual-pipeline-stage 2",
+              "--use-distributed-optimizer", "--ddp-bucket-size 20000", "--overlap-param-gather",
+              "--recompute-granularity full", "--lr 0.003 --min-lr 0.0003 "});
   expect_none(text, {"this line is of 1F1B", "do not divide over", "--swiglu", "--disable-bias-linear", "RMSNorm"});
   options = meshed(2, 2, 1);
   options.words.model = "tiny-llama";
@@ -140,6 +142,8 @@ TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
   options.schedule = "zb-h1";
   expect_all(text_of("megatron", options), {"--schedule zb-h1: Megatron-LM has 1F1B"});
   expect_all(text_of("deepspeed", options), {"PipelineModule(layers, num_stages=2)"});
+  options.schedule = "zb-v";
+  expect_none(text_of("megatron", options), {"--num-layers-per-virtual-pipeline-stage", "CUDA_DEVICE_MAX_CONNECTIONS"});
   options = meshed(1, 2, 1);
   options.sequence_parallel = true;
   expect_all(text_of("megatron", options), {"Without --overlap-scatter: "});
@@ -157,7 +161,10 @@ TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
   expect_all(text_of("torchrun", options), {"--overlap-gather: "});
   options = meshed(2, 1, 1);
   options.zero = 3;
-  expect_all(text_of("megatron", options), {"--zero 3: its distributed optimizer is stage 1"});
+  expect_all(text_of("megatron", options), {"--zero 3: its distributed optimizer is stage 1", "optim_grads_params"});
+  options.warmup = options.steps;
+  options.words.precision = options.words.reduce = "bf16";
+  expect_all(text_of("megatron", options), {"a warm-up that is as long as the run", "--bf16", "--grad-reduce-in-bf16"});
   options = meshed(2, 1, 1);
   options.compress = "topk:0.1";
   for (const char* program : {"torchrun", "deepspeed", "megatron"})
