@@ -28,7 +28,9 @@ inline double pipelined_seconds(const LinkPrices& prices, int ranks, double byte
   if (prices.tables.exchanges.empty()) return pipelined_all_reduce_seconds(cost_of(prices), ranks, bytes);
   const double segments = bytes / ranks / segment;
   const double whole = ring_seconds(prices, ranks, bytes), chunks = (ranks - 1) * segments;
-  const week21::CostModel one = cost_of(prices.at(segment)), gather = cost_of(prices.at(bytes / ranks));
+  // A ring's chunk as a whole is as warm as the table's message of its length; a segment of it only if the array is.
+  const double cold = prices.tables.cold_share(bytes);
+  const week21::CostModel one = cost_of(prices.at(segment, cold, cold)), gather = cost_of(prices.at(bytes / ranks));
   if (segments <= 1) return whole;
   return chunks * (one.alpha + one.launch + segment * (one.beta + one.gamma)) +
          (ranks - 1) * (gather.alpha + bytes / ranks * gather.beta);

@@ -85,6 +85,7 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
   add("copy", readings.copies, predicted_copy);
   add("cold message", readings.cold_messages, predicted_cold_message);
   add("cold addition", readings.cold_additions, predicted_cold_addition);
+  add("footprint", readings.footprints, predicted_footprint);
   add("product", readings.squares, predicted_product);
   add("product", readings.halves, predicted_product);
   add("other product", readings.others, predicted_product);

@@ -57,6 +57,7 @@ class Pass {
     for (const Reading& point : plan.copies) add_local(point, acts_.copies(elements_of(point)));
     for (const Reading& point : plan.cold_messages) add(acts_.samples(acts_.cold_exchanges(elements_of(point))));
     for (const Reading& point : plan.cold_additions) add_local(point, acts_.cold_additions(elements_of(point)));
+    for (const Reading& point : plan.footprints) add_within(elements_of(point));
     return samples_;
   }
   Values arithmetic(const Readings& plan) {
@@ -72,6 +73,11 @@ class Pass {
   static std::size_t elements_of(const Reading& point) { return static_cast<std::size_t>(point.bytes) / 4; }
   void add(const Values& samples, double acts = 1) {
     for (const double seconds : samples) samples_.push_back(seconds / acts);
+  }
+  /// Each sample goes through all of it once.
+  void add_within(std::size_t footprint) {
+    const auto part = static_cast<std::size_t>(kFootprintPart) / 4;
+    add(acts_.samples(acts_.additions_within(part, footprint), static_cast<int>(footprint / part)));
   }
   void add_local(const Reading& point, const Timed& act) { add(acts_.samples(act, LinkActs::repeats_of(point.bytes))); }
 
@@ -101,7 +107,7 @@ using Points = std::vector<Reading*>;
 Points points_of_links(Readings& readings) {
   Points points;
   for (auto* of_kind : {&readings.messages, &readings.one_way, &readings.additions, &readings.copies,
-                        &readings.cold_messages, &readings.cold_additions})
+                        &readings.cold_messages, &readings.cold_additions, &readings.footprints})
     for (Reading& reading : *of_kind) points.push_back(&reading);
   return points;
 }
@@ -155,6 +161,8 @@ Readings planned_readings() {
     std::vector<std::size_t> sizes{1, 16, 64};
     for (std::size_t n = 128; n <= kCold / 4; n *= 2) sizes.push_back(n);
     plan.messages = plan.additions = plan.cold_messages = plan.cold_additions = of_sizes(sizes);
+    for (std::size_t n = 2 * static_cast<std::size_t>(kFootprintPart) / 4; n <= kCold; n *= 2)
+      plan.footprints.push_back({.bytes = 4.0 * static_cast<double>(n)});
     for (std::size_t m : {1, 8, 32, 128, 512})
       for (std::size_t side : {16, 64, 192, 512, 1024}) plan.grid.push_back({.m = m, .n = side, .k = side});
     plan.operations = planned_operations();

@@ -143,14 +143,15 @@ struct BucketPrice {
   double seconds = 0;
   double arithmetic = 0;
 };
-/// Of the caches' state: whether the bucket's gradients were long untouched, and whether it is longer than they hold.
-/// Cold, a ring's first message and all its additions read memory; what they wrote, its other messages find in a cache.
-BucketPrice price(double bytes, const LinkPrices& prices, int ranks, bool cold) {
+/// `cold`, from 0 to 1: how cold the bucket's gradients are, which were untouched since the last step.
+/// Then a ring's first message and all its additions read memory; what they wrote, its other messages find in a cache,
+/// but for what the bucket is too long for.
+BucketPrice price(double bytes, const LinkPrices& prices, int ranks, double cold) {
   if (ranks == 1) return {};
   const double p = ranks;
-  const bool longer = bytes > prices.tables.cache_bytes;
-  const LinkPrices chunk = prices.at(bytes / p, !cold ? 0 : longer ? 1 : 1 / (2 * (p - 1)), cold ? 1 : 0);
-  const LinkPrices whole = prices.at(bytes, 0, longer ? 1 : 0);
+  const double too_long = prices.tables.cold_share(bytes), first = 1 / (2 * (p - 1));
+  const LinkPrices chunk = prices.at(bytes / p, cold * (first + (1 - first) * too_long), cold);
+  const LinkPrices whole = prices.at(bytes, 0, too_long);
   const week21::CostModel cost{chunk.alpha, chunk.beta, chunk.gamma, chunk.launch};
   const double scaling = whole.launch + bytes * whole.gamma * 2 / 3;  // a read and a write, where adding has three
   const double adding = (p - 1) * (bytes / p * chunk.gamma + chunk.launch);
@@ -212,7 +213,7 @@ double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPr
   for (const SerialStep::BucketReady& bucket : serial.buckets) gradients += bucket.bytes;
   const double touched = variant == Variant::communication ? gradients : serial.memory_bytes;
   for (const SerialStep::BucketReady& bucket : serial.buckets) {
-    const BucketPrice cost = price(bucket.bytes, prices, ranks, touched > prices.tables.cache_bytes);
+    const BucketPrice cost = price(bucket.bytes, prices, ranks, prices.tables.cold_share(touched));
     total += cost.seconds;
     const double begin = std::max(bucket.seconds + lengthened, end);
     end = begin + cost.seconds;

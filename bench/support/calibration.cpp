@@ -63,6 +63,7 @@ MeasuredPrices tables_of(const Readings& readings, double launch) {
                         .products = {},
                         .operations = {},
                         .cache_bytes = readings.cache_bytes};
+  for (const Reading& reading : readings.footprints) tables.footprints.push_back({reading.bytes, reading.seconds});
   for (const Reading& shape : readings.grid)
     tables.products.push_back(
         {static_cast<double>(shape.m), static_cast<double>(shape.n) * static_cast<double>(shape.k), shape.seconds});
@@ -165,6 +166,7 @@ std::vector<std::pair<const char*, const std::vector<Reading>*>> Readings::by_ki
           {"copy", &copies},
           {"cold message", &cold_messages},
           {"cold addition", &cold_additions},
+          {"footprint", &footprints},
           {"product", &squares},
           {"product", &halves},
           {"other product", &others},
@@ -192,6 +194,11 @@ double predicted_addition(const Machine& machine, const Reading& reading) {
 }
 double predicted_cold_addition(const Machine& machine, const Reading& reading) {
   return from_table(machine.measured.additions, reading, 1, predicted_addition(machine, reading));
+}
+double predicted_footprint(const Machine& machine, const Reading& reading) {
+  const MeasuredPrices& measured = machine.measured;
+  if (measured.additions.empty()) return machine.seconds({.bytes = 3 * kFootprintPart});
+  return line_at(measured.additions, kFootprintPart, measured.cold_share(reading.bytes)).at(kFootprintPart);
 }
 double predicted_copy(const Machine& machine, const Reading& reading) {
   return machine.seconds({.bytes = 2 * reading.bytes});
@@ -240,7 +247,12 @@ std::string tables_field(const MeasuredPrices& tables) {
   for (const auto& [name, rate] : tables.operations)
     rates += fmt::format("{}\"{}\": {}", rates.empty() ? "" : ", ", name, rate);
   if (!rates.empty()) rates = fmt::format("    \"operations_flop_per_second\": {{{}}},\n", rates);
-  return fmt::format("  \"tables\": {{\n{}\n    ],\n{}    \"cache_bytes\": {}\n  }},\n", text, rates,
+  std::string footprints;
+  for (const FootprintPrice& point : tables.footprints)
+    footprints += fmt::format("{}\n      {{\"bytes\": {}, \"seconds\": {}}}", footprints.empty() ? "" : ",",
+                              point.bytes, point.seconds);
+  if (!footprints.empty()) footprints = fmt::format("    \"footprints\": [{}\n    ],\n", footprints);
+  return fmt::format("  \"tables\": {{\n{}\n    ],\n{}{}    \"cache_bytes\": {}\n  }},\n", text, rates, footprints,
                      tables.cache_bytes);
 }
 }  // namespace

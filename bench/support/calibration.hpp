@@ -39,7 +39,8 @@ struct Readings {
   std::vector<Reading> others;      // f32 products of other shapes: only to see how far the curve is off
   std::vector<Reading> grid;        // f32 products of m × s and s × s, for each m the same s; none: no table
   std::vector<Reading> operations;  // neither bound by memory nor one product, all ranks at once
-  double cache_bytes = 0;           // a rank's share of the last cache
+  std::vector<Reading> footprints;  // additions of kFootprintPart bytes, in turn through `bytes`
+  double cache_bytes = 0;           // a rank's share of the last cache, as the host describes it
   int passes = 1;
 
   /// What each kind is called, and its points.
@@ -49,6 +50,9 @@ struct Readings {
 /// Of passes in which one point took so long, those that are within a tenth of the middle one: a host that moves a
 /// virtual machine's processors changes what messages take, threefold and for seconds.
 std::vector<std::size_t> passes_of_one_state(const std::vector<double>& seconds);
+
+/// Bytes of each addition of a footprint's reading.
+inline constexpr double kFootprintPart = 65536;
 
 /// What is not measured, and where it comes from.
 struct Unmeasured {
@@ -81,6 +85,7 @@ double predicted_one_way(const Machine& machine, const Reading& reading);
 double predicted_cold_message(const Machine& machine, const Reading& reading);
 double predicted_addition(const Machine& machine, const Reading& reading);
 double predicted_cold_addition(const Machine& machine, const Reading& reading);
+double predicted_footprint(const Machine& machine, const Reading& reading);
 double predicted_copy(const Machine& machine, const Reading& reading);
 double predicted_product(const Machine& machine, const Reading& reading);
 double predicted_operation(const Machine& machine, const Reading& reading);

@@ -84,6 +84,10 @@ Timed LinkActs::cold_additions(std::size_t n) const {
   return [me = me_, y = InTurn(here_, n), x = there_.cut(0, n)]() mutable { add(me, y.next(), x); };
 }
 
+Timed LinkActs::additions_within(std::size_t n, std::size_t within) const {
+  return [me = me_, y = InTurn(here_.cut(0, within), n), x = there_.cut(0, n)]() mutable { add(me, y.next(), x); };
+}
+
 Timed LinkActs::copies(std::size_t n) const {
   return [me = me_, to = there_.cut(0, n), from = here_.cut(0, n)] { copy(me, to, from); };
 }

@@ -56,6 +56,8 @@ class LinkActs {
   Timed additions(std::size_t n) const;
   /// To what was long untouched, from what has just come.
   Timed cold_additions(std::size_t n) const;
+  /// To n elements after the others of `within`, and then from the beginning.
+  Timed additions_within(std::size_t n, std::size_t within) const;
   Timed copies(std::size_t n) const;
 
   Values samples(const Timed& act, int repeats = 1) const { return timed_samples(me_, tokens_, act, repeats); }

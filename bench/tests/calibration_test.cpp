@@ -71,6 +71,7 @@ Readings bent_readings() {
     }
   readings.squares.push_back({.m = 512, .n = 512, .k = 512, .seconds = 2.0 * 512 * 512 * 512 / 1e11});
   readings.operations.push_back({.operation = "gelu", .work = 1e6, .seconds = 1e-3});
+  for (double bytes : {131072.0, 4e6, 64e6}) readings.footprints.push_back({.bytes = bytes, .seconds = bytes / 1e12});
   readings.cache_bytes = 16e6;
   return readings;
 }
@@ -91,6 +92,11 @@ TEST(Calibration, WritesTablesThatAreReadBackAndPredictTheirPoints) {
   EXPECT_LT(std::abs(worst_residual(machine, readings.one_way, predicted_one_way)), 1e-9);
   EXPECT_LT(std::abs(worst_residual(machine, readings.cold_messages, predicted_cold_message)), 1e-9);
   EXPECT_LT(std::abs(worst_residual(machine, readings.cold_additions, predicted_cold_addition)), 1e-9);
+  ASSERT_EQ(machine.measured.footprints.size(), readings.footprints.size());
+  for (std::size_t i = 0; i < readings.footprints.size(); ++i) {
+    EXPECT_EQ(machine.measured.footprints[i].bytes, readings.footprints[i].bytes);
+    EXPECT_EQ(machine.measured.footprints[i].seconds, readings.footprints[i].seconds);
+  }
   EXPECT_LT(std::abs(worst_residual(machine, readings.grid, predicted_product)), 1e-9);
   EXPECT_LT(std::abs(worst_residual(machine, readings.operations, predicted_operation)), 1e-9);
   Machine line = machine;

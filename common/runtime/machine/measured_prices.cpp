@@ -36,6 +36,20 @@ PriceLine line_at(const std::vector<SizePrice>& table, double bytes, double cold
   return {at_below - slope * below.bytes, slope};
 }
 
+double MeasuredPrices::cold_share(double footprint_bytes) const {
+  // Where the largest footprint costs next to nothing more, the curve says only noise.
+  if (footprints.size() < 2 || footprints.back().seconds < 1.2 * footprints.front().seconds)
+    return footprint_bytes > cache_bytes ? 1 : 0;
+  const double warm = footprints.front().seconds, rise = footprints.back().seconds - warm;
+  const auto above = std::find_if(footprints.begin(), footprints.end(),
+                                  [&](const FootprintPrice& point) { return point.bytes >= footprint_bytes; });
+  if (above == footprints.begin()) return 0;
+  if (above == footprints.end()) return 1;
+  const FootprintPrice& below = *(above - 1);
+  const double way = std::log(footprint_bytes / below.bytes) / std::log(above->bytes / below.bytes);
+  return std::clamp((below.seconds + way * (above->seconds - below.seconds) - warm) / rise, 0.0, 1.0);
+}
+
 double MeasuredPrices::product_seconds(double m, double nk) const {
   std::vector<double> rows, sizes;
   for (const ProductPrice& point : products) {

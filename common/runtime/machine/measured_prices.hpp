@@ -36,17 +36,29 @@ struct ProductPrice {
   double seconds = 0;
 };
 
+/// Of additions that take turns through so many bytes, each one's seconds.
+struct FootprintPrice {
+  double bytes = 0;
+  double seconds = 0;
+};
+
 struct MeasuredPrices {
   std::vector<SizePrice> exchanges;    // a message each way between two ranks at once
   std::vector<SizePrice> one_way;      // a message, nothing coming back meanwhile
   std::vector<SizePrice> additions;    // y += x; of x `bytes`
   std::vector<ProductPrice> products;  // fp32, a full grid: for each m, rising, the same nk, rising
   std::map<std::string, double, std::less<>>
-      operations;          // FLOP per second by name, of what is neither bound by memory nor one product
-  double cache_bytes = 0;  // a rank's share of the last cache: what touches more finds the caches cold
+      operations;  // FLOP per second by name, of what is neither bound by memory nor one product
+  std::vector<FootprintPrice> footprints;  // by rising bytes; none: cache_bytes decides
+  double cache_bytes = 0;                  // a rank's share of the last cache: what touches more finds the caches cold
 
   /// Seconds of a product in fp32, linear in m and in n·k between the points; beyond them at the last one's rate.
   double product_seconds(double m, double nk) const;
+
+  /// From 0 to 1, how cold a rank finds the caches that goes again and again through so many bytes: how far an addition
+  /// in such a footprint is from the smallest one's time to the largest one's. A core's own caches, the last one, of
+  /// which a virtual machine has an unknown share, and memory are steps of one curve.
+  double cold_share(double footprint_bytes) const;
 };
 
 }  // namespace lockstep

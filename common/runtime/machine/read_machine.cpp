@@ -218,6 +218,18 @@ std::vector<SizePrice> read_sizes(const Fields& tables, const char* name) {
   return points;
 }
 
+std::vector<FootprintPrice> read_footprints(const Fields& tables) {
+  std::vector<FootprintPrice> points;
+  if (!tables.has("footprints")) return points;
+  for (const Fields& fields : tables.list("footprints", "points {\"bytes\": …, \"seconds\": …}")) {
+    fields.allow({"bytes", "seconds"});
+    points.push_back({fields.number("bytes", kSize), fields.number("seconds", kSeconds)});
+    if (points.size() > 1 && points.back().bytes <= points[points.size() - 2].bytes)
+      fields.fail(fields.path("bytes"), fmt::format("is {:g}, not above the point before it", points.back().bytes));
+  }
+  return points;
+}
+
 /// Row after row of the grid, all of them with the first one's sizes.
 std::vector<ProductPrice> read_products(const Fields& tables) {
   std::vector<ProductPrice> points;
@@ -239,12 +251,14 @@ std::vector<ProductPrice> read_products(const Fields& tables) {
 }
 
 MeasuredPrices read_tables(const Fields& tables) {
-  tables.allow({"exchanges", "one_way", "additions", "products", "operations_flop_per_second", "cache_bytes"});
+  tables.allow(
+      {"exchanges", "one_way", "additions", "products", "operations_flop_per_second", "footprints", "cache_bytes"});
   MeasuredPrices measured{.exchanges = read_sizes(tables, "exchanges"),
                           .one_way = read_sizes(tables, "one_way"),
                           .additions = read_sizes(tables, "additions"),
                           .products = read_products(tables),
                           .operations = {},
+                          .footprints = read_footprints(tables),
                           .cache_bytes = tables.number("cache_bytes", kSize)};
   if (!tables.has("operations_flop_per_second")) return measured;
   const Fields operations = tables.object("operations_flop_per_second", "FLOP per second by operation");

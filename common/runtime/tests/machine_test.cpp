@@ -120,6 +120,22 @@ TEST_F(MachineFile, TablesAreLinearBetweenTheirPoints) {
   EXPECT_DOUBLE_EQ(box.seconds(attention), 1e8 / (4e12 * 0.8) + box.launch) << "many products, of many heads";
 }
 
+TEST_F(MachineFile, FootprintsSayHowColdTheCachesAre) {
+  MeasuredPrices prices{.cache_bytes = 7e6};
+  EXPECT_EQ(prices.cold_share(7e6), 0) << "without footprints, what the caches hold";
+  EXPECT_EQ(prices.cold_share(7.1e6), 1);
+  prices.footprints = {{1e5, 2e-6}, {1e6, 2e-6}, {4e6, 3e-6}, {16e6, 2.9e-6}, {64e6, 6e-6}};
+  EXPECT_EQ(prices.cold_share(10), 0) << "below the first";
+  EXPECT_EQ(prices.cold_share(1e6), 0);
+  EXPECT_DOUBLE_EQ(prices.cold_share(2e6), 0.125) << "half of the way from 1 to 4 MB, by its logarithm";
+  EXPECT_DOUBLE_EQ(prices.cold_share(4e6), 0.25);
+  EXPECT_DOUBLE_EQ(prices.cold_share(64e6), 1);
+  EXPECT_EQ(prices.cold_share(1e9), 1) << "beyond the last";
+  prices.footprints.back().seconds = 2.3e-6;
+  EXPECT_EQ(prices.cold_share(64e6), 1) << "a rise of less than a fifth says nothing: more than the caches hold";
+  EXPECT_EQ(prices.cold_share(4e6), 0);
+}
+
 TEST_F(MachineFile, WithoutTablesEveryPriceIsTheSameToTheLastBit) {
   const Machine box = find_machine("box", folder_.string());
   EXPECT_TRUE(box.measured.exchanges.empty());
@@ -141,6 +157,9 @@ TEST_F(MachineFile, ATableThatIsNoneIsNamed) {
   expect_refused(with(", {\"m\": 1, \"nk\": 300, \"seconds\": 2e-6}", ""), {"tables.products[2].nk", "grid"});
   expect_refused(with("\"gelu\": 2e9", "\"gelu\": 0"), {"tables.operations_flop_per_second.gelu", "absurd"});
   expect_refused(with(", \"cache_bytes\": 16e6", ""), {"tables.cache_bytes is missing"});
+  const std::string footprints = R"(, "footprints": [{"bytes": 8, "seconds": 1e-6}, {"bytes": 8, "seconds": 2e-6}])";
+  expect_refused(with(", \"cache_bytes\"", footprints + ", \"cache_bytes\""),
+                 {"tables.footprints[1].bytes", "not above"});
 }
 
 TEST_F(MachineFile, AnAbsurdNumberIsNamed) {
