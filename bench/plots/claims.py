@@ -10,7 +10,7 @@ def overhead(results):
     """'20 to 40 % over PCIe, 5 to 10 % over NVLink at two GPUs': for which steps that holds."""
     row = results["rows"][0]
     rate, ranks = row["flop_per_second"], row["ranks"]
-    columns = {"claim": "claim", "link": "link", "holds for tokens a rank and step": "range"}
+    columns = {"claim": "claim", "link": "link", "holds for tokens per rank and step": "range"}
     shown = []
     for name, link, low, high in (("20 to 40 % over PCIe", 25e9, 0.2, 0.4), ("20 to 40 % over PCIe", 12.5e9, 0.2, 0.4),
                                   ("5 to 10 % over NVLink", 235e9, 0.05, 0.1)):

@@ -24,7 +24,7 @@ def plans(report):
     checked = [r for r in rows if r.get("simulated_seconds")]
     errors = [100 * (r["step_seconds"] / r["simulated_seconds"] - 1) for r in checked]
     columns = {"": "place", "dp": "dp", "tp": "tp", "pp": "pp", "b": "microbatch", "m": "microbatches", "schedule": "schedule", "chunks": "chunks", "ZeRO": "zero",
-               "recompute": "recompute", "rows cut": "sequence_parallel", "step": "step_seconds", "simulated": "simulated_seconds", "error": against("step_seconds", "simulated_seconds"),
+               "recompute": "recompute", "sequence parallel": "sequence_parallel", "step": "step_seconds", "simulated": "simulated_seconds", "error": against("step_seconds", "simulated_seconds"),
                "MFU": lambda r: percent(r["mfu"]), "days": lambda r: f"{r['days']:.1f}", "GB": gigabytes("memory_bytes"), "simulated GB": gigabytes("simulated_memory_bytes"),
                "largest overhead": "largest_overhead"}
     found = (f" The first {len(checked)} were simulated as well (black marks): predictions are {min(errors):+.1f} to {max(errors):+.1f} % off." if checked else "")
@@ -58,7 +58,7 @@ def phantoms(report):
         "embedding and the head; activations fall, since stage s of 1F1B holds p − s microbatches. 16-bit values and gradients, fp32 master state, flash attention, nothing recomputed.",
         stages, memory, files) + report.figure(
         "stage_time", "Time of a step over the stages of the same models, in parts: compute dominates, the idle part falls towards the last stage, whose wait for the first is counted as all-reduces.",
-        "<b>Simulated.</b> Where the step goes on each stage. The last one ends its backwards first; what it then waits for is the first stage, with which it shares the tied embedding.", rows, columns, files)
+        "<b>Simulated.</b> Where the time of a step goes, stage by stage. The last one ends its backwards first; what it then waits for is the first stage, with which it shares the tied embedding.", rows, columns, files)
 
 
 def published(report):

@@ -16,7 +16,7 @@ def plan_name(row):
     schedule = f"{row['schedule']} × {row['chunks']}" if row["chunks"] > 1 else row["schedule"]
     more = [f"ZeRO-{row['zero']}"] if row["zero"] else []
     more += ["recomputed"] if row["recompute"] == "full" else []
-    more += ["rows cut"] if row["sequence_parallel"] else []
+    more += ["sequence parallel"] if row["sequence_parallel"] else []
     return f"{row['dp']} × {row['tp']} × {row['pp']}\n{', '.join([schedule, *more])}"
 
 
@@ -76,7 +76,7 @@ def stage_memory(data):
 
 
 def stage_time(data):
-    """Where the step goes on each stage of the same steps."""
+    """Where the time of the same steps goes, stage by stage."""
     runs = {name: r for name, r in load_all(data, "phantom").items() if "stage_compute_seconds" in r["rows"][0]}
     if not runs:
         return None

@@ -16,7 +16,7 @@ def problem(row):
         tokens = row["tokens_per_second"] * row["seconds"] / (ranks if weak else 1)
     else:
         return ""
-    return f"{round(tokens):,} tokens{' a rank' if weak else ''}"
+    return f"{round(tokens):,} tokens{' per rank' if weak else ''}"
 
 
 def speedups(rows):

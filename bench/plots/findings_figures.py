@@ -70,7 +70,7 @@ def finding_memory(data):
         axes[0][0].plot(list(sizes), [value / 1e6 for value in sizes.values()], label="DDP" if stage == 0 else f"ZeRO-{stage}", **look(i))
     doubling_axis(axes[0][0], sorted({ranks for sizes in stages.values() for ranks in sizes}), "ranks")
     axes[0][0].set_ylim(0, None)
-    axes[0][0].set_ylabel("MB a rank")
+    axes[0][0].set_ylabel("MB per rank")
     axes[0][0].legend(fontsize=7)
     return figure
 

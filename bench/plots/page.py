@@ -181,7 +181,7 @@ class Report:
         machines = load_all(self.data, "ddp_sim")
         parts = []
         for variant, words in (("no_overlap", "without overlap: averaging begins after each bucket and the rank waits"),
-                               ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass goes on")):
+                               ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass continues")):
             parts.append(self.figure(f"timeline_{variant}", f"Gantt chart of one DDP step {words}.",
                                      f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula.",
                                      files=["timeline.json", f"timeline_{variant}.trace"]))
@@ -265,7 +265,7 @@ class Report:
                 ["zero_memory.csv", "zero_memory.json"]))
         if stages:
             rows = [r for results in stages.values() for r in results["rows"] if "seconds" in r]
-            columns = {"machine": "machine", "p": "ranks", "tokens a rank": "tokens_per_rank", "stage": "stage", "step": lambda r: seconds_text(r["seconds"]),
+            columns = {"machine": "machine", "p": "ranks", "tokens per rank": "tokens_per_rank", "stage": "stage", "step": lambda r: seconds_text(r["seconds"]),
                        "of DDP": lambda r: f"{r['throughput_of_stage0']:.3f}", "communication": lambda r: seconds_text(r["communication_seconds"]),
                        "exposed": lambda r: seconds_text(r["exposed_seconds"]), "AdamW": lambda r: seconds_text(r["optimizer_seconds"]),
                        "MB sent": lambda r: f"{r['bytes_sent_per_rank'] / 1e6:.1f}", "by formula": lambda r: f"{r['predicted_bytes_sent_per_rank'] / 1e6:.1f}"}

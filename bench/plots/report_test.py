@@ -311,7 +311,7 @@ class Charts(unittest.TestCase):
         self.assertEqual(labels([strong(2, 1024), strong(4, 1024)]), ["strong, tiny, 1,024 tokens, measured"])
         self.assertEqual(len(labels([strong(2, 1024), strong(4, 2048)])), 2, "another batch")
         self.assertEqual(len(labels([strong(2, 1024), {**strong(4, 1024), "model": "small"}])), 2, "another model")
-        self.assertEqual(labels([dict(STEP, scaling="weak", tokens_per_rank=512, ranks=p, file="a.json") for p in (2, 4)]), ["weak, 512 tokens a rank, measured"])
+        self.assertEqual(labels([dict(STEP, scaling="weak", tokens_per_rank=512, ranks=p, file="a.json") for p in (2, 4)]), ["weak, 512 tokens per rank, measured"])
         study = [dict(STEP, ranks=p, seconds=1 / p, tokens_per_second=1024 * p) for p in (2, 4)]  # lab scale: the model is the context's
         chart, = (c for c in folder.charts([results("a.json", study, model="small")]) if c.kind.name == "speedup")
         self.assertEqual(labels(chart.rows), ["strong, small, 1,024 tokens, measured"])

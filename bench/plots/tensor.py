@@ -62,7 +62,7 @@ def overlap(report):
     rows = [r for results in machines.values() for r in step_rows(results) if r["d_model"] == 2048] + [
         r for results in emulated.values() for r in step_rows(results) if r["d_model"] == 128]
     parts = [report.figure(
-        "tp_overlap", "Bars of step time for nothing sent, sums on main, sums beside the weights' gradients, and rows cut as well; overlap lowers each, most where arithmetic is long.",
+        "tp_overlap", "Bars of step time for nothing sent, sums on main, sums beside the weights' gradients, and tokens sharded as well; overlap lowers each, most where arithmetic is long.",
         "<b>Overlap on and off.</b> The input’s gradient is all-reduced on a second queue while main computes the weights’ gradient; nothing can hide the forward all-reduces, so at most half is hidden. "
         "Dashes: predicted; an all-reduce is hidden for as long as the product beside it takes. <i>Rows sharded too</i>: sequence parallelism; an all-reduce becomes a gather and a scatter, and a third gather is "
         "needed backward, where it overlaps: 1.25 times the bytes for 1/p of the activations that were whole. Whiskers: the range of the samples.", rows, STEP,

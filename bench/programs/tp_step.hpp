@@ -1,5 +1,5 @@
 // What ./lab bench tp runs: a forward and backward pass of a GPT whose layers p ranks share, with nothing sent, with
-// its sums on main or beside other work, or with its rows cut as well; and what a machine file says its parts take.
+// its sums on main or beside other work, or with tokens sharded as well; and what a machine file says its parts take.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct StepShape {
 };
 
 /// What is timed, on the same layers: no communication (each rank alone with its part), sums on main, sums beside the
-/// weights' gradients, rows cut as well.
+/// weights' gradients, tokens sharded as well.
 enum class Variant { compute, sequential, overlapped, sequence };
 constexpr std::array<const char*, 4> kVariantNames = {"compute", "no_overlap", "overlap", "sequence_parallel"};
 constexpr const char* name_of(Variant variant) { return kVariantNames[static_cast<std::size_t>(variant)]; }

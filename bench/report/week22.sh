@@ -8,7 +8,7 @@ step zero_memory "ZeRO's stages weighed, really allocated" "$programs/bench_zero
 for machine in pcie-box:4 dgx-a100:8 dgx-a100-10gbe:16; do
   for tokens in 2048 4096 8192; do
     name=${machine%:*}_$tokens
-    step "zero_sim_$name" "ZeRO's stages on ${machine%:*}, $tokens tokens a rank, simulated" "$programs/bench_zero_sim" --model gpt2-355m --phantom \
+    step "zero_sim_$name" "ZeRO's stages on ${machine%:*}, $tokens tokens per rank, simulated" "$programs/bench_zero_sim" --model gpt2-355m --phantom \
       --machine "${machine%:*}" --ranks "${machine#*:}" --batch 4 --sequence $((tokens / 4)) --json "$data/zero_sim_$name.json" --csv "$data/zero_sim_$name.csv"
   done
 done

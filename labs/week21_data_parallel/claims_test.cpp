@@ -70,7 +70,7 @@ TEST(ClaimsWeek21, TwoGpusCommunicationOverhead) {
   for (std::size_t sequences : {4, 8, 16}) {
     const double pcie = overhead(a100_on_pcie(), 2, sequences, false);
     const double nvlink = overhead(machine("dgx-a100"), 2, sequences, false);
-    say("GPT-2 124M in bf16 on 2 A100, {} tokens a rank, no overlap: PCIe +{:.1f} %, NVLink +{:.1f} %; with overlap "
+    say("GPT-2 124M in bf16 on 2 A100, {} tokens per rank, no overlap: PCIe +{:.1f} %, NVLink +{:.1f} %; with overlap "
         "+{:.1f} % and +{:.1f} %",
         1024 * sequences, 100 * pcie, 100 * nvlink, 100 * overhead(a100_on_pcie(), 2, sequences, true),
         100 * overhead(machine("dgx-a100"), 2, sequences, true));
@@ -87,7 +87,7 @@ TEST(ClaimsWeek21, FourGpusOnPcie) {
   for (std::size_t sequences : {2, 8}) {
     const double flat = 1 / (1 + overhead(machine("pcie-box"), 4, sequences, false));
     const double overlapped = 1 / (1 + overhead(machine("pcie-box"), 4, sequences, true));
-    say("weak scaling on 4 RTX 4090 without NVLink, {} tokens a rank: {:.0f} % without, {:.0f} % with overlap",
+    say("weak scaling on 4 RTX 4090 without NVLink, {} tokens per rank: {:.0f} % without, {:.0f} % with overlap",
         1024 * sequences, 100 * flat, 100 * overlapped);
     EXPECT_GT(overlapped, flat);
   }
@@ -133,7 +133,7 @@ TEST(ClaimsWeek21, TenAndEightMilliseconds) {
 TEST(ClaimsWeek21, EfficiencyDependsOnTokensNotOnTheSizeOfTheModel) {
   const auto chart = overhead_chart({1e7, 1e8, 1e10}, {25e9}, {.ranks = 2, .tokens = 8192, .flop_per_second = 1.5e14});
   EXPECT_NEAR(chart[0].efficiency, chart[2].efficiency, 1e-12);
-  say("10 M, 100 M and 10 G parameters, 8,192 tokens a rank, 25 GB/s: efficiency {:.3f}, {:.3f}, {:.3f}",
+  say("10 M, 100 M and 10 G parameters, 8,192 tokens per rank, 25 GB/s: efficiency {:.3f}, {:.3f}, {:.3f}",
       chart[0].efficiency, chart[1].efficiency, chart[2].efficiency);
 }
 
