@@ -1,7 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a handout
 leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
-glossary has every verdict, and no word twice; the bridge has every option of ./lab train; no page has a word that
-CONTRIBUTING.md bans.
+glossary has every verdict, and no word twice; the bridge has every option of ./lab train; every item of a list begins its
+line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
 """
@@ -37,6 +37,13 @@ def wrong_links(path):
             yield f"{path}: {target}: there is no such file"
         elif anchor and anchor not in anchors(other.read_text()):
             yield f"{path}: {target}: there is no such heading"
+
+
+def lost_items(path, text):
+    """Items of a list that a paragraph has swallowed: "… before it. 2. **b** — …" in one block, or indented below it."""
+    prose = FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for match in re.finditer(r"(?<=\S)(?: +|\n +)(\d+)\.\s+\*\*[a-z](?:, [^*\n]*)?\*\*", prose):
+        yield f"{path}:{prose.count(chr(10), 0, match.start(1)) + 1}: item {match[1]} of a list does not begin its line"
 
 
 CORE_HOURS = 25
@@ -124,6 +131,7 @@ def wrong_words(files):
 def main():
     files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
     wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary()) + list(wrong_bridge()) + list(wrong_words(files))
+    wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
     print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, the handouts agree with the course, and no word is banned")
     sys.exit(1 if wrong else 0)
 

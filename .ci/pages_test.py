@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pages.py finds the words that CONTRIBUTING.md bans, in prose only."""
+"""pages.py finds the words that CONTRIBUTING.md bans, in prose only, and items of lists that paragraphs have swallowed."""
 import pathlib
 import unittest
 
@@ -37,6 +37,21 @@ class BannedWords(unittest.TestCase):
         words = pages.banned(TABLE)
         self.assertEqual(list(pages.banned_words(pages.WORDS, TABLE, words)), [])
         self.assertEqual(list(pages.banned_words(pages.WORDS, TABLE + "\nMend it.\n", words)), [f"{pages.WORDS}:8: 'Mend': say fix"])
+
+
+class LostItems(unittest.TestCase):
+    def found(self, text):
+        return list(pages.lost_items("a.md", text))
+
+    def test_an_item_within_a_line_or_indented_below_one_is_found(self):
+        said = "of a list does not begin its line"
+        self.assertEqual(self.found("1. **a** — one.\n   More. 2. **b** — two.\n"), [f"a.md:2: item 2 {said}"])
+        self.assertEqual(self.found("1. **a** — one.\n   2. **b, bytes** — two. 3.\n   **c, seconds** — three.\n"),
+                         [f"a.md:2: item 2 {said}", f"a.md:2: item 3 {said}"])
+
+    def test_items_that_begin_their_line_are_right(self):
+        self.assertEqual(self.found("1. **a** — one.\n2. **b** — two, 1.5 **bold**.\n\n   1. **a** — inner\n"), [])
+        self.assertEqual(self.found("```\na 2. **b** c\n```\n"), [])
 
 
 if __name__ == "__main__":
