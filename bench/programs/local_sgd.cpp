@@ -144,7 +144,6 @@ double compute_seconds(RunOptions options, LocalOptions o, const GptConfig& conf
   options.ranks = 1;
   o.steps = 5;
   o.batch /= ranks;
-  const OuterSgd never{.every = o.steps + 1, .learning_rate = 1, .momentum = 0};
   const Outcome outcome = run(options, [&](Rank me) -> Values {
     const double begin = me.now();
     Replica replica(me, config, 1, static_cast<std::size_t>(o.batch));
