@@ -111,9 +111,10 @@ class CommandLine {
     c->add_option("submission", grade_.submissions, "folders with lab files, or a .zip, .tar or .tar.gz of each")
         ->required();
     c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
-    c->add_option("--out", grade_.out,
-                  "the file for Gradescope (results.json); for several submissions a folder for their files and the "
-                  "summary (grades)");
+    c->add_option(
+        "--out", grade_.out,
+        "NAME.json: one submission's results, for Gradescope (default: results.json); any other name: a folder "
+        "for each submission's results and the summary (default for several: grades)");
     c->add_option("--junit", grade_.junit, "also write JUnit XML to this file");
     c->add_option("--visibility", grade_.visibility, "visibility of the tests, in Gradescope's terms")
         ->check(one_of({"visible", "hidden", "after_due_date", "after_published"}))

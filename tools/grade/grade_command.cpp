@@ -74,9 +74,12 @@ int grade_several(const Paths& paths, const GradeOptions& options) {
   return std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) { return row.graded; }) ? 0 : 2;
 }
 
-/// One submission joins the results of others where --out is their folder.
+/// A class of one is a class: of one submission too, --out is a folder unless it is NAME.json or a file that exists.
 bool goes_into_a_folder(const GradeOptions& options) {
-  return options.submissions.size() > 1 || options.resume || fs::exists(fs::path(options.out) / "summary.json");
+  if (options.submissions.size() > 1 || options.resume) return true;
+  const fs::path out = options.out;
+  if (fs::is_directory(out)) return true;
+  return options.junit.empty() && !out.empty() && out.extension() != ".json" && !fs::exists(out);
 }
 
 }  // namespace

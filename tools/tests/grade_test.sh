@@ -167,6 +167,11 @@ cp "$work/anna.zip" "$work/$long" && cp "$work/anna.zip" "$latin"
 for words in '^"anna",5,15,' '^"bob",5,5,' '^"nothing",0,0,' '^"00000000' '^"caf'; do
   [ "$(grep -c "$words" "$work/grades/summary.csv")" = 1 ] || fail "late: summary.csv has not one row $words"
 done
+# A class of one: its results are in a folder too, which has a page.
+name='a class of one'
+"$lab" grade "$work/anna.zip" --only 21.1 --out "$work/one" > "$work/out" 2>&1 || fail "$name: not graded"
+"$lab" class "$work/one" >> "$work/out" 2>&1 || fail "$name: no page"
+grep -q '^"anna",5,5,' "$work/one/summary.csv" || fail "$name: no row"
 # What this commit has graded already, and did not change, stays as it is.
 name=resumed
 resume() { "$lab" grade "$work/bob.zip" "$work/anna.zip" --only 21.1 --out "$work/again" --resume > "$work/out" 2>&1 || fail "$name"; }
