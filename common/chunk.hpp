@@ -11,8 +11,8 @@ struct ChunkRange {
   std::size_t size = 0;
 };
 
-/// Chunk `index` of `elements` cut into `count` chunks in order. Sizes differ by at most one, the longer ones first: 7
-/// in 3 chunks are 3, 2, 2. Where elements < count the last chunks are empty. `index` may be any integer, it counts
+/// Chunk `index` of `elements` split into `count` chunks in order. Sizes differ by at most one, the longer ones first:
+/// 7 in 3 chunks are 3, 2, 2. Where elements < count the last chunks are empty. `index` may be any integer, it counts
 /// modulo `count`: −1 is the last chunk, as on a ring.
 constexpr ChunkRange chunk_range(std::size_t elements, int index, int count) {
   const auto c = static_cast<std::size_t>((index % count + count) % count);

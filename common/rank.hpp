@@ -65,7 +65,7 @@ class Rank {
   int rank() const { return rank_; }  ///< in this group, 0 … size() − 1
   int size() const { return size_; }  ///< ranks in this group
 
-  /// Starts all transfers together and returns at once; the queue goes on. The slices are in use until `wait`.
+  /// Starts all transfers together and returns at once; the queue continues. The slices are in use until `wait`.
   /// Batches of one (group, queue) begin and complete in the order started, one at a time.
   Ticket start(std::span<const Transfer> batch, Location where = Location::current());
   Ticket start(std::initializer_list<Transfer> batch, Location where = Location::current()) {

@@ -12,8 +12,9 @@
 namespace lockstep::week25 {
 
 /// The layers of a model with this config, whose tensor is {tp.group.rank(), tp.group.size(), …}. With
-/// `overlap_scatter`, between cut rows, the gradient of a column-parallel layer's input is scattered on tp.comm while
-/// main computes that of its weight (23.1d does so with an all-reduce, 23.5 does not), as Megatron-LM does since 2022.
+/// `overlap_scatter`, between sharded rows, the gradient of a column-parallel layer's input is scattered on tp.comm
+/// while main computes that of its weight (23.1d does so with an all-reduce, 23.5 does not), as Megatron-LM does since
+/// 2022.
 std::shared_ptr<const Layers> make_layers(const week23::TensorParallel& tp, const GptConfig& config,
                                           bool overlap_scatter = false);
 

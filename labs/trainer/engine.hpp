@@ -21,7 +21,7 @@ struct EngineOptions {
   week22::Wrapping wrapping;                         ///< stages 2 and 3: what is reduced, or gathered, at once
   bool overlap = true;                               ///< communicate on a second queue
   int prefetch = 1;                                  ///< stage 3, with overlap: units gathered ahead
-  int shard_group = 0;        ///< stage 3: so many neighbours hold the state once among them (22.8); 0: all ranks
+  int shard_group = 0;        ///< stage 3: neighbouring ranks that hold one copy of the state (22.8); 0: all ranks
   int microbatches = 1;       ///< of each replica and step; where they are unequal the first is the largest
   DType reduce = DType::f32;  ///< in which gradients are summed; stages 1 and 2: their own
   week21::MakeAllReduce make_all_reduce;  ///< of stage 0; empty: a ring that sums in `reduce`
@@ -46,7 +46,7 @@ struct EngineModel {
 /// "model", "block", "layer", or a least number of elements. Throws Error(usage) for anything else.
 week22::Wrapping parse_wrapping(const std::string& name);
 
-/// Whether groups of ranks hold the whole state each.
+/// Whether each group of ranks holds a whole copy of the state.
 inline bool is_hybrid(const EngineOptions& options, int ranks) {
   return options.zero == 3 && options.shard_group > 0 && options.shard_group < ranks;
 }

@@ -1,6 +1,6 @@
 // Given: the gather of new values behind the next forward, for stages 1 and 2, whose values are whole on every rank.
 // Megatron-LM's distributed optimizer does it with --overlap-param-gather: exercises 22.2 and 22.3 gather before main
-// goes on, so that nothing hides it.
+// continues, so that nothing hides it.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class ForwardGathers {
   /// An engine has updated this rank's chunk of each of its units. With the last engine's all gathers begin, on the
   /// queue "comm" and in the order in which a forward uses the units.
   void updated();
-  /// Main goes on when the values that this piece uses are whole.
+  /// Main continues when the values that this piece uses are whole.
   void before_forward(std::size_t piece);
   /// … when all are.
   void finish();

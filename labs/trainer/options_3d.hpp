@@ -1,4 +1,4 @@
-// Given: what a 3D run is asked to be, and what of it does not make sense.
+// Given: the options of a 3D run, and the check that rejects those that do not fit together.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Options3d : EngineOptions {
   int loss_scale_interval = 2000;
   std::uint64_t seed = 1;
 
-  /// The part of the model that tensor-parallel rank `tp` has of every layer, cut as 23.1 and 23.3 say.
+  /// The part of the model that tensor-parallel rank `tp` has of every layer, sharded as 23.1 and 23.3 say.
   GptConfig part(int tp) const;
   int replicas() const { return mesh.dp / cp; }
   /// Sequences of a replica's largest microbatch.

@@ -1,4 +1,4 @@
-// Given: the 3D step on a machine that one does not have. The student's own step runs in the simulator, phantom, with
+// Given: the 3D step on a machine that you do not have. The student's own step runs in the simulator, phantom, with
 // one rank for each stage of one replica; its tensor-parallel peers and the other replicas are its symmetric peers
 // (common/backends/sim/symmetry.hpp), since they do the same on other numbers. GPT-3 on 1,024 GPUs is 16 ranks.
 //
@@ -54,11 +54,11 @@ struct PhantomStep {
 };
 
 /// A step in virtual time. Throws Error(usage) as check() does, and where the machine does not hold the ranks; what
-/// does not fit its memory is simulated all the same. Ranks of one node that share a port have an equal part of it.
+/// does not fit its memory is simulated anyway. Ranks of one node that share a port have an equal part of it.
 PhantomStep phantom_step(const Options3d& options, const Machine& machine, bool trace = false);
 
 /// The machine as the stages of one replica see it: link levels count stages, and ports that several ranks share have
-/// the part of one. Throws Error(usage) where stages do not lie in nodes alike.
+/// the part of one. Throws Error(usage) where stages are not placed in the same way on every node.
 Machine folded_machine(const Machine& machine, const MeshShape& mesh, const AxisOrder& order);
 
 }  // namespace lockstep::week25

@@ -15,7 +15,7 @@ PipelineShape pipeline_shape(const Options3d& options);
 StageSchedule stage_schedule(const Options3d& options, int stage);
 StageSchedule forward_schedule(const PipelineShape& shape);
 
-/// Room for a replica's part of the global batch, cut into microbatches; with cp, for this rank's positions of it.
+/// Room for a replica's part of the global batch, split into microbatches; with cp, for this rank's positions of it.
 std::vector<Batch> allocate_batches(Rank me, const Options3d& options, int replica);
 
 /// Groups of mesh.dp, where the options want them: who shares a replica's sequences, and who its state (22.8).

@@ -84,7 +84,7 @@ inline void expect_sums_inside_a_group(const Collective& collective) {
   run_cases(program, judge, {.ranks = {2, 5, 8}, .sizes = sizes_of({7, 31})});
 }
 
-/// Sums that rounding touches: every rank must end with the same bits, or replicas drift apart.
+/// Sums that are rounded: every rank must end with the same bits, or replicas drift apart.
 inline void expect_the_same_bits_everywhere(const Collective& collective, std::vector<int> ranks) {
   const auto program = [collective](Rank me, const Case& c) {
     Slice data = me.allocate(c.size, DType::f32, Category::gradient);

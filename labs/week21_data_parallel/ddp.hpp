@@ -1,5 +1,5 @@
 // Exercise 21.7: distributed data parallelism (DDP). Every rank holds the whole model and a shard of the batch; during
-// the backward pass the gradients are averaged over the ranks, bucket by bucket, while the pass goes on.
+// the backward pass the gradients are averaged over the ranks, bucket by bucket, while the pass continues.
 //
 // Follows Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
 //
@@ -52,7 +52,7 @@ void average(Rank dp, Slice gradients, const AllReduce& all_reduce);
 struct DdpOptions {
   std::size_t bucket_bytes = std::size_t{25} << 20;       ///< a bucket is closed once it holds this much
   std::size_t first_bucket_bytes = std::size_t{1} << 20;  ///< the first one, smaller: communication starts early
-  bool overlap = true;       ///< average buckets on the queue "comm", while main goes on with the backward pass
+  bool overlap = true;       ///< average buckets on the queue "comm", while main continues with the backward pass
   bool find_unused = false;  ///< allow parameters without a gradient, also different ones on different ranks
 };
 

@@ -16,7 +16,7 @@
 
 namespace lockstep::week21::launch_test {
 
-/// Other numbers with each --seed.
+/// Draws other numbers with each --seed.
 inline std::mt19937 random_for(std::uint64_t test) {
   return std::mt19937(static_cast<unsigned>(test * 7919 + testing::drawn({21, 13, test}, 1u << 30)));
 }
@@ -121,7 +121,7 @@ void expect_error(Verdict verdict, const std::string& word, const std::string& w
   ADD_FAILURE() << what << ": was not refused";
 }
 
-/// Time that passes only by sleeping. Who looks and looks without sleeping, or waits for an hour, is stopped.
+/// Time that passes only by sleeping. Code that polls without sleeping, or waits for an hour, is stopped.
 class MadeUpTime {
  public:
   double now() {

@@ -1,6 +1,6 @@
 // Exercise 21.2: the ring all-reduce. Read labs/week21_data_parallel/ring_all_reduce.hpp first.
 //
-// chunk(data, i, p) (common/chunk.hpp) is given: it cuts, and counts i modulo p, so that chunk −1 is chunk p − 1.
+// chunk(data, i, p) (common/chunk.hpp) is given: it splits the array, and takes i modulo p: chunk −1 is chunk p − 1.
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 #include "common/arithmetic.hpp"

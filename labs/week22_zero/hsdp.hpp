@@ -70,7 +70,7 @@ class Hsdp : public FsdpUnits {
 /// Collective over both groups, at set-up. Values are gathered in regions "all_gather" and gradients reduced in regions
 /// "reduce_scatter", both over groups.node, as in 22.4; a share is summed over groups.rail in a region "all_reduce"
 /// inside that, in the type of the shares (options.precision.keep). With options.prefetch > 0 all of it runs on the
-/// queue "comm", unit by unit, while main goes on with the backward pass. No memory beyond 22.4's on a node.
+/// queue "comm", unit by unit, while main continues with the backward pass. No memory beyond 22.4's on a node.
 std::unique_ptr<Hsdp> make_hsdp(const week21::Hierarchy& groups, ShardedModel model, FsdpOptions options,
                                 BindTensor bind);
 

@@ -1,4 +1,4 @@
-// What the tests of 22.8 share: every way to cut the ranks into nodes, and the scripted model and a GPT on them.
+// What the tests of 22.8 share: every way to divide the ranks into nodes, and the scripted model and a GPT on them.
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@
 namespace lockstep::week22 {
 
 struct Zero2Options {
-  bool overlap = true;  ///< reduce on the queue "comm", while main goes on with the backward pass
+  bool overlap = true;  ///< reduce on the queue "comm", while main continues with the backward pass
   AdamW adamw;
 };
 

@@ -41,7 +41,7 @@ inline void call(const std::function<void()>& f) {
   if (f) f();
 }
 
-/// Forward and backward of one microbatch. Without sequences the hooks are called all the same: the other ranks wait.
+/// Forward and backward of one microbatch. Without sequences the hooks are called anyway: the other ranks wait.
 inline void engine_pass(Rank me, const Gpt& gpt, const Batch& batch, float weight, const StepHooks& engine) {
   const std::size_t pieces = gpt.config().layers + 2;
   Activations saved;

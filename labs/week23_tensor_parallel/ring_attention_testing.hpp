@@ -1,4 +1,4 @@
-// What the tests of exercise 23.6 share: the serial attention, how its arrays are cut into chunks, and a run of both
+// What the tests of exercise 23.6 share: the serial attention, how its arrays are split into chunks, and a run of both
 // passes on p ranks.
 #pragma once
 

@@ -19,7 +19,7 @@
 
 namespace lockstep::week23 {
 
-/// Whole numbers from −3 to 3 that depend on `kind` and the element, so that no two tensors or rows are alike. With
+/// Whole numbers from −3 to 3 that depend on `kind` and the element, so that no two tensors or rows are equal. With
 /// --seed each kind's are drawn.
 inline HostMatrix numbers(int kind, std::size_t rows, std::size_t columns) {
   HostMatrix matrix{rows, columns, {}};
@@ -31,7 +31,7 @@ inline HostMatrix numbers(int kind, std::size_t rows, std::size_t columns) {
   return matrix;
 }
 
-/// The same in eighths, for functions that bend.
+/// The same in eighths, for nonlinear functions.
 inline HostMatrix eighths(int kind, std::size_t rows, std::size_t columns) {
   HostMatrix matrix = numbers(kind, rows, columns);
   for (float& value : matrix.values) value /= 8;
@@ -147,7 +147,7 @@ inline HostMatrix plus(HostMatrix a, const HostMatrix& b, float times = 1) {
 
 inline HostMatrix plus_one(HostMatrix matrix) { return plus(std::move(matrix), {1, 1, {1}}); }
 
-/// A tensor that ranks return cut, and one rank returns whole.
+/// A tensor that p ranks return sharded, and one rank returns whole.
 struct Part {
   std::string name;
   std::size_t own = 0;                                                ///< elements on each of the p ranks

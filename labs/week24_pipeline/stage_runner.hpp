@@ -90,7 +90,7 @@ class StageRunner {
       }
   }
 
-  /// Starts a receive on the queue of its link, and main goes on.
+  /// Starts a receive on the queue of its link, and main continues.
   Arriving receive_later(const Neighbour& from, bool forward, int microbatch) {
     Slice slice = boundary(microbatch);
     const Ticket ticket = main_.run(queue_of(from, forward),

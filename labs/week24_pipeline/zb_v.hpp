@@ -1,5 +1,6 @@
-// Exercise 24.8 (extra): ZB-V. Two chunks a stage in a V: chunk 0 on the way down the stages, chunk 1 on the way back
-// up, so that the last stage hands to itself and the first has the loss. Nothing waits, in the memory of 1F1B.
+// Exercise 24.8 (extra): ZB-V. Two chunks per stage in a V: chunk 0 on the way down the stages, chunk 1 on the way back
+// up, so that the last stage passes its output to itself and the first computes the loss. No stage waits, and it needs
+// no more memory than 1F1B.
 //
 // Qi, Wan, Huang, Lin: "Pipeline Parallelism with Controllable Memory" (arXiv 2405.15362); the halves of a backward are
 // those of 24.5.

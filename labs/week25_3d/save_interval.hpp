@@ -66,7 +66,7 @@ void fail(RunState& run, const SavingCosts& costs);
 struct MeasuredSaves {
   double step = 0;      ///< a training step
   double stopped = 0;   ///< training stopped for a save: δ
-  double complete = 0;  ///< from the beginning of a save until its checkpoint is complete, while training goes on
+  double complete = 0;  ///< from the beginning of a save until its checkpoint is complete, while training continues
 };
 
 /// --checkpoint-every: the number of steps k ≥ 1 between two saves for which expected_waste is least (of several that
