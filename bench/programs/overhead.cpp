@@ -5,11 +5,11 @@
 //   ./lab bench overhead --ranks 2 --parameters 100e6,1e9 --links 25,235 --json chart.json
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -28,11 +28,10 @@ struct OverheadOptions {
 std::vector<double> numbers(const std::string& option, const std::vector<std::string>& texts) {
   std::vector<double> values;
   for (const std::string& text : texts) {
-    double value = 0;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || !(value > 0) || !std::isfinite(value))
+    const std::optional<double> value = parse_number<double>(text);
+    if (!value || !(*value > 0) || !std::isfinite(*value))
       throw Error(Verdict::usage, fmt::format("{} needs numbers above 0, not '{}'", option, text));
-    values.push_back(value);
+    values.push_back(*value);
   }
   return values;
 }

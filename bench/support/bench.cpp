@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -22,6 +21,7 @@
 #include "common/runtime/device_notes.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/repeatable.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 
@@ -44,10 +44,8 @@ Machine machine_for(const std::string& name, int ranks) {
 }
 
 int number_of_ranks(const std::string& text) {
-  int value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1)
-    throw Error(Verdict::usage, fmt::format("--ranks needs whole numbers of at least 1, not '{}'", text));
+  const int value = parse_number<int>(text).value_or(0);
+  if (value < 1) throw Error(Verdict::usage, fmt::format("--ranks needs whole numbers of at least 1, not '{}'", text));
   return value;
 }
 

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <charconv>
 #include <cstdio>
 #include <exception>
 
 #include "common/runtime/run.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "common/testing/listener.hpp"
 #include "common/testing/options.hpp"
 
@@ -27,12 +27,11 @@ TestOptions& options() {
 
 template <class Number>
 Number parse(std::string_view flag, std::string_view text, Number smallest) {
-  Number value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < smallest) {
+  const std::optional<Number> value = parse_number<Number>(text);
+  if (!value || *value < smallest) {
     throw Error(Verdict::usage, fmt::format("{} needs a whole number of at least {}, not '{}'", flag, smallest, text));
   }
-  return value;
+  return *value;
 }
 
 /// Reads what GoogleTest left of the command line.

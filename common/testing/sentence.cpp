@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 
+#include "common/support/text/parse_number.hpp"
 #include "common/testing/verdict.hpp"
 
 namespace lockstep::testing {
@@ -27,11 +27,9 @@ std::string_view between(std::string_view text, std::string_view before, std::st
 
 /// 0.0060000000000000001, as GoogleTest prints a double so that it can be read back, as 0.006.
 std::string shortened(std::string_view value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool is_number = error == std::errc{} && end == value.data() + value.size();
-  return is_number && value.size() > 12 && value.find('.') != value.npos ? fmt::format("{:.9g}", number)
-                                                                         : std::string(value);
+  const std::optional<double> number = parse_number<double>(value);
+  return number && value.size() > 12 && value.find('.') != value.npos ? fmt::format("{:.9g}", *number)
+                                                                      : std::string(value);
 }
 
 /// "a is 1, expected 2"; "" where the values are bytes that mean nothing to a reader.

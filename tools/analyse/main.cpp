@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "tools/analyse/view/page.hpp"
 
@@ -48,11 +48,9 @@ struct Arguments {
 };
 
 std::size_t whole_number(const std::string& option, const std::string& text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size())
-    throw Error(Verdict::usage, fmt::format("{} needs a whole number, not '{}'", option, text));
-  return number;
+  const auto number = parse_number<std::size_t>(text);
+  if (!number) throw Error(Verdict::usage, fmt::format("{} needs a whole number, not '{}'", option, text));
+  return *number;
 }
 
 Arguments parse(int argc, char** argv) {

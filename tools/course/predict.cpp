@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -12,6 +11,7 @@
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/process.hpp"
 
@@ -52,10 +52,8 @@ void write_predictions(const Paths& paths, const std::vector<Prediction>& predic
 
 std::optional<double> read_number(std::string text) {
   std::replace(text.begin(), text.end(), ',', '.');
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+  const std::optional<double> value = parse_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 /// Asks until there is a number, or an empty line, or no line.

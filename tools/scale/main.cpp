@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 
 #include "common/support/json/repeatable.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/scale/diagnosis.hpp"
@@ -33,10 +33,8 @@ struct Request {
 };
 
 int whole_number(const std::string& flag, std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1)
-    throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'", flag, text));
+  const int value = parse_number<int>(text).value_or(0);
+  if (value < 1) throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'", flag, text));
   return value;
 }
 

@@ -10,6 +10,7 @@
 #include "common/backends/nccl/bootstrap.hpp"
 #include "common/backends/nccl/socket.hpp"
 #include "common/error.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep::nccl {
 
@@ -112,10 +113,8 @@ std::unique_ptr<Bootstrap> make_tcp_bootstrap(const Environment& e) {
   const std::string text = e.store.substr(tcp.size());
   const auto colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) bad_store(e.store);
-  int port = 0;
-  const char *begin = text.data() + colon + 1, *last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(begin, last, port);
-  if (error != std::errc{} || end != last || port < 1 || port > 65535) bad_store(e.store);
+  const int port = parse_number<int>(std::string_view(text).substr(colon + 1)).value_or(0);
+  if (port < 1 || port > 65535) bad_store(e.store);
   if (e.rank == 0) return std::make_unique<Rank0>(port, e);
   return std::make_unique<Caller>(text.substr(0, colon), port, e);
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "common/error.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep::nccl {
 
@@ -28,11 +28,9 @@ constexpr Launcher kLaunchers[] = {
 };
 
 int whole_number(const char* name, std::string_view text) {
-  int value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size())
-    throw Error(Verdict::usage, fmt::format("{}={}: a whole number, please", name, text));
-  return value;
+  const std::optional<int> value = parse_number<int>(text);
+  if (!value) throw Error(Verdict::usage, fmt::format("{}={}: a whole number, please", name, text));
+  return *value;
 }
 
 /// torchrun's variables have names that anything may have: they count where all are there. They go before those of MPI

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <functional>
 
 #include "common/error.hpp"
 #include "common/gpt/checkpoint/crc32c.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep::checkpoint {
 
@@ -39,11 +39,8 @@ std::string manifest_path(const std::string& checkpoint) { return checkpoint + "
 std::vector<int> steps_in(Files& files, const std::string& directory) {
   std::vector<int> steps;
   for (const std::string& name : files.list(directory)) {
-    int step = 0;
     if (!name.starts_with(kStep)) continue;
-    const char* end = name.data() + name.size();
-    const auto [stop, error] = std::from_chars(name.data() + kStep.size(), end, step);
-    if (error == std::errc{} && stop == end) steps.push_back(step);
+    if (const auto step = parse_number<int>(std::string_view(name).substr(kStep.size()))) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;

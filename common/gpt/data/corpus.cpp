@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "common/error.hpp"
 #include "common/support/stats/mix.hpp"
 #include "common/support/text/files.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep {
 namespace {
@@ -145,10 +145,8 @@ std::vector<std::int32_t> Corpus::encode_numbers(std::string_view text) const {
   std::vector<std::int32_t> tokens;
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
-    std::size_t token = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
-    const bool known = error == std::errc{} && end == word.data() + word.size() && token < vocabulary();
-    tokens.push_back(known ? static_cast<std::int32_t>(token) : 0);
+    const auto token = parse_number<std::size_t>(word);
+    tokens.push_back(token && *token < vocabulary() ? static_cast<std::int32_t>(*token) : 0);
   }
   return tokens;
 }

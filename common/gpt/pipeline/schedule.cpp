@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <string_view>
 
 #include "common/error.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep {
 
@@ -21,10 +21,8 @@ constexpr int kMostNumbered = 1 << 20, kMostStages = 1024;
 
 /// Of a microbatch or chunk.
 std::optional<int> number_of(std::string_view digits) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc{} || end != digits.data() + digits.size() || number < 0 || number >= kMostNumbered) return {};
-  return number;
+  const std::optional<int> number = parse_number<int>(digits);
+  return number && *number >= 0 && *number < kMostNumbered ? number : std::nullopt;
 }
 
 bool is_forward(const Step& step) { return step.work == Work::forward; }

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "common/error.hpp"
 #include "common/support/text/command_line.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep {
 
@@ -19,11 +19,10 @@ inline constexpr Whole kSequences{1, 1 << 20}, kTokens{0, 1 << 24}, kMicrobatche
 
 /// `text` as a number from `least` to `most`; Error(usage) otherwise.
 inline double number_in(const std::string& option, const std::string& text, double least, double most) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least) || !(value <= most))
+  const std::optional<double> value = parse_number<double>(text);
+  if (!value || !(*value >= least) || !(*value <= most))
     throw Error(Verdict::usage, fmt::format("{} needs numbers from {:g} to {:g}, not '{}'", option, least, most, text));
-  return value;
+  return *value;
 }
 
 /// `text` as a whole number from `least` to `most`.

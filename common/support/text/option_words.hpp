@@ -4,13 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep {
 
@@ -18,10 +18,8 @@ namespace lockstep {
 inline CLI::Validator whole_number(long least, long most = 1'000'000'000) {
   return CLI::Validator(
       [least, most](const std::string& text) {
-        long value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool good = error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most;
-        return good
+        const std::optional<long> value = parse_number<long>(text);
+        return value && *value >= least && *value <= most
                    ? std::string()
                    : "needs a whole number from " + std::to_string(least) + " to " +
                          (most == 1'000'000'000 ? "a thousand million" : std::to_string(most)) + ", not '" + text + "'";
@@ -78,31 +76,17 @@ inline std::string name_of(const CLI::Option& option) {
   return option.get_lnames().empty() ? option.get_name(true) : "--" + option.get_lnames().front();
 }
 
-inline bool is_whole(const std::string& text) {
-  long long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-inline bool is_int(const std::string& text) {
-  int value = 0;
-  return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{};
-}
-inline bool is_number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
 /// What an option's type wants, where it is not what one of its values is.
 inline std::string wrong_value(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   for (const std::string& text : option.results()) {
-    if (type.starts_with("UINT") && (!is_whole(text) || text.starts_with("-")))
+    if (type.starts_with("UINT") && (!parse_number<long long>(text) || text.starts_with("-")))
       return name_of(option) + " needs a whole number that is not negative, not '" + text + "'";
-    if (type.starts_with("INT") && !is_whole(text))
+    if (type.starts_with("INT") && !parse_number<long long>(text))
       return name_of(option) + " needs a whole number, not '" + text + "'";
-    if (type.starts_with("INT") && !is_int(text)) return name_of(option) + " cannot be as large as " + text;
-    if (type.starts_with("FLOAT") && !is_number(text)) return name_of(option) + " needs a number, not '" + text + "'";
+    if (type.starts_with("INT") && !parse_number<int>(text)) return name_of(option) + " cannot be as large as " + text;
+    if (type.starts_with("FLOAT") && !parse_number<double>(text))
+      return name_of(option) + " needs a number, not '" + text + "'";
   }
   return "";
 }
