@@ -234,8 +234,7 @@ TEST_F(CollectivesProgram, BadInputIsOneSentence) {
                                                  {"--segments -1", "--segments"},
                                                  {"--collective broadcast --algorithm ring", "nothing to measure"}};
   for (const auto& [arguments, expected] : words) {
-    EXPECT_EQ(start(arguments, "collectives"), 2) << arguments;
-    EXPECT_NE(err_.find(expected), std::string::npos) << arguments << ": " << err_;
+    expect_refused(start(arguments, "collectives"), arguments, expected);
   }
 }
 

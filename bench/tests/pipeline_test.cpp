@@ -86,10 +86,7 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
                                    {"F0. B0\n", "'F0.' is no step"},
                                    {"F+0 B0\n", "'F+0' is no step"},
                                    {"", "no stage's line"}}) {
-    EXPECT_EQ(start("--schedule-file " + written(file("s.txt"), text), "schedule"), 2) << text;
-    EXPECT_NE(err_.find(says), std::string::npos) << err_;
-    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
-    EXPECT_EQ(out_, "") << text;
+    expect_refused(start("--schedule-file " + written(file("s.txt"), text), "schedule"), text, says);
   }
   for (const auto& [arguments, says] :
        {std::pair{"--schedule 1f2b", "1f1b"},
@@ -108,9 +105,7 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
         {"--microbatches 99999999999", "cannot be as large as"},
         {"--schedule gpipe,1f1b --svg /tmp/x.svg", "--svg"},
         {"--svg /nowhere/x.svg", "/nowhere/x.svg"}}) {
-    EXPECT_EQ(start(arguments, "schedule"), 2) << arguments;
-    EXPECT_NE(err_.find(says), std::string::npos) << err_;
-    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+    expect_refused(start(arguments, "schedule"), arguments, says);
   }
 }
 
@@ -199,9 +194,7 @@ TEST_F(BenchProgram, StagesMayBeUnequalAndHaveLimits) {
         {"--stage-work 1,0,1,1", "--stage-work"},
         {"--in-flight 0", "--in-flight"},
         {"--in-flight 1,2 --stage-work 1,1,1", "--in-flight"}}) {
-    EXPECT_EQ(start(arguments, "schedule"), 2) << arguments;
-    EXPECT_NE(err_.find(says), std::string::npos) << arguments << ": " << err_;
-    EXPECT_EQ(out_, "") << arguments;
+    expect_refused(start(arguments, "schedule"), arguments, says);
   }
 }
 

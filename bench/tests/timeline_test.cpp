@@ -10,7 +10,7 @@ namespace {
 /// When the last event of a trace ends, in seconds.
 double end_of(const std::string& path) {
   double end = 0;
-  const Json trace = Json::parse(read(path));
+  const Json trace = Json::parse(TestFolder::read(path));
   for (const Json& event : trace.at("traceEvents"))
     if (event.at("ph") == "X") end = std::max(end, event.at("ts").get<double>() + event.at("dur").get<double>());
   return 1e-6 * end;

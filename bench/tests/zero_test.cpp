@@ -76,9 +76,7 @@ TEST_F(BenchProgram, ZeroRefusesInOneSentence) {
                                         {"--wrap blocks", "--wrap"},
                                         {"--params 1e12 --ranks 2", "--phantom"},
                                         {"--dtype int8", "dtype"}}) {
-    EXPECT_EQ(start(arguments, "zero"), 2);
-    EXPECT_NE(err_.find(says), std::string::npos) << err_;
-    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+    expect_refused(start(arguments, "zero"), arguments, says);
   }
 }
 
@@ -119,9 +117,7 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
                                         {"--model tiny --sequence 9", "add --batch"},
                                         {"--params 7e9 --plot x.bmp", "ends in .svg, .pdf or .png"},
                                         {"--model gpt4", "gpt4"}}) {
-    EXPECT_EQ(start(arguments, "memory"), 2) << arguments;
-    EXPECT_NE(err_.find(says), std::string::npos) << err_;
-    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+    expect_refused(start(arguments, "memory"), arguments, says);
   }
 }
 

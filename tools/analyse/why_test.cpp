@@ -2,17 +2,13 @@
 #include "common/analysis/why.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <regex>
 
 #include "common/arithmetic.hpp"
 #include "common/backends/sim/host_time.hpp"
-#include "common/support/json/document.hpp"
+#include "common/support/tests/program_testing.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
@@ -26,7 +22,6 @@ namespace {
 using analysis::Cost;
 using analysis::Why;
 using train::TrainOptions;
-namespace fs = std::filesystem;
 
 Why why_of_training(TrainOptions options) {
   options.phantom = true;
@@ -172,38 +167,14 @@ TEST(Why, ARankThatLoadsForLongIsNamed) {
 }
 
 /// The programs behind ./lab why and ./lab diff.
-class TraceProgram : public testing::Test {
+class TraceProgram : public ProgramTest {
  protected:
-  TraceProgram() : folder_(fs::temp_directory_path() / ("lockstep_why_" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~TraceProgram() override { fs::remove_all(folder_); }
   int start(const std::string& program, const std::string& arguments) {
-    const int status = std::system(
-        (LOCKSTEP_PROGRAMS "/" + program + " " + arguments + " >" + file("out") + " 2>" + file("err")).c_str());
-    out_ = read(file("out"));
-    err_ = read(file("err"));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return execute(LOCKSTEP_PROGRAMS "/" + program + " " + arguments);
   }
   void train(const std::string& arguments) {
     ASSERT_EQ(start("train_sim", "--model tiny --phantom --steps 2 --sample 0 " + arguments), 0) << err_;
   }
-  std::string file(const char* name) const { return (folder_ / name).string(); }
-  static std::string read(const fs::path& path) {
-    std::ifstream in(path);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  Json rows(const char* name) const {
-    const auto document = Json::parse(read(file(name)));
-    const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-    for (const Json& row : document.at("rows"))
-      for (const auto& [field, value] : row.items())
-        EXPECT_NE(documentation.find("`" + field + "`"), std::string::npos) << field << " is not in docs/output.md";
-    return document.at("rows");
-  }
-
-  fs::path folder_;
-  std::string out_, err_;
 };
 
 TEST_F(TraceProgram, WhyReadsAFileAndWritesRows) {
@@ -212,7 +183,7 @@ TEST_F(TraceProgram, WhyReadsAFileAndWritesRows) {
   EXPECT_NE(out_.find("limit     launch overhead"), std::string::npos) << out_;
   EXPECT_NE(out_.find("critical path"), std::string::npos) << out_;
   int limits = 0, ranks = 0;
-  for (const Json& row : rows("rows.json")) {
+  for (const Json& row : documented_rows(file("rows.json"))) {
     if (row.contains("cost")) {
       EXPECT_NEAR(1 - row.at("seconds_without").get<double>() / row.at("seconds").get<double>(), row.at("gained"),
                   1e-9);
@@ -232,7 +203,7 @@ TEST_F(TraceProgram, DiffRanksWhatAnotherMachineDoesSlower) {
   train("--ranks 2 --machine pcie-box-10gbe --trace " + file("b.json"));
   ASSERT_EQ(start("why", "diff " + file("a.json") + " " + file("b.json") + " --json " + file("rows.json")), 0) << err_;
   EXPECT_NE(out_.find("the largest differences"), std::string::npos) << out_;
-  for (const Json& row : rows("rows.json"))
+  for (const Json& row : documented_rows(file("rows.json")))
     if (row.contains("pairs")) {
       EXPECT_EQ(row.at("only_a"), 0) << row;
     }
@@ -262,9 +233,7 @@ TEST_F(TraceProgram, BadInputIsOneSentence) {
         "why " + file("two.json") + " --json /nowhere/x.json", "diff " + file("two.json"),
         "diff " + file("two.json") + " " + file("three.json"), "diff " + file("two.json") + " " + file("text"),
         "diff " + file("two.json") + " --top many"}) {
-    EXPECT_EQ(start("why", arguments), 2) << arguments;
-    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
-    EXPECT_EQ(out_, "") << arguments;
+    expect_refused(start("why", arguments), arguments);
   }
 }
 

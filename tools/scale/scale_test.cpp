@@ -1,21 +1,15 @@
 // ./lab scale: the laws on times whose law is known, diagnoses of runs with a planted limit, and the program from
 // outside.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
-#include "common/support/json/document.hpp"
+#include "common/support/tests/program_testing.hpp"
 #include "tools/scale/diagnosis.hpp"
 
 namespace lockstep::scaling {
 namespace {
 
-namespace fs = std::filesystem;
 Point timed(int ranks, double seconds) {
   Point point{.ranks = ranks};
   for (double noise : {0.99, 1.0, 1.01}) point.samples.push_back(seconds * noise);
@@ -178,26 +172,9 @@ TEST(Claims, TheSerialPartIsNotCommunicationAndNoConstant) {
   EXPECT_GT(weak.points[3].efficiency.value, 0.75);
 }
 
-class ScaleProgram : public testing::Test {
+class ScaleProgram : public ProgramTest {
  protected:
-  ScaleProgram() : folder_(fs::temp_directory_path() / ("lockstep_scale_" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~ScaleProgram() override { fs::remove_all(folder_); }
-  int start(const std::string& arguments) {
-    const int status =
-        std::system((LOCKSTEP_PROGRAMS "/scale_sim " + arguments + " >" + file("out") + " 2>" + file("err")).c_str());
-    out_ = read(file("out"));
-    err_ = read(file("err"));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  std::string file(const char* name) const { return (folder_ / name).string(); }
-  static std::string read(const fs::path& path) {
-    std::ifstream in(path);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  fs::path folder_;
-  std::string out_, err_;
+  int start(const std::string& arguments) { return execute(LOCKSTEP_PROGRAMS "/scale_sim " + arguments); }
 };
 
 TEST_F(ScaleProgram, RowsHoldWhatTheDocumentationSays) {
@@ -205,16 +182,8 @@ TEST_F(ScaleProgram, RowsHoldWhatTheDocumentationSays) {
     ASSERT_EQ(start(std::string(kind) + " --ranks 1,2,4 --machine pcie-box --model tiny --json " + file("a.json")), 0)
         << err_;
     EXPECT_NE(out_.find("best serial program: serial"), std::string::npos) << out_;
-    const Json document = Json::parse(read(file("a.json")));
-    const std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-    const auto documented = [&](const Json& fields) {
-      for (const auto& [name, value] : fields.items())
-        EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
-    };
-    documented(document.at("context"));
     std::vector<int> ranks;
-    for (const Json& row : document.at("rows")) {
-      documented(row);
+    for (const Json& row : documented_rows(file("a.json"))) {
       if (row.at("ranks") == 1) continue;
       ranks.push_back(row.at("ranks"));
       const double speedup = row.at("speedup"), serial = row.at("serial_seconds"), seconds = row.at("seconds");
@@ -229,9 +198,7 @@ TEST_F(ScaleProgram, BadInputIsOneSentence) {
   for (const char* arguments : {"", "--strong --weak", "--strong --ranks 0", "--strong --ranks 1,x",
                                 "--strong --ranks 2,", "--strong --modle x", "--strong --model tyni",
                                 "--strong --ranks 99 --batch 4", "--weak --json /nowhere/x.json", "--strong --ranks"}) {
-    EXPECT_EQ(start(arguments), 2) << arguments;
-    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
-    EXPECT_EQ(out_, "") << arguments;
+    expect_refused(start(arguments), arguments);
   }
 }
 

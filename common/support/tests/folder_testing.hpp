@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 namespace lockstep {
@@ -14,6 +15,12 @@ namespace fs = std::filesystem;
 
 /// The folder is gone afterwards.
 class TestFolder : public testing::Test {
+ public:
+  static std::string read(const fs::path& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
  protected:
   TestFolder()
       : folder_(fs::temp_directory_path() /
@@ -26,6 +33,7 @@ class TestFolder : public testing::Test {
     fs::create_directories((folder_ / path).parent_path());
     std::ofstream(folder_ / path) << text;
   }
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
   fs::path folder_;
 };
 

@@ -1,0 +1,48 @@
+// A program from outside, as ./lab calls it: its files, its words, its exit code.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "common/support/json/document.hpp"
+#include "common/support/tests/folder_testing.hpp"
+
+namespace lockstep {
+
+/// Every field is in docs/output.md.
+inline void expect_documented(const Json& fields) {
+  static const std::string documentation = TestFolder::read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  for (const auto& [name, value] : fields.items())
+    EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+}
+
+class ProgramTest : public TestFolder {
+ protected:
+  /// The exit code of a shell's command; what it said is in out_ and err_.
+  int execute(const std::string& command) {
+    const int status = std::system((command + " >" + file("out") + " 2>" + file("err")).c_str());
+    out_ = read(file("out"));
+    err_ = read(file("err"));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  /// Of bad input: it ended with 2, and said one sentence, with `says` in it, on standard error alone.
+  void expect_refused(int exit_code, const std::string& arguments, const std::string& says = "") const {
+    EXPECT_EQ(exit_code, 2) << arguments;
+    EXPECT_NE(err_.find(says), std::string::npos) << arguments << ": " << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
+    EXPECT_EQ(out_, "") << arguments;
+  }
+  /// The rows of a JSON file; every field of theirs, and of the context, is documented.
+  Json documented_rows(const std::string& path) const {
+    const Json document = Json::parse(read(path));
+    expect_documented(document.at("context"));
+    for (const Json& row : document.at("rows")) expect_documented(row);
+    return document.at("rows");
+  }
+
+  std::string out_, err_;
+};
+
+}  // namespace lockstep
