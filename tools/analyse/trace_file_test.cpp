@@ -1,38 +1,28 @@
 // Traces that were written to a file: read back as they were; damaged ones are refused in a sentence, by whoever uses
 // them.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "common/analysis/diff.hpp"
 #include "common/analysis/read_trace.hpp"
 #include "common/analysis/why.hpp"
+#include "common/support/tests/folder_testing.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "tools/analyse/random_program_testing.hpp"
 
 namespace lockstep::analysis {
 namespace {
 
 /// What goes through a file loses what is below a nanosecond.
-class TraceFile : public ::testing::Test {
+class TraceFile : public TestFolder {
  protected:
-  void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() / ("lockstep_trace_" + std::to_string(::getpid()))).string();
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
   std::string refusal() const {
-    try {
-      read_chrome_trace(path_);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.verdict(), Verdict::usage);
-      return error.what();
-    }
-    return "";
+    return lockstep::refusal([this] { read_chrome_trace(path_); });
   }
-  std::string path_;
+  const std::string path_ = file("trace.json");
 };
 
 TEST_F(TraceFile, IsReadBackAsItWas) {
@@ -98,11 +88,7 @@ void expect_sentences(Trace trace, List Trace::*list, const F& use) {
         return (trace.*list).begin() + static_cast<std::ptrdiff_t>(std::min(i, all.size()));
       };
       (trace.*list).erase(at(first), at(last));
-      try {
-        use(trace);
-      } catch (const Error& error) {
-        EXPECT_EQ(error.verdict(), Verdict::usage) << error.what();
-      }
+      refusal([&] { use(trace); });
     }
 }
 

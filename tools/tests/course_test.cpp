@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "common/error.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "tools/course/card.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
@@ -21,12 +22,7 @@ namespace {
 using FindingOnesWay = SmallCourse;
 
 std::string refusal(const Course& course, const std::string& word) {
-  try {
-    course.select(word);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return lockstep::refusal([&] { course.select(word); });
 }
 
 TEST_F(FindingOnesWay, TestsOfTheWholeHaveWhatThePartsLeave) {
@@ -303,12 +299,7 @@ Course changed(const std::string& text) {
   return course;
 }
 std::string why_not(const std::string& text) {
-  try {
-    changed(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return lockstep::refusal([&] { changed(text); });
 }
 
 TEST(CourseChanges, PointsMinutesAndHiddenParts) {

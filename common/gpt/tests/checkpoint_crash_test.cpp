@@ -14,6 +14,7 @@
 #include "common/gpt/tests/checkpoint_testing.hpp"
 #include "common/gpt/tests/files_around.hpp"
 #include "common/gpt/tests/memory_files.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -190,15 +191,6 @@ class FolderLocks : public testing::Test {
   FolderLocks() { std::filesystem::create_directories(folder_); }
   ~FolderLocks() override { std::filesystem::remove_all(folder_); }
   std::unique_ptr<Lock> lock() const { return lock_folder(folder_, here_); }
-  std::string refusal() const {
-    try {
-      lock();
-      return "";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.verdict(), Verdict::usage);
-      return error.what();
-    }
-  }
   void write(const std::string& text) const { std::ofstream(folder_ + "/lock") << text; }
   bool is_left() const { return std::filesystem::exists(folder_ + "/lock"); }
 
@@ -209,19 +201,19 @@ class FolderLocks : public testing::Test {
 TEST_F(FolderLocks, OneRunHasItAndTheOtherIsToldWhich) {
   auto first = lock();
   EXPECT_TRUE(first->held());
-  const std::string said = refusal();
+  const std::string said = refusal([this] { lock(); });
   EXPECT_TRUE(said.starts_with(folder_ + " is in use: process " + std::to_string(getpid()) + " on alpha, since 2"));
   EXPECT_NE(said.find("UTC, saves its checkpoints there"), said.npos) << said;
   first.reset();
   EXPECT_FALSE(is_left());
-  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(refusal([this] { lock(); }), "");
 }
 
 TEST_F(FolderLocks, OfAProcessThatDiedIsTakenOver) {
   write("process 1 on alpha, since 2026-01-01 00:00:00 UTC,\nboot boot-1\nbeat 000000000001\n");
-  EXPECT_EQ(refusal(), "") << "the system would know if it lived";
+  EXPECT_EQ(refusal([this] { lock(); }), "") << "the system would know if it lived";
   write("process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat 000000000001\n");
-  EXPECT_EQ(refusal(), "") << "no sign of life from another computer";
+  EXPECT_EQ(refusal([this] { lock(); }), "") << "no sign of life from another computer";
   EXPECT_FALSE(is_left());
 }
 
@@ -234,7 +226,7 @@ TEST_F(FolderLocks, OfARunOnAnotherComputerIsRespectedWhileItGivesSignsOfLife) {
       std::ofstream(folder_ + "/lock", std::ios::in)
           << "process 1 on beta, since 2026-01-01 00:00:00 UTC,\nboot boot-2\nbeat 00000000000" << beat << "\n";
   });
-  const std::string said = refusal();
+  const std::string said = refusal([this] { lock(); });
   ends = true;
   beta.join();
   EXPECT_NE(said.find(" is in use: "), said.npos) << said;

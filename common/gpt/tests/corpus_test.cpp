@@ -7,24 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "common/error.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 
 namespace lockstep {
 namespace {
 
 const std::string kAusten = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
-
-std::string complaint(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.verdict(), Verdict::usage);
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(Corpus, TheShippedTextIsReadWhole) {
   Corpus bytes = Corpus::read(kAusten, TokenKind::bytes), letters = Corpus::read(kAusten, TokenKind::characters);
@@ -172,7 +162,7 @@ TEST(Corpus, RowsOfABatchAreThoseOfTheWholeBatch) {
 }
 
 TEST(Corpus, TokenFilesWithSomethingWrongAreRefusedInOneSentence) {
-  const auto why = [](const std::string& bytes) { return complaint([&] { TokenFile::in(bytes, "t.bin"); }); };
+  const auto why = [](const std::string& bytes) { return refusal([&] { TokenFile::in(bytes, "t.bin"); }); };
   const std::string good = token_file(20240520, 1, kGpt2Tokens);
   EXPECT_FALSE(TokenFile::in("a text", "t.bin"));
   EXPECT_FALSE(TokenFile::in("", "t.bin"));
@@ -188,18 +178,18 @@ TEST(Corpus, TokenFilesWithSomethingWrongAreRefusedInOneSentence) {
             "3's) are known");
   const std::string bad = token_file(20240520, 1, std::vector<std::uint16_t>{1, 50257});
   std::vector<std::int32_t> tokens(2);
-  EXPECT_EQ(complaint([&] { TokenFile::in(bad, "t.bin")->read(0, tokens); }),
+  EXPECT_EQ(refusal([&] { TokenFile::in(bad, "t.bin")->read(0, tokens); }),
             "token file t.bin: token 1 is 50257, and its tokenizer has 50257 tokens");
 }
 
 TEST(Corpus, BadFilesAreRefusedInOneSentence) {
-  EXPECT_EQ(complaint([] { Corpus::read("/nowhere/text", TokenKind::bytes); }),
+  EXPECT_EQ(refusal([] { Corpus::read("/nowhere/text", TokenKind::bytes); }),
             "cannot read /nowhere/text: No such file or directory");
-  EXPECT_NE(complaint([] { Corpus::read("/", TokenKind::bytes); }).find("folder"), std::string::npos);
-  EXPECT_EQ(complaint([] { Corpus::of_text("", TokenKind::bytes); }), "corpus text: is empty");
-  EXPECT_NE(complaint([] { Corpus::of_text("ab\xff", TokenKind::characters); }).find("byte 2 is not UTF-8"),
+  EXPECT_NE(refusal([] { Corpus::read("/", TokenKind::bytes); }).find("folder"), std::string::npos);
+  EXPECT_EQ(refusal([] { Corpus::of_text("", TokenKind::bytes); }), "corpus text: is empty");
+  EXPECT_NE(refusal([] { Corpus::of_text("ab\xff", TokenKind::characters); }).find("byte 2 is not UTF-8"),
             std::string::npos);
-  EXPECT_EQ(complaint([] { Corpus::of_text("hello", TokenKind::bytes, 0).batch(0, 1, 5); }),
+  EXPECT_EQ(refusal([] { Corpus::of_text("hello", TokenKind::bytes, 0).batch(0, 1, 5); }),
             "corpus text: its training part has 5 tokens, too few for a sequence of 5 and the token after it");
 }
 

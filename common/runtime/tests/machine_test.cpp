@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
+#include "common/support/tests/folder_testing.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "common/support/text/files.hpp"
 
 namespace lockstep {
@@ -28,16 +29,9 @@ constexpr const char* kCluster = R"({
   "levels": [{"name": "net", "ranks": 0, "latency_seconds": 2e-5, "bytes_per_second": 1.2e9, "shared": true}]
 })";
 
-class MachineFile : public testing::Test {
+class MachineFile : public TestFolder {
  protected:
-  MachineFile()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("lockstep_machines_" + std::to_string(testing::UnitTest::GetInstance()->random_seed()) + "_" +
-                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(folder_);
-    write("box", kNode);
-  }
-  ~MachineFile() override { std::filesystem::remove_all(folder_); }
+  MachineFile() { write("box", kNode); }
 
   std::string write(const std::string& name, const std::string& text) {
     std::string path = (folder_ / (name + ".json")).string();
@@ -53,18 +47,10 @@ class MachineFile : public testing::Test {
   }
   /// Expects that reading ends in a usage error whose message has all `parts`.
   static void expect_refused(const std::string& path, const std::vector<std::string>& parts) {
-    try {
-      read_machine(path);
-      ADD_FAILURE() << "accepted; expected an error with " << parts.front();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.verdict(), Verdict::usage);
-      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
-      for (const std::string& part : parts)
-        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what() << "\nlacks " << part;
-    }
+    const std::string said = refusal([&] { read_machine(path); });
+    EXPECT_NE(said.find(path), std::string::npos) << said;
+    for (const std::string& part : parts) EXPECT_NE(said.find(part), std::string::npos) << said << "\nlacks " << part;
   }
-
-  std::filesystem::path folder_;
 };
 
 TEST_F(MachineFile, IsReadWhole) {
@@ -191,12 +177,8 @@ TEST_F(MachineFile, AMissingOrUnknownFieldIsNamed) {
 }
 
 TEST_F(MachineFile, AnUnknownNameSuggestsTheNearest) {
-  try {
-    find_machine("bix", folder_.string());
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "unknown machine 'bix': did you mean 'box'? Known: box.");
-  }
+  EXPECT_EQ(refusal([this] { find_machine("bix", folder_.string()); }),
+            "unknown machine 'bix': did you mean 'box'? Known: box.");
 }
 
 TEST_F(MachineFile, MessagesAddLatenciesAndTakeTheSmallestBandwidth) {
@@ -268,12 +250,7 @@ TEST(MachineFiles, LibrariesAreCheckedToo) {
   const auto error_with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);
-    try {
-      (void)parse_machine(changed, "dgx-a100.json");
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing was refused");
+    return refusal([&] { (void)parse_machine(changed, "dgx-a100.json"); });
   };
   EXPECT_NE(error_with("\"matmul_seconds\"", "\"matmul_second\"").find("matmul_second"), std::string::npos);
   EXPECT_NE(error_with("{\"positions\": 1024", "{\"positions\": 512").find("not above the point before it"),

@@ -9,21 +9,15 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <limits>
 
 #include "common/error.hpp"
-#include "common/support/json/document.hpp"
-#include "common/support/tests/folder_testing.hpp"
+#include "common/support/tests/program_testing.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 
 namespace lockstep {
 namespace {
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 class Output : public TestFolder {};
 
@@ -62,9 +56,7 @@ TEST_F(Output, ContextSaysWhereItComesFromAndIsDocumented) {
   EXPECT_EQ(about.at("versions").at("blas"), "OpenBLAS 0.3.21");
   EXPECT_EQ(about.at("date").get<std::string>().size(), 20u);
   EXPECT_GE(about.at("commit").get<std::string>().size(), 7u);
-  std::string documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
-  for (const auto& [name, value] : about.items())
-    EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+  expect_documented(about);
 }
 
 TEST_F(Output, FoldersBelowOutputsAreMadeAndNoOthers) {
@@ -85,16 +77,6 @@ TEST_F(Output, AFailedWriteLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
   write_atomically(folder_ / "old.json", "new");
   EXPECT_EQ(read(folder_ / "old.json"), "new");
-}
-
-std::string refusal(const std::function<void()>& wrong) {
-  try {
-    wrong();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.verdict(), Verdict::usage);
-    return error.what();
-  }
-  return "";
 }
 
 TEST_F(Output, LinksAreFollowed) {

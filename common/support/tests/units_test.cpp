@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/error.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 
 namespace lockstep {
 namespace {
@@ -20,15 +21,7 @@ TEST(Units, BytesAreParsed) {
 }
 
 TEST(Units, WhatIsNoSizeIsRefusedInOneSentence) {
-  auto complaint = [](const char* text) -> std::string {
-    try {
-      parse_bytes(text);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.verdict(), Verdict::usage);
-      return error.what();
-    }
-    return "accepted";
-  };
+  const auto complaint = [](const char* text) { return refusal([&] { parse_bytes(text); }); };
   EXPECT_EQ(complaint("64k"), "\"64k\" is no size: write KiB for powers of 1024 or KB for powers of 1000");
   EXPECT_NE(complaint("64KiX").find("unknown unit \"KiX\""), std::string::npos);
   EXPECT_NE(complaint("-1").find("negative"), std::string::npos);
