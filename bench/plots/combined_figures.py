@@ -3,7 +3,7 @@
 from combined_parts import mesh_gaps, meshes
 from laws import draw_law
 from results import by, load, load_all
-from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, speedup_axis, stacked_bars, subplots
+from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, speedup_axis, stacked_bars, stacked_columns, subplots
 
 COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "TP all-reduces": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
          "DP all-reduces": ("data_seconds",), "optimizer": ("update_seconds",)}
@@ -47,7 +47,9 @@ def plans(data):
     return figure
 
 
-def stage_axis(axis, stages):
+def stage_bars(axis, parts):
+    stacked_columns(axis, parts, 1.0, linewidth=0.2)
+    stages = len(next(iter(parts.values())))
     axis.set_xticks(range(0, stages, max(1, stages // 4)))
     axis.set_xlabel("stage")
 
@@ -61,14 +63,9 @@ def stage_memory(data):
     figure, axes = subplots(len(names), 4 * len(names), 3.8, sharey=True)
     for axis, name in zip(axes[0], names):
         row, = runs[name]["rows"]
-        x, bottom = range(row["stages"]), [0.0] * row["stages"]
-        for k, (kind, stem) in enumerate(KINDS.items()):
-            heights = [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]]
-            axis.bar(x, heights, 1.0, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", linewidth=0.2, label=kind)
-            bottom = [a + b for a, b in zip(bottom, heights)]
+        stage_bars(axis, {kind: [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]] for kind, stem in KINDS.items()})
         axis.axhline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
         axis.set_title(f"{MODELS[name]}: {row['replicas']} × {row['tensor_parallel']} × {row['stages']}", fontsize=10)
-        stage_axis(axis, row["stages"])
     axes[0][0].set_ylim(0, 100)
     axes[0][0].set_ylabel("GB on a rank, peaks (dashed line: 80)")
     figure_legend(figure, axes[0][0], 4)
@@ -85,13 +82,8 @@ def stage_time(data):
     parts = {"compute": "compute", "TP all-reduces": "tensor", "idle: bubble and hops": "idle", "DP all-reduces, tied embedding": "data", "optimizer, and waiting to clip": "update"}
     for axis, name in zip(axes[0], names):
         row, = runs[name]["rows"]
-        x, bottom = range(row["stages"]), [0.0] * row["stages"]
-        for k, (label, stem) in enumerate(parts.items()):
-            heights = row[f"stage_{stem}_seconds"]
-            axis.bar(x, heights, 1.0, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", linewidth=0.2, label=label)
-            bottom = [a + b for a, b in zip(bottom, heights)]
+        stage_bars(axis, {label: row[f"stage_{stem}_seconds"] for label, stem in parts.items()})
         axis.set_title(f"{MODELS[name]}, m = {row['accumulate']}, MFU {100 * row['mfu']:.0f} %", fontsize=10)
-        stage_axis(axis, row["stages"])
     axes[0][0].set_ylabel("a step, s")
     figure_legend(figure, axes[0][0], 5)
     return figure

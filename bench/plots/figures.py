@@ -26,7 +26,7 @@ import timeline_figures
 from arguments import arguments
 from memory import memory as memory_figure
 from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv
-from style import COLOURS, HATCHES, LAYOUTS, Drawing, beside_line, doubling_axis, figure_legend, look, losses_figure, plain_log_axis, plt, save, size_axis, speedup_axis, subplots, whiskers
+from style import COLOURS, HATCHES, LAYOUTS, Drawing, beside_line, doubling_axis, figure_legend, look, losses_figure, plain_log_axis, plt, save, size_axis, speedup_axis, stacked_columns, subplots, whiskers
 
 
 def busbw_simulated(data):
@@ -195,13 +195,9 @@ def activations(data):
     parts = [r for r in results["rows"] if not r.get("algorithm")]
     names = {"attention's statistics": "attention", "probabilities": "attention"}
     kinds = list(dict.fromkeys(names.get(r["part"], r["part"]) for r in parts))
-    bottom = [0.0] * len(modes)
-    for k, kind in enumerate(kinds):
-        heights = [sum(p["predicted_bytes"] for p in by(parts, attention=m["attention"], recompute=m["recompute"])
-                       if names.get(p["part"], p["part"]) == kind) / 2**30 for m in modes]
-        axes[0][0].bar(range(len(modes)), heights, 0.7, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k],
-                       edgecolor="white", label={"attention": "probabilities, or statistics"}.get(kind, kind))
-        bottom = [a + b for a, b in zip(bottom, heights)]
+    titles = {"attention": "probabilities, or statistics"}
+    stacked_columns(axes[0][0], {titles.get(kind, kind): [sum(p["predicted_bytes"] for p in by(parts, attention=m["attention"], recompute=m["recompute"])
+                                                              if names.get(p["part"], p["part"]) == kind) / 2**30 for m in modes] for kind in kinds}, 0.7)
     axes[0][0].plot(range(len(modes)), [m["measured_bytes"] / 2**30 for m in modes], linestyle="none", marker="_", markersize=24,
                     color="black", label="peak in the ledger")
     axes[0][0].set_ylabel("activations, GiB")

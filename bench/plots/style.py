@@ -159,6 +159,14 @@ def stacked_bars(axis, names, parts, unit=1.0):
     return left
 
 
+def stacked_columns(axis, parts, width, **line):
+    """Vertical bars in parts, {part: a value for each bar}, each with a hatch of its own."""
+    bottom = None
+    for k, (part, values) in enumerate(parts.items()):
+        axis.bar(range(len(values)), values, width, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part, **line)
+        bottom = [a + b for a, b in zip(bottom or [0.0] * len(values), values)]
+
+
 def abreast(columns):
     """So many entries of a legend beside each other, where there is room."""
     return min(columns, 2) if Drawing.layout.stacked else columns
