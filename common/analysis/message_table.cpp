@@ -121,7 +121,7 @@ std::string message_table(const Trace& trace, std::size_t most_lines) {
   std::vector<std::string> rows = written(lines);
   std::string table =
       fmt::format("{} message{}, by steps (a rank's batches)\n  {:>4}  {:<22} {:>9}   {}\n", lines.size(),
-                  lines.size() == 1 ? "" : "s", "step", "on its way", "bytes", "from → to: what");
+                  lines.size() == 1 ? "" : "s", "step", "in flight", "bytes", "from → to: what");
   const std::size_t shown = std::min(rows.size(), most_lines);
   for (std::size_t i = 0; i < shown; ++i) table += rows[i] + "\n";
   if (shown < rows.size())

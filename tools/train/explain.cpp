@@ -53,8 +53,9 @@ std::vector<std::string> common_differences(const Facts& f) {
   say(!f.o.checkpoint.empty() || !f.o.resume.empty(),
       "Checkpoints have other formats: ./lab export carries the weights over, not the optimizer's state.");
   say(true,
-      "Initial values and the order of the text are drawn otherwise: losses agree in their course, not in their "
-      "digits; begin with the same weights (--init) to compare.");
+      "Initial weights and the order of the text are drawn differently: losses follow the same course, with other "
+      "digits; "
+      "begin with the same weights (--init) to compare.");
   return all;
 }
 

@@ -33,6 +33,9 @@ TEST(ExplainAs, TorchrunOfEachZeroStage) {
   expect_all(text_of("torchrun", options),
              {"--nproc-per-node 3", "DistributedDataParallel(", "require_backward_grad_sync = i == 1",
               "AdamW(groups, lr=0.003", "sequences of 16 tokens", "2 microbatches of 4"});
+  options.microbatches = 1;
+  expect_all(text_of("torchrun", options), {"# 1 microbatch of 8 sequences"});
+  options.microbatches = 2;
   options.zero = 1;
   expect_all(text_of("torchrun", options), {"ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW"});
   options.zero = 2;

@@ -159,7 +159,7 @@ std::string memory_line(const Plan& plan, const Outcome& outcome) {
     parts.push_back(fmt::format("{} {} ({})", to_string(state.category),
                                 format_bytes(static_cast<double>(peak(outcome, state.category))),
                                 bytes(plan.peak, state.category)));
-  std::string line = fmt::format("memory    a rank, peaks (predicted): {}\n", fmt::join(parts, ", "));
+  std::string line = fmt::format("memory    per rank, peaks (predicted): {}\n", fmt::join(parts, ", "));
   if (plan.peak.peak != plan.training_peak.peak)
     line += fmt::format(
         "          the sample at the end is in them, for which rank 0 has the whole model; training alone: parameters "
@@ -309,7 +309,7 @@ double TrainLog::median_loading_seconds() const {
 /// What the loader read for rank 0, and how much of a step that took.
 std::string TrainLog::loading_line() const {
   const double typical = median_loading_seconds();
-  return fmt::format("data      {} a step for rank 0, loaded in {} (median), {:.1f} % of a step\n",
+  return fmt::format("data      {} per step for rank 0, loaded in {} (median), {:.1f} % of a step\n",
                      format_bytes(records_.back().loaded_bytes), format_seconds(typical),
                      100 * typical / median_step_seconds());
 }
@@ -325,13 +325,13 @@ void TrainLog::summary(const Outcome& outcome) const {
         "loss      {:.4f} (mean of the last steps), validation {:.4f}; a model that knows only how often each token "
         "occurs: {:.4f}\n",
         mean_last_losses(), validations_.empty() ? NAN : validations_.back().loss, plan_.corpus->unigram_entropy()));
-  print(fmt::format("speed     {} tokens/s{}, {} a step (median){}\n", short_count(tokens_per_second()),
+  print(fmt::format("speed     {} tokens/s{}, {} per step (median){}\n", short_count(tokens_per_second()),
                     virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "",
                     format_seconds(median_step_seconds()),
                     virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
   print(rate_line(rate()));
   if (plan_.run.ranks > 1)
-    print(fmt::format("traffic   {} a rank and step, predicted {}: {}\n",
+    print(fmt::format("traffic   {} per rank and step, predicted {}: {}\n",
                       format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
                       format_bytes(predicted_bytes(plan_)), traffic_formula(plan_)));
   if (plan_.corpus && !records_.empty()) print(loading_line());

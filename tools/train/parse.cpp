@@ -22,9 +22,9 @@ constexpr std::array<const char*, 14> kMayDoNothing = {
 void add_model_options(CommandLine& line, TrainOptions& o) {
   line.group("Model");
   line.add("--model", o.words.model, "tiny, small, gpt2-124m, …, gpt-1t, tiny-llama, llama3-8b, …, or a config.json");
-  line.add("--layers", o.layers, "Override the model's", {1});
-  line.add("--d-model", o.d_model, "Override the model's", {1});
-  line.add("--heads", o.heads, "Override the model's", {1});
+  line.add("--layers", o.layers, "Blocks (default: the model's)", {1});
+  line.add("--d-model", o.d_model, "Channels (default: the model's)", {1});
+  line.add("--heads", o.heads, "Attention heads (default: the model's)", {1});
   line.add("--untied", o.untied, "Separate head weights, not the token embedding");
   line.add("--attention", o.words.attention, "flash, or materialised: all attention probabilities in memory");
 }
@@ -41,7 +41,7 @@ void add_training_options(CommandLine& line, TrainOptions& o) {
   line.add("--batch", o.batch, "Sequences of the global batch, the same for any number of ranks", {1});
   line.add("--sequence", o.sequence, "Tokens of a sequence (default: the model's context)", {1});
   line.add("--microbatches,--accumulate", o.microbatches,
-           "Per replica and step (default: 1; with a pipeline four per stage)", {1});
+           "Microbatches per replica and step (default: 1; with a pipeline four per stage)", {1});
   line.add("--lr", o.learning_rate, "Learning rate after warm-up", {1e-12, 10});
   line.add("--optimizer", o.optimizer, "adamw, or sgd: momentum 0.9 over averaged gradients; use --lr near 1");
   line.add("--lr-scaling", o.lr_scaling,
@@ -51,13 +51,13 @@ void add_training_options(CommandLine& line, TrainOptions& o) {
   line.add("--weight-decay", o.weight_decay, "Weight decay of matrices and embeddings (default: 0.1; sgd: none)",
            Real{0, 10});
   line.add("--clip", o.clip, "Largest gradient norm; 0: no limit", {0, 1e9});
-  line.add("--seed", o.seed, "For initial values and the order of the text", {0});
+  line.add("--seed", o.seed, "Seed of the initial parameters and of the order of the text", {0});
 }
 
 void add_memory_options(CommandLine& line, TrainOptions& o) {
   line.group("Precision and memory");
   line.add("--precision", o.words.precision,
-           "Type of values, activations and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
+           "Type of parameters, activations and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
   line.add("--reduce", o.words.reduce, "Type in which gradients are summed over ranks (default: --precision)");
   line.add("--loss-scale", o.words.loss_scale, "For fp16: dynamic (from 65536), a power of two to begin with, or off");
   line.add("--loss-scale-interval", o.loss_scale_interval, "Good steps after which the scale doubles", {1});
@@ -71,33 +71,34 @@ void add_parallelism_options(CommandLine& line, TrainOptions& o) {
   line.add("--cp", o.cp, "Ranks that share each sequence, in zig-zag: ring attention", {1});
   line.add("--tp", o.mesh.tp, "Ranks that share every layer", {1});
   line.add("--pp", o.mesh.pp, "Stages of a pipeline", {1});
-  line.add("--schedule", o.schedule, "Of the pipeline: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v");
-  line.add("--chunks", o.chunks, "Of a stage, for interleaved (default: 2)", {1});
-  line.add("--sequence-parallel", o.sequence_parallel, "With --tp: norms and residuals on cut rows too");
+  line.add("--schedule", o.schedule, "Pipeline schedule: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v");
+  line.add("--chunks", o.chunks, "Chunks per stage, for interleaved (default: 2)", {1});
+  line.add("--sequence-parallel", o.sequence_parallel, "With --tp: norms and residuals on sharded rows");
   line.add("--overlap-scatter", o.overlap_scatter,
-           "With --sequence-parallel: the backward scatters inputs' gradients behind the product for the weights'");
+           "With --sequence-parallel: the backward pass scatters the inputs' gradients while it computes the weights'");
 }
 
 void add_data_parallelism_options(CommandLine& line, TrainOptions& o) {
   line.group("Data parallelism");
   line.add("--bucket-bytes", o.words.bucket_bytes,
-           "Of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
-  line.add("--zero", o.zero, "Stage: 0 plain, 1 shards optimizer state, 2 gradients too, 3 values too");
+           "Size of a gradient bucket (default: 25MiB, or an eighth of the gradients)");
+  line.add("--zero", o.zero, "Stage: 0 plain, 1 shards optimizer state, 2 gradients too, 3 parameters too");
   line.add("--shard-group", o.shard_group,
-           "Stage 3: so many neighbours hold the whole state among them, such as a node's (default: all ranks)", {1});
+           "Stage 3: how many neighbouring ranks hold one whole copy of the state, such as a node's (default: all)",
+           {1});
   line.add("--wrap", o.words.wrap, "Units of stages 2 and 3: model, block, layer, or a least number of elements");
   line.add("--prefetch", o.prefetch, "Stage 3: units gathered ahead", {0});
   line.add("--overlap-gather", o.overlap_gather,
-           "Stages 1 and 2: gather new values behind the next forward, not before it");
+           "Stages 1 and 2: gather new parameters during the next forward pass, not before it");
   line.add("--no-overlap", o.no_overlap, "All-reduce on the main queue");
   line.add("--compress", o.compress,
            "Gradients: topk:0.01 (that share of a bucket's elements), int8, or int8-two-step (default: none)");
   line.add("--no-feedback", o.no_feedback, "With --compress topk: forget what was not sent");
   line.add("--outer-steps", o.outer_steps,
-           "DiLoCo: ranks take so many steps of their own, then all agree on an outer one (default: none)", {1});
-  line.add("--outer-lr", o.outer_learning_rate, "Of an outer step; with momentum 0, 1 goes on from the average",
-           {1e-12, 10});
-  line.add("--outer-momentum", o.outer_momentum, "Of outer steps, Nesterov's; 0: none", {0, 0.9999});
+           "DiLoCo: how many steps each rank takes on its own between two outer steps (default: no outer steps)", {1});
+  line.add("--outer-lr", o.outer_learning_rate,
+           "Learning rate of an outer step; 1 with momentum 0 continues from the average", {1e-12, 10});
+  line.add("--outer-momentum", o.outer_momentum, "Nesterov momentum of the outer steps; 0: none", {0, 0.9999});
 }
 
 void add_machine_options(CommandLine& line, TrainOptions& o) {
@@ -129,8 +130,9 @@ void add_output_options(CommandLine& line, TrainOptions& o) {
 void add_checkpoint_options(CommandLine& line, TrainOptions& o) {
   line.group("Checkpoints");
   line.add("--checkpoint", o.checkpoint,
-           "A directory for checkpoints, written while training goes on; the last two are kept");
-  line.add("--checkpoint-every", o.checkpoint_every, "Steps between them (default: one, at the end)", {1});
+           "A directory for checkpoints, written while training continues; the last two are kept");
+  line.add("--checkpoint-every", o.checkpoint_every,
+           "Steps between two checkpoints (default: one checkpoint, at the end)", {1});
   line.add("--resume", o.resume,
            "Resume from the last complete checkpoint of a directory, up to --steps in total, on any number of ranks");
   line.add("--init", o.init,
@@ -156,7 +158,7 @@ void check_backend(const std::string& backend, TrainOptions& o) {
 std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   CommandLine line("lab train", "Trains a GPT on text: serially on one rank, or on a mesh of ranks.");
   std::string backend;
-  line.add_config("--config", "A file of these options, a line each: steps = 100 (the command line takes precedence)");
+  line.add_config("--config", "A file of these options, one per line: steps = 100 (the command line takes precedence)");
   line.add("--backend", backend, "sim, mpi, cuda, nccl, or serial: one rank and all cores (default)");
   line.add("--ranks", o.ranks,
            "Ranks: --dp × --cp × --tp × --pp; 1 is the serial program (default: these; under mpirun, all)", {1});

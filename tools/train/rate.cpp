@@ -98,7 +98,7 @@ Rate rate_of(const Plan& plan, double seconds, const Yardstick& yardstick) {
 std::string rate_line(const Rate& rate) {
   if (!std::isfinite(rate.flop_per_second)) return "";
   const bool tera = rate.flop_per_second >= 1e12;
-  std::string line = fmt::format("rate      {:.3g} {}FLOP/s a rank, of the model as PaLM counts",
+  std::string line = fmt::format("rate      {:.3g} {}FLOP/s per rank, of the model as PaLM counts",
                                  rate.flop_per_second / (tera ? 1e12 : 1e9), tera ? 'T' : 'G');
   if (std::isfinite(rate.mfu)) line += fmt::format(": {:.1f} % of the GPU's peak (MFU)", 100 * rate.mfu);
   if (std::isfinite(rate.product_share))

@@ -98,7 +98,7 @@ std::string format_output(const Drill& drill, const Played& played) {
   const week25::Options3d& o = drill.job.options;
   std::string text = fmt::format(
       "run       {}; nodes of {} ranks\nmodel     GPT of {} layers, {} sequences × {} tokens "
-      "a step, {} microbatch{} a replica\n\n",
+      "per step, {} microbatch{} per replica\n\n",
       drill.job.title, drill.job.machine.levels.front().ranks, o.model.layers, o.batch, o.sequence, o.microbatches,
       o.microbatches == 1 ? "" : "es");
   text += step_lines(drill, played);
