@@ -271,10 +271,10 @@ void measure_all(Bench& bench, const HsdpOptions& o) {
     shardings_of(o, bench.run_options(ranks).machine, ranks, 1);  // refuses before anything is printed
     if (is_judge())
       fmt::print(
-          "{} in {}, {} sequences a rank and microbatch, {} ranks; bytes of a node's ranks together\n"
+          "{} in {}, {} sequences per rank and microbatch, {} ranks; bytes are totals over the ranks of a node\n"
           "{:>10} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
           o.model, o.dtype, o.batch, ranks, "sharding", "m", "state", "(formula)", "inside", "(formula)", "across",
-          "(formula)", "talking", "(formula)", "a step");
+          "(formula)", "comm.", "(formula)", "a step");
     for (const std::string& text : o.microbatches)
       for (const Sharding& sharding : shardings_of(o, bench.run_options(ranks).machine, ranks,
                                                    static_cast<int>(number_in("--microbatches", text, 1, 4096))))

@@ -142,7 +142,7 @@ void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe 
                bytes(row, "optimizer_bytes"), activations ? fmt::format(" {:>12}", bytes(row, "activation_bytes")) : "",
                bytes(row, "total_bytes"), std::get<std::string>(field(row, "fits")));
   }
-  fmt::print("{:g} bytes per parameter: {:g} value + {:g} gradient + {:g} fp32 copy + {:g} m and v. ",
+  fmt::print("{:g} bytes per parameter: {:g} weight + {:g} gradient + {:g} fp32 copy + {:g} m and v. ",
              recipe.parameter + recipe.gradient + recipe.optimizer(), recipe.parameter, recipe.gradient, recipe.master,
              recipe.moments);
   if (recipe.master > 0)
@@ -152,9 +152,8 @@ void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe 
     fmt::print("{}\n", recipe.parameter < 4 ? "Without an fp32 copy small updates of 16-bit weights are lost."
                                             : "In fp32 the weights are their own master.");
   fmt::print(
-      "Not included: one or two gathered units in stage 3, gradients being reduced in stages 2 and 3{}: see ./lab "
-      "bench zero "
-      "measures them.\n",
+      "Not included (./lab bench zero measures them): one or two gathered units in stage 3, gradients being reduced in "
+      "stages 2 and 3{}.\n",
       activations ? "" : ", activations");
 }
 

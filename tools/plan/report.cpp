@@ -98,7 +98,7 @@ struct Line {
   double value;
 };
 
-std::array<Line, 7> lines_of(const StepTime& t, const char* waits = "tensor-parallel sums") {
+std::array<Line, 7> lines_of(const StepTime& t, const char* waits = "tensor-parallel all-reduces") {
   return {{{"compute", t.compute},
            {"recomputation", t.recomputed},
            {waits, t.tensor},
@@ -112,7 +112,7 @@ template <class Format>
 void print_shares(std::span<const Line> lines, double all, const Format& format) {
   for (const Line& line : lines) {
     const auto bar = static_cast<std::size_t>(40 * line.value / all + 0.5);
-    fmt::print("  {:<26} {:>9} {:>6.1f} %  {}\n", line.name, format(line.value), 100 * line.value / all,
+    fmt::print("  {:<28} {:>9} {:>6.1f} %  {}\n", line.name, format(line.value), 100 * line.value / all,
                std::string(bar, '#'));
   }
 }
@@ -127,9 +127,9 @@ void print_account(const Task& task, const Rated& rated) {
              days(f.days));
   fmt::print("limited by {}; largest overhead: {}\n", format_share(week25::limit(t), rated), overhead_of(rated));
   const week25::Strategy& s = rated.strategy;
-  const char* waits = s.cp == 1  ? "tensor-parallel sums"
-                      : s.tp > 1 ? "sums, keys and values"
-                                 : "keys and values on their way";
+  const char* waits = s.cp == 1  ? "tensor-parallel all-reduces"
+                      : s.tp > 1 ? "all-reduces, keys, values"
+                                 : "keys and values in flight";
   print_shares(lines_of(t, waits), t.total(), format_seconds);
   const week25::StageBytes& memory = rated.memory;
   fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);
@@ -143,7 +143,7 @@ void print_account(const Task& task, const Rated& rated) {
 void print_difference(const StepTime& mine, const StepTime& best) {
   const auto here = lines_of(mine), there = lines_of(best);
   for (std::size_t i = 0; i < here.size(); ++i)
-    fmt::print("  {:<26} {:>9}   best {:>9}   {}{}\n", here[i].name, format_seconds(here[i].value),
+    fmt::print("  {:<28} {:>9}   best {:>9}   {}{}\n", here[i].name, format_seconds(here[i].value),
                format_seconds(there[i].value), here[i].value < there[i].value ? "−" : "+",
                format_seconds(std::abs(here[i].value - there[i].value)));
 }
