@@ -53,13 +53,6 @@ double mean(std::span<const double> samples) {
   return std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
 }
 
-double standard_deviation(std::span<const double> samples) {
-  if (samples.size() < 2) return 0;
-  double centre = mean(samples), squares = 0;
-  for (double sample : samples) squares += (sample - centre) * (sample - centre);
-  return std::sqrt(squares / static_cast<double>(samples.size() - 1));
-}
-
 double student_t95(double degrees_of_freedom) {
   // The quantile 0.975 by bisection of the distribution, whose tail is an integral of (1 + t²/ν)^(−(ν+1)/2).
   double nu = std::max(1.0, degrees_of_freedom);

@@ -27,8 +27,6 @@ Median median(std::vector<double> samples);
 double quantile(std::vector<double> samples, double q);
 
 double mean(std::span<const double> samples);
-/// With n − 1 below; 0 for a single sample.
-double standard_deviation(std::span<const double> samples);
 
 /// y ≈ Σ_j coefficients[j] · basis_j(x): least squares with the residuals weighted, and what it is worth.
 struct Fit {

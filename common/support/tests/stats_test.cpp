@@ -62,13 +62,12 @@ TEST(Median, IntervalCoversTheTrueMedianAsOftenAsItSays) {
   EXPECT_NEAR(static_cast<double>(covered) / trials, 0.9707, 0.011);
 }
 
-TEST(Statistics, QuantilesMeansAndDeviations) {
+TEST(Statistics, QuantilesAndMeans) {
   EXPECT_EQ(quantile({4, 1, 3, 2}, 0), 1);
   EXPECT_EQ(quantile({4, 1, 3, 2}, 1), 4);
   EXPECT_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
   std::vector<double> values{2, 4, 4, 4, 5, 5, 7, 9};
   EXPECT_EQ(mean(values), 5);
-  EXPECT_NEAR(standard_deviation(values), std::sqrt(32.0 / 7), 1e-15);
 }
 
 TEST(Statistics, StudentsT) {
