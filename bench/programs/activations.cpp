@@ -4,7 +4,6 @@
 //   ./lab bench activations --model gpt2-124m --batch 8 --machine dgx-a100 --phantom
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 
 #include "bench/support/batch.hpp"

@@ -1,12 +1,10 @@
 #include "bench/programs/calibrate_probes.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <string_view>
-#include <utility>
 
 #include "bench/programs/calibrate_operations.hpp"
 #include "bench/support/link_acts.hpp"

@@ -1,7 +1,5 @@
 #include "bench/programs/collective_kinds.hpp"
 
-#include <algorithm>
-
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
 #include "common/support/stats/mix.hpp"

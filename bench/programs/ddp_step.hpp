@@ -2,7 +2,6 @@
 // it from a serial step and the price of a message.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"

@@ -9,7 +9,6 @@
 
 #include <array>
 #include <ctime>
-#include <memory>
 
 #include "bench/programs/child_process.hpp"
 #include "bench/programs/gloo_socket.hpp"

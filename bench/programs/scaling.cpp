@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "bench/programs/ddp_step.hpp"
 #include "bench/support/bench.hpp"

@@ -1,7 +1,6 @@
 // One training step of a GPT whose training state is divided by a ZeRO stage: made to be timed, and to be weighed.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "bench/support/measure.hpp"

@@ -1,6 +1,5 @@
 // ./lab bench collectives: its algorithms and prices, what it refuses as wrong, and from outside its rows.
 #include <cmath>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>

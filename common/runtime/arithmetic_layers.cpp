@@ -1,6 +1,4 @@
 // The front of a GPT's layers and its optimizer; see arithmetic.cpp.
-#include <array>
-#include <utility>
 
 #include "common/runtime/arithmetic_front.hpp"
 

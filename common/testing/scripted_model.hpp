@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "common/gpt/model/parameters.hpp"
 #include "common/rank.hpp"

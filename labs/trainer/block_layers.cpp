@@ -1,6 +1,5 @@
 #include "labs/trainer/block_layers.hpp"
 
-#include <array>
 #include <utility>
 
 #include "labs/week23_tensor_parallel/model_shards.hpp"

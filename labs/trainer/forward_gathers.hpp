@@ -3,7 +3,6 @@
 // continues, so that nothing hides it.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "common/gpt/model/gpt.hpp"

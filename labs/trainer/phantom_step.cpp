@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <map>
 
 #include "common/backends/sim/symmetry.hpp"

@@ -5,7 +5,6 @@
 // Of the simulator alone: library lockstep_phantom.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "common/chunk.hpp"
 #include "common/support/text/nearest.hpp"

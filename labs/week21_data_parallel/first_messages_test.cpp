@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "common/arithmetic.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/inputs.hpp"

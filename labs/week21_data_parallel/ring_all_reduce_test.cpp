@@ -2,8 +2,6 @@
 // neighbours only, 2(p − 1) steps, 2(p − 1)/p·n bytes sent, one chunk of scratch, and the time of the formula.
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
-#include <algorithm>
-
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
 namespace lockstep::week21::ring_all_reduce_test {

@@ -4,7 +4,6 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/ledger/ledger.hpp"
-#include "common/testing/batches.hpp"
 #include "labs/week22_zero/checkpointing_testing.hpp"
 
 namespace lockstep::week22::checkpointing {

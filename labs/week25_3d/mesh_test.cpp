@@ -5,8 +5,6 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/cases.hpp"

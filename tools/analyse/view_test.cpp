@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <set>
 
 #include "common/analysis/holdings.hpp"

@@ -1,8 +1,6 @@
 // ./lab hint: a little help.
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
 

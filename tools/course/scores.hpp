@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"

@@ -1,7 +1,5 @@
 #include "tools/grade/grade_object.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>

@@ -2,7 +2,6 @@
 // spreadsheet) and summary.json.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>

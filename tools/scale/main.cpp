@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "common/support/json/repeatable.hpp"
 #include "common/support/text/parse_number.hpp"

@@ -2,8 +2,6 @@
 // stands here; what it means in law.hpp's fits (week 21) and in diagnosis.hpp.
 #pragma once
 
-#include <cmath>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -3,9 +3,6 @@
 // A send's header leaves with its body. A receive takes the header first, compares, then takes the body. While links
 // are emulated, a send up to eager_bytes takes its ports itself; for a longer one the receiver does, once both halves
 // are posted, and tells the sender when the first byte left.
-#include <fmt/format.h>
-
-#include <cstring>
 
 #include "common/backends/mpi/endpoint.hpp"
 #include "common/backends/mpi/status.hpp"

@@ -1,5 +1,4 @@
 // The set-up calls over MPI, and the communicators that they make; the beginning and the end of a rank.
-#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -1,5 +1,4 @@
 // The verbs of one virtual rank that others take part in, messages and closures: what they are in virtual time.
-#include <fmt/format.h>
 
 #include "common/backends/sim/host_time.hpp"
 #include "common/backends/sim/symmetry.hpp"

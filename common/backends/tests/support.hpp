@@ -5,7 +5,6 @@
 
 #include <initializer_list>
 #include <string_view>
-#include <utility>
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"

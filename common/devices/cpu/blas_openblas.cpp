@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "common/devices/cpu/blas_kernels.hpp"
 #include "common/devices/cpu/sgemm.hpp"

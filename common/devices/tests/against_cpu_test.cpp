@@ -2,7 +2,6 @@
 // a model trained on one starts from the same parameters, shards alike, and rounds gradients alike on the other.
 #include "common/devices/tests/against_cpu.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace lockstep::testing {

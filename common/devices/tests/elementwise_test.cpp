@@ -1,5 +1,4 @@
 // fill, copy, cast, add, scale, sums, overflow, clipping: over tiles, chunks and the sizes 0 and 1.
-#include <bit>
 #include <limits>
 
 #include "common/devices/tests/near.hpp"

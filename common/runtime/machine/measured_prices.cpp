@@ -1,7 +1,6 @@
 #include "common/runtime/machine/measured_prices.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace lockstep {
 namespace {

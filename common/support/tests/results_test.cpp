@@ -6,9 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <iterator>
 #include <limits>
 

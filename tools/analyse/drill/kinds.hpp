@@ -1,7 +1,6 @@
 // The kinds of faults: how an answer calls them, what it says of them, and what each is in the field.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "tools/analyse/drill/answer.hpp"

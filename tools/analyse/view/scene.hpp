@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <string>
 
-#include "common/analysis/shares.hpp"
 #include "common/runtime/trace/trace.hpp"
 
 namespace lockstep::view {

@@ -1,7 +1,6 @@
 // A class's results on one page, and as a table of points.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "tools/grade/class/class_data.hpp"

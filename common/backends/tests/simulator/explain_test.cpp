@@ -1,6 +1,5 @@
 // What the simulator says when something is wrong: deadlocks, mismatches, unread messages, misuse.
 #include <algorithm>
-#include <string>
 
 #include "common/backends/tests/simulator/expect.hpp"
 
