@@ -30,7 +30,7 @@ StageBytes stage_memory(const Strategy& strategy, const StageWork& stage, double
 double Pipeline::seconds() const { return *std::max_element(ends.begin(), ends.end()); }
 
 Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, int microbatches) {
-  const PipelineShape shape{strategy.pp, microbatches, strategy.chunks};
+  const PipelineShape shape = week24::shape_of(strategy.schedule, strategy.pp, microbatches, strategy.chunks);
   const double v = strategy.chunks;
   std::vector<std::vector<StepTimes>> times;
   for (const StageWork& stage : stages) {

@@ -68,7 +68,6 @@ TEST(StrategyFile, SaysWhatIsWrong) {
   EXPECT_TRUE(contains(error(R"({"dp": 0})"), "dp is 0; it must be a whole number from 1"));
   EXPECT_TRUE(contains(error(R"({"zero": 4})"), "zero is 4; it must be a whole number from 0 to 3"));
   EXPECT_TRUE(contains(error(R"({"schedule": "1f2b"})"), "did you mean '1f1b'?"));
-  EXPECT_TRUE(contains(error(R"({"schedule": "zb-v"})"), "puts chunks around the stages, not in a V"));
   EXPECT_TRUE(contains(error(R"({"recompute": "some"})"), "none, full, or, with materialised attention, selective"));
   EXPECT_TRUE(contains(error("[1]"), "is not a JSON object"));
   EXPECT_TRUE(contains(error_of([] { wanted_fields("dp"); }), "name=value"));

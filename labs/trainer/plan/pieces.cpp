@@ -8,6 +8,7 @@
 #include "labs/trainer/engine.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week24_pipeline/stages.hpp"
 
 namespace lockstep::plan {
@@ -225,10 +226,15 @@ double kept_bytes(const Strategy& strategy, const Pieces& pieces) {
   return pieces.block_bytes - (strategy.selective ? pieces.probabilities_bytes : 0);
 }
 
-/// Adds pieces [begin, end) of the model, which are one part, to a stage. Returns how many of them are blocks.
-double add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::size_t end, std::size_t layers,
-                const Strategy& strategy) {
-  const bool halves = strategy.schedule == "zb-h1";
+/// The stage of the model's last part.
+std::size_t head_stage(const Strategy& strategy) {
+  return strategy.schedule == "zb-v" ? 0 : static_cast<std::size_t>(strategy.pp) - 1;
+}
+
+/// Adds pieces [begin, end) of the model, which are one part, to a stage.
+ChunkShare add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::size_t end, std::size_t layers,
+                    const Strategy& strategy) {
+  const bool halves = week24::splits_backwards(strategy.schedule);
   const double embeds = begin == 0 ? 1 : 0, has_head = end == layers + 2 ? 1 : 0;
   const double blocks = number(end - begin) - embeds - has_head;
   const auto add = [&](const Cost& cost, double times, double& seconds) {
@@ -255,7 +261,7 @@ double add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::
   stage.kept_bytes += blocks * kept_bytes(strategy, pieces);
   stage.kept_bytes += has_head * pieces.head_bytes;
   stage.window += std::max(0.0, blocks - 0.5) * (pieces.block_back.seconds + again_seconds(strategy, pieces));
-  return blocks;
+  return {blocks, stage.parameters - stage.late, stage.kept_bytes};
 }
 
 /// A part of the model becomes a stage's next chunk.
@@ -282,21 +288,28 @@ const Pricer::Stages& Pricer::stages(const Strategy& strategy, const Pieces& pie
                               strategy.recompute   ? 2
                               : strategy.selective ? 1
                                                    : 0,
-                              strategy.schedule == "zb-h1");
+                              week24::splits_backwards(strategy.schedule));
   if (const auto known = stages_.find(key); known != stages_.end()) return known->second;
   const std::vector<std::size_t>& first = parts(strategy);
   const auto count = static_cast<std::size_t>(strategy.pp);
-  Stages stages{std::vector<StageWork>(count), std::vector<double>(count, 0)};
+  const PipelineShape shape = week24::shape_of(strategy.schedule, strategy.pp, 1, strategy.chunks);
+  Stages stages{std::vector<StageWork>(count), std::vector<std::vector<ChunkShare>>(count)};
   for (std::size_t k = 0; k + 1 < first.size(); ++k) {
     StageWork part;
-    stages.blocks[k % count] += add_part(part, pieces, first[k], first[k + 1], model_.layers, strategy);
-    add_chunk(stages.work[k % count], part);
+    const auto s = static_cast<std::size_t>(chunk_of_part(shape, static_cast<int>(k)).stage);
+    stages.chunks[s].push_back(add_part(part, pieces, first[k], first[k + 1], model_.layers, strategy));
+    add_chunk(stages.work[s], part);
   }
   for (std::size_t s = 0; s < count; ++s) {
     StageWork& stage = stages.work[s];
     stage.backward += stage.recomputed;
     stage.working_bytes += pieces.scratch_bytes;
-    if (stages.blocks[s] > 0)
+    if (s == 0 && count > 1 && head_stage(strategy) == 0) {  // a tied embedding is here, once
+      stage.parameters -= pieces.tied_parameters;
+      stages.chunks[s].back().elements -= pieces.tied_parameters;
+    }
+    if (std::any_of(stages.chunks[s].begin(), stages.chunks[s].end(),
+                    [](const auto& chunk) { return chunk.blocks > 0; }))
       stage.working_bytes += pieces.block_bytes - kept_bytes(strategy, pieces);  // all share one
   }
   return stages_[key] = std::move(stages);
@@ -331,8 +344,8 @@ double unit_elements(const Strategy& strategy, const Pieces& pieces) {
 }
 
 /// Seconds of a stage's gather of new values that the next forward hides. Behind nothing are the embedding and the
-/// first unit, and what the first microbatch is too short for, of one chunk or of all; chunks begin p turns apart, and
-/// a later stage waits for its first activations meanwhile.
+/// first unit, and what the first microbatch is too short for, of one chunk or of all; chunks begin p turns apart (in
+/// a V the nearer its bottom, the fewer), and a later stage waits for its first activations meanwhile.
 double hidden_gather(const Strategy& strategy, const week25::Workload& work, std::size_t s, double unit) {
   const StageWork& stage = work.stages[s];
   const double v = strategy.chunks, others = stage.parameters - stage.late;
@@ -340,7 +353,8 @@ double hidden_gather(const Strategy& strategy, const week25::Workload& work, std
   const double late = stage.late > 0 ? week25::gather_seconds(strategy, work, stage.late) : 0;
   const double first = week25::gather_seconds(strategy, work, std::min(unit, others));
   const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward / v : 0;
-  const double turn = strategy.pp * stage.forward / v;
+  const double ahead = strategy.schedule == "zb-v" ? 2 * (strategy.pp - number(s)) - 1 : strategy.pp;
+  const double turn = ahead * stage.forward / v;
   double exposed = late + std::max({first, all / v - forward, all - (v - 1) * turn - forward});
   for (std::size_t before = 0; before < s; ++before)
     exposed -= work.stages[before].forward / v + work.stages[before].hop;
@@ -357,9 +371,7 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int ho
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
     double& bytes = work.stages[s].working_bytes;
     bytes += unit_bytes(strategy, pieces, options_.by_layer);
-    if (strategy.schedule == "zb-h1")
-      bytes += std::min(static_cast<int>(s) + 1, microbatches) * stages.blocks[s] * pieces.later_bytes;
-    const bool embeds = s == 0 || (s + 1 == work.stages.size() && pieces.tied_parameters > 0);
+    const bool embeds = s == 0 || (s == head_stage(strategy) && pieces.tied_parameters > 0);
     if (strategy.dp > 1)  // a ring's scratch: a part of the largest tensor
       bytes += 2 * (embeds ? pieces.embed_parameters : pieces.largest_parameters) / holders;
     // Boundaries on their way: what was sent last, and what is received ahead.
@@ -380,6 +392,7 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int ho
   if (options_.overlap_gather && strategy.dp > 1 && (strategy.zero == 1 || strategy.zero == 2))
     for (std::size_t s = 0; s < work.stages.size(); ++s)
       work.stages[s].after -= hidden_gather(strategy, work, s, unit_elements(strategy, pieces));
+  if (week24::splits_backwards(strategy.schedule)) add_halves(strategy, stages.chunks, pieces.later_bytes, work);
   return work;
 }
 
@@ -393,7 +406,7 @@ void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Wo
     work.stages[s].hop = machine_.alpha(levels[s]) + work.stages[s].hop_occupied;
   }
   const double tied = 2 * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
-  if (tied == 0) return;
+  if (tied == 0 || head_stage(strategy) == 0) return;
   for (StageWork* stage : {&work.stages.front(), &work.stages.back()}) {  // they exchange it, and add
     stage->working_bytes += tied;
     stage->after = machine_.alpha(levels.back()) + tied * (beta(levels.back()) + machine_.gamma()) + machine_.launch;

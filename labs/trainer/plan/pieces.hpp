@@ -9,6 +9,7 @@
 
 #include "common/gpt/model/config.hpp"
 #include "common/runtime/machine/machine.hpp"
+#include "labs/trainer/plan/halves.hpp"
 #include "labs/week25_3d/mesh.hpp"
 #include "labs/week25_3d/planner.hpp"
 
@@ -81,7 +82,7 @@ class Pricer {
   /// Stages as far as they do not depend on m and links.
   struct Stages {
     std::vector<week25::StageWork> work;
-    std::vector<double> blocks;
+    std::vector<std::vector<ChunkShare>> chunks;  // by stage
   };
   const Stages& stages(const week25::Strategy& strategy, const Pieces& pieces);
   const week21::CostModel& ring(const week25::Strategy& strategy, week25::Axis axis);

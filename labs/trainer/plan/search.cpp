@@ -96,7 +96,11 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
   const int m = replica / s.microbatch;
   if (s.pp == 1 && s.schedule != "1f1b")
     return Refusal{"a schedule without a pipeline", fmt::format("{} with pp 1: there are no stages", s.schedule)};
-  if (s.chunks > 1 && s.schedule != "interleaved")
+  const bool halves = week24::splits_backwards(s.schedule), vee = s.schedule == "zb-v";
+  if (vee && s.chunks != 2)
+    return Refusal{"a V without two chunks",
+                   fmt::format("zb-v has two chunks per stage, one on each leg of the V, not {}", s.chunks)};
+  if (s.chunks > 1 && s.schedule != "interleaved" && !vee)
     return Refusal{"chunks without interleaving",
                    fmt::format("{} has one chunk per stage, not {}", s.schedule, s.chunks)};
   if (s.schedule == "interleaved" && s.chunks < 2)
@@ -104,15 +108,15 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
   if (s.schedule == "interleaved" && m % s.pp != 0)
     return Refusal{"interleaving needs whole groups of microbatches",
                    fmt::format("{} microbatches are not a multiple of pp {}", m, s.pp)};
-  if (s.schedule == "zb-h1" && s.tp > 1)
+  if (halves && s.tp > 1)
     return Refusal{"zero bubble with tensor parallelism",
-                   fmt::format("zb-h1 with tp {}: the layers hide their all-reduces behind the weight gradients, which "
+                   fmt::format("{} with tp {}: the layers hide their all-reduces behind the weight gradients, which "
                                "therefore cannot be delayed",
-                               s.tp)};
-  if (s.schedule == "zb-h1" && s.cp > 1)
+                               s.schedule, s.tp)};
+  if (halves && s.cp > 1)
     return Refusal{
         "zero bubble with context parallelism",
-        fmt::format("zb-h1 with cp {}: its split of the backward pass is of layers that nobody shares", s.cp)};
+        fmt::format("{} with cp {}: its split of the backward pass is of layers that nobody shares", s.schedule, s.cp)};
   if (s.sequence_parallel && s.cp > 1)
     return Refusal{
         "sequence parallelism with context parallelism",
@@ -123,10 +127,12 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
                        ? "either whole blocks or only their probabilities are recomputed, not both"
                        : "selective recomputes probabilities, which flash attention does not keep: none or full, "
                          "or --attention materialised"};
-  if (s.schedule == "zb-h1" && (s.recompute || s.selective))
+  if (halves && (s.recompute || s.selective))
     return Refusal{
         "zero bubble with recomputation",
-        "zb-h1 with recomputation: the delayed weight gradients would need the activations that recomputation frees"};
+        s.schedule +
+            " with recomputation: the delayed weight gradients would need the activations that recomputation "
+            "frees"};
   if (s.zero > 1 && s.pp > 1)
     return Refusal{
         "ZeRO-2 and 3 with a pipeline",
@@ -166,7 +172,8 @@ namespace {
 
 /// By stage: the most that all chunks together hold at one time; m beyond 3p changes nothing of it.
 std::vector<double> in_flight_together(const Strategy& strategy, int microbatches) {
-  const PipelineShape shape{strategy.pp, std::min(microbatches, 3 * strategy.pp), strategy.chunks};
+  const PipelineShape shape =
+      week24::shape_of(strategy.schedule, strategy.pp, std::min(microbatches, 3 * strategy.pp), strategy.chunks);
   std::vector<double> most;
   for (const StageSchedule& stage : week24::make_schedule(strategy.schedule, shape))
     most.push_back(static_cast<double>(peak_in_flight(stage)) / strategy.chunks);
@@ -232,7 +239,9 @@ namespace {
 void vary(const Task& task, Strategy mesh, std::vector<Strategy>& all) {
   std::vector<std::pair<std::string, int>> schedules{{"1f1b", 1}};
   if (mesh.pp > 1) schedules.insert(schedules.end(), {{"gpipe", 1}, {"zb-h1", 1}});
-  for (int v = 2; mesh.pp > 1 && v <= kMostChunks && v * mesh.pp <= static_cast<int>(task.model.layers) + 2; ++v)
+  const int pieces = static_cast<int>(task.model.layers) + 2;
+  if (mesh.pp > 1 && 2 * mesh.pp <= pieces) schedules.emplace_back("zb-v", 2);
+  for (int v = 2; mesh.pp > 1 && v <= kMostChunks && v * mesh.pp <= pieces; ++v)
     schedules.emplace_back("interleaved", v);
   using week22::Recompute;
   std::vector<Recompute> kinds{Recompute::none, Recompute::full};

@@ -1,0 +1,84 @@
+#include "labs/trainer/plan/halves.hpp"
+
+#include <algorithm>
+
+#include "labs/week24_pipeline/schedules_by_name.hpp"
+
+namespace lockstep::plan {
+
+namespace {
+
+using week25::StageWork;
+using week25::Strategy;
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+StageSchedule steps_of(const StageSchedule& steps, int chunk) {
+  StageSchedule own;
+  std::copy_if(steps.begin(), steps.end(), std::back_inserter(own), [&](const Step& s) { return s.chunk == chunk; });
+  return own;
+}
+
+/// The most blocks that at one time wait for the second half of a microbatch's backward.
+double delayed_blocks(const StageSchedule& steps, const std::vector<ChunkShare>& chunks) {
+  double now = 0, most = 0;
+  for (const Step& step : steps) {
+    const double blocks = chunks[index(step.chunk)].blocks;
+    if (step.work == Work::input_gradient) most = std::max(most, now += blocks);
+    if (step.work == Work::weight_gradient) now -= blocks;
+  }
+  return most;
+}
+
+/// Weighed by how many of each chunk are in flight, so that times in_flight (25.3a) it is what the stage keeps.
+double mean_kept_bytes(const StageSchedule& steps, const std::vector<ChunkShare>& chunks) {
+  double bytes = 0, held = 0;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const double peak = peak_in_flight(steps_of(steps, static_cast<int>(c)));
+    bytes += peak * chunks[c].kept_bytes;
+    held += peak / static_cast<double>(chunks.size());
+  }
+  return bytes / held;
+}
+
+double seconds_of(const Step& step, const StageWork& stage) {
+  const StageWork::Chunk& chunk = stage.chunks[index(step.chunk)];
+  return step.work == Work::forward           ? chunk.forward
+         : step.work == Work::weight_gradient ? chunk.weights
+                                              : chunk.backward - chunk.weights;
+}
+
+/// Seconds of a stage's sums that its last steps hide: those of the chunk whose gradients are final first, behind what
+/// comes after its last step. Nothing hides those of the other.
+double hidden_sums(const StageSchedule& steps, const std::vector<ChunkShare>& chunks, const Strategy& strategy,
+                   const week25::Workload& work, const StageWork& stage) {
+  double after = 0;
+  for (std::size_t i = steps.size(); i-- > 0 && steps[i].chunk == steps.back().chunk;)
+    after += seconds_of(steps[i], stage);
+  double elements = 0;
+  for (std::size_t c = 0; c < chunks.size(); ++c)
+    if (c != index(steps.back().chunk)) elements += chunks[c].elements;
+  const double sums = week25::scatter_seconds(strategy, work, elements) +
+                      (strategy.zero == 0 ? week25::gather_seconds(strategy, work, elements) : 0);
+  return std::min(after, sums);
+}
+
+}  // namespace
+
+void add_halves(const Strategy& strategy, const std::vector<std::vector<ChunkShare>>& chunks, double later_bytes,
+                week25::Workload& work) {
+  const int p = strategy.pp, m = std::min(work.microbatches, 3 * p);  // more change nothing of it
+  const double v = strategy.chunks;
+  const Schedule schedule =
+      week24::make_schedule(strategy.schedule, week24::shape_of(strategy.schedule, p, m, strategy.chunks));
+  for (std::size_t s = 0; s < work.stages.size(); ++s) {
+    StageWork& stage = work.stages[s];
+    stage.working_bytes += delayed_blocks(schedule[s], chunks[s]) * later_bytes;
+    stage.kept_bytes = mean_kept_bytes(schedule[s], chunks[s]);
+    // 25.3c takes a window w of chunks that begin p turns apart for w (1 + (v − 1) p) / v.
+    if (strategy.dp > 1)
+      stage.window = hidden_sums(schedule[s], chunks[s], strategy, work, stage) * v / (1 + (v - 1) * p);
+  }
+}
+
+}  // namespace lockstep::plan
