@@ -63,6 +63,13 @@ class LocalSgd {
   /// H starts again. All ranks have taken equally many steps.
   void finish();
 
+  // Given, for checkpoints: what replicas share, in place, and how far they are.
+  const Slice& start() const { return start_; }
+  const Slice& velocity() const { return velocity_; }  ///< empty without momentum
+  int local_steps() const { return local_steps_; }
+  /// `start`, `velocity` and this rank's values have been put back, `local_steps` after an outer step.
+  void resume(int local_steps) { local_steps_ = local_steps; }
+
  private:
   void outer();  // given: parts a and b
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -39,13 +40,25 @@ std::vector<Run> runs_of(const HeldTensors& tensors, Range range, bool only_own)
   return runs;
 }
 
-std::vector<checkpoint::Tensor> serial_tensors(GptConfig model) {
+/// Of the serial model; and where replicas step on their own, once more of each of them.
+std::vector<checkpoint::Tensor> tensors_of(const Plan& plan) {
+  GptConfig model = plan.options.model;
   model.tensor = {};
   std::vector<checkpoint::Tensor> tensors;
-  for (const Parameter& tensor : gpt_parameter_table(model))
-    tensors.push_back({tensor.name, tensor.rows, tensor.columns});
+  for (int copy = 0; copy <= (plan.outer ? plan.replicas() : 0); ++copy)
+    for (const Parameter& tensor : gpt_parameter_table(model))
+      tensors.push_back(
+          {copy == 0 ? tensor.name : fmt::format("replica.{}.{}", copy - 1, tensor.name), tensor.rows, tensor.columns});
   return tensors;
 }
+
+/// Arrays as checkpoints have them; empty ones are zeros.
+std::array<Slice, checkpoint::kArrays> arrays_of(const Held& held) {
+  if (held.outer) return {held.outer->start(), held.outer->velocity(), Slice{}};
+  return {held.optimizer->master(), held.optimizer->m(), held.optimizer->v()};
+}
+
+std::size_t size_of(const Held& held) { return arrays_of(held)[0].size(); }
 
 /// The runs of all optimizers one after the other, with places in their arrays joined.
 std::vector<Run> joined(const std::vector<Held>& held) {
@@ -56,13 +69,9 @@ std::vector<Run> joined(const std::vector<Held>& held) {
       run.at += at;
       all.push_back(run);
     }
-    at += one.optimizer->m().size();
+    at += size_of(one);
   }
   return all;
-}
-
-std::array<Slice, checkpoint::kArrays> arrays_of(const Optimizer& optimizer) {
-  return {optimizer.master(), optimizer.m(), optimizer.v()};
 }
 
 template <class F>
@@ -91,6 +100,22 @@ std::string describe_data(const Plan& plan) {
                      plan.corpus ? plan.corpus->train().size() : 0);
 }
 
+/// Of replicas that step on their own. The numbers at the front are what a resumed run needs.
+std::string describe_outer(const Plan& plan, int local_steps) {
+  return fmt::format(
+      "{} replicas, {} local steps since the last outer step, which follows {}, with rate {} and momentum {}",
+      plan.replicas(), local_steps, plan.outer->every, plan.outer->learning_rate, plan.outer->momentum);
+}
+struct OuterFact {
+  int replicas = 0, local_steps = 0;
+};
+OuterFact outer_in(const checkpoint::Manifest& manifest) {
+  OuterFact fact;
+  if (const auto found = manifest.facts.find("outer"); found != manifest.facts.end())
+    std::sscanf(found->second.c_str(), "%d replicas, %d local steps", &fact.replicas, &fact.local_steps);
+  return fact;
+}
+
 }  // namespace
 
 std::string describe_model(const GptConfig& c) {
@@ -101,7 +126,7 @@ std::string describe_model(const GptConfig& c) {
 std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp) {
   std::vector<Held> held;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    Held& one = held.emplace_back(Held{optimizers[i], {}, {}});
+    Held& one = held.emplace_back(Held{.optimizer = optimizers[i], .runs = {}, .written = {}});
     const std::size_t size = one.optimizer->m().size();
     if (tensors.units.empty()) {
       const ChunkRange mine = chunk_range(size, dp.rank(), dp.size());
@@ -117,17 +142,30 @@ std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldT
   return held;
 }
 
+std::vector<Held> held_by(Optimizer& optimizer, week21::LocalSgd& outer, const HeldTensors& tensors, Rank dp) {
+  const std::size_t size = optimizer.m().size();
+  const ChunkRange mine = chunk_range(size, dp.rank(), dp.size());
+  HeldTensors own = tensors;
+  for (std::size_t& tensor : own.in_model) tensor += tensors.table.size() * static_cast<std::size_t>(dp.rank() + 1);
+  const std::vector<Run> runs = runs_of(own, {0, size}, false), shared = runs_of(tensors, {0, size}, false);
+  return {{.optimizer = &optimizer, .runs = runs, .written = runs},
+          {.outer = &outer,
+           .runs = shared,
+           .written = checkpoint::runs_within(shared, mine.offset, mine.offset + mine.size)}};
+}
+
 class Checkpoints::Impl {
  public:
-  Impl(Rank me, const Plan& plan, std::vector<Held> held, week22::LossScaler* scaler, TrainLog& log,
+  Impl(Rank me, const Plan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
        checkpoint::Files& files)
       : me_(me),
         plan_(plan),
         held_(std::move(held)),
-        scaler_(scaler),
+        scaler_(other.scaler),
+        outer_(other.outer),
         log_(log),
         files_(files),
-        tensors_(serial_tensors(plan.options.model)),
+        tensors_(tensors_of(plan)),
         saver_(files, plan.options.checkpoint, me.rank(), me.size()) {
     if (judge() && saves()) lock_ = files_.lock(plan.options.checkpoint);
   }
@@ -148,7 +186,10 @@ class Checkpoints::Impl {
   }
 
   void begin_with(const std::vector<float>& values) {
-    checkpoint::Share share{checkpoint::pieces_of(tensors_, joined(held_)), {}};
+    std::vector<Run> runs = joined(held_);
+    const std::size_t tensors = tensors_.size() / (outer_ ? static_cast<std::size_t>(plan_.replicas()) + 1 : 1);
+    for (Run& run : runs) run.tensor %= tensors;  // each replica begins with them
+    checkpoint::Share share{checkpoint::pieces_of(tensors_, runs), {}};
     for (auto& array : share.arrays) array.assign(elements(), 0);
     for (const checkpoint::RowCopy& row : checkpoint::common_rows(checkpoint::whole_pieces(tensors_), share.pieces))
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(row.from), row.elements,
@@ -275,9 +316,10 @@ class Checkpoints::Impl {
     for (const Held& held : held_) {
       if (held.written.empty()) continue;
       const std::size_t begin = held.written.front().at, end = held.written.back().at + held.written.back().count;
-      const auto arrays = arrays_of(*held.optimizer);
+      const auto arrays = arrays_of(held);
       for (std::size_t k = 0; k < arrays.size(); ++k) {
-        const std::vector<float> values = to_host(me_, arrays[k].cut(begin, end - begin));
+        const std::vector<float> values =
+            arrays[k].empty() ? std::vector<float>(end - begin) : to_host(me_, arrays[k].cut(begin, end - begin));
         for (const Run& run : held.written) {
           const auto from = values.begin() + static_cast<std::ptrdiff_t>(run.at - begin);
           share.arrays[k].insert(share.arrays[k].end(), from, from + static_cast<std::ptrdiff_t>(run.count));
@@ -294,6 +336,7 @@ class Checkpoints::Impl {
     manifest.facts["model"] = describe_model(plan_.options.model);
     manifest.facts["optimizer"] = plan_.options.optimizer;
     manifest.facts["data"] = describe_data(plan_);
+    if (outer_) manifest.facts["outer"] = describe_outer(plan_, outer_->local_steps());
     if (!scaler_) return manifest;
     manifest.facts["loss_scale"] = fmt::format("{} {} {}", read(me_, scaler_->scale, 0),
                                                read(me_, scaler_->good_steps, 0), read(me_, scaler_->skipped, 0));
@@ -305,7 +348,7 @@ class Checkpoints::Impl {
   /// That this rank's optimizers have.
   std::size_t elements() const {
     std::size_t sum = 0;
-    for (const Held& held : held_) sum += held.optimizer->m().size();
+    for (const Held& held : held_) sum += size_of(held);
     return sum;
   }
 
@@ -315,6 +358,7 @@ class Checkpoints::Impl {
     checkpoint::Share share{checkpoint::pieces_of(tensors_, joined(held_)), {}};
     std::string refused = failure_of([&] { manifest = checkpoint::read_manifest(files_, path); });
     if (refused.empty()) {
+      check_replicas(path, manifest);
       check_model(path, manifest);
       check_optimizer(path, manifest);
       refused = failure_of([&] { checkpoint::read_share(files_, path, manifest, elements(), share); });
@@ -325,6 +369,9 @@ class Checkpoints::Impl {
     put_back(manifest, share);
     resumed_ = manifest.step;
     if (judge()) log_.note(fmt::format("resumed   {}", path));
+    if (judge() && outer_ && manifest.facts["outer"] != describe_outer(plan_, outer_->local_steps()))
+      log_.complain(fmt::format("{} was made with {}; this run has {}", path, manifest.facts["outer"],
+                                describe_outer(plan_, outer_->local_steps())));
     if (judge() && manifest.facts["data"] != describe_data(plan_))
       log_.complain(
           fmt::format("{} was made with {}; this run has {}", path, manifest.facts["data"], describe_data(plan_)));
@@ -340,6 +387,19 @@ class Checkpoints::Impl {
                                               describe_model(plan_.options.model)));
   }
 
+  /// Of replicas that step on their own each has a state, which is no other number's and no sum's.
+  void check_replicas(const std::string& path, const checkpoint::Manifest& manifest) const {
+    const int theirs = outer_in(manifest).replicas, mine = outer_ ? plan_.replicas() : 0;
+    if (theirs == mine) return;
+    const auto words = [](int replicas) {
+      return replicas == 0 ? "without --outer-steps" : fmt::format("with --outer-steps on {} replicas", replicas);
+    };
+    throw Error(Verdict::usage,
+                fmt::format("checkpoint {} was made {}, and this run is {}: replicas that step on their own resume as "
+                            "many as they were; ./lab export and --init take the model alone",
+                            path, words(theirs), words(mine)));
+  }
+
   /// Their moments mean something else.
   void check_optimizer(const std::string& path, const checkpoint::Manifest& manifest) const {
     const auto optimizer = manifest.facts.find("optimizer");
@@ -352,13 +412,14 @@ class Checkpoints::Impl {
   void put_back(const checkpoint::Manifest& manifest, const checkpoint::Share& share) {
     std::size_t at = 0;
     for (const Held& held : held_) {
-      const auto arrays = arrays_of(*held.optimizer);
+      const auto arrays = arrays_of(held);
       const std::size_t count = arrays[0].size();
       for (std::size_t k = 0; k < arrays.size(); ++k)
-        upload(me_, arrays[k], std::span(share.arrays[k]).subspan(at, count));
-      held.optimizer->resume(me_, manifest.step);
+        if (!arrays[k].empty()) upload(me_, arrays[k], std::span(share.arrays[k]).subspan(at, count));
+      if (held.optimizer) held.optimizer->resume(me_, manifest.step);
       at += count;
     }
+    if (outer_) outer_->resume(outer_in(manifest).local_steps);
     const auto scale = manifest.facts.find("loss_scale");
     if (!scaler_ || scale == manifest.facts.end()) return;
     float factor = 1, good_steps = 0, skipped = 0;
@@ -373,6 +434,7 @@ class Checkpoints::Impl {
   const Plan& plan_;
   std::vector<Held> held_;
   week22::LossScaler* scaler_;
+  week21::LocalSgd* outer_;
   TrainLog& log_;
   checkpoint::Files& files_;
   std::vector<checkpoint::Tensor> tensors_;  // of the serial model
@@ -385,9 +447,9 @@ class Checkpoints::Impl {
   bool failed_ = false;  // the last save, as far as is known
 };
 
-Checkpoints::Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, week22::LossScaler* scaler, TrainLog& log,
+Checkpoints::Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
                          checkpoint::Files& files)
-    : impl_(std::make_unique<Impl>(me, plan, std::move(held), scaler, log, files)) {}
+    : impl_(std::make_unique<Impl>(me, plan, std::move(held), other, log, files)) {}
 Checkpoints::~Checkpoints() = default;
 bool Checkpoints::resume() { return impl_->resume(); }
 void Checkpoints::begin_with(const std::vector<float>& values) { impl_->begin_with(values); }

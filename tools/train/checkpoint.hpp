@@ -12,6 +12,7 @@
 #include "common/gpt/model/gpt.hpp"
 #include "common/gpt/model/optimizer.hpp"
 #include "common/gpt/model/units.hpp"
+#include "labs/week21_data_parallel/local_sgd.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "tools/train/log.hpp"
 #include "tools/train/options.hpp"
@@ -21,9 +22,10 @@ namespace lockstep::train {
 /// "4 layers, 6 heads, …": two models are exchangeable where this is equal.
 std::string describe_model(const GptConfig& config);
 
-/// One of a rank's optimizers.
+/// One of a rank's optimizers: an inner one, or the outer one (21.12).
 struct Held {
   Optimizer* optimizer = nullptr;
+  week21::LocalSgd* outer = nullptr;
   std::vector<checkpoint::Run> runs;     // which elements of the serial model its arrays are; padding is none
   std::vector<checkpoint::Run> written;  // those that no other rank writes
 };
@@ -39,20 +41,29 @@ struct HeldTensors {
 /// One Held for each optimizer. What ranks of `dp` hold alike, each writes a share of; what tensor-parallel ranks hold
 /// alike, the first writes.
 std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp);
+/// Of replicas that step on their own: a checkpoint then holds p + 1 models one after the other, first that of the last
+/// outer step, with the velocity in place of m, of which each writes a share; then each replica's own.
+std::vector<Held> held_by(Optimizer& optimizer, week21::LocalSgd& outer, const HeldTensors& tensors, Rank dp);
+
+/// What else a run must know to resume; each may be null.
+struct OtherState {
+  week22::LossScaler* scaler = nullptr;
+  week21::LocalSgd* outer = nullptr;
+};
 
 /// All calls are made by all ranks together, on the main queue.
 class Checkpoints {
  public:
-  /// `scaler` may be null. Everything is kept by reference. Rank 0 locks the directory that is saved to: throws
+  /// Everything is kept by reference. Rank 0 locks the directory that is saved to: throws
   /// Error(usage) where another run saves there.
-  Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, week22::LossScaler* scaler, TrainLog& log,
+  Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
               checkpoint::Files& files);
   ~Checkpoints();
 
   /// Puts back the last checkpoint of plan.options.resume that is whole, in whichever layout it was written. One that
   /// is not is refused in a line that names the file. Throws Error(usage) where none is left, or it is of another
-  /// model or optimizer. 16-bit values that other ranks' optimizers update are not put back. False where the run saves
-  /// to the same directory, and nothing was saved yet.
+  /// model, optimizer, or number of replicas that step on their own. 16-bit values that other ranks' optimizers update
+  /// are not put back. False where the run saves to the same directory, and nothing was saved yet.
   bool resume();
   /// Before the first step: the serial model's values, of which each rank takes its part.
   void begin_with(const std::vector<float>& values);

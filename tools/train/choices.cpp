@@ -120,8 +120,6 @@ std::optional<week21::OuterSgd> outer_of(const TrainOptions& o) {
   if (o.mesh.dp == 1) refuse("--outer-steps needs at least two ranks: one has nobody to agree with");
   if (o.words.precision != "fp32" || !o.words.reduce.empty())
     refuse("--outer-steps averages fp32 parameters: leave out --precision and --reduce");
-  if (!o.checkpoint.empty() || !o.resume.empty())
-    refuse("--outer-steps with checkpoints: the last outer step's values and velocity are in none; leave one out");
   return week21::OuterSgd{.every = o.outer_steps,
                           .learning_rate = static_cast<float>(o.outer_learning_rate),
                           .momentum = static_cast<float>(o.outer_momentum)};

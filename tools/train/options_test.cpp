@@ -126,7 +126,6 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"each have the whole model", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.compress = "int8"; }},
       {"nobody to agree with", [](TrainOptions& o) { o.ranks = 1, o.outer_steps = 4; }},
       {"averages fp32 parameters", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.words.precision = "bf16"; }},
-      {"velocity are in none", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.resume = "out"; }},
       {"zb-h1 with cp = 2", [](TrainOptions& o) { o.cp = 2, o.mesh.pp = 2, o.schedule = "zb-h1"; }},
       {"plain data parallelism: leave out --cp", [](TrainOptions& o) { o.cp = 2, o.compress = "int8"; }},
       {"--base-batch", [](TrainOptions& o) { o.lr_scaling = "linear"; }},

@@ -134,7 +134,8 @@ void add_checkpoint_options(CommandLine& line, TrainOptions& o) {
   line.add("--checkpoint-every", o.checkpoint_every,
            "Steps between two checkpoints (default: one checkpoint, at the end)", {1});
   line.add("--resume", o.resume,
-           "Resume from the last complete checkpoint of a directory, up to --steps in total, on any number of ranks");
+           "Resume from the last complete checkpoint of a directory, up to --steps in total, on any number of ranks "
+           "(with --outer-steps, the same)");
   line.add("--init", o.init,
            "Begin with the weights in this safetensors file, named as in GPT-2 (./lab export writes one)");
   line.add("--on-save-error", o.on_save_error,

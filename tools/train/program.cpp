@@ -28,7 +28,7 @@ class TrainingLoop {
         log_(log),
         signals_(signals),
         trainer_(make_trainer(me, plan)),
-        checkpoints_(me, plan, trainer_->held(), trainer_->scaler(), log, files) {
+        checkpoints_(me, plan, trainer_->held(), {trainer_->scaler(), trainer_->outer()}, log, files) {
     const bool resumed = !plan.options.resume.empty() && resume();
     if (!resumed && !plan.initial.empty()) {
       checkpoints_.begin_with(plan.initial);
@@ -148,8 +148,7 @@ class TrainingLoop {
     const auto at = static_cast<std::size_t>(index);
     if (trainer_->scaler()) return read(me_, trainer_->scaler()->scale, 1) < kLeastLossScale;
     if (plan_.outer) {
-      const int done = index + 1, local = (done - first_) % plan_.outer->every;
-      if (local != 0 && done < plan_.options.steps) return false;
+      if (trainer_->outer()->local_steps() > 0) return false;
       return !std::isfinite(sum_of_all(squares_.cut(at, 1)));
     }
     const bool has_squares = !plan_.serial() || plan_.options.clip > 0;

@@ -8,6 +8,7 @@
 
 #include "common/gpt/checkpoint/reader.hpp"
 #include "tools/train/checkpoint_testing.hpp"
+#include "tools/train/weights.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -79,6 +80,88 @@ TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
             << "step " << 5 + k << ", " << written.name() << " as " << read.name();
     }
   }
+}
+
+class OuterSaved : public Saved {
+ protected:
+  TrainOptions outer_run(int ranks, int every, double momentum) const {
+    TrainOptions options = run_in({ranks}, 8);
+    options.batch = 12;
+    options.outer_steps = every;
+    options.outer_momentum = momentum;
+    options.checkpoint = path("whole");
+    options.checkpoint_every = 2;  // the last two stay: 6 and 8
+    return options;
+  }
+};
+
+TEST_F(OuterSaved, ReplicasThatStepOnTheirOwnResumeWhereTheyWere) {
+  for (const int ranks : {2, 3})
+    for (const int every : {3, 4})  // at step 6 an outer step, and between two
+      for (const double momentum : {0.9, 0.0}) {
+        const std::string name = fmt::format("{} replicas, {} local steps, momentum {}", ranks, every, momentum);
+        checkpoint::MemoryFiles files;
+        TrainOptions options = outer_run(ranks, every, momentum);
+        const Trained whole = train_with(options, files);
+        options.resume = path("whole/step-00000006");
+        options.checkpoint = path("rest");
+        const Trained rest = train_with(options, files);
+        EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + 6, whole.losses.end())) << name;
+        EXPECT_EQ(rest.squares, whole.squares) << name;
+        EXPECT_TRUE(rest.complaints.empty()) << rest.complaints.front();
+        const auto expected = files_in(files, path("whole")), seen = files_in(files, path("rest"));
+        EXPECT_EQ(seen.size(), 1 + static_cast<std::size_t>(ranks));
+        for (const auto& [file, text] : seen) EXPECT_TRUE(expected.at(file) == text) << name << ": " << file;
+        std::size_t elements = 0;
+        for (const auto& shard : checkpoint::read_manifest(files, path("whole/step-00000006")).shards)
+          elements += checkpoint::elements_of(shard.pieces);
+        EXPECT_EQ(elements, (1 + static_cast<std::size_t>(ranks)) * make_plan(options, 0).options.model.parameters());
+      }
+}
+
+TEST_F(OuterSaved, OtherReplicasAreRefusedAndOtherOuterOptionsAreSaid) {
+  checkpoint::MemoryFiles files;
+  train_with(outer_run(2, 4, 0.9), files);
+  TrainOptions plain = run_in({2}, 8);
+  plain.checkpoint = path("plain");
+  train_with(plain, files);
+  const auto refusal = [&](TrainOptions options, const std::string& from) {
+    options.checkpoint = "";
+    options.checkpoint_every = 0;
+    options.resume = path(from);
+    options.steps = 10;
+    return try_to_train(options, files).outcome.message;
+  };
+  const auto expect = [](const std::string& message, const std::string& part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect(refusal(outer_run(3, 4, 0.9), "whole"),
+         "step-00000008 was made with --outer-steps on 2 replicas, and this run is with --outer-steps on 3 replicas");
+  expect(refusal(run_in({2}, 8), "whole"), "and this run is without --outer-steps");
+  expect(refusal(outer_run(2, 4, 0.9), "plain"), "was made without --outer-steps, and this run is with");
+  TrainOptions others = outer_run(2, 5, 0.8);
+  others.resume = path("whole");
+  others.steps = 10;
+  const Trained seen = train_with(others, files);
+  ASSERT_EQ(seen.complaints.size(), 1u);
+  expect(seen.complaints[0], "this run has 2 replicas, 0 local steps since the last outer step, which follows 5");
+}
+
+TEST_F(OuterSaved, TheModelOfTheLastOuterStepIsExportedAndAllReplicasBeginWithIt) {
+  checkpoint::MemoryFiles files;
+  TrainOptions options = outer_run(2, 4, 0.9);
+  const Trained whole = train_with(options, files);
+  export_weights(files, path("whole"), path("out.safetensors"));
+  options.checkpoint = "";
+  options.checkpoint_every = 0;
+  options.init = path("out.safetensors");
+  options.steps = 4;
+  const Trained seen = train_with(options, files);
+  ASSERT_EQ(seen.losses.size(), 4u);
+  TrainOptions plain = options;
+  plain.outer_steps = 0;
+  EXPECT_NEAR(seen.losses[0], train_with(plain, files).losses[0], 1e-6) << "the same model, before any step";
+  EXPECT_LT(seen.losses[0], whole.losses[0]);
 }
 
 /// Two checkpoints, of steps 2 and 4, by two ranks.

@@ -65,7 +65,8 @@ class Meshed final : public Trainer {
   Meshed(const week25::Mesh& mesh, const Plan& plan, const week25::DpGroups& groups)
       : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o(), groups)) {
     if (plan.run.trace && o().mesh.pp > 1) name_steps();
-    begin_outer();
+    if (plan.outer)
+      outer_.emplace(worker_.mesh.dp, worker_.engines.at(0)->whole_values(), *plan.outer, week21::ring_all_reduce);
   }
 
   ChunkRange shard() const override { return chunk_range(o().batch, worker_.mesh.here.dp / o().cp, o().replicas()); }
@@ -88,6 +89,7 @@ class Meshed final : public Trainer {
   void add_value_squares(Slice sum) override { week25::add_value_squares(worker_, std::move(sum)); }
   std::vector<Optimizer*> optimizers() override { return worker_.optimizers(); }
   week22::LossScaler* scaler() override { return worker_.scaler ? &*worker_.scaler : nullptr; }
+  week21::LocalSgd* outer() override { return outer_ ? &*outer_ : nullptr; }
 
   std::vector<Held> held() override {
     std::vector<Held> all;
@@ -100,13 +102,13 @@ class Meshed final : public Trainer {
       if (o().zero > 0) tensors.units = engine.units();
       const bool first_copy = !is_hybrid(o(), o().mesh.dp) || worker_.mesh.here.dp < o().shard_group;
       tensors.writes = first_copy && (e == 0 || worker_.mesh.here.pp == 0);
+      if (outer_) return held_by(*engine.optimizers().at(0), *outer_, tensors, worker_.mesh.dp);
       for (Held& held : held_by(engine.optimizers(), tensors, worker_.mesh.dp)) all.push_back(std::move(held));
     }
     return all;
   }
 
   void restored() override {
-    begin_outer();
     if (o().zero == 0 || o().zero == 3) return;  // else every rank has all values, of which it has read a part
     for (const auto& engine : worker_.engines)
       for (const Unit& unit : engine->units())
@@ -169,13 +171,6 @@ class Meshed final : public Trainer {
     for (const checkpoint::Run& run : week25::whole_runs(o(), at))
       std::copy_n(flat.begin() + static_cast<std::ptrdiff_t>(run.at), run.count,
                   whole.begin() + static_cast<std::ptrdiff_t>(table[run.tensor].offset + run.first));
-  }
-
-  /// From the values as they are now.
-  void begin_outer() {
-    outer_.reset();
-    if (plan_.outer)
-      outer_.emplace(worker_.mesh.dp, worker_.engines.at(0)->whole_values(), *plan_.outer, week21::ring_all_reduce);
   }
 
   /// Steps of the schedule become regions of the trace: "F3".

@@ -38,9 +38,10 @@ class Trainer {
 
   virtual std::vector<Optimizer*> optimizers() = 0;
   virtual week22::LossScaler* scaler() { return nullptr; }
+  virtual week21::LocalSgd* outer() { return nullptr; }
   /// What of the serial model each optimizer has, for checkpoints.
   virtual std::vector<Held> held() = 0;
-  /// After the optimizers' state was read from a checkpoint.
+  /// After the state of the optimizers, and the outer one's, was read from a checkpoint.
   virtual void restored() {}
   /// Before the end of a run that has stepped: nothing is on its way any more.
   virtual void finish() {}

@@ -215,8 +215,10 @@ std::string export_weights(checkpoint::Files& files, std::string checkpoint, con
     if (steps.empty()) refuse(fmt::format("{} holds no checkpoint", checkpoint));
     checkpoint = checkpoint::step_path(checkpoint, steps.front());
   }
-  const checkpoint::Manifest manifest = checkpoint::read_manifest(files, checkpoint);
+  checkpoint::Manifest manifest = checkpoint::read_manifest(files, checkpoint);
   const GptConfig model = model_of(checkpoint, manifest);
+  if (manifest.facts.contains("outer"))  // behind the model of the last outer step are the replicas' own
+    manifest.tensors.resize(std::min(manifest.tensors.size(), gpt_parameter_table(model).size()));
   checkpoint::Share share{checkpoint::whole_pieces(manifest.tensors), {}};
   checkpoint::read_share(files, checkpoint, manifest, checkpoint::elements_of(share.pieces), share, 1);
   if (share.arrays[0].size() != model.parameters())
