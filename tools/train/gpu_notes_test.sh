@@ -1,6 +1,7 @@
 #!/bin/sh
 # tools/train/gpu_notes_test.sh TRAIN: what a training run on a GPU says of that GPU, in its output and its results: slower
-# ways, and tuned products, which two runs share. TRAIN runs on the fake GPU, whose processes time products differently.
+# ways, who did its attention, and tuned products, which two runs share. TRAIN runs on the fake GPU, whose processes time
+# products differently.
 set -eu
 train=$1
 folder=$(mktemp -d)
@@ -32,6 +33,22 @@ case $(field slow slow_paths) in
   *) fail "heads of 6 elements are not told of" ;;
 esac
 grep -qF "done in a slower way than usual (docs/gpu.md): $(field slow slow_paths)" "$folder/slow.txt" || fail "not printed"
+
+# Attention by the fake cuDNN, of sharded heads; by our kernels, where it was asked for in vain; and a word that says nothing.
+LOCKSTEP_FAKE_CUDNN=1 LOCKSTEP_ATTENTION=cudnn run fused --precision bf16 --ranks 2 --tp 2
+case $(field fused attention) in
+  [1-9]*' by fake cuDNN, 0 by our kernels') ;;
+  *) fail "attention is not the fake cuDNN's alone" ;;
+esac
+[ "$(field fused slow_paths)" = none ] || fail "cuDNN's attention counts as a slow path"
+LOCKSTEP_ATTENTION=cudnn run vain --precision bf16
+case $(field vain attention)$(field vain slow_paths) in
+  '0 by cuDNN, '[1-9]*' by our kernels (this program was built without cuDNN)'[1-9]*" × attention by our kernels in place of cuDNN's") ;;
+  *) fail "what cuDNN could not do is not told of" ;;
+esac
+grep -qF "attention: $(field vain attention)" "$folder/vain.txt" || fail "not printed"
+if LOCKSTEP_ATTENTION=flash "$train" --model tiny --batch 8 --sequence 32 --steps 1 > "$folder/word.txt" 2>&1; then fail "any word will do"; fi
+grep -qF 'LOCKSTEP_ATTENTION=flash: allowed are auto, cudnn and ours' "$folder/word.txt" || fail "the word is not named"
 
 export LOCKSTEP_TUNE="$folder/products.txt"
 LOCKSTEP_FAKE_TIMES=1 run first --ranks 2 --dp 2

@@ -44,6 +44,7 @@ StreamDevice::StreamDevice(cudaStream_t stream, bool tf32, const DeviceSupplies*
       workspace_(stream),
       spread_(stream),
       gemm_(stream, tf32, supplies ? supplies->product_library() : nullptr),
+      fused_attention_(stream, /*may_load=*/!supplies),
       owns_fault_(!supplies) {
   if (supplies) {
     fault_ = supplies->record(index);

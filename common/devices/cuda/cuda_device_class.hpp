@@ -2,6 +2,7 @@
 // to the matrix products of gemm.hpp and to the attention kernels (cuda_device_products.cpp).
 #pragma once
 
+#include "common/devices/cuda/attention_fused.hpp"
 #include "common/devices/cuda/cuda_device.hpp"
 #include "common/devices/cuda/gemm.hpp"
 #include "common/devices/cuda/kernels/array.hpp"
@@ -96,6 +97,7 @@ class StreamDevice final : public CudaDevice {
   kernels::Workspace workspace_;
   kernels::Workspace spread_;
   Gemm gemm_;
+  FusedAttention fused_attention_;
   kernels::Fault* fault_ = nullptr;  // in memory of the host that the GPU can write
   bool owns_fault_;
 };

@@ -30,6 +30,10 @@ kernels::AttentionBlockSize size_of(const AttentionBlock& b) {
   return {b.batch, b.queries, b.keys, b.heads, b.key_value_heads(), b.head_size, b.first_query, b.first_key};
 }
 
+AttentionKey key_of(const AttentionShape& shape, DType dtype, bool backward) {
+  return {shape.batch, shape.positions, shape.heads, shape.key_value_heads(), shape.head_size, dtype, backward};
+}
+
 /// In f32 it is always apart, as the more exact way.
 void note_gelu_apart(const Slice& of) {
   if (of.dtype() != DType::f32) ++slow_paths().gelus_apart;
@@ -76,12 +80,17 @@ void StreamDevice::add_spread(const Slice& dqkv, const Spread& spread, Attention
 }
 
 void StreamDevice::attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) {
+  if (fused_attention_.run(queue(), {key_of(shape, qkv.dtype(), false), qkv.data(), y.data(), statistics.data()}))
+    return;
   if (!kernels::attention(queue(), array(y), array(statistics), spread(qkv, shape).qkv, size_of(shape)))
     ++slow_paths().attentions_in_loops;
 }
 
 void StreamDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv,
                                       const Slice& statistics, AttentionShape shape) {
+  if (fused_attention_.run(
+          queue(), {key_of(shape, qkv.dtype(), true), qkv.data(), y.data(), statistics.data(), dy.data(), dqkv.data()}))
+    return;
   const Spread whole = spread(qkv, shape, true);
   if (!kernels::attention_backward(queue(), whole.gradient.data ? whole.gradient : array(dqkv), array(dy), array(y),
                                    whole.qkv, array(statistics), size_of(shape)))

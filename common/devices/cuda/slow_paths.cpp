@@ -16,6 +16,7 @@ std::string SlowPaths::words() const {
   say(text, products_at_odd_places, "a product whose rows do not begin at multiples of 16 bytes");
   say(text, gelus_apart, "GELU apart from its product");
   say(text, attentions_in_loops, "attention without tensor cores");
+  say(text, attentions_not_by_library, "attention by our kernels in place of cuDNN's");
   return text.empty() ? "none" : text;
 }
 

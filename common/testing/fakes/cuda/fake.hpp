@@ -29,6 +29,7 @@ struct Settings {
   int runtime_version = CUDART_VERSION;
   int major = 9, minor = 0;            // compute capability
   int multiprocessors = 132;           // LOCKSTEP_FAKE_MULTIPROCESSORS
+  int cudnn = 0;                       // attention: 0 not in the program, 1 there, 2 refuses all: LOCKSTEP_FAKE_CUDNN
   int most_shared_bytes = 227 * 1024;  // of a block that asks; GPUs for graphics: 99 KiB
   bool check_threads = false;  // with ThreadSanitizer: races between threads of a block, too. LOCKSTEP_FAKE_THREADS
 };

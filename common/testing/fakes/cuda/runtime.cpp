@@ -48,6 +48,7 @@ Settings settings_of_environment() {
   read("LOCKSTEP_FAKE_LIBRARY", settings.library_seed);
   read("LOCKSTEP_FAKE_DRIVER", settings.driver_version);
   read("LOCKSTEP_FAKE_MULTIPROCESSORS", settings.multiprocessors);
+  read("LOCKSTEP_FAKE_CUDNN", settings.cudnn);
   read("LOCKSTEP_FAKE_THREADS", settings.check_threads);
   return settings;
 }
