@@ -7,6 +7,7 @@
 #   tests       every operation and verb on the GPU
 #   benchmarks  a GPT's training step, also in PyTorch where that is; all-reduces
 #   tuned       the smaller model's step again, with products that were timed (LOCKSTEP_TUNE)
+#   attention   that step with our attention and with cuDNN's (LOCKSTEP_ATTENTION)
 #   labs        all labs' tests on the GPU
 #   sanitizer   memory errors and races of the kernels, where compute-sanitizer is
 #   pytorch     a larger model's step in PyTorch
@@ -24,13 +25,13 @@ third=$here/third_party
 build=$here/build
 results=$here/results
 archive=''
-all_stages='tests benchmarks tuned labs sanitizer pytorch'
+all_stages='tests benchmarks tuned attention labs sanitizer pytorch'
 stages=$all_stages
 budget=570
 jobs=''
 command="gpu-check.sh${*:+ $*}"
 
-usage() { sed -n '2,18s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,19s/^# \{0,1\}//p' "$0"; }
 cannot() {
   echo "gpu-check: $*" >&2
   exit 2

@@ -3,8 +3,9 @@
 # and neither a network nor our libraries. There: tar -xzf FILE, then sh lockstep-gpu/gpu-check.sh (docs/gpu.md).
 #
 # Inside are the committed sources, and of what ./lab setup installs: the headers of fmt, CLI11 and JSON for C++,
-# GoogleTest's sources, Google Benchmark's library, and Boost.Context's headers and library. Committed: what is edited
-# and not committed stays here.
+# GoogleTest's sources, Google Benchmark's library, and Boost.Context's headers and library; and the headers of cuDNN's
+# frontend, where they are installed, or in the folder that LOCKSTEP_CUDNN_FRONTEND names. Committed: what is edited and
+# not committed stays here.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -23,7 +24,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --out) [ $# -ge 2 ] || usage; out=$2; shift 2 ;;
     --out=*) out=${1#--out=}; shift ;;
-    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) usage ;;
   esac
 done
@@ -64,6 +65,16 @@ if [ -n "$boost" ]; then
       cp -L "$file" "$third/include/${file#"$boost"/}"
     done
   cp -rL "$boost/boost/config" "$third/include/boost/" # which of it is used, other compilers say differently
+fi
+
+# The headers of cuDNN's frontend, where the build would find them; cuDNN itself is taken from where the GPU is.
+frontend=${LOCKSTEP_CUDNN_FRONTEND:-$(python3 "$root/cmake/cudnn_frontend.py" 2> /dev/null)} || frontend=''
+[ -n "$frontend" ] || frontend=$(folder_of cudnn_frontend.h 2> /dev/null)
+if [ -f "$frontend/cudnn_frontend.h" ]; then
+  mkdir -p "$third/cudnn_frontend"
+  cp -rL "$frontend"/cudnn_*.h "$frontend/cudnn_frontend" "$third/cudnn_frontend/"
+else
+  echo "gpu-pack: no headers of cuDNN's frontend (python3 -m pip install --no-deps nvidia-cudnn-frontend): attention by our kernels alone" >&2
 fi
 
 library() { # library NAME…: the first that this compiler links

@@ -106,10 +106,11 @@ configure() {
   # Libraries that Python brings, where the system has none: NCCL.
   nccl=$(timeout 20 python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])' 2> /dev/null)
   [ -z "$nccl" ] || set -- "$@" -DNCCL_ROOT="$nccl"
-  # And cuBLASLt and the CUDA runtime, for a toolkit that is only a compiler.
+  # And cuBLASLt and the CUDA runtime, for a toolkit that is only a compiler; and cuDNN, which few toolkits have.
   cuda_libraries=$(timeout 20 python3 -c 'import glob, nvidia; print(";".join(sorted({f.rsplit("/", 2)[0] for p in nvidia.__path__
-    for name in ("cublasLt", "cudart") for f in glob.glob(f"{p}/*/lib/lib{name}.so*")})))' 2> /dev/null)
+    for name in ("cublasLt", "cudart", "cudnn", "nvrtc") for f in glob.glob(f"{p}/*/lib/lib{name}.so*")})))' 2> /dev/null)
   [ -z "$cuda_libraries" ] || set -- "$@" -DLOCKSTEP_CUDA_LIBRARIES="$cuda_libraries"
+  [ ! -e "$third/cudnn_frontend" ] || set -- "$@" -DLOCKSTEP_CUDNN_FRONTEND="$third/cudnn_frontend"
   # Machine code for the GPU that is there alone; and the fake one has nothing to add to it.
   [ -z "$capability" ] || set -- "$@" -DCMAKE_CUDA_ARCHITECTURES="$capability-real" -DLOCKSTEP_FAKE_GPU=OFF
   if [ -f "$third/lib/libboost_context.a" ]; then
@@ -148,7 +149,7 @@ compile_first() { compile build 400 'lab_tool|(arithmetic|backend)_test_(cuda|nc
 
 run_tests() {
   compile_first
-  run_ctest arithmetic_tests 120 -R '^gpu\.arithmetic$'
+  run_ctest arithmetic_tests 120 -R '^gpu\.(arithmetic|attention\.cudnn)$'
   run_ctest backend_tests 120 -R '^suite\.backend\.(cuda|nccl)$'
   run_ctest small_bench_tests 60 -R '^gpu\.bench'
 }
@@ -196,6 +197,19 @@ run_tuned() {
   known=$(machine)
   # shellcheck disable=SC2086  # lists of words
   LOCKSTEP_TUNE=$results/products.txt measure gpt_tuned 120 bench_gpt_cuda --model gpt2-124m --vocabulary $vocabulary --batch $batch --sequence 1024 ${known:+--machine $known}
+}
+
+# Our attention, and cuDNN's: two steps of the same program.
+run_attention() {
+  on_a_gpu attention || return 0
+  compile_first
+  grep -q '^-- lockstep: attention by cuDNN' "$results/configure.txt" 2> /dev/null ||
+    { skip attention "$(sed -n 's/^-- lockstep: \(attention by our kernels alone.*\)/\1/p' "$results/configure.txt" 2> /dev/null)"; return 0; }
+  known=$(machine)
+  for who in ours cudnn; do
+    # shellcheck disable=SC2086  # a list of words
+    LOCKSTEP_ATTENTION=$who measure attention_$who 60 bench_gpt_cuda --model gpt2-124m --operations 20 --vocabulary $vocabulary --batch $batch --sequence 1024 ${known:+--machine $known}
+  done
 }
 
 run_labs() {

@@ -98,6 +98,10 @@ table() {
       $1 == "matmul" {printf "%-20s %10s %8.1f %6.1f%%\n", "  a product beside it", "", $6 / 1e12, 100 * $4}'
     columns gpt_tuned.csv algorithm tokens_per_second flop_per_second mfu |
       awk -F, '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%%\n", "gpt2-124m, tuned", $2, $3 / 1e12, 100 * $4}'
+    for who in ours cudnn; do
+      columns attention_$who.csv algorithm tokens_per_second flop_per_second mfu |
+        awk -F, -v who=$who '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%%  gpt2-124m\n", "attention: " who, $2, $3 / 1e12, 100 * $4}'
+    done
     for model in gpt2-124m gpt2-355m; do
       for how in eager compiled; do
         rate=$(pytorch_rate $model $how)

@@ -41,6 +41,7 @@ for part in tools bench launch CMakeLists.txt; do ln -s "$root/$part" "$pack/sou
 echo 0123456789ab > "$pack/source/commit.txt"
 uname -m > "$pack/third_party/lib/processor.txt"
 touch "$pack/third_party/lib/libboost_context.a"
+mkdir "$pack/third_party/cudnn_frontend"
 
 double nvidia-smi << 'END'
 [ ! -e "$doubles/no_gpu" ] || exit 9
@@ -72,6 +73,7 @@ case $* in
     mkdir -p "$4/backends"
     touch "$4/backends/cuda"
     echo '-- lockstep: NCCL 2.28.9'
+    echo '-- lockstep: attention by cuDNN 9.19.0, through its frontend 1.32.0, or by our kernels (LOCKSTEP_ATTENTION)'
     ;;
 esac
 END
@@ -136,14 +138,14 @@ check 1
 table=$results/table.txt
 says "$table" '^Lockstep 0123456789ab on NVIDIA H200$' \
   '^arithmetic_tests +passed .* 0 failed, 0 skipped of 1 tests' '^backend_tests +passed .* 0 failed, 1 skipped of 2 tests' \
-  '^small_bench_tests +SKIPPED' '^labs_tests +FAILED .* 1 failed, 0 skipped of 2 tests, exit code 8' '^gpt_tuned +passed' '^gpt2-124m, tuned +[0-9]+ ' '^operations of a step, tiny' '^matmul block.*TFLOP/s' '^predicted +SKIPPED .*lacks something' \
+  '^small_bench_tests +SKIPPED' '^labs_tests +FAILED .* 1 failed, 0 skipped of 2 tests, exit code 8' '^gpt_tuned +passed' '^gpt2-124m, tuned +[0-9]+ ' '^attention_(ours|cudnn) +passed' '^attention: ours +[0-9]+ .*gpt2-124m' '^attention: cudnn +[0-9]+ .*gpt2-124m' '^operations of a step, tiny' '^matmul block.*TFLOP/s' '^predicted +SKIPPED .*lacks something' \
   '^pytorch_gpt2-124m +passed' '^pytorch_gpt2-355m +FAILED .*exit code 1' '^nccl_all_reduce +passed' \
   '^memcheck_arithmetic +passed .* 0 findings' '^racecheck_arithmetic +FAILED .* 1 findings' '^initcheck_backend +SKIPPED .*does not support' \
   '^ring all-reduce, p = 4, .* >= 80 % +[0-9.]+ %$' '^GPT-2 124M in bf16.* >= 45 % +[0-9.]+ %$' \
   '^its tokens/s over those of torch.compile +>= 1.00 +[0-9.]+$' "^compute-sanitizer's findings +0 +1$" \
   '^  gpt2-124m +20 +PyTorch, compiled' '^ring +4 +268435456' '^device_copy +8 +268435456'
 says "$work/out" '^racecheck_arithmetic +FAILED in' 'no room' 'Race reported'
-says "$doubles/configured" '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_FAKE_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl' \
+says "$doubles/configured" '-DLOCKSTEP_CUDNN_FRONTEND=[^ ]*/third_party/cudnn_frontend' '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_FAKE_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl' \
   '-DLOCKSTEP_CUDA_LIBRARIES=/somewhere/nvidia/cu13;/elsewhere/nvidia/cublas'
 says "$doubles/builds" '--target backend_test_cuda bench_gpt_cuda lab_tool -- -k 0$' '--target lab_tool reference.week21_cuda -- '
 says_not "$doubles/builds" '--target all'
@@ -173,6 +175,9 @@ says "$table" '^arithmetic_tests +passed' '^labs_tests +FAILED'
 # Each stage can be a call of its own.
 check 0 --stages tuned
 says "$work/out" '^gpt_tuned +passed'
+sed -i 's/attention by cuDNN.*/attention by our kernels alone, without cuDNN'"'"'s: cuDNN was not found/' "$results/configure.txt"
+check 0 --stages attention
+says "$work/out" '^attention +SKIPPED: .*cuDNN was not found'
 check 1 --stages sanitizer
 check 1 --stages pytorch
 
