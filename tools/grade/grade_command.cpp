@@ -74,11 +74,12 @@ int grade_several(const Paths& paths, const GradeOptions& options) {
   return std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) { return row.graded; }) ? 0 : 2;
 }
 
-/// A class of one is a class: of one submission too, --out is a folder unless it is NAME.json or a file that exists.
+/// A class of one is a class: of one submission too, --out is a folder unless it is NAME.json or a file that exists. A
+/// folder of other things, the submission's perhaps, is not written into.
 bool goes_into_a_folder(const GradeOptions& options) {
   if (options.submissions.size() > 1 || options.resume) return true;
   const fs::path out = options.out;
-  if (fs::is_directory(out)) return true;
+  if (fs::is_directory(out)) return fs::is_empty(out) || fs::exists(out / "summary.json");
   return options.junit.empty() && !out.empty() && out.extension() != ".json" && !fs::exists(out);
 }
 
