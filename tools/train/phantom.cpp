@@ -8,6 +8,7 @@
 #include "common/support/json/results.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/trainer/phantom_step.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/train/checkpoint.hpp"
 
 namespace lockstep::train {
@@ -32,9 +33,16 @@ void print_memory(const PhantomStep& step, const Plan& plan) {
                          format_bytes(static_cast<double>(most->peak_of(kState[k].category))));
   const double has = plan.run.machine.memory_bytes;
   fmt::print(
-      "memory    {} a rank at its peak, on stage {} of 0 to {}: {}{}\n", format_bytes(step.peak_bytes()),
+      "memory    {} per rank at the peak, on stage {} of 0 to {}: {}{}\n", format_bytes(step.peak_bytes()),
       most - step.memory.begin(), step.memory.size() - 1, parts,
       has > 0 && step.peak_bytes() > has ? fmt::format("; does NOT fit the {} of a GPU", format_bytes(has)) : "");
+}
+
+/// (p − 1)/vm is of whole backwards.
+std::string bubble_by_formula(const TrainOptions& o) {
+  if (week24::splits_backwards(o.schedule)) return "";
+  const double less = o.mesh.pp - 1, parts = o.chunks * o.microbatches;
+  return fmt::format("; by formula {:.1f} and {:.1f} %", 100 * less / parts, 100 * less / (parts + less));
 }
 
 void print_report(const Plan& plan, const PhantomStep& step) {
@@ -52,13 +60,11 @@ void print_report(const Plan& plan, const PhantomStep& step) {
              step.simulated_ranks, format_seconds(step.wall_seconds), o.cp == 1 ? "" : "those that share sequences, ");
   // Of long sequences attention is most of the FLOP, and published figures count what its mask hides.
   const double causal = step.mfu * static_cast<double>(o.batch) * o.model.step_flop(o.sequence) / step.model_flop;
-  fmt::print("time      {} a step (virtual), {:.4g} tokens/s, {:.1f} % of peak FLOP (MFU{})\n",
+  fmt::print("time      {} per step (virtual), {:.4g} tokens/s, {:.1f} % of peak FLOP (MFU{})\n",
              format_seconds(step.seconds), step.tokens_per_second, 100 * step.mfu,
              causal > 0.9 * step.mfu ? "" : fmt::format("; {:.1f} % without what the mask hides", 100 * causal));
-  fmt::print("bubble    {:.1f} % of the ideal, {:.1f} % of the whole; by formula {:.1f} and {:.1f} %\n",
-             100 * step.bubble_of_ideal, 100 * step.bubble_of_total,
-             100.0 * (o.mesh.pp - 1) / (o.chunks * o.microbatches),
-             100.0 * (o.mesh.pp - 1) / (o.chunks * o.microbatches + o.mesh.pp - 1));
+  fmt::print("bubble    {:.1f} % of the ideal, {:.1f} % of the whole{}\n", 100 * step.bubble_of_ideal,
+             100 * step.bubble_of_total, bubble_by_formula(plan.options));
   fmt::print("exposed   {} of communication: TP and DP collectives{} that the slowest stage waited for\n",
              format_seconds(step.exposed_seconds()), o.cp == 1 ? "" : ", and keys and values,");
   fmt::print("\n          stage     compute   tp waits  idle, hops   dp waits     update\n");
@@ -68,7 +74,7 @@ void print_report(const Plan& plan, const PhantomStep& step) {
   fmt::print("\n");
   print_memory(step, plan);
   for (const week25::LevelBytes& level : step.levels)
-    fmt::print("traffic   {}: {} a rank, {} in all\n", level.name, format_bytes(level.per_rank),
+    fmt::print("traffic   {}: {} per rank, {} in all\n", level.name, format_bytes(level.per_rank),
                format_bytes(level.all));
 }
 

@@ -141,6 +141,26 @@ TEST(Train, APhantomMeshOfLongSequencesSaysWhatTheMaskHides) {
   EXPECT_EQ(report_of(2048).find("mask"), report.npos);
 }
 
+TEST(Train, TheBubblesFormulaIsOfWholeBackwards) {
+  const auto report_of = [](const char* schedule) {
+    TrainOptions options = small_run();
+    options.phantom = true;
+    options.machine = "dgx-a100-hdr";
+    options.layers = 8;
+    options.batch = 16;
+    set_mesh(options, 1, 1, 4);
+    options.microbatches = 8;
+    options.schedule = schedule;
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(report_phantom(make_plan(options, 0)), 0);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_NE(report_of("1f1b").find("of the whole; by formula 37.5 and 27.3 %"), std::string::npos);
+  EXPECT_NE(report_of("interleaved").find("of the whole; by formula 18.8 and 15.8 %"), std::string::npos);
+  for (const char* halves : {"zb-h1", "zb-h2", "zb-v"})
+    EXPECT_NE(report_of(halves).find("of the whole\n"), std::string::npos) << halves;
+}
+
 TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
   TrainOptions options = small_run();
   options.phantom = true;
