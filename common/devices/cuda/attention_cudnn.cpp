@@ -30,7 +30,8 @@ using Tensor = std::shared_ptr<Tensor_attributes>;
 
 constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;  // bytes
 
-enum Id : std::int64_t { kQ = 1, kK, kV, kY, kLogSums, kDy, kDq, kDk, kDv };
+using Id = std::int64_t;
+constexpr Id kQ = 1, kK = 2, kV = 3, kY = 4, kLogSums = 5, kDy = 6, kDq = 7, kDk = 8, kDv = 9;
 
 std::vector<std::int64_t> list(const std::array<std::int64_t, 4>& values) { return {values.begin(), values.end()}; }
 

@@ -81,7 +81,7 @@ TEST(Schedule, AVIsReadCheckedAndTimed) {
        {std::pair{lines + "placement v\n", "line 3: "},
         {"placement w\n" + lines, "line 1: "},
         {std::string("placement v\nF0 B0\nF0 B0\n"), "a V has 2 chunks a stage, these steps are of 1"}}) {
-    const std::string said = refusal([&] { parse_schedule(text, "mine.txt"); });
+    const std::string said = refusal([&, &file = text] { parse_schedule(file, "mine.txt"); });
     EXPECT_NE(said.find(says), std::string::npos) << text << said;
   }
 }

@@ -74,26 +74,8 @@ std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
   return std::nullopt;
 }
 
-}  // namespace
-
-Task preset_task(const std::string& model, const std::string& cluster, int batch, const std::string& machines) {
-  Task task{.model_name = model, .model = find_model(model)};
-  task.model.storage = DType::bf16;
-  task.cluster = find_cluster(cluster, machines);
-  task.global_batch = batch;
-  task.length = task.model.context;
-  task.memory_bytes = task.cluster.machine.memory_bytes;
-  return task;
-}
-
-std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
-  if (auto refusal = wrong_mesh(task, s)) return refusal;
-  const int replica = task.global_batch / replicas(s);
-  if (replica % s.microbatch != 0)
-    return Refusal{"the microbatch does not divide a replica's batch",
-                   fmt::format("a replica has {} of the {} sequences, and microbatches of {} do not divide them",
-                               replica, task.global_batch, s.microbatch)};
-  const int m = replica / s.microbatch;
+/// Of `m` microbatches.
+std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
   if (s.pp == 1 && s.schedule != "1f1b")
     return Refusal{"a schedule without a pipeline", fmt::format("{} with pp 1: there are no stages", s.schedule)};
   const bool halves = week24::splits_backwards(s.schedule), vee = s.schedule == "zb-v";
@@ -117,6 +99,30 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
     return Refusal{
         "zero bubble with context parallelism",
         fmt::format("{} with cp {}: its split of the backward pass is of layers that nobody shares", s.schedule, s.cp)};
+  return std::nullopt;
+}
+
+}  // namespace
+
+Task preset_task(const std::string& model, const std::string& cluster, int batch, const std::string& machines) {
+  Task task{.model_name = model, .model = find_model(model)};
+  task.model.storage = DType::bf16;
+  task.cluster = find_cluster(cluster, machines);
+  task.global_batch = batch;
+  task.length = task.model.context;
+  task.memory_bytes = task.cluster.machine.memory_bytes;
+  return task;
+}
+
+std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
+  if (auto refusal = wrong_mesh(task, s)) return refusal;
+  const int replica = task.global_batch / replicas(s);
+  if (replica % s.microbatch != 0)
+    return Refusal{"the microbatch does not divide a replica's batch",
+                   fmt::format("a replica has {} of the {} sequences, and microbatches of {} do not divide them",
+                               replica, task.global_batch, s.microbatch)};
+  const int m = replica / s.microbatch;
+  if (auto refusal = wrong_schedule(s, m)) return refusal;
   if (s.sequence_parallel && s.cp > 1)
     return Refusal{
         "sequence parallelism with context parallelism",
@@ -127,7 +133,7 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
                        ? "either whole blocks or only their probabilities are recomputed, not both"
                        : "selective recomputes probabilities, which flash attention does not keep: none or full, "
                          "or --attention materialised"};
-  if (halves && (s.recompute || s.selective))
+  if (week24::splits_backwards(s.schedule) && (s.recompute || s.selective))
     return Refusal{
         "zero bubble with recomputation",
         s.schedule +
