@@ -71,7 +71,7 @@ for system; do
   [ -z "$changes" ] || { echo "$changes"; echo "$system: git status is not clean"; exit 1; }
   # shellcheck disable=SC2016
   what=$(inside "$compiler"'echo "Debian $(cat /etc/debian_version), $(${CXX:-c++} --version | head -n 1), $(cmake --version | head -n 1), $(mpirun --version | head -n 1)"')
-  line="$system: $(git -C "$here" describe --always --abbrev=12 --exclude='*'), $(date -u +%F): $what: ./lab report in $((reported - began)) s, packages and build included; ./lab test in $((tested - reported)) s: $(grep 'tests passed' "$root/test.log")"
+  line="$system: $(git -C "$root/lockstep" describe --always --abbrev=12 --exclude='*'), $(date -u +%F): $what: ./lab report in $((reported - began)) s, packages and build included; ./lab test in $((tested - reported)) s: $(grep 'tests passed' "$root/test.log")"
   echo "$line"
   [ -z "${PLATFORMS_OUT:-}" ] || echo "$line" >> "$PLATFORMS_OUT"
   rm -rf --one-file-system "${folder:?}/$system"
