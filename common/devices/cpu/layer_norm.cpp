@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "common/devices/cpu/device_class.hpp"
+#include "common/devices/cpu/norm_rows.hpp"
 #include "common/devices/cpu/partial_sums.hpp"
 #include "common/devices/cpu/view.hpp"
 
@@ -10,8 +11,6 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
-
-std::size_t norm_rows_of_chunk(std::size_t columns) { return std::max<std::size_t>(1, 16 * kTile / columns); }
 
 struct RowStatistics {
   float mean;
@@ -95,16 +94,7 @@ void CpuDevice::layer_norm_backward(const Slice& dx, const Slice& dweight, const
         const float norm = (in[i] - row.mean) * row.reciprocal_deviation;
         return row.reciprocal_deviation * (gradient[i] * w[i] - mean.g - norm * mean.g_norm);
       };
-      float* out = to.place(n * columns, buffer.data() + 2 * columns);
-      if (into == Into::accumulate) {
-        const float* before = to.read(n * columns, columns, out);
-#pragma omp simd
-        for (std::size_t i = 0; i < columns; ++i) out[i] = before[i] + dx_of(i);
-      } else {
-#pragma omp simd
-        for (std::size_t i = 0; i < columns; ++i) out[i] = dx_of(i);
-      }
-      to.write(n * columns, columns, out);
+      store_row(to, n * columns, columns, buffer.data() + 2 * columns, into, dx_of);
     }
   });
   sums.add_to(View(dweight), 0, columns);

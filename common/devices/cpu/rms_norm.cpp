@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "common/devices/cpu/device_class.hpp"
+#include "common/devices/cpu/norm_rows.hpp"
 #include "common/devices/cpu/partial_sums.hpp"
 #include "common/devices/cpu/view.hpp"
 
@@ -39,8 +40,7 @@ void CpuDevice::rms_norm(const Slice& y, const Slice& statistics, const Slice& x
   const float* w = View(weight).read(0, columns, parameters.data());
   const View to(y), from(x);
   float* reciprocals = scalar(statistics);
-  const std::size_t grain = std::max<std::size_t>(1, 16 * kTile / columns);
-  threads_.chunks(rows, grain, [&](std::size_t first, std::size_t last) {
+  threads_.chunks(rows, norm_rows_of_chunk(columns), [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(columns);
     for (std::size_t n = first; n < last; ++n) {
       const float* in = from.read(n * columns, columns, buffer.data());
@@ -71,16 +71,7 @@ void CpuDevice::rms_norm_backward(const Slice& dx, const Slice& dweight, const S
       const float reciprocal = reciprocals[n];
       const float mean = rms_backward_sums(dw, gradient, in, w, reciprocal, columns);
       const auto dx_of = [&](std::size_t i) { return reciprocal * (gradient[i] * w[i] - in[i] * reciprocal * mean); };
-      float* out = to.place(n * columns, buffer.data() + 2 * columns);
-      if (into == Into::accumulate) {
-        const float* before = to.read(n * columns, columns, out);
-#pragma omp simd
-        for (std::size_t i = 0; i < columns; ++i) out[i] = before[i] + dx_of(i);
-      } else {
-#pragma omp simd
-        for (std::size_t i = 0; i < columns; ++i) out[i] = dx_of(i);
-      }
-      to.write(n * columns, columns, out);
+      store_row(to, n * columns, columns, buffer.data() + 2 * columns, into, dx_of);
     }
   });
   sums.add_to(View(dweight), 0);
