@@ -211,9 +211,9 @@ double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPr
                          bool spare_cores) {
   double total = 0, lengthened = 0, end = 0, gradients = 0;
   for (const SerialStep::BucketReady& bucket : serial.buckets) gradients += bucket.bytes;
-  const double touched = variant == Variant::communication ? gradients : serial.memory_bytes;
+  const double cold = prices.tables.cold_share(variant == Variant::communication ? gradients : serial.memory_bytes);
   for (const SerialStep::BucketReady& bucket : serial.buckets) {
-    const BucketPrice cost = price(bucket.bytes, prices, ranks, prices.tables.cold_share(touched));
+    const BucketPrice cost = price(bucket.bytes, prices, ranks, cold);
     total += cost.seconds;
     const double begin = std::max(bucket.seconds + lengthened, end);
     end = begin + cost.seconds;

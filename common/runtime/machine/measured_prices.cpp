@@ -1,6 +1,7 @@
 #include "common/runtime/machine/measured_prices.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep {
 namespace {

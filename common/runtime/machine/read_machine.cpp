@@ -160,12 +160,16 @@ void read_peaks(const Fields& fields, Machine& machine) {
         fields.number(std::string(to_string(dtype)).c_str(), kPeak);
 }
 
+/// Refuses a point whose `value` is not above that of the point before it.
+void rising(const Fields& point, const char* name, double value, double before) {
+  if (value <= before) point.fail(point.path(name), fmt::format("is {:g}, not above the point before it", value));
+}
+
 void read_efficiency(const Fields& file, Machine& machine) {
   for (const Fields& fields : file.list("matmul_efficiency", "points {\"flop\": …, \"fraction\": …}")) {
     fields.allow({"flop", "fraction"});
     EfficiencyPoint point{fields.number("flop", kFlop), fields.number("fraction", kFraction)};
-    if (!machine.efficiency.empty() && point.flop <= machine.efficiency.back().flop)
-      fields.fail(fields.path("flop"), fmt::format("is {:g}, not above the point before it", point.flop));
+    if (!machine.efficiency.empty()) rising(fields, "flop", point.flop, machine.efficiency.back().flop);
     if (!machine.efficiency.empty() &&
         point.flop / point.fraction < machine.efficiency.back().flop / machine.efficiency.back().fraction)
       fields.fail(fields.path("fraction"),
@@ -181,9 +185,6 @@ LibraryPrices read_library(const Fields& fields) {
   LibraryPrices prices{.matmul_flop_per_second = fields.number("matmul_flop_per_second", kPeak),
                        .matmul_seconds = fields.number("matmul_seconds", kLaunch),
                        .memory_bytes_per_second = fields.number("memory_bytes_per_second", kMemoryBandwidth)};
-  const auto rising = [](const Fields& point, const char* name, double value, double before) {
-    if (value <= before) point.fail(point.path(name), fmt::format("is {:g}, not above the point before it", value));
-  };
   for (const Fields& kernel : fields.list("attention", "kernels {\"name\": …, \"points\": …}")) {
     kernel.allow({"name", "points"});
     FlashKernel& flash = prices.flash.emplace_back(FlashKernel{kernel.text("name", "FlashAttention-2"), {}});
@@ -212,8 +213,7 @@ std::vector<SizePrice> read_sizes(const Fields& tables, const char* name) {
     fields.allow({"bytes", "seconds", "cold_seconds"});
     points.push_back(
         {fields.number("bytes", kSize), fields.number("seconds", kSeconds), fields.number("cold_seconds", kSeconds)});
-    if (points.size() > 1 && points.back().bytes <= points[points.size() - 2].bytes)
-      fields.fail(fields.path("bytes"), fmt::format("is {:g}, not above the point before it", points.back().bytes));
+    if (points.size() > 1) rising(fields, "bytes", points.back().bytes, (points.end() - 2)->bytes);
   }
   return points;
 }
@@ -224,8 +224,7 @@ std::vector<FootprintPrice> read_footprints(const Fields& tables) {
   for (const Fields& fields : tables.list("footprints", "points {\"bytes\": …, \"seconds\": …}")) {
     fields.allow({"bytes", "seconds"});
     points.push_back({fields.number("bytes", kSize), fields.number("seconds", kSeconds)});
-    if (points.size() > 1 && points.back().bytes <= points[points.size() - 2].bytes)
-      fields.fail(fields.path("bytes"), fmt::format("is {:g}, not above the point before it", points.back().bytes));
+    if (points.size() > 1) rising(fields, "bytes", points.back().bytes, (points.end() - 2)->bytes);
   }
   return points;
 }
