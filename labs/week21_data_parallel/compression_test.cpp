@@ -95,15 +95,7 @@ Values compressed_training(Rank dp, const Compression& how, bool overlap) {
   const ChunkRange shard = chunk_range(kSequences, dp.rank(), dp.size());
   const Batch mine = gpt_batch(dp, 0, shard.offset, shard.size), all = gpt_batch(dp, 0, 0, kSequences);
   Values losses, ignored;
-  const auto measure = [&] {
-    Activations saved = gpt.allocate_activations(dp, kSequences, kLength);
-    Slice loss = dp.allocate(1, DType::f32, Category::activation);
-    fill(dp, loss, 0);
-    gpt.forward(dp, all, saved);
-    cross_entropy_loss(dp, loss, saved.logits, all.targets, 1 / static_cast<float>(all.rows()));
-    losses.push_back(read(dp, loss, 0));
-  };
-  measure();
+  losses.push_back(gpt_loss(dp, gpt, all));
   for (int step = 0; step < kTrainSteps; ++step) {
     fill(dp, parameters.gradients, 0);
     gpt_pass(dp, gpt, mine, shard_weight(shard.size, kSequences, dp.size()),
@@ -112,7 +104,7 @@ Values compressed_training(Rank dp, const Compression& how, bool overlap) {
     ignored.clear();
     gradient_descent(dp, parameters, ignored);
   }
-  measure();
+  losses.push_back(gpt_loss(dp, gpt, all));
   losses.insert(losses.end(), ignored.begin(), ignored.end());
   return losses;
 }

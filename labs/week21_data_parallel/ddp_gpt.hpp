@@ -53,6 +53,16 @@ inline void gpt_pass(Rank me, const Gpt& gpt, const Batch& batch, float weight, 
   gpt.backward(me, batch, saved, ready);
 }
 
+/// The mean loss over a batch.
+inline double gpt_loss(Rank me, const Gpt& gpt, const Batch& batch) {
+  Activations saved = gpt.allocate_activations(me, batch.sequences, batch.length);
+  Slice loss = me.allocate(1, DType::f32, Category::activation);
+  fill(me, loss, 0);
+  gpt.forward(me, batch, saved);
+  cross_entropy_loss(me, loss, saved.logits, batch.targets, 1 / static_cast<float>(batch.rows()));
+  return read(me, loss, 0);
+}
+
 inline void gradient_descent(Rank me, const Parameters& parameters, Values& seen) {
   scale(me, parameters.gradients, -kLearningRate);
   add(me, parameters.values, parameters.gradients);

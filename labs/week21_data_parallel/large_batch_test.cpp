@@ -113,16 +113,9 @@ Values descend(Rank me, const RateSchedule& schedule, std::size_t batch) {
   Gpt gpt(me, small_gpt(), /*seed=*/1);
   const Parameters& parameters = gpt.parameters();
   const Batch all = gpt_batch(me, 0, 0, kBatch * kTimes * kLargeSteps);
-  Activations saved = gpt.allocate_activations(me, all.sequences, kLength);
-  Slice loss = me.allocate(1, DType::f32, Category::activation);
   Values losses;
   for (int step = 0; step <= schedule.steps; ++step) {
-    if (static_cast<std::size_t>(step) * batch % (kBatch * kTimes) == 0) {
-      fill(me, loss, 0);
-      gpt.forward(me, all, saved);
-      cross_entropy_loss(me, loss, saved.logits, all.targets, 1 / static_cast<float>(all.rows()));
-      losses.push_back(read(me, loss, 0));
-    }
+    if (static_cast<std::size_t>(step) * batch % (kBatch * kTimes) == 0) losses.push_back(gpt_loss(me, gpt, all));
     if (step == schedule.steps) break;
     fill(me, parameters.gradients, 0);
     gpt_pass(me, gpt, gpt_batch(me, 0, static_cast<std::size_t>(step) * batch, batch), 1, [](std::size_t) {});

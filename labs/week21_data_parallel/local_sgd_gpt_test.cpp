@@ -17,15 +17,7 @@ Values local_training(Rank dp, const OuterSgd& how) {
   const ChunkRange shard = chunk_range(kGptSequences, dp.rank(), dp.size());
   const Batch all = gpt_batch(dp, 0, 0, kGptSequences);
   Values losses, seen;
-  const auto measure = [&] {
-    Activations saved = gpt.allocate_activations(dp, kGptSequences, kLength);
-    Slice loss = dp.allocate(1, DType::f32, Category::activation);
-    fill(dp, loss, 0);
-    gpt.forward(dp, all, saved);
-    cross_entropy_loss(dp, loss, saved.logits, all.targets, 1 / static_cast<float>(all.rows()));
-    losses.push_back(read(dp, loss, 0));
-  };
-  measure();
+  losses.push_back(gpt_loss(dp, gpt, all));
   for (int step = 0; step < kGptSteps; ++step) {
     const Batch mine = gpt_batch(dp, step % kSteps, shard.offset, shard.size);
     fill(dp, parameters.gradients, 0);
@@ -36,7 +28,7 @@ Values local_training(Rank dp, const OuterSgd& how) {
     if (step < kSteps) append_values(dp, parameters.values, seen);
   }
   outer.finish();
-  measure();
+  losses.push_back(gpt_loss(dp, gpt, all));
   losses.insert(losses.end(), seen.begin(), seen.end());
   append_values(dp, parameters.values, losses);
   return losses;
