@@ -13,10 +13,13 @@ plain=$(mktemp -d)
 trap 'rm -rf "$findings" "$plain"' EXIT
 # Without the headers that GCC compiled in advance: clang cannot read them, and a file must include what it uses.
 sed 's/-Winvalid-pch -include [^ ]*//' "$build/compile_commands.json" > "$plain/compile_commands.json"
+frontend=${LOCKSTEP_CUDNN_FRONTEND:-$(python3 cmake/cudnn_frontend.py)}
 if [ $# -eq 0 ]; then
-  # Not what includes cuDNN's frontend, whose headers few have.
+  # cuDNN's frontend is headers that few have; without them nothing that includes them can be read.
+  unreadable='^$'
+  [ -n "$frontend" ] || unreadable='/attention_cudnn\.cpp$'
   git ls-files 'common/*.cpp' 'solutions/*.cpp' 'tools/*.cpp' 'labs/trainer/*.cpp' 'labs/*_test.cpp' 'bench/*.cpp' |
-    grep -v '/attention_cudnn\.cpp$' | sed "s|^|$root/|" | sort > "$plain/files"
+    grep -v "$unreadable" | sed "s|^|$root/|" | sort > "$plain/files"
   : > "$plain/together"
   : > "$plain/units"
   [ -n "$each" ] || grep -o '"file": ".*/Unity/[^"]*"' "$build/compile_commands.json" | sed 's/"file": "\(.*\)"/\1/' | sort -u > "$plain/all_units"
@@ -38,10 +41,11 @@ programs="--extra-arg=-DLOCKSTEP_PROGRAMS=\"$root/$build/programs\""
 bench="--extra-arg=-DLOCKSTEP_LAUNCH_TWO=\"\" --extra-arg=-DLOCKSTEP_GLOO=\"\""
 # MPI's headers, where the build found them.
 mpi=$(grep -o -e '-isystem [^ ]*mpi[^ ]*' "$build/compile_commands.json" | sort -u | sed 's/-isystem /--extra-arg=-isystem/')
+cudnn=${frontend:+--extra-arg=-isystem$frontend}
 headers="--extra-arg=-DLOCKSTEP_LIBRARY_HEADERS=\"/usr/include\""
 listener="--extra-arg=-DLOCKSTEP_NVTX_LISTENER=\"$root/$build/programs\""
 # shellcheck disable=SC2086,SC2090  # words
-printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$plain" --quiet "$define" "$programs" "$headers" "$listener" $bench $mpi --extra-arg=-Wno-macro-redefined \
+printf '%s\n' "$@" | xargs -P "$(nproc)" -n 2 clang-tidy -p "$plain" --quiet "$define" "$programs" "$headers" "$listener" $bench $mpi $cudnn --extra-arg=-Wno-macro-redefined \
   --extra-arg=-isystem"$root/.ci/clang_tidy" --extra-arg=-Wno-unknown-warning-option > "$findings" 2> /dev/null || {
   cat "$findings"
   exit 1
