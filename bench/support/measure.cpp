@@ -117,6 +117,15 @@ std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
   return order;
 }
 
+/// Acts of a contender before each sample, so that it finds the caches as it leaves them itself, whoever was before it:
+/// one brings back what a core's own caches hold, but of arrays as long as the last one's share each finds more there.
+/// A long act goes through its memory often enough by itself.
+int acts_before_sample(const RunOptions& options, double seconds) {
+  constexpr double kLong = 0.02;
+  if (!on_own_cores(options)) return 0;
+  return seconds * 4 < kLong ? 4 : std::max(1, static_cast<int>(kLong / seconds));
+}
+
 /// As ./lab calibrate times them.
 class ProbeActs {
  public:
@@ -141,7 +150,7 @@ std::vector<double> at(const std::vector<double>& values, const std::vector<std:
 
 /// All contenders in turn, sample by sample, in one run: what disturbs one disturbs all.
 void time_really(const RunOptions& options, const std::vector<Contender>& contenders, const Plan& plan, int samples,
-                 std::vector<Measurement>& measurements) {
+                 const std::vector<int>& acts_before, std::vector<Measurement>& measurements) {
   std::vector<std::size_t> here;
   for (std::size_t c = 0; c < contenders.size(); ++c)
     if (!contenders[c].apart) here.push_back(c);
@@ -160,7 +169,7 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
         for (const Values& probe : {probes.exchange(), probes.addition()})
           seconds.insert(seconds.end(), probe.begin(), probe.end());
       for (const std::size_t c : order_of_turn(prepared.size(), i)) {
-        if (probed) prepared[c].act();  // so that it finds the caches as it left them itself, whoever was before it
+        for (int act = 0; act < acts_before[here[c]]; ++act) prepared[c].act();
         seconds[static_cast<std::size_t>(i) * prepared.size() + c] = timed(me, prepared[c].act, token, received);
       }
     }
@@ -250,20 +259,24 @@ void barrier(Rank me, Slice token, Slice received) {
 std::vector<Measurement> measure(const RunOptions& options, const std::vector<Contender>& contenders,
                                  const Plan& plan) {
   std::vector<Measurement> measurements;
-  double round = 0;  // seconds of one act of each; the same number on every process, so all choose the same samples
+  double round = 0;              // seconds of a sample of each; alike on all processes, so all choose the same samples
+  std::vector<int> acts_before;  // by contender
   for (const Contender& contender : contenders) {
     measurements.push_back(
         {.contender = contender.name, .predicted_seconds = contender.predicted_seconds, .counted = contender.counted});
+    acts_before.push_back(0);
     if (contender.apart) continue;
-    if (!options.phantom) round += verify(options, contender, measurements.back());
+    if (!options.phantom) {
+      const double seconds = verify(options, contender, measurements.back());
+      acts_before.back() = acts_before_sample(options, seconds);
+      round += (1 + acts_before.back()) * seconds;
+    }
     if (time_is_virtual()) time_virtually(options, contender, measurements.back());
   }
   if (time_is_virtual()) return measurements;
   int affordable =
-      round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / ((on_own_cores(options) ? 2 : 1) * round))) -
-                      plan.warm_up
-                : plan.samples;
-  time_really(options, contenders, plan, std::min(plan.samples, std::max(affordable, 5)), measurements);
+      round > 0 ? static_cast<int>(std::min(1e6, plan.budget_seconds / round)) - plan.warm_up : plan.samples;
+  time_really(options, contenders, plan, std::min(plan.samples, std::max(affordable, 5)), acts_before, measurements);
   for (std::size_t c = 0; c < contenders.size(); ++c)
     if (contenders[c].apart) time_apart(options, contenders[c], plan, measurements[c]);
   return measurements;
