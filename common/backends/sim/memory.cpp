@@ -27,7 +27,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   // What a library was timed with is in its links' rate already.
   const bool paid =
       machine.by_library && recorder_.in_collective(at.queue) && std::string_view(operation.name) == "add";
-  const double seconds = (paid ? 0 : machine.seconds(operation)) + jitter();
+  const double seconds = (paid ? 0 : machine.seconds(operation, static_cast<double>(recorder_.scratch(0)))) + jitter();
   const bool together = watched();
   if (together) sync(queue);
   if (Device* device = world_.device()) kernel(*device);

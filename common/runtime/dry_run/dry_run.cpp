@@ -37,7 +37,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
       if (!operation.matmul) return;  // the library's time has its additions in it
       queue.collective.computes = true;
     }
-    const double seconds = machine_.seconds(operation);
+    const double seconds = machine_.seconds(operation, static_cast<double>(live_));
     const double begin = queue.clock;
     queue.clock += seconds;
     if (at.queue != 0) {

@@ -31,17 +31,32 @@ double Machine::matmul_efficiency(double flop) const {
   return flop / (time_below + share * (time_above - time_below));
 }
 
-double Machine::seconds(const Operation& operation) const {
-  if (by_library) return library_seconds(*library, *this, operation);
-  double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
-  if (!measured.operations.empty())
-    if (const auto known = measured.operations.find(std::string_view(operation.name));
-        known != measured.operations.end())
-      return operation.flop / known->second + launch;
+namespace {
+
+/// What was measured of this operation's name, or of a product of its shape; otherwise what its bytes take.
+double seconds_by_tables(const Machine& machine, const Operation& operation) {
+  const MeasuredPrices& measured = machine.measured;
+  const double rate = machine.peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
+  if (const auto known = measured.operations.find(std::string_view(operation.name)); known != measured.operations.end())
+    return operation.flop / known->second + machine.launch;
   const auto m = static_cast<double>(operation.mnk[0]), n = static_cast<double>(operation.mnk[1]),
              k = static_cast<double>(operation.mnk[2]);
   if (operation.matmul && !measured.products.empty() && operation.flop == 2 * m * n * k)  // one product, all of it
-    return measured.product_seconds(m, n * k) * peak_flop_per_second[static_cast<std::size_t>(DType::f32)] / rate;
+    return measured.product_seconds(m, n * k) * machine.peak_flop_per_second[static_cast<std::size_t>(DType::f32)] /
+           rate;
+  const double fraction = operation.matmul ? machine.matmul_efficiency(operation.flop) : 1;
+  return std::max(operation.flop / (rate * fraction) + machine.launch, measured.walk_seconds(operation.bytes, 0));
+}
+
+}  // namespace
+
+double Machine::seconds(const Operation& operation, double live_bytes) const {
+  if (by_library) return library_seconds(*library, *this, operation);
+  if (!measured.additions.empty()) {
+    const double alone = measured.walk_seconds(operation.bytes, 0);
+    return seconds_by_tables(*this, operation) + (measured.walk_seconds(operation.bytes, live_bytes) - alone);
+  }
+  double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
   if (operation.matmul) rate *= matmul_efficiency(operation.flop);
   return std::max(operation.flop / rate, operation.bytes / memory_bytes_per_second) + launch;
 }

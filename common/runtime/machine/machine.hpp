@@ -48,9 +48,11 @@ struct Machine {
   MeasuredPrices measured;  // tables, which go before the numbers above; empty: there are none
 
   /// max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch. Efficiency is 1 where it is no matmul. Where
-  /// there are tables, a product is what they say, other peaks scaling it, and an operation's bytes take the time that
-  /// was measured of its name.
-  double seconds(const Operation& operation) const;
+  /// there are tables, a product is what they say, other peaks scaling it, an operation takes the time that was
+  /// measured of its name, and any other one as long as an addition that touches as many bytes; and where the rank's
+  /// program goes through `live_bytes` again and again, each finds in the caches what so long a walk leaves there
+  /// (MeasuredPrices::walk_seconds). Without tables `live_bytes` changes nothing.
+  double seconds(const Operation& operation, double live_bytes = 0) const;
   /// Of these: what the same kind of operation costs with next to nothing to do, that is launch, and for a matmul the
   /// time of the smallest one on the efficiency curve (a chip that fills and empties).
   double overhead(const Operation& operation) const;

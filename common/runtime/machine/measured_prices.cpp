@@ -36,6 +36,13 @@ PriceLine line_at(const std::vector<SizePrice>& table, double bytes, double cold
   return {at_below - slope * below.bytes, slope};
 }
 
+double MeasuredPrices::walk_seconds(double bytes, double live_bytes) const {
+  const double added = bytes / 3, walked = live_bytes / 2;  // of y += x, the bytes of x
+  const double alone = line_at(additions, added, 0).at(added);
+  if (walked <= added) return alone;
+  return std::max(alone, added * line_at(additions, walked, 0).at(walked) / walked);
+}
+
 double MeasuredPrices::cold_share(double footprint_bytes) const {
   // Where the largest footprint costs next to nothing more, the curve says only noise.
   if (footprints.size() < 2 || footprints.back().seconds < 1.2 * footprints.front().seconds)

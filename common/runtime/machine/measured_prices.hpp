@@ -55,6 +55,12 @@ struct MeasuredPrices {
   /// Seconds of a product in fp32, linear in m and in n·k between the points; beyond them at the last one's rate.
   double product_seconds(double m, double nk) const;
 
+  /// Seconds of what reads and writes `bytes` (an addition's y twice, once its x) and does little with them, while the
+  /// program goes again and again through `live_bytes`: an addition's time of as many bytes, or, where that is more, at
+  /// the rate of an addition that is itself so long a walk. In a training step an operation finds its arguments where
+  /// the whole step left them, and not in its core's own cache.
+  double walk_seconds(double bytes, double live_bytes) const;
+
   /// From 0 to 1, how cold a rank finds the caches that goes again and again through so many bytes: how far an addition
   /// in such a footprint is from the smallest one's time to the largest one's. A core's own caches, the last one, of
   /// which a virtual machine has an unknown share, and memory are steps of one curve.

@@ -106,6 +106,24 @@ TEST_F(MachineFile, TablesAreLinearBetweenTheirPoints) {
   EXPECT_DOUBLE_EQ(box.seconds(attention), 1e8 / (4e12 * 0.8) + box.launch) << "many products, of many heads";
 }
 
+TEST_F(MachineFile, OperationsAmongOthersFindTheirArgumentsWhereALongWalkLeavesThem) {
+  Machine box = read_machine(edited("\"memory_bytes\": 16e9", kTables));
+  // Of x 1 kB in 1 µs, 1 MB in 100 µs (a core's own cache), 10 MB in 4,000 (the last one).
+  box.measured.additions = {{1e3, 1e-6, 0}, {1e6, 1e-4, 0}, {1e7, 4e-3, 0}};
+  const Operation add{.name = "add", .bytes = 3e6};
+  EXPECT_DOUBLE_EQ(box.seconds(add), 1e-4) << "by itself";
+  EXPECT_DOUBLE_EQ(box.seconds(add, 1e6), 1e-4) << "its own arguments are more than the rest";
+  EXPECT_DOUBLE_EQ(box.seconds(add, 2e7), 4e-4) << "a tenth of so long an addition";
+  EXPECT_DOUBLE_EQ(box.seconds(add, 2e9), 4e-4) << "beyond the table, its last rate";
+  EXPECT_DOUBLE_EQ(box.seconds({.name = "fill", .bytes = 30}, 2e7), box.launch) << "a short one only begins";
+  const Operation gelu{.name = "gelu", .flop = 2e6, .bytes = 3e6};
+  EXPECT_DOUBLE_EQ(box.seconds(gelu, 2e7), box.seconds(gelu) + 3e-4) << "what its bytes take longer comes on top";
+  const Operation product{.flop = 600, .bytes = 3e6, .matmul = true, .mnk = {3, 10, 10}};
+  EXPECT_DOUBLE_EQ(box.seconds(product, 2e7), box.seconds(product) + 3e-4);
+  box.measured = {};
+  EXPECT_EQ(box.seconds(add, 2e9), box.seconds(add)) << "without tables nothing says what lies where";
+}
+
 TEST_F(MachineFile, FootprintsSayHowColdTheCachesAre) {
   MeasuredPrices prices{.cache_bytes = 7e6};
   EXPECT_EQ(prices.cold_share(7e6), 0) << "without footprints, what the caches hold";
