@@ -117,15 +117,6 @@ std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
   return order;
 }
 
-/// Acts of a contender before each sample, so that it finds the caches as it leaves them itself, whoever was before it:
-/// one brings back what a core's own caches hold, but of arrays as long as the last one's share each finds more there.
-/// A long act goes through its memory often enough by itself.
-int acts_before_sample(const RunOptions& options, double seconds) {
-  constexpr double kLong = 0.02;
-  if (!on_own_cores(options)) return 0;
-  return seconds * 4 < kLong ? 4 : std::max(1, static_cast<int>(kLong / seconds));
-}
-
 /// As ./lab calibrate times them.
 class ProbeActs {
  public:
@@ -214,6 +205,12 @@ void time_apart(const RunOptions& options, const Contender& contender, const Pla
 
 }  // namespace
 
+int acts_before_sample(double seconds) {
+  constexpr double kLong = 0.02;
+  constexpr int kMost = 4;
+  return seconds * kMost < kLong ? kMost : std::max(1, static_cast<int>(kLong / seconds));
+}
+
 std::vector<std::size_t> turns_that_count(const Plan& plan, const std::vector<double>& exchanges,
                                           const std::vector<double>& additions) {
   const auto same = [](double seconds, double known) {
@@ -268,7 +265,7 @@ std::vector<Measurement> measure(const RunOptions& options, const std::vector<Co
     if (contender.apart) continue;
     if (!options.phantom) {
       const double seconds = verify(options, contender, measurements.back());
-      acts_before.back() = acts_before_sample(options, seconds);
+      if (on_own_cores(options)) acts_before.back() = acts_before_sample(seconds);
       round += (1 + acts_before.back()) * seconds;
     }
     if (time_is_virtual()) time_virtually(options, contender, measurements.back());

@@ -67,6 +67,11 @@ struct Probes {
   int turns_left_out = 0;                // in which the computer was another one
 };
 
+/// Acts of a contender before each of its samples, where one takes so long: whoever was before it, it shall find the
+/// caches as it leaves them itself. One brings back what a core's own caches hold, but of arrays that a last cache just
+/// holds each finds more there; a long act goes through its memory often enough by itself.
+int acts_before_sample(double seconds);
+
 /// The turns that count: those whose probes are within a twentieth of what is known; all where fewer than five are, or
 /// nothing is known.
 std::vector<std::size_t> turns_that_count(const Plan& plan, const std::vector<double>& exchanges,

@@ -113,6 +113,15 @@ TEST(Calibration, PassesThatDisagreeAreKnown) {
   EXPECT_FALSE(reading.agrees());
 }
 
+TEST(Measure, ShortActsComeOftenBeforeASampleAndLongOnesOnce) {
+  EXPECT_EQ(acts_before_sample(0), 4);
+  EXPECT_EQ(acts_before_sample(1e-6), 4);
+  EXPECT_EQ(acts_before_sample(4e-3), 4) << "an all-reduce of 16 MiB, a fifth slower after one";
+  EXPECT_EQ(acts_before_sample(8e-3), 2);
+  EXPECT_EQ(acts_before_sample(0.02), 1);
+  EXPECT_EQ(acts_before_sample(5), 1);
+}
+
 TEST(Probes, DriftIsOfTheSecondHalfAgainstTheFirst) {
   const std::vector<double> steady(20, 1e-6);
   std::vector<double> slower = steady;
