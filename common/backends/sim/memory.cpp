@@ -1,6 +1,7 @@
 // The verbs of one virtual rank that stay on its own device: arithmetic, memory, regions, synchronisation.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -38,7 +39,8 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
     // Other queues may lengthen this operation while it lasts.
     queue.in_operation = true;
     queue.operation_end = begin + seconds;
-    while (world_.time() < queue.operation_end) world_.sleep_until(queue, queue.operation_end);
+    for (Held& held : held_) held.since = std::max(held.since, begin);
+    finish_operation(queue);
     queue.in_operation = false;
     queue.clock = queue.operation_end;
   } else {
@@ -50,6 +52,39 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
                  recorder_.position(queue.index), {seconds, launch});
   recorder_.touched(operation);
+}
+
+/// Sleeps until main's operation has ended: later, where collectives that go on have held their share of it.
+void SimRank::finish_operation(Queue& main) {
+  const auto sleep = [&] {
+    while (world_.time() < main.operation_end) world_.sleep_until(main, main.operation_end);
+  };
+  sleep();
+  if (held_.empty()) return;
+  double lost = 0, share = 0;
+  for (const Held& held : held_)
+    lost += held.share * std::max(0.0, main.operation_end - held.since), share += held.share;
+  main.operation_end += lost / std::max(1 - share, 0.1);  // they go on meanwhile
+  for (Held& held : held_) held.since = main.operation_end;
+  sleep();
+}
+
+void SimRank::hold(const Queue& queue, int group) {
+  int level = world_.groups().symmetry_level(group);
+  if (level < 0) {
+    const std::vector<int>& members = world_.groups().members(group);
+    const auto [first, last] = std::minmax_element(members.begin(), members.end());
+    level = *first == *last ? 0 : world_.options().machine.level_between(*first, *last);
+  }
+  held_.push_back({queue.index, library_share(world_.options().machine, level), queue.clock});
+}
+
+void SimRank::let_go(const Queue& queue) {
+  const auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.queue == queue.index; });
+  if (held == held_.end()) return;
+  Queue& main = *queues_[0];
+  if (main.in_operation) main.operation_end += held->share * std::max(0.0, queue.clock - held->since);
+  held_.erase(held);
 }
 
 double SimRank::draw_jitter() {
@@ -90,10 +125,17 @@ void SimRank::release(Block& block) {
 // Regions, synchronisation, clocks ------------------------------------------------------------------------------------
 
 void SimRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
-  recorder_.open_region(at.queue, name, bytes, calling(at.queue, where).clock);
+  const Queue& queue = calling(at.queue, where);
+  const bool inside = recorder_.in_collective(at.queue);
+  recorder_.open_region(at.queue, name, bytes, queue.clock);
+  if (world_.options().machine.by_library && at.queue != 0 && !inside && recorder_.in_collective(at.queue))
+    hold(queue, at.group);
 }
 
-void SimRank::close_region(int queue) { recorder_.close_region(queue, queues_[queue]->clock); }
+void SimRank::close_region(int queue) {
+  recorder_.close_region(queue, queues_[queue]->clock);
+  if (!held_.empty() && !recorder_.in_collective(queue)) let_go(*queues_[queue]);
+}
 
 void SimRank::upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) {
   if (world_.stopped()) return;

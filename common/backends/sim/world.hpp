@@ -136,6 +136,16 @@ class alignas(64) SimRank final : public RankBase<Types> {
   void program_ended(Queue&) {}
   double seconds(const RankLedger&) const { return queues_[0]->clock; }
 
+  /// A library's collective that a queue beside main plays, and its share of the GPU (library_share). Main's arithmetic
+  /// has lost its part until `since`.
+  struct Held {
+    int queue = 0;
+    double share = 0, since = 0;
+  };
+  void hold(const Queue& queue, int group);
+  void let_go(const Queue& queue);
+  void finish_operation(Queue& main);
+
   double draw_jitter();
   void sync(Queue& queue);  // lets the world catch up, where others can see what this queue does
   Endpoint& endpoint(Queue& queue, int group) {
@@ -150,6 +160,7 @@ class alignas(64) SimRank final : public RankBase<Types> {
 
   std::uint64_t draws_ = 0;
   std::unique_ptr<RaceDetector> races_;
+  std::vector<Held> held_;  // with the library's prices
 };
 
 class World final : public WorldBase<Types> {

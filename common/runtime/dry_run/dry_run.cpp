@@ -45,7 +45,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
       return;
     }
     arithmetic_ += seconds;
-    queue.clock = end_of(begin, queue.clock);
+    queue.clock = slowed_end(begin, end_of(begin, queue.clock) - begin);
   }
 
   /// Each port serves one message at a time; what is sent and what is received go at once.
@@ -122,6 +122,8 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     const auto seconds = both_ways ? library_all_reduce_seconds : library_gather_seconds;
     queue.clock = collective.begin + seconds(machine_, p, collective.bytes, 1);
     batches_[{collective.group, index}].end = queue.clock;
+    if (index != 0)
+      held_.push_back({collective.begin, queue.clock, library_share(machine_, machine_.level_between(0, p - 1))});
   }
   RankLedger ledger() const override { return recorder_.ledger(); }
   double now(int queue) const override { return queues_[static_cast<std::size_t>(queue)].clock; }
@@ -158,6 +160,10 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   struct Work {
     double begin = 0, seconds = 0;
   };
+  /// A collective of another queue than main, and its share of the multiprocessors.
+  struct Held {
+    double begin = 0, end = 0, share = 0;
+  };
 
   /// Arithmetic of other queues that begins while an operation of main lasts lengthens it, as in the simulator.
   double end_of(double begin, double end) {
@@ -168,6 +174,19 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     beside_.erase(beside_.begin(), beside_.begin() + static_cast<std::ptrdiff_t>(past));
     return end;
   }
+  /// When main has done `seconds` of work from `begin` on, with what library collectives of other queues leave it.
+  double slowed_end(double begin, double seconds) {
+    std::erase_if(held_, [begin](const Held& held) { return held.end <= begin; });
+    std::sort(held_.begin(), held_.end(), [](const Held& a, const Held& b) { return a.begin < b.begin; });
+    double at = begin;
+    for (const Held& held : held_) {
+      const double alone = std::clamp(held.begin - at, 0.0, seconds);
+      at += alone, seconds -= alone;
+      const double beside = std::min(seconds / (1 - held.share), std::max(0.0, held.end - at));
+      at += beside, seconds -= beside * (1 - held.share);
+    }
+    return at + seconds;
+  }
   void release(Block& block) override {
     recorder_.released(block.queue, block.category, block.bytes);
     live_ -= block.bytes;
@@ -177,6 +196,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   const Machine machine_;
   Recorder recorder_{/*rank=*/0, /*trace=*/false, /*machine=*/nullptr};  // of memory alone
   std::vector<Work> beside_;  // arithmetic of other queues that main has not come to yet
+  std::vector<Held> held_;    // what main has not come past yet
   double arithmetic_ = 0;
   std::size_t live_ = 0, peak_ = 0;
   std::vector<Member> groups_;

@@ -112,4 +112,11 @@ double library_gather_seconds(const Machine& machine, int ranks, double bytes, i
   return std::max(library_all_reduce_seconds(machine, ranks, bytes, apart) / 2, ring);
 }
 
+double library_share(const Machine& machine, int level) {
+  if (!machine.by_library || machine.library->multiprocessors == 0) return 0;
+  const LibraryPrices& prices = *machine.library;
+  const int blocks = level == 0 ? prices.collective_blocks : prices.collective_blocks_across_nodes;
+  return static_cast<double>(blocks) / prices.multiprocessors;
+}
+
 }  // namespace lockstep

@@ -43,6 +43,9 @@ struct LibraryPrices {
   std::vector<FlashKernel> flash;           ///< the first is what is meant where none is named
   int all_reduce_ranks = 0;                 ///< of the curve
   std::vector<CollectivePoint> all_reduce;  ///< seconds of the whole array on so many ranks of the innermost level
+  int multiprocessors = 0;                  ///< of a GPU; 0: unknown
+  int collective_blocks = 0;               ///< multiprocessors that a collective's kernel holds: among ranks of a node,
+  int collective_blocks_across_nodes = 0;  ///< and of several
   AttentionKernel kernel = AttentionKernel::flash;
   std::size_t which = 0;  ///< of `flash`
 };
@@ -58,5 +61,9 @@ double library_all_reduce_seconds(const Machine& machine, int ranks, double byte
 /// An all-gather or a reduce-scatter of `bytes`, the whole array: half of that, but never faster than the links, which
 /// a sum inside the switch (NVLS) relieves and they do not.
 double library_gather_seconds(const Machine& machine, int ranks, double bytes, int apart = 1);
+/// Of a GPU, what a collective's kernel holds from its beginning to its end, waiting or not, among ranks whose
+/// outermost common level is `level`: arithmetic beside it goes on with the rest. 0 where the file does not say, or
+/// nothing is priced by the library.
+double library_share(const Machine& machine, int level);
 
 }  // namespace lockstep

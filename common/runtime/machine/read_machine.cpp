@@ -35,6 +35,8 @@ constexpr Sensible kSeconds{1e-12, 1e4, "seconds", "small messages between proce
 constexpr Sensible kRows{1, 1e9, "rows", "a product of 256 rows"};
 constexpr Sensible kRanks{0, 1e9, "ranks", "8 GPUs in a node; 0, in the outermost level alone, for any number"};
 constexpr Sensible kPositions{1, 1e9, "positions", "2048 tokens of a sequence"};
+constexpr Sensible kMultiprocessors{1, 10000, "multiprocessors", "an H100 has 132"};
+constexpr Sensible kBlocks{0, 10000, "multiprocessors", "NCCL's kernels hold 16 to 32"};
 constexpr Sensible kCurveRanks{2, 1e6, "ranks", "8 GPUs of a node"};
 constexpr Sensible kCurveBytes{1, 1e13, "bytes", "32768, of the whole array"};
 constexpr Sensible kCurveSeconds{1e-9, 1e4, "seconds", "an all-reduce of 32 KiB takes about 40e-6"};
@@ -179,9 +181,21 @@ void read_efficiency(const Fields& file, Machine& machine) {
   }
 }
 
+void read_blocks(const Fields& fields, LibraryPrices& prices) {
+  prices.multiprocessors = static_cast<int>(fields.whole_number("multiprocessors", kMultiprocessors));
+  for (const auto& [name, blocks] :
+       {std::pair{"collective_blocks", &prices.collective_blocks},
+        std::pair{"collective_blocks_across_nodes", &prices.collective_blocks_across_nodes}}) {
+    *blocks = static_cast<int>(fields.whole_number(name, kBlocks));
+    if (*blocks >= prices.multiprocessors)
+      fields.fail(fields.path(name), fmt::format("is {} of {} multiprocessors, which leaves none to compute", *blocks,
+                                                 prices.multiprocessors));
+  }
+}
+
 LibraryPrices read_library(const Fields& fields) {
   fields.allow({"matmul_flop_per_second", "matmul_seconds", "memory_bytes_per_second", "attention", "all_reduce_ranks",
-                "all_reduce"});
+                "all_reduce", "multiprocessors", "collective_blocks", "collective_blocks_across_nodes"});
   LibraryPrices prices{.matmul_flop_per_second = fields.number("matmul_flop_per_second", kPeak),
                        .matmul_seconds = fields.number("matmul_seconds", kLaunch),
                        .memory_bytes_per_second = fields.number("memory_bytes_per_second", kMemoryBandwidth)};
@@ -196,6 +210,7 @@ LibraryPrices read_library(const Fields& fields) {
       flash.points.push_back(point);
     }
   }
+  if (fields.has("multiprocessors")) read_blocks(fields, prices);
   if (!fields.has("all_reduce")) return prices;
   prices.all_reduce_ranks = static_cast<int>(fields.whole_number("all_reduce_ranks", kCurveRanks));
   for (const Fields& point : fields.list("all_reduce", "points {\"bytes\": …, \"seconds\": …}")) {

@@ -275,6 +275,18 @@ TEST(MachineFiles, LibrariesAreCheckedToo) {
             std::string::npos);
   EXPECT_NE(error_with("{\"bytes\": 131072", "{\"bytes\": 1024").find("not above the point before it"),
             std::string::npos);
+  EXPECT_NE(error_with("\"collective_blocks\": 24", "\"collective_blocks\": 108").find("leaves none to compute"),
+            std::string::npos);
+  EXPECT_NE(error_with("\"collective_blocks_across_nodes\": 16,", "").find("collective_blocks_across_nodes"),
+            std::string::npos)
+      << "both, or neither";
+}
+
+TEST(MachineFiles, CollectivesHoldTheirShareWithTheLibrarysPricesAlone) {
+  const Machine machine = find_machine("dgx-h100-ndr", kShipped);
+  EXPECT_DOUBLE_EQ(library_share(machine.as_library(), 0), 24.0 / 132);
+  EXPECT_DOUBLE_EQ(library_share(machine.as_library(), 1), 16.0 / 132);
+  EXPECT_EQ(library_share(machine, 1), 0) << "the lab's prices stay";
 }
 
 TEST(ShippedMachines, AreReadableAndNamedAsTheirFiles) {

@@ -363,6 +363,11 @@ double hidden_gather(const Strategy& strategy, const week25::Workload& work, std
 
 }  // namespace
 
+double data_share(const Machine& machine, const Strategy& strategy) {
+  if (strategy.dp == 1) return 0;
+  return library_share(machine, machine.level_between(0, (strategy.dp - 1) * strategy.tp));
+}
+
 week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int holders) {
   using week25::Axis;
   const Pieces& pieces = this->pieces(strategy);
@@ -391,7 +396,8 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int ho
   if (strategy.pp > 1) add_hops(strategy, pieces, work);
   if (options_.overlap_gather && strategy.dp > 1 && (strategy.zero == 1 || strategy.zero == 2))
     for (std::size_t s = 0; s < work.stages.size(); ++s)
-      work.stages[s].after -= hidden_gather(strategy, work, s, unit_elements(strategy, pieces));
+      work.stages[s].after -=
+          (1 - data_share(machine_, strategy)) * hidden_gather(strategy, work, s, unit_elements(strategy, pieces));
   if (week24::splits_backwards(strategy.schedule)) add_halves(strategy, stages.chunks, pieces.later_bytes, work);
   return work;
 }

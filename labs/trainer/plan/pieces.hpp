@@ -60,6 +60,9 @@ struct PriceOptions {
   bool overlap_gather = false;   ///< ZeRO-1 and 2: new values are gathered behind the next forward
 };
 
+/// Of a GPU, what a library's collectives along the strategy's dp hold (library_share).
+double data_share(const Machine& machine, const week25::Strategy& strategy);
+
 /// Prices pieces and composes stages, remembering what it has priced.
 class Pricer {
  public:

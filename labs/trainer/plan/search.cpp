@@ -210,11 +210,33 @@ Rated Predictor::rate(const Strategy& strategy) {
   week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy), group.dp);
   for (week25::StageWork& stage : work.stages) {
     if (!task_.overlap) stage.window = 0;
+    stage.after += slowed(group, work, stage);
     if (group.dp < strategy.dp) stage.after += exposed_rail(strategy, group, work, stage);
   }
   const auto& [pipeline, without_hops] = pipelines(strategy, work);
   return {strategy, week25::step_time(group, work, pipeline, without_hops),
           week25::largest_memory(group, work, pipeline)};
+}
+
+double Predictor::slowed(const Strategy& group, const week25::Workload& work, const week25::StageWork& stage) const {
+  const double share = data_share(task_.cluster.machine, group);
+  if (share == 0 || group.dp == 1) return 0;
+  const double m = work.microbatches, v = group.chunks, others = stage.parameters - stage.late;
+  const double scatter = week25::scatter_seconds(group, work, others);
+  const double gather = week25::gather_seconds(group, work, others);
+  const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
+  const double last = stage.window * (1 + (v - 1) * group.pp) / v;
+  // Beside `hidden` seconds of collectives, `window` seconds of work.
+  const auto longer = [share](double hidden, double window) {
+    const double exposed = std::max(0.0, hidden - window);
+    return window > 0 ? std::max(share * hidden, exposed) - exposed : 0;
+  };
+  switch (group.zero) {
+    case 0: return longer(scatter + gather, last);
+    case 1: return longer(scatter, last);
+    case 2: return m * longer(scatter, stage.window);
+    default: return m * (longer(gather, forward) + longer(gather + scatter, stage.window));
+  }
 }
 
 double Predictor::exposed_rail(const Strategy& strategy, const Strategy& group, const week25::Workload& work,

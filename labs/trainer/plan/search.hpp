@@ -79,6 +79,8 @@ class Predictor {
   /// group's own gathers and sums leave of the last backward hides the rest.
   double exposed_rail(const week25::Strategy& strategy, const week25::Strategy& group, const week25::Workload& work,
                       const week25::StageWork& stage);
+  /// Seconds by which a stage's collectives along dp, with the library's prices, lengthen the work that hides them.
+  double slowed(const week25::Strategy& group, const week25::Workload& work, const week25::StageWork& stage) const;
   /// The same at every ZeRO stage.
   const Pipelines& pipelines(const week25::Strategy& strategy, const week25::Workload& work);
 
