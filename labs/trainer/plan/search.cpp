@@ -247,7 +247,8 @@ double Predictor::exposed_rail(const Strategy& strategy, const Strategy& group, 
   const double seconds = week21::ring_all_reduce_seconds(rail, copies, 2 * stage.parameters / group.dp);
   const double inside =
       week25::gather_seconds(group, work, stage.parameters) + week25::scatter_seconds(group, work, stage.parameters);
-  return std::max(0.0, seconds - std::max(0.0, stage.window - inside));
+  const double exposed = std::max(0.0, seconds - std::max(0.0, stage.window - inside));
+  return exposed + data_share(task_.cluster.machine, strategy) * (seconds - exposed);
 }
 
 std::optional<Refusal> Predictor::too_large(const Rated& rated) const {

@@ -76,7 +76,7 @@ class Predictor {
     week25::Pipeline without_hops;
   };
   /// Seconds in which the copies of the state average a share of its gradients, once a step, behind nothing: what the
-  /// group's own gathers and sums leave of the last backward hides the rest.
+  /// group's own gathers and sums leave of the last backward hides the rest, and takes longer by what they hold.
   double exposed_rail(const week25::Strategy& strategy, const week25::Strategy& group, const week25::Workload& work,
                       const week25::StageWork& stage);
   /// Seconds by which a stage's collectives along dp, with the library's prices, lengthen the work that hides them.
