@@ -437,6 +437,8 @@ function(lockstep_add_suite week)
     add_test(NAME suite.week${week}.skeletons COMMAND lab_tool expect-not-implemented $<TARGET_FILE:skeleton.week${week}_sim>
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(suite.week${week}.skeletons PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week}")
+    lockstep_internal(TESTS suite.week${week}.seeded suite.week${week}.many_ranks suite.week${week}.skeletons
+                      TARGETS skeleton.week${week}_sim)
   endif()
   if(TARGET reference.week${week}_mpi)
     add_test(NAME suite.week${week}.mpi
@@ -446,6 +448,7 @@ function(lockstep_add_suite week)
     add_test(NAME suite.week${week}.mpi_alone
              COMMAND sh ${CMAKE_SOURCE_DIR}/launch/mpirun.sh -n 1 --timeout 110 $<TARGET_FILE:reference.week${week}_mpi>)
     set_tests_properties(suite.week${week}.mpi_alone PROPERTIES TIMEOUT 1200 LABELS "suite;week${week};mpi")
+    lockstep_internal(TESTS suite.week${week}.mpi_alone)
   endif()
   if(TARGET reference.week${week}_cuda)
     add_test(NAME suite.week${week}.cuda COMMAND reference.week${week}_cuda)

@@ -1,6 +1,6 @@
 // What the course texts say about data parallelism, measured: docs/claims.md has the verdicts. Prints a line for each.
 //
-//   ctest --preset default -R suite.claims.week21 -V
+//   ./lab test --all -R suite.claims.week21 -V
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

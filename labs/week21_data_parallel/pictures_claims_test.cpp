@@ -1,6 +1,6 @@
 // The course texts' pictures of collectives, played on three ranks, and what overlaps with what: docs/claims.md.
 //
-//   ctest --preset default -R suite.claims.week21 -V
+//   ./lab test --all -R suite.claims.week21 -V
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What the course texts say about mixed precision and checkpointing, measured: docs/claims.md has the verdicts. Prints
 // a line for each.
 //
-//   ctest --preset default -R suite.claims.week22 -V
+//   ./lab test --all -R suite.claims.week22 -V
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

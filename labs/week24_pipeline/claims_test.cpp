@@ -1,6 +1,6 @@
 // What the course texts say about pipelines, measured: docs/claims.md has the verdicts. Prints a line for each.
 //
-//   ctest --preset default -R suite.claims.week24 -V
+//   ./lab test --all -R suite.claims.week24 -V
 #include <gtest/gtest.h>
 
 #include <set>

@@ -75,7 +75,10 @@ if grep -q 'handed over' "$folder/said"; then fail 'there is nothing to hand ove
 lab 1 test -R suite.x
 ends_with 1
 says 'something does not compile'
-ran 'ctest --preset default -R suite.x'
+ran "ctest --preset default -j $(nproc) -R suite.x"
+lab 0 test --all -R suite.x
+ran 'cmake --build --preset all -- -k 20'
+ran "ctest --preset all -j $(nproc) -R suite.x"
 lab 0 test
 ends_with 0
 
