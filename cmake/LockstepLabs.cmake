@@ -473,7 +473,7 @@ endfunction()
 # checks_need: what the first check of an exercise in a fresh tree waits for, whichever it is.
 function(lockstep_add_checks_need)
   add_custom_target(checks_need)
-  foreach(target lockstep_sim lockstep_testing lockstep_test_headers lockstep_test_instantiations skeleton)
+  foreach(target lockstep_sim lockstep_testing lockstep_test_headers skeleton)
     if(TARGET ${target})
       add_dependencies(checks_need ${target})
     endif()

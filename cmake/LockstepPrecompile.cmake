@@ -3,8 +3,8 @@
 #
 #   lockstep_headers         the standard library's usual ones, fmt, and the runtime's that all others include
 #   lockstep_program_headers the same at -O1, for programs, where the compiler refuses headers of another level: GCC from 13 on
-#   lockstep_test_headers    these, GoogleTest, and templates of both that are compiled once. Tests are compiled without
-#                            optimisation, where they ask for none: their compilation takes longer than they do
+#   lockstep_test_headers    these, and GoogleTest. Tests are compiled without optimisation, where they ask for none: their
+#                            compilation takes longer than they do
 #
 # Not for the students' answers: they compile as they would anywhere. Ours must as well: the `tidy` stage of .ci/run
 # reads every file without, as -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON compiles them.
@@ -28,13 +28,8 @@ if(NOT (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERS
 endif()
 add_library(lockstep_test_headers OBJECT ${empty})
 target_link_libraries(lockstep_test_headers PRIVATE fmt::fmt GTest::gtest)
-target_precompile_headers(lockstep_test_headers PRIVATE ${usual} <gtest/gtest.h>
-                          ${CMAKE_SOURCE_DIR}/common/testing/instantiations.hpp)
+target_precompile_headers(lockstep_test_headers PRIVATE ${usual} <gtest/gtest.h>)
 target_compile_options(lockstep_test_headers PRIVATE -O0)
-# An object, not an archive: its symbols are there before the linker looks for them in others, whose members want more.
-add_library(lockstep_test_instantiations OBJECT ${CMAKE_SOURCE_DIR}/common/testing/instantiations.cpp)
-target_link_libraries(lockstep_test_instantiations PRIVATE fmt::fmt GTest::gtest)
-target_compile_options(lockstep_test_instantiations PRIVATE -O1)
 
 function(lockstep_all_targets folder out)
   get_property(result DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -47,16 +42,13 @@ function(lockstep_all_targets folder out)
 endfunction()
 
 lockstep_all_targets(${CMAKE_SOURCE_DIR} targets)
-list(FILTER targets EXCLUDE REGEX "^lockstep_(test_|program_)?headers$|^lockstep_test_instantiations$")
+list(FILTER targets EXCLUDE REGEX "^lockstep_(test_|program_)?headers$")
 foreach(target IN LISTS targets)
   get_target_property(type ${target} TYPE)
   get_target_property(sources ${target} SOURCES)
   get_target_property(links ${target} LINK_LIBRARIES)
   get_target_property(options ${target} COMPILE_OPTIONS)
   get_target_property(standard ${target} CXX_STANDARD)  # kernels for the fake GPU are C++17, the runtime C++20
-  if(type STREQUAL "EXECUTABLE" AND links MATCHES "GTest::|lockstep_testing|_tests")
-    target_link_libraries(${target} PRIVATE lockstep_test_instantiations)
-  endif()
   # Headers that were compiled without a target's own sanitizer are none of its.
   if(target MATCHES "^(mine|graded)\\." OR options MATCHES "-fsanitize=")
     continue()

@@ -1,2 +1,0 @@
-#define LOCKSTEP_ONCE template
-#include "common/testing/instantiations.hpp"
