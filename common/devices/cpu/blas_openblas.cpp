@@ -1,12 +1,14 @@
 // OpenBLAS: which of its kernels it uses, and whether they fit this processor. CMake defines LOCKSTEP_OPENBLAS, its
 // version, and picks this file or blas_plain.cpp.
 #include <cblas.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <string>
 
 #include "common/devices/cpu/blas_kernels.hpp"
 #include "common/devices/cpu/sgemm.hpp"
+#include "common/error.hpp"
 
 extern "C" void gotoblas_dynamic_quit() __attribute__((weak));
 extern "C" void gotoblas_dynamic_init() __attribute__((weak));
@@ -59,6 +61,18 @@ Choice choose() {
 Choice choose() { return {false, "OpenBLAS " LOCKSTEP_OPENBLAS}; }
 #endif
 
+/// The first product maps a buffer of 128 MiB (OpenBLAS 0.3.21, x86), and if that fails OpenBLAS tries again without
+/// end.
+void need_address_space() {
+  constexpr std::size_t kBuffer = std::size_t{160} << 20;
+  void* buffer = mmap(nullptr, kBuffer, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (buffer == MAP_FAILED)
+    throw Error(Verdict::usage,
+                "matrix products by OpenBLAS need 160 MiB of address space, and less is left of what this process may "
+                "have: raise the limit, with 'ulimit -v unlimited' in the shell.");
+  munmap(buffer, kBuffer);
+}
+
 /// Made once, by whoever asks first, and be it only for a name.
 const Choice& choice() {
   static const Choice chosen = choose();
@@ -70,7 +84,7 @@ const Choice& choice() {
 bool prefers_own_sgemm() { return choice().own; }
 
 void use_one_thread() {
-  (void)choice();
+  if (!choice().own) need_address_space();
   openblas_set_num_threads(1);
 }
 

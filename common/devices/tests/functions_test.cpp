@@ -2,14 +2,18 @@
 #include "common/devices/cpu/functions.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <numbers>
 
 #include "common/devices/cpu/blas_kernels.hpp"
 #include "common/devices/cpu/philox.hpp"
 #include "common/devices/cpu/sgemm.hpp"
+#include "common/error.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -84,6 +88,23 @@ TEST(BlasKernels, OwnCodeStandsInWhereOpenBlasHasNoneThatFit) {
   EXPECT_FALSE(own_is_better("Haswell", Vectors::avx2));
   EXPECT_FALSE(own_is_better("SkylakeX", Vectors::avx512));
   EXPECT_FALSE(own_is_better("Haswell", Vectors::sse));  // a build for any processor
+}
+
+// In 100 MB OpenBLAS would try without end to map its buffer.
+TEST(BlasKernels, SayWhatIsMissingWhereAddressSpaceIsShort) {
+  if (!std::string(sgemm_name()).starts_with("OpenBLAS")) GTEST_SKIP() << "products are by " << sgemm_name();
+  const auto in_a_hundred_megabytes = [] {
+    const rlimit limit{100'000'000, 100'000'000};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+    try {
+      use_one_thread();
+    } catch (const Error& e) {
+      std::fputs(e.what(), stderr);
+      _exit(2);
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(in_a_hundred_megabytes(), ::testing::ExitedWithCode(2), "160 MiB of address space.*ulimit -v unlimited");
 }
 
 // Run once more with OPENBLAS_CORETYPE=Haswell: OpenBLAS, loaded by now, took those, as if it knew no better.
