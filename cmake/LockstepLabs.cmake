@@ -146,7 +146,7 @@ function(lockstep_student_object object id source solution)
   target_sources(${object} PRIVATE ${required})
   set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${required})
   set(launcher sh ${CMAKE_SOURCE_DIR}/cmake/compile_or_stub.sh ${id} ${CMAKE_BINARY_DIR}/tools/skeleton ${solution}
-      ${required} -- ${CMAKE_CXX_COMPILER_LAUNCHER})
+      ${required} -- ${LOCKSTEP_ANSWERS_LAUNCHER})
   set_target_properties(${object} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 endfunction()
 
@@ -268,11 +268,12 @@ function(lockstep_add_alternatives id folder name)
   endif()
 endfunction()
 
-# One program for each mistake of tools/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`.
+# One program for each mistake of tools/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`. Only with
+# LOCKSTEP_MUTANTS, because these thousand programs are three quarters of what Ninja reads before each build.
 # And where the reference opens regions, one without any: tests must not crash on what an answer may have left out.
 function(lockstep_add_mutants id folder name solution)
   set(file ${CMAKE_SOURCE_DIR}/tools/mutants/${folder}/${name}.json)
-  if(NOT EXISTS ${file} OR NOT TARGET lockstep_sim)
+  if(NOT LOCKSTEP_MUTANTS OR NOT EXISTS ${file} OR NOT TARGET lockstep_sim)
     return()
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file} ${solution})

@@ -147,6 +147,16 @@ struct Tallies {
   bool built = true;
 };
 
+/// Their programs are part of this build from now on.
+void configure_mutants(const Paths& paths) {
+  if (read_text(paths.build / "CMakeCache.txt").find("LOCKSTEP_MUTANTS:BOOL=ON") != std::string::npos) return;
+  const FolderLock lock(paths.mine(), "configuring");
+  std::string said;
+  Command command{.arguments = {"cmake", "-DLOCKSTEP_MUTANTS=ON", paths.build.string()}};
+  command.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
+  if (!run_command(command).ok()) throw Error(Verdict::usage, "the build of mutants cannot be configured:\n" + said);
+}
+
 /// Runs one exercise's mutants and its alternatives.
 void kill_mutants(const Paths& paths, const Exercise& exercise, bool points, Tallies& tallies) {
   const auto file = paths.source / "tools" / "mutants" / exercise.folder / (exercise.name + ".json");
@@ -189,6 +199,7 @@ void kill_mutants(const Paths& paths, const Exercise& exercise, bool points, Tal
 
 int mutants(const Paths& paths, const std::string& what, bool points) {
   if (is_handout(paths)) throw Error(Verdict::usage, "planted mistakes are not in a hand-out.");
+  configure_mutants(paths);
   Tallies tallies;
   for (const Exercise& exercise : paths.course.select(what).exercises)
     if (paths.has(exercise)) kill_mutants(paths, exercise, points, tallies);
