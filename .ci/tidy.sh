@@ -1,10 +1,14 @@
 #!/bin/sh
-# tidy.sh [--each] BUILD [FILE…]: clang-tidy with the checks of .clang-tidy over the files that BUILD compiles; every
+# tidy.sh [--each | --changed] BUILD [FILE…]: clang-tidy with the checks of .clang-tidy over the files that BUILD compiles; every
 # finding is an error. Only findings are printed. Files that BUILD compiles several at once are read so here as well, which
-# halves the time; with --each, or named, each alone: then it must include what it uses.
+# halves the time; with --each, or named, each alone: then it must include what it uses. --changed: only what changed since
+# the last landing (.ci/changed.py).
 set -eu
-each=
-[ "$1" != --each ] || { each=yes; shift; }
+each='' changed=all
+case $1 in
+  --each) each=yes; shift ;;
+  --changed) changed=$(python3 .ci/changed.py files); shift ;;
+esac
 build=$1
 shift
 root=$(pwd)
@@ -30,8 +34,20 @@ if [ $# -eq 0 ]; then
     echo "$unit" >> "$plain/units"
     sort -u -o "$plain/together" "$plain/together" "$plain/of_unit"
   done < "$plain/all_units"
+  comm -23 "$plain/files" "$plain/together" > "$plain/alone"
+  if [ "$changed" != all ]; then
+    printf '%s\n' "$changed" | sed "s|^|$root/|" | sort > "$plain/changed"
+    for unit in $(cat "$plain/units"); do
+      sed -n 's/^#include "\(.*\)"$/\1/p' "$unit" | sort | comm -12 - "$plain/changed" | grep -q . && echo "$unit"
+    done > "$plain/changed_units" || :
+    comm -12 "$plain/alone" "$plain/changed" > "$plain/changed_alone"
+    mv "$plain/changed_units" "$plain/units"
+    mv "$plain/changed_alone" "$plain/alone"
+  fi
   # shellcheck disable=SC2046  # one word a file
-  set -- $(cat "$plain/units") $(comm -23 "$plain/files" "$plain/together")
+  set -- $(cat "$plain/units" "$plain/alone")
+  echo "clang-tidy reads $# files, or several compiled together"
+  [ $# -gt 0 ] || exit 0
 fi
 # Files that are compiled several at once, or only for GPUs, have no command of their own here and borrow one, which may
 # lack these definitions.

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""What may have changed since .ci/landed, the last commit at which every stage passed: the rest need not be read again.
+
+Each landing sets .ci/landed to the one before it, so that what is skipped has been checked once; `.ci/run long` skips
+nothing.
+
+    python3 .ci/changed.py files        .cpp files that changed, or include a file that did, however indirectly
+    python3 .ci/changed.py exercises    ids of exercises whose planted mistakes may get another verdict
+
+Prints `all` where everything counts: the commit is not known here, or what all of them share has changed.
+"""
+import json
+import re
+import subprocess
+import sys
+
+from storeys import files_of, includes
+
+SHARED = {  # a change here concerns everything
+    "files": re.compile(r"\.clang-tidy$|\.ci/(tidy\.sh|clang_tidy/)"),
+    "exercises": re.compile(r"(common|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"),
+}
+
+
+def changed_files(base):
+    """Those of the commits since `base`, or None."""
+    ran = subprocess.run(["git", "diff", "--name-only", base, "HEAD"], capture_output=True, text=True)
+    return set(ran.stdout.split()) if ran.returncode == 0 else None
+
+
+def with_includers(changed, edges):
+    """`changed`, and every file that includes one of them, however indirectly."""
+    includers = {}
+    for path, target in edges:
+        includers.setdefault(target, []).append(path)
+    found, trail = set(changed), list(changed)
+    while trail:
+        for path in includers.get(trail.pop(), ()):
+            if path not in found:
+                found.add(path)
+                trail.append(path)
+    return found
+
+
+def exercises_of(found, course):
+    """Ids of those with a solution, tests, planted mistakes or alternatives among the files `found`."""
+    for week in course["weeks"]:
+        for exercise in week["exercises"]:
+            own = re.compile(rf"(labs|solutions|tools/mutants|tools/alternatives)/{week['folder']}/(hard/)?{exercise['name']}(_\w*test)?\.")
+            if any(own.match(path) for path in found):
+                yield exercise["id"]
+
+
+def main():
+    what = sys.argv[1]
+    with open(".ci/landed", encoding="utf-8") as file:
+        changed = changed_files(file.read().strip())
+    if changed is None or any(SHARED[what].match(path) for path in changed):
+        print("all")
+        return
+    known = files_of(".")
+    found = with_includers(changed, includes(".", known)) & known
+    if what == "files":
+        print("\n".join(sorted(path for path in found if path.endswith(".cpp"))))
+    else:
+        with open("labs/course.json", encoding="utf-8") as file:
+            print("\n".join(exercises_of(found, json.load(file))))
+
+
+if __name__ == "__main__":
+    main()
