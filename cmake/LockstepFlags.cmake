@@ -16,6 +16,18 @@ if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
   set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 endif()
 
+# With ccache another clone, or a branch, compiles what differs: where the folder is makes no difference. Not for students'
+# answers (LockstepLabs.cmake), which change whenever they are compiled. CCACHE_DEPEND, because GCC knows what a
+# precompiled header has by its text: one that differs from it in a comment alone would be included twice.
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${LOCKSTEP_CCACHE})
+  set(LOCKSTEP_ANSWERS_LAUNCHER "")
+else()
+  set(LOCKSTEP_ANSWERS_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+
 include_directories(${CMAKE_SOURCE_DIR})
 add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wno-missing-field-initializers>"
                     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall;-lineinfo>")

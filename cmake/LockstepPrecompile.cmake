@@ -14,7 +14,7 @@ if(NOT EXISTS ${empty})
 endif()
 set(usual <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <optional> <set> <span> <string>
     <string_view> <utility> <vector> <fmt/format.h>
-    ${CMAKE_SOURCE_DIR}/common/runtime/run.hpp ${CMAKE_SOURCE_DIR}/common/arithmetic.hpp)
+    <common/runtime/run.hpp> <common/arithmetic.hpp>)  # not by their paths: another clone has others, and ccache would compile again
 add_library(lockstep_headers OBJECT ${empty})
 target_link_libraries(lockstep_headers PRIVATE fmt::fmt)
 target_precompile_headers(lockstep_headers PRIVATE ${usual})

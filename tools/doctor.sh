@@ -61,6 +61,12 @@ else
   without Gloo './lab setup installs libgloo-dev; without it ./lab bench all_reduce compares with MPI'"'"'s all-reduce alone'
 fi
 
+if has_program ccache; then
+  ok ccache "$(ccache --version | head -n 1)"
+else
+  without ccache './lab setup installs it; without it every new clone compiles everything'
+fi
+
 blas=$(find_blas) || true
 if [ -n "$blas" ]; then
   ok BLAS "$(find_blas_kernels || echo "$blas")"

@@ -55,6 +55,7 @@ like libopenblas-dev has_blas
 like python3-matplotlib python_with_matplotlib
 like 'openmpi-bin libopenmpi-dev' has_mpi
 like libgloo-dev has_header gloo/allreduce.h
+like ccache has_program ccache
 
 missing=$needed$useful
 [ -n "$missing" ] || exit 0

@@ -21,6 +21,7 @@ made_up apt-cache 'exit 0'
 made_up sudo "echo sudo >> $folder/ran; exec \"\$@\""
 made_up id 'echo 1000'
 made_up mpicxx 'exit 0'
+made_up ccache 'exit 0'
 made_up python3 'exit 0'
 
 fail() {
