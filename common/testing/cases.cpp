@@ -98,10 +98,10 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
   }
 }
 
-/// "1 microbatch", "2 microbatches", "3 ranks a node".
+/// "1 microbatch", "2 microbatches", "3 features per rank", "2 positions of a chunk".
 std::string counted(std::size_t count, std::string unit) {
   if (count != 1) {
-    const std::size_t noun = std::min(unit.find(" a "), unit.size());
+    const std::size_t noun = std::min({unit.find(" per "), unit.find(" of "), unit.find(" a "), unit.size()});
     unit.insert(noun, unit.substr(0, noun).ends_with("ch") ? "es" : "s");
   }
   return fmt::format("{} {}", count, unit);

@@ -132,6 +132,8 @@ TEST(Cases, CountTheirUnitInEnglish) {
   EXPECT_NONFATAL_FAILURE(with(5, "microbatch"), "with 1 rank and 5 microbatches:");
   EXPECT_NONFATAL_FAILURE(with(0, "element"), "with 1 rank and 0 elements:");
   EXPECT_NONFATAL_FAILURE(with(2, "rank a node"), "with 1 rank and 2 ranks a node:");
+  EXPECT_NONFATAL_FAILURE(with(2, "feature per rank"), "with 1 rank and 2 features per rank:");
+  EXPECT_NONFATAL_FAILURE(with(2, "position of a chunk"), "with 1 rank and 2 positions of a chunk:");
 }
 
 TEST(Cases, ThatAreNumberedAreNotCounted) {
