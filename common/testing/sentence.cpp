@@ -32,13 +32,30 @@ std::string shortened(std::string_view value) {
                                                                       : std::string(value);
 }
 
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+bool is_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_word) &&
+         !std::isdigit(static_cast<unsigned char>(text.front()));
+}
+
+/// What a reader knows of a test's expression: a call or a name as it is written, the member of "d.exposed", and
+/// nothing of "is.y[i] / 2", whose names are the test's own.
+std::string subject_of(std::string_view expression) {
+  const bool call = expression.ends_with(')') && is_name(expression.substr(0, expression.find('(')));
+  const std::string_view member = expression.substr(expression.find_last_of(".>") + 1);
+  if (call && expression.find(").") == expression.npos) return fmt::format("{} is", expression);
+  for (std::string_view sign : {" + ", " - ", " * ", " / "})
+    if (expression.find(sign) != expression.npos) return "found";
+  return is_name(member) ? fmt::format("{} is", member) : "found";
+}
+
 /// "a is 1, expected 2"; "" where the values are bytes that mean nothing to a reader.
 std::string words_of(std::string_view expression, std::string_view found, std::string_view expected) {
   for (std::string_view value : {found, expected})
     if (value.empty() || value.find("-byte object") != value.npos) return "";
-  const std::string near = shortened(found), exact = shortened(expected);
-  return near == exact ? fmt::format("\n  {} is {}, expected {}", expression, found, expected)
-                       : fmt::format("\n  {} is {}, expected {}", expression, near, exact);
+  const std::string near = shortened(found), exact = shortened(expected), subject = subject_of(expression);
+  return near == exact ? fmt::format("\n  {} {}, expected {}", subject, found, expected)
+                       : fmt::format("\n  {} {}, expected {}", subject, near, exact);
 }
 
 /// The next value of "Expected equality of these values:": its expression, and what that is.
@@ -110,8 +127,6 @@ std::string in_words(std::string_view compared) {
   if (compared.starts_with("The difference")) return words_of_difference(compared);
   return "";  // a condition, or an exception: the sentence says what did not hold
 }
-
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 /// Where `word` stands by itself in `text`, from `from` on: between spaces, brackets and signs, not quoted, and no part
 /// of a longer word or of a file's name.

@@ -60,7 +60,12 @@ TEST(Verdict, TheTestsOwnSentenceComesFirst) {
   EXPECT_EQ(said(CmpHelperFloatingPointEQ("a", "b", 0.006, 0.25)), "the rate is √k\n  a is 0.006, expected 0.25");
   EXPECT_EQ(said(CmpHelperFloatingPointEQ("a", "b", 1.0 / 3, 1.0 / 3 + 1e-14)),
             "the rate is √k\n  a is 0.33333333333333331, expected 0.33333333333334331");
-  EXPECT_EQ(said(CmpHelperEQ("a[i]", "2", 1, 2)), "the rate is √k\n  a[i] is 1, expected 2");
+  EXPECT_EQ(said(CmpHelperEQ("share(1.5)", "2", 1, 2)), "the rate is √k\n  share(1.5) is 1, expected 2");
+  // Names of a test's own variables tell a learner nothing.
+  for (const char* member : {"d.rate", "of(step).rate", "all[0].rate", "d->rate"})
+    EXPECT_EQ(said(CmpHelperEQ(member, "2", 1, 2)), "the rate is √k\n  rate is 1, expected 2");
+  for (const char* other : {"a[i]", "d.y[i]", "1 - d.rate / 2.5", "d.rate + d.more", "all.size()", "of(step).size()"})
+    EXPECT_EQ(said(CmpHelperEQ(other, "2", 1, 2)), "the rate is √k\n  found 1, expected 2");
   EXPECT_EQ(said(CmpHelperEQ("a", "b", std::string("x\ny"), std::string("x\nz"))),
             "the rate is √k\n  a is \"x\\ny\", expected \"x\\nz\"");
   EXPECT_EQ(said(CmpHelperLT("a", "b", 3, 2)), "the rate is √k\n  a is 3, expected less than 2");
