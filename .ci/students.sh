@@ -62,6 +62,7 @@ steps=$PWD/build/steps.hpp
 echo '#define STEPS (p - 1)' > "$steps"
 sed "s|#include \"common/arithmetic.hpp\"|&\n#include \"$steps\"|; s|step < p - 1|step < STEPS|" $solution > $answer
 ./lab check 21.2 > build/students.log || { cat build/students.log; fail 'an answer with a header should pass'; }
+grep -Eq '^21\.2 .* tests, .*; [0-9]+ of all parts together$' build/students.log || { cat build/students.log; fail 'tests that belong to no part should be told'; }
 echo '#define STEPS (p - 2)' > "$steps"
 ./lab check 21.2 > build/students.log && fail 'the header has changed, and 21.2 with it'
 ./lab check 25.1 2>&1 | grep -q 'borrowed from the reference: 21.2 (yours: FAIL)' || fail '25.1 should borrow 21.2'

@@ -42,16 +42,20 @@ std::string coloured(const std::string& verdict) {
 /// So that verdicts stand in one column.
 constexpr std::size_t kLabelColumns = 80;
 
-void print_row(const std::string& indent, const std::string& title, const Judgement& row) {
+/// `together`: how many of the row's tests are of no single part.
+void print_row(const std::string& indent, const std::string& title, const Judgement& row, int together = 0) {
   std::string label = padded(indent + padded(row.id, indent.empty() ? 7 : 8) + title, kLabelColumns);
-  std::string tests =
-      row.ok() ? fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds) : "";
+  std::string tests;
+  if (row.ok()) tests = fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds);
+  if (row.ok() && together > 0) tests += fmt::format("; {} of all parts together", together);
   if (row.ok() && row.skipped > 0) tests += fmt::format("; {} skipped: {}", row.skipped, row.left_out);
   fmt::print("{} {}{}{}{}\n", label, coloured(row.verdict), style().faint, tests, style().off);
 }
 
 void print_table(const Judged& judged) {
-  print_row("", judged.exercise.title, judged.whole);
+  int of_parts = 0;
+  for (const Judgement& row : judged.parts) of_parts += row.passed;
+  print_row("", judged.exercise.title, judged.whole, judged.parts.empty() ? 0 : judged.whole.passed - of_parts);
   for (const Judgement& row : judged.parts) {
     auto part = std::find_if(judged.exercise.parts.begin(), judged.exercise.parts.end(),
                              [&](const Part& p) { return p.id == row.id; });
