@@ -7,6 +7,7 @@
 
 #include <random>
 
+#include "common/testing/expect_near.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/published_rates.hpp"
@@ -15,25 +16,28 @@
 namespace lockstep::week24 {
 namespace {
 
+using testing::expect_seconds, testing::ExpectNear;
+
 TEST(Lab24_6a, BothConventions) {
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8}), 3.0 / 8)
-      << "p = 4, m = 8: 3 idle turns to 8 of work. A ratio of two ints is rounded down in C++";
-  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8}), 3.0 / 11) << "p = 4, m = 8: 3 idle turns of 11 in all";
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({4, 8, 2}), 3.0 / 16)
-      << "two chunks per stage: 3 idle turns of a chunk to 16 of work";
-  EXPECT_DOUBLE_EQ(bubble_of_total({4, 8, 2}), 3.0 / 19)
-      << "two chunks per stage: 3 idle turns of a chunk of 19 in all";
-  EXPECT_DOUBLE_EQ(bubble_of_ideal({1, 8}), 0) << "a single stage never waits";
-  EXPECT_DOUBLE_EQ(bubble_of_total({2, 1}), 0.5) << "p = 2, m = 1: one stage works, the other waits";
+  ExpectNear(bubble_of_ideal({4, 8}), 3.0 / 8)
+      << "bubble_of_ideal, p = 4, m = 8: 3 idle turns to 8 of work. A ratio of two ints is rounded down in C++";
+  ExpectNear(bubble_of_total({4, 8}), 3.0 / 11) << "bubble_of_total, p = 4, m = 8: 3 idle turns of 11 in all";
+  ExpectNear(bubble_of_ideal({4, 8, 2}), 3.0 / 16)
+      << "bubble_of_ideal, two chunks per stage: 3 idle turns of a chunk to 16 of work";
+  ExpectNear(bubble_of_total({4, 8, 2}), 3.0 / 19)
+      << "bubble_of_total, two chunks per stage: 3 idle turns of a chunk of 19 in all";
+  ExpectNear(bubble_of_ideal({1, 8}), 0) << "bubble_of_ideal: a single stage never waits";
+  ExpectNear(bubble_of_total({2, 1}), 0.5) << "bubble_of_total, p = 2, m = 1: one stage works, the other waits";
 }
 
 TEST(Lab24_6a, OfEveryShape) {
   for (int v : {1, 2, 3, 4})
     for (const PipelineShape& shape : shapes(v)) {
       const double idle = shape.stages - 1, work = v * shape.microbatches;
-      ASSERT_DOUBLE_EQ(bubble_of_ideal(shape), idle / work)
-          << where(shape) << "idle turns of a chunk, to turns of work";
-      ASSERT_DOUBLE_EQ(bubble_of_total(shape), idle / (work + idle)) << where(shape) << "idle turns of a chunk, of all";
+      ExpectNear(bubble_of_ideal(shape), idle / work)
+          << where(shape) << "bubble_of_ideal, idle turns of a chunk, to turns of work";
+      ExpectNear(bubble_of_total(shape), idle / (work + idle))
+          << where(shape) << "bubble_of_total, idle turns of a chunk, of all";
     }
 }
 
@@ -43,20 +47,21 @@ TEST(Lab24_6b, TheMostIsNotAlwaysOfTheSameStage) {
                                         {.begin = 5, .end = 13, .busy = 5, .waiting = 1, .transferring = 2},
                                         {.begin = 3, .end = 11, .busy = 7, .waiting = 1, .transferring = 9}};
   const Bubble bubble = measured_bubble(stages);
-  EXPECT_DOUBLE_EQ(bubble.makespan, 13) << "from 0 to the end of the last stage";
-  EXPECT_DOUBLE_EQ(bubble.longest_span, 10) << "the first stage's, from 2 to 12";
-  EXPECT_DOUBLE_EQ(bubble.of_ideal, 6.0 / 7) << "13 s, of which the busiest stage works 7";
-  EXPECT_DOUBLE_EQ(bubble.of_total, 6.0 / 13) << "13 s, of which the busiest stage works 7";
-  EXPECT_DOUBLE_EQ(bubble.of_span, 3.0 / 10) << "10 s, of which the busiest stage works 7";
+  expect_seconds(bubble.makespan, 13) << "the makespan: from 0 to the end of the last stage";
+  expect_seconds(bubble.longest_span, 10) << "the longest span: the first stage's, from 2 to 12";
+  ExpectNear(bubble.of_ideal, 6.0 / 7) << "the bubble of the ideal: 13 s, of which the busiest stage works 7";
+  ExpectNear(bubble.of_total, 6.0 / 13) << "the bubble of the total: 13 s, of which the busiest stage works 7";
+  ExpectNear(bubble.of_span, 3.0 / 10) << "the bubble of the span: 10 s, of which the busiest stage works 7";
 }
 
 TEST(Lab24_6b, FromWhatStagesDid) {
   const Bubble bubble = measured_bubble({{.begin = 0, .end = 9, .busy = 6}, {.begin = 1, .end = 10, .busy = 5}});
-  EXPECT_DOUBLE_EQ(bubble.makespan, 10) << "the last stage ends at 10";
-  EXPECT_DOUBLE_EQ(bubble.longest_span, 9) << "each stage from its own begin to its own end: 0 to 9, and 1 to 10";
-  EXPECT_DOUBLE_EQ(bubble.of_ideal, 4.0 / 6) << "the ideal time is the work of the busiest stage";
-  EXPECT_DOUBLE_EQ(bubble.of_total, 4.0 / 10) << "what is not the ideal, of the makespan";
-  EXPECT_DOUBLE_EQ(bubble.of_span, 3.0 / 9) << "what is not the ideal, of the longest span";
+  expect_seconds(bubble.makespan, 10) << "the makespan: the last stage ends at 10";
+  expect_seconds(bubble.longest_span, 9)
+      << "the longest span: each stage from its own begin to its own end, 0 to 9, and 1 to 10";
+  ExpectNear(bubble.of_ideal, 4.0 / 6) << "the bubble of the ideal time, which is the work of the busiest stage";
+  ExpectNear(bubble.of_total, 4.0 / 10) << "the bubble of the total: what is not the ideal, of the makespan";
+  ExpectNear(bubble.of_span, 3.0 / 9) << "the bubble of the span: what is not the ideal, of the longest span";
 }
 
 /// Stages by chance, of which --seed draws others. Whole numbers, and the three largest looked for one by one.
@@ -76,11 +81,11 @@ TEST(Lab24_6b, OfAnyStages) {
     std::string what = fmt::format("{} stage{}, (begin, end, busy) =", stages.size(), stages.size() == 1 ? "" : "s");
     for (const StageUse& stage : stages) what += fmt::format(" ({}, {}, {})", stage.begin, stage.end, stage.busy);
     const Bubble bubble = measured_bubble(stages);
-    ASSERT_DOUBLE_EQ(bubble.makespan, last) << what << ": the makespan goes from 0 to the end of the last stage";
-    ASSERT_DOUBLE_EQ(bubble.longest_span, longest) << what << ": the longest span is one stage's, from begin to end";
-    ASSERT_NEAR(bubble.of_ideal, last / busiest - 1, 1e-12) << what << ": idle time, of the busiest stage's work";
-    ASSERT_NEAR(bubble.of_total, 1 - busiest / last, 1e-12) << what << ": idle time, of the makespan";
-    ASSERT_NEAR(bubble.of_span, 1 - busiest / longest, 1e-12) << what << ": idle time, of the longest span";
+    expect_seconds(bubble.makespan, last) << what << ": the makespan goes from 0 to the end of the last stage";
+    expect_seconds(bubble.longest_span, longest) << what << ": the longest span is one stage's, from begin to end";
+    ExpectNear(bubble.of_ideal, last / busiest - 1) << what << ": idle time, of the busiest stage's work";
+    ExpectNear(bubble.of_total, 1 - busiest / last) << what << ": idle time, of the makespan";
+    ExpectNear(bubble.of_span, 1 - busiest / longest) << what << ": idle time, of the longest span";
   }
 }
 

@@ -30,7 +30,7 @@ struct StepLedgers {
 };
 
 /// The five costs, in seconds; they add up to the step. The busy rank is the one with the most arithmetic (of several,
-/// the first): while it does not compute, it waits.
+/// any of them): while it does not compute, it waits.
 struct Decomposition {
   double compute = 0;    ///< arithmetic without launch, mean over the ranks: what a perfectly shared step would take
   double launch = 0;     ///< mean over the ranks
@@ -50,8 +50,8 @@ enum class Scaling { strong, weak };
 
 enum class Limit {
   none,            ///< less than kWorthNaming of the step is lost
-  not_overlapped,  ///< exposed communication, though arithmetic (with launch) is as long as all of the wire, or longer
-  communication,   ///< exposed communication, and more on the wire than arithmetic
+  not_overlapped,  ///< exposed communication, though arithmetic (with launch) is longer than all of the wire
+  communication,   ///< exposed communication, and more on the wire than arithmetic (just as much: either of the two)
   bubble,
   imbalance,
   launch,    ///< the model is too small: the same number of operations, with less to do in each

@@ -16,12 +16,11 @@ namespace {
 
 TEST(Lab25_3a, EachChunkHoldsUntilItsBackwardIsOver) {
   // Schedules that are none of week 24's.
-  ExpectNear(in_flight(parse_stage("F0 I0 F1 I1 W0 W1"), 1), 2, 0)
-      << "F0 I0 F1 I1 W0 W1: the weight gradients need them";
-  ExpectNear(in_flight(parse_stage("F0 I0 W0 F1 I1 W1"), 1), 1, 0) << "F0 I0 W0 F1 I1 W1: one after the other";
-  ExpectNear(in_flight(parse_stage("F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0"), 2), 1, 0)
+  ExpectNear(in_flight(parse_stage("F0 I0 F1 I1 W0 W1"), 1), 2) << "F0 I0 F1 I1 W0 W1: the weight gradients need them";
+  ExpectNear(in_flight(parse_stage("F0 I0 W0 F1 I1 W1"), 1), 1) << "F0 I0 W0 F1 I1 W1: one after the other";
+  ExpectNear(in_flight(parse_stage("F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0"), 2), 1)
       << "F0.0 F0.1 B0.1 F1.1 B1.1 B0.0 F1.0 B1.0: one of each chunk, each half a microbatch";
-  ExpectNear(in_flight(parse_stage("F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1"), 2), 2, 0)
+  ExpectNear(in_flight(parse_stage("F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1"), 2), 2)
       << "three of chunk 0, then one of chunk 1: 3/2 + 1/2, although there are never more than three at a time";
 }
 
@@ -31,7 +30,7 @@ TEST(Lab25_3a, HoldsWhatTheScheduleHolds) {
     for (int s = 0; s < p; ++s) {
       const StageSchedule& steps = schedule[static_cast<std::size_t>(s)];
       const int peak = peak_of_chunks(steps, named.chunks);
-      ExpectNear(in_flight(steps, named.chunks), peak / static_cast<double>(named.chunks), 1e-12)
+      ExpectNear(in_flight(steps, named.chunks), peak / static_cast<double>(named.chunks))
           << format_case(named, p, m) << "microbatches in flight of stage " << s << ", each chunk at its peak";
     }
   });
@@ -49,16 +48,16 @@ TEST(Lab25_3a, ModelStateIsDividedOverDpAlone) {
     const StageBytes memory = stage_memory({.dp = dp, .tp = 8, .zero = c.zero}, billion(1, 1).stages[0], 1);
     const std::string where =
         fmt::format("ZeRO-{}, dp {}, tp 8: the parameters given are already this rank's", c.zero, dp);
-    ExpectNear(memory.state.parameter_bytes, c.parameters * 1e9, 1e-12) << where;
-    ExpectNear(memory.state.gradient_bytes, c.gradients * 1e9, 1e-12) << where;
-    ExpectNear(memory.state.optimizer_bytes, c.optimizer * 1e9, 1e-12) << where;
+    ExpectNear(memory.state.parameter_bytes, c.parameters * 1e9) << where;
+    ExpectNear(memory.state.gradient_bytes, c.gradients * 1e9) << where;
+    ExpectNear(memory.state.optimizer_bytes, c.optimizer * 1e9) << where;
   }
 }
 
 TEST(Lab25_3a, ActivationsAreKeptForEachMicrobatchInFlight) {
   for (const double microbatches : {1.0, 2.5, about(4.0, 1)})
     ExpectNear(stage_memory({.pp = 4}, billion(4, 8).stages[0], microbatches).activation_bytes,
-               microbatches * 3e9 + 5e9, 1e-12)
+               microbatches * 3e9 + 5e9)
         << "3 GB for each of " << microbatches << " microbatches in flight, and 5 GB once";
 }
 
@@ -88,8 +87,7 @@ TEST(Lab25_3b, SoIsMemory) {
     const Schedule schedule = week24::make_schedule(named.schedule, {p, m, named.chunks});
     for (std::size_t s = 0; s < schedule.size(); ++s) {
       const double peak = peak_of_chunks(schedule[s], named.chunks) / static_cast<double>(named.chunks);
-      ExpectNear(predicted.in_flight[s], peak, 1e-9)
-          << format_case(named, p, m) << "microbatches in flight of stage " << s;
+      ExpectNear(predicted.in_flight[s], peak) << format_case(named, p, m) << "microbatches in flight of stage " << s;
     }
   });
 }
@@ -137,7 +135,7 @@ TEST(Lab25_3b, NoMoreThanThreeRoundsArePlayed) {
       const Pipeline predicted = pipeline(pipeline_of(named, p), work(rounds));
       for (std::size_t s = 0; s < three.size(); ++s) {
         const double expected = three[s] + (rounds - 3) * (three[s] - two[s]);
-        ExpectNear(predicted.ends.at(s), expected, 1e-9)
+        ExpectNear(predicted.ends.at(s), expected)
             << format_case(named, p, rounds * p) << "when stage " << s
             << " ends: 3p microbatches are simulated, and the change from 2p to 3p repeats with each p";
         most = std::max(most, std::abs(ends_of(named, work(rounds))[s] - expected));
@@ -150,7 +148,7 @@ TEST(Lab25_3b, NoMoreThanThreeRoundsArePlayed) {
 TEST(Lab25_3b, APipelineThatNobodyCouldPlay) {
   // A billion microbatches: their steps would not fit a computer's memory.
   const int p = 4, m = 1'000'000'000;
-  ExpectNear(pipeline({.pp = p}, uneven(p, m, 0, 0)).seconds() / (3.0 * (m + p - 1)), 1, 1e-9)
+  ExpectNear(pipeline({.pp = p}, uneven(p, m, 0, 0)).seconds() / (3.0 * (m + p - 1)), 1)
       << "1F1B: m + p − 1 forwards and backwards";
 }
 
@@ -190,9 +188,9 @@ TEST(Lab25_3c, WhatHidesLeavesTheLateAndTheAdditions) {
                             : zero == 1 ? t.late_s + t.additions + t.late_g + t.g
                             : zero == 2 ? m * (t.late_s + t.additions) + t.late_g + t.g
                                         : m * (t.late_s + 2 * t.late_g + t.additions);
-    ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
+    ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1) << "ZeRO-" << zero;
   }
-  ExpectNear(exposed_data({.dp = 1}, work, work.stages[0]), 0, 0) << "a single replica has nothing to sum";
+  ExpectNear(exposed_data({.dp = 1}, work, work.stages[0]), 0) << "a single replica has nothing to sum";
 }
 
 TEST(Lab25_3c, WhatCannotHideIsWaitedFor) {
@@ -205,7 +203,7 @@ TEST(Lab25_3c, WhatCannotHideIsWaitedFor) {
                             : zero == 1 ? t.late_s + t.s - 0.2 + t.late_g + t.g
                             : zero == 2 ? m * (t.late_s + t.s - 0.2) + t.late_g + t.g
                                         : m * (t.late_s + 2 * t.late_g + t.g - 0.1 + t.g + t.s - 0.2);
-    ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1, 1e-12) << "ZeRO-" << zero;
+    ExpectNear(exposed_data(strategy, work, work.stages[0]) / expected, 1) << "ZeRO-" << zero;
   }
 }
 
@@ -228,9 +226,9 @@ StepTime step_of(const Strategy& strategy, const Workload& work) {
 TEST(Lab25_3c, TheSlowestSumCounts) {
   Workload work = uneven(4, 8, 0, 0);
   work.stages.back().after = 30;  // ends 6 s before stage 0, three backwards
-  ExpectNear(step_of({.pp = 4}, work).data, 24, 1e-9) << "30 s, of which stage 0 needs 6 for its last backwards";
+  ExpectNear(step_of({.pp = 4}, work).data, 24) << "30 s, of which stage 0 needs 6 for its last backwards";
   work.stages.back().after = 3;
-  ExpectNear(step_of({.pp = 4}, work).data, 0, 1e-9) << "3 s, done before stage 0 has ended";
+  ExpectNear(step_of({.pp = 4}, work).data, 0) << "3 s, done before stage 0 has ended";
 }
 
 TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
@@ -244,24 +242,22 @@ TEST(Lab25_3c, TheStepIsTheSumOfItsParts) {
     strategy.dp = 4;
     const StepTime time = step_of(strategy, work);
     const StageWork& last = work.stages.back();
-    ExpectNear(time.compute + time.recomputed + time.tensor, m * (last.forward + last.backward), 1e-9)
+    ExpectNear(time.compute + time.recomputed + time.tensor, m * (last.forward + last.backward))
         << format_case(named, p, m) << "the last stage is the busiest";
-    ExpectNear(time.recomputed, m * 0.5, 1e-9) << format_case(named, p, m) << "recomputation, of the busiest stage";
-    ExpectNear(time.tensor, m * 0.3, 1e-9) << format_case(named, p, m) << "waiting for tensor-parallel all-reduces";
+    ExpectNear(time.recomputed, m * 0.5) << format_case(named, p, m) << "recomputation, of the busiest stage";
+    ExpectNear(time.tensor, m * 0.3) << format_case(named, p, m) << "waiting for tensor-parallel all-reduces";
     const std::vector<double> ends = ends_of(named, work);
     const double all = *std::max_element(ends.begin(), ends.end());
-    ExpectNear(time.total() - time.data - time.update, all, 1e-9)
+    ExpectNear(time.total() - time.data - time.update, all)
         << format_case(named, p, m) << "all but data and update, which is what the pipeline takes";
     double data = 0;  // every stage has the same sums: the one that ends last needs longest
     for (std::size_t s = 0; s < ends.size(); ++s)
       data = std::max(data, exposed_data(strategy, work, work.stages[s]) - (all - ends[s]));
-    ExpectNear(time.data, data, 1e-9) << format_case(named, p, m) << "the sums of the stage that ends last";
-    ExpectNear(time.update, 0.25 + 32e9 / 2e12, 1e-9)
-        << format_case(named, p, m) << "the norm once, and one stage's update";
+    ExpectNear(time.data, data) << format_case(named, p, m) << "the sums of the stage that ends last";
+    ExpectNear(time.update, 0.25 + 32e9 / 2e12) << format_case(named, p, m) << "the norm once, and one stage's update";
     for (StageWork& stage : work.stages) stage.hop = 0;
     const std::vector<double> still = ends_of(named, work);
-    ExpectNear(time.hops, all - *std::max_element(still.begin(), still.end()), 1e-9)
-        << format_case(named, p, m) << "hops";
+    ExpectNear(time.hops, all - *std::max_element(still.begin(), still.end())) << format_case(named, p, m) << "hops";
   });
 }
 
@@ -270,13 +266,13 @@ TEST(Lab25_3c, TheUpdateIsOfWhatThisRankHas) {
   work.data = kLinks;
   work.memory_bytes_per_second = 2e12;
   for (const auto& [zero, bytes] : {std::pair{0, 32e9}, {1, 9.5e9}, {2, 8e9}, {3, 8e9}})
-    ExpectNear(step_of({.dp = 4, .zero = zero}, work).update, bytes / 2e12, 1e-12)
+    ExpectNear(step_of({.dp = 4, .zero = zero}, work).update, bytes / 2e12)
         << "ZeRO-" << zero << ": seconds of the update";
   for (const std::size_t larger : {0, 1, 2}) {
     Workload unequal = billion(3, 3);
     unequal.stages[larger].parameters = 2e9;
     unequal.memory_bytes_per_second = 2e12;
-    ExpectNear(step_of({.pp = 3}, unequal).update, 64e9 / 2e12, 1e-12)
+    ExpectNear(step_of({.pp = 3}, unequal).update, 64e9 / 2e12)
         << "seconds of the update, of stage " << larger << ", which has twice the parameters of the others";
   }
 }

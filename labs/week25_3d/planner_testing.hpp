@@ -6,39 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/testing/drawn.hpp"
+#include "common/testing/expect_near.hpp"
 #include "labs/trainer/plan/search.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week25_3d/planner.hpp"
 
 namespace lockstep::week25 {
 
-/// ExpectNear(predicted, expected, tolerance) << "what": fails in words, with both numbers. The tolerance is relative
-/// to `expected`, and absolute where that is below 1.
-class ExpectNear {
- public:
-  ExpectNear(double predicted, double expected, double tolerance)
-      : right_(std::abs(predicted - expected) <= tolerance * std::max(1.0, std::abs(expected))),
-        numbers_(fmt::format(": expected {:.9g}, yours is {:.9g}", expected, predicted)) {}
-  ExpectNear(const ExpectNear&) = delete;
-  ~ExpectNear() {
-    if (!right_) ADD_FAILURE() << what_.str() << numbers_;
-  }
-  template <class T>
-  ExpectNear& operator<<(const T& part) {
-    what_ << part;
-    return *this;
-  }
-
- private:
-  bool right_;
-  std::string numbers_;
-  std::ostringstream what_;
-};
+using testing::ExpectNear;
 
 struct Named {
   std::string schedule;

@@ -71,8 +71,7 @@ struct MeasuredSaves {
 
 /// --checkpoint-every: the number of steps k ≥ 1 between two saves for which expected_waste is least (of several that
 /// are equal to within 1e-9, any), among those for which a save is complete when the next one begins: stopped + k·step
-/// ≥ complete, to within 1e-9 of a step. (Otherwise the trainer's next save would have to wait for it.) k fits in an
-/// int.
+/// ≥ complete. (Otherwise the trainer's next save would have to wait for it.) k fits in an int.
 int steps_between_saves(const MeasuredSaves& saves, double restart, double mtbf);
 
 }  // namespace lockstep::week25

@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/testing/expect_near.hpp"
 #include "labs/week25_3d/save_interval_testing.hpp"
 
 namespace lockstep::week25::save_interval_test {
 namespace {
+
+using testing::expect_seconds, testing::ExpectNear;
 
 std::string words(const SavingCosts& c) {
   return fmt::format("a save of {:g} s, a restart of {:g} s, a failure every {:g} s", c.save, c.restart, c.mtbf);
@@ -19,13 +22,13 @@ std::string words(const SavingCosts& c) {
 TEST(Lab25_6a, WasteByHand) {
   // M = 1/ln 2, so that e^(t/M) = 2^t.
   const double m = 1 / std::log(2.0);
-  EXPECT_NEAR(expected_waste({.save = 1, .restart = 0, .mtbf = m}, 2), 1 - 2 / (m * 7), 1e-12)
-      << "2 s of work and 1 s of save take (2³ − 1)·M";
-  EXPECT_NEAR(expected_waste({.save = 1, .restart = 1, .mtbf = m}, 2), 1 - 1 / (m * 7), 1e-12)
-      << "R = M·ln 2 doubles the time";
-  EXPECT_NEAR(expected_waste({.save = 10, .restart = 600, .mtbf = 1e15}, 90), 0.1, 1e-9)
-      << "almost no failures: 10 s of each 100 s are the save";
-  EXPECT_EQ(expected_waste({.save = 1, .restart = 1e6, .mtbf = 1}, 1), 1) << "it never completes a restart";
+  ExpectNear(expected_waste({.save = 1, .restart = 0, .mtbf = m}, 2), 1 - 2 / (m * 7))
+      << "the waste: 2 s of work and 1 s of save take (2³ − 1)·M";
+  ExpectNear(expected_waste({.save = 1, .restart = 1, .mtbf = m}, 2), 1 - 1 / (m * 7))
+      << "the waste: R = M·ln 2 doubles the time";
+  ExpectNear(expected_waste({.save = 10, .restart = 600, .mtbf = 1e15}, 90), 0.1)
+      << "the waste: almost no failures: 10 s of each 100 s are the save";
+  ExpectNear(expected_waste({.save = 1, .restart = 1e6, .mtbf = 1}, 1), 1) << "the waste: it never completes a restart";
 }
 
 TEST(Lab25_6a, WasteToTwelvePlaces) {
@@ -39,13 +42,13 @@ TEST(Lab25_6a, WasteToTwelvePlaces) {
 
 TEST(Lab25_6a, IntervalsByHand) {
   const Intervals four = best_intervals({.save = 2, .restart = 0, .mtbf = 4});
-  EXPECT_DOUBLE_EQ(four.young, 4) << "√(2·2·4)";
-  EXPECT_DOUBLE_EQ(four.daly, 4 * (1 + 1.0 / 6 + 1.0 / 36) - 2) << "x = ½: 4·(1 + 1/6 + 1/36) − 2";
-  EXPECT_DOUBLE_EQ(best_intervals({.save = 2, .restart = 77, .mtbf = 4}).daly, four.daly)
-      << "the restart does not say how often to save";
+  expect_seconds(four.young, 4) << "Young's: √(2·2·4)";
+  expect_seconds(four.daly, 4 * (1 + 1.0 / 6 + 1.0 / 36) - 2) << "Daly's: x = ½: 4·(1 + 1/6 + 1/36) − 2";
+  expect_seconds(best_intervals({.save = 2, .restart = 77, .mtbf = 4}).daly, four.daly)
+      << "Daly's: the restart does not say how often to save";
   const Intervals slow = best_intervals({.save = 8, .restart = 0, .mtbf = 4});
-  EXPECT_DOUBLE_EQ(slow.young, 8) << "√(2·8·4)";
-  EXPECT_DOUBLE_EQ(slow.daly, 4) << "a save of 2M or longer: Daly's is M";
+  expect_seconds(slow.young, 8) << "Young's: √(2·8·4)";
+  expect_seconds(slow.daly, 4) << "a save of 2M or longer: Daly's is M";
   EXPECT_LT(best_intervals({.save = 7.99, .restart = 0, .mtbf = 4}).daly, 3.6) << "a save below 2M: still the formula";
 }
 
@@ -78,10 +81,10 @@ TEST(Lab25_6a, DalyIsBetterWhereSavesAreLong) {
 constexpr SavingCosts kByHand{.save = 10, .restart = 20, .mtbf = 1000};
 
 void expect_spent(const TimeSpent& is, const TimeSpent& wanted, const std::string& where) {
-  EXPECT_DOUBLE_EQ(is.work, wanted.work) << where << ": lasting work";
-  EXPECT_DOUBLE_EQ(is.saves, wanted.saves) << where << ": saves";
-  EXPECT_DOUBLE_EQ(is.lost, wanted.lost) << where << ": lost work";
-  EXPECT_DOUBLE_EQ(is.restarts, wanted.restarts) << where << ": restarts";
+  expect_seconds(is.work, wanted.work) << where << ": lasting work";
+  expect_seconds(is.saves, wanted.saves) << where << ": saves";
+  expect_seconds(is.lost, wanted.lost) << where << ": lost work";
+  expect_seconds(is.restarts, wanted.restarts) << where << ": restarts";
   EXPECT_EQ(is.failures, wanted.failures) << where << ": failures";
 }
 
@@ -92,24 +95,24 @@ void expect_run(const std::vector<double>& gaps, double seconds, const TimeSpent
 
 TEST(Lab25_6b, OneStepAtATime) {
   RunState run{.left = 100};
-  EXPECT_DOUBLE_EQ(advance(run, kByHand, 100, 60), 60) << "60 s of 100 are available";
+  expect_seconds(advance(run, kByHand, 100, 60), 60) << "60 s of 100 are available";
   EXPECT_EQ(run.doing, Doing::work) << "60 of 100 s: still at work";
-  EXPECT_DOUBLE_EQ(run.unsaved, 60) << "60 s of work that is in no checkpoint";
-  EXPECT_DOUBLE_EQ(advance(run, kByHand, 100, 60), 40) << "the work has 40 s left";
+  expect_seconds(run.unsaved, 60) << "60 s of work that is in no checkpoint";
+  expect_seconds(advance(run, kByHand, 100, 60), 40) << "the work has 40 s left";
   EXPECT_EQ(run.doing, Doing::save) << "work is followed by a save";
-  EXPECT_DOUBLE_EQ(run.spent.work, 0) << "work lasts from its checkpoint on, not before";
-  EXPECT_DOUBLE_EQ(run.left, 10) << "a save takes 10 s";
-  EXPECT_DOUBLE_EQ(advance(run, kByHand, 100, 60), 10) << "the save takes 10 of 60 s";
+  expect_seconds(run.spent.work, 0) << "work lasts from its checkpoint on, not before";
+  expect_seconds(run.left, 10) << "a save takes 10 s";
+  expect_seconds(advance(run, kByHand, 100, 60), 10) << "the save takes 10 of 60 s";
   EXPECT_EQ(run.doing, Doing::work) << "a save is followed by work";
-  EXPECT_DOUBLE_EQ(run.left, 100) << "work takes the interval";
-  EXPECT_DOUBLE_EQ(run.spent.work, 100) << "the save has made 100 s of work lasting";
-  EXPECT_DOUBLE_EQ(run.unsaved, 0) << "nothing is unsaved after a save";
+  expect_seconds(run.left, 100) << "work takes the interval";
+  expect_seconds(run.spent.work, 100) << "the save has made 100 s of work lasting";
+  expect_seconds(run.unsaved, 0) << "nothing is unsaved after a save";
   fail(run, kByHand);
   EXPECT_EQ(run.doing, Doing::restart) << "a failure is followed by a restart";
-  EXPECT_DOUBLE_EQ(advance(run, kByHand, 100, 60), 20) << "the restart takes 20 of 60 s";
+  expect_seconds(advance(run, kByHand, 100, 60), 20) << "the restart takes 20 of 60 s";
   EXPECT_EQ(run.doing, Doing::work) << "a restart is followed by work";
-  EXPECT_DOUBLE_EQ(run.left, 100) << "after a restart the interval begins again";
-  EXPECT_DOUBLE_EQ(run.spent.restarts, 20) << "20 s of restarts";
+  expect_seconds(run.left, 100) << "after a restart the interval begins again";
+  expect_seconds(run.spent.restarts, 20) << "20 s of restarts";
 }
 
 TEST(Lab25_6b, NoFailures) {
@@ -154,7 +157,7 @@ TEST(Lab25_6b, DrawnRuns) {
     expect_spent(is, added_up(costs, interval, seconds, gaps),
                  fmt::format("{:g} s in turns of {:g} + {:g} s, restarts of {:g} s, up to {} failures", seconds,
                              interval, costs.save, costs.restart, gaps.size()));
-    EXPECT_DOUBLE_EQ(is.seconds(), seconds) << "the four add up to the run";
+    expect_seconds(is.seconds(), seconds) << "the four add up to the run";
     if (HasFailure()) return;
   }
 }
@@ -218,7 +221,7 @@ TEST(Lab25_6c, TheSaveBeforeIsComplete) {
   };
   EXPECT_EQ(fewest(5), 1) << "complete within a step";
   EXPECT_EQ(fewest(95.01), 10) << "complete after 9.5 steps";
-  EXPECT_EQ(fewest(100.01), 10) << "complete when the tenth step ends: not later";
+  EXPECT_EQ(fewest(100.005), 10) << "complete before the tenth step ends: no reason for an eleventh";
   EXPECT_EQ(fewest(0.001), 1) << "complete before training resumes";
   EXPECT_GT(steps_between_saves({.step = 10, .stopped = 20, .complete = 95}, 0, 1e6), 10)
       << "completing after 9.5 steps is no reason to save that often";

@@ -29,7 +29,7 @@ std::array<double, 5> costs_of(const Decomposition& d) {
 Decomposition decompose(const StepLedgers& step) {
   std::size_t busy = 0;
   for (std::size_t r = 1; r < step.ranks.size(); ++r)
-    if (step.ranks[r].arithmetic > step.ranks[busy].arithmetic) busy = r;
+    if (step.ranks[r].arithmetic >= step.ranks[busy].arithmetic) busy = r;  // of several, the last
   const RankStep& rank = step.ranks[busy];
   Decomposition d;
   d.launch = mean_of(step, &RankStep::launch);
@@ -44,7 +44,7 @@ Decomposition decompose(const StepLedgers& step) {
 
 Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial, int ranks, Scaling scaling) {
   const double share = scaling == Scaling::weak ? 1.0 : 1.0 / static_cast<double>(ranks);
-  const Limit wire = parallel.wire > parallel.compute + parallel.launch ? Limit::communication : Limit::not_overlapped;
+  const Limit wire = parallel.wire >= parallel.compute + parallel.launch ? Limit::communication : Limit::not_overlapped;
   const std::array<Limit, 5> limits = {Limit::repeated, Limit::launch, Limit::imbalance, wire, Limit::bubble};
   std::map<double, Limit> losses;
   const auto with = costs_of(parallel), alone = costs_of(serial);

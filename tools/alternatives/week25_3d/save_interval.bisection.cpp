@@ -60,7 +60,7 @@ int steps_between_saves(const MeasuredSaves& saves, double restart, double mtbf)
   }
   int steps = static_cast<int>(low / saves.step);
   if (steps < 1 || expected_waste(costs, (steps + 1) * saves.step) < expected_waste(costs, steps * saves.step)) ++steps;
-  const double fewest = std::ceil((saves.complete - saves.stopped) / saves.step - 1e-9);
+  const double fewest = std::ceil((saves.complete - saves.stopped) / saves.step);
   return steps < fewest ? static_cast<int>(fewest) : steps;
 }
 
