@@ -13,7 +13,7 @@ namespace lockstep::week24 {
 StageSchedule naive(const PipelineShape& shape, int stage);
 
 /// F0 … F(m − 1), then B(m − 1) … B0: each backward in turn frees the latest activations. Holds m microbatches at its
-/// peak.
+/// peak. (B0 … B(m − 1) on every stage is right too: PyTorch's order.)
 StageSchedule gpipe(const PipelineShape& shape, int stage);
 
 }  // namespace lockstep::week24
