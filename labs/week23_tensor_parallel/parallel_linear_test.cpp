@@ -28,7 +28,7 @@ SerialLinear row_layer(const Case& c) { return {kRows, cut_features(c), other_fe
 CasePlan plan(bool queues = false) {
   CasePlan plan;
   plan.sizes = drawn_sizes({1, 2, 5}, 6);
-  plan.unit = "feature";
+  plan.unit = "feature per rank";
   plan.queues = queues;
   return plan;
 }
@@ -124,7 +124,8 @@ std::string wrong_column(const Case& c, const Outcome& outcome, bool bias = true
         product(cut_columns(layer.dy, first, own), cut_rows(layer.weight, first, own), Transposed::none);
     const HostMatrix dweight = cut_rows(layer.dweight(), first, own), dbias = cut_columns(layer.dbias(), first, own);
     Reader reader(outcome.values[rank], rank);
-    reader.expect("its columns of y", cut_columns(y, first, own));
+    reader.expect("its columns of y", cut_columns(y, first, own),
+                  {{sum_of_columns(y, c.ranks), "the sum over the ranks: y stays sharded, and nothing is sent"}});
     reader.expect("dx", dx, {{partial, "this rank's part alone: f's backward is missing"}});
     reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there before is lost"}});
     if (bias) reader.expect("dbias", plus_one(dbias), {{dbias, "gradients accumulate: what was there before is lost"}});
@@ -190,12 +191,16 @@ std::string wrong_row(const Case& c, const Outcome& outcome) {
                    {plus(y, layer.bias, -1), "the bias is missing"},
                    {partial, "this rank's part alone: g is missing"},
                    {plus(partial, layer.bias), "this rank's part alone: g is missing"}});
-    reader.expect("its columns of dx", cut_columns(layer.dx(), first, own));
+    reader.expect("its columns of dx", cut_columns(layer.dx(), first, own),
+                  {{sum_of_columns(layer.dx(), c.ranks),
+                    "the sum over the ranks: each has the columns of its own inputs, so g's backward sums nothing"}});
     reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there before is lost"}});
     if (kBias)
       reader.expect("dbias", plus_one(layer.dbias()),
                     {{HostMatrix{1, layer.dbias().columns, std::vector<float>(layer.dbias().columns, 1)},
-                      "it was not computed: every rank has the whole bias, and its gradient"}});
+                      "it was not computed: every rank has the whole bias, and its gradient"},
+                     {plus(plus_one(layer.dbias()), plus_one(layer.dbias()), static_cast<float>(c.ranks) - 1),
+                      "the sum over the ranks, which all have the whole gradient: nothing is left to sum"}});
     if (!reader.complaint().empty()) return reader.complaint();
     if (outcome.values[rank].back() != 0)
       return fmt::format("rank {} sent {} in the backward pass: g's backward is the identity", rank,

@@ -49,7 +49,7 @@ void ring_attention_backward(const RingAttention& ring, Slice dq, Slice dkv, Sli
 std::array<int, 2> zigzag_chunks(int rank, int ranks);
 
 /// Part d. How many (query, key) pairs the causal mask allows for the queries of `rank`, over all keys of a sequence of
-/// `positions` (T, a multiple of 2p): a query at position t sees t + 1 keys. Exact as long as T² is below 2^53.
+/// `positions` (T, a multiple of 2p): a query at position t sees t + 1 keys.
 double visible_pairs(int rank, int ranks, std::size_t positions, SequenceCut cut);
 
 }  // namespace lockstep::week23

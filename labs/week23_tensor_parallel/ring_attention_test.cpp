@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/testing/expect_near.hpp"
 #include "labs/week23_tensor_parallel/ring_attention_testing.hpp"
 
 namespace lockstep::week23::ring_attention_test {
@@ -29,14 +30,36 @@ PartialRow row_of(const Values& scores, double first, double lift = 0) {
   return row;
 }
 
-void expect_row(const PartialRow& is, const PartialRow& exact, const std::string& what) {
-  ASSERT_EQ(is.y.size(), 2u) << what;
-  if (exact.log_sum == kNoKeys)
-    ASSERT_EQ(is.log_sum, kNoKeys) << what << ": the log-sum-exp of no keys";
-  else
-    ASSERT_NEAR(is.log_sum, exact.log_sum, 1e-9 * (1 + std::abs(exact.log_sum))) << what << ": the log-sum-exp";
+/// "" where `is`, of a and b, is `exact`; else what is wrong, and why where that can be told.
+std::string wrong_merge(const PartialRow& is, const PartialRow& a, const PartialRow& b, const PartialRow& exact) {
+  const auto near = [](double x, double y) { return x == y || std::abs(x - y) <= 1e-9 * (1 + std::abs(y)); };
+  if (is.y.size() != 2) return fmt::format("y has {} elements, expected 2, as both have", is.y.size());
+  if (!near(is.log_sum, exact.log_sum))
+    return fmt::format("the log-sum-exp is {:.6g}, expected {:.6g}{}", is.log_sum, exact.log_sum,
+                       near(is.log_sum, a.log_sum + b.log_sum) ? ": yours is ℓ_A + ℓ_B, not ln(e^ℓ_A + e^ℓ_B)" : "");
+  const auto weights = [&](double of_a, double of_b) {
+    return near(is.y[0], of_a * a.y[0] + of_b * b.y[0]) && near(is.y[1], of_a * a.y[1] + of_b * b.y[1]);
+  };
+  const double most = std::max(a.log_sum, b.log_sum);
   for (std::size_t i = 0; i < 2; ++i)
-    ASSERT_NEAR(is.y[i], exact.y[i], 1e-9 * (1 + std::abs(exact.y[i]))) << what << ": y";
+    if (!near(is.y[i], exact.y[i]))
+      return fmt::format(
+          "element {} of y is {:.6g}, expected {:.6g}{}", i, is.y[i], exact.y[i],
+          weights(1, 1) ? ": yours is y_A + y_B, where the weights e^(ℓ_A − ℓ) and e^(ℓ_B − ℓ) are missing"
+          : weights(0.5, 0.5) ? ": yours is the mean of y_A and y_B, whose weights are e^(ℓ_A − ℓ) and e^(ℓ_B − ℓ)"
+          : weights(std::exp(a.log_sum - most), std::exp(b.log_sum - most))
+              ? ": your weights are e^(ℓ_A − max) and e^(ℓ_B − max), more than 1 together: ℓ, the new log-sum-exp, "
+                "makes "
+                "them 1"
+              : "");
+  return "";
+}
+void expect_merged(const PartialRow& a, const PartialRow& b, const PartialRow& exact, const std::string& what,
+                   const std::string& if_infinite = "") {
+  const PartialRow is = merge(a, b);
+  const bool finite = std::isfinite(is.log_sum + std::accumulate(is.y.begin(), is.y.end(), 0.0));
+  if (const std::string wrong = wrong_merge(is, a, b, exact); !wrong.empty())
+    ADD_FAILURE() << what << ": " << wrong << (finite ? "" : if_infinite);
 }
 
 /// The scores of `count` keys, from −4 to 4.
@@ -51,32 +74,38 @@ TEST(Lab23_6a, TwoRowsAreOneOverTheKeysOfBoth) {
   for (std::size_t a = 1; a <= 4; ++a)
     for (std::size_t b = 1; b <= 4; ++b) {
       Values all = scores_of(a, a);
-      const Values more = scores_of(b + 10, b);
+      Values more = scores_of(b + 10, b);
+      more[0] += 0.75;  // no sums are equal, where two wrong answers would be one
       const PartialRow of_a = row_of(all, 1), of_b = row_of(more, 1 + static_cast<double>(a));
       all.insert(all.end(), more.begin(), more.end());
-      expect_row(merge(of_a, of_b), row_of(all, 1), fmt::format("{} and {} keys", a, b));
-      if (HasFatalFailure()) return;
+      expect_merged(of_a, of_b, row_of(all, 1),
+                    fmt::format("{} and {} key{}, whose log-sum-exps are ℓ_A and ℓ_B", a, b, b == 1 ? "" : "s"));
+      if (HasFailure()) return;
     }
 }
 
-TEST(Lab23_6a, OneSideWithoutKeysChangesNothing) {
-  const PartialRow some = row_of({1, -2, 3}, 5), none = row_of({}, 0);
-  expect_row(merge(some, none), some, "nothing merged into three keys");
-  expect_row(merge(none, some), some, "three keys merged into nothing");
-  expect_row(merge(none, none), none, "nothing merged into nothing");
-}
-
+/// Before the rows of no keys: without the larger one, it is this that goes wrong first in a model.
 TEST(Lab23_6a, ScoresOfThousandsDoNotOverflow) {
+  const char* if_infinite =
+      ". e^800 is infinite in double, and e^−800 is 0: take the larger ℓ out of both exponents first";
   const PartialRow both = row_of({1, -2, 3, 0}, 5);
   for (const double lift : {-5000.0, 800.0, 5000.0}) {
     PartialRow exact = both;
     exact.log_sum += lift;
-    const PartialRow a = row_of({1, -2}, 5, lift), b = row_of({3, 0}, 7, lift);
-    expect_row(merge(a, b), exact, fmt::format("scores around {:g}", lift));
+    expect_merged(row_of({1, -2}, 5, lift), row_of({3, 0}, 7, lift), exact, fmt::format("scores around {:g}", lift),
+                  if_infinite);
   }
   const PartialRow low = row_of({0}, 3, -4000), high = row_of({0}, 9, 4000);
-  expect_row(merge(low, high), high, "4000 against −4000");
-  expect_row(merge(high, low), high, "−4000 against 4000");
+  expect_merged(low, high, high, "scores of −4000 merged with scores of 4000", if_infinite);
+  expect_merged(high, low, high, "scores of 4000 merged with scores of −4000", if_infinite);
+}
+
+TEST(Lab23_6a, OneSideWithoutKeysChangesNothing) {
+  const PartialRow some = row_of({1, -2, 3}, 5), none = row_of({}, 0);
+  const char* if_infinite = ". Of no keys ℓ is −∞, and y zeros; −∞ − (−∞) is not a number";
+  expect_merged(some, none, some, "nothing merged into three keys", if_infinite);
+  expect_merged(none, some, some, "three keys merged into nothing", if_infinite);
+  expect_merged(none, none, none, "nothing merged into nothing", if_infinite);
 }
 
 // Parts b and c -------------------------------------------------------------------------------------------------------
@@ -233,11 +262,12 @@ TEST(Lab23_6d, PairsAreCounted) {
       for (const std::size_t size : {std::size_t{1}, std::size_t{2}, 4 + more})
         for (int rank = 0; rank < ranks; ++rank) {
           const std::size_t positions = 2 * static_cast<std::size_t>(ranks) * size;
-          ASSERT_EQ(visible_pairs(rank, ranks, positions, cut), counted_pairs(rank, ranks, positions, cut))
-              << "rank " << rank << " of " << ranks << ", " << positions << " positions, "
+          testing::ExpectNear(visible_pairs(rank, ranks, positions, cut), counted_pairs(rank, ranks, positions, cut))
+              << "visible pairs of rank " << rank << " of " << ranks << ", " << positions << " positions, "
               << (cut == kZigzag ? "zig-zag" : "contiguous");
         }
-  EXPECT_EQ(visible_pairs(0, 1, std::size_t{1} << 20, kContiguous), 0x1p39 + 0x1p19) << "2^20 positions";
+  testing::ExpectNear(visible_pairs(0, 1, std::size_t{1} << 20, kContiguous), 0x1p39 + 0x1p19)
+      << "visible pairs of 2^20 positions: more than an int can count";
 }
 
 // All of it -----------------------------------------------------------------------------------------------------------

@@ -95,8 +95,10 @@ inline Values columns_of(const std::vector<float>& whole, std::size_t columns, s
 }
 
 /// y and the statistics of the forward pass, on the host and in double: what a backward pass alone starts from. Only
-/// what is in this rank's chunks.
-inline Serial host_forward(const Case& c, SequenceCut cut, int rank) {
+/// what is in this rank's chunks. The keys of position u are masked as if they were those of `taken_for(u)`.
+inline Serial host_forward(
+    const Case& c, SequenceCut cut, int rank,
+    const std::function<std::size_t(std::size_t u)>& taken_for = [](std::size_t u) { return u; }) {
   const auto chunks = right_chunks(static_cast<std::size_t>(rank), c.ranks, cut);
   const HostMatrix qkv = Inputs(c).qkv;
   const std::size_t positions = whole_shape(c).positions;
@@ -107,20 +109,91 @@ inline Serial host_forward(const Case& c, SequenceCut cut, int rank) {
   for (std::size_t line = 0; line < serial.statistics.size(); ++line) {
     const std::size_t sequence = line / positions / kHeads, head = line / positions % kHeads, t = line % positions;
     if (t / c.size != chunks[0] && t / c.size != chunks[1]) continue;
-    Values weights;
-    for (std::size_t u = 0; u <= t; ++u) {
+    Values weights(positions);
+    for (std::size_t u = 0; u < positions; ++u) {
       double score = 0;
       for (std::size_t i = 0; i < kHeadSize; ++i) score += row(sequence, t, 0, head)[i] * row(sequence, u, 1, head)[i];
-      weights.push_back(std::exp(score / std::sqrt(static_cast<double>(kHeadSize))));  // of |scores| < 30
+      if (taken_for(u) <= t)
+        weights[u] = std::exp(score / std::sqrt(static_cast<double>(kHeadSize)));  // of |scores| < 30
     }
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     serial.statistics[line] = std::log(sum);
-    for (std::size_t u = 0; u <= t; ++u)
+    for (std::size_t u = 0; u < positions && sum > 0; ++u)
       for (std::size_t i = 0; i < kHeadSize; ++i)
         serial.y[(sequence * positions + t) * kWidth + head * kHeadSize + i] +=
             weights[u] / sum * row(sequence, u, 2, head)[i];
   }
   return serial;
+}
+
+/// Of dkv: what this rank's own queries contribute to its own keys.
+inline Values host_own_dkv(const Case& c, SequenceCut cut, int rank, const Serial& serial) {
+  const auto chunks = right_chunks(static_cast<std::size_t>(rank), c.ranks, cut);
+  const Inputs inputs(c);
+  const std::size_t positions = whole_shape(c).positions;
+  const double root = std::sqrt(static_cast<double>(kHeadSize));
+  Values dkv(kBatch * positions * 2 * kWidth);
+  const auto own = [&](std::size_t t) { return t / c.size == chunks[0] || t / c.size == chunks[1]; };
+  for (std::size_t line = 0; line < serial.statistics.size(); ++line) {
+    const std::size_t sequence = line / positions / kHeads, head = line / positions % kHeads, t = line % positions;
+    for (std::size_t u = 0; u <= t && own(t); ++u) {
+      if (!own(u)) continue;
+      const std::size_t query = sequence * positions + t, key = sequence * positions + u, first = head * kHeadSize;
+      const auto in = [&](std::size_t row, std::size_t part) {
+        return inputs.qkv.values.data() + (row * 3 + part) * kWidth + first;
+      };
+      double score = 0, slope = 0;
+      for (std::size_t i = 0; i < kHeadSize; ++i) {
+        const std::size_t at = query * kWidth + first + i;
+        score += in(query, 0)[i] * in(key, 1)[i] / root;
+        slope += inputs.dy.values[at] * (in(key, 2)[i] - serial.y[at]);
+      }
+      const double weight = std::exp(score - serial.statistics[line]);
+      for (std::size_t i = 0; i < kHeadSize; ++i) {
+        dkv[key * 2 * kWidth + first + i] += weight * slope * in(query, 0)[i] / root;
+        dkv[(key * 2 + 1) * kWidth + first + i] += weight * inputs.dy.values[query * kWidth + first + i];
+      }
+    }
+  }
+  return dkv;
+}
+
+/// Is what each rank returned, from `at` on, what `expected(rank)` has in the rank's chunks?
+inline bool all_ranks_have(const Outcome& outcome, std::size_t at, const Part& part,
+                           const std::function<Values(int rank)>& expected) {
+  for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
+    const Values whole = expected(static_cast<int>(rank));
+    for (std::size_t i = 0; i < part.own; ++i)
+      if (!(std::abs(outcome.values[rank].at(at + i) - whole[part.place(rank, i)]) <= 1e-4)) return false;
+  }
+  return true;
+}
+
+/// Why y of the forward pass is wrong, where that can be told.
+inline std::string explain_y(const Case& c, const Outcome& outcome, SequenceCut cut, const Serial& serial) {
+  const Part y = in_chunks("", c, cut, kWidth);
+  Values one_more;  // with e^0 in each sum
+  for (const double log_sum : serial.statistics) one_more.push_back(std::log1p(std::exp(log_sum)));
+  if (all_ranks_have(outcome, y.own, statistics_in_chunks(c, cut), [&](int) { return one_more; }))
+    return ". The statistics began at 0, as if each query had seen a key of score 0: of no keys they are −∞";
+  const auto p = static_cast<std::size_t>(c.ranks);
+  const auto of_others = [&](int r) {  // keys of rank r − k, taken for those of r + k
+    return host_forward(c, cut, r,
+                        [&](std::size_t u) {
+                          for (std::size_t owner = 0; owner < p; ++owner)
+                            for (std::size_t i = 0; i < 2; ++i)
+                              if (right_chunks(owner, c.ranks, cut)[i] == u / c.size)
+                                return right_chunks((2 * static_cast<std::size_t>(r) + p - owner) % p, c.ranks,
+                                                    cut)[i] *
+                                           c.size +
+                                       u % c.size;
+                          return u;
+                        })
+        .y;
+  };
+  if (p > 2 && all_ranks_have(outcome, 0, y, of_others))
+    return ". Your mask is for keys of rank r + k: after k steps round the ring you hold those of rank r − k";
+  return "";
 }
 
 /// This rank's chunks of a whole array.
@@ -184,12 +257,23 @@ inline std::string wrong_attention(const Case& c, const Outcome& outcome, Sequen
     whole.insert(whole.end(), values.begin(), values.end());
   };
   if (passes != Passes::backward) {
-    expect(in_chunks("y", c, cut, kWidth), serial.y);
+    Part y = in_chunks("y", c, cut, kWidth);
+    y.explain = [&] { return explain_y(c, outcome, cut, serial); };
+    expect(y, serial.y);
     expect(statistics_in_chunks(c, cut), serial.statistics);
   }
   if (passes != Passes::forward) {
     expect(in_chunks("dq", c, cut, kWidth), serial.dq);
-    expect(in_chunks("dkv", c, cut, 2 * kWidth), serial.dkv);
+    Part dkv = in_chunks("dkv", c, cut, 2 * kWidth);
+    std::size_t at = 0;
+    for (const Part& part : parts) at += part.own;
+    dkv.explain = [&, at, dkv]() -> std::string {
+      const auto own = [&](int rank) { return host_own_dkv(c, cut, rank, serial); };
+      if (c.ranks == 1 || !all_ranks_have(outcome, at, dkv, own)) return "";
+      return ". It is what this rank's own queries contribute, and nothing else: after the last step the gradient of "
+             "your keys comes home from the previous rank, and must be received into dkv";
+    };
+    expect(dkv, serial.dkv);
     expect(in_chunks("dy after the pass", c, cut, kWidth), {inputs.dy.values.begin(), inputs.dy.values.end()});
   }
   expect(in_chunks("q after the pass", c, cut, kWidth), columns_of(inputs.qkv.values, 3 * kWidth, 0, kWidth));

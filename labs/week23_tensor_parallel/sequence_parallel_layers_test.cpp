@@ -84,7 +84,7 @@ void run_layers(bool overlap) {
   };
   CasePlan plan;
   plan.sizes = drawn_sizes({1, 4}, 5);
-  plan.unit = "feature";
+  plan.unit = "feature per rank";
   plan.queues = overlap;
   run_cases(program, judge, plan);
 }
@@ -125,7 +125,7 @@ void run_scratch(bool column) {
   };
   CasePlan plan;
   plan.sizes = sizes_of({4});
-  plan.unit = "feature";
+  plan.unit = "feature per rank";
   run_cases(program(false), judge, plan);
 }
 TEST(Lab23_5b, ScratchOfTheColumnParallelLayer) { run_scratch(true); }

@@ -60,7 +60,7 @@ TEST(Lab23_5a, RowsAreGatheredAndSumsScattered) {
   };
   CasePlan plan;
   plan.sizes = sizes_of({1, 6});
-  plan.unit = "element";
+  plan.unit = "element per rank";
   run_cases(program, judge, plan);
 }
 

@@ -147,12 +147,21 @@ inline HostMatrix plus(HostMatrix a, const HostMatrix& b, float times = 1) {
 
 inline HostMatrix plus_one(HostMatrix matrix) { return plus(std::move(matrix), {1, 1, {1}}); }
 
+/// What every rank has where `ranks` ranks sum their equal parts of the columns.
+inline HostMatrix sum_of_columns(const HostMatrix& whole, int ranks) {
+  const std::size_t own = whole.columns / static_cast<std::size_t>(ranks);
+  HostMatrix sum = cut_columns(whole, 0, own);
+  for (std::size_t first = own; first < whole.columns; first += own) sum = plus(sum, cut_columns(whole, first, own));
+  return sum;
+}
+
 /// A tensor that p ranks return sharded, and one rank returns whole.
 struct Part {
   std::string name;
   std::size_t own = 0;                                                ///< elements on each of the p ranks
   std::size_t whole = 0;                                              ///< elements of the serial one
   std::function<std::size_t(std::size_t rank, std::size_t i)> place;  ///< where element i of a rank's lies in the whole
+  std::function<std::string()> explain = {};                          ///< what it is instead, where that can be told
 };
 inline Part same_on_all(std::string name, std::size_t count) {
   return {std::move(name), count, count, [](std::size_t, std::size_t i) { return i; }};
@@ -199,6 +208,17 @@ inline std::string explain_whole(const Outcome& outcome, const Part& part, std::
   return times_p ? fmt::format(". It is {} times too large: what was the same on every rank was summed", p) : "";
 }
 
+/// What a tensor that ranks must hold in parts is instead, where that can be told; `at` is where it begins.
+inline std::string explain_cut(const Outcome& outcome, const Part& part, std::size_t at) {
+  const std::span<const double> first = std::span(outcome.values[0]).subspan(at, part.own);
+  if (std::all_of(first.begin(), first.end(), [&](double value) { return value == first[0]; })) return "";
+  for (const Values& values : outcome.values)
+    if (!std::equal(first.begin(), first.end(), values.begin() + static_cast<std::ptrdiff_t>(at))) return "";
+  return ". Every rank holds the same, a sum over the ranks (g_forward, or row_forward, which ends with one), where "
+         "each "
+         "has a part of its own: is the layer before it column-parallel?";
+}
+
 /// What ranks returned, part after part, against the serial run's. Ranks add in another order than one matrix product:
 /// `roundings` is how many there are, at most, between the inputs and a result.
 inline std::string differs(const Outcome& outcome, const std::vector<Part>& parts, const Values& serial,
@@ -210,14 +230,15 @@ inline std::string differs(const Outcome& outcome, const std::vector<Part>& part
     for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
       for (std::size_t i = 0; i < part.own; ++i) {
         const double value = outcome.values[rank].at(at + i), exact = serial.at(whole + part.place(rank, i));
-        if (!(std::abs(value - exact) <= tolerance))
-          return fmt::format("rank {}: {}, element {} of its {}, is {:g}; on one rank it is {:g}{}", rank, part.name, i,
-                             part.own, value, exact,
-                             value != value ? " (uninitialised memory)"
-                             : std::abs(value + 1 - exact) <= tolerance
-                                 ? ". Gradients accumulate: the 1 that was there before is lost"
-                             : part.own == part.whole ? explain_whole(outcome, part, at, expected, tolerance)
-                                                      : "");
+        if (std::abs(value - exact) <= tolerance) continue;
+        std::string why = value != value ? " (uninitialised memory)" : part.explain ? part.explain() : "";
+        if (why.empty() && std::abs(value + 1 - exact) <= tolerance)
+          why = ". Gradients accumulate: the 1 that was there before is lost";
+        if (why.empty())
+          why = part.own == part.whole ? explain_whole(outcome, part, at, expected, tolerance)
+                                       : explain_cut(outcome, part, at);
+        return fmt::format("rank {}: {}, element {} of its {}, is {:g}; on one rank it is {:g}{}", rank, part.name, i,
+                           part.own, value, exact, why);
       }
     }
     at += part.own;

@@ -201,7 +201,7 @@ std::string wrong_attention(const Case& c, const Outcome& outcome) {
 CasePlan plan(bool queues = false) {
   CasePlan plan;
   plan.sizes = drawn_sizes({1, 2}, 3);
-  plan.unit = "head";
+  plan.unit = "head per rank";
   plan.queues = queues;
   return plan;
 }

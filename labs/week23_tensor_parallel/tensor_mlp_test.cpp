@@ -100,7 +100,7 @@ std::string wrong_mlp(const Case& c, const Outcome& outcome) {
 CasePlan plan(bool queues = false) {
   CasePlan plan;
   plan.sizes = drawn_sizes({1, 4}, 5);
-  plan.unit = "hidden unit";
+  plan.unit = "hidden unit per rank";
   plan.queues = queues;
   return plan;
 }
