@@ -2,6 +2,7 @@
 # a program differs from another only in which object of an exercise it links.
 #
 #   ref.21.2           object library: solutions/week21_data_parallel/ring_all_reduce.cpp
+#   ref.hsdp_units     object library: solutions/given/hsdp_units.cpp, which is given and would give an answer away
 #   mine.21.2          object library: the student's file, or a stub where that does not compile (compile_or_stub.sh)
 #   tests.21.2         object library: labs/week21_data_parallel/ring_all_reduce_test.cpp, and what there is of
 #                      ring_all_reduce_*_test.cpp, in one compilation; of the programs of one exercise
@@ -173,7 +174,6 @@ $<JOIN:${of_reference},COMPILE_OPTIONS>,\n>
 -g1
 -I$<JOIN:${of_reference},INCLUDE_DIRECTORIES>,\n-I>
 ")
-  file(GENERATE OUTPUT ${grade}/references/${id} CONTENT "$<TARGET_OBJECTS:ref.${id}>")
   lockstep_all_needs(${id} needs)
   get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
   lockstep_backends(backends)
@@ -304,9 +304,10 @@ function(lockstep_add_mutants id folder name solution)
   set_tests_properties(suite.mutants.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 600 LABELS "mutants")
 endfunction()
 
-# ref.ID. A hand-out has its object and not its text; where that object does not fit this computer, the reference is as
-# unwritten as the skeleton, and nothing can be borrowed.
+# ref.ID. A handout has its object and not its text; where that object does not fit this computer, the reference is as
+# unwritten as the skeleton, and nothing can be borrowed. grade/references/ID says where the object is.
 function(lockstep_add_reference id solution skeleton)
+  add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
   if(LOCKSTEP_HANDOUT_FITS)
     add_library(ref.${id} OBJECT IMPORTED GLOBAL)
     get_directory_property(options COMPILE_OPTIONS)
@@ -319,6 +320,13 @@ function(lockstep_add_reference id solution skeleton)
   else()
     add_library(ref.${id} OBJECT ${solution})
   endif()
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/grade/references/${id} CONTENT "$<TARGET_OBJECTS:ref.${id}>")
+endfunction()
+
+# ref.NAME of solutions/given/NAME.cpp: what an exercise or the trainer is given, and students only as an object, because
+# its text gives another exercise's answer away.
+function(lockstep_add_given name)
+  lockstep_add_reference(${name} ${CMAKE_SOURCE_DIR}/solutions/given/${name}.cpp ${CMAKE_BINARY_DIR}/skeletons/given/${name}.cpp)
 endfunction()
 
 # One exercise. Sets nothing; says in a global property that it is there.
@@ -328,7 +336,7 @@ function(lockstep_add_exercise week folder exercise)
   set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
   set(tests ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}_test.cpp)
   if(NOT EXISTS ${solution} OR NOT (EXISTS ${tests} OR LOCKSTEP_HANDOUT))
-    message(STATUS "${id} ${name}: in the course, not yet in the suite")
+    message(STATUS "${id} ${name}: in the course, not in this handout, or not yet in the suite")
     return()
   endif()
   lockstep_json_list(needs "${exercise}" needs)
@@ -342,7 +350,6 @@ function(lockstep_add_exercise week folder exercise)
   endif()
   set_property(GLOBAL PROPERTY LOCKSTEP_CORE_${id} "${label}")
   set(skeleton ${CMAKE_BINARY_DIR}/skeletons/${folder}/${name}.cpp)
-  add_custom_command(OUTPUT ${skeleton} COMMAND skeleton ${solution} ${skeleton} DEPENDS ${solution} skeleton COMMENT "" VERBATIM)
   lockstep_add_reference(${id} ${solution} ${skeleton})
   if(NOT EXISTS ${tests})
     return()

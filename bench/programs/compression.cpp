@@ -127,8 +127,8 @@ void compute(Rank me, const Compression& how, Slice data, int ranks) {
   if (how.method == Method::top_k) {
     Slice values = buffer(k, DType::f32), indices = buffer(k, DType::i32), error = buffer(n, DType::f32);
     Slice sent = buffer(k, DType::f32), sent_indices = buffer(k, DType::i32);
+    top_k(me, values, indices, data);  // as much as with error feedback, in another order
     add(me, error, data);
-    top_k(me, values, indices, error);
     scatter_add(me, error, values, indices, -1);
     copy(me, sent, values);
     copy(me, sent_indices, indices);

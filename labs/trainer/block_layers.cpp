@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "labs/week23_tensor_parallel/model_shards.hpp"
-#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "labs/week23_tensor_parallel/sequence_layers.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 
 namespace lockstep::week25 {
@@ -15,22 +15,6 @@ using P = BlockPart;
 
 LinearTensors pair(const BlockTensors& tensors, P::Index weight, P::Index bias) {
   return {tensors[weight], tensors[bias]};
-}
-
-/// 23.5b's column_backward_rows, with the scatter behind the product that it does not need.
-void column_backward_behind(const week23::TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy,
-                            Slice x, const LinearTensors& values, std::size_t rows, const char* gather,
-                            const char* scatter) {
-  Rank me = tp.group;
-  const Slice whole = week23::whole_rows(tp, x), dwhole = week23::whole_rows(tp, x);
-  const Ticket gathered =
-      me.run(tp.comm, [whole, x, gather](Rank queue) { week23::gather_rows(queue, whole, x, gather); });
-  linear_backward_input(me, dwhole, dy, values.weight, rows);
-  const Ticket scattered =
-      me.run(tp.comm, [dx, dwhole, scatter](Rank queue) { week23::scatter_rows(queue, dx, dwhole, scatter); });
-  me.wait(gathered);
-  linear_backward_weight(me, gradients.weight, gradients.bias, dy, whole, rows);
-  me.wait(scattered);
 }
 
 class BlockLayers final : public Layers {
@@ -94,8 +78,8 @@ class BlockLayers final : public Layers {
   void logits_backward(Rank me, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                        std::size_t rows) const override {
     if (overlap_scatter_)
-      return column_backward_behind(tp_, dx, {dhead, {}}, dlogits, x, {head, {}}, rows, "head input gather",
-                                    "head backward scatter");
+      return week23::column_backward_behind(tp_, dx, {dhead, {}}, dlogits, x, {head, {}}, rows, "head input gather",
+                                            "head backward scatter");
     others_->logits_backward(me, dx, dhead, dlogits, x, head, rows);
   }
   void loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const override {
@@ -121,7 +105,8 @@ class BlockLayers final : public Layers {
   }
   void column_backward(Slice dx, const LinearTensors& gradients, Slice dy, Slice x, const LinearTensors& values,
                        const BlockShape& shape, const char* gather, const char* place) const {
-    if (overlap_scatter_) return column_backward_behind(tp_, dx, gradients, dy, x, values, shape.rows(), gather, place);
+    if (overlap_scatter_)
+      return week23::column_backward_behind(tp_, dx, gradients, dy, x, values, shape.rows(), gather, place);
     if (cut_rows_) return week23::column_backward_rows(tp_, dx, gradients, dy, x, values, shape.rows(), gather, place);
     week23::column_backward(tp_, dx, gradients, dy, x, values, shape.rows(), place);
   }

@@ -30,7 +30,8 @@ namespace lockstep::week22 {
 
 /// Given: 22.4's bookkeeping on the ranks of one node (dp_ is groups.node), so shares are chunks of 1/g, and ranks with
 /// the same place in their nodes have the same ones. Everything is as fsdp.hpp says, except that averages are over all
-/// p ranks, and that their last bits may differ: sums are added in another order than plain DDP's.
+/// p ranks, and that their last bits may differ: sums are added in another order than plain DDP's. What it does as 22.4
+/// is in solutions/given; a handout has it compiled.
 class Hsdp : public FsdpUnits {
  public:
   Hsdp(const week21::Hierarchy& groups, ShardedModel model, FsdpOptions options, BindTensor bind)
@@ -43,25 +44,15 @@ class Hsdp : public FsdpUnits {
   /// set_requires_all_reduce.
   void reduce_across(bool yes) { across_ = yes; }
 
-  void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) override {
-    for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip, skipped);
-    for (const Slice& share : gradients_) fill(dp_, share, 0);
-  }
+  void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) override;
 
  protected:
-  void release(std::size_t u) override { unsharded_[u] = {}; }
-  void prefetch(const std::vector<std::size_t>& order) override {
-    const std::size_t until = std::min(order.size(), used_ + static_cast<std::size_t>(options_.prefetch));
-    for (; gathered_ < until; ++gathered_) gather(order[gathered_]);
-  }
+  void gather(std::size_t u) override;  // over the node's ranks
+  void release(std::size_t u) override;
+  void prefetch(const std::vector<std::size_t>& order) override;
 
   /// `values` if they have this type; else new memory that holds them in it.
-  static Slice in_type(Rank queue, const Slice& values, DType type) {
-    if (values.dtype() == type) return values;
-    Slice converted = queue.allocate(values.size(), type, Category::buffer);
-    convert(queue, converted, values);
-    return converted;
-  }
+  static Slice in_type(Rank queue, const Slice& values, DType type);
 
   Rank rail_;  // the ranks with this rank's place in their nodes; on the queue on which units are gathered and reduced
   bool across_ = true;

@@ -6,6 +6,11 @@
 
 namespace lockstep::week23 {
 
+/// column_backward_rows of 23.5b, with tp.overlap, and with the scatter on tp.comm too: behind the product that it does
+/// not need. Of solutions/given.
+void column_backward_behind(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
+                            const LinearTensors& values, std::size_t rows, const char* gather, const char* scatter);
+
 class SequenceLayers final : public ShardedLayers {
  public:
   using ShardedLayers::ShardedLayers;

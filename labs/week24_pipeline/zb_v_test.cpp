@@ -8,7 +8,9 @@
 
 #include "common/testing/cases.hpp"
 #include "common/testing/verdict.hpp"
+#include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
+#include "labs/week24_pipeline/zero_bubble.hpp"
 
 namespace lockstep::week24::zb_v_test {
 namespace {
@@ -38,21 +40,8 @@ Schedule within_memory(const PipelineShape& shape) {
   return schedule;
 }
 
-/// The suite's own, with one chunk a stage: 1F1B; with `halves` ZB-H1.
-Schedule others(int p, int m, bool halves) {
-  Schedule schedule;
-  for (int s = 0; s < p; ++s) {
-    StageSchedule& steps = schedule.emplace_back();
-    const int warm_up = std::min(p - 1 - s, m);
-    for (int i = 0; i < warm_up; ++i) steps.push_back({Work::forward, i});
-    for (int i = 0; i < m + s; ++i) {
-      if (warm_up + i < m) steps.push_back({Work::forward, warm_up + i});
-      if (i < m) steps.push_back({halves ? Work::input_gradient : Work::backward, i});
-      if (halves && i >= s) steps.push_back({Work::weight_gradient, i - s});
-    }
-  }
-  return schedule;
-}
+/// With one chunk a stage: 24.3's 1F1B; with `halves` 24.5's ZB-H1.
+Schedule others(int p, int m, bool halves) { return all_stages(halves ? zb_h1 : one_f_one_b, {p, m}); }
 
 /// Of stages whose times are of all their chunks together, by arithmetic.
 double seconds_of(const Schedule& schedule, const PipelineShape& shape, std::vector<StepTimes> stages) {

@@ -13,18 +13,6 @@ class NodeFsdp final : public Hsdp {
   using Hsdp::Hsdp;
 
  private:
-  /// As in 22.4, over the node's ranks.
-  void gather(std::size_t u) override {
-    const Slice share = values_[u];
-    const Slice whole = dp_.allocate(model_.units[u].size, options_.precision.compute, Category::parameter);
-    unsharded_[u].values = whole;
-    unsharded_[u].gathered =
-        communicate("all_gather", whole.bytes(), [whole, mine = my_chunk(whole), share](Rank node) {
-          convert(node, mine, share);
-          week21::ring_all_gather(node, whole);
-        });
-  }
-
   /// Adds the average of `whole` to this rank's share of it: over the node, or with across_ over all ranks.
   Ticket reduce(Slice whole, Slice share) override {
     const DType type = options_.precision.reduce;
