@@ -164,7 +164,8 @@ int check(const Paths& paths, const CheckOptions& options) {
   std::vector<std::string> later;  // of each: what was printed by tests that say what is wrong, which goes before it
   for (const Exercise& exercise : selection.exercises) {
     if (!paths.has(exercise)) {
-      fmt::print("{} SKIPPED (not in the suite yet)\n", padded(padded(exercise.id, 7) + exercise.title, kLabelColumns));
+      fmt::print("{} SKIPPED ({})\n", padded(padded(exercise.id, 7) + exercise.title, kLabelColumns),
+                 why_missing(paths));
       continue;
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
@@ -188,8 +189,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     rows.push_back(judged.whole);
   }
   if (!options.json.empty()) testing::write_judgements(options.json, rows);
-  if (!rows.empty() &&
-      std::none_of(rows.begin(), rows.end(), [](const Judgement& j) { return j.passed + j.failed > 0; })) {
+  if (std::none_of(rows.begin(), rows.end(), [](const Judgement& j) { return j.passed + j.failed > 0; })) {
     fmt::print("Nothing was tested.\n");
     return 2;
   }

@@ -68,6 +68,8 @@ struct HandoutOptions {
 int handout(const Paths& paths, const HandoutOptions& options);
 /// Whether this tree is one.
 bool is_handout(const Paths& paths);
+/// Why this tree has no tests of some exercise: "not in this handout".
+std::string why_missing(const Paths& paths);
 
 /// Judges once, and again whenever an answer is saved: of `options.what`, or of any exercise. Ends with Ctrl-C.
 [[noreturn]] int watch(const Paths& paths, CheckOptions options);

@@ -76,7 +76,7 @@ int borrow(const Paths& paths, const std::string& what, bool back) {
 }
 
 int reveal(const Paths& paths, const std::string& what) {
-  if (is_handout(paths)) throw Error(Verdict::usage, "the reference's answers are not in a hand-out.");
+  if (is_handout(paths)) throw Error(Verdict::usage, "the reference's answers are not in a handout.");
   for (const Exercise& exercise : paths.course.select(what).exercises) {
     add_deed(paths, "revealed", exercise.id);
     fmt::print("{}", read_text(paths.solution(exercise)));

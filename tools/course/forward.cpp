@@ -157,7 +157,11 @@ std::string target_of(const std::string& command) {
 int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around) {
   if (target == "scale" && is_handout(paths))
-    throw Error(Verdict::usage, "./lab scale is not in a hand-out: its code answers 21.10.");
+    throw Error(Verdict::usage, "./lab scale is not in a handout: its code answers 21.10.");
+  for (const auto& [name, command] : {std::pair("plan", "plan"), std::pair("bench_schedule", "pipeline")})
+    if (target == name && is_handout(paths) && !std::filesystem::exists(paths.build / "answers" / (target + "_sim")))
+      throw Error(Verdict::usage,
+                  fmt::format("./lab {} is not in this handout: it runs exercises of other weeks.", command));
   const bool mine = std::find(arguments.begin(), arguments.end(), "--mine") != arguments.end();
   const std::string predicted = format_predictions_of_run(paths, target, arguments);
   const std::vector<std::string> command = built_command(paths, target, std::move(arguments), around);

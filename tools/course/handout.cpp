@@ -1,15 +1,19 @@
 // ./lab handout: the suite for students, without the reference's text. The reference's objects go along, compiled here,
-// so that an exercise can borrow what it needs; cmake/LockstepHandout.cmake says where they fit.
+// so that an exercise can borrow what it needs and ./lab train runs; cmake/LockstepHandout.cmake says where they fit.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <sstream>
 
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/course/handout_pages.hpp"
+#include "tools/course/leaks.hpp"
 #include "tools/course/process.hpp"
 #include "tools/course/skeleton.hpp"
 
@@ -66,12 +70,14 @@ std::set<int> weeks_of(const std::string& text, const Course& course) {
   return weeks;
 }
 
-void run_or_refuse(std::vector<std::string> arguments, const fs::path& folder) {
+/// What it prints.
+std::string run_or_refuse(std::vector<std::string> arguments, const fs::path& folder) {
   std::string said;
   Command command{.arguments = std::move(arguments), .folder = folder};
   command.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
   if (!run_command(command).ok())
     throw Error(Verdict::usage, fmt::format("{} failed:\n{}", command.arguments[0], said));
+  return said;
 }
 
 /// At most `level` hints in every list of hints.
@@ -93,36 +99,39 @@ Json with_hints(const Json& json, std::size_t level) {
   return Json::object(std::move(members));
 }
 
-/// Lines of code that say enough to be known again, without blanks before them.
-std::set<std::string> telling_lines(const std::string& text) {
-  std::set<std::string> all;
-  for (std::size_t begin = 0, end; begin < text.size(); begin = end + 1) {
-    end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
-    if (line.size() >= 40 && !line.starts_with("//") && !line.starts_with("#include")) all.insert(line);
-  }
-  return all;
+/// The ids that a program of this build links, as CMake wrote them.
+std::set<std::string> linked_by(const Paths& paths, const std::string& program) {
+  std::istringstream in(read_text(paths.build / "answers" / program));
+  std::set<std::string> ids;
+  for (std::string id; in >> id;) ids.insert(id);
+  return ids;
 }
 
 /// The archive's tree, in a folder of its own until it is packed.
 class Handout {
  public:
   Handout(const Paths& paths, const HandoutOptions& options)
-      : paths_(paths), options_(options), weeks_(weeks_of(options.weeks, paths.course)), scratch_(paths) {}
+      : paths_(paths),
+        options_(options),
+        weeks_(weeks_of(options.weeks, paths.course)),
+        all_(exercises(paths)),
+        scratch_(paths) {}
 
   void make() {
-    const std::vector<Exercise> all = exercises();
+    refuse_uncommitted();
+    const std::vector<std::string> objects = objects_needed();
     std::vector<std::string> targets;
-    for (const Exercise& e : all) targets.push_back("ref." + e.id);
+    for (const std::string& id : objects) targets.push_back("ref." + id);
     need_built(paths_, targets, "the reference");
     check_out();
     for (const char* path : kNotForStudents) fs::remove_all(tree() / path);
     for (const Week& week : paths_.course.weeks()) fs::remove_all(tree() / "tools" / "mutants" / week.folder);
-    for (const Exercise& e : all) strip(e);
+    for (const Exercise& e : all_) strip(e, std::find(objects.begin(), objects.end(), e.id) != objects.end());
+    for (const fs::path& given : given_files()) strip(given);
     remove_other_weeks();
     write_hints();
-    write_prebuilt(all);
+    write_prebuilt(objects);
+    write_pages();
     refuse_what_tells();
     pack();
   }
@@ -130,10 +139,50 @@ class Handout {
  private:
   fs::path tree() const { return scratch_.path() / kTop; }
 
-  std::vector<Exercise> exercises() const {
-    std::vector<Exercise> all = paths_.course.select("").exercises;
-    std::erase_if(all, [&](const Exercise& e) { return !paths_.has(e); });
+  static std::vector<Exercise> exercises(const Paths& paths) {
+    std::vector<Exercise> all = paths.course.select("").exercises;
+    std::erase_if(all, [&](const Exercise& e) { return !paths.has(e); });
     return all;
+  }
+
+  /// Objects were made from the working tree, and texts come from the commit: they must agree. Answers in labs/ may be
+  /// anything; skeletons are handed out.
+  void refuse_uncommitted() const {
+    std::istringstream changed(
+        run_or_refuse({"git", "-c", "core.quotePath=false", "diff", "--name-only", "HEAD"}, paths_.source));
+    for (std::string line; std::getline(changed, line);) {
+      const bool answer = std::any_of(all_.begin(), all_.end(), [&](const Exercise& e) {
+        return paths_.source / line == paths_.source / "labs" / e.folder / (e.name + ".cpp");
+      });
+      if (!answer)
+        throw Error(Verdict::usage,
+                    fmt::format("{} differs from its commit, and a handout contains only what is committed: commit "
+                                "your changes, or put them aside with 'git stash'.",
+                                line));
+    }
+  }
+
+  std::vector<fs::path> given_files() const {
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::directory_iterator(paths_.source / "solutions" / "given")) all.push_back(entry.path());
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  /// Of whose answers the objects go along: the weeks' exercises (`check` compares with them), what these need, what
+  /// ./lab train links, and what is given compiled.
+  std::vector<std::string> objects_needed() const {
+    std::set<std::string> needed = linked_by(paths_, "train_sim");
+    for (const Exercise& e : all_) {
+      if (!weeks_.contains(e.week)) continue;
+      needed.insert(e.id);
+      for (const Exercise& need : paths_.course.all_needs(e.id)) needed.insert(need.id);
+    }
+    std::vector<std::string> ids;
+    for (const Exercise& e : all_)
+      if (needed.contains(e.id)) ids.push_back(e.id);
+    for (const fs::path& given : given_files()) ids.push_back(given.stem());
+    return ids;
   }
 
   void check_out() const {
@@ -143,27 +192,31 @@ class Handout {
     run_or_refuse({"cmake", "-E", "tar", "xf", tar.string()}, scratch_.path());
   }
 
-  /// The solutions become what skeletons and stubs are made from, and keep no answer.
-  void strip(const Exercise& e) {
+  /// A solution becomes what skeletons and stubs are made from, and keeps no answer; or goes, if nothing here needs it.
+  void strip(const Exercise& e, bool needed) {
     for (const fs::path& from : {paths_.solution(e), paths_.hard_solution(e)}) {
       if (!fs::exists(from)) continue;
-      const fs::path to = tree() / fs::relative(from, paths_.source);
-      const std::string committed = read_text(to), stripped = without_answers(committed, to.string());
-      if (committed != read_text(from))
-        throw Error(Verdict::usage,
-                    fmt::format("{} differs from its commit; a hand-out contains only what is committed.",
-                                fs::relative(from, paths_.source).string()));
-      const std::string start = skeleton(committed, to.string());
-      if (skeleton(stripped, to.string()) != start)
-        throw Error(Verdict::usage, fmt::format("{}: its skeleton cannot be made without its answers", from.string()));
-      write_text(to, stripped);
-      if (from == paths_.solution(e))
+      const std::string start = strip(from);
+      if (from == paths_.solution(e) && weeks_.contains(e.week))
         for (const char* place : {"labs", "prebuilt/skeletons"})  // the second is what ./lab update compares with
           write_text(tree() / place / e.folder / (e.name + ".cpp"), start);
-      given_.merge(telling_lines(start));
-      if (from == paths_.solution(e)) telling_.merge(telling_lines(committed));
+      if (!needed) fs::remove(in_tree(from));
     }
   }
+
+  /// Removes the answers of a file in solutions/, and remembers them. Its skeleton.
+  std::string strip(const fs::path& from) {
+    const fs::path to = in_tree(from);
+    const std::string committed = read_text(to), stripped = without_answers(committed, to.string());
+    const std::string start = skeleton(committed, to.string());
+    if (skeleton(stripped, to.string()) != start)
+      throw Error(Verdict::usage, fmt::format("{}: its skeleton cannot be made without its answers", from.string()));
+    write_text(to, stripped);
+    leaks_.add(committed, to.string());
+    return start;
+  }
+
+  fs::path in_tree(const fs::path& file) const { return tree() / fs::relative(file, paths_.source); }
 
   /// Of a week that is not handed out: its interfaces stay, which the trainer is compiled with.
   void remove_other_weeks() const {
@@ -182,13 +235,13 @@ class Handout {
     write_text(file, with_hints(course, static_cast<std::size_t>(options_.hints)).dump(2) + "\n");
   }
 
-  void write_prebuilt(const std::vector<Exercise>& all) const {
+  void write_prebuilt(const std::vector<std::string>& objects) const {
     const fs::path prebuilt = tree() / "prebuilt";
     fs::create_directories(prebuilt);
-    for (const Exercise& e : all) {
-      const std::string object = read_text(paths_.build / "grade" / "references" / e.id);
-      if (!fs::exists(object)) throw Error(Verdict::usage, fmt::format("the build has no object of {}", e.id));
-      fs::copy_file(object, prebuilt / (e.id + ".o"));
+    for (const std::string& id : objects) {
+      const std::string object = read_text(paths_.build / "grade" / "references" / id);
+      if (!fs::exists(object)) throw Error(Verdict::usage, fmt::format("the build has no object of {}", id));
+      fs::copy_file(object, prebuilt / (id + ".o"));
     }
     const fs::path tools = paths_.build / "tools";  // ./lab itself
     fs::copy_file(tools / "liblockstep_tools.a", prebuilt / "liblockstep_tools.a");
@@ -199,41 +252,47 @@ class Handout {
     fs::copy_file(texts / "support" / "json" / "document.cpp.o", prebuilt / "document.o");
     fs::copy_file(paths_.build / "platform.txt", prebuilt / "platform.txt");
     write_text(tree() / "commit.txt", read_text(paths_.build / "commit.txt"));
-    write_text(
-        tree() / "HANDOUT.md",
-        fmt::format("# Hand-out of weeks {}\n\n"
-                    "`./lab check 21.0` begins; README.md says more. Hints: {} of 3 levels.\n\n"
-                    "`prebuilt/` has the reference's answers, compiled, for exercises that borrow them and for "
-                    "`./lab train`. They fit {}. Elsewhere the build says so when it is configured: then nothing "
-                    "can be borrowed, and an exercise that depends on others needs your own answers to them.\n\n"
-                    "Not in a hand-out: the text of the answers (`./lab reveal`), planted mistakes (`./lab "
-                    "mutants`), the suite's own tests (`./lab test`), and its history.\n",
-                    options_.weeks, options_.hints, platform()));
+  }
+
+  /// README.md is the handout's own, and no page links what is not in it.
+  void write_pages() const {
+    std::vector<Week> weeks;
+    for (const Week& week : paths_.course.weeks())
+      if (weeks_.contains(week.number)) weeks.push_back(week);
+    write_text(tree() / "README.md", handout_readme(weeks, options_.hints, platform()));
+    for (const auto& entry : fs::recursive_directory_iterator(tree())) {
+      if (entry.path().extension() != ".md") continue;
+      const std::string page = read_text(entry.path());
+      const std::string linked = without_dead_links(
+          page, [&](const std::string& target) { return fs::exists(entry.path().parent_path() / target); });
+      if (linked != page) write_text(entry.path(), linked);
+    }
   }
 
   std::string platform() const {
-    std::string words = read_text(paths_.build / "platform.txt");  // system, fmt, compiler, its version
+    const std::string words = read_text(paths_.build / "platform.txt");  // system, fmt, compiler, its version
     std::vector<std::string> lines;
     for (std::size_t begin = 0, end; (end = words.find('\n', begin)) != words.npos; begin = end + 1)
       lines.push_back(words.substr(begin, end - begin));
-    if (lines.size() != 4) throw Error(Verdict::usage, "the build does not say what its objects fit");
-    return fmt::format("{}, {} {} or newer (or Clang), fmt {}", lines[0], lines[2], lines[3], lines[1]);
+    if (lines.size() != 4)
+      throw Error(Verdict::usage,
+                  "the build has no platform.txt, which says what its objects fit: configure it again (./lab setup).");
+    return fmt::format("{}, {} {} or newer (or Clang), fmt {}", lines[0], lines[2] == "GNU" ? "GCC" : lines[2],
+                       lines[3], lines[1]);
   }
 
-  /// Nothing in the archive has lines of an answer, wherever they come from; but for what another skeleton gives.
-  void refuse_what_tells() {
-    for (const std::string& given : given_) telling_.erase(given);
+  /// No file of the archive has lines of an answer, wherever they come from.
+  void refuse_what_tells() const {
     for (const auto& entry : fs::recursive_directory_iterator(tree())) {
       if (!entry.is_regular_file() || entry.path().parent_path().filename() == "prebuilt") continue;
       const fs::path name = fs::relative(entry.path(), tree());
       if (name == "labs/course.json" && options_.hints == 3) continue;  // nearly the answers, as was asked for
-      const std::string text = read_text(entry.path());
-      std::vector<std::string> found;
-      for (const std::string& line : telling_)
-        if (text.find(line) != text.npos) found.push_back(line);
-      if (found.size() > 1)  // one may be chance
+      if (const auto leak = leaks_.find(read_text(entry.path())))
         throw Error(Verdict::usage,
-                    fmt::format("{} has lines of an answer:\n{}\n{}", name.string(), found[0], found[1]));
+                    fmt::format("{}:{} has lines of the answer to {}:\n  {}\nSay it in other words there; or, if it is "
+                                "code that students are given, move it to solutions/given, from which they get only "
+                                "the object.",
+                                name.string(), leak->line, leak->id, leak->words));
     }
   }
 
@@ -243,25 +302,31 @@ class Handout {
     run_or_refuse({"cmake", "-E", "tar", "cf", (scratch_.path() / "out.zip").string(), "--format=zip", kTop},
                   scratch_.path());
     fs::copy_file(scratch_.path() / "out.zip", out, fs::copy_options::overwrite_existing);
-    fmt::print("{}: weeks {}, {} of 3 hints, {:.1f} MiB; what it lets borrow fits {}\n", options_.out, options_.weeks,
-               options_.hints, static_cast<double>(fs::file_size(out)) / (1 << 20), platform());
+    fmt::print("{}: {} {}, {} of 3 hints, {:.1f} MiB; what it lets borrow fits {}\n", options_.out,
+               weeks_.size() == 1 ? "week" : "weeks", fmt::join(weeks_, ", "), options_.hints,
+               static_cast<double>(fs::file_size(out)) / (1 << 20), platform());
   }
 
   const Paths& paths_;
   const HandoutOptions& options_;
   std::set<int> weeks_;
+  std::vector<Exercise> all_;
   RunFolder scratch_;
-  std::set<std::string> telling_, given_;  // lines of solutions, of skeletons
+  Leaks leaks_;
 };
 
 }  // namespace
+
+std::string why_missing(const Paths& paths) {
+  return is_handout(paths) ? "not in this handout" : "not in the suite yet";
+}
 
 bool is_handout(const Paths& paths) { return fs::exists(paths.source / "prebuilt"); }
 
 int handout(const Paths& paths, const HandoutOptions& options) {
   if (is_handout(paths) || !fs::exists(paths.source / ".git"))
-    throw Error(Verdict::usage, "a hand-out is made from a git checkout of the whole suite.");
-  if (!options.out.ends_with(".zip")) throw Error(Verdict::usage, "a hand-out is a .zip: ./lab handout OUT.zip");
+    throw Error(Verdict::usage, "a handout is made from a git checkout of the whole suite.");
+  if (!options.out.ends_with(".zip")) throw Error(Verdict::usage, "a handout is a .zip: ./lab handout OUT.zip");
   Handout(paths, options).make();
   return 0;
 }

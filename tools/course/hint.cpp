@@ -1,6 +1,8 @@
 // ./lab hint: a little help.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
 
@@ -25,7 +27,9 @@ int hint(const Paths& paths, const std::string& what, int level) {
     throw Error(Verdict::usage, "which exercise? For example: ./lab hint 21.2, or ./lab hint 21.2a --level 2");
   }
   const Exercise& exercise = selection.exercises[0];
-  if (is_handout(paths) && exercise.hints.empty()) fmt::print("This hand-out has no hints.\n");
+  const bool none = exercise.hints.empty() && std::all_of(exercise.parts.begin(), exercise.parts.end(),
+                                                          [](const Part& part) { return part.hints.empty(); });
+  if (is_handout(paths) && none) fmt::print("This handout has no hints.\n");
   if (selection.part.empty()) print_hints(exercise.id, exercise.title, exercise.hints, level);
   for (const Part& part : exercise.parts) {
     if (selection.part.empty() || part.id == selection.part) print_hints(part.id, part.title, part.hints, level);

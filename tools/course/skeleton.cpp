@@ -24,7 +24,7 @@ std::string_view without_indent(std::string_view line) {
 
 Region parse_begin(const std::string& line, std::string_view file, int number) {
   std::string_view rest = without_indent(line);
-  Region region{.indent = line.substr(0, line.size() - rest.size()), .id = {}, .what = {}};
+  Region region{.indent = line.substr(0, line.size() - rest.size()), .id = {}, .what = {}, .answer = {}};
   rest.remove_prefix(kMark.size());
   auto begin = rest.find(kBegin);
   if (begin == rest.npos) malformed(file, number, "expected '// lab ID begin: what to write' or '// lab end'");
@@ -102,6 +102,7 @@ std::string replace_regions(std::string_view solution, std::string_view file,
       region.what += " " + std::string(without_indent(text.substr(2)));
     } else if (state != outside) {
       state = answer;
+      region.answer += line + "\n";
     } else {
       out += line + "\n";
     }

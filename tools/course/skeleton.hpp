@@ -22,6 +22,7 @@ struct Region {
   std::string indent;  ///< of the line that begins it
   std::string id;      ///< "21.2a"
   std::string what;    ///< the rest of that line and the comment lines below it, joined
+  std::string answer;  ///< the lines that follow, up to its end
 };
 
 /// `solution` with each region replaced by replace(region), everything else as it is. Throws std::runtime_error that

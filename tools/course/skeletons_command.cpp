@@ -14,7 +14,7 @@ int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool 
   int same = 0;
   for (const Exercise& exercise : paths.course.select(what).exercises) {
     if (!std::filesystem::exists(paths.solution(exercise))) {
-      fmt::print("{} is not in the suite yet\n", exercise.id);
+      fmt::print("{} is {}\n", exercise.id, why_missing(paths));
       continue;
     }
     auto file = paths.answer(exercise);

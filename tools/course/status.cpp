@@ -92,7 +92,7 @@ int list(const Paths& paths, const std::string& what) {
                  in_words(count_of(paths, *found)));
     }
     const State state = state_of(paths, exercise);
-    std::string words = paths.has(exercise) ? state.words : "not in the suite yet";
+    std::string words = paths.has(exercise) ? state.words : why_missing(paths);
     for (const Deed& deed : deeds)
       if (deed.exercise == exercise.id && (deed.what == "revealed" || deed.what == "reset"))
         words += fmt::format(", {}", deed.what);

@@ -1,0 +1,134 @@
+#include "tools/course/handout_pages.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace lockstep::tools {
+namespace {
+
+// The week, its first exercise, what can be hinted at, the table, hints, the platform.
+constexpr const char* kReadme = R"(# Lockstep: {weeks}
+
+You build distributed training yourself, in C++: from messages between two ranks to training on many. Your code runs
+on a simulator of as many ranks as you like, and unchanged on MPI processes and GPUs. This folder is a handout. It has
+exercises to complete, their tests, and everything that these need.
+
+## Start
+
+```
+./lab check {first}        # build and test your first exercise: NOT IMPLEMENTED, and which file to edit
+{hint}
+./lab                   # your progress and the next step
+```
+
+You need Debian 12 or 13, or Ubuntu 24.04. The first command lists the packages that are missing and installs them;
+at a terminal it asks before it uses `sudo`. [Where Lockstep runs](docs/install.md) says what to do on other systems.
+
+## The exercises
+
+| week | topic and exercises |
+|---|---|
+{table}
+
+`./lab list` shows all exercises with their minutes and points; those of other weeks are not in this handout. If an
+exercise builds on one that you have not solved, it borrows the reference solution and says so. `./lab train` trains a
+GPT, and with `--mine` on your answers.
+
+If you come from PyTorch, read [one page of C++](docs/cpp-for-pytorch.md) first. The [glossary](docs/glossary.md)
+explains the words, and [every command](docs/commands.md) has an example.
+
+## Handing in
+
+Your answers are the files `labs/weekNN_topic/NAME.cpp` that `./lab check` names. Only they are graded, so nothing is
+gained by changing a test or a header. Check the week, and pack your answers:
+
+```
+./lab check {number}
+cmake -E tar cf answers.zip --format=zip {folders}
+```
+
+Hand in `answers.zip`, unless your instructor asks for something else.
+
+## What is not in it
+
+- The text of the reference solutions (`./lab reveal`), wrong answers to test the tests with (`./lab mutants`), the
+  suite's own tests (`./lab test`), `./lab scale`, which is an answer to 21.10, and the project's history.
+- Reference solutions for other systems: `prebuilt/` has those that can be borrowed compiled, for
+  {platform}.
+  Elsewhere the first command says that they do not fit. Then nothing can be borrowed, and an exercise that builds on
+  others needs your own answers to them.
+{missing}
+If you get a newer handout, `./lab update NEW.zip` installs it here and keeps your answers.
+)";
+
+/// Whether `at` is inside `code` of its line.
+bool is_code(const std::string& page, std::size_t at) {
+  const std::size_t line = at == 0 ? 0 : page.rfind('\n', at - 1) + 1;  // npos + 1 is 0
+  return std::count(page.begin() + static_cast<std::ptrdiff_t>(line), page.begin() + static_cast<std::ptrdiff_t>(at),
+                    '`') %
+             2 ==
+         1;
+}
+
+/// "[words](target)" around the "](" at `middle`.
+struct Link {
+  std::size_t open, close;
+  std::string words, target;
+};
+Link link_around(const std::string& page, std::size_t middle) {
+  const std::size_t open = page.rfind('[', middle), close = page.find(')', middle);
+  if (open == page.npos || close == page.npos) return {};
+  return {open, close, page.substr(open + 1, middle - open - 1), page.substr(middle + 2, close - middle - 2)};
+}
+
+bool is_file(const std::string& target) {
+  return !target.empty() && target[0] != '#' && target.find_first_of(" \n\t:") == target.npos;
+}
+
+}  // namespace
+
+std::string handout_readme(const std::vector<Week>& weeks, int hints, const std::string& platform) {
+  std::vector<int> numbers;
+  std::vector<std::string> folders;
+  std::string table;
+  for (const Week& week : weeks) {
+    numbers.push_back(week.number);
+    folders.push_back("labs/" + week.folder);
+    table += fmt::format("{}| {} | [{}](labs/{}/README.md) |", table.empty() ? "" : "\n", week.number, week.title,
+                         week.folder);
+  }
+  const Exercise& first = weeks.front().exercises.front();
+  const std::string hinted = first.parts.empty() ? first.id : first.parts.front().id;
+  const std::string hint = hints == 0   ? "./lab list              # all exercises, with minutes, points and verdicts"
+                           : hints == 1 ? fmt::format("./lab hint {:<13}# one hint", hinted)
+                                        : fmt::format("./lab hint {:<13}# one hint; --level 2 gives the next", hinted);
+  const std::string missing = hints == 3   ? ""
+                              : hints == 0 ? "- Hints (`./lab hint`).\n"
+                                           : fmt::format("- Hints above level {}.\n", hints);
+  return fmt::format(
+      kReadme, fmt::arg("weeks", fmt::format("{} {}", weeks.size() == 1 ? "week" : "weeks", fmt::join(numbers, ", "))),
+      fmt::arg("first", first.id), fmt::arg("hint", hint), fmt::arg("table", table),
+      fmt::arg("number", fmt::join(numbers, ",")), fmt::arg("folders", fmt::join(folders, " ")),
+      fmt::arg("missing", missing), fmt::arg("platform", platform));
+}
+
+std::string without_dead_links(const std::string& page, const std::function<bool(const std::string& target)>& exists) {
+  std::string kept;
+  std::size_t done = 0;
+  bool fenced = page.starts_with("```");
+  std::size_t seen = 0;  // up to where fences are counted
+  for (std::size_t middle = 0; (middle = page.find("](", middle)) != page.npos; middle += 2) {
+    for (; (seen = page.find("\n```", seen)) < middle; seen += 4) fenced = !fenced;
+    const Link link = link_around(page, middle);
+    if (fenced || is_code(page, middle) || !is_file(link.target) || link.open < done) continue;
+    if (exists(link.target.substr(0, link.target.find('#')))) continue;
+    const std::size_t open = link.open > done && page[link.open - 1] == '!' ? link.open - 1 : link.open;
+    kept += page.substr(done, open - done) + link.words;
+    done = link.close + 1;
+  }
+  return kept + page.substr(done);
+}
+
+}  // namespace lockstep::tools

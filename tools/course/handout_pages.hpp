@@ -1,0 +1,19 @@
+// The pages of a handout: its README.md, and the others without links to what is not in it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/course/course.hpp"
+
+namespace lockstep::tools {
+
+/// The first page that students read. `platform`: what the compiled answers fit.
+std::string handout_readme(const std::vector<Week>& weeks, int hints, const std::string& platform);
+
+/// `page` (Markdown) with "[words](target)" replaced by "words" where the file `target`, relative to the page, does not
+/// exist. Code, addresses ("https:…") and headings of the same page ("#…") stay.
+std::string without_dead_links(const std::string& page, const std::function<bool(const std::string& target)>& exists);
+
+}  // namespace lockstep::tools
