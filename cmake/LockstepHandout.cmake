@@ -1,4 +1,4 @@
-# What objects of this build fit, in BUILD/platform.txt; and whether this is a hand-out (./lab handout), which has the
+# What objects of this build fit, in BUILD/platform.txt; and whether this is a handout (./lab handout), which has the
 # reference's objects in prebuilt/, made elsewhere.
 #
 #   LOCKSTEP_HANDOUT       whether it is one
@@ -22,8 +22,8 @@ if(EXISTS ${LOCKSTEP_PREBUILT}/platform.txt)
   if(here STREQUAL made_system AND fmt_major EQUAL made_fmt AND NOT LOCKSTEP_SANITIZE AND
      (NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR compiler_major GREATER_EQUAL made_major))
     set(LOCKSTEP_HANDOUT_FITS ON)
-    message(STATUS "lockstep: a hand-out; what you borrow was compiled by ${made_compiler} ${made_major} on ${made_system}")
+    message(STATUS "lockstep: a handout; what you borrow was compiled by ${made_compiler} ${made_major} on ${made_system}")
   else()
-    message(STATUS "lockstep: this hand-out's answers for borrowing are for ${made_system}, ${made_compiler} ${made_major} or newer and fmt ${made_fmt}; here are ${here}, ${CMAKE_CXX_COMPILER_ID} ${compiler_major} and fmt ${fmt_major}. Nothing can be borrowed: an exercise that needs others wants yours of them. Ask for a hand-out made on such a computer, or use the Dockerfile's")
+    message(STATUS "lockstep: this handout's answers for borrowing are for ${made_system}, ${made_compiler} ${made_major} or newer and fmt ${made_fmt}; here are ${here}, ${CMAKE_CXX_COMPILER_ID} ${compiler_major} and fmt ${fmt_major}. Nothing can be borrowed: an exercise that needs others wants yours of them. Ask for a handout made on such a computer, or use the Dockerfile's")
   endif()
 endif()

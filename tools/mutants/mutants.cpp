@@ -198,7 +198,7 @@ void kill_mutants(const Paths& paths, const Exercise& exercise, bool points, Tal
 }  // namespace
 
 int mutants(const Paths& paths, const std::string& what, bool points) {
-  if (is_handout(paths)) throw Error(Verdict::usage, "planted mistakes are not in a hand-out.");
+  if (is_handout(paths)) throw Error(Verdict::usage, "planted mistakes are not in a handout.");
   configure_mutants(paths);
   Tallies tallies;
   for (const Exercise& exercise : paths.course.select(what).exercises)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# update_test.sh SOURCE: ./lab update, in a git clone (answers committed and not) and in a hand-out: what was begun stays,
+# update_test.sh SOURCE: ./lab update, in a git clone (answers committed and not) and in a handout: what was begun stays,
 # what was not begun is today's, and what cannot be done changes nothing.
 set -eu
 source=$1
@@ -109,7 +109,7 @@ grep -q my_kept "$work/changed/$week/kept.cpp" || fail "a refusal loses an answe
 ! update "$work/changed" v9 || fail "takes a version that is not there"
 grep -q 'origin has no v9' "$work/said" || fail "does not say that there is no v9"
 
-# A hand-out is no clone: it has its skeletons a second time.
+# A handout is no clone: it has its skeletons a second time.
 before "$work/handed"
 mkdir -p "$work/handed/prebuilt/skeletons" "$work/handed/build"
 cp -R "$work/handed/$week" "$work/handed/prebuilt/skeletons/"
@@ -118,8 +118,8 @@ mkdir -p "$work/zip/lockstep"
 after "$work/zip/lockstep"
 (cd "$work/zip" && cmake -E tar cf ../new.zip --format=zip lockstep)
 ! update "$work/handed" || fail "updates to nothing"
-grep -q 'not a git clone' "$work/said" || fail "does not say what a hand-out needs"
-update "$work/handed" "$work/new.zip" || fail "of a hand-out"
+grep -q 'not a git clone' "$work/said" || fail "does not say what a handout needs"
+update "$work/handed" "$work/new.zip" || fail "of a handout"
 carried "$work/handed"
 [ -d "$work/handed/build" ] || fail "the build is gone"
 ! update "$work/handed" "$work/said" || fail "takes what is no archive"
