@@ -1,13 +1,14 @@
 #!/bin/sh
-# What students are handed out, from nothing: made from this clone, unpacked elsewhere, configured, checked with an
-# untouched skeleton and with right answers, borrowed, trained with; and what is not in it says so. `quick`: only what
-# needs no build in it.
-#   handout.sh [quick]
+# What students are handed out, and what becomes of what they hand in. A handout of each week, and of all, is made from
+# this clone, unpacked elsewhere, built and checked: an exercise's skeleton is NOT IMPLEMENTED, its right answer PASSes,
+# with what it needs borrowed. Week 21's, from nothing and with more: other answers, GitHub Classroom, training, what is
+# not in it. Then three students hand in, and their instructor grades them and makes the class's page.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$PWD
 week=week21_data_parallel
+out=$work/lockstep # where a student unpacks it
 
 fail() {
   echo "handout.sh: $1" >&2
@@ -16,58 +17,91 @@ fail() {
 }
 wants() { grep -Eq -- "$1" "$work/log" || fail "$2"; }
 
-# unpack NAME ARGUMENTS…: a hand-out into $work/NAME/lockstep
-unpack() {
+# make NAME ARGUMENTS…: $work/NAME.zip
+make() {
   name=$1
   shift
-  ./lab handout "$work/$name.zip" "$@" > "$work/log" 2>&1 || fail 'no hand-out was made'
-  mkdir "$work/$name"
-  (cd "$work/$name" && cmake -E tar xf "../$name.zip")
+  ./lab handout "$work/new/folder/$name.zip" "$@" > "$work/log" 2>&1 || fail "no handout was made: $*"
+  mv "$work/new/folder/$name.zip" "$work/"
+  rm -r "$work/new"
+}
+# refused WORDS WHY ARGUMENTS…: ./lab handout makes none, and says WORDS.
+refused() {
+  words=$1 why=$2
+  shift 2
+  ! ./lab handout "$work/bad.zip" "$@" > "$work/log" 2>&1 || fail "made, although $why"
+  wants "$words" "should say that $why"
+  [ ! -e "$work/bad.zip" ] || fail "an archive is left, although $why"
+}
+# unpack NAME: in place of what is in $out, whose build stays, so that a week compiles what no week before it did.
+unpack() {
+  mkdir -p "$out"
+  find "$out" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+  (cd "$work" && cmake -E tar xf "$1.zip")
+  touch "$out/labs/course.json" # else a build of another week that is younger than the archive is not configured again
+  (cd "$out" && find . -name '*.md' -exec python3 "$root/.ci/pages.py" {} +) > "$work/log" 2>&1 || fail "links of $1"
+}
+# solved FOLDER/NAME ID: the skeleton, then the right answer, of an exercise.
+solved() {
+  ! ./lab check "$2" > "$work/log" 2>&1 || fail "the skeleton of $2 passes"
+  wants "^$2 .* NOT IMPLEMENTED\$" "the skeleton of $2 should be NOT IMPLEMENTED"
+  cp "$root/solutions/$1.cpp" "labs/$1.cpp"
+  ./lab check "$2" > "$work/log" 2>&1 || fail "the right answer to $2 should pass"
+  wants "^$2 .* PASS" "the right answer to $2 should be PASS"
 }
 
+echo '-- made'
+for weeks in 21 22 25 21-25; do make "$weeks" --weeks "$weeks"; done
+make 23 --weeks 23 --hints 1
+make 24 --weeks 24 --hints 0
+refused 'the course has no week 20' 'there is no week 20' --weeks 20
+# A leak: two lines of 23.5b, in a comment of a page, first not committed and then committed.
+sed -n 's/^  \(linear_backward_input(me, dwhole\|me\.wait(gathered)\)/\/\/ \1/p' solutions/week23_tensor_parallel/sequence_parallel.cpp > "$work/lines"
+cat "$work/lines" >> docs/models.md
+refused 'docs/models.md differs from its commit' 'a page is not committed' --weeks 21
+git -c user.name=x -c user.email=x@x commit -q -m 'A leak' docs/models.md
+refused 'docs/models.md:[0-9]* has lines of the answer to 23\.5b' 'a page has lines of an answer' --weeks 21
+git reset -q --soft HEAD~1
+git checkout -q HEAD docs/models.md
+
 echo '-- what is in it'
-unpack two --weeks 21-22 --hints 1
-out=$work/two/lockstep
-for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/instructors.md examples labs/week23_tensor_parallel/README.md \
-  labs/week23_tensor_parallel/tensor_mlp_test.cpp common/backends/tests; do
+unpack 21-25
+grep -q '^# Lockstep: weeks 21, 22, 23, 24, 25$' "$out/README.md" || fail 'README.md is not its own'
+unpack 23
+for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/instructors.md examples labs/week24_pipeline/README.md \
+  labs/week24_pipeline/zb_v_test.cpp common/backends/tests HANDOUT.md prebuilt/24.7.o prebuilt/25.3.o solutions/week25_3d/planner.cpp; do
   [ ! -e "$out/$gone" ] || fail "$gone is in it"
 done
-for file in "$root"/solutions/*/*.cpp; do
-  name=${file#"$root/solutions/"}
-  ! cmp -s "$file" "$out/solutions/$name" || fail "solutions/$name is the reference"
-  grep -q 'lab .* begin' "$out/solutions/$name" || fail "solutions/$name cannot be a skeleton"
-done
+(cd "$out" && find solutions -name '*.cpp') > "$work/solutions"
+while read -r file; do
+  ! cmp -s "$file" "$out/$file" || fail "$file is the reference"
+  case $file in */hard/*) ;; *) grep -q 'lab .* begin' "$out/$file" || fail "$file cannot be a skeleton" ;; esac
+done < "$work/solutions"
 grep -rlF 'Slice outgoing = chunk(data, r - step - 1, p), incoming' "$out" && fail 'the ring is in it'
 grep -rlF 'for (int distance = 1; distance < p; distance *= 2) me.exchange' "$out" && fail 'a hint of level 3 is in it'
-unpack none --weeks 21 --hints 0
-grep -rqF 'Draw the arrows first' "$work/none/lockstep" && fail 'there is a hint in one without'
 grep -qF 'Draw the arrows first' "$out/labs/course.json" || fail 'the first hints are not in it'
-! ./lab handout "$work/bad.zip" --weeks 20 > "$work/log" 2>&1 || fail 'week 20'
-wants 'the course has no week 20' 'why there is none of week 20'
-[ ! -e "$work/bad.zip" ] || fail 'a hand-out of no week'
-[ "${1:-}" != quick ] || { echo PASS; exit 0; }
+unpack 24
+grep -rqF 'Draw the arrows first' "$out" && fail 'there is a hint in one without'
 
-echo '-- checked'
+echo '-- week 21'
+unpack 21
 cd "$out"
 answer=labs/$week/ring_all_reduce.cpp
 ! ./lab check 21.2 > "$work/log" 2>&1 || fail 'the skeleton passes'
-wants '^lockstep: a hand-out; what you borrow was compiled by' 'whose objects they are'
-wants '^21\.2 .* NOT IMPLEMENTED$' 'the skeleton should be NOT IMPLEMENTED'
-cp "$root/solutions/$week/ring_all_reduce.cpp" $answer
-./lab check 21.2 > "$work/log" 2>&1 || fail 'the right answer should pass'
-wants '^21\.2 .* PASS' 'the right answer should be PASS'
+wants '^lockstep: a handout; what you borrow was compiled by' 'whose objects they are'
+solved $week/ring_all_reduce 21.2
 sed 's/return;/return/' "$root/solutions/$week/ring_all_reduce.cpp" > $answer
 ! ./lab check 21.2 > "$work/log" 2>&1 || fail 'what does not compile passes'
 wants '^21\.2 .* DOES NOT COMPILE' 'a stub should stand in'
-cp "$root/solutions/$week/cost_model.cpp" labs/$week/
-./lab check 21.5 > "$work/log" 2>&1 || fail '21.5 should pass'
+solved $week/cost_model 21.5
 wants 'borrowed from the reference: .*21\.2' '21.2 should be borrowed'
+./lab check 23.1 > "$work/log" 2>&1 || :
+wants '^23\.1 .* SKIPPED \(not in this handout\)$' 'week 23 is not in it'
 
 echo '-- graded as by GitHub Classroom: what the workflow runs'
 mkdir -p .github/classroom
 cp "$root/launch/classroom/grade.sh" .github/classroom/
 cp "$root/solutions/$week/naive_all_reduce.cpp" labs/$week/
-rm -f "$work/github"
 sed -n 's/^ *run: //p' "$root/launch/classroom/workflow.yml" | sed 's/grade\.sh 21$/grade.sh 21.1,21.2/' > "$work/runs"
 grep -q 'grade\.sh 21\.1,21\.2' "$work/runs" || fail 'the workflow grades nothing'
 GITHUB_OUTPUT=$work/github sh -e "$work/runs" > "$work/log" 2>&1 || fail 'what the workflow runs'
@@ -80,20 +114,51 @@ echo '-- trained, and what is not there'
 ./lab train --steps 2 > "$work/log" 2>&1 || fail 'train'
 wants '^code: reference' 'whose code was trained with'
 ./lab train --mine --steps 2 > "$work/log" 2>&1 || fail 'train --mine'
-wants '^code: yours: none; borrowed: .*21\.2' 'whose code it was'
-for command in 'reveal 21.2' 'mutants 21.2' 'scale --strong' "handout $work/again.zip --weeks 21"; do
+wants '^code: yours: 21\.1 21\.5; borrowed: .*21\.2' 'whose code it was'
+for command in 'reveal 21.2' 'mutants 21.2' 'scale --strong' 'plan' 'pipeline' 'test' "handout $work/again.zip --weeks 21"; do
   # shellcheck disable=SC2086  # words
   ! ./lab $command > "$work/log" 2>&1 || fail "$command should be refused"
-  wants 'hand-out' "$command should say why"
+  wants 'handout' "$command should say why"
 done
-./lab hint 21.2 --level 3 > "$work/log"
-wants '  1\. ' 'the first hint'
-grep -q '  2\. ' "$work/log" && fail 'there is a second hint'
+
+echo '-- handed in: as README.md says, a folder, and what does not compile'
+in=$work/handed-in
+mkdir "$in" "$in/bob" "$in/cleo"
+cp "$answer" "$in/cleo/"
+cp "$root/solutions/$week/ring_all_reduce.cpp" $answer
+sh -e -c "$(sed -n '/^cmake -E tar/p' README.md)"
+mv answers.zip "$in/anna.zip"
+cp "$root/solutions/$week/naive_all_reduce.cpp" "$in/bob/"
+cd "$root"
+./lab grade "$in"/* --only 21.1,21.2 --out "$work/grades" > "$work/log" 2>&1 || fail 'the class is graded'
+grep -q 'were ignored' "$work/log" && fail "the command of README.md packs what is ignored"
+for points in '"anna",30,30' '"bob",5,30' '"cleo",0,30'; do
+  grep -q "^$points," "$work/grades/summary.csv" || { cat "$work/grades/summary.csv"; fail "the summary should have $points"; }
+done
+printf 'submission,time\nanna,2026-11-20T12:00Z\nbob,2026-11-22T12:00Z\n' > "$work/times.csv"
+./lab class "$work/grades" --deadline 2026-11-20T23:59Z --times "$work/times.csv" --feedback "$work/feedback" > "$work/log" 2>&1 ||
+  fail 'the page of the class'
+for name in anna bob cleo; do
+  grep -q "$name" "$work/grades/class.html" || fail "$name is not on the class's page"
+  ls "$work/feedback/$name"* > "$work/log" 2>&1 || fail "$name has no page"
+done
+grep -q 'does not compile' "$work"/feedback/cleo* || fail "cleo's page should say what is wrong"
+
+echo '-- the other weeks, on what week 21 has compiled'
+while read -r number folder name id; do
+  unpack "$number"
+  (cd "$out" && solved "$folder/$name" "$id" && wants "borrowed from the reference: " "$id should borrow") || exit 1
+done <<END
+22 week22_zero hsdp 22.8
+23 week23_tensor_parallel sequence_parallel 23.5
+24 week24_pipeline zb_v 24.8
+25 week25_3d mesh 25.1
+END
 
 echo '-- elsewhere'
-cd "$work/none/lockstep"
+cd "$out"
 sed -i '1s/.*/Plan9 mips/' prebuilt/platform.txt
 cmake --preset default > "$work/log" 2>&1 || fail 'it should configure where its objects do not fit'
-wants "this hand-out's answers for borrowing are for Plan9 mips" 'what they fit'
+wants "this handout's answers for borrowing are for Plan9 mips" 'what they fit'
 wants 'Nothing can be borrowed' 'what follows'
 echo PASS

@@ -4,6 +4,7 @@ glossary has every verdict, and no word twice; the bridge has every option of ./
 line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
+  python3 .ci/pages.py FILE…      only the links of these
 """
 import json
 import pathlib
@@ -120,6 +121,12 @@ def banned_words(path, text, words):
             yield f"{path}:{prose.count(chr(10), 0, match.start()) + 1}: '{found}': say {instead}"
 
 
+def wrong_spelling():
+    """What programs say and what their comments say is spelled as the pages are: handout."""
+    found = subprocess.run(["git", "grep", "-inE", "hand[-]out", "--", ":!*.md"], capture_output=True, text=True).stdout
+    yield from (f"{line}: say handout" for line in found.splitlines())
+
+
 def wrong_words(files):
     words = banned(pathlib.Path(WORDS).read_text())
     for file in files:
@@ -129,8 +136,11 @@ def wrong_words(files):
 
 
 def main():
+    if sys.argv[1:]:
+        wrong = [line for file in sys.argv[1:] for line in wrong_links(pathlib.Path(file))]
+        sys.exit("\n".join(wrong) or 0)
     files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
-    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary()) + list(wrong_bridge()) + list(wrong_words(files))
+    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary()) + list(wrong_bridge()) + list(wrong_words(files)) + list(wrong_spelling())
     wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
     print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, the handouts agree with the course, and no word is banned")
     sys.exit(1 if wrong else 0)
