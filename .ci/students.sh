@@ -15,14 +15,14 @@ verdicts() {
   echo "-- 21.2 $1"
   if ctest --preset week21 > build/students.log 2>&1; then fail 'exercises that are not done must fail'; fi
   case $2 in
-    PASS) seen='mine\.week21\.21\.2 .* Passed' ;;
+    PASS) seen='mine\.21\.2 .* Passed' ;;
     *) seen="^21\.2 .* $2\$" ;;
   esac
   grep -Eq "$seen" build/students.log || { cat build/students.log; fail "21.2 should be $2"; }
   grep -Eq '^21\.1 .* NOT IMPLEMENTED$' build/students.log || { cat build/students.log; fail '21.1 should stand'; }
   grep '^mine:' build/students.log
   cmake --build --preset default > build/students.log || { cat build/students.log; fail 'the suite must build'; }
-  ctest --preset default -R '^suite\.week' > build/students.log || { cat build/students.log; fail 'the suite must stay green'; }
+  ctest --preset default -R '^suite\.(week)?2[1-5]' > build/students.log || { cat build/students.log; fail 'the suite must stay green'; }
 }
 
 # timelines: the files that ./lab check --trace draws of one case, one a test.

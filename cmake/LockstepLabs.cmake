@@ -9,9 +9,9 @@
 #   tests.week21       the same tests, the week's in few compilations, of the programs of a week
 #   chosen.21.2        what the student's later exercises link for 21.2: mine/chosen/21.2.o, a copy of one of the two objects
 #   reference.week21_sim, _mpi, _cuda, _nccl     every test of the week with the reference   → suite.week21.*
-#   reference.week21_cuda_fake, _nccl_fake the same on the fake GPU                 → suite.week21.cuda_fake
+#   reference.week21_cuda_fake, _nccl_fake the same on the fake GPU                 → suite.cuda_fake.21.2
 #   skeleton.week21_sim          the same with freshly generated skeletons           → suite.week21.skeletons
-#   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.week21.21.2
+#   mine.21.2_sim, _mpi          one exercise's tests with the student's answer      → mine.21.2
 #   mine.train_sim               train_sim with the student's answers where they pass  → ./lab train --mine
 #   graded.21.2_sim              the same with an answer that ./lab grade has compiled, reference needs, and a seal
 #   graded.21.2_mpi              what it runs besides with --backend, without a seal
@@ -221,9 +221,8 @@ function(lockstep_add_mine_programs id week)
   endforeach()
   # `lab check` builds and judges, so that `ctest` alone shows what the file says now. CONFIGURATIONS keeps it out of
   # a plain `ctest`; one at a time, because each may build.
-  add_test(NAME mine.week${week}.${id} CONFIGURATIONS Mine COMMAND lab_tool check ${id}
-           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(mine.week${week}.${id} PROPERTIES RESOURCE_LOCK mine TIMEOUT 300
+  add_test(NAME mine.${id} CONFIGURATIONS Mine COMMAND lab_tool check ${id} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(mine.${id} PROPERTIES RESOURCE_LOCK mine FIXTURES_REQUIRED mine.build TIMEOUT 1800
                        LABELS "mine;week${week};${core}")
 endfunction()
 
@@ -382,7 +381,8 @@ function(lockstep_add_exercise week folder exercise)
   set_property(GLOBAL PROPERTY LOCKSTEP_FILTER_${id} "${filter}")
 endfunction()
 
-# suite.week21.*: the reference in the simulator, one test an exercise; under MPI, one launch a week; the skeletons.
+# The reference: suite.21.2, an exercise in the simulator, and suite.week21.*: more inputs and ranks, under MPI one launch
+# per week, the skeletons.
 # CTest's limits go by the clock, and are for what never ends, on a computer as busy as may be; those of the launcher and
 # of ./lab know what else the computer does.
 function(lockstep_add_suite week)
@@ -412,8 +412,8 @@ function(lockstep_add_suite week)
     foreach(id IN LISTS ids)
       get_property(filter GLOBAL PROPERTY LOCKSTEP_FILTER_${id})
       get_property(core GLOBAL PROPERTY LOCKSTEP_CORE_${id})
-      add_test(NAME suite.week${week}.${id} COMMAND reference.week${week}_sim "--gtest_filter=${filter}")
-      set_tests_properties(suite.week${week}.${id} PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week};${core}")
+      add_test(NAME suite.${id} COMMAND reference.week${week}_sim "--gtest_filter=${filter}")
+      set_tests_properties(suite.${id} PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week};${core}")
     endforeach()
     # Right answers pass with whatever inputs ./lab grade draws.
     add_test(NAME suite.week${week}.seeded COMMAND reference.week${week}_sim --seed 1009)
@@ -465,7 +465,7 @@ function(lockstep_add_suite week)
   if(TARGET reference.week${week}_cuda_fake)
     foreach(id IN LISTS ids)  # one test an exercise: emulated kernels are slow
       get_property(filter GLOBAL PROPERTY LOCKSTEP_FILTER_${id})
-      set(test suite.week${week}.cuda_fake.${id})
+      set(test suite.cuda_fake.${id})
       add_test(NAME ${test} COMMAND reference.week${week}_cuda_fake "--gtest_filter=${filter}")
       set_tests_properties(${test} PROPERTIES TIMEOUT 600 LABELS "suite;week${week};fake")
     endforeach()
@@ -478,7 +478,8 @@ function(lockstep_add_suite week)
   endif()
 endfunction()
 
-# checks_need: what the first check of an exercise in a fresh tree waits for, whichever it is.
+# checks_need: what the first check of an exercise in a fresh tree waits for, whichever it is. mine.build: the same for
+# `ctest`, with a time limit of its own; CTest runs it before any mine.ID.
 function(lockstep_add_checks_need)
   add_custom_target(checks_need)
   foreach(target lockstep_sim lockstep_testing lockstep_test_headers skeleton)
@@ -486,12 +487,17 @@ function(lockstep_add_checks_need)
       add_dependencies(checks_need ${target})
     endif()
   endforeach()
+  add_test(NAME mine.build CONFIGURATIONS Mine
+           COMMAND sh -c "build='${CMAKE_BINARY_DIR}'; . ./alone.sh; alone '${CMAKE_COMMAND}' --build \"$build\" --target lab_tool checks_need"
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tools)
+  set_tests_properties(mine.build PROPERTIES FIXTURES_SETUP mine.build RESOURCE_LOCK mine TIMEOUT 7200 LABELS mine)
 endfunction()
 
 # Everything in course.json, and the line on the student's answers below ctest's own last lines.
 function(lockstep_add_course)
+  set(lab ${CMAKE_BINARY_DIR}/tools/lab)
   file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake
-       "set(CTEST_CUSTOM_POST_TEST \"${CMAKE_BINARY_DIR}/tools/lab mine-summary\")\n")
+       "set(CTEST_CUSTOM_POST_TEST [[sh -c \"[ ! -x '${lab}' ] || '${lab}' mine-summary\"]])\n")
   lockstep_backends(backends)
   file(REMOVE_RECURSE ${CMAKE_BINARY_DIR}/backends)
   foreach(backend IN LISTS backends)

@@ -1,0 +1,65 @@
+#!/bin/sh
+# The commands of docs/cmake.md, unchanged, in a clone in which ./lab never ran: what is configured and built for
+# one exercise is, and its output is what the page shows; of tests that take longer, the page's command lists them. Where
+# ccache is installed, it compiles: what has not changed since the last time costs nothing.
+set -eu
+page=docs/cmake.md
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM
+git clone -q . "$folder/clone"
+cd "$folder/clone"
+if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache > /dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+fi
+export CCACHE_BASEDIR="$folder" CCACHE_NOHASHDIR=1
+
+fail() {
+  echo "cmake_page.sh: $command: $1; it prints:" >&2
+  sed 's/^/    /' "$folder/said" >&2
+  exit 1
+}
+# block KIND: the lines of the page's blocks of that kind. timeless: without what differs from run to run.
+block() { awk -v kind="$1" '/^```/ { inside = !inside; this = substr($0, 4); next } inside && this == kind' "$page"; }
+timeless() { sed -E 's/ +[0-9.]+ sec$//; s/ +/ /g; s/[#0-9]+ (Test|- mine)/N \1/; s/[0-9]+\/[0-9]+ Test +#[0-9]+/Test/; s/Start +[0-9]+/Start/; s/^\t? *[0-9]+ - /- /'; }
+# Tests that are listed, without the one that builds.
+listed() { grep -E '^ *Test +#' "$folder/said" | grep -vc 'mine\.build$' || :; }
+
+{ block '' | sed 's/ *#.*//'; sed -n 's/^|[^|]*| `\([^`]*\)` |$/\1/p' "$page"; } > "$folder/commands"
+ran=0
+while IFS= read -r command; do
+  ran=$((ran + 1)) expects=0
+  case $command in
+    *'&&'*) continue ;; # the stages `test` and `cuda`
+    cmake*) ;;
+    *' -R '* | *--rerun-failed) expects=8 ;; # 8: a test failed
+    ctest*) command="$command -N" ;;
+    *) : > "$folder/said"; fail 'which command is this?' ;;
+  esac
+  code=0
+  sh -c "$command" < /dev/null > "$folder/said" 2>&1 || code=$?
+  [ $code -eq $expects ] || fail "the exit code is $code, not $expects"
+  case $command in
+    *-N)
+      [ "$(listed)" -gt 1 ] || fail 'it should find tests'
+      echo "$command: $(listed) tests"
+      ;;
+    ctest*)
+      timeless < "$folder/said" > "$folder/timeless"
+      block text | timeless | grep -v '^…$' | while IFS= read -r line; do
+        grep -qxF -- "$line" "$folder/timeless" || fail "no line '$line'"
+      done
+      grep -c '^[0-9]*/[0-9]* Test .*mine\.[0-9]' "$folder/said" | grep -qx 1 || fail 'it should run one exercise'
+      echo "$command: as the page shows"
+      ;;
+    *) echo "$command" ;;
+  esac
+done < "$folder/commands"
+[ $ran -gt 8 ] || { echo "cmake_page.sh: only $ran commands found in $page" >&2; exit 1; }
+
+# What the page says of names.
+for name in 21.2 '21.1$' 25.6; do
+  command="ctest --preset labs -N -R $name"
+  $command > "$folder/said" 2>&1
+  [ "$(listed)" -eq 1 ] || fail 'it should find one exercise'
+done
