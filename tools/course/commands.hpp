@@ -124,9 +124,18 @@ int mine_summary(const Paths& paths);
 /// The programs behind a command that forwards all it is given: "memory" → "bench_memory", "train" → "train".
 std::string target_of(const std::string& command);
 
+/// Which backend a program runs on, and how many ranks it wants there; 0: its command line does not say.
+struct Start {
+  std::string backend = "sim";
+  int ranks = 0;
+};
+/// Of the program TARGET_BACKEND with these arguments: of train the axes of the mesh and --config count, too.
+Start start_of(const Paths& paths, const std::string& target, std::vector<std::string> arguments);
+
 /// Builds and becomes the program TARGET_BACKEND, handing over `arguments`: bench_all_reduce_sim, train_mpi. --backend
 /// (default sim) is read from them and removed, as are --launcher, --nodes and --hostfile, which say how the processes
-/// of MPI and NCCL start; --ranks (default: 2, or the GPUs) is read. `around`: a command that runs it, in each process.
+/// of MPI and NCCL start, as many as start_of() says (default: 2, or the GPUs). `around`: a command that runs it, in
+/// each process.
 int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around = {});
 

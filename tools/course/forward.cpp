@@ -9,6 +9,7 @@
 
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/mine.hpp"
@@ -37,24 +38,61 @@ int largest(const std::string& flag, const std::string& text) {
   return most;
 }
 
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [](const std::string& a) { return a == "--help" || a == "-h"; });
+}
+
+/// A command that calculates, or copies: no run.
+bool is_by_formula(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && (arguments[0] == "--flops" || arguments[0] == "--export");
+}
+
+/// Whether more options are in a file.
+bool has_config(const std::string& target, std::vector<std::string> arguments) {
+  return target == "train" && !option(arguments, "--config", "", false).empty();
+}
+
+/// The same of ./lab train, from the program itself, which alone knows what its options and --config come to.
+Start start_of_training(const Paths& paths, const std::vector<std::string>& arguments) {
+  need_built(paths, {"train_sim"}, "train");
+  std::string said;
+  Command ask{.arguments = {paths.program("train_sim").string(), "--print-start"}, .folder = {}};
+  ask.arguments.insert(ask.arguments.end(), arguments.begin(), arguments.end());
+  ask.on_line = [&](std::string_view line) { said += (said.empty() ? "" : "\n") + std::string(line); };
+  if (!run_command(ask).ok()) throw Error(Verdict::usage, said);
+  const auto space = said.rfind(' ');
+  const auto ranks = parse_number<int>(said.substr(std::min(space, said.size() - 1) + 1));
+  if (!ranks) throw Error(Verdict::usage, fmt::format("train_sim --print-start says '{}', no backend and ranks", said));
+  const std::string backend = said.substr(0, space);
+  return {backend == "-" ? "sim" : backend, *ranks};
+}
+
 /// What the command line says of processes; taken out of it, but for --ranks, which the program reads too.
-Launch launch_options(const std::string& backend, std::vector<std::string>& arguments,
+Launch launch_options(const Paths& paths, const std::string& target, std::vector<std::string>& arguments,
                       const std::vector<std::string>& around) {
-  Launch how{.backend = backend, .around = around};
+  Launch how{.around = around};
   const std::string launcher = option(arguments, "--launcher", "", true),
                     nodes = option(arguments, "--nodes", "", true);
   how.hostfile = option(arguments, "--hostfile", "", true);
-  if (!has_processes(backend)) {
+  const Start start = start_of(paths, target, arguments);
+  const bool in_file = option(arguments, "--backend", "", true).empty();
+  if (in_file && (start.backend == "cuda" || start.backend == "nccl"))
+    throw Error(Verdict::usage, fmt::format("lab train: --config says backend = {0}: say --backend {0} too, for which "
+                                            "./lab has a build of its own",
+                                            start.backend));
+  how.backend = start.backend == "serial" ? "sim" : start.backend;  // the serial program is the simulator's
+  if (start.backend == "serial" || has_config(target, arguments))   // which may say otherwise
+    arguments.insert(arguments.end(), {"--backend", start.backend});
+  check_backend(paths, how.backend);
+  if (!has_processes(how.backend)) {
     if (launcher.empty() && nodes.empty() && how.hostfile.empty()) return how;
     throw Error(Verdict::usage, fmt::format("--launcher, --nodes and --hostfile are for --backend mpi and nccl: {} is "
                                             "one process.",
-                                            backend));
+                                            how.backend));
   }
-  int mesh = 1;  // of ./lab train, where --ranks is left out
-  for (const char* axis : {"--dp", "--tp", "--pp"}) mesh *= largest(axis, option(arguments, axis, "1", false));
   if (!nodes.empty()) how.nodes = largest("--nodes", nodes);
-  const int otherwise = mesh > 1 ? mesh : backend == "nccl" ? how.nodes * gpus_here() : 2;
-  how.processes = largest("--ranks", option(arguments, "--ranks", std::to_string(otherwise), false));
+  how.processes = start.ranks > 0 ? start.ranks : how.backend == "nccl" ? how.nodes * gpus_here() : 2;
   if (!launcher.empty()) how.launcher = launcher;
   check_processes(how);  // before anything is built
   return how;
@@ -97,25 +135,14 @@ Whose whose_options(std::vector<std::string>& arguments) {
   return whose;
 }
 
-bool asks_for_help(const std::vector<std::string>& arguments) {
-  return std::any_of(arguments.begin(), arguments.end(),
-                     [](const std::string& a) { return a == "--help" || a == "-h"; });
-}
-
 /// Builds TARGET_BACKEND; the command line that runs it.
 std::vector<std::string> built_command(const Paths& paths, const std::string& target,
                                        std::vector<std::string> arguments, const std::vector<std::string>& around) {
   const Whose whose = whose_options(arguments);
-  std::string backend = option(arguments, "--backend", "sim", true);
-  if (backend == "serial") {  // the serial program is the simulator's, on one rank
-    arguments.insert(arguments.end(), {"--backend", backend});
-    backend = "sim";
-  }
-  check_backend(paths, backend);
-  Launch how = launch_options(backend, arguments, around);
+  Launch how = launch_options(paths, target, arguments, around);
   if (target == "train") how.grace_seconds = 600;
-  std::string program = target + "_" + backend;
-  const bool by_formula = !arguments.empty() && (arguments[0] == "--flops" || arguments[0] == "--export");
+  std::string program = target + "_" + how.backend;
+  const bool by_formula = is_by_formula(arguments);
   const bool runs = !asks_for_help(arguments), has_answers = !by_formula && !exercises_of(paths, program).empty();
   std::string code = "reference";
   if (whose.mine && runs) {
@@ -147,6 +174,16 @@ std::string option(std::vector<std::string>& arguments, const std::string& flag,
     return value;
   }
   return otherwise;
+}
+
+Start start_of(const Paths& paths, const std::string& target, std::vector<std::string> arguments) {
+  Start start{.backend = option(arguments, "--backend", "sim", false)};
+  if (asks_for_help(arguments) || is_by_formula(arguments)) return {start.backend, 1};
+  if (target == "train" && (has_processes(start.backend) || has_config(target, arguments)))
+    return start_of_training(paths, arguments);
+  if (const std::string ranks = option(arguments, "--ranks", "", false); has_processes(start.backend) && !ranks.empty())
+    start.ranks = largest("--ranks", ranks);
+  return start;
 }
 
 std::string target_of(const std::string& command) {

@@ -87,19 +87,21 @@ int record(const Paths& paths, const std::string& command, std::vector<std::stri
 }
 
 /// The run in the simulator that is to predict it: on the machine that it emulates, on --machine, or on this computer.
-std::vector<std::string> simulated_twin(const Paths& paths, std::vector<std::string> arguments) {
-  const std::string backend = option(arguments, "--backend", "sim", true);
-  if (backend != "mpi")
-    throw Error(Verdict::usage,
-                "lab view: --predicted compares a run on processes with a simulated one: add --backend mpi.");
+std::vector<std::string> simulated_twin(const Paths& paths, const std::string& command,
+                                        std::vector<std::string> arguments) {
   for (const char* of_processes : {"--launcher", "--nodes", "--hostfile", "--scale", "--samples"})
     option(arguments, of_processes, "", true);
+  const Start start = start_of(paths, command, arguments);
+  if (start.backend != "mpi")
+    throw Error(Verdict::usage,
+                "lab view: --predicted compares a run on processes with a simulated one: add --backend mpi.");
+  option(arguments, "--backend", "", true);
   const std::string emulated = option(arguments, "--emulate", "", true);
   std::string machine = option(arguments, "--machine", emulated, true);
   if (machine.empty()) {
     const char* folder = std::getenv("LOCKSTEP_MACHINES");
     const fs::path file =
-        (folder ? fs::path(folder) : paths.source / "outputs" / "machines") / machine_file_of_host(backend);
+        (folder ? fs::path(folder) : paths.source / "outputs" / "machines") / machine_file_of_host(start.backend);
     if (!fs::exists(file))
       throw Error(Verdict::usage,
                   "lab view: this computer has not been measured yet: run ./lab calibrate; or give --machine "
@@ -107,9 +109,8 @@ std::vector<std::string> simulated_twin(const Paths& paths, std::vector<std::str
     machine = file.string();
   }
   arguments.insert(arguments.end(), {"--machine", machine});
-  bool shaped = !option(arguments, "--ranks", "", false).empty();
-  for (const char* axis : {"--dp", "--tp", "--pp"}) shaped = shaped || !option(arguments, axis, "", false).empty();
-  if (!shaped) arguments.insert(arguments.end(), {"--ranks", "2"});  // as many as there are processes
+  if (start.ranks == 0) arguments.insert(arguments.end(), {"--ranks", "2"});  // as many as there are processes
+  arguments.insert(arguments.end(), {"--backend", "sim"});                    // whatever --config says
   return arguments;
 }
 
@@ -162,7 +163,8 @@ int view(const Paths& paths, std::vector<std::string> arguments, const CheckInto
   if (records) {
     arguments.erase(arguments.begin());
     if (command != "check") refuse_what_cannot_be(paths, command, arguments);
-    const std::vector<std::string> twin = predicted ? simulated_twin(paths, arguments) : std::vector<std::string>{};
+    const std::vector<std::string> twin =
+        predicted ? simulated_twin(paths, command, arguments) : std::vector<std::string>{};
     fs::remove_all(folder);
     fs::create_directories(folder);
     if (predicted) {

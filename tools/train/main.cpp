@@ -105,9 +105,22 @@ int run_export(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+/// What ./lab has to start for a command line of ./lab train, which is all that is in `argv`: "mpi 4", a backend and a
+/// number of ranks. 0: as many as there are; no backend, "-": the default.
+int print_start(int argc, char** argv) {
+  TrainOptions options;
+  if (const std::optional<int> code = parse_for_any_backend(argc, argv, options)) return *code;
+  fmt::print("{} {}\n", options.backend.empty() ? "-" : options.backend, ranks_asked_for(options));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "--print-start") {
+    argv[1] = argv[0];
+    return run_program("lab train: ", [&] { return print_start(argc - 1, argv + 1); });
+  }
   if (argc > 1 && std::string_view(argv[1]) == "--export")
     return run_program(
         "lab export: ",

@@ -51,6 +51,7 @@ struct TrainOptions : week25::Options3d {
     std::string bucket_bytes;
     std::string wrap = "block";
   } words;
+  std::string backend;  // empty: this program's
   int ranks = 0;
   std::size_t layers = 0, heads = 0, d_model = 0;
   bool untied = false;
@@ -95,6 +96,12 @@ struct TrainOptions : week25::Options3d {
 /// Parses the command line. Returns an exit code where there is nothing to run: 0 after --help, 2 after a mistake.
 /// Only the process that judges prints.
 std::optional<int> parse(int argc, char** argv, TrainOptions& options);
+/// The same for whichever backend is named: what ./lab has to start is not this program, maybe.
+std::optional<int> parse_for_any_backend(int argc, char** argv, TrainOptions& options);
+
+/// How many ranks the options ask for, by --ranks or the axes of the mesh; 0: neither is given. Throws Error(usage)
+/// where they contradict each other.
+int ranks_asked_for(const TrainOptions& options);
 
 /// Everything that can be decided, and refused, before a rank starts.
 struct Plan {

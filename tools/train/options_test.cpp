@@ -46,6 +46,49 @@ TEST_F(Folder, AConfigurationFileIsACommandLine) {
   EXPECT_NE(refused("").find("cannot read " + path("b.cfg") + ": it is a pipe (FIFO), not a file"), std::string::npos);
 }
 
+// ./lab starts as many processes as this says: one fewer, and the run is refused; one more, and it has another batch.
+TEST_F(Folder, WhatIsStartedIsWhatRuns) {
+  std::ofstream(path("mesh.cfg")) << "backend = mpi\ndp = 2\ncp = 2\n";
+  std::ofstream(path("serial.cfg")) << "backend = serial\n";
+  struct Case {
+    std::vector<std::string> words;
+    std::string backend;
+    int ranks;  // 0: as many as there are
+  };
+  const std::vector<Case> cases = {
+      {{}, "", 0},
+      {{"--tp", "1", "--outer-steps", "2"}, "", 0},
+      {{"--ranks", "1"}, "", 1},
+      {{"--ranks", "4"}, "", 4},
+      {{"--dp", "1"}, "", 1},
+      {{"--dp", "4", "--outer-steps", "2"}, "", 4},
+      {{"--cp", "2"}, "", 2},
+      {{"--dp=2", "--cp=2"}, "", 4},
+      {{"--tp", "2"}, "", 2},
+      {{"--pp", "4"}, "", 4},
+      {{"--dp", "2", "--tp", "2", "--pp", "2", "--backend", "mpi"}, "mpi", 8},
+      {{"--ranks", "8", "--cp", "2", "--pp", "2"}, "", 8},
+      {{"--dp", "4", "--zero", "3", "--shard-group", "2", "--backend", "nccl"}, "nccl", 4},
+      {{"--config", path("mesh.cfg")}, "mpi", 4},
+      {{"--config", path("mesh.cfg"), "--cp", "1", "--pp", "4"}, "mpi", 8},
+      {{"--config=" + path("mesh.cfg"), "--backend", "sim"}, "sim", 4},
+      {{"--backend", "serial"}, "serial", 1},
+      {{"--config", path("serial.cfg")}, "serial", 1},
+  };
+  for (Case c : cases) {
+    SCOPED_TRACE(testing::PrintToString(c.words));
+    c.words.insert(c.words.begin(), {"train", "--model", "tiny", "--batch", "8", "--sequence", "16"});
+    std::vector<char*> pointers;
+    for (std::string& word : c.words) pointers.push_back(word.data());
+    TrainOptions options;
+    ASSERT_EQ(parse_for_any_backend(static_cast<int>(pointers.size()), pointers.data(), options), std::nullopt);
+    EXPECT_EQ(options.backend, c.backend);
+    const int asked = ranks_asked_for(options), started = asked > 0 ? asked : 2;
+    EXPECT_EQ(asked, c.ranks);
+    EXPECT_EQ(make_plan(options, started).run.ranks, started);
+  }
+}
+
 TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
   std::ofstream(path("empty.txt")).close();
   std::ofstream(path("short.txt")) << "too short";

@@ -143,24 +143,22 @@ void add_checkpoint_options(CommandLine& line, TrainOptions& o) {
 }
 
 /// "serial" is this program too, with one rank.
-void check_backend(const std::string& backend, TrainOptions& o) {
-  if (backend.empty() || backend == backend_name()) return;
-  if (backend != "serial")
+void check_backend(TrainOptions& o, bool any) {
+  if (o.backend.empty() || o.backend == backend_name()) return;
+  if (o.backend != "serial" && any) return;
+  if (o.backend != "serial")
     throw Error(Verdict::usage, fmt::format("this program runs on {}: ./lab train --backend {} starts the right one",
-                                            backend_name(), backend));
+                                            backend_name(), o.backend));
   if (o.ranks > 1 || o.mesh.dp > 1 || o.cp > 1 || o.mesh.tp > 1 || o.mesh.pp > 1)
     throw Error(Verdict::usage,
                 "serial means one rank: leave out --ranks, --dp, --cp, --tp and --pp, or choose another backend");
   o.ranks = 1;
 }
 
-}  // namespace
-
-std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
+std::optional<int> read_line(int argc, char** argv, TrainOptions& o, bool any_backend) {
   CommandLine line("lab train", "Trains a GPT on text: serially on one rank, or on a mesh of ranks.");
-  std::string backend;
   line.add_config("--config", "A file of these options, one per line: steps = 100 (the command line takes precedence)");
-  line.add("--backend", backend, "sim, mpi, cuda, nccl, or serial: one rank and all cores (default)");
+  line.add("--backend", o.backend, "sim, mpi, cuda, nccl, or serial: one rank and all cores (default)");
   line.add("--ranks", o.ranks,
            "Ranks: --dp × --cp × --tp × --pp; 1 is the serial program (default: these; under mpirun, all)", {1});
   add_model_options(line, o);
@@ -177,7 +175,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
       if (is_judge()) std::fputs(line.help().c_str(), stdout);
       return 0;
     }
-    check_backend(backend, o);
+    check_backend(o, any_backend);
   } catch (const Error& error) {
     if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());
     return 2;
@@ -185,6 +183,13 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& o) {
   for (const char* name : kMayDoNothing)
     if (line.given(name)) o.typed.emplace_back(name);
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int> parse(int argc, char** argv, TrainOptions& o) { return read_line(argc, argv, o, false); }
+std::optional<int> parse_for_any_backend(int argc, char** argv, TrainOptions& o) {
+  return read_line(argc, argv, o, true);
 }
 
 }  // namespace lockstep::train

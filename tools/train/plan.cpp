@@ -71,11 +71,14 @@ void check_checkpoints(const TrainOptions& o) {
                   o.checkpoint, steps.front(), o.checkpoint));
 }
 
+/// Of each replica.
+int ranks_of_replica(const TrainOptions& o) { return o.mesh.tp * o.mesh.pp * o.cp; }
+
 /// --dp × --cp × --tp × --pp are the ranks: what is left out follows from the others.
-int replicas_of(const TrainOptions& o, int available_ranks) {
+int ranks_of(const TrainOptions& o, int available_ranks) {
   const auto [dp, tp, pp] = o.mesh;
   if (tp < 1 || pp < 1 || dp < 0 || o.cp < 1) refuse("--dp, --cp, --tp and --pp count at least 1");
-  const int share = tp * pp * o.cp;
+  const int share = ranks_of_replica(o);
   const std::string and_cp = o.cp == 1 ? "" : fmt::format("--cp {} × ", o.cp);
   const int ranks = o.ranks ? o.ranks : dp ? dp * share : std::max(share, available_ranks);
   if (ranks % share != 0)
@@ -84,7 +87,7 @@ int replicas_of(const TrainOptions& o, int available_ranks) {
   if (dp && dp * share != ranks)
     refuse(fmt::format("--dp {} × {}--tp {} × --pp {} are {} ranks, not the {} of --ranks", dp, and_cp, tp, pp,
                        dp * share, ranks));
-  return ranks / share;
+  return ranks;
 }
 
 /// Enough microbatches to fill a pipeline, where there are as many sequences.
@@ -211,6 +214,11 @@ RunOptions run_options(const TrainOptions& o) {
 
 }  // namespace
 
+int ranks_asked_for(const TrainOptions& o) {
+  const int ranks = ranks_of(o, 0);
+  return o.ranks || o.mesh.dp || ranks > 1 ? ranks : 0;
+}
+
 std::size_t Plan::own_parameters() const {
   std::size_t most = 0;
   for (int stage = 0; stage < options.mesh.pp; ++stage) most = std::max(most, week25::stage_parameters(options, stage));
@@ -242,7 +250,7 @@ Plan make_plan(TrainOptions typed, int available_ranks) {
   Plan plan;
   TrainOptions& o = plan.options = std::move(typed);
   check_training(o);
-  o.mesh.dp = replicas_of(o, available_ranks) * o.cp;
+  o.mesh.dp = ranks_of(o, available_ranks) / ranks_of_replica(o) * o.cp;
   if (o.asks("--schedule") && o.mesh.pp == 1)
     refuse(fmt::format("--schedule {} needs a pipeline: add --pp STAGES, or leave it out", o.schedule));
   check_backend(o);

@@ -120,8 +120,10 @@ Outcome run(const RunOptions& options, const Program& program) {
   const int world = world_size();
   if (options.ranks < 1) throw Error(Verdict::usage, fmt::format("{} ranks: there must be at least 1", options.ranks));
   if (options.ranks > world)
-    throw Error(Verdict::usage, fmt::format("{} ranks on {} MPI process{}: start more with mpirun -n {}", options.ranks,
-                                            world, world == 1 ? "" : "es", options.ranks));
+    throw Error(Verdict::usage,
+                fmt::format("{0} ranks need {0} MPI processes, and {1} {2}: ./lab … --backend mpi --ranks {0} "
+                            "starts them, and by hand mpirun -n {0}",
+                            options.ranks, world, world == 1 ? "was started" : "were started"));
   if (!(options.timeout_seconds > 0))
     throw Error(Verdict::usage, fmt::format("a time-out of {} s: it must be above 0", options.timeout_seconds));
   if (options.emulate && !(options.emulate_scale > 0 && options.emulate_scale <= kLongestScale))
