@@ -39,12 +39,9 @@ std::string coloured(const std::string& verdict) {
   return colour + verdict + s.off;
 }
 
-/// So that verdicts stand in one column.
-constexpr std::size_t kLabelColumns = 80;
-
 /// `together`: how many of the row's tests are of no single part.
 void print_row(const std::string& indent, const std::string& title, const Judgement& row, int together = 0) {
-  std::string label = padded(indent + padded(row.id, indent.empty() ? 7 : 8) + title, kLabelColumns);
+  const std::string label = label_of_check(indent, row.id, title);
   std::string tests;
   if (row.ok()) tests = fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds);
   if (row.ok() && together > 0) tests += fmt::format("; {} of all parts together", together);
@@ -164,8 +161,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   std::vector<std::string> later;  // of each: what was printed by tests that say what is wrong, which goes before it
   for (const Exercise& exercise : selection.exercises) {
     if (!paths.has(exercise)) {
-      fmt::print("{} SKIPPED ({})\n", padded(padded(exercise.id, 7) + exercise.title, kLabelColumns),
-                 why_missing(paths));
+      fmt::print("{} SKIPPED ({})\n", label_of_check("", exercise.id, exercise.title), why_missing(paths));
       continue;
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));

@@ -174,12 +174,11 @@ std::string format_drills(const Paths& paths, const std::vector<Drill>& drills) 
   const Style s = style();
   for (const Drill& drill : drills) {
     const std::string state = state_of(paths, drill.id);
-    text += fmt::format("  drill {}{}{:>4} min {:>10}  {}  {}{}{}\n", padded(drill.id, 7), padded(drill.title, 66),
-                        drill.minutes, "", drill.core ? "core " : "extra",
+    text += row_of_list("drill " + drill.id, drill.title + (drill.core ? "" : " (extra)"), drill.minutes, std::nullopt,
+                        state,
                         state == "solved"  ? s.good
                         : state == "begun" ? s.open
-                                           : s.faint,
-                        state, s.off);
+                                           : s.faint);
   }
   return text;
 }

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "common/error.hpp"
+#include "common/support/text/columns.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/nearest.hpp"
 #include "tools/course/process.hpp"
@@ -39,7 +40,10 @@ class Progress {
     if (!overwrites_ && seconds_since(last_) < kSecondsBetweenLines) return;
     last_ = Clock::now();
     const std::string text = fmt::format("building {} [{}/{}]{}", what_, done, all, time_left(done, all));
-    fmt::print(stderr, "{}{}{}", overwrites_ ? "\r\033[K" : "", text, overwrites_ ? "" : "\n");
+    if (overwrites_)
+      fmt::print(stderr, "\r\033[K{}", line_of({{text}}, terminal_columns(STDERR_FILENO) - 1));
+    else
+      fmt::print(stderr, "{}\n", text);
     std::fflush(stderr);
     shown_ = true;
   }
@@ -226,8 +230,7 @@ Style style() {
 }
 
 std::string padded(std::string_view text, std::size_t columns) {
-  auto width =
-      static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  const std::size_t width = columns_of(text);
   return std::string(text) + std::string(width < columns ? columns - width : 0, ' ');
 }
 

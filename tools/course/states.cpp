@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/support/text/columns.hpp"
 #include "tools/course/deeds.hpp"
 
 namespace lockstep::tools {
@@ -29,6 +30,34 @@ std::optional<Exercise> next_exercise(const Paths& paths, const std::string& aft
       if (const State state = state_of(paths, exercise); exercise.core == core && exercise.id != after)
         if (!state.passes && !state.borrowed) return exercise;
   return std::nullopt;
+}
+
+namespace {
+constexpr std::size_t kIdColumns = 9, kTitleColumns = 35, kStateColumns = 19;
+}  // namespace
+
+std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
+                        const std::string& state, const std::string& colour) {
+  const std::vector<std::string> titles = wrapped(title, kTitleColumns), states = wrapped(state, kStateColumns);
+  std::string rows;
+  for (std::size_t i = 0; i < std::max(titles.size(), states.size()); ++i) {
+    const bool first = i == 0;
+    const std::string row =
+        fmt::format("  {}{} {:>4}  {:>6}  ", padded(first ? id : "", kIdColumns),
+                    padded(i < titles.size() ? titles[i] : "", kTitleColumns), first ? std::to_string(minutes) : "",
+                    first && points ? std::to_string(*points) : "");
+    const std::string end = i < states.size() ? colour + states[i] + (colour.empty() ? "" : style().off) : "";
+    rows += (end.empty() ? row.substr(0, row.find_last_not_of(' ') + 1) : row + end) + "\n";
+  }
+  return rows;
+}
+
+std::string head_of_list() {
+  return fmt::format("  {} {:>4}  {:>6}  state\n", padded("", kIdColumns + kTitleColumns), "min", "points");
+}
+
+std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title) {
+  return fitted(indent + padded(id, indent.empty() ? 7 : 8) + title, 56);
 }
 
 std::string in_one_line(const Exercise& exercise) {

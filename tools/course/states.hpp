@@ -21,6 +21,17 @@ State state_of(const Paths& paths, const Exercise& exercise);
 /// the first extra one; `after` an exercise, the first of those behind it if there is any. Empty where all pass.
 std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after = "");
 
+/// A row of ./lab list, with its end, in 80 columns: long titles and states have several lines. `points` may be left
+/// out; `colour` is that of the state.
+std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
+                        const std::string& state, const std::string& colour);
+/// What stands above such rows.
+std::string head_of_list();
+
+/// What stands before the verdict in a row of ./lab check: of one width, which leaves room for the verdict in 80
+/// columns.
+std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title);
+
 /// "21.3 Recursive doubling and Rabenseifner, 90 minutes (extra)".
 std::string in_one_line(const Exercise& exercise);
 

@@ -88,8 +88,8 @@ int list(const Paths& paths, const std::string& what) {
       week = exercise.week;
       const auto& weeks = paths.course.weeks();
       const auto found = std::find_if(weeks.begin(), weeks.end(), [&](const Week& w) { return w.number == week; });
-      fmt::print("Week {}: {} (labs/{}/README.md): {}\n", week, found->title, exercise.folder,
-                 in_words(count_of(paths, *found)));
+      fmt::print("Week {}: {}\n  {} (labs/{})\n{}", week, found->title, in_words(count_of(paths, *found)),
+                 exercise.folder, head_of_list());
     }
     const State state = state_of(paths, exercise);
     std::string words = paths.has(exercise) ? state.words : why_missing(paths);
@@ -98,8 +98,8 @@ int list(const Paths& paths, const std::string& what) {
         words += fmt::format(", {}", deed.what);
     const Style s = style();
     const std::string& colour = state.passes ? s.good : state.untouched ? s.faint : s.open;
-    fmt::print("  {}{}{:>4} min {:>3} points  {}  {}{}{}\n", padded(exercise.id, 7), padded(exercise.title, 72),
-               exercise.minutes, exercise.points, exercise.core ? "core " : "extra", colour, words, s.off);
+    fmt::print("{}", row_of_list(exercise.id, exercise.title + (exercise.core ? "" : " (extra)"), exercise.minutes,
+                                 exercise.points, words, colour));
   }
   print_drills(week);
   return 0;

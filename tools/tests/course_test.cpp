@@ -6,6 +6,7 @@
 
 #include "common/error.hpp"
 #include "common/support/tests/refusal_testing.hpp"
+#include "common/support/text/columns.hpp"
 #include "tools/course/card.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
@@ -31,6 +32,32 @@ TEST_F(FindingOnesWay, TestsOfTheWholeHaveWhatThePartsLeave) {
   exercise.parts = {{.id = "9.1a", .points = 5}, {.id = "9.1b", .points = 3}};
   EXPECT_EQ(exercise.points_of("9.1a"), 5);
   EXPECT_EQ(exercise.points_of("9.1"), 2);
+}
+
+TEST_F(FindingOnesWay, RowsOfTheListFitATerminal) {
+  const auto expect_to_fit = [](const std::string& rows) {
+    std::istringstream lines(rows);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80u) << line;
+  };
+  const Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
+  expect_to_fit(head_of_list());
+  for (const Exercise& e : course.select("").exercises)
+    for (const char* state : {"-", "FAIL (edited since)", "DOES NOT COMPILE (edited since), revealed"})
+      expect_to_fit(row_of_list(e.id, e.title + " (extra)", e.minutes, e.points, state, ""));
+  EXPECT_EQ(row_of_list("drill 21", "A run whose title is longer than its column", 20, std::nullopt, "solved", ""),
+            "  drill 21 A run whose title is longer than      20          solved\n"
+            "           its column\n");
+}
+
+TEST_F(FindingOnesWay, VerdictsStandInOneColumnOfATerminal) {
+  const Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
+  const std::size_t room = 80 - std::string(" DOES NOT COMPILE").size();
+  for (const Exercise& e : course.select("").exercises) {
+    EXPECT_EQ(columns_of(label_of_check("", e.id, e.title)), 56u) << e.title;
+    EXPECT_LE(columns_of(label_of_check("", e.id, e.title)), room) << e.title;
+    for (const Part& part : e.parts)
+      EXPECT_EQ(columns_of(label_of_check("  ", part.id, part.title)), 56u) << part.title;
+  }
 }
 
 TEST_F(FindingOnesWay, AnExerciseIsFoundByItsNameOrAPieceOfIt) {

@@ -12,6 +12,7 @@
 #include "common/gpt/model/model_file.hpp"
 #include "common/support/json/whose_code.hpp"
 #include "common/support/stats/stats.hpp"
+#include "common/support/text/columns.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
@@ -23,6 +24,8 @@ namespace {
 std::string number(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "–";
 }
+
+constexpr std::size_t kWide = 1000;  // nothing is left out
 
 /// NaN has a sign, which says nothing.
 std::string shown(double value) { return std::isnan(value) ? "NaN" : fmt::format("{}", value); }
@@ -264,12 +267,18 @@ void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, 
   const StepRecord& last = records_.back();
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - began_;
   const double left = wall.count() / (last.step - first_step_) * (plan_.options.steps - last.step);
-  const std::string line = fmt::format(
-      "step {:>5}/{}  loss {}  gradient {}  {} tokens/s{}  {}/step  {}/rank  {} left", last.step, plan_.options.steps,
-      number(last.loss, 4), number(last.gradient_norm, 2),
-      short_count(static_cast<double>(plan_.tokens_per_step()) / per_step), virtual_time_ ? " (virtual)" : "",
-      format_bytes(bytes), format_bytes(static_cast<double>(ledger.memory.peak_total)), format_seconds(left));
-  print(terminal_ ? "\r\033[K" + line : line + "\n");
+  const std::vector<LinePart> line = {
+      {fmt::format("step {:>5}/{}", last.step, plan_.options.steps), 7},
+      {"loss " + number(last.loss, 4), 6},
+      {"gradient " + number(last.gradient_norm, 2), 3},
+      {fmt::format("{} tokens/s{}", short_count(static_cast<double>(plan_.tokens_per_step()) / per_step),
+                   virtual_time_ ? " (virtual)" : ""),
+       4},
+      {format_bytes(bytes) + "/step", 1},
+      {format_bytes(static_cast<double>(ledger.memory.peak_total)) + "/rank", 2},
+      {format_seconds(left) + " left", 5}};
+  // What is longer than the terminal is wide goes on in a second row, which is not written over.
+  print(terminal_ ? "\r\033[K" + line_of(line, terminal_columns(fileno(out_)) - 1) : line_of(line, kWide) + "\n");
 }
 
 void TrainLog::save_took(double stopped_seconds, double complete_seconds) {
