@@ -103,8 +103,7 @@ Apart measure_apart(Rank me, std::size_t elements, const Plan& plan) {
   } catch (const Error&) {  // of another rank
     throw;
   } catch (const std::runtime_error& error) {
-    throw Error(Verdict::fail,
-                fmt::format("Gloo failed on rank {} (--algorithm without gloo goes on): {}", me.rank(), error.what()));
+    throw Error(Verdict::fail, fmt::format("Gloo failed (--algorithm without gloo goes on): {}", error.what()));
   }
 }
 

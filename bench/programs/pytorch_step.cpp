@@ -112,8 +112,8 @@ Apart measure_pytorch(Rank me, const PyTorch& pytorch, const std::string& model,
   const bool succeeded = child.succeeds();
   const double waiting_cpu = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC / (me.now() - begin);
   if (!succeeded)
-    throw Error(Verdict::fail, fmt::format("PyTorch's {} step failed on rank {}: {}", how, me.rank(),
-                                           last_line(read_file(scratch.file("words")))));
+    throw Error(Verdict::fail,
+                fmt::format("PyTorch's {} step failed: {}", how, last_line(read_file(scratch.file("words")))));
   const Json row = Json::parse(read_file(scratch.file("json"))).at("rows").at(0);
   const double nothing = std::log(static_cast<double>(shape.model.vocabulary));
   const double first = row.at("first_loss"), last = row.at("last_loss");

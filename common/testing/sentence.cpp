@@ -140,6 +140,19 @@ std::size_t find_word(std::string_view text, std::string_view word, std::size_t 
   return text.npos;
 }
 
+/// "rank 0: " of "rank 0: rank 0: …": what two places have put before a message; "" where nobody has.
+std::string_view said_twice_in(std::string_view message) {
+  std::size_t begin = 0;  // of a line, or behind the colon before
+  for (std::size_t at = 0; at + 1 < message.size(); ++at) {
+    if (message[at] == '\n' || (begin == at && message[at] == ' ')) begin = at + 1;
+    if (message[at] != ':' || message[at + 1] != ' ') continue;
+    const std::string_view prefix = message.substr(begin, at + 2 - begin);
+    begin = at + 2;
+    if (prefix.size() > 3 && message.substr(begin).starts_with(prefix)) return prefix;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string numbers_in_words(std::string text) {
@@ -165,7 +178,7 @@ std::string_view raw_text_in(std::string_view message) {
     if (message.find(phrase) != message.npos) return phrase;
   for (std::string_view number : {"nan", "-nan", "inf", "-inf"})
     if (find_word(message, number, 0) != message.npos) return number;
-  return {};
+  return said_twice_in(message);
 }
 
 std::string sentence_first(std::string_view message) {

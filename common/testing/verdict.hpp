@@ -71,8 +71,9 @@ std::string sentence_first(std::string_view message);
 /// "not a number" for nan and "infinity" for inf, wherever such a word stands by itself and is not quoted.
 std::string numbers_in_words(std::string text);
 
-/// The first phrase in a message that only who knows the test library understands ("Which is: ", "nan"); "" where there
-/// is none. ./lab mutants wants none of what the tests say of any planted mistake.
+/// The first phrase in a message that only who knows the test library understands ("Which is: ", "nan"), or that is
+/// there twice ("rank 0: " of "rank 0: rank 0: …"); "" where there is none. ./lab mutants wants none of what the tests
+/// say of any planted mistake.
 std::string_view raw_text_in(std::string_view message);
 
 /// Which of two verdicts an exercise is called: the higher one. What is wrong (4) comes before what is missing (3),

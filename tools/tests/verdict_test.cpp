@@ -112,9 +112,11 @@ TEST(Verdict, RawTextOfTheTestLibraryIsFound) {
     EXPECT_EQ(testing::raw_text_in(said), "") << said;
   }
   for (const char* raw : {"vector::_M_range_check: __n (which is 3) >= this->size()", "the rate is -nan, expected 1",
-                          "C++ exception with description \"x\" thrown in the test body."})
+                          "C++ exception with description \"x\" thrown in the test body.",
+                          "with 1 rank:\n  rank 0: rank 0: x[0] is 2, expected 1", "DEADLOCK: DEADLOCK: 2 ranks wait"})
     EXPECT_NE(testing::raw_text_in(raw), "") << raw;
-  for (const char* plain : {"", "the rate is 3, expected 4", "the information in a nanosecond", "says \"nan\""})
+  for (const char* plain : {"", "the rate is 3, expected 4", "the information in a nanosecond", "says \"nan\"",
+                            "rank 0: x: 1, y: 1", "rank 0: x\nrank 0: y"})
     EXPECT_EQ(testing::raw_text_in(plain), "") << plain;
 }
 
