@@ -28,6 +28,9 @@ enum class Verdict {
 
 std::string_view to_string(Verdict verdict);
 
+/// "FAIL: rank 0: …": the verdict and what is said of it, which most messages begin with, or name, themselves.
+std::string with_verdict(std::string_view verdict, const std::string& message);
+
 /// The one exception of the runtime. `what()` is a complete message for a reader who sees nothing else.
 class Error : public std::runtime_error {
  public:

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <tuple>
 
+#include "common/analysis/graph.hpp"
 #include "common/error.hpp"
 #include "common/runtime/trace/layout.hpp"
 #include "common/support/text/units.hpp"
@@ -41,10 +43,13 @@ int ranks_of(const Trace& trace) {
   return most + 1;
 }
 
-Durations durations_of(const Trace& trace) {
+/// Of the first `steps`; 0: of the whole run.
+Durations durations_of(const Trace& trace, std::size_t count) {
+  Steps steps = steps_of(trace);
+  steps.count = count;
   std::vector<const TraceEvent*> events;
   for (const TraceEvent& event : trace.events)
-    if (event.kind != EventKind::region) events.push_back(&event);
+    if (event.kind != EventKind::region && (count == 0 || steps.hold(event))) events.push_back(&event);
   std::stable_sort(events.begin(), events.end(), [](auto* x, auto* y) { return x->begin < y->begin; });
   Durations durations;
   for (const TraceEvent* event : events)
@@ -92,6 +97,16 @@ CategoryDifference category(EventKind kind, const std::vector<Difference>& diffe
   return total;
 }
 
+double mean_of(const std::vector<double>& seconds, std::size_t count) {
+  return std::accumulate(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(count), 0.0) /
+         static_cast<double>(count);
+}
+
+/// What a run took beside its steps.
+double rest_of(const Trace& trace, const std::vector<double>& steps) {
+  return time_span(trace).length() - std::accumulate(steps.begin(), steps.end(), 0.0);
+}
+
 std::string ratio(double a, double b) { return a > 0 ? fmt::format("{:.2f}×", b / a) : "–"; }
 
 std::string signed_seconds(double seconds) { return (seconds < 0 ? "−" : "+") + format_seconds(std::abs(seconds)); }
@@ -104,7 +119,20 @@ Diff diff(const Trace& a, const Trace& b) {
     throw Error(Verdict::usage,
                 fmt::format("the traces have different shapes, {} and {} ranks: compare runs on as many", result.ranks,
                             ranks_of(b)));
-  const Durations of_a = durations_of(a), of_b = durations_of(b);
+  const std::vector<double> steps_a = phase_seconds(a, "step"), steps_b = phase_seconds(b, "step");
+  const std::size_t steps = std::min(steps_a.size(), steps_b.size());
+  if (steps > 0) {
+    result.steps = static_cast<int>(steps);
+    result.seconds_a = mean_of(steps_a, steps), result.seconds_b = mean_of(steps_b, steps);
+    result.rest_a = rest_of(a, steps_a), result.rest_b = rest_of(b, steps_b);
+  } else if (a.stopped || b.stopped) {
+    throw Error(Verdict::usage, fmt::format("{} stopped before a step had ended on all ranks: there is nothing to "
+                                            "compare",
+                                            a.stopped && b.stopped ? "both runs"
+                                            : a.stopped            ? "A"
+                                                                   : "B"));
+  }
+  const Durations of_a = durations_of(a, steps), of_b = durations_of(b, steps);
   std::map<std::pair<EventKind, std::string>, Difference> by_name;
   const auto named = [&](const Key& key) -> Difference& {
     Difference& d = by_name[{std::get<0>(key), std::get<1>(key)}];
@@ -132,8 +160,16 @@ Diff diff(const Trace& a, const Trace& b) {
 
 std::string format_diff(const Diff& d, std::size_t most) {
   std::string text =
-      fmt::format("{} rank{}; the run took {} in A and {} in B ({})\n\n", d.ranks, d.ranks == 1 ? "" : "s",
+      fmt::format("{} rank{}; {} took {} in A and {} in B ({})\n", d.ranks, d.ranks == 1 ? "" : "s",
+                  d.steps == 0   ? "the run"
+                  : d.steps == 1 ? "step 1"
+                                 : fmt::format("a step (the mean of steps 1 to {})", d.steps),
                   format_seconds(d.seconds_a), format_seconds(d.seconds_b), ratio(d.seconds_a, d.seconds_b));
+  if (d.steps > 0)
+    text += fmt::format(
+        "beside its steps (set-up, validation, a sample) the run took {} in A and {} in B: left out below\n",
+        format_seconds(d.rest_a), format_seconds(d.rest_b));
+  text += '\n';
   text += fmt::format("{:<12}  {:>9}  {:>9}  {:>7}  {:>10}  {:>10}\n", "all ranks", "A", "B", "B / A", "only in A",
                       "only in B");
   for (const CategoryDifference& c : d.categories)

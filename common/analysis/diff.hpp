@@ -35,13 +35,16 @@ struct Difference {
 
 struct Diff {
   int ranks = 0;
-  double seconds_a = 0, seconds_b = 0;  // from the first event to the last
+  int steps = 0;                        // that are compared, the first ones; 0: the runs, which have no steps
+  double seconds_a = 0, seconds_b = 0;  // a step; of runs from the first event to the last
+  double rest_a = 0, rest_b = 0;        // of the runs, beside their steps: set-up, validation, a sample
   std::vector<CategoryDifference> categories;
   std::vector<Difference> differences;  // the largest first, whichever its sign
 };
 
-/// Throws Error(usage) with one sentence where nothing can be aligned: another number of ranks, or not one operation in
-/// common. Times are as recorded.
+/// Steps are compared with steps, as many as both runs have ended on all ranks; runs without steps are compared whole.
+/// Throws Error(usage) with one sentence where nothing can be aligned: another number of ranks, not one operation in
+/// common, or a run that stopped before it had ended a step. Times are as recorded.
 Diff diff(const Trace& a, const Trace& b);
 
 /// `most`: lines of differences.

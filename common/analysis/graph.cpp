@@ -17,8 +17,9 @@ namespace {
 using Kind = TraceEvent::Kind;
 
 /// Regions of one name on main, of each rank in their order.
-std::map<int, std::vector<const TraceEvent*>> phases(const Trace& trace, const std::string& name) {
+std::map<int, std::vector<const TraceEvent*>> all_phases(const Trace& trace, const std::string& name) {
   std::map<int, std::vector<const TraceEvent*>> by_rank;
+  for (const TraceStuck& stuck : trace.stuck) by_rank[stuck.rank];
   for (const TraceEvent& event : trace.events) {
     auto& regions = by_rank[event.rank];
     if (event.kind == Kind::region && event.queue == 0 && event.name == name) regions.push_back(&event);
@@ -26,6 +27,18 @@ std::map<int, std::vector<const TraceEvent*>> phases(const Trace& trace, const s
   for (auto& [rank, regions] : by_rank)
     std::sort(regions.begin(), regions.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
   return by_rank;
+}
+
+/// Of one rank: how many it has ended.
+std::size_t ended(const std::vector<const TraceEvent*>& phases) {
+  return static_cast<std::size_t>(
+      std::count_if(phases.begin(), phases.end(), [](const TraceEvent* e) { return !e->cut; }));
+}
+
+std::size_t ended_by_all(const std::map<int, std::vector<const TraceEvent*>>& by_rank) {
+  std::size_t least = by_rank.empty() ? 0 : ended(by_rank.begin()->second);
+  for (const auto& [rank, phases] : by_rank) least = std::min(least, ended(phases));
+  return least;
 }
 
 /// How many every rank has; 0 where they differ.
@@ -80,7 +93,7 @@ class Maker {
   }
 
   void choose_steps(const std::string& name) {
-    steps_ = phases(trace_, name);
+    steps_ = steps_of(trace_, name).by_rank;
     for (const TraceClosure& c : trace_.closures)
       if (!steps_.contains(c.rank))
         throw Error(Verdict::usage, fmt::format("this trace lacks what rank {} did beside its closures", c.rank));
@@ -360,6 +373,44 @@ Graph make_graph(const Trace& trace, const std::string& step) {
   return Maker(trace, step).make();
 }
 
+Steps steps_of(const Trace& trace, const std::string& name) {
+  Steps steps{all_phases(trace, name)};
+  if (trace.stopped)
+    for (auto& [rank, phases] : steps.by_rank) phases.resize(ended_by_all(steps.by_rank));
+  steps.count = common_count(steps.by_rank);
+  return steps;
+}
+
+bool Steps::hold(const TraceEvent& event) const {
+  const auto& all = by_rank.at(event.rank);
+  const auto after = std::partition_point(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count),
+                                          [&](const TraceEvent* step) { return step->begin <= event.begin; });
+  return after != all.begin() && event.begin < (*(after - 1))->end;
+}
+
+std::optional<Stop> stop_of(const Trace& trace, const std::string& phase) {
+  if (!trace.stopped) return std::nullopt;
+  const auto by_rank = all_phases(trace, phase);
+  const std::size_t finished = ended_by_all(by_rank);
+  // Where the rank was that failed; or else who had come least far.
+  std::size_t before = finished;
+  bool began = false, inside = false;
+  const auto failed = by_rank.find(trace.failed_rank);
+  if (failed != by_rank.end()) before = ended(failed->second);
+  for (const auto& [rank, phases] : by_rank) {
+    began = began || !phases.empty();
+    const bool counts = failed == by_rank.end() || rank == trace.failed_rank;
+    inside = inside || (counts && ended(phases) == before && phases.size() > before);
+  }
+  std::string where;
+  if (inside)
+    where = fmt::format("in {} {}: ", phase, before + 1);
+  else if (began)
+    where = fmt::format("after {} {}: ", phase, before);
+  const std::string said = with_verdict(trace.verdict, trace.message);
+  return Stop{static_cast<int>(finished), where + said.substr(0, said.find('\n'))};
+}
+
 std::vector<std::string> phase_names(const Trace& trace) {
   std::set<std::string> names;
   for (const TraceEvent& event : trace.events)
@@ -368,9 +419,9 @@ std::vector<std::string> phase_names(const Trace& trace) {
 }
 
 std::vector<double> phase_seconds(const Trace& trace, const std::string& name) {
-  const auto by_rank = phases(trace, name);
+  const auto [by_rank, count] = steps_of(trace, name);
   std::vector<double> seconds;
-  for (std::size_t k = 0; k < common_count(by_rank); ++k) {
+  for (std::size_t k = 0; k < count; ++k) {
     double begin = by_rank.begin()->second[k]->begin, end = begin;
     for (const auto& [rank, regions] : by_rank) {
       begin = std::max(begin, regions[k]->begin);

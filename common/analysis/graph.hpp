@@ -2,6 +2,8 @@
 // replayed by replay.hpp with some of its costs taken away.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,26 @@ struct Graph {
 /// happened); everything where a rank has none, they differ in number, or `step` is empty.
 /// Throws Error(usage) where the trace does not say what waited for what, or lacks a part of what happened.
 Graph make_graph(const Trace& trace, const std::string& step = "step");
+
+/// How a run stopped that did not reach its end.
+struct Stop {
+  int finished = 0;   // phases of the name that was asked for, which all ranks have ended
+  std::string words;  // "in step 3: DEADLOCK: rank 0 waits for …", in one line
+};
+/// Nothing where it reached its end.
+std::optional<Stop> stop_of(const Trace& trace, const std::string& phase = "step");
+
+/// The steps of each rank, in their order.
+struct Steps {
+  std::map<int, std::vector<const TraceEvent*>> by_rank;
+  std::size_t count = 0;  // of every rank: the first so many
+
+  /// Whether it began in one of its rank's.
+  bool hold(const TraceEvent& event) const;
+};
+/// Phases of that name; none where the ranks differ in their number. Of a run that stopped, those that every rank has
+/// ended.
+Steps steps_of(const Trace& trace, const std::string& name = "step");
 
 /// Seconds of each phase of that name, from when all ranks have begun it (who is late comes from elsewhere) to when the
 /// last has ended it. Empty where ranks have different numbers of them.

@@ -71,6 +71,8 @@ class Reader {
     trace_.eager_bytes = other.value("eager_bytes", std::uint64_t{0});
     trace_.verdict = other.value("verdict", "");
     trace_.message = other.value("message", "");
+    trace_.stopped = other.value("stopped", false);
+    trace_.failed_rank = other.value("failed_rank", -1);
     if (const Json* ledgers = other.find("ledgers"))
       for (const Json& l : *ledgers)
         trace_.totals.push_back({.rank = rank_of(l.at(0)),
@@ -106,6 +108,7 @@ class Reader {
     if (const Json* own = arguments.find("own_seconds")) e.own = duration_of(*own);
     if (const Json* launch = arguments.find("launch_seconds")) e.launch = duration_of(*launch);
     e.phase = arguments.value("phase", false);
+    e.cut = arguments.value("cut", false);
     e.group = arguments.value("group", 0u);
     if (arguments.contains("messages"))
       for (const Json& m : arguments.at("messages")) e.messages.push_back(message(m));

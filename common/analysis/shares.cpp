@@ -141,4 +141,17 @@ Shares shares_of(const Trace& trace, const std::vector<Flight>& flights) {
   return shares;
 }
 
+TimeShare share_of_steps(const Trace& trace, const Steps& steps, const Shares& shares) {
+  TimeShare share;
+  for (const auto& [rank, all] : steps.by_rank)
+    for (std::size_t k = 0; k < steps.count; ++k) share.seconds += all[k]->end - all[k]->begin;
+  for (const TraceEvent& e : trace.events)
+    if (e.kind == EventOf::compute && e.queue == 0 && steps.hold(e)) share.computing += e.end - e.begin;
+  for (const WaitPart& part : shares.waits)
+    if (steps.hold(trace.events[static_cast<std::size_t>(part.event)]))
+      (part.exposed ? share.exposed : share.bubble) += part.end - part.begin;
+  share.other = std::max(0.0, share.seconds - share.computing - share.waiting());
+  return share;
+}
+
 }  // namespace lockstep::analysis

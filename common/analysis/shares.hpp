@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "common/analysis/graph.hpp"
 #include "common/runtime/trace/trace.hpp"
 
 namespace lockstep::analysis {
@@ -33,6 +34,9 @@ struct Shares {
   TimeShare all;                 // sums
   std::vector<WaitPart> waits;   // of main, by rank and time
 };
+
+/// The same of main within the steps alone, all ranks together.
+TimeShare share_of_steps(const Trace& trace, const Steps& steps, const Shares& shares);
 
 /// A message as recorded. It is on its way from when both of its ends had begun, or its sender alone where it needs no
 /// receiver yet.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep {
 
 std::string_view to_string(Verdict verdict) {
@@ -19,6 +21,11 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::does_not_compile: return "DOES NOT COMPILE";
   }
   return "?";
+}
+
+std::string with_verdict(std::string_view verdict, const std::string& message) {
+  const std::string_view first_line(message.data(), std::min(message.find('\n'), message.size()));
+  return first_line.find(verdict) == first_line.npos ? fmt::format("{}: {}", verdict, message) : message;
 }
 
 std::string describe(Location where) {

@@ -11,6 +11,8 @@ void note_end(Outcome& outcome) {
   Trace& trace = outcome.trace;
   trace.verdict = to_string(outcome.verdict);
   trace.message = outcome.message;
+  trace.stopped = !outcome.passed() && outcome.verdict != Verdict::unread;  // which is found at the end
+  trace.failed_rank = outcome.failed_rank;
   trace.totals.clear();
   for (const RankLedger& ledger : outcome.ledgers) {
     TraceTotals& totals = trace.totals.emplace_back();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "common/analysis/diff.hpp"
 #include "common/analysis/graph.hpp"
@@ -106,12 +107,26 @@ void want_phase(const Trace& trace, const std::string& name) {
     throw Error(Verdict::usage, fmt::format("--step {}: the ranks have different numbers of it", name));
 }
 
+/// What can be said of a run that stopped.
+std::string before_the_stop(const analysis::Stop& stop, const std::string& phase) {
+  if (stop.finished == 0)
+    return fmt::format("          {}: what limits the run is not known\n",
+                       phase.empty() ? "it did not end" : fmt::format("no {} had ended on all ranks", phase));
+  return fmt::format("          what follows is of the {0} {1}{2} that all ranks had ended\n\n", stop.finished, phase,
+                     stop.finished == 1 ? "" : "s");
+}
+
 void why(const Arguments& a) {
   want_files(a, 1, "one trace, or train and its options");
   if (a.top) throw Error(Verdict::usage, "--top is for ./lab diff");
   const Trace trace = read_chrome_trace(a.files[0]);
+  const std::string step = a.step.value_or("step");
+  if (const auto stop = analysis::stop_of(trace, step)) {
+    fmt::print("stopped   {}\n{}", stop->words, before_the_stop(*stop, step));
+    if (stop->finished == 0) return write_rows(a, {});
+  }
   if (a.step && !a.step->empty()) want_phase(trace, *a.step);
-  const analysis::Why found = analysis::why(trace, a.step.value_or("step"));
+  const analysis::Why found = analysis::why(trace, step);
   fmt::print("{}", format_why(found));
   write_rows(a, rows(found));
 }
@@ -119,8 +134,16 @@ void why(const Arguments& a) {
 void diff(const Arguments& a) {
   want_files(a, 2, "two traces");
   if (a.step) throw Error(Verdict::usage, "--step is for ./lab why");
-  const analysis::Diff found = analysis::diff(read_chrome_trace(a.files[0]), read_chrome_trace(a.files[1]));
-  fmt::print("A: {}\nB: {}\n{}", a.files[0], a.files[1], format_diff(found, a.top.value_or(15)));
+  const Trace both[] = {read_chrome_trace(a.files[0]), read_chrome_trace(a.files[1])};
+  std::string head;
+  for (std::size_t i = 0; i < 2; ++i) {
+    head += fmt::format("{}: {}\n", "AB"[i], a.files[i]);
+    if (const auto stop = analysis::stop_of(both[i])) head += fmt::format("   stopped {}\n", stop->words);
+  }
+  if (both[0].stopped || both[1].stopped)
+    fmt::print("{}", std::exchange(head, ""));  // also where nothing is comparable
+  const analysis::Diff found = analysis::diff(both[0], both[1]);
+  fmt::print("{}{}", head, format_diff(found, a.top.value_or(15)));
   write_rows(a, rows(found));
 }
 

@@ -211,6 +211,16 @@ TEST_F(TraceProgram, DiffRanksWhatAnotherMachineDoesSlower) {
   EXPECT_NE(out_.find("+0 s"), std::string::npos) << out_;
 }
 
+TEST_F(TraceProgram, ARunThatStoppedLeavesItsTrace) {
+  const std::string run = "--model tiny --batch 2 --sequence 16 --sample 0 --threads 1 --ranks 2 ";
+  ASSERT_EQ(start("train_sim", run + "--steps 2 --checkpoint " + file("saved")), 0) << err_;
+  ASSERT_NE(start("train_sim", run + "--steps 1 --resume " + file("saved") + " --trace " + file("a.json")), 0);
+  ASSERT_EQ(start("why", "why " + file("a.json")), 0) << err_;
+  EXPECT_EQ(out_.substr(0, 10), "stopped   ") << out_;
+  EXPECT_NE(out_.find("ask for more --steps than 1"), std::string::npos) << out_;
+  EXPECT_EQ(out_.find("limits this run"), std::string::npos) << out_;
+}
+
 TEST_F(TraceProgram, WhyRefusesAPictureOfARun) {
   train("--ranks 2 --trace " + file("a.json"));
   // As a chart would have it: an operation without its place in the program.

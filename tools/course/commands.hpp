@@ -139,7 +139,7 @@ Start start_of(const Paths& paths, const std::string& target, std::vector<std::s
 int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around = {});
 
-/// ./lab why and ./lab diff: becomes the program that reads traces. `why train …` first trains, with a trace.
+/// ./lab why and ./lab diff: runs the program that reads traces. `why train …` first trains, with a trace.
 int trace_tool(const Paths& paths, const std::string& command, std::vector<std::string> arguments);
 
 /// Refuses a benchmark that this build has not.

@@ -227,22 +227,27 @@ int trace_tool(const Paths& paths, const std::string& command, std::vector<std::
       !std::filesystem::exists(arguments[0]))
     throw Error(Verdict::usage, fmt::format("lab why: there is no trace '{}': did you mean 'train'?", arguments[0]));
   need_built(paths, {"why"}, command);
+  Ended trained;
   if (command == "why" && !arguments.empty() && arguments[0] == "train") {
     arguments.erase(arguments.begin());
     const std::filesystem::path folder = paths.source / "outputs" / "why";
     std::filesystem::create_directories(folder);
     const std::string trace = option(arguments, "--trace", (folder / "trace.json").string(), true);
     arguments.insert(arguments.end(), {"--trace", trace});
+    if (option(arguments, "--sample", "", false).empty()) arguments.insert(arguments.end(), {"--sample", "0"});
     if (std::find(arguments.begin(), arguments.end(), "--phantom") != arguments.end())
       arguments.emplace_back("--every-rank");  // a trace of one rank a stage does not say what the others wait for
-    const Ended ended = run_command({.arguments = built_command(paths, "train", arguments, {})});
-    if (!ended.ok()) return ended.exit_code;
+    std::error_code none;
+    std::filesystem::remove(trace, none);
+    trained = run_command({.arguments = built_command(paths, "train", arguments, {})});
+    if (!std::filesystem::exists(trace)) return trained.exit_code;
     fmt::print("\n");
     arguments = {trace};
   }
   arguments.insert(arguments.begin(), {paths.program("why").string(), command});
   flush_output();
-  become(arguments);
+  const Ended ended = run_command({.arguments = arguments});
+  return trained.ok() ? ended.exit_code : trained.exit_code;
 }
 
 void check_benchmark(const Paths& paths, const std::string& name) {

@@ -72,6 +72,7 @@ int record(const Paths& paths, const std::string& command, std::vector<std::stri
   };
   if (command == "train") {
     add("--trace", "train.json");
+    if (option(arguments, "--sample", "", false).empty()) arguments.insert(arguments.end(), {"--sample", "0"});
     if (std::find(arguments.begin(), arguments.end(), "--phantom") != arguments.end())
       arguments.emplace_back("--every-rank");  // a trace of one rank a stage does not say what the others wait for
     return run_forward(paths, "train", arguments);

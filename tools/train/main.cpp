@@ -62,6 +62,8 @@ int train_text(int argc, char** argv, const Session& session) {
   checkpoint::Disk disk;
   StopSignals signals(!plan.options.checkpoint.empty());
   const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
+  if (!outcome.passed() && is_judge() && !plan.options.trace.empty())  // ./lab why and view say how it stopped
+    write_trace(outcome.trace, plan.options.trace, "Training");
   outcome.check();
   if (!is_judge()) return all_finite(outcome) && replicas_agree(outcome) ? 0 : 1;
   if (log.records().empty()) return 0;  // nothing was left to do

@@ -252,6 +252,7 @@ class TrainingLoop {
   }
 
   void sample() {
+    auto phase = me_.region("sample");
     const std::unique_ptr<Gpt> gpt = trainer_->model();
     if (!judge()) return;
     const std::string& prompt = plan_.options.prompt;

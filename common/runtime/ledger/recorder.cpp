@@ -154,6 +154,7 @@ void Recorder::region_lasted(int queue, int region, double begin, double end) {
                      .first = range.first,
                      .last = range.last,
                      .phase = q.totals[region].phase,
+                     .cut = range.cut,
                      .bytes = range.bytes});
 }
 

@@ -30,7 +30,8 @@ class EventList {
     if (trace.modelled) out_ << fmt::format(R"(, "modelled": true, "eager_bytes": {})", trace.eager_bytes);
     if (!trace.verdict.empty())
       out_ << R"(, "verdict": )" << lockstep::quoted(trace.verdict) << R"(, "message": )"
-           << lockstep::quoted(trace.message);
+           << lockstep::quoted(trace.message)
+           << (trace.stopped ? fmt::format(R"(, "stopped": true, "failed_rank": {})", trace.failed_rank) : "");
     if (!trace.totals.empty()) totals(trace.totals);
     out_ << R"(}, "traceEvents": [)";
   }
@@ -112,6 +113,7 @@ class EventList {
       text += fmt::format(R"(, "own_seconds": {:.9g})", event.own);
     if (event.launch > 0) text += fmt::format(R"(, "launch_seconds": {:.4g})", event.launch);
     if (event.phase) text += R"(, "phase": true)";
+    if (event.cut) text += R"(, "cut": true)";
     if (event.bytes > 0) text += fmt::format(R"(, "bytes": {})", event.bytes);
     if (!event.uses.empty()) text += R"(, "uses": [)" + uses(event) + "]";
     if (event.kind != TraceEvent::Kind::transfer) return text;

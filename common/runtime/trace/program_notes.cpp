@@ -1,5 +1,6 @@
 #include "common/runtime/trace/program_notes.hpp"
 
+#include <exception>
 #include <iterator>
 
 namespace lockstep {
@@ -78,6 +79,7 @@ void ProgramNotes::region_closed(int queue) {
   Queue& q = at(queue);
   Range range = q.open.back();
   range.last = q.count;
+  range.cut = std::uncaught_exceptions() > 0;
   q.closed.push_back(range);
   q.open.pop_back();
 }

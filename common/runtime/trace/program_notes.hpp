@@ -38,6 +38,7 @@ class ProgramNotes {
     std::uint64_t first = 0;
     std::uint64_t last = 0;
     std::uint64_t bytes = 0;  // of a region that is a collective
+    bool cut = false;         // a region that an exception closed
   };
   void region_opened(int queue, std::uint64_t bytes) {
     at(queue).open.push_back({.first = at(queue).count + 1, .bytes = bytes});

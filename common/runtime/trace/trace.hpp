@@ -45,6 +45,7 @@ struct TraceEvent {
   double launch = 0;                   // compute: of these, what it would cost with nothing to do
   double flop = 0, moved = 0;          // compute, on a GPU: its work; bytes read and written, each element once
   bool phase = false;                  // region: a phase of the program and no collective
+  bool cut = false;                    // region: the run stopped in it
   std::uint32_t group = 0;             // transfer: alike on all members of its group
   std::vector<TraceMessage> messages;  // transfer
   std::uint64_t bytes = 0;             // region: of the whole array, as the collective was given it; 0: a phase
@@ -128,6 +129,8 @@ struct Trace {
   std::vector<TraceTotals> totals;     // of all ranks, also of those whose events were not recorded
   std::string verdict;                 // how the run ended, where it did not pass, and what was said of it
   std::string message;
+  bool stopped = false;  // it did not reach its end
+  int failed_rank = -1;  // whose failure that was; −1: nobody's in particular
 };
 
 /// Adds a rank's events, closures and blocks.

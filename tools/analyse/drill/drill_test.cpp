@@ -116,6 +116,18 @@ TEST_P(Drills, GuessesAreRefused) {
   }
 }
 
+TEST_P(Drills, TheOutputNamesItsVerdictOnce) {
+  const Runs& runs = runs_of(GetParam());
+  for (std::uint64_t seed = 0; seed < runs.drill.kinds.size(); ++seed) {
+    const Played& played = played_of(GetParam(), seed);
+    const std::string output = format_output(runs.drill, played), verdict(to_string(played.outcome.verdict));
+    if (played.outcome.passed()) continue;
+    const auto said = output.find(verdict);
+    EXPECT_NE(said, output.npos) << output;
+    EXPECT_EQ(output.find(verdict, said + 1), output.npos) << output;
+  }
+}
+
 TEST_P(Drills, TheFormNamesEveryKindAndIsNotAnAnswer) {
   const Drill& drill = runs_of(GetParam()).drill;
   const std::string form = answer_form(drill);

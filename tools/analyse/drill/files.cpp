@@ -103,7 +103,7 @@ std::string format_output(const Drill& drill, const Played& played) {
       o.microbatches == 1 ? "" : "es");
   text += step_lines(drill, played);
   if (!played.outcome.passed())
-    text += fmt::format("\nstopped   {}: {}\n", to_string(played.outcome.verdict), played.outcome.message);
+    text += fmt::format("\nstopped   {}\n", with_verdict(to_string(played.outcome.verdict), played.outcome.message));
   return text + "\nranks, the whole run\n" + rank_lines(played);
 }
 

@@ -71,8 +71,8 @@ class Solver {
         good_(read_chrome_trace(folder + "/good/trace.json")) {}
 
   Answer solve() const {
-    if (output_.find("stopped   MISMATCH") != std::string::npos) return mismatch();
-    if (output_.find("stopped   DEADLOCK") != std::string::npos) return deadlock();
+    if (stopped_with("MISMATCH")) return mismatch();
+    if (stopped_with("DEADLOCK")) return deadlock();
     for (const auto& attempt :
          {&Solver::wrong_sum, &Solver::norms, &Solver::too_often, &Solver::mesh, &Solver::schedule})
       if (const auto answer = (this->*attempt)()) return *answer;
@@ -80,6 +80,11 @@ class Solver {
   }
 
  private:
+  bool stopped_with(std::string_view verdict) const {
+    const auto line = output_.find("\nstopped   ");
+    return line != output_.npos && output_.find(verdict, line) < output_.find('\n', line + 1);
+  }
+
   Table table(const std::string& name) const { return read_table(folder_ + "/" + name); }
 
   /// The collective that a rank calls with other bytes than in the good run.

@@ -41,7 +41,7 @@ const runs = page.runs.map(run => ({ ...run, lanes: run.lanes.map((_, i) => lane
 /** Whenever something begins or ends, once. */
 function instantsOf(run) {
   if (run.instants) return run.instants;
-  const all = [0, run.end];
+  const all = [run.begin, run.end];
   for (const l of run.lanes) {
     if (l.kind === 'r') continue;
     for (let i = 0; i < l.count; ++i) all.push(l.begin[i], l.end[i]);

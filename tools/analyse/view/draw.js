@@ -25,6 +25,7 @@ function readColours() {
 function layOut() {
   rows = [];
   let y = 0;
+  look.axisHeight = look.shown.length === 1 && runs[look.shown[0]].steps.length > 0 ? 40 : 24;  // room for the steps' names
   const ranks = look.shown.reduce((sum, r) => sum + runs[r].drawn, 0);
   const thin = Math.max(3, Math.min(18, Math.floor((frame.clientHeight - look.axisHeight - 20) / Math.max(1, ranks))));
   const heights = look.detail === 1 ? { w: thin, t: 0, r: 0 } : { w: 20, t: 9, r: look.detail === 3 ? 15 : 0 };
@@ -45,7 +46,7 @@ function layOut() {
   frame.style.height = `${Math.max(160, Math.min(y + look.axisHeight + 10, window.innerHeight * .56))}px`;
 }
 
-const plotWidth = () => canvas.clientWidth - look.labelWidth - 8;
+const plotWidth = () => Math.max(2, canvas.clientWidth - look.labelWidth - 8);  // of a narrow window, too
 const x = t => look.labelWidth + (t - look.begin) / (look.end - look.begin) * plotWidth();
 const timeAt = px => look.begin + (px - look.labelWidth) / plotWidth() * (look.end - look.begin);
 
@@ -73,6 +74,43 @@ function drawAxis() {
     ink.stroke();
     ink.fillText(time(Math.round(t)), x(t) + 3, 10);
   }
+}
+
+/** What the steps of a run are, and what is beside them: [begin, end, words]. */
+function segments(run) {
+  const parts = run.steps.map(([begin, end], i) => [begin, end, `step ${i + 1}`]);
+  if (parts.length === 0) return parts;
+  if (run.begin < 0) parts.unshift([run.begin, 0, 'set-up']);
+  const last = parts[parts.length - 1][1];
+  if (run.end > last) parts.push([last, run.end, run.stopped ? 'unfinished' : 'after the steps']);
+  return parts;
+}
+
+/** Names of a run's steps at height `y`; what is beside them is pale in its lanes. */
+function drawSteps(run, y) {
+  const right = canvas.clientWidth - 8, all = segments(runs[run]), inSight = all.filter(([begin, end]) => end > look.begin && begin < look.end);
+  setFont(12);
+  for (const [begin, end, words] of inSight) {
+    const from = Math.max(look.labelWidth, x(begin)), to = Math.min(right, x(end));
+    ink.fillStyle = colours.faint;
+    if (begin >= look.begin && to - from > 3) ink.fillRect(from, y - 7, 1, 14);
+    if (to - from > words.length * 6.6 + 6) ink.fillText(words, from + 4, y);
+  }
+  ink.globalAlpha = .55;
+  ink.fillStyle = colours.page;
+  for (const row of rows) {
+    if (row.run !== run || !row.lane) continue;
+    const top = row.y - frame.scrollTop + look.axisHeight;
+    if (top > canvas.clientHeight || top + row.height < look.axisHeight) continue;
+    let pale = Math.max(look.labelWidth, x(look.begin));
+    for (const [begin, end] of runs[run].steps.concat([[Infinity, Infinity]])) {
+      const to = Math.min(right, begin === Infinity ? right : x(begin));
+      if (to > pale + .5) ink.fillRect(pale, top, to - pale, row.height);
+      if (end === Infinity || end > look.end) break;
+      pale = Math.max(pale, x(end));
+    }
+  }
+  ink.globalAlpha = 1;
 }
 
 function drawLane(row, top) {
@@ -320,6 +358,10 @@ function draw() {
   }
   drawLabels(scroll);
   drawAxis();
+  for (const run of look.shown) {
+    const heading = rows.find(row => row.run === run && row.heading);
+    if (runs[run].steps.length > 0) drawSteps(run, heading ? heading.y - scroll + look.axisHeight + 10 : 30);
+  }
   if (look.now >= look.begin && look.now <= look.end) {
     ink.fillStyle = colours.text;
     ink.fillRect(x(look.now) - 1, 0, 2, height);

@@ -42,10 +42,10 @@
     press(',');
     say(look.begin <= before, ', pans back');
     press('Home');
-    say(look.begin === 0 && look.now === 0, 'Home goes to the begin');
+    say(look.begin === axisBegin() && look.now === axisBegin(), 'Home goes to the begin');
     press('ArrowRight');
     const first = look.now;
-    say(run.stuck.length > 0 || first > 0, `→ goes to the next instant, ${first} ns`);
+    say(run.stuck.length > 0 || first > axisBegin(), `→ goes to the next instant, ${first} ns`);
     press('ArrowRight');
     press('ArrowLeft');
     say(look.now === first || run.stuck.length > 0, '← goes back to it');

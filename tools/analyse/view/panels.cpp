@@ -17,11 +17,6 @@ namespace {
 using EventOf = TraceEvent::Kind;
 constexpr std::size_t kMostLinks = 200, kMostSamples = 4000, kMostDifferences = 30;
 
-std::string share_json(const analysis::TimeShare& s) {
-  return fmt::format("[{},{},{},{},{},{}]", s.rank, ns(s.seconds), ns(s.computing), ns(s.exposed), ns(s.bubble),
-                     ns(s.other));
-}
-
 /// Of ranks whose events were recorded, both ways. Events are kept to the nanosecond, ledgers are exact.
 bool agrees(const Trace& trace, const analysis::Shares& shares) {
   double most = 1e-12;
@@ -40,6 +35,11 @@ bool agrees(const Trace& trace, const analysis::Shares& shares) {
 
 }  // namespace
 
+std::string share_json(const analysis::TimeShare& s) {
+  return fmt::format("[{},{},{},{},{},{}]", s.rank, ns(s.seconds), ns(s.computing), ns(s.exposed), ns(s.bubble),
+                     ns(s.other));
+}
+
 std::string legend_json(const Trace& trace, const analysis::Shares& shares) {
   const std::string ledger = list(trace.totals, [](const TraceTotals& t) {
     return fmt::format("[{},{},{},{},{},{},{}]", t.rank, ns(t.seconds), ns(t.busy), ns(t.waiting), ns(t.busy_elsewhere),
@@ -55,7 +55,10 @@ std::string legend_json(const Trace& trace, const analysis::Shares& shares) {
 std::string why_json(const Trace& trace, bool whole) {
   try {
     if (!whole) throw Error(Verdict::usage, "Not known: only some of the ranks were recorded.");
-    if (!trace.stuck.empty()) throw Error(Verdict::usage, "The run did not end.");
+    const auto stop = analysis::stop_of(trace);
+    if (!trace.stuck.empty() && !stop) throw Error(Verdict::usage, "The run did not end.");
+    if (stop && stop->finished == 0)
+      throw Error(Verdict::usage, "The run stopped before a step had ended on all ranks.");
     const analysis::Why why = analysis::why(trace);
     const std::string gains = list(why.gains, [](const analysis::Gain& g) {
       return fmt::format("[{},{},{:.6g}]", text(analysis::to_string(g.cost)), ns(g.seconds), g.gained);
@@ -63,8 +66,9 @@ std::string why_json(const Trace& trace, bool whole) {
     const std::string path = list(why.path, [](const analysis::PathShare& p) {
       return fmt::format("[{},{},{},{}]", text(p.name), p.transfer, ns(p.seconds), p.visits);
     });
-    return fmt::format(R"("why":{{"sentence":{},"steps":{},"seconds":{},"gains":{},"path":{}}})", text(why.sentence),
-                       why.steps, ns(why.seconds), gains, path);
+    return fmt::format(R"("why":{{"sentence":{},"steps":{},"seconds":{},"gains":{},"path":{}}})",
+                       text(stop ? fmt::format("Until it stopped, {}", why.sentence) : why.sentence), why.steps,
+                       ns(why.seconds), gains, path);
   } catch (const Error& error) {
     return fmt::format(R"("why":{{"sentence":"","none":{}}})", text(error.what()));
   }
@@ -234,8 +238,8 @@ std::string diff_json(const Trace& a, const Trace& b) {
     const std::string categories = list(diff.categories, [](const analysis::CategoryDifference& c) {
       return fmt::format("[{},{},{}]", static_cast<int>(c.kind), ns(c.seconds_a), ns(c.seconds_b));
     });
-    return fmt::format(R"("diff":{{"seconds":[{},{}],"categories":{},"rows":{}}})", ns(diff.seconds_a),
-                       ns(diff.seconds_b), categories, rows);
+    return fmt::format(R"("diff":{{"steps":{},"seconds":[{},{}],"categories":{},"rows":{}}})", diff.steps,
+                       ns(diff.seconds_a), ns(diff.seconds_b), categories, rows);
   } catch (const Error& error) {
     return fmt::format(R"("diff":{{"none":{}}})", text(error.what()));
   }

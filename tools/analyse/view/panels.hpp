@@ -10,6 +10,8 @@
 
 namespace lockstep::view {
 
+/// Its rank, and the seconds of it.
+std::string share_json(const analysis::TimeShare& share);
 /// "legend": seconds by rank and of all; "ledger": the same of the ledgers, and whether they agree.
 std::string legend_json(const Trace& trace, const analysis::Shares& shares);
 /// "why": what ./lab why says, or why it cannot. `whole`: all ranks' events were recorded.

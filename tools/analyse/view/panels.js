@@ -19,9 +19,12 @@ function legend() {
   const shown = look.shown.map(r => runs[r]), parts = [
     ['computing', 'arithmetic of main', 2], ['exposed', 'main waits while its messages are on their way: exposed communication', 3],
     ['bubble', 'main waits and nothing of its own goes on: others are late (bubble)', 4], ['page', 'the rest: the host, and ranks that are done', 5]];
-  const head = shown.map((run, i) => `<th class="n" colspan="2">${shown.length > 1 ? 'AB'[i] : ''} ${run.recorded < run.ranks ? 'recorded' : 'all'} ranks</th>`).join('');
+  const which = (run, i) => `${shown.length > 1 ? 'AB'[i] : ''} ${run.recorded < run.ranks ? 'recorded' : 'all'} ranks`, has = run => run.steps.length > 0;
+  const head = shown.map((run, i) => (has(run) ? `<th class="n" colspan="2">${which(run, i)}, ${run.steps.length === 1 ? 'step 1' : `steps 1 to ${run.steps.length}`}</th>` : '')
+    + `<th class="n" colspan="2">${has(run) ? `${shown.length > 1 ? 'AB'[i] + ' ' : ''}the whole run` : which(run, i)}</th>`).join('');
   const row = ([colour, words, at]) => `<tr data-part="${colour}"><td>${swatch(colour)}${words}</td>` + shown.map(run =>
-    `<td class="n" data-ns="${run.legend.all[at]}">${time(run.legend.all[at])}</td><td class="n">${percent(run.legend.all[at], run.legend.all[1])}</td>`).join('') + '</tr>';
+    (has(run) ? `<td class="n">${time(run.steps_share[at])}</td><td class="n">${percent(run.steps_share[at], run.steps_share[1])}</td>` : '')
+    + `<td class="n" data-ns="${run.legend.all[at]}">${time(run.legend.all[at])}</td><td class="n">${percent(run.legend.all[at], run.legend.all[1])}</td>`).join('') + '</tr>';
   let html = `<h2>Where the time goes</h2><table><tr><th></th>${head}</tr>${parts.map(row).join('')}</table>`;
   html += `<p>${swatch('transfer')}a batch of messages, from when it could begin &ensp; ${swatch('collective')}a collective &ensp; ${swatch('phase')}a phase, ${swatch('back')}backward &ensp; ${swatch('path')}critical path</p>`;
   shown.forEach((run, i) => {
@@ -68,7 +71,7 @@ function diff() {
   if (page.diff.none) return show('diff', `<h2>A and B</h2><p class="note">${escaped(page.diff.none)}</p>`);
   const words = ['arithmetic', 'waiting', 'transfers', 'region'];
   const rows = page.diff.rows.map(([kind, name, a, b]) => `<tr><td>${words[kind]}</td><td>${escaped(name)}</td><td class="n">${time(a)}</td><td class="n">${time(b)}</td><td class="n">${b > a ? '+' : ''}${time(b - a)}</td></tr>`).join('');
-  show('diff', `<h2>A and B, operation by operation</h2><p>A takes ${time(page.diff.seconds[0])}, B ${time(page.diff.seconds[1])}.</p><div class="scroll"><table>
+  show('diff', `<h2>A and B, operation by operation</h2><p>${page.diff.steps > 0 ? `A step takes ${time(page.diff.seconds[0])} in A and ${time(page.diff.seconds[1])} in B (${page.diff.steps === 1 ? 'step 1' : `the mean of steps 1 to ${page.diff.steps}`}).` : `A takes ${time(page.diff.seconds[0])}, B ${time(page.diff.seconds[1])}.`}</p><div class="scroll"><table>
     <tr><th></th><th></th><th class="n">A</th><th class="n">B</th><th class="n">B − A</th></tr>${rows}</table></div>`);
 }
 
@@ -134,7 +137,7 @@ function memory() {
   const colour = { parameters: 'computing', gradients: 'exposed', optimizer: 'good', activations: 'transfer', buffers: 'bubble' };
   const names = Object.keys(colour), width = 460, height = 60;
   const lines = run.memory.map(([rank, changes]) => {
-    const live = Object.fromEntries(names.map(name => [name, 0])), points = [[0, { ...live }]];
+    const live = Object.fromEntries(names.map(name => [name, 0])), points = [[run.begin, { ...live }]];
     let peak = 0;
     for (const [at, name, change] of changes) {
       live[name] += change;
@@ -144,12 +147,12 @@ function memory() {
     points.push([run.end, { ...live }]);
     return { rank, points, peak };
   });
-  const most = Math.max(1, ...lines.map(l => l.peak)), end = Math.max(1, run.end);
+  const most = Math.max(1, ...lines.map(l => l.peak)), span = Math.max(1, run.end - run.begin), place = t => (t - run.begin) / span * width;
   const area = (points, n) => {
     const below = p => names.slice(0, n).reduce((sum, name) => sum + p[1][name], 0), y = v => height - v / most * (height - 4);
     let up = '', down = '';
     points.forEach((p, i) => {
-      const from = p[0] / end * width, to = (i + 1 < points.length ? points[i + 1][0] : end) / end * width;
+      const from = place(p[0]), to = place(i + 1 < points.length ? points[i + 1][0] : run.end);
       up += `L${from.toFixed(1)} ${y(below(p) + p[1][names[n]]).toFixed(1)}L${to.toFixed(1)} ${y(below(p) + p[1][names[n]]).toFixed(1)}`;
       down = `L${to.toFixed(1)} ${y(below(p)).toFixed(1)}L${from.toFixed(1)} ${y(below(p)).toFixed(1)}` + down;
     });
@@ -163,8 +166,9 @@ function panels() {
   const shown = look.shown.map(r => runs[r]);
   document.title = shown.map(run => run.title).join(' and ');
   $('title').textContent = document.title;
-  const said = run => run.stuck.length > 0 ? run.message.split('\n')[0] : run.message;  // its table says the rest
-  $('verdict').innerHTML = shown.filter(run => run.verdict && run.verdict !== 'PASS').map(run => `<b>${escaped(run.verdict)}</b> ${escaped(said(run).startsWith(run.verdict + ':') ? said(run).slice(run.verdict.length + 1).trim() : said(run))}`).join('\n');
+  const said = run => run.stopped && run.stuck.length > 0 ? run.stopped : run.stopped + run.message.slice(run.message.split('\n')[0].length);  // a table says the rest
+  const failed = shown.filter(run => run.verdict && run.verdict !== 'PASS');
+  $('verdict').innerHTML = failed.map(run => run.stopped ? `stopped ${escaped(said(run)).replace(run.verdict, '<b>$&</b>')}` : `<b>${escaped(run.verdict)}</b> ${escaped(run.message)}`).join('\n');
   delete $('holdings').dataset.step;
   for (const panel of [legend, stuck, race, holdings, diff, why, memory, links]) panel();
 }

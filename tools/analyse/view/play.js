@@ -4,6 +4,10 @@
 const speeds = [.125, .25, .5, 1, 2, 4, 8, 16], play = { running: false, speed: 3, last: null };
 /** Where the axis ends: what is stuck takes a third of it, and the last access of a race has room for its words. */
 const axisEnd = () => Math.max(...look.shown.map(r => Math.max(1, runs[r].end) * (runs[r].stuck.length > 0 ? 1.5 : runs[r].race ? 1.25 : 1.02)));
+/** Where it begins: 0, or before the first step, which is at 0. */
+const axisBegin = () => Math.min(0, ...look.shown.map(r => runs[r].begin));
+/** When the last step ends; of runs that have none, or that stopped, the end. */
+const endOfSteps = () => Math.max(...look.shown.map(r => runs[r].steps.length > 0 && !runs[r].stopped ? runs[r].steps[runs[r].steps.length - 1][1] : runs[r].end), 1);
 const end = () => Math.max(...look.shown.map(r => runs[r].end), 1);
 
 /** What the last frames took to draw, in milliseconds; f shows it. */
@@ -28,10 +32,11 @@ function refresh() {
 function tick(stamp) {
   if (!play.running) return;
   const passed = play.last === null ? 0 : Math.max(0, stamp - play.last);
-  look.now = Math.min(end(), look.now + passed / 10_000 * speeds[play.speed] * (look.end - look.begin));
+  const last = look.now < endOfSteps() ? endOfSteps() : end();  // what comes after the steps is played when it is asked for
+  look.now = Math.min(last, look.now + passed / 10_000 * speeds[play.speed] * (look.end - look.begin));
   play.last = stamp;
   if (look.now > look.end) pan(look.now - look.begin - (look.end - look.begin) * .1);
-  if (look.now >= end()) toggle(false);
+  if (look.now >= last) toggle(false);
   refresh();
   if (play.running) requestAnimationFrame(tick);
 }
@@ -61,23 +66,23 @@ function step(forth) {
 }
 
 function zoom(factor, centre) {
-  const least = 10, span = Math.min(axisEnd(), Math.max(least, (look.end - look.begin) / factor));
+  const least = 10, span = Math.min(axisEnd() - axisBegin(), Math.max(least, (look.end - look.begin) / factor));
   const middle = centre === undefined ? (look.now > look.begin && look.now < look.end ? look.now : (look.begin + look.end) / 2) : centre;
   const part = (middle - look.begin) / (look.end - look.begin);
-  look.begin = Math.max(0, middle - part * span);
+  look.begin = Math.max(axisBegin(), middle - part * span);
   look.end = look.begin + span;
   refresh();
 }
 
 function pan(by) {
   const span = look.end - look.begin;
-  look.begin = Math.max(0, Math.min(axisEnd() - span, look.begin + by));
+  look.begin = Math.max(axisBegin(), Math.min(axisEnd() - span, look.begin + by));
   look.end = look.begin + span;
   refresh();
 }
 
 function fit() {
-  look.begin = 0;
+  look.begin = axisBegin();
   look.end = axisEnd();
   refresh();
 }
@@ -104,7 +109,7 @@ function choose(shown) {
   look.shown = shown;
   const events = shown.reduce((sum, r) => sum + runs[r].lanes.reduce((all, l) => all + l.count, 0), 0);
   const ranks = shown.reduce((sum, r) => sum + runs[r].drawn, 0);
-  look.now = end();
+  look.now = endOfSteps();
   panels();
   setDetail(ranks > 16 || events > 20_000 ? 1 : 3);
   fit();
@@ -113,12 +118,17 @@ function choose(shown) {
     look.begin = setUp;
     refresh();
   }
+  if (shown.some(r => runs[r].steps.length > 0)) {  // steps are what a run is looked at for
+    look.begin = 0;
+    look.end = Math.min(axisEnd(), 1.02 * endOfSteps());
+    refresh();
+  }
 }
 
 const actions = { ' ': () => toggle(!play.running), ArrowLeft: () => step(false), ArrowRight: () => step(true), '+': () => zoom(1.5), '=': () => zoom(1.5),
   '-': () => zoom(1 / 1.5), '0': fit, ',': () => pan((look.begin - look.end) / 5), '.': () => pan((look.end - look.begin) / 5), '[': () => setSpeed(play.speed - 1),
   ']': () => setSpeed(play.speed + 1), d: () => setDetail(look.detail % 3 + 1), a: () => press('arrows'), c: () => press('path'), f: () => { frames.shown = !frames.shown; refresh(); },
-  Home: () => { look.now = 0; pan(-look.begin); }, End: () => { look.now = end(); pan(end()); } };
+  Home: () => { look.now = axisBegin(); pan(axisBegin() - look.begin); }, End: () => { look.now = end(); pan(end()); } };
 
 document.addEventListener('keydown', event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === 'SELECT') return;
@@ -140,7 +150,7 @@ let dragged = null;
 canvas.addEventListener('pointerdown', event => { dragged = { at: event.offsetX, begin: look.begin, moved: false }; });
 window.addEventListener('pointerup', event => {
   if (dragged && !dragged.moved && event.target === canvas && event.offsetX > look.labelWidth) {
-    look.now = Math.max(0, Math.min(end(), timeAt(event.offsetX)));
+    look.now = Math.max(axisBegin(), Math.min(end(), timeAt(event.offsetX)));
     refresh();
   }
   dragged = null;

@@ -1,6 +1,7 @@
 #include "tools/analyse/view/scene.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -39,11 +40,14 @@ class Names {
 class Scene {
  public:
   Scene(const Trace& trace, const SceneOptions& options)
-      : trace_(trace),
+      : whole_(trace),
+        steps_(analysis::steps_of(trace)),
+        origin_(first_step()),
+        trace_(moved(trace, origin_)),
         options_(options),
-        flights_(analysis::flights_of(trace)),
-        labels_(analysis::labels_of(trace, flights_)),
-        shares_(analysis::shares_of(trace, flights_)),
+        flights_(analysis::flights_of(trace_)),
+        labels_(analysis::labels_of(trace_, flights_)),
+        shares_(analysis::shares_of(trace)),
         critical_(trace.events.size()) {
     choose_ranks();
     light_path();
@@ -53,22 +57,59 @@ class Scene {
     const std::string drawn = events();  // first: it fills the names
     const std::string moving = messages();
     return fmt::format(
-        R"({{"title":{},"modelled":{},"end":{},"set_up":{},"ranks":{},"drawn":{},"recorded":{},"verdict":{},"message":{},"lanes":{},)"
+        R"({{"title":{},"modelled":{},"begin":{},"end":{},"set_up":{},"steps":{},"steps_share":{},"ranks":{},"drawn":{},"recorded":{},"verdict":{},"message":{},"stopped":{},"lanes":{},)"
         R"("events":{},"messages":{},"names":{},"path":{},{},{},{},{},{}}})",
-        text(options_.title), trace_.modelled, ns(shares_.seconds), ns(analysis::set_up_seconds(trace_)),
-        ranks_in_run(), drawn_.size(), recorded_.size(), text(trace_.verdict), text(trace_.message), lanes_json(),
-        drawn, moving, names_.json(), text(why_no_path_), legend_json(trace_, shares_),
-        why_json(trace_, ranks_in_run() == recorded_.size()), traffic_json(trace_, flights_), memory_json(trace_),
-        picture_json(trace_, flights_, labels_));
+        text(options_.title), trace_.modelled, ns(-origin_), ns(shares_.seconds - origin_),
+        ns(steps_.count > 0 ? 0 : analysis::set_up_seconds(trace_)), steps_json(),
+        share_json(analysis::share_of_steps(whole_, steps_, shares_)), ranks_in_run(), drawn_.size(), recorded_.size(),
+        text(trace_.verdict), text(trace_.message), text(stop_words()), lanes_json(), drawn, moving, names_.json(),
+        text(why_no_path_), legend_json(whole_, shares_), why_json(whole_, ranks_in_run() == recorded_.size()),
+        traffic_json(trace_, flights_), memory_json(trace_), picture_json(trace_, flights_, labels_));
   }
 
  private:
+  /// When the first rank begins its first step; 0 in a run without steps.
+  double first_step() const {
+    double first = std::numeric_limits<double>::infinity();
+    for (const auto& [rank, steps] : steps_.by_rank)
+      if (steps_.count > 0) first = std::min(first, steps[0]->begin);
+    return steps_.count > 0 ? first : 0;
+  }
+
+  /// Closures stay: nothing that is drawn asks when they were.
+  static Trace moved(Trace trace, double by) {
+    for (TraceEvent& e : trace.events) e.begin -= by, e.end -= by;
+    for (TraceBlock& b : trace.blocks) {
+      b.begin -= by;
+      if (b.end >= 0) b.end = std::max(0.0, b.end - by);
+    }
+    for (TraceRace& r : trace.races) r.first.time -= by, r.second.time -= by;
+    return trace;
+  }
+
+  /// From when a rank begins it to when all have ended it.
+  std::string steps_json() const {
+    std::vector<std::pair<double, double>> spans;
+    for (std::size_t k = 0; k < steps_.count; ++k) {
+      auto& [begin, end] = spans.emplace_back(std::numeric_limits<double>::infinity(), 0);
+      for (const auto& [rank, steps] : steps_.by_rank)
+        begin = std::min(begin, steps[k]->begin - origin_), end = std::max(end, steps[k]->end - origin_);
+    }
+    return list(spans, [](const auto& span) { return fmt::format("[{},{}]", ns(span.first), ns(span.second)); });
+  }
+
   struct LaneOf {
     int rank;
     int queue;
     char kind;  // r region, w work, t transfers
     int row;    // of several alike
   };
+
+  /// "in step 3: DEADLOCK: …"; "" where the run did not stop.
+  std::string stop_words() const {
+    const auto stop = analysis::stop_of(trace_);
+    return stop ? stop->words : "";
+  }
 
   std::size_t ranks_in_run() const { return std::max(trace_.totals.size(), recorded_.size()); }
 
@@ -93,12 +134,12 @@ class Scene {
       why_no_path_ = "not known: only some of the ranks were recorded";
       return;
     }
-    if (!trace_.stuck.empty()) {
+    if (trace_.stopped || !trace_.stuck.empty()) {
       why_no_path_ = "none: the run did not end";
       return;
     }
     try {
-      const analysis::Graph graph = analysis::make_graph(trace_, "");
+      const analysis::Graph graph = analysis::make_graph(whole_, "");
       for (const analysis::Segment& s : analysis::replay(graph).path) {
         const auto index = static_cast<std::size_t>(s.index);
         const bool work = s.kind == analysis::Segment::Kind::work;
@@ -168,7 +209,7 @@ class Scene {
     for (const TraceEvent* e : lane) {
       if (e->kind == EventOf::wait && e->queue == 0) {
         for (const analysis::WaitPart& part : exposed_[static_cast<int>(index_of(e))])
-          add(part.exposed ? 1 : 2, *e, part.begin, part.end);
+          add(part.exposed ? 1 : 2, *e, part.begin - origin_, part.end - origin_);
         continue;
       }
       const bool region = e->kind == EventOf::region;
@@ -225,7 +266,10 @@ class Scene {
     return out + "]";
   }
 
-  const Trace& trace_;
+  const Trace& whole_;     // as recorded
+  analysis::Steps steps_;  // of it
+  double origin_;
+  const Trace trace_;  // from the first step on: what was before it has negative times
   const SceneOptions& options_;
   std::vector<analysis::Flight> flights_;
   analysis::Labels labels_;
