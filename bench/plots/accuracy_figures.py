@@ -16,11 +16,12 @@ def predicted_measured(data):
     figure, axes = subplots(1, 5.5, 5)
     axis = axes[0][0]
     for i, (program, rows) in enumerate(found.items()):
-        median = 100 * statistics.median(error_of(program, r) for r in rows)
+        errors = [error_of(program, r) for r in rows if r.get("quiet") is not False]
+        said = f"median error {100 * statistics.median(errors):.0f} %" if errors else "never quiet"
         style = {**look(i), "linestyle": "none"}
         for quiet in (True, False):
             mine = [r for r in rows if (r.get("quiet") is not False) == quiet]
-            label = f"{program.replace('_', ' ')}: median error {median:.0f} %" if quiet or all(r.get("quiet") is False for r in rows) else None
+            label = f"{program.replace('_', ' ')}: {said}" if quiet or not errors else None
             if mine:
                 axis.plot([r["predicted_seconds"] for r in mine], [r["seconds"] for r in mine], label=label, **{**style, **({} if quiet else {"markerfacecolor": "none"})})
     every = [r[field] for rows in found.values() for r in rows for field in ("seconds", "predicted_seconds")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from html_parts import inline_svg, section
 from results import by, bytes_text, decimal_text, load, load_all, percent, seconds_text
-from sources import codes_of
+from sources import codes_of, counted
 
 
 @dataclass(frozen=True)
@@ -140,27 +140,42 @@ KINDS = ("simulated", "measured", "emulated")
 
 
 def predictions(found):
-    """{kind: [(predicted, seconds)]} of every row of every result that has both."""
+    """{kind: [(predicted, seconds, quiet)]} of every row of every result that has both times."""
     points = {kind: [] for kind in KINDS}
     for results in found:
         for r in results.rows:
             predicted, seconds = r.get("predicted_seconds"), r.get("seconds")
             if "backend" in r and "kind" not in r and isinstance(predicted, (int, float)) and isinstance(seconds, (int, float)) and predicted > 0 and seconds > 0:
                 kind = "emulated" if r.get("emulated") else "simulated" if r["backend"] == "sim" else "measured"
-                points[kind].append((predicted, seconds))
+                points[kind].append((predicted, seconds, r.get("quiet") is not False))
     return {kind: of_kind for kind, of_kind in points.items() if of_kind}
 
 
-def median_errors(points):
-    return {kind: statistics.median(abs(p / s - 1) for p, s in of_kind) for kind, of_kind in points.items()}
+def median_error(points):
+    """None where there are no points."""
+    return statistics.median(abs(p / s - 1) for p, s, _ in points) if points else None
+
+
+def quiet_ones(points):
+    return [point for point in points if point[2]]
+
+
+def accuracy_of(kind, points):
+    """How far predictions of one kind are off, on a quiet computer; then, where they are not the same, of all rows."""
+    quiet = quiet_ones(points)
+    if len(quiet) == len(points):
+        return f"{kind} ones by {percent(median_error(points))} ({counted(len(points), 'row')})"
+    every = f"{percent(median_error(points))} over all {counted(len(points), 'row')}"
+    if not quiet:
+        return f"{kind} ones by an unknown amount, because the computer was not quiet in any row ({every})"
+    return f"{kind} ones by {percent(median_error(quiet))} ({counted(len(quiet), 'row')} on a quiet computer; {every})"
 
 
 def truth(found):
     points = predictions(found)
     if not points:
         return None
-    errors = median_errors(points)
-    words = [f"{kind} ones by {percent(error)} ({whole(len(points[kind]))} rows)" for kind, error in errors.items()]
+    words = [accuracy_of(kind, of_kind) for kind, of_kind in points.items()]
     return Finding("finding_predictions", "Predicted against measured", f"Over all results of this report, predictions miss {', '.join(words)}: medians.",
                    "formulas and machine files, none fitted to what it predicts", "Predicted over measured seconds of every row, both axes logarithmic, beside the diagonal.", "bandwidth")
 

@@ -95,12 +95,12 @@ def finding_predictions(data):
     points = findings.predictions(sources.read_folder(data)[0])
     if not points:
         return None
-    errors = findings.median_errors(points)
     figure, axes = subplots(1, WIDE, TALL)
     axis = axes[0][0]
     for i, (kind, of_kind) in enumerate(points.items()):
-        axis.plot([p for p, _ in of_kind], [s for _, s in of_kind], label=f"{kind}: {100 * errors[kind]:.1f} %", **{**look(i), "linestyle": "none", "markersize": 2.5})
-    every = [value for of_kind in points.values() for pair in of_kind for value in pair]
+        error = findings.median_error(findings.quiet_ones(of_kind))
+        axis.plot([p for p, _, _ in of_kind], [s for _, s, _ in of_kind], label=f"{kind}: {'not quiet' if error is None else f'{100 * error:.1f} %'}", **{**look(i), "linestyle": "none", "markersize": 2.5})
+    every = [value for of_kind in points.values() for point in of_kind for value in point[:2]]
     axis.plot([min(every), max(every)], [min(every), max(every)], color="#999999", linewidth=0.8, zorder=0)
     axis.set_xscale("log")
     axis.set_yscale("log")

@@ -127,7 +127,7 @@ def columns_of(chart):
     """Of its table; without a figure, all fields that the rows have."""
     if chart.kind.columns:
         return chart.kind.columns
-    return {name: name for row in chart.rows for name in row}
+    return {name: name for row in chart.rows for name in row if name != "reported"}
 
 
 # What is drawn of the kinds whose figures are curves or panels: {label: rows}; and what is said where that is nothing.
@@ -171,6 +171,8 @@ def left_out(chart):
 def caption(chart):
     """Under its figure."""
     words = left_out(chart)
+    if any(results.reported() for results in chart.files):  # whose columns may mean something else
+        return f"{chart.kind.title}, reported by you: as in the file, which does not say how it was measured." + (f" Drawn: {words}." if words else "")
     return (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "") + chart.kind.caption + chart.kind.more(chart.rows) + (f" Drawn: {words}." if words else "")
 
 

@@ -5,7 +5,7 @@ import pathlib
 
 from folder import TIMELINE, caption, charts, columns_of, lacking
 from html_parts import note, section, table
-from sources import place
+from sources import place, superlinear
 
 
 def what_was_found(found, skipped):
@@ -16,6 +16,7 @@ def what_was_found(found, skipped):
     parts = [table([{"place": where, "files": ", ".join(names)} for where, names in places.items()], {"from": "place", "files": "files"}, text=True)]
     if len(places) > 1:
         parts.append(note("Results of different places never share a curve: each has figures of its own."))
+    parts += [note(html.escape(sentence)) for results in found for sentence in superlinear(results)]
     if skipped:
         parts.append(note("Left out:") + table([{"file": name, "why": why} for name, why in skipped], {"file": "file", "why": "why"}, text=True))
     return section("run", "What was found", parts)

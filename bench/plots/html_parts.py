@@ -113,14 +113,15 @@ def context_table(contexts):
     return table(rows, {"measured and simulated on": "k", "": "v"}, text=True)
 
 
-def document(title, parts, full=False):
-    """The page. On paper its tables are left out, and sheets that are filled in on the screen; full: nothing is."""
+def document(title, parts, full=False, reported=False):
+    """The page; reported: some of its numbers are from files that are not ours. On paper its tables are left out, and sheets that are filled in on the screen; full: nothing is."""
     parts = [part.replace("<details>", "<details open>") if full else part for part in parts if part]
     kind = ' class="full"' if full else ""
     links = "".join(f'<a href="#{name}">{text}</a>' for part in parts
                     for name, text in re.findall(r'<section id="([\w-]+)"><h2>(.*?)</h2>', part))
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body{kind}><h1>{html.escape(title)}</h1>"
-            f'<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on this computer, or '
-            f"<b>emulated</b> by real processes that are delayed to the modelled times. Predictions beside them come from formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted to are marked as such.</p>"
+            f'<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on the computer that is named, or '
+            f"<b>emulated</b> by real processes that are delayed to the modelled times. Predictions beside them come from formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted to are marked as such."
+            f"{' What is <b>reported by you</b> stands as in your file; how it was measured, or predicted, is not known here.' if reported else ''}</p>"
             f"<nav>{links}</nav>{''.join(parts)}</body></html>\n")

@@ -1,22 +1,20 @@
 """methods.md: how everything in a report was measured, from the contexts of its results and from what really ran. Standard library only."""
 
-from sources import kind_of, place, span
+from sources import REPORTED, counted, kind_of, place, span
 
 WAYS = {
     "simulated": "**Simulated.** Every rank is a fiber with a clock of virtual time. A message takes the latencies of its path plus its bytes over the smallest bandwidth on it, and holds each port for its bytes "
                  "over that port's bandwidth; arithmetic takes the larger of FLOP over rate and bytes over memory bandwidth, plus a launch. The numbers come from machine files, whose values have their sources "
                  "beside them. Two runs give identical results: a row has no interval, unless its samples are different steps.",
-    "measured": "**Measured.** By the wall clock of this computer. Ranks start behind a barrier and the slowest one counts; the first runs warm up and are dropped; contenders take turns within one run, so that a "
+    "measured": "**Measured.** By the wall clock of the computer that ran it. Ranks start behind a barrier and the slowest one counts; the first runs warm up and are dropped; contenders take turns within one run, so that a "
                 "disturbance meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below 6 samples their range.",
     "emulated": "**Emulated.** Real processes do real arithmetic and exchange real messages, and each then sleeps until the modelled time of its operation or transfer has passed, longer by a factor that is divided "
                 "out again. Overlap, bubbles and waiting are therefore by wall clock; bandwidths are the machine file's. Medians and intervals as for what is measured.",
     "replayed": "**Replayed.** A recorded run, played again from its trace without one of its costs; every dependency is kept.",
     "calculated": "**Calculated.** By formula; nothing ran.",
+    REPORTED: "**Reported by you.** These rows stand as in their files, which no command of Lockstep wrote: how they were measured, and what their intervals hold, is not known here. Where a row has a speedup, it was "
+              "compared with the row’s ranks, times and efficiency.",
 }
-
-
-def counted(number, word):
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def ways(all_results):
@@ -31,7 +29,7 @@ def ways(all_results):
         machines = sorted({str(row["machine"]) for _, row in rows if row.get("machine") not in (None, "", "host")})
         backends = sorted({str(row["backend"]) for _, row in rows if row.get("backend")})
         facts = [counted(len(rows), "row"), f"from {counted(len({results.name for results, _ in rows}), 'file')}"]
-        if way != "calculated" and backends:
+        if way not in ("calculated", REPORTED) and backends:
             facts.append(f"backend {', '.join(backends)}")
         ranks = [row["ranks"] for _, row in rows if isinstance(row.get("ranks"), int)]
         if ranks:
@@ -40,10 +38,10 @@ def ways(all_results):
             facts.append(f"n = {span(samples)}")
         if way == "emulated":
             facts.append(f"slept {span([row['emulate_scale'] for _, row in rows if row.get('emulate_scale')])} times as long as modelled")
-        if machines and way != "measured":
+        if machines and way not in ("measured", REPORTED):
             facts.append(f"machine files {', '.join(machines)}")
         verified = [row["verified"] for _, row in rows if isinstance(row.get("verified"), bool)]
-        if any(verified):
+        if any(verified) and way != REPORTED:
             rest = "" if all(verified) else ", the others not: those of arithmetic alone, of prices without numbers, and of commands that compare elsewhere"
             facts.append(f"{sum(verified)} of {len(verified)} rows were compared with the exact result before timing{rest}")
         lines += ["; ".join(facts) + ".", ""]
@@ -86,13 +84,13 @@ def code(words):
 def methods(all_results, skipped=()):
     """The text of methods.md for these Results."""
     lines = ["# How this was measured", "", "Generated from the results themselves: what is not said here did not run.", "", "## Where", ""]
-    places = {}
+    places, ours = {}, [results for results in all_results if not results.reported()]
     for results in all_results:
         places.setdefault(place(results.context), []).append(results)
     for where, of_place in places.items():
         dates = sorted(str(r.context["date"]) for r in of_place)
         lines.append(f"- {where}; {counted(len(of_place), 'file')}" + (f", {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f", {dates[0]}"))
-    lines += ["", "A curve never mixes places, nor simulated numbers with measured ones.", "", "## How numbers came about", "", *ways(all_results), *predictions(all_results), *efficiencies(all_results),
+    lines += ["", "A curve never mixes places, nor simulated numbers with measured ones.", "", "## How numbers came about", "", *ways(all_results), *predictions(ours), *efficiencies(ours),
               "## Files", "", "| file | command | date | commit |", "|---|---|---|---|"]
     lines += [f"| {r.name} | {code(r.context.get('command_line')) or r.context.get('command') or '–'} | {r.context['date']} | {r.context['commit']} |" for r in all_results]
     if skipped:

@@ -26,7 +26,7 @@ from html_parts import context_table, document, figure, inline_svg, note, sectio
 from methods import methods
 from paper import Entry, write_captions, write_paper
 from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, seconds_text
-from sources import failures, provenance, read_folder
+from sources import CONTRADICTS, failures, provenance, read_folder, superlinear
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
             "dgx-1v": "NVLink (8 V100, whose bf16 is slow)", "laptop": "laptop", "uniform": "uniform: 1 µs, 1 GB/s", "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
@@ -131,8 +131,8 @@ class Report:
         return self.figure(
             "predicted_measured", "Measured over predicted time of all-reduces and training steps on MPI processes, both axes logarithmic, beside the diagonal.",
             "<b>Predicted and measured</b> on this computer’s processes. Hollow: the computer was not quiet, since a small message or addition changed by more than 5 % "
-            "within the run or against the calibration; then the prediction is for another computer. The table has the medians of |predicted / measured − 1|.",
-            rows, {"program": "program", "what": "algorithm", "rows": "rows", "median error": percent("median"), "quiet rows": "quiet", "their median error": percent("median_quiet")},
+            "within the run or against the calibration; then the prediction is for another computer. Medians are of |predicted / measured − 1|, in the figure those of the quiet rows.",
+            rows, {"program": "program", "what": "algorithm", "quiet rows": "quiet", "their median error": percent("median_quiet"), "all rows": "rows", "median error of all": percent("median")},
             [f"{stem}.json" for stem in accuracy.STEMS])
 
     def overhead(self):
@@ -352,6 +352,8 @@ def of_folder(report, options, found, skipped):
     """The page of somebody's results: their files are copied beside it."""
     for name, why in skipped:
         print(f"report: skipped {name}: it {why}", file=sys.stderr)
+    for sentence in (sentence for results in found for sentence in superlinear(results)):
+        print(f"report: {sentence}", file=sys.stderr)
     if not found:
         sys.exit(f"report: {options.folder} holds no results: nothing to draw")
     for results in found:
@@ -372,7 +374,7 @@ def main():
         parts = of_folder(report, options, found, skipped)
     else:
         parts = one_week(report, options.out, options.week) if options.week else weeks(report, options.out, root)
-    (options.out / "index.html").write_text(document("Lockstep: the report", parts, options.full), encoding="utf-8")
+    (options.out / "index.html").write_text(document("Lockstep: the report", parts, options.full, any(results.reported() for results in found)), encoding="utf-8")
     (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")
     if options.week:
         writeup.write(report, options.week, root, report.drawing)
@@ -380,6 +382,8 @@ def main():
         write_paper(options.out / "paper", report.entries)
     if "slides" in options.style:
         write_captions(options.out / "slides", report.entries)
+    if any(why.startswith(CONTRADICTS) for _, why in skipped):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

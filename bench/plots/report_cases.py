@@ -17,6 +17,9 @@ PLAN = {"kind": "plan", "model": "gpt3-175b", "cluster": "dgx-a100x2", "gpus": 1
         "recompute": "none", "step_seconds": 1.5, "compute_seconds": 1.0, "bubble_seconds": 0.5}
 
 
+FOREIGN = {"machine": "8 GPUs", "cores": 64, "compiler": "none", "build": "none", "versions": {"torch": "2.3"}, "commit": "none", "date": "2026-01-02"}  # of somebody's own program
+
+
 def sums(ranks=4, **more):
     """Rows of bench compression: the ring, top-k and int8."""
     one = {"backend": "sim", "machine": "dgx-a100", "ranks": ranks, "bytes": 1 << 20, "samples": 1, "predicted_seconds": 1e-3, **more}

@@ -87,7 +87,7 @@ class Drawing(unittest.TestCase):
         return done, out
 
     def test_a_folder_of_results_becomes_a_page_and_figures_for_print_and_slides(self):
-        whole = json.dumps({"context": CONTEXT, "rows": [STEP, dict(STEP, ranks=4, speedup=2.8, efficiency=0.7)]})
+        whole = json.dumps({"context": CONTEXT, "rows": [STEP, dict(STEP, ranks=4, serial_seconds=1.4, speedup=2.8, efficiency=0.7)]})
         done, out = self.report({"step.json": whole, "step.trace": trace_text(), "half.json": whole[:100]}, "--style", "paper", "--style=slides")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("skipped half.json: it is broken JSON", done.stderr)
@@ -207,7 +207,8 @@ class Drawing(unittest.TestCase):
             self.assertEqual((page.count(words), page.count("no figure: a curve")), (1, 1))
 
     def test_what_cannot_be_is_one_sentence(self):
-        for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):
+        whole = json.dumps({"context": CONTEXT, "rows": [STEP]})
+        for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({"a.json": whole, "ddp.json": whole.replace("1.6", "60")}, (), "skipped ddp.json: it contradicts itself in row 1: a speedup of 60 on 2 ranks"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):
             done, _ = self.report(files, *arguments)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(words, done.stderr)

@@ -14,6 +14,7 @@ import crossover
 import curves
 import findings
 import folder
+import folder_page
 import html_parts
 import markdown
 import methods
@@ -25,7 +26,7 @@ import row_words
 import sources
 import timeline
 import writeup
-from report_cases import CONTEXT, PLAN, RING, STEP, TRAIN, results, sums, trace_text
+from report_cases import CONTEXT, FOREIGN, PLAN, RING, STEP, TRAIN, results, sums, trace_text
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -98,6 +99,40 @@ class Reading(unittest.TestCase):
         self.assertIn("a row 1 that is no object", self.refused(json.dumps({**whole, "rows": [3]})))
         self.assertIn("lacks compiler, commit", self.refused(json.dumps({**whole, "context": {k: v for k, v in CONTEXT.items() if k not in ("compiler", "commit")}})))
         self.assertIn('"fast" for seconds in row 2, which is no number', self.refused(json.dumps({**whole, "rows": [STEP, {**STEP, "seconds": "fast"}]})))
+
+    def of_somebody(self, *rows, context=FOREIGN):
+        self.path.write_text(json.dumps({"context": context, "rows": rows}))
+        return sources.read(self.path, "a.json")
+
+    def test_numbers_that_contradict_each_other_are_refused(self):
+        row = lambda p, ms, **more: {"ranks": p, "seconds": ms / 1000, **more}
+        said = lambda *rows, **more: self.refused(json.dumps({"context": FOREIGN, "rows": [row(1, 640), *rows], **more}))
+        self.assertEqual(said(row(8, 107, speedup=60, efficiency=0.75)), "contradicts itself in row 2: a speedup of 60 on 8 ranks, but T(1)/T(p) of its times, 0.64 s and 0.107 s, is 5.981")
+        self.assertIn("row 2: a speedup of 60 on 8 ranks, where 8 is ideal and more than 16 is not believed", said({"ranks": 8, "speedup": 60}))
+        self.assertIn("a speedup of 5.9 on 8 ranks beside an efficiency of 0.9; speedup / ranks is 0.7375", said(row(8, 107, speedup=5.9, efficiency=0.9)))
+        self.assertIn("T(1)/T(p) · p of its times, 0.64 s and 0.8 s, is 6.4", said(row(8, 800, speedup=0.8, scaling="weak", serial_seconds=0.64)))
+        with self.assertRaises(sources.Unusable):  # one of ours, changed by hand
+            self.of_somebody(dict(STEP, speedup=60), context=CONTEXT)
+        self.of_somebody(dict(STEP, speedup=60), context={**CONTEXT, "code": "yours: 21.10"})
+        self.of_somebody(row(1, 640), row(8, 107, speedup=6.0, efficiency=0.75), row(4, 171, speedup=3.7), {"ranks": 2, "speedup": None})  # rounded
+
+    def test_more_than_ideal_is_drawn_and_said(self):
+        found = self.of_somebody({"ranks": 8, "speedup": 9.1}, {"ranks": 4, "speedup": 4.02})
+        self.assertEqual([sentence[:49] for sentence in sources.superlinear(found)], ["a.json, row 1: a speedup of 9.1 on 8 ranks is mor"])
+        self.assertIn("row 1: a speedup of 9.1", folder_page.what_was_found([found], []))
+
+    def test_of_numbers_that_are_not_ours_nothing_is_claimed(self):
+        found = self.of_somebody(*({"backend": "nccl", "ranks": p, "seconds": 0.64 / s, "samples": 5, "speedup": s, "efficiency": s / p, "predicted_seconds": 0.1, "fits_cores": True, "verified": True}
+                                   for p, s in ((1, 1), (2, 1.9), (4, 3.5))))
+        chart, = folder.charts([found])
+        self.assertEqual(list(folder.speedups(chart.rows)), ["reported by you"])
+        for text in (folder.caption(chart), methods.methods([found]), *sources.provenance([found])):
+            self.assertIn("reported by you", text.lower())
+            for claim in ("wall clock", "take turns", "measured by", "95 %", "serial program", "formulas", "compared with the exact", "usable cores"):
+                self.assertNotIn(claim, text)
+        ours = methods.methods([found, results("ours.json", [STEP])])
+        self.assertIn("**Measured.**", ours)
+        self.assertIn("from 1 file; backend mpi", ours)
 
     def test_a_folder_gives_what_is_good_and_names_the_rest(self):
         root = pathlib.Path(self.folder.name)
@@ -460,7 +495,13 @@ class Findings(unittest.TestCase):
     def test_predictions_are_counted_by_kind_and_calibration_is_none(self):
         found = [results("a.json", [dict(RING, seconds=1.0, predicted_seconds=1.1), dict(STEP, seconds=1.0, predicted_seconds=0.5), dict(STEP, seconds=2.0, predicted_seconds=1.0),
                                     dict(STEP, emulated=True, seconds=1.0, predicted_seconds=1.02), dict(STEP, kind="message", seconds=1.0, predicted_seconds=9.0), dict(STEP, predicted_seconds=None)])]
-        self.assertIn("simulated ones by 10.0 % (1 rows), measured ones by 50.0 % (2 rows), emulated ones by 2.0 % (1 rows)", findings.truth(found).sentence)
+        self.assertIn("simulated ones by 10.0 % (1 row), measured ones by 50.0 % (2 rows), emulated ones by 2.0 % (1 row)", findings.truth(found).sentence)
+
+    def test_the_headline_counts_what_was_measured_quietly(self):
+        noisy, quiet = dict(STEP, seconds=1.0, predicted_seconds=0.5, quiet=False), dict(STEP, seconds=1.0, predicted_seconds=0.9, quiet=True)
+        said = lambda *rows: findings.truth([results("a.json", list(rows))]).sentence
+        self.assertIn("measured ones by 10.0 % (1 row on a quiet computer; 50.0 % over all 3 rows)", said(noisy, noisy, quiet))
+        self.assertIn("measured ones by an unknown amount, because the computer was not quiet in any row (50.0 % over all 2 rows)", said(noisy, noisy))
 
     def test_what_is_missing_is_left_out(self):
         self.assertEqual(findings.all_of(self.data, []), [])

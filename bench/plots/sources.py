@@ -14,6 +14,12 @@ STUDY = "study.txt"  # launch/scaling.sbatch keeps there which study a folder ho
 LONE_TRACE = "is a trace alone: called NAME.trace beside the results NAME.json of its run, it becomes a timeline"
 
 
+REPORTED = "reported by you"  # rows of files that no command of ours wrote
+CONTRADICTS = "contradicts itself"
+ROUNDING = 0.05   # columns that somebody rounded may be this far apart
+MOST_PER_RANK = 2  # a speedup above one per rank can be real, where each rank's share fits into its caches; twice that is none
+
+
 class Unusable(Exception):
     """Why a file is left out, in a few words."""
 
@@ -24,6 +30,10 @@ class Results:
     context: dict
     rows: list
     trace: pathlib.Path = None  # of the same run, beside the file
+
+    def reported(self):
+        """Whether it is not ours: how its numbers were measured is not known."""
+        return "lockstep" not in self.context["versions"] and self.context.get("command") != "pytorch_step"
 
 
 def read(path, name):
@@ -54,7 +64,54 @@ def read(path, name):
         for field, value in row.items():
             check_number(i, field, value)
     trace = path.with_suffix(".trace")
-    return Results(name, context, rows, trace if trace.exists() else None)
+    results = Results(name, context, rows, trace if trace.exists() else None)
+    if results.reported():
+        results.rows = [dict(row, reported=True) for row in rows]
+    if results.reported() or code_of(context) == "reference":  # a learner's answers may say anything
+        check_speedups(results)
+    return results
+
+
+def number(row, field):
+    """A field's value where it is a number above 0, else None."""
+    value = row.get(field)
+    return value if isinstance(value, (int, float)) and value > 0 else None
+
+
+def serial_seconds(results, row):
+    """T(1) of a row: its own, or in a file that is not ours that of its only row on one rank."""
+    alone = [number(r, "seconds") for r in results.rows if r.get("ranks") == 1 and r.get("scaling") == row.get("scaling")]
+    return number(row, "serial_seconds") or (alone[0] if results.reported() and len(alone) == 1 else None)
+
+
+def apart(a, b):
+    return abs(a - b) > ROUNDING * max(a, b)
+
+
+def check_speedups(results):
+    """Raises Unusable where a speedup is impossible, or its row says otherwise."""
+    for i, row in enumerate(results.rows):
+        ranks, speedup, efficiency, seconds, serial = (*(number(row, name) for name in ("ranks", "speedup", "efficiency", "seconds")), serial_seconds(results, row))
+        if not ranks or not speedup:
+            continue
+        where = f"{CONTRADICTS} in row {i + 1}: a speedup of {speedup:.4g} on {counted(ranks, 'rank')}"
+        times = ranks if row.get("scaling") == "weak" else 1
+        if seconds and serial and apart(speedup, times * serial / seconds):
+            raise Unusable(f"{where}, but T(1)/T(p){' · p' if times > 1 else ''} of its times, {serial:.4g} s and {seconds:.4g} s, is {times * serial / seconds:.4g}")
+        if speedup > MOST_PER_RANK * ranks:
+            raise Unusable(f"{where}, where {ranks:g} is ideal and more than {MOST_PER_RANK * ranks:g} is not believed")
+        if efficiency and apart(efficiency, speedup / ranks):
+            raise Unusable(f"{where} beside an efficiency of {efficiency:.4g}; speedup / ranks is {speedup / ranks:.4g}")
+
+
+def superlinear(results):
+    """A sentence for each row whose speedup is above one per rank."""
+    return [f"{results.name}, row {i + 1}: a speedup of {row['speedup']:.4g} on {counted(row['ranks'], 'rank')} is more than ideal. Caches can do that, and so can a T(1) that is too long: check it"
+            for i, row in enumerate(results.rows) if number(row, "speedup") and number(row, "ranks") and row["speedup"] > 1.01 * row["ranks"]]
+
+
+def counted(number, word):
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def check_number(i, field, value):
@@ -111,7 +168,9 @@ def codes_of(found):
 
 
 def kind_of(row):
-    """simulated, emulated, measured, replayed or calculated: how a row's numbers came about."""
+    """simulated, emulated, measured, replayed or calculated: how a row's numbers came about; reported by you, where that is not known."""
+    if row.get("reported"):
+        return REPORTED
     if row.get("emulated"):
         return "emulated"
     if "gained" in row or "path" in row or "operations" in row:
