@@ -140,7 +140,7 @@ def scaling(report):
     return report.figure(
         "scaling_fits", "Left: speedups over ranks with the laws fitted to them; the strong curve breaks at 16 ranks, where the law's interval is wide. Right: bars of what each step lost to.",
         f"<b>Simulated</b>: GPT-2 355M in bf16 on nodes of 8 A100, HDR InfiniBand between. Laws are fitted to all points, shaded: their 95 % intervals, whose width says where a law is the wrong one. Right: what a "
-        f"step loses beyond its ideal, and to what (<code>./lab scale</code>); costs that hide behind each other are counted each, so bars may pass the step’s mark.{here}", rows,
+        f"step loses beyond its ideal, and to what (<code>./lab scale</code>, by 25.4).{here}", rows,
         {"study": "run", "p": "ranks", "step": "seconds", "speedup": lambda r: "–" if r["speedup"] is None else f"{r['speedup']:.2f}", "efficiency": lambda r: percent(r["efficiency"]),
          "Karp–Flatt": "karp_flatt", "limit": "limit", "diagnosis": "diagnosis"}, [f"scale_{name}.json" for name in studies])
 

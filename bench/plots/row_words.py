@@ -95,7 +95,7 @@ def breakdown(row):
     total = row.get("seconds") or row.get("step_seconds") or row.get("makespan_seconds")
     if not total:
         return None
-    if row.get("lost_seconds") is not None:  # lab scale: what a step would gain without each cost; such costs overlap
+    if row.get("lost_seconds") is not None:  # lab scale: each cost beyond its share of the serial step
         left = max(0.0, total - row["ideal_seconds"])
         exposed = min(left, get("lost_to_communication_seconds"))
         idle = min(left - exposed, get("lost_to_bubble_seconds", "lost_to_imbalance_seconds"))

@@ -20,6 +20,24 @@ std::map<std::string, double> operations_of(const Trace& trace, const Graph& gra
   return seconds;
 }
 
+struct Price {
+  double latency = 0, per_byte = 0;
+};
+
+/// Of each group the prices of the slowest link that its messages take: a collective moves at that pace.
+std::map<std::uint32_t, Price> slowest_links(const Trace& trace, const Graph& graph) {
+  std::map<std::uint32_t, Price> links;
+  for (const Batch& batch : graph.batches) {
+    const TraceEvent& event = trace.events[static_cast<std::size_t>(batch.event)];
+    for (const TraceMessage& m : event.messages) {
+      Price& link = links[event.group];
+      link.latency = std::max(link.latency, m.latency);
+      if (m.bytes > 0) link.per_byte = std::max(link.per_byte, (m.seconds - m.latency) / static_cast<double>(m.bytes));
+    }
+  }
+  return links;
+}
+
 std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const Replay& replayed) {
   const double steps = graph.steps;
   std::map<int, std::vector<Interval>> computing, moving;  // by rank, as recorded
@@ -28,6 +46,8 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
   for (const Lane& lane : graph.lanes) by_rank[lane.rank];
   for (const Activity& work : graph.works) {
     if (work.kind == Activity::Kind::data) by_rank[rank_of(work.lane)].loading += work.seconds / steps;
+    if (work.kind == Activity::Kind::host && graph.lanes[static_cast<std::size_t>(work.lane)].queue == 0)
+      by_rank[rank_of(work.lane)].host += work.seconds / steps;
     if (work.kind != Activity::Kind::arithmetic) continue;
     const TraceEvent& event = trace.events[static_cast<std::size_t>(work.event)];
     RankUse& use = by_rank[event.rank];
@@ -36,9 +56,15 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
     ++use.operations;
     computing[event.rank].push_back({event.begin, event.end});
   }
+  std::map<std::uint32_t, Price> links = slowest_links(trace, graph);
   for (const Batch& batch : graph.batches) {
     const TraceEvent& event = trace.events[static_cast<std::size_t>(batch.event)];
-    moving[rank_of(batch.lane)].push_back({event.begin, event.end});
+    moving[event.rank].push_back({event.begin, event.end});
+    double& wire = by_rank[event.rank].wire;
+    wire += batch.delay / steps;
+    for (const TraceMessage& m : event.messages)
+      if (!m.sends)
+        wire += (links[event.group].latency + static_cast<double>(m.bytes) * links[event.group].per_byte) / steps;
   }
   std::vector<RankUse> uses;
   for (auto& [rank, use] : by_rank) {

@@ -39,10 +39,13 @@ struct PathShare {
 struct RankUse {
   double arithmetic = 0;  // seconds of all its operations
   double launch = 0;      // of them
+  double host = 0;        // seconds of main between operations; 0 in a modelled run
   double loading = 0;     // seconds of its host in regions called "data"
   double waiting = 0;     // of main, as replayed
   double moving = 0;      // at least one of its batches was on its way
   double hidden = 0;      // of these: while it computed
+  double wire = 0;        // what the messages that it received cost alone, on the slowest link of their group, and what
+                          // its batches took beyond their prices; of a measured run, from when both ends were ready
   int operations = 0;
 };
 

@@ -6,126 +6,121 @@
 
 #include "common/support/host/host.hpp"
 #include "common/support/text/units.hpp"
+#include "labs/week25_3d/diagnosis.hpp"
 
 namespace lockstep::scaling {
 namespace {
 
 using analysis::Cost;
+using week25::Decomposition;
+using week25::Limit;
 
-/// Seconds of all arithmetic, mean over the ranks: unequal shares are imbalance.
-double mean_arithmetic(const analysis::Why& why) {
-  double sum = 0;
-  for (const auto& [name, seconds] : why.operations) sum += seconds;
-  return sum;
+/// The last round's seconds, in those of the median step.
+double to_median(const Point& point) { return point.seconds.value / point.why.recorded_seconds; }
+
+double data_seconds(const Point& point) {
+  return to_median(point) * (point.why.seconds - point.why.gain(Cost::data).seconds);
+}
+
+/// The step without what it loads. The trace knows the time of each message, whatever its link: for 25.4 a byte takes
+/// one second, and a rank receives as many as its messages take seconds. What a host does between operations is launch.
+week25::StepLedgers ledgers_of(const Point& point) {
+  const double factor = to_median(point);
+  week25::StepLedgers step{.seconds = point.seconds.value - data_seconds(point), .latency = 0, .seconds_per_byte = 1};
+  for (const analysis::RankUse& use : point.why.use) {
+    step.ranks.push_back({.arithmetic = factor * (use.arithmetic + use.host),
+                          .launch = factor * (use.launch + use.host),
+                          .hidden = factor * use.hidden,
+                          .messages = 0,
+                          .bytes = factor * use.wire});
+    step.seconds = std::max(step.seconds, step.ranks.back().arithmetic);  // up to rounding
+  }
+  return step;
 }
 
 /// The operation that takes longest beyond its share of the serial one.
-std::string least_divided(const analysis::Why& parallel, const analysis::Why& serial, double share) {
+std::string least_divided(const Point& parallel, const Point& serial, double share) {
   std::string name;
   double most = 0;
-  for (const auto& [operation, seconds] : parallel.operations) {
-    const auto before = serial.operations.find(operation);
-    const double excess = seconds - (before == serial.operations.end() ? 0 : share * before->second);
+  for (const auto& [operation, seconds] : parallel.why.operations) {
+    const auto before = serial.why.operations.find(operation);
+    const double own = before == serial.why.operations.end() ? 0 : before->second;
+    const double excess = to_median(parallel) * seconds - share * to_median(serial) * own;
     if (excess > most) most = excess, name = operation;
   }
   return fmt::format("{}, {}", name, format_seconds(most));
 }
 
-double cost_of(const analysis::Why& why, Cost cost) {
-  return cost == Cost::arithmetic ? mean_arithmetic(why) : why.seconds - why.gain(cost).seconds;
-}
-
-/// The rank whose bytes move longest.
-const analysis::RankUse& mover(const analysis::Why& why) {
-  return *std::max_element(why.use.begin(), why.use.end(),
-                           [](const auto& a, const auto& b) { return a.moving < b.moving; });
-}
-
-Limit limit_of(const Loss& loss, const analysis::Why& why) {
-  switch (loss.cost) {
-    case Cost::communication:
-      return mover(why).moving <= mover(why).arithmetic ? Limit::communication_exposed : Limit::communication;
-    case Cost::bubble: return Limit::bubble;
-    case Cost::imbalance: return Limit::imbalance;
-    case Cost::data: return Limit::data;
-    case Cost::launch: return Limit::too_small;
-    case Cost::arithmetic: break;
+std::string_view to_string(Limit limit) {
+  switch (limit) {
+    case Limit::none: return "none";
+    case Limit::not_overlapped: return "communication not overlapped";
+    case Limit::communication: return "more communication than arithmetic";
+    case Limit::bubble: return "pipeline bubble";
+    case Limit::imbalance: return "imbalance";
+    case Limit::launch: return "model too small";
+    case Limit::repeated: return "arithmetic not divided";
   }
-  return Limit::not_divided;
+  return "unknown";
 }
 
-std::string evidence(const Diagnosis& d, const analysis::Why& why, const analysis::Why& serial, double share) {
-  const Loss& largest = d.losses.front();
-  const std::string lost = format_seconds(largest.seconds);
-  const analysis::RankUse& use = mover(why);
-  switch (d.limit) {
-    case Limit::communication_exposed:
-      return fmt::format(
-          "messages cost {} of a step: bytes move for {}, {} of it overlapped with arithmetic, which would last "
-          "long enough ({})",
-          lost, format_seconds(use.moving), format_seconds(use.hidden), format_seconds(use.arithmetic));
-    case Limit::communication:
-      return fmt::format(
-          "messages cost {} of a step: bytes move for {}, {} of it overlapped with arithmetic, and all arithmetic, "
-          "compute and other, is {}",
-          lost, format_seconds(use.moving), format_seconds(use.hidden), format_seconds(use.arithmetic));
+std::string evidence(Limit limit, double most, const Decomposition& step) {
+  const std::string lost = format_seconds(most);
+  const std::string messages = fmt::format("messages cost {} of a step: {} on the wire, {} of it overlapped", lost,
+                                           format_seconds(step.wire), format_seconds(step.wire - step.exposed));
+  const std::string arithmetic = format_seconds(step.compute + step.launch);
+  switch (limit) {
+    case Limit::not_overlapped:
+      return fmt::format("{} with arithmetic, which would last long enough ({})", messages, arithmetic);
+    case Limit::communication: return fmt::format("{}, and all arithmetic is {}", messages, arithmetic);
     case Limit::bubble: return fmt::format("waiting for other ranks' work costs {} of a step", lost);
     case Limit::imbalance: return fmt::format("unequal shares of the arithmetic cost {} of a step", lost);
-    case Limit::data: return fmt::format("loading data costs {} of a step", lost);
-    case Limit::too_small:
+    case Limit::launch:
       return fmt::format(
           "launching operations costs {} of a step more than its share: the same number of operations, each with less "
           "to do",
           lost);
-    default: break;
+    default: return fmt::format("arithmetic takes {} longer than its share", lost);
   }
-  return fmt::format(
-      "arithmetic takes {} longer than its share, most of all {}: what every rank repeats is not divided, "
-      "and smaller pieces use the machine less efficiently",
-      lost, least_divided(why, serial, share));
 }
 
 }  // namespace
 
-std::string_view to_string(Limit limit) {
-  switch (limit) {
-    case Limit::none: return "none";
-    case Limit::oversubscribed: return "oversubscribed cores";
-    case Limit::communication_exposed: return "communication not overlapped";
-    case Limit::communication: return "more communication than arithmetic";
-    case Limit::bubble: return "pipeline bubble";
-    case Limit::imbalance: return "imbalance";
-    case Limit::too_small: return "model too small";
-    case Limit::not_divided: return "arithmetic not divided";
-    case Limit::data: return "data loading";
-  }
-  return "";
-}
-
 Diagnosis diagnose(const Study& study, const Point& point) {
   Diagnosis d;
-  const double share = study.weak ? 1 : 1.0 / point.ranks;
   if (!point.fits_cores) {
-    d.limit = Limit::oversubscribed;
-    d.sentence = fmt::format("{}: {} ranks, and {} usable core{}; efficiency is not computed", to_string(d.limit),
-                             point.ranks, read_host().usable_cores, read_host().usable_cores == 1 ? "" : "s");
+    d.limit = "oversubscribed cores";
+    d.sentence = fmt::format("{}: {} ranks, and {} usable core{}; efficiency is not computed", d.limit, point.ranks,
+                             read_host().usable_cores, read_host().usable_cores == 1 ? "" : "s");
     return d;
   }
-  d.ideal_seconds = share * study.serial.seconds.value;
-  d.lost_seconds = point.seconds.value - d.ideal_seconds;
-  for (Cost cost : {Cost::communication, Cost::bubble, Cost::imbalance, Cost::launch, Cost::data, Cost::arithmetic})
-    d.losses.push_back({cost, cost_of(point.why, cost) - share * cost_of(study.serial.why, cost)});
-  std::stable_sort(d.losses.begin(), d.losses.end(),
-                   [](const Loss& a, const Loss& b) { return a.seconds > b.seconds; });
-  if (d.lost_seconds < analysis::kWorthNaming * point.seconds.value) {
-    d.sentence = fmt::format("scales: {} per step, ideally {}", format_seconds(point.seconds.value),
-                             format_seconds(d.ideal_seconds));
-    return d;
+  const double share = study.weak ? 1 : 1.0 / point.ranks;
+  const Decomposition parallel = week25::decompose(ledgers_of(point)),
+                      serial = week25::decompose(ledgers_of(study.serial));
+  const week25::Diagnosis answer =
+      week25::name_limit(parallel, serial, point.ranks, study.weak ? week25::Scaling::weak : week25::Scaling::strong);
+  const double data = data_seconds(point) - share * data_seconds(study.serial);
+  d.ideal_seconds = answer.ideal + share * data_seconds(study.serial);
+  d.lost_seconds = answer.lost + data;
+  d.losses = {{Cost::communication, parallel.exposed - share * serial.exposed},
+              {Cost::bubble, parallel.bubble - share * serial.bubble},
+              {Cost::imbalance, parallel.imbalance - share * serial.imbalance},
+              {Cost::launch, parallel.launch - share * serial.launch},
+              {Cost::data, data},
+              {Cost::arithmetic, parallel.compute - share * serial.compute}};
+  const std::string step = format_seconds(point.seconds.value), ideal = format_seconds(d.ideal_seconds);
+  d.limit = to_string(answer.limit);
+  std::string why = evidence(answer.limit, answer.most, parallel);
+  if (answer.limit == Limit::repeated)
+    why += fmt::format(
+        ", most of all {}: what every rank repeats is not divided, and smaller pieces use the machine less efficiently",
+        least_divided(point, study.serial, share));
+  if (data > answer.most && d.lost_seconds >= week25::kWorthNaming * point.seconds.value) {
+    d.limit = "data loading";
+    why = fmt::format("loading data costs {} of a step", format_seconds(data));
   }
-  d.limit = limit_of(d.losses.front(), point.why);
-  d.sentence =
-      fmt::format("{}: a step takes {}, ideally {}; {}", to_string(d.limit), format_seconds(point.seconds.value),
-                  format_seconds(d.ideal_seconds), evidence(d, point.why, study.serial.why, share));
+  d.sentence = d.limit == "none" ? fmt::format("scales: {} per step, ideally {}", step, ideal)
+                                 : fmt::format("{}: a step takes {}, ideally {}; {}", d.limit, step, ideal, why);
   return d;
 }
 

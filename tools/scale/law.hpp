@@ -1,4 +1,5 @@
-// Amdahl's and Gustafson's law fitted to the times of a scaling study, by ./lab scale and ./lab bench scaling alike.
+// Amdahl's and Gustafson's law fitted to the times of a scaling study, by exercise 25.4; of ./lab scale and ./lab bench
+// scaling.
 #pragma once
 
 #include <cmath>

@@ -10,6 +10,7 @@
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
+#include "labs/week25_3d/diagnosis.hpp"
 #include "tools/scale/diagnosis.hpp"
 
 namespace {
@@ -122,13 +123,16 @@ void print_study(const Study& study, const LawFit& fit) {
   std::vector<std::string> sentences;
   for (const Point& point : study.points) {
     const Diagnosis d = diagnose(study, point);
-    print_point(point, std::string(to_string(d.limit)));
+    print_point(point, d.limit);
     sentences.push_back(fmt::format("{} ranks: {}", point.ranks, d.sentence));
     if (point.speedup.high < 1)
       sentences.back() += "; slower than the serial program, which no serial fraction describes";
   }
   fmt::print("\n");
   fmt::print("{}\n", fit.sentence);
+  if (!study.weak && fit.fraction.value > 0)
+    fmt::print("By that fraction, efficiency stays at least 50 % on up to {} ranks\n",
+               week25::most_ranks(fit.fraction.value, 0.5));
   for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
 }
 
@@ -151,7 +155,7 @@ Row row_of(const Study& study, const Point& point, const StudyOptions& o) {
   set_range(row, "efficiency", point.efficiency);
   set_range(row, "karp_flatt", point.karp_flatt);
   const Diagnosis d = diagnose(study, point);
-  row.set("limit", std::string(to_string(d.limit))).set("diagnosis", d.sentence);
+  row.set("limit", d.limit).set("diagnosis", d.sentence);
   row.set("ideal_seconds", point.fits_cores ? d.ideal_seconds : std::nan(""));
   row.set("lost_seconds", point.fits_cores ? d.lost_seconds : std::nan(""));
   for (const Loss& loss : d.losses) row.set(fmt::format("lost_to_{}_seconds", to_string(loss.cost)), loss.seconds);
