@@ -120,6 +120,25 @@ TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
   }
 }
 
+// A text's characters are fewer than bytes, and a token file's numbers more.
+TEST_F(Folder, APhantomRunHasTheModelOfTheRealRun) {
+  std::vector<std::int32_t> header = {20240520, 1, 1000};  // llm.c's, of GPT-2's tokens
+  header.resize(256);
+  const std::vector<std::uint16_t> tokens(1000, 7);
+  std::ofstream(path("tokens.bin"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(header.data()), 4 * 256)
+      .write(reinterpret_cast<const char*>(tokens.data()), 2 * 1000);
+  for (const bool file : {false, true}) {
+    TrainOptions options = small_run();
+    options.tokens = "char";
+    if (file) options.data = path("tokens.bin");
+    const std::size_t real = make_plan(options, 0).options.model.vocabulary;
+    EXPECT_NE(real, 256u);
+    options.phantom = true;
+    EXPECT_EQ(make_plan(options, 0).options.model.vocabulary, real);
+  }
+}
+
 TEST(Train, APhantomMeshOfLongSequencesSaysWhatTheMaskHides) {
   TrainOptions options = small_run();
   options.phantom = true;

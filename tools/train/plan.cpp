@@ -255,13 +255,13 @@ Plan make_plan(TrainOptions typed, int available_ranks) {
     refuse(fmt::format("--schedule {} needs a pipeline: add --pp STAGES, or leave it out", o.schedule));
   check_backend(o);
   plan.run = run_options(o);
+  const TokenKind tokens = token_kind_of(o.tokens);
+  const bool any_bytes = o.phantom && o.data.empty() && tokens == TokenKind::bytes;  // whose vocabulary is known
   if (o.data.empty()) o.data = LOCKSTEP_SOURCE_DIR "/data/austen.txt";
-  if (o.phantom)
-    token_kind_of(o.tokens);
-  else
-    plan.corpus = Corpus::read(o.data, token_kind_of(o.tokens));
+  if (!any_bytes) plan.corpus = Corpus::read(o.data, tokens);
   const week22::Precision precision = precision_of(o);
   o.model = model_of(o, precision.compute, plan.corpus ? plan.corpus->vocabulary() : 0);
+  if (o.phantom) plan.corpus.reset();  // of which a phantom run wants the vocabulary alone
   if (o.sequence == 0) o.sequence = o.model.context;
   if (plan.corpus) {
     plan.corpus->batch(0, 1, o.sequence, o.seed);  // refuses a text that is too short
