@@ -14,8 +14,7 @@
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/columns.hpp"
 #include "common/support/text/units.hpp"
-#include "labs/trainer/worker.hpp"
-#include "labs/week22_zero/memory_calculator.hpp"
+#include "tools/train/traffic.hpp"
 
 namespace lockstep::train {
 
@@ -36,114 +35,6 @@ std::string short_count(double value) {
   if (value >= 1e6) return fmt::format("{:.3g} M", value / 1e6);
   if (value >= 1e3) return fmt::format("{:.3g} k", value / 1e3);
   return fmt::format("{:.3g}", value);
-}
-
-/// What the first stage's ranks have of the model and of a replica's tokens, and how often they send a boundary on.
-struct FirstStage {
-  double parameters = 0, blocks = 0, rows = 0;
-  bool embeds_and_heads = true;
-  int boundaries = 0;
-};
-FirstStage first_stage(const Plan& plan) {
-  const week25::Options3d& o = plan.options;
-  const PipelineShape shape = week25::pipeline_shape(o);
-  const std::vector<std::size_t> first = week25::stage_pieces(o);
-  const int last = shape.stages * shape.chunks - 1;
-  double blocks = 0;
-  int boundaries = 0;
-  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
-    const int part = part_of(shape, 0, chunk);
-    blocks += static_cast<double>(first[static_cast<std::size_t>(part) + 1] - first[static_cast<std::size_t>(part)]);
-    boundaries += (part < last) + (part > 0);  // an activation, and a gradient
-  }
-  const bool both = chunk_of_part(shape, last).stage == 0;
-  return {static_cast<double>(week25::stage_parameters(o, 0)), blocks - (both ? 2 : 1),
-          static_cast<double>(plan.tokens_per_step()) / plan.replicas(), both, boundaries};
-}
-
-/// What tensor parallelism sends a step (week 23): (p − 1)/p of N × C for each half of a sum: two forward and two
-/// backward in each of a block's two parts (three backward where rows are gathered once more), likewise for embedding
-/// and head; and two numbers a row and rank for the loss.
-double predicted_tensor_bytes(const Plan& plan) {
-  if (plan.options.mesh.tp == 1) return 0;
-  const FirstStage stage = first_stage(plan);
-  const double p = plan.options.mesh.tp, element = static_cast<double>(bytes_of(plan.options.model.storage)),
-               wide = static_cast<double>(plan.options.model.d_model);
-  const double sequence = plan.options.sequence_parallel ? 1 : 0, ends = stage.embeds_and_heads ? 1 : 0;
-  // Of a pipeline's first stage: the embedding's sum forward, and with cut rows its gather backward.
-  const double halves = 8 * stage.blocks + (ends ? 4 : 2) + sequence * (2 * stage.blocks + ends);
-  const double norms = sequence * 2 * (4 * stage.blocks + 2 * ends) * wide;  // both halves of the sum of gradients
-  return (p - 1) / p * ((halves * stage.rows * wide + norms) * element + ends * stage.rows * 2 * p * 4);
-}
-
-/// What the first stage sends its neighbours; and its part of a gradient of an embedding that is tied to another
-/// stage's head.
-double predicted_pipeline_bytes(const Plan& plan) {
-  if (plan.options.mesh.pp == 1) return 0;
-  const double element = static_cast<double>(bytes_of(plan.options.model.storage)),
-               wide = static_cast<double>(plan.options.model.d_model),
-               cut = plan.options.sequence_parallel ? plan.options.mesh.tp : 1;
-  const FirstStage stage = first_stage(plan);
-  const double boundaries = stage.boundaries * stage.rows * wide / cut * element;
-  const double embedding = static_cast<double>(plan.options.part(0).own_vocabulary()) * wide * element;
-  const bool tied = plan.options.model.tied_head && !stage.embeds_and_heads;
-  return boundaries + (tied ? embedding / (plan.options.zero > 0 ? plan.replicas() : 1) : 0);
-}
-
-/// What context parallelism sends (23.6) for each of the first stage's blocks and each row of keys and values: forward
-/// p − 1 hops, and again where blocks are recomputed, backward as many, and p with its gradient.
-double predicted_context_bytes(const Plan& plan) {
-  if (plan.options.cp == 1) return 0;
-  const FirstStage stage = first_stage(plan);
-  const GptConfig& model = plan.options.model;
-  const double row = static_cast<double>(model.qkv_width() - model.d_model) / plan.options.mesh.tp *
-                     static_cast<double>(bytes_of(model.storage));
-  const int forwards = plan.options.recompute == week22::Recompute::full ? 2 : 1, hops = plan.options.cp - 1;
-  return ((forwards + 1) * hops + plan.options.cp) * stage.blocks * stage.rows * row;
-}
-
-bool compresses(const Plan& plan) { return plan.compression.method != week21::Method::ring; }
-
-/// The ranks of dp that hold the state once among them.
-int holders_of(const Plan& plan) {
-  return is_hybrid(plan.options, plan.replicas()) ? plan.options.shard_group : plan.replicas();
-}
-
-/// What rank 0 sends a step for its gradients and values (22.1), for shared layers and to the next stage, without the
-/// scalars of clipping and of the log.
-double predicted_bytes(const Plan& plan) {
-  if (compresses(plan)) return plan.compressed_bytes();
-  if (plan.outer)
-    return week21::local_sgd_bytes(*plan.outer, plan.replicas(), static_cast<double>(plan.own_parameters()));
-  week22::Recipe recipe = week22::recipe_of(plan.options.model.storage);
-  recipe.gradient = static_cast<double>(bytes_of(plan.options.reduce));  // what gradients travel in
-  const double parameters = first_stage(plan).parameters;
-  const int holders = holders_of(plan), copies = plan.replicas() / holders;
-  const double across = 2.0 * (copies - 1) / copies * parameters / holders * bytes_of(plan.options.model.storage);
-  return week22::bytes_sent(parameters, plan.options.zero, holders, plan.options.microbatches, recipe) + across +
-         predicted_context_bytes(plan) + predicted_tensor_bytes(plan) + predicted_pipeline_bytes(plan);
-}
-
-/// In words: how `predicted_bytes` comes about.
-std::string traffic_formula(const Plan& plan) {
-  if (compresses(plan))
-    return fmt::format("{}, where a ring sends {}", plan.options.compress,
-                       format_bytes(week21::bytes_sent({}, plan.replicas(), first_stage(plan).parameters)));
-  if (plan.outer) return fmt::format("2 × Ψ(p−1)/p parameters, once in {} steps", plan.outer->every);
-  std::vector<std::string> parts;
-  if (plan.options.cp > 1) parts.emplace_back("keys and values round the ring");
-  if (plan.options.mesh.tp > 1) parts.emplace_back("all-reduces of activations");
-  if (plan.options.mesh.pp > 1) parts.emplace_back("boundaries of stages");
-  const int times = plan.options.zero < 2    ? 2
-                    : plan.options.zero == 2 ? plan.options.microbatches + 1
-                                             : 3 * plan.options.microbatches;
-  if (const int holders = holders_of(plan); holders < plan.replicas()) {
-    parts.push_back(fmt::format("{} × Ψ(g−1)/g elements in groups of g = {}, 2 × Ψ/g·(k−1)/k across k = {}", times,
-                                holders, plan.replicas() / holders));
-  } else if (plan.replicas() > 1)
-    parts.push_back(parts.empty() ? fmt::format("{} × Ψ(p−1)/p elements", times)
-                                  : fmt::format("{} × Ψ(d−1)/d elements of gradients and values", times));
-  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::uint64_t peak(const Outcome& outcome, Category category) {
@@ -170,6 +61,13 @@ std::string memory_line(const Plan& plan, const Outcome& outcome) {
         "activations {}\n",
         bytes(plan.training_peak, Category::parameter), bytes(plan.training_peak, Category::activation));
   return line;
+}
+
+/// That a rank sent for a step, the mean over all ranks and all steps of this run.
+double measured_bytes(const Outcome& outcome, std::size_t steps) {
+  double sum = 0;
+  for (const Values& values : outcome.values) sum += values.empty() ? NAN : values[kBytesSent];
+  return sum / static_cast<double>(outcome.values.size() * steps);
 }
 
 }  // namespace
@@ -341,8 +239,8 @@ void TrainLog::summary(const Outcome& outcome) const {
   print(rate_line(rate()));
   if (plan_.run.ranks > 1)
     print(fmt::format("traffic   {} per rank and step, predicted {}: {}\n",
-                      format_bytes(records_.empty() ? 0 : records_.back().bytes_sent),
-                      format_bytes(predicted_bytes(plan_)), traffic_formula(plan_)));
+                      format_bytes(measured_bytes(outcome, records_.size())),
+                      format_bytes(predicted_bytes(plan_, first_step_)), traffic_formula(plan_)));
   if (plan_.corpus && !records_.empty()) print(loading_line());
   if (!save_stopped_seconds_.empty())
     print(fmt::format("saves     {}: training stopped for {}, complete after {} (medians)\n",
@@ -393,7 +291,7 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("validation_loss", validations_.empty() ? NAN : validations_.back().loss);
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
-  row.set("bytes_sent_per_step", records_.empty() ? NAN : records_.back().bytes_sent);
+  row.set("bytes_sent_per_step", measured_bytes(outcome, records_.size()));
   row.set("replicas", plan_.options.replicas())
       .set("stages", plan_.options.mesh.pp)
       .set("schedule", plan_.options.schedule);
@@ -411,7 +309,7 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("lr_scaling", plan_.options.lr_scaling).set("base_batch", plan_.options.base_batch);
   row.set("zero", plan_.options.zero).set("wrap", plan_.options.words.wrap).set("prefetch", plan_.options.prefetch);
   row.set("shard_group", plan_.options.shard_group);
-  row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_)).set("bytes_sent_per_rank_max", sent);
+  row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_, first_step_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);
   double flop = 0;
   for (const RankLedger& ledger : outcome.ledgers) flop = std::max(flop, ledger.flop);

@@ -25,6 +25,13 @@ struct StepRecord {
   double loaded_bytes = 0;     // likewise; mean since the last log line
 };
 
+/// Where what a rank of a run returns has what; empty where the run ended early.
+enum RankResult : std::size_t {
+  kSquares,    ///< Σ values² of its replica
+  kBytesSent,  ///< by it, for the steps of this run
+  kRankResults
+};
+
 struct Validation {
   int step = 0;
   double loss = 0;

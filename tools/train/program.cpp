@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string_view>
@@ -53,7 +54,8 @@ class TrainingLoop {
       if (judge()) log_.nothing_to_do();
       return {};
     }
-    if (judge()) log_.begin(first_, ledger_of(me_).traffic.bytes_sent);  // set-up, and what a resumed run has read
+    before_steps_ = sent_by_steps();  // set-up, and what a resumed run has read
+    if (judge()) log_.begin(first_, before_steps_);
     began_ = seconds();
     logged_ = first_;
     for (int index = first_; index < plan_.options.steps; ++index) {
@@ -66,16 +68,16 @@ class TrainingLoop {
       if (last || done % plan_.options.validate_every == 0) validate(done);
       const int every = plan_.options.checkpoint_every;
       checkpoints_.check();
-      if (saves() && (last || stops || (every > 0 && done % every == 0))) checkpoints_.save();
+      if (saves() && (last || stops || (every > 0 && done % every == 0))) elsewhere([&] { checkpoints_.save(); });
       if (stops) return end_stopped(done);
     }
     if (saves()) checkpoints_.finish();
     signals_.leave();
     fill(me_, validation_, 0);
     trainer_->add_value_squares(validation_);
-    const Values squares{read(me_, validation_, 0)};
+    const Values results{read(me_, validation_, 0), static_cast<double>(sent_in_steps_)};
     if (plan_.sample()) sample();
-    return squares;
+    return results;
   }
 
  private:
@@ -179,13 +181,12 @@ class TrainingLoop {
     const std::string_view backend = backend_name();
     if (me_.size() == 1 || backend == "sim" || backend == "cuda") return signals_.end_after(done);
     auto phase = me_.region("checkpoint");
-    const std::uint64_t sent = sent_so_far();
     if (ask_every_ == 0) {
       const double steps = 0.1 * (done - first_) / (seconds() - began_);
-      ask_every_ = checkpoints_.from_judge(static_cast<int>(std::clamp(steps, 1.0, 1000.0)));
+      elsewhere([&] { ask_every_ = checkpoints_.from_judge(static_cast<int>(std::clamp(steps, 1.0, 1000.0))); });
     }
-    const bool stopped = (done - first_) % ask_every_ == 0 && checkpoints_.anybody(signals_.received() != 0);
-    sent_elsewhere_ += sent_so_far() - sent;
+    bool stopped = false;
+    if ((done - first_) % ask_every_ == 0) elsewhere([&] { stopped = checkpoints_.anybody(signals_.received() != 0); });
     return stopped;
   }
 
@@ -210,10 +211,15 @@ class TrainingLoop {
 
   void report(int done) {
     const auto first = static_cast<std::size_t>(logged_), count = static_cast<std::size_t>(done - logged_);
-    RankLedger ledger = judge() ? ledger_of(me_) : RankLedger{};
-    ledger.traffic.bytes_sent -= sent_elsewhere_;
     const double now = seconds();
+    if (done == plan_.options.steps) {  // no forward follows that hides the last gather
+      trainer_->finish();
+      sent_in_steps_ = sent_by_steps() - before_steps_;
+    }
+    RankLedger ledger = judge() ? ledger_of(me_) : RankLedger{};
+    ledger.traffic.bytes_sent = judge() ? sent_by_steps() : 0;
     join_losses_at_judge(losses_.cut(first, count));
+    if (!judge()) sent_elsewhere_ += count * sizeof(float);
     logged_ = done;
     if (!judge()) return;
     std::vector<StepRecord> records;
@@ -230,13 +236,25 @@ class TrainingLoop {
     if (trainer_->scaler()) log_.skipped(static_cast<int>(read(me_, trainer_->scaler()->skipped, 0)));
   }
 
-  std::uint64_t sent_so_far() const { return judge() ? ledger_of(me_).traffic.bytes_sent : 0; }
+  std::uint64_t sent_by_steps() { return trainer_->bytes_sent() - sent_elsewhere_; }
+
+  /// What `f` sends is not for steps.
+  void elsewhere(const std::function<void()>& f) {
+    trainer_->finish();
+    const std::uint64_t before = trainer_->bytes_sent();
+    f();
+    sent_elsewhere_ += trainer_->bytes_sent() - before;
+  }
 
   void validate(int done) {
     if (!plan_.corpus) return;
-    auto phase = me_.region("validation");
     const double begin = seconds();
-    const std::uint64_t sent = sent_so_far();
+    elsewhere([&] { add_validation(done); });
+    elsewhere_ += seconds() - begin;
+  }
+
+  void add_validation(int done) {
+    auto phase = me_.region("validation");
     fill(me_, validation_, 0);
     for (std::uint64_t i = 0; i < kValidationBatches; ++i) {
       const ChunkRange shard = trainer_->shard();
@@ -247,8 +265,6 @@ class TrainingLoop {
     }
     join_losses_at_judge(validation_);
     if (judge()) log_.validation(done, read(me_, validation_, kUnknown));
-    elsewhere_ += seconds() - begin;
-    sent_elsewhere_ += sent_so_far() - sent;
   }
 
   void sample() {
@@ -277,8 +293,8 @@ class TrainingLoop {
   int ask_every_ = 0;                // steps between two questions whether to stop; 0: not known yet
   std::vector<double> loading_;      // seconds of each step of this run, on its clock
   double began_ = 0;
-  double elsewhere_ = 0;  // seconds that were not training
-  std::uint64_t sent_elsewhere_ = 0;
+  double elsewhere_ = 0;                                                     // seconds that were not training
+  std::uint64_t before_steps_ = 0, sent_in_steps_ = 0, sent_elsewhere_ = 0;  // bytes, by this rank
 };
 
 }  // namespace

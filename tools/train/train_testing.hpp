@@ -38,6 +38,7 @@ struct Trained {
   double validation = 0;
   Values squares;  // of the parameters, by rank
   Outcome outcome;
+  Row row;  // what --json says
   std::vector<std::string> complaints;
   bool saved = true, diverged = false;
   int stop_code = 0;
@@ -60,6 +61,7 @@ inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& file
   if (!log.validations().empty()) result.validation = log.validations().back().loss;
   if (result.outcome.passed() && !result.outcome.values[0].empty())
     for (const Values& values : result.outcome.values) result.squares.push_back(values.at(0));
+  if (result.outcome.passed() && !log.records().empty()) result.row = log.result_row(result.outcome);
   result.complaints = log.complaints();
   result.saved = log.saved();
   return result;

@@ -44,6 +44,7 @@ class Serial final : public Trainer {
     for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(i);
     return held_by(optimizers(), tensors, me_);
   }
+  std::uint64_t bytes_sent() override { return 0; }
   std::unique_ptr<Gpt> model() override {
     saved_ = {};  // its memory is enough for the sample's
     return std::move(gpt_);
@@ -74,6 +75,10 @@ class Meshed final : public Trainer {
   const std::vector<Batch>& batches() const override { return worker_.batches; }
   void step(float learning_rate, float max_norm) override {
     week25::accumulate_gradients(worker_);
+    if (o().overlap_gather) {
+      finish();
+      before_gathers_ = bytes_sent();
+    }
     week25::update(worker_, learning_rate, max_norm);
     if (outer_) outer_->step_done();
   }
@@ -115,7 +120,12 @@ class Meshed final : public Trainer {
         week21::ring_all_gather(worker_.mesh.dp, engine->whole_values().cut(unit.offset, unit.size));
   }
 
-  void finish() override { week25::finish_gathers(worker_); }
+  void finish() override {
+    week25::finish_gathers(worker_);
+    before_gathers_.reset();
+  }
+  /// The ledger may not be read while a gather runs.
+  std::uint64_t bytes_sent() override { return before_gathers_ ? *before_gathers_ : ledger_of(me_).traffic.bytes_sent; }
 
   std::unique_ptr<Gpt> model() override {
     std::vector<Slice> own;
@@ -191,6 +201,7 @@ class Meshed final : public Trainer {
   std::optional<Scope> named_;              // the step that runs
   week25::Worker worker_;
   std::optional<week21::LocalSgd> outer_;
+  std::optional<std::uint64_t> before_gathers_;  // bytes sent, while gathers may run
 };
 
 std::unique_ptr<Trainer> make_trainer(const week25::Mesh& mesh, const Plan& plan, const week25::DpGroups& groups) {

@@ -1,0 +1,171 @@
+#include "tools/train/traffic.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "common/support/text/units.hpp"
+#include "labs/trainer/worker.hpp"
+#include "labs/week22_zero/memory_calculator.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+/// What a ring's rank sends of each byte in a reduce-scatter, or in an all-gather, the mean over its p ranks.
+double half(int ranks) { return (ranks - 1.0) / ranks; }
+
+bool compresses(const Plan& plan) { return plan.compression.method != week21::Method::ring; }
+
+/// The ranks of dp that hold the state once among them.
+int holders_of(const Plan& plan) {
+  return is_hybrid(plan.options, plan.replicas()) ? plan.options.shard_group : plan.replicas();
+}
+
+/// Over which gradients and values are divided, if they are.
+int shards_of(const Plan& plan) { return plan.options.zero > 0 ? holders_of(plan) : 1; }
+
+/// What a stage's ranks have of the model, and how often they send a boundary on.
+struct StageParts {
+  double parameters = 0, norms = 0;  // elements
+  double blocks = 0;
+  bool embeds = false, has_head = false;
+  int boundaries = 0;
+};
+StageParts stage_parts(const Plan& plan, int stage) {
+  const week25::Options3d& o = plan.options;
+  const PipelineShape shape = week25::pipeline_shape(o);
+  const std::vector<std::size_t> first = week25::stage_pieces(o);
+  const int last = shape.stages * shape.chunks - 1;
+  StageParts parts{.parameters = static_cast<double>(week25::stage_parameters(o, stage))};
+  const std::vector<Parameter> table = gpt_parameter_table(o.part(0));
+  for (const std::size_t tensor : week25::stage_tensors(o, stage))
+    if (table[tensor].name.find("norm") != std::string::npos) parts.norms += static_cast<double>(table[tensor].size);
+  const auto crosses = [&](int part) {
+    return chunk_of_part(shape, part).stage != chunk_of_part(shape, part + 1).stage;
+  };
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const int part = part_of(shape, stage, chunk);
+    const auto begin = static_cast<std::size_t>(part);
+    parts.blocks += static_cast<double>(first[begin + 1] - first[begin]);
+    parts.embeds |= part == 0;
+    parts.has_head |= part == last;
+    if (part < last) parts.boundaries += crosses(part);   // an activation
+    if (part > 0) parts.boundaries += crosses(part - 1);  // a gradient
+  }
+  parts.blocks -= parts.embeds + parts.has_head;
+  return parts;
+}
+
+/// Rows of tokens that a rank works on in a step.
+double rows_of(const Plan& plan) { return static_cast<double>(plan.tokens_per_step()) / plan.replicas(); }
+
+double element_bytes(const Plan& plan) { return static_cast<double>(bytes_of(plan.options.model.storage)); }
+
+/// What tensor parallelism sends (week 23): of N × C elements for each half of a sum. A block has two sums forward,
+/// again where it is recomputed, and two backward; with cut rows each begins with a gather, and backward rows are
+/// gathered once more. Likewise the embedding's and the head's; and two numbers a row and rank for the loss.
+double tensor_bytes(const Plan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.options;
+  if (o.mesh.tp == 1) return 0;
+  const double rows = rows_of(plan), wide = static_cast<double>(o.model.d_model);
+  const double forwards = o.recompute == week22::Recompute::full ? 2 : 1, cut = o.sequence_parallel ? 1 : 0;
+  const double halves =
+      stage.blocks * (4 * forwards + 4 + 2 * cut) + (stage.embeds ? 2 : 0) + (stage.has_head ? 2 + cut : 0);
+  const double norms = cut * 2 * stage.norms / shards_of(plan);  // both halves of the sum of their gradients
+  const double loss = stage.has_head ? rows * 2 * o.mesh.tp * 4 : 0;
+  return half(o.mesh.tp) * ((halves * rows * wide + norms) * element_bytes(plan) + loss);
+}
+
+/// What a stage sends its neighbours; and of the first and the last its gradient of the embedding that both have.
+double pipeline_bytes(const Plan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.options;
+  const double wide = static_cast<double>(o.model.d_model), cut = o.sequence_parallel ? o.mesh.tp : 1;
+  const double boundaries = stage.boundaries * rows_of(plan) * wide / cut;
+  const bool shares = o.model.tied_head && stage.embeds != stage.has_head;
+  const double embedding = static_cast<double>(o.part(0).own_vocabulary()) * wide;
+  return (boundaries + (shares ? embedding / shards_of(plan) : 0)) * element_bytes(plan);
+}
+
+/// What context parallelism sends (23.6) for each of the stage's blocks and each row of keys and values: forward
+/// p − 1 hops, and again where blocks are recomputed, backward as many, and p with its gradient.
+double context_bytes(const Plan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.options;
+  if (o.cp == 1) return 0;
+  const double row = static_cast<double>(o.model.qkv_width() - o.model.d_model) / o.mesh.tp * element_bytes(plan);
+  const int forwards = o.recompute == week22::Recompute::full ? 2 : 1, hops = o.cp - 1;
+  return ((forwards + 1) * hops + o.cp) * stage.blocks * rows_of(plan) * row;
+}
+
+/// What the ranks of dp send for gradients and values (22.1).
+double data_bytes(const Plan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.options;
+  if (compresses(plan)) return plan.compressed_bytes();
+  week22::Recipe recipe = week22::recipe_of(o.model.storage);
+  recipe.gradient = static_cast<double>(bytes_of(o.reduce));  // what gradients travel in
+  const int holders = holders_of(plan), copies = plan.replicas() / holders;
+  return week22::bytes_sent(stage.parameters, o.zero, holders, o.microbatches, recipe) +
+         2 * half(copies) * stage.parameters / holders * element_bytes(plan);
+}
+
+/// Outer steps a step, where there are any: one ends the run.
+double outer_steps(const Plan& plan, int first_step) {
+  const int every = plan.outer->every, steps = plan.options.steps;
+  return static_cast<double>(steps / every - first_step / every + (steps % every > 0)) / (steps - first_step);
+}
+
+/// Numbers that all ranks must know: the norm of the gradients; with a loss scale, whether any has overflowed; with
+/// outer steps, after each, whether the run has diverged.
+double scalar_bytes(const Plan& plan, int first_step) {
+  const week25::Options3d& o = plan.options;
+  const auto sum_over = [](int ranks) { return 2 * half(ranks) * 4; };
+  const double model = sum_over(o.mesh.tp) + sum_over(o.mesh.pp), data = sum_over(holders_of(plan));
+  double bytes = model + (o.zero > 0 ? data : 0);
+  if (o.loss_scale) bytes += model + data;
+  if (plan.outer) bytes += outer_steps(plan, first_step) * sum_over(plan.run.ranks);
+  return bytes;
+}
+
+}  // namespace
+
+double predicted_bytes(const Plan& plan, int first_step) {
+  if (plan.run.ranks == 1) return 0;
+  double bytes = scalar_bytes(plan, first_step);
+  if (plan.outer)  // a whole outer step, as often as there is one
+    return bytes +
+           outer_steps(plan, first_step) * plan.outer->every *
+               week21::local_sgd_bytes(*plan.outer, plan.replicas(), static_cast<double>(plan.own_parameters()));
+  const int stages = plan.options.mesh.pp;
+  for (int s = 0; s < stages; ++s) {
+    const StageParts stage = stage_parts(plan, s);
+    bytes += (data_bytes(plan, stage) + context_bytes(plan, stage) + tensor_bytes(plan, stage) +
+              pipeline_bytes(plan, stage)) /
+             stages;
+  }
+  return bytes;
+}
+
+std::string traffic_formula(const Plan& plan) {
+  if (compresses(plan))
+    return fmt::format(
+        "{}, where a ring sends {}", plan.options.compress,
+        format_bytes(week21::bytes_sent({}, plan.replicas(), static_cast<double>(plan.own_parameters()))));
+  if (plan.outer) return fmt::format("2 × Ψ(p−1)/p parameters, once in {} steps", plan.outer->every);
+  std::vector<std::string> parts;
+  if (plan.options.cp > 1) parts.emplace_back("keys and values round the ring");
+  if (plan.options.mesh.tp > 1) parts.emplace_back("all-reduces of activations");
+  if (plan.options.mesh.pp > 1) parts.emplace_back("boundaries of stages");
+  const int times = plan.options.zero < 2    ? 2
+                    : plan.options.zero == 2 ? plan.options.microbatches + 1
+                                             : 3 * plan.options.microbatches;
+  if (const int holders = holders_of(plan); holders < plan.replicas()) {
+    parts.push_back(fmt::format("{} × Ψ(g−1)/g elements in groups of g = {}, 2 × Ψ/g·(k−1)/k across k = {}", times,
+                                holders, plan.replicas() / holders));
+  } else if (plan.replicas() > 1)
+    parts.push_back(parts.empty() ? fmt::format("{} × Ψ(p−1)/p elements", times)
+                                  : fmt::format("{} × Ψ(d−1)/d elements of gradients and values", times));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace lockstep::train
