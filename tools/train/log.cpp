@@ -63,6 +63,14 @@ std::string memory_line(const Plan& plan, const Outcome& outcome) {
   return line;
 }
 
+/// Why a scale that one rank's gradients allow is too high for those of several.
+std::string sooner(int ranks) {
+  return fmt::format(
+      "; the {} ranks' gradients are summed, then divided by {}: their sum overflows at up to 1/{} of the "
+      "scale that one rank can have",
+      ranks, ranks, ranks);
+}
+
 /// That a rank sent for a step, the mean over all ranks and all steps of this run.
 double measured_bytes(const Outcome& outcome, std::size_t steps) {
   double sum = 0;
@@ -247,8 +255,9 @@ void TrainLog::summary(const Outcome& outcome) const {
                       save_stopped_seconds_.size(), format_seconds(median(save_stopped_seconds_).value),
                       format_seconds(median(save_complete_seconds_).value)));
   if (plan_.options.loss_scale && !records_.empty())
-    print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped\n",
-                      records_.back().loss_scale, skipped_, plan_.options.steps));
+    print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped{}\n",
+                      records_.back().loss_scale, skipped_, plan_.options.steps,
+                      skipped_ > 0 && plan_.replicas() > 1 ? sooner(plan_.replicas()) : ""));
   print(memory_line(plan_, outcome));
   if (const std::string& code = whose_code(); code == "yours: all")
     print(

@@ -437,5 +437,28 @@ TEST(Train, LossScalesWorkOnShares) {
   }
 }
 
+// Ranks sum gradients before they divide by their number. So a scale that is too high for the serial run's gradients is
+// too high for theirs, and N ranks must halve it log2 N times more; whether they are replicas or share sequences.
+TEST(Train, GradientsThatRanksSumNeedALowerLossScale) {
+  const auto last_scale = [](int dp, int cp) {
+    TrainOptions options = small_run();
+    set_mesh(options, dp, 1, 1);
+    options.cp = cp;
+    options.batch = 8;
+    options.words.precision = "fp16";
+    options.words.loss_scale = "2^20";
+    const Trained got = train(options);
+    for (const double squares : got.squares) EXPECT_EQ(squares, got.squares.front()) << "a rank skipped other steps";
+    return std::get<double>(std::find_if(got.row.fields().begin(), got.row.fields().end(), [](const Row::Field& field) {
+                              return field.name == "loss_scale";
+                            })->value);
+  };
+  const double alone = last_scale(1, 1);
+  EXPECT_LT(alone, 0x1p20);
+  EXPECT_EQ(last_scale(4, 1), alone / 4);
+  EXPECT_EQ(last_scale(1, 4), alone / 4);
+  EXPECT_EQ(last_scale(2, 2), alone / 4);
+}
+
 }  // namespace
 }  // namespace lockstep::train
