@@ -42,14 +42,24 @@ std::string slices_outlive_program(std::uint64_t allocations) {
                      allocations == 1 ? "" : "s", allocations == 1 ? "s" : "");
 }
 
+std::string in_region(std::string_view name) { return name.empty() ? "" : fmt::format(" in region \"{}\"", name); }
+
 std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
-                        std::string_view where, std::string_view region) {
-  return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, dtype, where,
-                     region.empty() ? "" : fmt::format(" in region \"{}\"", region));
+                        std::string_view where, std::string_view regions) {
+  return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, dtype, where, regions);
 }
 
 std::string ends_differ(const char* what, const std::string& sent, const std::string& received) {
   return fmt::format("MISMATCH in {} of a message: {}; {}.", what, sent, received);
+}
+
+std::string which_way(int from, int to, int ranks) {
+  const bool forward = (from + 1) % ranks == to, backward = (to + 1) % ranks == from;
+  if (forward == backward) return "";
+  return fmt::format(
+      " It goes from a rank to its {} one. If it should go the other way, next and previous are swapped; otherwise the "
+      "two ends mean different parts of the array.",
+      forward ? "next" : "previous");
 }
 
 Caught caught() {

@@ -24,11 +24,17 @@ inline constexpr const char* kTransfersNotWaitedFor =
     "the program ends, and nobody waited for the transfers started here";
 
 // Texts of MISMATCH errors.
-/// "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"", without a region where that is empty.
+/// " in region "all_reduce""; "" without a name.
+std::string in_region(std::string_view name);
+/// "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce""; `regions` may be empty.
 std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
-                        std::string_view where, std::string_view region);
-/// `what` is "the size", "the element type" or "the collective".
+                        std::string_view where, std::string_view regions);
+/// `what` is kSizes, "the element type" or "the collective".
+inline constexpr const char* kSizes = "the size";
 std::string ends_differ(const char* what, const std::string& sent, const std::string& received);
+/// What to look at where sizes differ between neighbours of a group of so many ranks: which way the message goes. ""
+/// between other ranks, and between two, each of which is both of the other's neighbours.
+std::string which_way(int from, int to, int ranks);
 
 /// Thrown through the fibers or threads of a run that has failed. Not a std::exception: nobody's handler takes it.
 struct Unwind {};

@@ -89,7 +89,12 @@ void World::meet(Posted send, Posted receive, Endpoint& receiver) {
   if (send.half.elements != receive.half.elements || send.half.dtype != receive.half.dtype ||
       !regions_agree(send.half.region, receive.half.region)) {
     if (send.aside) memory_.free(send.aside, receiver.stream.get());
-    mismatch(send.half, receive.half);
+    const auto regions = [&](const Half& half) {
+      return ranks_[half.rank]->recorder().regions_of(receiver.queue, half.region, half.where);
+    };
+    mismatch(send.half, regions(send.half), receive.half, regions(receive.half),
+             which_way(receive.batch->transfers[receive.index].peer, receiver.rank,
+                       static_cast<int>(groups_.members(receiver.group).size())));
   }
   const cudaStream_t stream = receiver.stream.get();
   receiver.stream.wait(send.begin);

@@ -132,7 +132,7 @@ void CudaRank::free(GpuBlock& block) {
 
 void CudaRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   Queue& queue = calling(at.queue, where);
-  recorder_.open_region(at.queue, name, bytes, 0);
+  recorder_.open_region(at.queue, name, bytes, 0, where);
   queue.regions.push_back({here(queue), Range(name, rank_, bytes)});
 }
 

@@ -152,7 +152,7 @@ bool Endpoint::moved(const Transfer& transfer, Message& message) {
 }
 
 bool Endpoint::header_matches(const Batch& batch, const Transfer& transfer, const Message& message) {
-  const std::string text = processes::mismatch(members()[transfer.peer], message.header, job_.rank, batch, transfer);
+  const std::string text = processes::mismatch(members(), message.header, job_.rank, batch, transfer);
   if (!text.empty()) job_.fail(Verdict::mismatch, text);
   return text.empty();
 }

@@ -134,7 +134,7 @@ void MpiRank::give_memory(const Block& block) {
 
 void MpiRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   (void)enter(at.queue, where);
-  job_.record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, job_.clock.now()); });
+  job_.record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, job_.clock.now(), where); });
 }
 
 void MpiRank::close_region(int queue) {

@@ -94,7 +94,7 @@ bool Endpoint::all_announced(Batch& batch) {
       all = false;
       continue;
     }
-    const std::string text = processes::mismatch(members()[transfer.peer], *sent, job_.rank, batch, transfer);
+    const std::string text = processes::mismatch(members(), *sent, job_.rank, batch, transfer);
     if (!text.empty()) job_.fail(Verdict::mismatch, text);
     batch.announced[i] = true;
     job_.note_activity();

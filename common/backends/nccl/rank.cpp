@@ -153,7 +153,7 @@ void NcclRank::open_region(CommunicatorKey at, const char* name, std::size_t byt
   (void)enter(at.queue, where);
   Queue& queue = *queues_[at.queue];
   queue.regions.push_back({queue.here(), cuda::Range(name, job_.rank, bytes)});
-  job_.record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, 0); });
+  job_.record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, 0, where); });
 }
 
 void NcclRank::close_region(int index) {  // in a destructor: it does not throw

@@ -159,7 +159,12 @@ void World::check_match(const Message& message) {
   const char* region = buffered ? message.sent.region : message.sender->collective;
   if (elements == in.size() && dtype == in.dtype() && regions_agree(region, message.receiver->collective)) return;
   if (message.receiver->endpoint->symmetric) return;
-  mismatch(buffered ? message.sent : half_of(*message.sender, message.out->slice), half_of(*message.receiver, in));
+  const Batch& receiver = *message.receiver;
+  const Endpoint& end = *receiver.endpoint;
+  const Half sent = buffered ? message.sent : half_of(*message.sender, message.out->slice);
+  mismatch(sent, ranks_[sent.rank]->recorder().regions_of(end.queue, sent.region, sent.where), half_of(receiver, in),
+           end.owner->recorder().regions_of(end.queue, receiver.collective, receiver.where),
+           which_way(message.in->peer, end.rank, static_cast<int>(groups_.members(end.group).size())));
 }
 
 void World::granted(Message* message) {

@@ -127,7 +127,7 @@ void SimRank::release(Block& block) {
 void SimRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
   const Queue& queue = calling(at.queue, where);
   const bool inside = recorder_.in_collective(at.queue);
-  recorder_.open_region(at.queue, name, bytes, queue.clock);
+  recorder_.open_region(at.queue, name, bytes, queue.clock, where);
   if (world_.options().machine.by_library && at.queue != 0 && !inside && recorder_.in_collective(at.queue))
     hold(queue, at.group);
 }

@@ -207,7 +207,7 @@ class World final : public WorldBase<Types> {
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
   static Half half_of(const Batch& batch, const Slice& slice);
-  static void check_match(const Message& message);
+  void check_match(const Message& message);
   void granted(Message* message);
   void buffer_eagerly(Message* message, double arrival);
   void deliver(Message* message, double arrival);

@@ -4,15 +4,17 @@
 
 namespace lockstep {
 
-void mismatch(const Half& send, const Half& receive) {
-  auto side = [](const char* verb, const Half& half) {
-    return message_end(half.rank, verb, half.elements, to_string(half.dtype), describe(half.where),
-                       half.region ? half.region : "");
+void mismatch(const Half& send, const std::string& send_regions, const Half& receive,
+              const std::string& receive_regions, const std::string& way) {
+  auto side = [](const char* verb, const Half& half, const std::string& regions) {
+    return message_end(half.rank, verb, half.elements, to_string(half.dtype), describe(half.where), regions);
   };
   const char* what = !regions_agree(send.region, receive.region) ? "the collective"
-                     : send.elements != receive.elements         ? "the size"
+                     : send.elements != receive.elements         ? kSizes
                                                                  : "the element type";
-  throw Error(Verdict::mismatch, ends_differ(what, side("sends", send), side("receives", receive)));
+  throw Error(Verdict::mismatch,
+              ends_differ(what, side("sends", send, send_regions), side("receives", receive, receive_regions)) +
+                  (what == kSizes ? way : ""));
 }
 
 void wrong_queue(bool main_called, const std::string& called, const std::string& running, Location where) {

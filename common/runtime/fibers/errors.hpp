@@ -19,8 +19,10 @@ struct Half {
 };
 /// Two ends that are in different collectives do not belong together.
 inline bool regions_agree(const char* a, const char* b) { return !a || !b || a == b || std::strcmp(a, b) == 0; }
-/// The halves differ in size, type or collective. Throws Error(mismatch) naming both sides.
-[[noreturn]] void mismatch(const Half& send, const Half& receive);
+/// The halves differ in size, type or collective. Throws Error(mismatch) naming both sides, each in its regions
+/// (Recorder::regions_of), and which_way the message goes.
+[[noreturn]] void mismatch(const Half& send, const std::string& send_regions, const Half& receive,
+                           const std::string& receive_regions, const std::string& way);
 
 /// A verb was called on the Rank of queue `called`, which is not the one that is running. `running` is the queue that
 /// is; empty: it belongs to another rank, or none runs. Throws Error(usage).

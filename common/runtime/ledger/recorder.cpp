@@ -109,7 +109,7 @@ void Recorder::transferred(int queue, int group, double begin, double end, std::
        describe(where), begin, end});
 }
 
-void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now) {
+void Recorder::open_region(int queue, const char* name, std::size_t bytes, double now, Location where) {
   PerQueue& q = queues_[queue];
   const auto same =
       std::find_if(q.totals.begin(), q.totals.end(), [&](const RegionTotal& t) { return t.name == name; });
@@ -121,7 +121,7 @@ void Recorder::open_region(int queue, const char* name, std::size_t bytes, doubl
   RegionTotal& total = q.totals[index];
   ++total.visits;
   if (!total.phase) total.bytes += bytes;
-  q.open.push_back({index, now});
+  q.open.push_back({index, now, where});
   find_innermost(q);
   if (notes_) notes_->region_opened(queue, total.phase ? 0 : bytes);
 }
@@ -179,6 +179,20 @@ const char* Recorder::batch_started(int queue, int group, std::span<const int> m
     (sends ? total.traffic.bytes_sent : total.traffic.bytes_received) += transfer.slice.bytes();
   }
   return q.collective;
+}
+
+std::string Recorder::regions_of(int queue, const char* collective, Location where) const {
+  const PerQueue& q = queues_[static_cast<std::size_t>(queue)];
+  if (q.collective != collective) return collective ? fmt::format(" in region \"{}\"", collective) : "";
+  std::string text;
+  std::string_view file = where.file_name();
+  for (std::size_t i = q.open.size(); i-- > 0;) {
+    const Open& open = q.open[i];
+    text += fmt::format(" in region \"{}\"", q.totals[static_cast<std::size_t>(open.total)].name);
+    if (file != open.where.file_name()) text += ", opened at " + describe(open.where);
+    file = open.where.file_name();
+  }
+  return text;
 }
 
 Trace Recorder::take_trace() {

@@ -76,7 +76,7 @@ class Recorder {
                    Location where, const char* region);
 
   // Regions: the innermost of a queue names what it starts.
-  void open_region(int queue, const char* name, std::size_t bytes, double now);
+  void open_region(int queue, const char* name, std::size_t bytes, double now, Location where);
   void close_region(int queue, double now);
   bool in_collective(int queue) const { return queues_[static_cast<std::size_t>(queue)].collective != nullptr; }
   /// The same where the clock can be read only later: closes it, and returns what names it to region_lasted.
@@ -85,6 +85,10 @@ class Recorder {
   const char* collective(int queue) const {
     return queues_[queue].collective;
   }  ///< innermost that is no phase, or null
+  /// The regions of a batch that `where` has started in `collective`, from the innermost, for people: " in region
+  /// "ring_all_reduce" in region "bucket 1 of 2", opened at ddp.cpp:22 (average)". A place is named where its file is
+  /// not that of the one before. The collective alone where the queue is elsewhere by now.
+  std::string regions_of(int queue, const char* collective, Location where) const;
   /// Counts a batch on the group of these members (ranks in the world), and returns collective(queue).
   const char* batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch);
   void read() { ++reads_; }
@@ -105,6 +109,7 @@ class Recorder {
   struct Open {
     int total;  // index in totals
     double begin;
+    Location where;
   };
   struct alignas(64) PerQueue {  // what every message needs first, in one line of the cache
     double transferring_until = 0;

@@ -1,5 +1,6 @@
 #include "common/runtime/processes/envelope.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/runtime/errors.hpp"
@@ -11,11 +12,11 @@ namespace {
 
 std::string side(int rank, const char* verb, const Envelope& envelope) {
   return message_end(rank, verb, envelope.bytes / bytes_of(envelope.dtype), to_string(envelope.dtype), envelope.where,
-                     envelope.region);
+                     in_region(envelope.region));
 }
 
 const char* difference(const Envelope& sent, const BatchCore& batch, const Transfer& receive) {
-  if (sent.bytes != receive.slice.bytes()) return "the size";
+  if (sent.bytes != receive.slice.bytes()) return kSizes;
   if (sent.dtype != receive.slice.dtype()) return "the element type";
   // A message between a collective and plain code is fine; between two collectives it is lost.
   const bool both = sent.region[0] && batch.region && batch.region[0];
@@ -34,9 +35,15 @@ Envelope envelope_of(const BatchCore& batch, const Transfer& transfer) {
 
 std::string format_sender(int from, const Envelope& sent) { return side(from, "sends", sent); }
 
-std::string mismatch(int from, const Envelope& sent, int to, const BatchCore& batch, const Transfer& receive) {
+std::string mismatch(const std::vector<int>& members, const Envelope& sent, int to, const BatchCore& batch,
+                     const Transfer& receive) {
   const char* what = difference(sent, batch, receive);
-  return what ? ends_differ(what, side(from, "sends", sent), side(to, "receives", envelope_of(batch, receive))) : "";
+  if (!what) return "";
+  const auto place = std::find(members.begin(), members.end(), to) - members.begin();
+  const std::string ends =
+      ends_differ(what, side(members[receive.peer], "sends", sent), side(to, "receives", envelope_of(batch, receive)));
+  return what == kSizes ? ends + which_way(receive.peer, static_cast<int>(place), static_cast<int>(members.size()))
+                        : ends;
 }
 
 }  // namespace lockstep::processes

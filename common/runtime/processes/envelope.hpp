@@ -19,7 +19,8 @@ Envelope envelope_of(const BatchCore& batch, const Transfer& transfer);
 /// The sender's side: "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"".
 std::string format_sender(int from, const Envelope& sent);
 
-/// How a message that rank `from` sends differs from what rank `to` receives; empty where it fits.
-std::string mismatch(int from, const Envelope& sent, int to, const BatchCore& batch, const Transfer& receive);
+/// How a message differs from what rank `to` receives; empty where it fits. `members` of the group, in the world.
+std::string mismatch(const std::vector<int>& members, const Envelope& sent, int to, const BatchCore& batch,
+                     const Transfer& receive);
 
 }  // namespace lockstep::processes

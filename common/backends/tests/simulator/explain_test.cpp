@@ -115,6 +115,32 @@ TEST(Mismatch, OfSizesNamesBothSides) {
          Verdict::mismatch, {"the size", "rank 0 sends 12 fp32", "rank 1 receives 8 fp32", "explain_test.cpp"});
 }
 
+TEST(Mismatch, OfSizesSaysWhichWayTheMessageGoes) {
+  const auto shift = [](int by) {
+    return [by](Rank me) {
+      const int p = me.size(), r = me.rank();
+      me.exchange({send((r + by + p) % p, buffer(me, 12)), receive((r - by + p) % p, buffer(me, r == 0 ? 8 : 12))});
+    };
+  };
+  expect(ranks(4), shift(1), Verdict::mismatch, {"rank 3 sends 12 fp32", "It goes from a rank to its next one"});
+  expect(ranks(4), shift(-1), Verdict::mismatch,
+         {"rank 1 sends 12 fp32", "It goes from a rank to its previous one", "next and previous are swapped"});
+}
+
+TEST(Mismatch, NamesTheRegionsAroundTheMessageAndWhereTheyWereOpened) {
+  expect(ranks(2),
+         [](Rank me) {
+           Scope all = me.region("my_collective", 64);
+           Scope part =
+               me.region(me.rank() == 0 ? "bucket 1 of 2" : "bucket 2 of 2", kPhase, Location());  // another file
+           if (me.rank() == 0) me.exchange({send(1, buffer(me, 12))});
+           if (me.rank() == 1) me.exchange({receive(0, buffer(me, 8))});
+         },
+         Verdict::mismatch,
+         {"in region \"bucket 1 of 2\", opened at", "in region \"bucket 2 of 2\", opened at",
+          "in region \"my_collective\", opened at explain_test.cpp:"});
+}
+
 TEST(Mismatch, OfElementTypes) {
   expect(ranks(2),
          [](Rank me) {
