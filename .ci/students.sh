@@ -34,6 +34,9 @@ verdicts 'untouched' 'NOT IMPLEMENTED'
 sed 's/r - step - 1, p), incoming/r - step, p), incoming/' $solution > $answer
 cmp -s $solution $answer && fail 'nothing was broken'
 verdicts 'broken' '(FAIL|MISMATCH|DEADLOCK)'
+./lab check 21.2 > build/students.log 2>&1 || true
+awk '/^21/ { id = $1 } /a hint:/ { hints++; if ($NF != id) wrong = 1 } END { exit wrong || hints == 0 }' build/students.log ||
+  { cat build/students.log; fail 'under each explanation should be the hint for what failed'; }
 
 sed 's/return;/return/' $solution > $answer
 verdicts 'with a semicolon less' 'DOES NOT COMPILE'

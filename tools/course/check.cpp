@@ -81,7 +81,7 @@ bool about_a_test(const Judgement& row) {
   return testing::severity(row.verdict) == 4 && row.verdict != to_string(Verdict::does_not_compile);
 }
 
-/// What is wrong, once for each part or, without parts, for the exercise.
+/// What is wrong, and where a hint is, once for each part or, without parts, for the exercise.
 void print_explanation(const Judged& judged) {
   std::vector<Judgement> rows = judged.parts;
   rows.push_back(judged.whole);
@@ -92,9 +92,8 @@ void print_explanation(const Judged& judged) {
     told.push_back(row.message);
     fmt::print("\n{} {}{}\n{}", row.id, coloured(row.verdict), about_a_test(row) ? " in " + row.test : "",
                indented(row.message, "  "));
+    if (about_a_test(row)) fmt::print("  a hint: ./lab hint {}\n", row.id);
   }
-  auto wrong = std::find_if(rows.begin(), rows.end(), about_a_test);
-  if (wrong != rows.end()) fmt::print("  a hint: ./lab hint {}\n", wrong->id);
 }
 
 /// What the tests and the answer's own show(…) print, up to a screenful or two, or what was asked for with --trace.
