@@ -69,9 +69,11 @@ class BucketedDdp : public Ddp {
   }
 
   /// Parameter `index` has its final gradient, or is known to have none. Inside no_sync no bucket counts it.
-  void mark(std::size_t index) {
+  void mark(std::size_t index, Location where = Location::current()) {
     if (ready_[index])
-      usage_error("the gradient of " + parameters_.list[index].name + " became ready twice in one pass");
+      usage_error("the gradient of " + parameters_.list[index].name +
+                      " became ready twice in one pass. A pass ends with finish(), inside no_sync too",
+                  where);
     ready_[index] = true;
     if (!paused()) count_ready(bucket_of_[index]);
   }
@@ -94,21 +96,24 @@ class BucketedDdp : public Ddp {
       names.try_emplace(bucket.gradients.offset_bytes(),
                         "bucket " + std::to_string(names.size() + 1) + " of " + std::to_string(buckets_.size()));
     return [all_reduce = std::move(all_reduce), block = parameters_.gradients.block(),
-            names = std::make_shared<const std::map<std::size_t, std::string>>(std::move(names))](Rank me, Slice data) {
+            names = std::make_shared<const std::map<std::size_t, std::string>>(std::move(names))](
+               Rank me, const Slice& data, Location where) {
       const auto known = data.block() == block ? names->find(data.offset_bytes()) : names->end();
-      if (known == names->end()) return all_reduce(me, data);  // what ranks exchange besides the gradients
-      Scope scope = me.region(known->second.c_str());
-      all_reduce(me, data);
+      if (known == names->end()) return all_reduce(me, data, where);  // what ranks exchange besides the gradients
+      Scope scope = me.region(known->second.c_str(), kPhase, where);
+      all_reduce(me, data, where);
     };
   }
 
   /// With a parameter that is not ready, the other ranks would wait forever for its bucket and all later ones.
-  void refuse_missing() const {
+  void refuse_missing(Location where = Location::current()) const {
     for (std::size_t i = ready_.size(); i-- > 0;)
       if (!ready_[i])
         usage_error("finish() without a gradient of " + parameters_.list[i].name + ": bucket " +
-                    std::to_string(bucket_of_[i]) +
-                    " can never be averaged. Parameters that a pass does not use need options.find_unused");
+                        std::to_string(bucket_of_[i]) + " can never be averaged. " +
+                        (options_.find_unused ? "options.find_unused is on: mark_unused() must mark it"
+                                              : "Parameters that a pass does not use need options.find_unused"),
+                    where);
   }
 
   std::vector<std::size_t> bucket_of_;  // by parameter

@@ -12,6 +12,7 @@
 //   }
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,8 +23,21 @@
 
 namespace lockstep::week21 {
 
-/// Sums `data` over all ranks of `me`'s group, in place: 21.2's ring_all_reduce, or any other.
-using AllReduce = std::function<void(Rank me, Slice data)>;
+/// Sums `data` over all ranks of `me`'s group, in place: 21.2's ring_all_reduce, or any other. Called as
+/// all_reduce(me, data); what goes wrong may be reported at `where`, the line that calls it.
+class AllReduce {
+ public:
+  AllReduce() = default;
+  template <std::invocable<Rank, Slice> F>
+  AllReduce(F sum) : sum_([sum = std::move(sum)](Rank me, const Slice& data, Location) { sum(me, data); }) {}
+  template <std::invocable<Rank, Slice, Location> F>
+  AllReduce(F sum) : sum_(std::move(sum)) {}
+  void operator()(Rank me, const Slice& data, Location where = Location::current()) const { sum_(me, data, where); }
+  explicit operator bool() const { return static_cast<bool>(sum_); }
+
+ private:
+  std::function<void(Rank, const Slice&, Location)> sum_;
+};
 /// How many optimizer steps are done, including those before a checkpoint.
 using StepsDone = std::function<std::uint64_t()>;
 /// Makes one that keeps state between steps for these parameters' gradients (21.9). Collective over `dp`, at set-up.

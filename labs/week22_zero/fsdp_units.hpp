@@ -70,24 +70,27 @@ class FsdpUnits : public Fsdp {
 
   Slice my_chunk(const Slice& whole) const { return chunk(whole, dp_.rank(), dp_.size()); }
 
+  // What goes wrong in these two is reported at `where`, the line that calls them.
+
   /// Runs work(queue) in a region of this name: on comm_, beside main, or with prefetch = 0 at once. `work` captures by
   /// value.
-  Ticket communicate(const char* region, std::size_t bytes, const std::function<void(Rank)>& work) {
-    const auto in_region = [region, bytes, work](Rank queue) {
-      Scope scope = queue.region(region, bytes);
+  Ticket communicate(const char* region, std::size_t bytes, const std::function<void(Rank)>& work,
+                     Location where = Location::current()) {
+    const auto in_region = [region, bytes, work, where](Rank queue) {
+      Scope scope = queue.region(region, bytes, where);
       work(queue);
     };
-    if (options_.prefetch > 0) return dp_.run(comm_, in_region);
+    if (options_.prefetch > 0) return dp_.run(comm_, in_region, where);
     in_region(dp_);
     return {};
   }
 
   /// to = from, of equal size, and of any two types.
-  static void convert(Rank queue, const Slice& to, const Slice& from) {
+  static void convert(Rank queue, const Slice& to, const Slice& from, Location where = Location::current()) {
     if (to.dtype() == from.dtype())
-      copy(queue, to, from);
+      copy(queue, to, from, where);
     else
-      cast(queue, to, from);
+      cast(queue, to, from, where);
   }
 
   Rank dp_;    // on main

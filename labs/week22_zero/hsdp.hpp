@@ -52,7 +52,7 @@ class Hsdp : public FsdpUnits {
   void prefetch(const std::vector<std::size_t>& order) override;
 
   /// `values` if they have this type; else new memory that holds them in it.
-  static Slice in_type(Rank queue, const Slice& values, DType type);
+  static Slice in_type(Rank queue, const Slice& values, DType type, Location where = Location::current());
 
   Rank rail_;  // the ranks with this rank's place in their nodes; on the queue on which units are gathered and reduced
   bool across_ = true;

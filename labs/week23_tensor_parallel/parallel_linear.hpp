@@ -79,11 +79,12 @@ struct LayerPart {
 
 /// Given: the `rank`-th of `ranks` equal parts. Features that do not divide by `ranks` are a USAGE error that names
 /// both numbers.
-inline ChunkRange equal_part(std::size_t features, int rank, int ranks) {
+inline ChunkRange equal_part(std::size_t features, int rank, int ranks, Location where = Location::current()) {
   if (features % static_cast<std::size_t>(ranks) != 0)
     usage_error(std::to_string(features) +
-                (features == 1 ? " feature does not divide over " : " features do not divide over ") +
-                std::to_string(ranks) + " ranks");
+                    (features == 1 ? " feature does not divide over " : " features do not divide over ") +
+                    std::to_string(ranks) + " ranks",
+                where);
   return chunk_range(features, rank, ranks);
 }
 

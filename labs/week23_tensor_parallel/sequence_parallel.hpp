@@ -25,9 +25,10 @@ void gather_rows(Rank group, Slice whole, Slice own, const char* place);
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place);
 
 /// Given: memory for whole rows, of what each rank has `own` of.
-inline Slice whole_rows(const TensorParallel& tp, const Slice& own, Category category = Category::buffer) {
+inline Slice whole_rows(const TensorParallel& tp, const Slice& own, Category category = Category::buffer,
+                        Location where = Location::current()) {
   Rank me = tp.group;
-  return me.allocate(own.size() * static_cast<std::size_t>(me.size()), own.dtype(), category);
+  return me.allocate(own.size() * static_cast<std::size_t>(me.size()), own.dtype(), category, where);
 }
 
 // Part b. Linear layers between sharded rows. They allocate scratch for whole rows (of what is gathered, and of what is
