@@ -101,7 +101,7 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
 /// "1 microbatch", "2 microbatches", "3 features per rank", "2 positions of a chunk".
 std::string counted(std::size_t count, std::string unit) {
   if (count != 1) {
-    const std::size_t noun = std::min({unit.find(" per "), unit.find(" of "), unit.find(" a "), unit.size()});
+    const std::size_t noun = std::min({unit.find(" per "), unit.find(" of "), unit.size()});
     unit.insert(noun, unit.substr(0, noun).ends_with("ch") ? "es" : "s");
   }
   return fmt::format("{} {}", count, unit);
@@ -116,7 +116,10 @@ std::string report(const Case& the_case, const CasePlan& plan, const Outcome& ou
   if (perturb)
     text += fmt::format(", queued work run early or late (--perturb {}): the result depends on luck, a wait is missing",
                         *perturb);
-  return fmt::format("{}:\n{}\n{}", text, outcome.passed() ? wrong : outcome.message, replay(the_case, perturb));
+  std::string seen = outcome.passed() ? wrong : outcome.message;
+  const std::string cause = plan.cause ? plan.cause() : "";
+  if (!cause.empty()) seen = fmt::format("{} Seen here: {}", cause, seen);
+  return fmt::format("{}:\n{}\n{}", text, seen, replay(the_case, perturb));
 }
 
 /// What is wrong with a run that ended well. A judge may throw what it has to say; a verdict of its own leaves the

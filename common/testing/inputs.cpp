@@ -60,16 +60,20 @@ std::optional<Reading> read_sum(double value, std::size_t element, std::size_t s
   return reading;
 }
 
-std::string describe_counts(const Reading& reading, int rank) {
+std::string describe_counts(const Reading& reading, int rank, Made made) {
   std::vector<int> present, missing, repeated;
   for (int r = 0; r < static_cast<int>(reading.counts.size()); ++r) {
     (reading.counts[r] ? present : missing).push_back(r);
     if (reading.counts[r] > 1) repeated.push_back(r);
   }
   const char* each = present.size() == 1 ? "rank" : "ranks";
-  if (repeated.empty() && present.size() == 1)
-    return present[0] == rank ? fmt::format("rank {}'s own input: nothing was added to it", rank)
-                              : fmt::format("rank {}'s input alone, rank {}'s own is not in it", present[0], rank);
+  if (repeated.empty() && present.size() == 1) {
+    const bool copied = made == Made::by_copying;
+    if (present[0] == rank)
+      return fmt::format("rank {}'s own input: nothing {}", rank, copied ? "has replaced it" : "was added to it");
+    return fmt::format("rank {}'s input{}", present[0],
+                       copied ? "" : fmt::format(" alone, rank {}'s own is not in it", rank));
+  }
   std::string text = missing.empty() ? "the sum of all ranks" : fmt::format("the sum of {} {}", each, list_of(present));
   if (!missing.empty())
     text += fmt::format("; rank{} {} missing", missing.size() == 1 ? "" : "s",
@@ -111,7 +115,7 @@ std::string list_of(const std::vector<int>& numbers) {
   return text;
 }
 
-std::string explain_sum(double value, std::size_t element, std::size_t size, int rank, int ranks) {
+std::string explain_sum(double value, std::size_t element, std::size_t size, int rank, int ranks, Made made) {
   if (std::isnan(value)) return "uninitialised memory (new memory is filled with NaN)";
   const double sum = sum_of_inputs(element, ranks);
   if (ranks > 1 && value == static_cast<float>(sum / ranks))
@@ -122,7 +126,7 @@ std::string explain_sum(double value, std::size_t element, std::size_t size, int
     return value == rounded(sum, kBf16Bits)   ? "the sum of all ranks, rounded to bf16"
            : value == rounded(sum, kFp16Bits) ? "the sum of all ranks, rounded to fp16"
                                               : "not a sum of inputs";
-  const std::string made_of = describe_counts(*reading, rank);
+  const std::string made_of = describe_counts(*reading, rank, made);
   if (!reading->element) return made_of + ", of different elements mixed";
   if (*reading->element != element) return fmt::format("{}, but of element {}", made_of, *reading->element);
   return made_of;
@@ -139,7 +143,7 @@ std::string first_difference(const Outcome& outcome, std::size_t size, const Exp
       std::string place = expected.place ? expected.place(rank, i) : "";
       if (!place.empty()) place = " (" + place + ")";
       return fmt::format("rank {}, element {}{} is {:.10g}, expected {:.10g}. It is {}.", rank, i, place, seen[i],
-                         value, explain_sum(seen[i], i, size, rank, ranks));
+                         value, explain_sum(seen[i], i, size, rank, ranks, expected.made));
     }
   }
   return "";

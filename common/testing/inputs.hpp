@@ -22,9 +22,13 @@ std::vector<std::int32_t> integer_inputs_of(int rank, std::size_t size, int rank
 /// What an all-reduce of all inputs must give at `element`.
 double sum_of_inputs(std::size_t element, int ranks);
 
+/// How a rank's result comes about: of a broadcast or a gather nobody says that something was added.
+enum class Made { by_adding, by_copying };
+
 /// What `value`, seen at `element` of `size`, is made of, in words: "the sum of ranks 0 and 1; ranks 2 and 3 are
-/// missing", "rank 3's own input, nothing was added to it", "NaN: uninitialised memory".
-std::string explain_sum(double value, std::size_t element, std::size_t size, int rank, int ranks);
+/// missing", "rank 3's own input: nothing was added to it", "uninitialised memory".
+std::string explain_sum(double value, std::size_t element, std::size_t size, int rank, int ranks,
+                        Made made = Made::by_adding);
 
 /// "0, 2 and 3".
 std::string list_of(const std::vector<int>& numbers);
@@ -34,6 +38,7 @@ struct Expectation {
   std::function<double(int rank, std::size_t element)> value;
   /// Added in brackets to a wrong element's number: "chunk 2". May be empty.
   std::function<std::string(int rank, std::size_t element)> place;
+  Made made = Made::by_adding;
 };
 /// The first element, over all ranks' first `size` values, that differs from what is expected, with what it is made of;
 /// "" when all are equal.

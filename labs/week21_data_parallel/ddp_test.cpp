@@ -207,10 +207,9 @@ TEST(Lab21_7b, RanksMayFinishTheirGradientsInDifferentOrders) {
     Script script{.options = kOnMain, .order = [tensors](int rank, std::size_t step) {
                     return (tensors - 1 - step + 2 * static_cast<std::size_t>(rank)) % tensors;
                   }};
-    run_cases(
-        [&](Rank me, const Case& c) { return train_script(me, c.size, script); },
-        [&](const Case& c, const Outcome& outcome) { return first_cause_first(wrong_values(c, outcome, script)); },
-        {.sizes = sizes_of({tensors})});
+    run_cases([&](Rank me, const Case& c) { return train_script(me, c.size, script); },
+              [&](const Case& c, const Outcome& outcome) { return wrong_values(c, outcome, script); },
+              {.sizes = sizes_of({tensors}), .unit = "parameter", .cause = wrong_average});
   }
 }
 

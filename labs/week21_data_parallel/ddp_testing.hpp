@@ -16,7 +16,7 @@ using testing::run_cases;
 using testing::scripted_parameters;
 using testing::sizes_of;
 
-/// What is wrong with average(), part a, which everything else calls; "" if it averages.
+/// Of tests of later parts: what is wrong with average(), part a, which every bucket goes through; "" if it averages.
 inline std::string wrong_average() {
   if (!testing::has_ranks(2)) return "";
   const Outcome outcome = run({.ranks = 2}, Program([](Rank me) {
@@ -28,15 +28,10 @@ inline std::string wrong_average() {
   if (!outcome.passed()) return "";
   for (const Values& seen : outcome.values)
     if (seen[0] != 2)
-      return fmt::format("average() of 1 and 3 on two ranks gives {}, expected 2{}", seen[0],
-                         seen[0] == 4 ? ": the sum is not divided by p" : "");
+      return fmt::format(
+          "21.7a first: average() of 1 and 3 on two ranks gives {}, expected 2{}. Every bucket goes through it.",
+          seen[0], seen[0] == 4 ? ": the sum is not divided by p" : "");
   return "";
-}
-
-/// `wrong`, which tests of later parts found, and before it part a's mistake, if there is one: it comes first.
-inline std::string first_cause_first(const std::string& wrong) {
-  const std::string cause = wrong.empty() ? "" : wrong_average();
-  return cause.empty() ? wrong : "21.7a first: " + cause + ". Every bucket goes through it. Seen here: " + wrong;
 }
 
 inline void run_script(const Script& script, CasePlan plan = {}, Location where = Location::current()) {
@@ -44,10 +39,11 @@ inline void run_script(const Script& script, CasePlan plan = {}, Location where 
   plan.unit = "parameter";
   plan.sizes = sizes_of({1, 2, 5, 12});
   plan.queues = script.options.overlap;
+  plan.cause = wrong_average;
   run_cases([&](Rank me, const Case& c) { return train_script(me, c.size, script); },
             [&](const Case& c, const Outcome& outcome) {
               const std::string wrong = wrong_counts(c, outcome, script);
-              return first_cause_first(wrong.empty() ? wrong_values(c, outcome, script) : wrong);
+              return wrong.empty() ? wrong_values(c, outcome, script) : wrong;
             },
             plan, where);
 }

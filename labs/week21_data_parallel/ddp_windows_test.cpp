@@ -79,7 +79,7 @@ TEST(Lab21_7e, WhoUsedEverythingDoesNotAskTheDevice) {
             rank, unused, outcome.values[rank][0]);
     return "";
   };
-  run_cases(program, judge, {.ranks = {1, 2, 4}, .sizes = sizes_of({5})});
+  run_cases(program, judge, {.ranks = {1, 2, 4}, .sizes = sizes_of({5}), .unit = "parameter"});
 }
 
 TEST(Lab21_7e, WithoutTheOptionAMissingGradientIsNamedAndNothingHangs) {
@@ -128,9 +128,10 @@ TEST(Lab21_7, EqualsTheSerialRunStepByStep) {
       if (outcome.values[rank] != outcome.values[0])
         return fmt::format("ranks 0 and {} end with different parameters: replicas must stay equal bit for bit", rank);
     // Sums over the batch are cut at other places than in the serial run, so they are rounded differently.
-    return first_cause_first(wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6));
+    return wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6);
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({1, 7, 8})});
+  run_cases(program, judge,
+            {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({1, 7, 8}), .unit = "sample", .cause = wrong_average});
 }
 
 TEST(Lab21_7, EqualsTheSameShardsAddedSeriallyBitForBit) {
@@ -138,18 +139,19 @@ TEST(Lab21_7, EqualsTheSameShardsAddedSeriallyBitForBit) {
   const auto program = [](Rank me, const Case& c) { return train_gpt(me, c.size, {.overlap = true}); };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const Outcome serial = run({.ranks = 1}, Program([&](Rank me) { return train_gpt_serially(me, c.size, c.ranks); }));
-    return first_cause_first(wrong_parameters(outcome.values[0], serial.check().values[0], 0));
+    return wrong_parameters(outcome.values[0], serial.check().values[0], 0);
   };
-  run_cases(program, judge, {.ranks = {1, 2}, .sizes = sizes_of({2, 7}), .queues = true});
+  run_cases(program, judge,
+            {.ranks = {1, 2}, .sizes = sizes_of({2, 7}), .queues = true, .unit = "sample", .cause = wrong_average});
 }
 
 TEST(Lab21_7, AccumulatesMicrobatchesInAWindow) {
   const auto program = [](Rank me, const Case& c) { return train_gpt(me, c.size, {.overlap = true, .passes = 2}); };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const Outcome serial = run({.ranks = 1}, Program([&](Rank me) { return train_gpt_serially(me, c.size, 1); }));
-    return first_cause_first(wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6));
+    return wrong_parameters(outcome.values[0], serial.check().values[0], 2e-6);
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({6, 8})});
+  run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({6, 8}), .unit = "sample", .cause = wrong_average});
 }
 
 }  // namespace

@@ -84,6 +84,23 @@ TEST(Lab21_0a, OneMessageEach) {
   });
 }
 
+/// Neighbours are those of the group that `me` is in: here the world in reverse order.
+TEST(Lab21_0a, NeighboursAreThoseOfTheGroup) {
+  const auto program = [](Rank me, const Case& c) {
+    Slice mine = uploaded(me, inputs_of(me.rank(), c.size, c.ranks)), theirs = array_of(me, c.size);
+    ring_of_hellos(me.split(0, -me.rank()), mine, theirs);
+    Values seen;
+    append(seen, me, theirs);
+    return seen;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) {
+    const auto previous = [&c](int rank, std::size_t i) { return input_of((rank + 1) % c.ranks, i, c.ranks); };
+    const std::string wrong = first_difference(outcome, c.size, {previous, {}, Made::by_copying});
+    return wrong.empty() ? "" : "in a group of all ranks in reverse order: " + wrong;
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 4}, .sizes = sizes_of({7})});
+}
+
 // 21.0b ---------------------------------------------------------------------------------------------------------------
 
 /// One broadcast from each rank in turn.
@@ -105,7 +122,7 @@ TEST(Lab21_0b, EveryRankHasWhatTheRootHad) {
           const double seen = outcome.values[rank][root * c.size + i];
           if (seen == input_of(root, i, c.ranks)) continue;
           return fmt::format("broadcast from root {}: rank {} holds {}", root, rank,
-                             explain_sum(seen, i, c.size, rank, c.ranks));
+                             explain_sum(seen, i, c.size, rank, c.ranks, Made::by_copying));
         }
     return "";
   });
@@ -124,6 +141,20 @@ TEST(Lab21_0b, EveryOtherRankReceivesOnce) {
     }
     return "";
   });
+}
+
+TEST(Lab21_0b, TheRootIsARankOfTheGroup) {
+  const auto program = [](Rank me, const Case& c) { return broadcast_from_each(me.split(0, -me.rank()), c); };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    for (int root = 0; root < c.ranks; ++root)
+      for (int rank = 0; rank < c.ranks; ++rank)
+        if (outcome.values[rank][root * c.size] != input_of(root, 0, c.ranks))
+          return fmt::format(
+              "in a group of all ranks in reverse order, broadcast from root {}: rank {} does not have it", root,
+              c.ranks - 1 - rank);
+    return "";
+  };
+  run_cases(program, judge, {.ranks = {1, 2, 4}, .sizes = sizes_of({1})});
 }
 
 // 21.0c ---------------------------------------------------------------------------------------------------------------
@@ -176,27 +207,36 @@ TEST(Lab21_0c, NobodyLeavesBeforeTheLastHasEntered) {
 
 constexpr std::size_t kSmall = 1, kLarge = 4096;  // elements: 4 bytes fit a buffer of 8 KiB, 16 KiB do not
 
-Outcome run_the_wrong_swap(std::size_t size) {
+using Swap = void (*)(Rank, Slice, Slice);
+
+Outcome run_swap(Swap swap, std::size_t size) {
   RunOptions options;  // of a machine that buffers messages up to 8 KiB, as MPI libraries do
   options.ranks = 2;
   options.threads = 1;
   options.machine.eager_bytes = 8192;
-  return run(options, [size](Rank me) { swap_that_deadlocks(me, array_of(me, size), array_of(me, size)); });
+  return run(options, [=](Rank me) { swap(me, array_of(me, size), array_of(me, size)); });
+}
+
+/// Does the reader still need the explanation? Not after the fix; and where the file does not compile, its lines would
+/// be another file's.
+bool is_to_be_explained() {
+  const Outcome fixed = run_swap(swap_with_partner, kLarge);
+  return !fixed.passed() && fixed.verdict != Verdict::does_not_compile;
 }
 
 TEST(Lab21_0d, TheWrongSwapIsExplained) {
   if (std::string_view(backend_name()) != "sim")
     GTEST_SKIP() << "the simulator buffers 8 KiB; each MPI library has a limit of its own";
-  const Outcome small = run_the_wrong_swap(kSmall);
+  const Outcome small = run_swap(swap_that_deadlocks, kSmall);
   EXPECT_TRUE(small.passed()) << "a message of 4 bytes fits the buffer, so the deadlock does not show: "
                               << small.message;
-  const Outcome large = run_the_wrong_swap(kLarge);
+  const Outcome large = run_swap(swap_that_deadlocks, kLarge);
   if (large.verdict != Verdict::deadlock)
     FAIL() << "swap_that_deadlocks ended with " << to_string(large.verdict) << " for " << kLarge
            << " elements, expected DEADLOCK: it is given, do not change it";
   if (large.message.find("swap_that_deadlocks") == std::string::npos)
     FAIL() << "the DEADLOCK must be in the lines of swap_that_deadlocks, but it is a different one:  " << large.message;
-  if (is_judge())
+  if (is_judge() && is_to_be_explained())
     fmt::print(
         "swap_that_deadlocks works with {} element: the message fits a buffer. With {} elements the simulator "
         "says:\n\n{}\n\n",
@@ -218,7 +258,8 @@ TEST(Lab21_0d, PartnersSwapAtAnySize) {
                                const int partner = (rank ^ 1) < c.ranks ? rank ^ 1 : rank;
                                return input_of(partner, i, c.ranks);
                              },
-                             {}});
+                             {},
+                             Made::by_copying});
   };
   run_cases(swap_once, judge, {.sizes = sizes_of({0, 1, 7, kLarge})});
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -99,6 +100,18 @@ inline Environment by_slurm(Started s) {
 inline Environment in_a_shell_of_slurm(int ranks) {
   return {
       {{"SLURM_NTASKS", fmt::to_string(ranks)}, {"SLURM_JOB_ID", "70007"}, {"SLURM_JOB_NODELIST", "gpu[07-09,12]"}}};
+}
+
+/// What f returns. Where it refuses instead, a failure that says what was asked: `what`.
+template <class F>
+auto unless_refused(const std::string& what, const F& f) -> std::optional<decltype(f())> {
+  try {
+    return f();
+  } catch (const Error& error) {
+    if (error.verdict() != Verdict::usage) throw;
+    ADD_FAILURE() << what << ". It was refused: \"" << error.what() << '"';
+    return std::nullopt;
+  }
 }
 
 /// `f` must throw an Error of `verdict` whose words contain `word`; what is not written yet is no refusal.

@@ -34,7 +34,7 @@ TEST(Lab22_4a, ValuesAreThereWhenTheyAreUsed) {
                            outcome.values[rank].size(), share_elements(units, rank, c.ranks));
     return "";
   };
-  run_cases(program, judge, scripted_plan(kOnMain));
+  run_cases(program, judge, {.sizes = sizes_of(scripted_sizes()), .unit = "tensor"});
 }
 
 TEST(Lab22_4a, AtRestThereIsAShareAndInAPassOneUnitMore) {
@@ -66,7 +66,7 @@ TEST(Lab22_4a, AtRestThereIsAShareAndInAPassOneUnitMore) {
     }
     return "";
   };
-  run_cases(program, judge, scripted_plan(kOnMain));
+  run_cases(program, judge, {.sizes = sizes_of(scripted_sizes()), .unit = "tensor"});
 }
 
 TEST(Lab22_4a, ReleaseFreesTheGradientsToo) {
@@ -149,7 +149,7 @@ TEST(Lab22_4b, SendsTwoAllGathersAndOneReduceScatterAPass) {
     }
     return "";
   };
-  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "tensor"});
+  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "tensor", .cause = wrong_fsdp_a});
 }
 
 TEST(Lab22_4b, AveragesItsOwnChunkAlone) {
@@ -186,7 +186,7 @@ TEST(Lab22_4b, EveryStepObeysItsArguments) {
     }
     return "";
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "tensor"});
+  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "tensor", .cause = wrong_fsdp_a});
 }
 
 TEST(Lab22_4b, TheWeightsAreThoseOfDdpBitForBit) {

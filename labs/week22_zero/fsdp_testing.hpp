@@ -103,41 +103,67 @@ class ScriptedFsdp {
   std::unique_ptr<Fsdp> fsdp_;
 };
 
-inline CasePlan scripted_plan(const FsdpOptions& options) {
-  return {.sizes = sizes_of(scripted_sizes()), .queues = options.prefetch > 0, .unit = "tensor"};
-}
-
 /// Two windows, of one and of three passes: values are right whenever they are used, shares of gradients are averages.
 /// A learning rate of 0 leaves the values as they are.
-inline void shares_are_averages(FsdpOptions options, Location where = Location::current()) {
+inline Values fsdp_shares_of(Rank dp, const Case& c, FsdpOptions options) {
   options.adamw.weight_decay = 0;
-  const auto program = [=](Rank dp, const Case& c) {
-    ScriptedFsdp model(dp, c.size, options);
-    Values seen;
+  ScriptedFsdp model(dp, c.size, options);
+  Values seen;
+  for (int window = 0; window < 2; ++window) {
+    for (int pass = 0; pass < 1 + 2 * window; ++pass) {
+      model.forward();
+      model.backward(window, pass);
+    }
+    for (const Slice& share : model.fsdp().gradient_shares())
+      for (float value : to_host(dp, share)) seen.push_back(value);
+    model.fsdp().step(0);
+  }
+  return seen;
+}
+
+inline std::string wrong_fsdp_windows(const Case& c, const Outcome& outcome) {
+  const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    std::size_t at = 0;
     for (int window = 0; window < 2; ++window) {
-      for (int pass = 0; pass < 1 + 2 * window; ++pass) {
-        model.forward();
-        model.backward(window, pass);
-      }
-      for (const Slice& share : model.fsdp().gradient_shares())
-        for (float value : to_host(dp, share)) seen.push_back(value);
-      model.fsdp().step(0);
+      const std::string wrong =
+          wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window, 2 * window - 1);
+      if (!wrong.empty()) return wrong;
     }
-    return seen;
-  };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
-    for (int rank = 0; rank < c.ranks; ++rank) {
-      std::size_t at = 0;
-      for (int window = 0; window < 2; ++window) {
-        const std::string wrong =
-            wrong_shares(units, outcome.values[rank], at, rank, c.ranks, window, 1 + 2 * window, 2 * window - 1);
-        if (!wrong.empty()) return wrong;
-      }
-    }
-    return "";
-  };
-  run_cases(program, judge, scripted_plan(options), where);
+  }
+  return "";
+}
+
+/// Of tests of part b: what is wrong with a forward pass on main, part a; "" if its values are right.
+inline std::string wrong_fsdp_a() {
+  if (!testing::has_ranks(2)) return "";
+  const Outcome outcome = run({.ranks = 2}, Program([](Rank dp) {
+                                ScriptedFsdp(dp, 5, kOnMain).forward();
+                                return Values{};
+                              }));
+  return outcome.passed() ? "" : fmt::format("22.4a first: with 2 ranks and 5 tensors, {}.", outcome.message);
+}
+
+/// Of tests of part d: the same, and of windows on main, part b.
+inline std::string wrong_fsdp_a_or_b() {
+  const Case c{2, 5};
+  const std::string a = wrong_fsdp_a();
+  if (!a.empty() || !testing::has_ranks(c.ranks)) return a;
+  const Outcome outcome = run({.ranks = c.ranks}, Program([&](Rank dp) { return fsdp_shares_of(dp, c, kOnMain); }));
+  const std::string wrong = outcome.passed() ? wrong_fsdp_windows(c, outcome) : outcome.message;
+  return wrong.empty() ? "" : "22.4b first: with 2 ranks, 5 tensors and no prefetch, " + wrong;
+}
+
+inline CasePlan scripted_plan(const FsdpOptions& options) {
+  return {.sizes = sizes_of(scripted_sizes()),
+          .queues = options.prefetch > 0,
+          .unit = "tensor",
+          .cause = options.prefetch > 0 ? wrong_fsdp_a_or_b : wrong_fsdp_a};
+}
+
+inline void shares_are_averages(const FsdpOptions& options, Location where = Location::current()) {
+  run_cases([=](Rank dp, const Case& c) { return fsdp_shares_of(dp, c, options); }, wrong_fsdp_windows,
+            scripted_plan(options), where);
 }
 
 /// Live bytes at rest, and peaks over a forward and two backward passes, by category, exactly.
@@ -242,7 +268,11 @@ inline void equals_ddp(const FsdpOptions& options, int passes, Location where = 
                          : wrong + " (the other is plain DDP, which adds in the same order: every bit must agree).";
   };
   run_cases(program, judge,
-            {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({3, 8}), .queues = options.prefetch > 0, .unit = "sequence"},
+            {.ranks = {1, 2, 3, 4, 8},
+             .sizes = sizes_of({3, 8}),
+             .queues = options.prefetch > 0,
+             .unit = "sequence",
+             .cause = scripted_plan(options).cause},
             where);
 }
 

@@ -78,7 +78,8 @@ TEST(Lab22_4c, EveryPolicyTrainsTheSame) {
       return week21::wrong_parameters(whole_values(outcome, wrap(table, wrapping)), ddp.check().values[0],
                                       c.ranks > 2 ? 1e-5 : 0);
     };
-    run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({8}), .unit = "sequence"});
+    run_cases(program, judge,
+              {.ranks = {1, 2, 3}, .sizes = sizes_of({8}), .unit = "sequence", .cause = wrong_fsdp_a_or_b});
     if (HasFailure()) return;
   }
 }

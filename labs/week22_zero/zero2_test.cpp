@@ -63,35 +63,51 @@ void append(Rank me, const std::vector<Slice>& shares, Values& seen) {
     for (float value : to_host(me, share)) seen.push_back(value);
 }
 
-CasePlan scripted_plan(bool overlap) {
-  return {.sizes = sizes_of(scripted_sizes()), .queues = overlap, .unit = "tensor"};
+/// Shares after each window of so many passes; a step ends all but the last window.
+Values zero2_shares_of(Rank dp, const Case& c, bool overlap, const std::vector<int>& windows) {
+  ScriptedZero2 model(dp, c.size, overlap);
+  Values seen;
+  for (std::size_t window = 0; window < windows.size(); ++window) {
+    if (window > 0) model.zero().step(kRate);
+    for (int pass = 0; pass < windows[window]; ++pass) model.backward(static_cast<int>(window), pass);
+    append(dp, model.zero().gradient_shares(), seen);
+  }
+  return seen;
 }
 
-/// Shares after each window of so many passes; a step ends all but the last window.
-void shares_are_averages(bool overlap, const std::vector<int>& windows, Location where = Location::current()) {
-  const auto program = [=](Rank dp, const Case& c) {
-    ScriptedZero2 model(dp, c.size, overlap);
-    Values seen;
+std::string wrong_zero2_windows(const Case& c, const Outcome& outcome, const std::vector<int>& windows) {
+  const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    std::size_t at = 0;
     for (std::size_t window = 0; window < windows.size(); ++window) {
-      if (window > 0) model.zero().step(kRate);
-      for (int pass = 0; pass < windows[window]; ++pass) model.backward(static_cast<int>(window), pass);
-      append(dp, model.zero().gradient_shares(), seen);
+      const std::string wrong = wrong_shares(units, outcome.values[rank], at, rank, c.ranks, static_cast<int>(window),
+                                             windows[window], window > 0 ? windows[window - 1] : 0);
+      if (!wrong.empty()) return wrong;
     }
-    return seen;
-  };
-  const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
-    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
-    for (int rank = 0; rank < c.ranks; ++rank) {
-      std::size_t at = 0;
-      for (std::size_t window = 0; window < windows.size(); ++window) {
-        const std::string wrong = wrong_shares(units, outcome.values[rank], at, rank, c.ranks, static_cast<int>(window),
-                                               windows[window], window > 0 ? windows[window - 1] : 0);
-        if (!wrong.empty()) return wrong;
-      }
-    }
-    return "";
-  };
-  run_cases(program, judge, scripted_plan(overlap), where);
+  }
+  return "";
+}
+
+/// Of tests of parts b and c: what is wrong with a window on main, part a; "" if its shares are averages.
+std::string wrong_zero2_a() {
+  const Case c{2, 5};
+  if (!testing::has_ranks(c.ranks)) return "";
+  const Outcome outcome =
+      run({.ranks = c.ranks}, Program([&](Rank dp) { return zero2_shares_of(dp, c, /*overlap=*/false, {2}); }));
+  const std::string wrong = outcome.passed() ? wrong_zero2_windows(c, outcome, {2}) : outcome.message;
+  return wrong.empty() ? "" : "22.3a first: with 2 ranks, 5 tensors and no overlap, " + wrong;
+}
+
+CasePlan scripted_plan(bool overlap) {
+  CasePlan plan{.sizes = sizes_of(scripted_sizes()), .queues = overlap, .unit = "tensor"};
+  if (overlap) plan.cause = wrong_zero2_a;
+  return plan;
+}
+
+void shares_are_averages(bool overlap, const std::vector<int>& windows, Location where = Location::current()) {
+  run_cases([=](Rank dp, const Case& c) { return zero2_shares_of(dp, c, overlap, windows); },
+            [=](const Case& c, const Outcome& outcome) { return wrong_zero2_windows(c, outcome, windows); },
+            scripted_plan(overlap), where);
 }
 
 /// Live and peak bytes of gradients over two passes, exactly.
@@ -239,7 +255,7 @@ TEST(Lab22_3c, AStepSendsOneAllGather) {
     }
     return "";
   };
-  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "tensor"});
+  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "tensor", .cause = wrong_zero2_a});
 }
 
 TEST(Lab22_3c, EveryStepObeysItsArguments) {
@@ -262,7 +278,7 @@ TEST(Lab22_3c, EveryStepObeysItsArguments) {
     }
     return "";
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "tensor"});
+  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "tensor", .cause = wrong_zero2_a});
 }
 
 Values train_zero2(Rank dp, std::size_t sequences, int passes, DType storage, bool overlap) {
@@ -296,7 +312,11 @@ TEST(Lab22_3c, TheWeightsAreThoseOfDdpBitForBit) {
                           "the other is plain DDP, which adds in the same order: every bit must agree");
     };
     run_cases(program, judge,
-              {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({3, 8}), .queues = way.overlap, .unit = "sequence"});
+              {.ranks = {1, 2, 3, 4, 8},
+               .sizes = sizes_of({3, 8}),
+               .queues = way.overlap,
+               .unit = "sequence",
+               .cause = wrong_zero2_a});
     if (HasFailure()) return;
   }
 }

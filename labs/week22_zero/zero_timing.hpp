@@ -128,9 +128,8 @@ inline void averages_its_own_chunk_alone(const std::function<void(Rank)>& reduce
           if (const Values& seen = outcome.values[rank]; seen[0] > seen[1])
             return fmt::format(
                 "rank {}: to reduce a unit takes {:.3f} ms, more than the reduce-scatter and six times the arithmetic "
-                "on "
-                "this rank's chunk, {:.3f} ms: is more than that chunk averaged? The others hold sums that are not "
-                "needs",
+                "on this rank's chunk, {:.3f} ms: is more than that chunk averaged? The other chunks hold partial "
+                "sums that are not needed",
                 rank, seen[0] * 1e3, seen[1] * 1e3);
         return "";
       },

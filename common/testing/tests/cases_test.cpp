@@ -78,6 +78,9 @@ TEST(Inputs, WrongSumsAreRead) {
   const auto read = [](double v) { return explain_sum(v, 5, 20, 1, 4); };
   EXPECT_EQ(read(value({1}, 5)), "rank 1's own input: nothing was added to it");
   EXPECT_EQ(read(value({2}, 5)), "rank 2's input alone, rank 1's own is not in it");
+  const auto copied = [](double v) { return explain_sum(v, 5, 20, 1, 4, Made::by_copying); };
+  EXPECT_EQ(copied(value({1}, 5)), "rank 1's own input: nothing has replaced it");
+  EXPECT_EQ(copied(value({2}, 5)), "rank 2's input");
   EXPECT_EQ(read(value({0, 1, 3}, 5)), "the sum of ranks 0, 1 and 3; rank 2 is missing");
   EXPECT_EQ(read(value({0, 1, 2, 3, 3}, 5)), "the sum of all ranks; rank 3 is counted 2 times");
   EXPECT_EQ(read(value({0, 1, 2, 3}, 9)), "the sum of all ranks, but of element 9");
@@ -96,7 +99,7 @@ TEST(Cases, RunSmallestFirstAndStopAtTheFirstThatFails) {
     return c.ranks == 2 && c.size == 9 ? "element 4 is wrong" : "";
   };
   EXPECT_NONFATAL_FAILURE(run_cases([](Rank, const Case&) { return Values{}; }, judge, plan),
-                          "with 2 ranks and 9 elements:\nelement 4 is wrong\nreplay: ./lab check");
+                          "with 2 ranks and 9 elements per rank:\nelement 4 is wrong\nreplay: ./lab check");
   ASSERT_EQ(judged.size(), 2u);
   EXPECT_EQ(judged[0].size, 3u);
 }
@@ -131,9 +134,18 @@ TEST(Cases, CountTheirUnitInEnglish) {
   EXPECT_NONFATAL_FAILURE(with(1, "microbatch"), "with 1 rank and 1 microbatch:");
   EXPECT_NONFATAL_FAILURE(with(5, "microbatch"), "with 1 rank and 5 microbatches:");
   EXPECT_NONFATAL_FAILURE(with(0, "element"), "with 1 rank and 0 elements:");
-  EXPECT_NONFATAL_FAILURE(with(2, "rank a node"), "with 1 rank and 2 ranks a node:");
+  EXPECT_NONFATAL_FAILURE(with(2, "rank per node"), "with 1 rank and 2 ranks per node:");
   EXPECT_NONFATAL_FAILURE(with(2, "feature per rank"), "with 1 rank and 2 features per rank:");
   EXPECT_NONFATAL_FAILURE(with(2, "position of a chunk"), "with 1 rank and 2 positions of a chunk:");
+}
+
+TEST(Cases, WhatAnEarlierPartDoesWrongComesFirst) {
+  const auto with = [](const std::string& cause) {
+    run_cases([](Rank, const Case&) { return Values{}; }, [](const Case&, const Outcome&) { return "wrong"; },
+              {.ranks = {1}, .sizes = sizes_of({1}), .cause = [=] { return cause; }});
+  };
+  EXPECT_NONFATAL_FAILURE(with("21.7a first: not divided."), "per rank:\n21.7a first: not divided. Seen here: wrong\n");
+  EXPECT_NONFATAL_FAILURE(with(""), "per rank:\nwrong\n");
 }
 
 TEST(Cases, ThatAreNumberedAreNotCounted) {
