@@ -11,6 +11,7 @@
 #include "common/arithmetic.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/inputs.hpp"
+#include "labs/week21_data_parallel/cost_model.hpp"
 
 namespace lockstep::week21 {
 
@@ -65,10 +66,11 @@ inline CaseProgram reduce_integers_with(Collective collective) {
   };
 }
 
-/// Even and odd ranks each sum among themselves, at the same time: ranks and partners must be those of the group.
+/// Even and odd ranks each sum among themselves, at the same time and in reverse order: ranks and partners must be
+/// those of the group.
 inline void expect_sums_inside_a_group(const Collective& collective) {
   const auto program = [collective](Rank me, const Case& c) {
-    Rank group = me.split(me.rank() % 2, me.rank());
+    Rank group = me.split(me.rank() % 2, -me.rank());
     Slice data = uploaded(group, inputs_of(me.rank(), c.size, c.ranks));
     collective(group, data);
     return host(me, data);
@@ -103,6 +105,23 @@ inline void expect_the_same_bits_everywhere(const Collective& collective, std::v
     return "";
   };
   run_cases(program, judge, {.ranks = std::move(ranks), .sizes = sizes_of({997})});
+}
+
+/// How often a price counts each of the four numbers: its value where that one is 1 and the others are 0.
+struct Counts {
+  double messages, bytes, bytes_added, additions;
+};
+/// "" where `price` counts so; else a line for each number that it counts otherwise, to the ninth digit, after `of`.
+inline std::string wrong_counts(const std::function<double(CostModel)>& price, Counts expected, const std::string& of) {
+  const auto line = [&](const char* symbol, double seen, double right, const char* what) {
+    return std::abs(seen - right) <= 1e-9 * right ? ""
+                                                  : fmt::format("{}: {} counts {:.10g} time{}, expected {:.10g}: {}\n",
+                                                                of, symbol, seen, seen == 1 ? "" : "s", right, what);
+  };
+  return line("α", price({.alpha = 1}), expected.messages, "messages one after the other") +
+         line("β", price({.beta = 1}), expected.bytes, "bytes through the busiest port") +
+         line("γ", price({.gamma = 1}), expected.bytes_added, "bytes added by the busiest rank") +
+         line("launch", price({.launch = 1}), expected.additions, "additions one after the other");
 }
 
 inline std::string first_of(std::initializer_list<std::string> complaints) {

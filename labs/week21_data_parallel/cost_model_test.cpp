@@ -1,4 +1,5 @@
-// Tests of exercise 21.5: the α-β-γ cost model against what the simulator measures, to the ninth digit.
+// Tests of exercise 21.5: the α-β-γ cost model against what it must count, to the ninth digit, and against what the
+// simulator measures.
 #include "labs/week21_data_parallel/cost_model.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "common/arithmetic.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/testing/cases.hpp"
+#include "labs/week21_data_parallel/all_reduce_testing.hpp"
 #include "labs/week21_data_parallel/naive_all_reduce.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -22,36 +24,19 @@ using testing::run_cases;
 using Formula = double (*)(CostModel, int ranks, double bytes);
 using Algorithm = void (*)(Rank, Slice);
 
-bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
-
-/// How often a formula counts one of the four numbers: its value where that one is 1 and the others are 0.
-struct Counts {
-  double messages, bytes, bytes_added, additions;
-};
-Counts counts_of(Formula formula, int p, double bytes) {
-  return {formula({.alpha = 1}, p, bytes), formula({.beta = 1}, p, bytes), formula({.gamma = 1}, p, bytes),
-          formula({.launch = 1}, p, bytes)};
-}
-std::string wrong_counts(Counts seen, Counts expected, int p, double bytes) {
-  const auto line = [&](const char* symbol, double count, double right, const char* what) {
-    return near(count, right) || count == right
-               ? ""
-               : fmt::format("p = {}, n = {} bytes: {} counts {:.10g} time{}, expected {:.10g}: {}\n", p, bytes, symbol,
-                             count, count == 1 ? "" : "s", right, what);
-  };
-  return line("α", seen.messages, expected.messages, "messages one after the other") +
-         line("β", seen.bytes, expected.bytes, "bytes through the busiest port") +
-         line("γ", seen.bytes_added, expected.bytes_added, "bytes added by the busiest rank") +
-         line("launch", seen.additions, expected.additions, "additions one after the other");
+std::string wrong_counts_of(Formula formula, Counts expected, int p, double bytes) {
+  return wrong_counts([&](CostModel cost) { return formula(cost, p, bytes); }, expected,
+                      fmt::format("p = {}, n = {} bytes", p, bytes));
 }
 
-/// Sizes that p divides, from one element a rank upwards.
+/// Sizes that p divides, from one element per rank upwards.
 std::vector<std::size_t> even_sizes(int p) {
   const auto ranks = static_cast<std::size_t>(p);
   return {ranks, 12 * ranks, 1000 * ranks};
 }
 
-/// Runs `algorithm` on phantom memory and compares its virtual time with the formula's.
+/// Runs `algorithm`, perhaps the student's, on phantom memory and compares its virtual time with the formula's. By 21.1
+/// and 21.2 it may take up to 5 % longer.
 void expect_equals_the_simulator(Algorithm algorithm, Formula formula, const Machine& machine, CasePlan plan,
                                  Location where = Location::current()) {
   plan.simulator_only = "predicted times are compared with virtual time";
@@ -67,7 +52,7 @@ void expect_equals_the_simulator(Algorithm algorithm, Formula formula, const Mac
   };
   const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
     const double predicted = formula(cost_model(machine, c.ranks), c.ranks, 4.0 * static_cast<double>(c.size));
-    if (near(predicted, outcome.seconds)) return "";
+    if (predicted >= 0.95 * outcome.seconds && predicted <= (1 + 1e-9) * outcome.seconds) return "";
     return fmt::format("on {}: predicted {:.9g} s, the simulator took {:.9g} s (predicted / measured = {:.6g})",
                        machine.name, predicted, outcome.seconds, predicted / outcome.seconds);
   };
@@ -84,7 +69,7 @@ TEST(Lab21_5, TheRingCountsItsStepsAndBytes) {
   for (int p : {1, 2, 3, 4, 5, 7, 8, 1024})
     for (double n : {1024.0 * p, 1e6 * p}) {
       const Counts expected{2.0 * (p - 1), 2 * n * (p - 1) / p, n * (p - 1) / p, p - 1.0};
-      const std::string wrong = wrong_counts(counts_of(ring_all_reduce_seconds, p, n), expected, p, n);
+      const std::string wrong = wrong_counts_of(ring_all_reduce_seconds, expected, p, n);
       if (!wrong.empty()) FAIL() << wrong;
     }
 }
@@ -93,7 +78,7 @@ TEST(Lab21_5, TheNaiveOneCountsWhatRankZeroDoes) {
   for (int p : {1, 2, 3, 4, 5, 7, 8, 1024})
     for (double n : {1024.0, 1e6}) {
       const Counts expected{p == 1 ? 0.0 : p, 2 * n * (p - 1), n * (p - 1), p - 1.0};
-      const std::string wrong = wrong_counts(counts_of(naive_all_reduce_seconds, p, n), expected, p, n);
+      const std::string wrong = wrong_counts_of(naive_all_reduce_seconds, expected, p, n);
       if (!wrong.empty())
         FAIL() << wrong
                << "rank 0 receives p − 1 arrays one by one and adds each; its port sends p − 1, and the last one "
@@ -153,13 +138,13 @@ TEST(Lab21_5, BandwidthAsNcclTestsReportsIt) {
   for (int p : {2, 3, 8, 64})
     EXPECT_NEAR(bandwidth(p, 1e9, ring_all_reduce_seconds(link, p, 1e9)).bus, 300e9, 1)
         << "where only bandwidth counts, the ring's busbw is the link's, for every p";
-  EXPECT_EQ(bandwidth(1, 1e9, 1).bus, 0) << "one rank uses no link";
+  EXPECT_NEAR(bandwidth(1, 1e9, 1).bus, 0, 1) << "one rank uses no link";
 }
 
 TEST(Lab21_5, Efficiency) {
   EXPECT_NEAR(communication_efficiency(10e-3, 8e-3), 0.5556, 1e-4) << "10 ms of computing and 8 ms of communication";
   const double ring = ring_all_reduce_seconds({.beta = 1e-10}, 1, 1e9);
-  EXPECT_EQ(communication_efficiency(10e-3, ring), 1) << "one rank sends nothing: all of the step computes";
+  EXPECT_NEAR(communication_efficiency(10e-3, ring), 1, 1e-9) << "one rank sends nothing: all of the step computes";
 }
 
 TEST(Lab21_5, OverheadChart) {
@@ -171,10 +156,11 @@ TEST(Lab21_5, OverheadChart) {
     const OverheadPoint& point = chart[i];
     EXPECT_EQ(point.parameters, sizes[i / 3]) << "sizes outside, bandwidths inside, in the order given";
     EXPECT_EQ(point.bytes_per_second, links[i % 3]) << "sizes outside, bandwidths inside, in the order given";
-    EXPECT_NEAR(point.compute_seconds, 6 * point.parameters * 4096 / 1e14, 1e-12) << "6 FLOP a parameter and token";
-    EXPECT_NEAR(point.communication_seconds, 1.5 * 2 * point.parameters / point.bytes_per_second, 1e-12)
+    EXPECT_NEAR(point.compute_seconds / (6 * point.parameters * 4096 / 1e14), 1, 1e-9)
+        << "6 FLOP per parameter and token";
+    EXPECT_NEAR(point.communication_seconds / (1.5 * 2 * point.parameters / point.bytes_per_second), 1, 1e-9)
         << "2(p − 1)/p = 1.5 times the bytes of all gradients, 2 bytes each here";
-    EXPECT_NEAR(point.efficiency, communication_efficiency(point.compute_seconds, point.communication_seconds), 1e-12)
+    EXPECT_NEAR(point.efficiency, communication_efficiency(point.compute_seconds, point.communication_seconds), 1e-9)
         << "the efficiency is that of the point's own two times";
   }
 }

@@ -22,7 +22,8 @@ int butterfly_ranks(int ranks);
 Slice part_after(Slice data, int rank, int halvings);
 
 /// Part a. Ranks 0 … b − 1 (b = butterfly_ranks(p)) call it; each ends with the sum of these b ranks' arrays, with the
-/// same bits. lg b steps, each one exchange of the whole array. Sent per rank: n·lg b. Memory: one scratch like `data`.
+/// same bits. lg b steps, at the distances in any order, each one exchange of the whole array. Sent per rank: n·lg b.
+/// Memory: one scratch like `data`.
 void recursive_doubling(Rank me, Slice data);
 
 /// Part b. Every rank calls both. `fold`: each spare rank r (b … p − 1) gives its array to its partner, rank r − b,

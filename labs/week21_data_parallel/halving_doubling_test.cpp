@@ -118,7 +118,7 @@ TEST(Lab21_3b, SpareRanksGetTheResult) {
     const auto place = [&c](int rank, std::size_t) -> std::string {
       return is_spare(c, rank) ? "a spare rank, after unfold" : "";
     };
-    return first_difference(outcome, c.size, {expected, place});
+    return first_difference(outcome, c.size, {expected, place, Made::by_copying});
   };
   run_cases(reduce_with(unfold), judge);
 }
@@ -225,8 +225,9 @@ TEST(Lab21_3d, EveryRankHasEveryPart) {
         const double seen = outcome.values[rank][i];
         if (seen == input_of(owner, i, c.ranks)) continue;
         return fmt::format("on rank {} element {} must be what rank {} had in its part. It {}", rank, i, owner,
-                           seen == -1 ? "never came, or an unfinished part has overwritten it"
-                                      : fmt::format("is {}", explain_sum(seen, i, c.size, rank, c.ranks)));
+                           seen == -1
+                               ? "never came, or an unfinished part has overwritten it"
+                               : fmt::format("is {}", explain_sum(seen, i, c.size, rank, c.ranks, Made::by_copying)));
       }
     return "";
   };

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kAlpha = 1e-4, kBeta = 1e-9, kGamma = 1e-10;  // seconds; seconds per byte; per byte reduced
 
-// The formulas of 21.5, which are Thakur's, in the simulator to the ninth digit; sizes that every halving divides.
+// The formulas of 21.5, which are Thakur's, in the simulator; sizes that every halving divides. An addition that moves
+// memory once more, such as a copy of the sum, is no other algorithm: up to 5 % longer.
 void expect_the_time_of(double (*formula)(CostModel, int, double), const Collective& collective) {
   const CostModel cost{.alpha = kAlpha, .beta = kBeta, .gamma = kGamma};
   for (int p : {2, 3, 4, 5, 7, 8, 64, 100}) {
@@ -19,9 +20,11 @@ void expect_the_time_of(double (*formula)(CostModel, int, double), const Collect
     const auto seconds = virtual_seconds(collective, Machine::uniform(kAlpha, kBeta, kGamma), p, {size});
     if (seconds.empty()) return;
     const double expected = formula(cost, p, 4.0 * static_cast<double>(size));
-    ASSERT_NEAR(seconds[0] / expected, 1, 1e-9)
-        << "p = " << p << ": took " << seconds[0] * 1e6 << " µs, the formula says " << expected * 1e6
-        << " µs: do a step's send and receive begin together, on every rank at once?";
+    const double ratio = seconds[0] / expected;
+    ASSERT_TRUE(ratio >= 1 - 1e-9 && ratio <= 1.05)
+        << "p = " << p << ": took " << seconds[0] * 1e6 << " µs, the formula says " << expected * 1e6 << " µs: "
+        << (ratio > 1 ? "do a step's send and receive begin together, on every rank at once?"
+                      : "some work was left out");
   }
 }
 TEST(Lab21_3, RecursiveDoublingTakesTheTimeOfTheFormula) {
@@ -38,18 +41,18 @@ double crossover_bytes(double (*a)(CostModel, int, double), double (*b)(CostMode
   return at_nothing / (at_nothing - at_a_byte);
 }
 
-/// A tenth below the predicted size `small` is faster in the simulator, a tenth above it `large`.
+/// A quarter below the predicted size `small` is faster in the simulator, a quarter above it `large`.
 void expect_crossover(const Collective& small, const Collective& large, int p, double bytes) {
   const auto rounded = [p](double b) {  // so that all chunks and halves are equal
     const auto unit = static_cast<std::size_t>(std::lcm(p, butterfly_ranks(p)));
     return static_cast<std::size_t>(b / 4) / unit * unit;
   };
-  const std::vector<std::size_t> sizes = {rounded(0.9 * bytes), rounded(1.1 * bytes)};
+  const std::vector<std::size_t> sizes = {rounded(0.75 * bytes), rounded(1.25 * bytes)};
   const auto a = virtual_seconds(small, Machine::uniform(kAlpha, kBeta, kGamma), p, sizes);
   const auto b = virtual_seconds(large, Machine::uniform(kAlpha, kBeta, kGamma), p, sizes);
   if (a.empty() || b.empty()) return;
-  EXPECT_LT(a[0], b[0]) << "p = " << p << ", a tenth below the predicted crossover of " << bytes << " bytes";
-  EXPECT_GT(a[1], b[1]) << "p = " << p << ", a tenth above it";
+  EXPECT_LT(a[0], b[0]) << "p = " << p << ", a quarter below the predicted crossover of " << bytes << " bytes";
+  EXPECT_GT(a[1], b[1]) << "p = " << p << ", a quarter above it";
 }
 
 TEST(Lab21_3, CrossesTheRingWhereTheModelSays) {

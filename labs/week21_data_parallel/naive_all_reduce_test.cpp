@@ -14,6 +14,8 @@ TEST(Lab21_1, SumsOfIntegersToo) {
   run_cases(reduce_integers_with(naive_all_reduce), sums_are_exact, {.ranks = {3}, .sizes = sizes_of({13})});
 }
 
+TEST(Lab21_1, SumsInsideAGroup) { expect_sums_inside_a_group(naive_all_reduce); }
+
 /// Words for a rank that sent or received something else than the naive algorithm does.
 std::string wrong_traffic(int rank, const char* verb, std::uint64_t bytes, std::uint64_t expected) {
   return fmt::format("rank {} {} {} bytes, expected {}{}", rank, verb, bytes, expected,

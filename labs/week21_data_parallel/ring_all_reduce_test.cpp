@@ -27,16 +27,27 @@ std::string chunk_words(const Case& c, std::size_t element) {
 // What a ring never does
 // -----------------------------------------------------------------------------------------------
 
-/// Talks to others than its two neighbours?
-std::string not_a_ring(const Case& c, const Outcome& outcome) {
+/// Which way a ring goes: 1 to the next rank, −1 to the previous one. Either will do, so the first message decides.
+int way_of(const Case& c, const Outcome& outcome) {
+  for (int rank = 0; rank < c.ranks; ++rank)
+    for (const PeerTraffic& with : outcome.ledgers[rank].peers)
+      if (with.traffic.messages_sent > 0) return with.peer == (rank + c.ranks - 1) % c.ranks && c.ranks > 2 ? -1 : 1;
+  return 1;
+}
+
+/// Talks to others than its two neighbours, or in one part not the same way as the other ranks? (Both parts together
+/// may go both ways.)
+std::string not_a_ring(const Case& c, const Outcome& outcome, int trips) {
+  const int way = way_of(c, outcome);
   for (int rank = 0; rank < c.ranks; ++rank)
     for (const PeerTraffic& with : outcome.ledgers[rank].peers) {
-      const int next = (rank + 1) % c.ranks, previous = (rank + c.ranks - 1) % c.ranks;
-      if (with.traffic.messages_sent > 0 && with.peer != next)
-        return fmt::format("rank {} sent to rank {}: on the ring it sends to rank {} only", rank, with.peer, next);
-      if (with.traffic.messages_received > 0 && with.peer != previous)
+      const int to = (rank + c.ranks + way) % c.ranks, from = (rank + c.ranks - way) % c.ranks;
+      if (trips == 2 && (with.peer == to || with.peer == from)) continue;
+      if (with.traffic.messages_sent > 0 && with.peer != to)
+        return fmt::format("rank {} sent to rank {}: on the ring it sends to rank {} only", rank, with.peer, to);
+      if (with.traffic.messages_received > 0 && with.peer != from)
         return fmt::format("rank {} received from rank {}: on the ring it receives from rank {} only", rank, with.peer,
-                           previous);
+                           from);
     }
   return "";
 }
@@ -67,17 +78,21 @@ std::string too_much_memory(const Case& c, const Outcome& outcome, std::uint64_t
   return "";
 }
 
-/// Bytes sent by `rank`, against every chunk but those in `kept`.
-std::string wrong_bytes(const Case& c, const Outcome& outcome, int trips, std::uint64_t (*kept)(const Case&, int)) {
-  for (int rank = 0; rank < c.ranks && c.ranks > 1; ++rank) {
-    const std::uint64_t expected = trips * c.size * sizeof(float) - kept(c, rank);
-    const std::uint64_t sent = outcome.ledgers[rank].traffic.bytes_sent;
-    if (sent != expected)
-      return fmt::format(
-          "rank {} sent {} bytes of an array of {}, expected {}: one chunk per step, {}(p − 1)/p·n in all", rank, sent,
-          c.size * sizeof(float), expected, trips == 1 ? "" : "2");
-  }
-  return "";
+/// Bytes sent by each rank, against every chunk but those `kept` by a ring that goes one way or the other.
+std::string wrong_bytes(const Case& c, const Outcome& outcome, int trips,
+                        std::uint64_t (*kept)(const Case&, int rank, int way)) {
+  const auto of_way = [&](int way) -> std::string {
+    for (int rank = 0; rank < c.ranks && c.ranks > 1; ++rank) {
+      const std::uint64_t expected = trips * c.size * sizeof(float) - kept(c, rank, way);
+      const std::uint64_t sent = outcome.ledgers[rank].traffic.bytes_sent;
+      if (sent != expected)
+        return fmt::format(
+            "rank {} sent {} bytes of an array of {}, expected {}: one chunk per step, {}(p − 1)/p·n in all", rank,
+            sent, c.size * sizeof(float), expected, trips == 1 ? "" : "2");
+    }
+    return "";
+  };
+  return of_way(-1).empty() ? "" : of_way(1);
 }
 
 // 21.2a ---------------------------------------------------------------------------------------------------------------
@@ -109,9 +124,10 @@ TEST(Lab21_2a, EachRankCompletesItsChunk) {
   });
 }
 
-TEST(Lab21_2a, SendsEveryChunkButItsOwnToTheNextRank) {
+TEST(Lab21_2a, SendsEveryChunkButItsOwnToANeighbour) {
   run_cases(reduce_with(ring_reduce_scatter), [](const Case& c, const Outcome& outcome) {
-    return first_of({not_a_ring(c, outcome), wrong_steps(c, outcome, 1), wrong_bytes(c, outcome, 1, chunk_bytes)});
+    const auto kept = [](const Case& c, int rank, int) { return chunk_bytes(c, rank); };
+    return first_of({not_a_ring(c, outcome, 1), wrong_steps(c, outcome, 1), wrong_bytes(c, outcome, 1, kept)});
   });
 }
 
@@ -130,17 +146,18 @@ TEST(Lab21_2b, EveryRankHasEveryChunk) {
         const double seen = outcome.values[rank][i];
         if (seen == input_of(owner, i, c.ranks)) continue;
         return fmt::format("on rank {} chunk {} must be what rank {} had. Its element {} {}", rank, owner, owner, i,
-                           seen == -1 ? fmt::format("never came, or an unfinished chunk has overwritten it")
-                                      : fmt::format("is {}", explain_sum(seen, i, c.size, rank, c.ranks)));
+                           seen == -1
+                               ? fmt::format("never came, or an unfinished chunk has overwritten it")
+                               : fmt::format("is {}", explain_sum(seen, i, c.size, rank, c.ranks, Made::by_copying)));
       }
     return "";
   });
 }
 
-TEST(Lab21_2b, SendsEveryChunkButOneToTheNextRank) {
+TEST(Lab21_2b, SendsEveryChunkButOneToANeighbour) {
   run_cases(gather_chunks, [](const Case& c, const Outcome& outcome) {
-    const auto kept = [](const Case& c, int rank) { return chunk_bytes(c, rank + 1); };  // the next rank's own
-    return first_of({not_a_ring(c, outcome), wrong_steps(c, outcome, 1), wrong_bytes(c, outcome, 1, kept)});
+    const auto kept = [](const Case& c, int rank, int way) { return chunk_bytes(c, rank + way); };  // that rank's own
+    return first_of({not_a_ring(c, outcome, 1), wrong_steps(c, outcome, 1), wrong_bytes(c, outcome, 1, kept)});
   });
 }
 
@@ -166,8 +183,10 @@ TEST(Lab21_2, SumsInsideAGroup) { expect_sums_inside_a_group(ring_all_reduce); }
 
 TEST(Lab21_2, SendsTwiceTheArrayLessTwoChunks) {
   run_cases(reduce_with(ring_all_reduce), [](const Case& c, const Outcome& outcome) {
-    const auto kept = [](const Case& c, int rank) { return chunk_bytes(c, rank) + chunk_bytes(c, rank + 1); };
-    return first_of({not_a_ring(c, outcome), wrong_steps(c, outcome, 2), wrong_bytes(c, outcome, 2, kept)});
+    const auto kept = [](const Case& c, int rank, int way) {
+      return chunk_bytes(c, rank) + chunk_bytes(c, rank + way);
+    };
+    return first_of({not_a_ring(c, outcome, 2), wrong_steps(c, outcome, 2), wrong_bytes(c, outcome, 2, kept)});
   });
 }
 
@@ -176,14 +195,15 @@ TEST(Lab21_2, HoldsItsArrayAndOneChunk) {
             [](const Case& c, const Outcome& outcome) { return too_much_memory(c, outcome, chunk_bytes(c, 0)); });
 }
 
-// 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ; where p does not divide n, the longest chunk stands for n/p.
+// 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ; where p does not divide n, the longest chunk stands for n/p. An addition
+// that moves memory once more, such as a copy of the sum, is no other algorithm: within 5 %.
 TEST(Lab21_2, TakesTheTimeOfTheFormula) {
   constexpr double alpha = 1e-6, beta = 1e-9, gamma = 1e-10;  // seconds; seconds per byte; per byte reduced
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const double longest = static_cast<double>(chunk_bytes(c, 0)), p = c.ranks;
     const double formula = 2 * (p - 1) * alpha + (p - 1) * longest * (2 * beta + gamma);
     const double seconds = slowest(outcome);
-    if (std::abs(seconds - formula) <= 1e-9 * formula) return "";
+    if (seconds >= (1 - 1e-9) * formula && seconds <= 1.05 * formula) return "";
     return fmt::format("took {:.3f} µs; 2(p − 1)α + 2(p − 1)/p·nβ + (p − 1)/p·nγ is {:.3f} µs: {}", seconds * 1e6,
                        formula * 1e6,
                        seconds > formula ? "do a step's send and receive begin together, on every rank at once?"

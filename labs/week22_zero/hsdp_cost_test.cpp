@@ -26,7 +26,7 @@ TEST(Lab22_8b, BytesAreThoseOfTheLedgers) {
                kOnMain);
 }
 
-/// Fast links inside a node; between nodes one port a rank, or one for the whole node.
+/// Fast links inside a node; between nodes one port per rank, or one for the whole node.
 Machine cluster_of(int per_node, bool shared) {
   Machine machine = Machine::uniform(1e-6, 1 / 200e9, 1 / 600e9);
   machine.launch = 1e-6;
@@ -57,12 +57,28 @@ TEST(Lab22_8c, TheFormulaEqualsTheSimulator) {
                                              week21::cost_of_all_at_once(machine, p), 4.0 * static_cast<double>(size));
       const auto seconds = week21::virtual_seconds(communication_of(shape), machine, p, {size});
       if (seconds.empty()) return;
-      ASSERT_NEAR(expected / seconds[0], 1, shared ? 0.02 : 1e-9)  // rails at one port hide each other's latency
+      // Rails at one port hide each other's latency; your ring may take 5 % longer than its formula (21.2).
+      const double most = shared ? 0.02 : 1e-9, ratio = expected / seconds[0];
+      ASSERT_TRUE(ratio > 0.95 - most && ratio < 1 + most)
           << shape.nodes << " nodes of " << g << ", " << shape.microbatches << " microbatches"
           << (shared ? ", one port per node" : ", a port for each rank") << ": hybrid_seconds says " << expected * 1e6
           << " µs, the simulator took " << seconds[0] * 1e6
           << " µs: two gathers and a reduction of the node's array per microbatch, one all-reduce of a share on a rail";
     }
+}
+
+TEST(Lab22_8c, TheFormulaCountsMessagesBytesAndAdditions) {
+  for (const Hybrid shape : {Hybrid{1, 4, 2}, Hybrid{4, 1, 2}, Hybrid{2, 4, 1}, Hybrid{3, 3, 5}}) {
+    const double k = shape.nodes, g = shape.ranks_per_node, m = shape.microbatches, n = 1e6 * k * g;
+    const std::string of = fmt::format("{} nodes of {}, {} microbatches, n = {} bytes, ", k, g, m, n);
+    const std::string wrong =
+        week21::wrong_counts([&](week21::CostModel cost) { return hybrid_seconds(shape, cost, {}, n); },
+                             {3 * m * (g - 1), 3 * m * (g - 1) / g * n, m * (g - 1) / g * n, m * (g - 1)},
+                             of + "inside") +
+        week21::wrong_counts([&](week21::CostModel cost) { return hybrid_seconds(shape, {}, cost, n); },
+                             {2 * (k - 1), 2 * (k - 1) / k * n / g, (k - 1) / k * n / g, k - 1}, of + "across");
+    if (!wrong.empty()) FAIL() << wrong;
+  }
 }
 
 }  // namespace
