@@ -110,9 +110,11 @@ std::string counted(std::size_t count, std::string unit) {
 /// What a failed case tells its reader.
 std::string report(const Case& the_case, const CasePlan& plan, const Outcome& outcome, const std::string& wrong,
                    std::optional<std::uint64_t> perturb) {
-  std::string text = fmt::format("with {}{}", counted(static_cast<std::size_t>(the_case.ranks), "rank"),
-                                 plan.which.empty() ? " and " + counted(the_case.size, plan.unit)
-                                                    : fmt::format(", {} {}", plan.which, the_case.size));
+  std::string text = "with " + counted(static_cast<std::size_t>(the_case.ranks), "rank");
+  if (!plan.which.empty())
+    text += fmt::format(", {} {}", plan.which, the_case.size);
+  else if (!plan.unit.empty())
+    text += " and " + counted(the_case.size, plan.unit);
   if (perturb)
     text += fmt::format(", queued work run early or late (--perturb {}): the result depends on luck, a wait is missing",
                         *perturb);

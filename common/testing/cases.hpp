@@ -42,7 +42,7 @@ struct CasePlan {
   bool together = false;
   /// A reason why the test means nothing outside the simulator (virtual time), or "": it runs everywhere.
   std::string simulator_only;
-  std::string unit = "element per rank";  ///< what a case's size counts, for the report
+  std::string unit = "element per rank";  ///< what a case's size counts, for the report; empty: nothing
   /// Where a size counts nothing, but says which of several cases this is: what stands before its number in the report.
   std::string which;
   /// Of a case that failed: what an earlier part does wrong, which comes first: "21.7a first: …"; "" where it is right.

@@ -165,7 +165,7 @@ TEST(Lab21_7b, ABucketGoesAsSoonAsItIsCompleteAndInOrder) {
   for (const Script* script : {&reverse, &forward})
     run_cases([&](Rank me, const Case& c) { return launches(me, c.size, *script); },
               [&](const Case& c, const Outcome& outcome) { return wrong_launches(c, outcome, *script); },
-              {.sizes = sizes_of({1, 2, 5, 12})});
+              {.sizes = sizes_of({1, 2, 5, 12}), .unit = "parameter"});
 }
 
 TEST(Lab21_7b, SetUpSendsTheValuesOnceAndNothingElse) {
@@ -261,7 +261,7 @@ TEST(Lab21_7c, CommunicationHidesBehindTheBackward) {
     }
     return "";
   };
-  CasePlan plan{.ranks = {2, 4, 8}, .sizes = sizes_of({kLayers})};
+  CasePlan plan{.ranks = {2, 4, 8}, .sizes = sizes_of({kLayers}), .unit = "layer"};
   plan.simulator_only = "how much is hidden is measured in virtual time";
   plan.adjust = [&](const Case& c, RunOptions& options) {
     options.phantom = true;

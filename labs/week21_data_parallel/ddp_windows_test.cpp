@@ -45,7 +45,7 @@ TEST(Lab21_7d, PassesRunInOrderAndOnlyTheLastOneCommunicates) {
     }
     return "";
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({1, 2, 4})});
+  run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({1, 2, 4}), .unit = "microbatch"});
 }
 
 // Part e -------------------------------------------------------------------------------------------------------------

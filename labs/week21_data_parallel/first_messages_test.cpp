@@ -174,7 +174,7 @@ Values come_late_in_turn(Rank me, const Case& c) {
 }
 
 TEST(Lab21_0c, EveryRankComesBack) {
-  run_cases(come_late_in_turn, [](const Case&, const Outcome&) { return ""; }, {.sizes = sizes_of({0})});
+  run_cases(come_late_in_turn, [](const Case&, const Outcome&) { return ""; }, {.sizes = sizes_of({0}), .unit = ""});
 }
 
 TEST(Lab21_0c, NobodyLeavesBeforeTheLastHasEntered) {
@@ -198,6 +198,7 @@ TEST(Lab21_0c, NobodyLeavesBeforeTheLastHasEntered) {
     run_cases(come_late_in_turn, judge,
               {.sizes = sizes_of({0}),
                .simulator_only = "clocks of different processes are not compared",
+               .unit = "",
                .adjust = [buffer](const Case&, RunOptions& options) { options.machine.eager_bytes = buffer; }});
     if (HasFailure()) return;
   }

@@ -77,7 +77,7 @@ void expect_nodes_and_rails(bool reversed, Location where = Location::current())
       }
       return "";
     };
-    run_cases(program, judge, {.ranks = {shape.ranks()}, .sizes = sizes_of({1})}, where);
+    run_cases(program, judge, {.ranks = {shape.ranks()}, .sizes = sizes_of({1}), .unit = ""}, where);
     if (::testing::Test::HasFailure()) return;
   }
 }

@@ -154,7 +154,7 @@ void check_curves(double rate, const std::function<std::string(const Values&)>& 
                       "with a rate of {:g} a loss is not a number: are all rates of the schedule finite?", rate);
               return judge(outcome.values[0]);
             },
-            {.ranks = {1}, .sizes = sizes_of({0})});
+            {.ranks = {1}, .sizes = sizes_of({0}), .unit = ""});
 }
 
 TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {

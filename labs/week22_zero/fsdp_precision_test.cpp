@@ -94,7 +94,7 @@ TEST(Lab22_4e, SumsAreTakenInTheReduceType) {
         }
       return "";
     };
-    run_cases(program, judge, {.ranks = {2, 4}, .sizes = sizes_of({3})});
+    run_cases(program, judge, {.ranks = {2, 4}, .sizes = sizes_of({3}), .unit = ""});
     if (HasFailure()) return;
   }
 }

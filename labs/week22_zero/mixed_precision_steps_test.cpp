@@ -152,7 +152,7 @@ TEST(Lab22_5d, ASkippedStepLeavesNoTrace) {
             "five steps of which two overflow, against three: values, moments and the bias correction's count "
             "must be as if those steps had not happened");
       },
-      {.ranks = {1}, .sizes = sizes_of({0})});
+      {.ranks = {1}, .sizes = sizes_of({0}), .unit = ""});
 }
 
 TEST(Lab22_5d, TheHostLearnsNothing) {
@@ -172,7 +172,7 @@ TEST(Lab22_5d, TheHostLearnsNothing) {
             "a step read {} number{} to the host: a synchronisation of the device. Conditions stay on it",
             outcome.values[0][0], outcome.values[0][0] == 1 ? "" : "s");
       },
-      {.ranks = {1, 2}, .sizes = sizes_of({0})});
+      {.ranks = {1, 2}, .sizes = sizes_of({0}), .unit = ""});
 }
 
 // The whole -----------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ TEST(Lab22_5, GradientsOfALargeBatchVanishInFp16AndAScaleBringsThemBack) {
                         100 * lost[0], 100 * lost[1], 100 * lost[2]);
         return lost[0] > 0.9 && lost[1] < 0.01 && lost[2] < 0.01 ? "" : seen + ", expected over 90, under 1, under 1";
       },
-      {.ranks = {1}, .sizes = sizes_of({0})});
+      {.ranks = {1}, .sizes = sizes_of({0}), .unit = ""});
 }
 
 /// Mean loss of the last of `steps` steps on one batch, in `storage`; scaled with a first scale of `scale`, or not (0).
@@ -246,7 +246,7 @@ TEST(Lab22_5, Fp16LearnsWithAScaleAndNotWithout) {
         const bool right = loss[0] < 0.3 && loss[1] < loss[0] + 0.1 && loss[2] > 3 && loss[3] < loss[0] + 0.1;
         return right ? "" : seen + ", expected all below 0.4 but fp16 without a scale, above 3";
       },
-      {.ranks = {1}, .sizes = sizes_of({0})});
+      {.ranks = {1}, .sizes = sizes_of({0}), .unit = ""});
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST(Lab22_2, MemoryOfOneRank) {
       return fmt::format("all ranks together hold {} bytes of optimizer state, expected {}, once", state, 8 * all);
     return "";
   };
-  run_cases(program, judge, {.sizes = sizes_of({1})});
+  run_cases(program, judge, {.sizes = sizes_of({1}), .unit = ""});
 }
 
 }  // namespace

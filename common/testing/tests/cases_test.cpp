@@ -134,6 +134,7 @@ TEST(Cases, CountTheirUnitInEnglish) {
   EXPECT_NONFATAL_FAILURE(with(1, "microbatch"), "with 1 rank and 1 microbatch:");
   EXPECT_NONFATAL_FAILURE(with(5, "microbatch"), "with 1 rank and 5 microbatches:");
   EXPECT_NONFATAL_FAILURE(with(0, "element"), "with 1 rank and 0 elements:");
+  EXPECT_NONFATAL_FAILURE(with(0, ""), "with 1 rank:\n");
   EXPECT_NONFATAL_FAILURE(with(2, "rank per node"), "with 1 rank and 2 ranks per node:");
   EXPECT_NONFATAL_FAILURE(with(2, "feature per rank"), "with 1 rank and 2 features per rank:");
   EXPECT_NONFATAL_FAILURE(with(2, "position of a chunk"), "with 1 rank and 2 positions of a chunk:");
