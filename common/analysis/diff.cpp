@@ -167,7 +167,8 @@ std::string format_diff(const Diff& d, std::size_t most) {
                   format_seconds(d.seconds_a), format_seconds(d.seconds_b), ratio(d.seconds_a, d.seconds_b));
   if (d.steps > 0)
     text += fmt::format(
-        "beside its steps (set-up, validation, a sample) the run took {} in A and {} in B: left out below\n",
+        "beside its steps (set-up, validation, a sample, an unfinished step) the run took {} in A and {} in B: left "
+        "out below\n",
         format_seconds(d.rest_a), format_seconds(d.rest_b));
   text += '\n';
   text += fmt::format("{:<12}  {:>9}  {:>9}  {:>7}  {:>10}  {:>10}\n", "all ranks", "A", "B", "B / A", "only in A",

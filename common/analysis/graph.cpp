@@ -375,8 +375,9 @@ Graph make_graph(const Trace& trace, const std::string& step) {
 
 Steps steps_of(const Trace& trace, const std::string& name) {
   Steps steps{all_phases(trace, name)};
+  const std::size_t finished = ended_by_all(steps.by_rank);
   if (trace.stopped)
-    for (auto& [rank, phases] : steps.by_rank) phases.resize(ended_by_all(steps.by_rank));
+    for (auto& [rank, phases] : steps.by_rank) phases.resize(finished);
   steps.count = common_count(steps.by_rank);
   return steps;
 }
