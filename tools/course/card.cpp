@@ -79,11 +79,16 @@ int play_card(const Paths& paths, const std::vector<std::string>& arguments) {
     if (!fs::exists(answer_of(paths, id)))
       throw Error(Verdict::usage, fmt::format("there is no outputs/cards/{0}.txt yet: ./lab card {0}", id));
     const int code = become_planner(paths, {"--card", id, "--answer", answer_of(paths, id).string()});
-    if (code == 0 && !is_solved(paths, "card-" + id)) add_deed(paths, "solved", "card-" + id);
+    if (code == 0 && !is_solved(paths, "card-" + id)) note_deed(paths, "solved", "card-" + id);
     return code;
   }
   if (const int code = become_planner(paths, {"--card", id}); code != 0) return code;
-  if (!fs::exists(answer_of(paths, id))) write_text(answer_of(paths, id), kForm);
+  try {
+    if (!fs::exists(answer_of(paths, id))) write_text(answer_of(paths, id), kForm);
+  } catch (const Error& error) {  // the task can be read
+    fmt::print(stderr, "no file for your answer: {}\n", error.what());
+    return 0;
+  }
   fmt::print("Your answer goes into outputs/cards/{0}.txt; then ./lab card check {0}\n", id);
   return 0;
 }

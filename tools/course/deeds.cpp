@@ -44,6 +44,14 @@ void add_deed(const Paths& paths, const std::string& what, const std::string& ex
                                 fmt::format("{:%Y-%m-%d} {} {}\n", fmt::gmtime(std::time(nullptr)), what, exercise));
 }
 
+void note_deed(const Paths& paths, const std::string& what, const std::string& exercise) {
+  try {
+    add_deed(paths, what, exercise);
+  } catch (const Error& error) {
+    fmt::print(stderr, "not recorded that {} is {}: {}\n", exercise, what, error.what());
+  }
+}
+
 bool is_borrowed(const Paths& paths, const std::string& exercise) {
   bool borrowed = false;
   for (const Deed& deed : read_deeds(paths))
@@ -78,7 +86,7 @@ int borrow(const Paths& paths, const std::string& what, bool back) {
 int reveal(const Paths& paths, const std::string& what) {
   if (is_handout(paths)) throw Error(Verdict::usage, "the reference's answers are not in a handout.");
   for (const Exercise& exercise : paths.course.select(what).exercises) {
-    add_deed(paths, "revealed", exercise.id);
+    note_deed(paths, "revealed", exercise.id);
     fmt::print("{}", read_text(paths.solution(exercise)));
   }
   return 0;

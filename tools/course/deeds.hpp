@@ -23,5 +23,7 @@ bool is_borrowed(const Paths& paths, const std::string& exercise);
 bool is_solved(const Paths& paths, const std::string& what);
 /// Adds one, of today.
 void add_deed(const Paths& paths, const std::string& what, const std::string& exercise);
+/// The same, where the command is about something else: if it cannot be written, a line on standard error says so.
+void note_deed(const Paths& paths, const std::string& what, const std::string& exercise);
 
 }  // namespace lockstep::tools

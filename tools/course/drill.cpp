@@ -124,7 +124,7 @@ int run(const Paths& paths, const std::string& id, const Variant& variant) {
 
 int check(const Paths& paths, const std::string& id, const Variant& variant, const fs::path& answer) {
   const int code = become_drill(paths, variant, {"check", id, "--answer", answer.string()});
-  if (code == 0 && !is_solved(paths, "drill-" + id)) add_deed(paths, "solved", "drill-" + id);
+  if (code == 0 && !is_solved(paths, "drill-" + id)) note_deed(paths, "solved", "drill-" + id);
   return code;
 }
 

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -94,14 +97,23 @@ FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view doi
 FolderLock::~FolderLock() {
   if (file_ >= 0) close(file_);
 }
+bool FolderLock::is_free(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  const int file = open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  const bool free = file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0;
+  if (file >= 0) close(file);
+  return free;
+}
 void FolderLock::say(std::string_view text) { fmt::print(stderr, "{}\n", text); }
 
 RunFolder::RunFolder(const Paths& paths) {
   const std::filesystem::path all = paths.mine() / "running";
-  std::filesystem::create_directories(all);
+  make_folders_of((all / "any").string());
   remove_old(all);
   std::string name = (all / "XXXXXX").string();
-  if (!mkdtemp(name.data())) throw Error(Verdict::usage, "cannot make a folder in " + all.string());
+  if (!mkdtemp(name.data()))
+    throw Error(Verdict::usage, fmt::format("cannot make a folder in {}: {}", all.string(), std::strerror(errno)));
   path_ = name;
 }
 RunFolder::~RunFolder() {
@@ -138,8 +150,60 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
   return built;
 }
 
+namespace {
+
+/// A file that is older than any change since `target` was brought up to date, whether it had to be linked or not.
+std::filesystem::path stamp_of(const Paths& paths, const std::string& target) {
+  return paths.mine() / "current" / target;
+}
+
+/// When the newest file was written that programs of the reference are built from. Answers are not among them.
+std::filesystem::file_time_type newest_source(const Paths& paths) {
+  namespace fs = std::filesystem;
+  std::set<fs::path> answers;
+  for (const Exercise& exercise : paths.course.select("").exercises) answers.insert(paths.answer(exercise));
+  std::error_code none;
+  fs::file_time_type newest = fs::last_write_time(paths.build / "build.ninja", none);
+  newest = std::max(newest, fs::last_write_time(paths.source / "CMakeLists.txt", none));
+  for (const char* folder : {"bench", "cmake", "common", "labs", "solutions", "tools"})
+    for (const auto& entry : fs::recursive_directory_iterator(paths.source / folder, none))
+      if (entry.is_regular_file(none) && !answers.count(entry.path()))
+        newest = std::max(newest, entry.last_write_time(none));
+  return newest;
+}
+
+/// Whether no build of these programs of the reference is needed, or, in a tree that cannot be written, possible.
+bool need_no_build(const Paths& paths, const std::vector<std::string>& targets) {
+  namespace fs = std::filesystem;
+  const bool writable = access(paths.mine().c_str(), W_OK) == 0;
+  std::error_code none;
+  const fs::file_time_type newest = writable ? newest_source(paths) : fs::file_time_type::min();
+  return std::all_of(targets.begin(), targets.end(), [&](const std::string& target) {
+    if (target.starts_with("mine.") || !fs::exists(paths.program(target))) return false;
+    const fs::path stamp = stamp_of(paths, target);
+    const fs::file_time_type linked = fs::last_write_time(paths.program(target), none);
+    return !writable || std::max(linked, fs::exists(stamp) ? fs::last_write_time(stamp, none) : linked) > newest;
+  });
+}
+
+}  // namespace
+
 void need_built(const Paths& paths, const std::vector<std::string>& targets, std::string_view what) {
+  namespace fs = std::filesystem;
+  if (!FolderLock::is_free(paths.mine()) && need_no_build(paths, targets)) return;
+  if (access(paths.mine().c_str(), W_OK) != 0)
+    throw Error(Verdict::usage, fmt::format("{} is not built, and {} cannot be written: {}", what, paths.build.string(),
+                                            std::strerror(errno)));
+  const fs::path begun = stamp_of(paths, fmt::format("begun.{}", getpid()));
+  write_text(begun, "");
+  const fs::file_time_type before = fs::last_write_time(begun);
+  fs::remove(begun);
   const Built built = build_targets(paths, targets, what);
+  for (const std::string& target : targets) {
+    if (!built.ok || target.starts_with("mine.")) continue;
+    write_text(stamp_of(paths, target), "");
+    fs::last_write_time(stamp_of(paths, target), before);
+  }
   if (!built.ok) throw Error(Verdict::usage, fmt::format("{} cannot be built:\n{}", what, built.log));
 }
 

@@ -40,6 +40,8 @@ class FolderLock {
   FolderLock(const std::filesystem::path& folder, std::string_view doing, const Tell& tell = say);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
+  /// Whether it could be had at once: nobody holds it, and the folder can be written.
+  static bool is_free(const std::filesystem::path& folder);
 
  private:
   static void say(std::string_view line);  // on standard error
@@ -67,7 +69,8 @@ struct Built {
 /// Brings targets up to date, one build at a time in this tree. While it takes, standard error says how far it is with
 /// `what` ("21.2").
 Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
-/// The same; throws Error(usage) with the log where `what` cannot be built.
+/// The same; throws Error(usage) with the log where `what` cannot be built. Programs that are up to date wait for
+/// nobody else's build, and need no tree that can be written.
 void need_built(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
 
 /// How a program of a backend is started. The simulator and CUDA are one process; MPI and NCCL several.

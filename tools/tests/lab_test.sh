@@ -7,6 +7,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/bin" "$folder/tools" "$folder/build/default/tools" "$folder/build/default/mine"
 cp "$source/lab" "$folder/lab"
+cp "$source/tools/alone.sh" "$source/tools/probes.sh" "$folder/tools/"
+mkdir "$folder/cmake" "$folder/common"
+touch "$folder/CMakeLists.txt"
 touch "$folder/build/default/build.ninja"
 echo 0 > "$folder/clock"
 made_up() { # made_up FILE 'shell text'
@@ -17,7 +20,8 @@ made_up tools/setup.sh 'exit 0'
 made_up build/default/tools/lab 'echo "handed over: $*"'
 made_up bin/date "read -r now < $folder/clock; echo \$((now + 6)) > $folder/clock; echo \$now"
 made_up bin/cmake "echo \"cmake \$*\" >> $folder/ran; cat $folder/prints; exit \"\$(cat $folder/code)\""
-made_up bin/ctest "echo \"ctest \$*\" >> $folder/ran"
+made_up bin/ctest "[ \"\$1\" != --help ] || { echo ' -R <regex>, --tests-regex <regex>'; exit; }
+echo \"ctest \$*\" >> $folder/ran"
 
 fail() {
   echo "lab_test: $1" >&2
@@ -34,6 +38,8 @@ lab() {
   status=0
   env PATH="$folder/bin:$PATH" sh "$folder/lab" "$@" > "$folder/said" 2>&1 || status=$?
 }
+idle() { [ ! -e "$folder/ran" ] || fail "it should build nothing: $(cat "$folder/ran")"; }
+out_of_date() { rm -f "$folder/build/default/tools/current"; }
 ends_with() { [ "$status" -eq "$1" ] || fail "the exit code is $status, not $1"; }
 
 # How far a build is: without a terminal a line now and then, of Ninja's lines those that count.
@@ -46,8 +52,19 @@ says '^handed over: list$'
 lab 0
 ends_with 0
 
+# Up to date, it is not built again; and it is, once a file has changed.
+lab 0 hint 21.2
+ends_with 0
+idle
+says '^handed over: hint 21.2$'
+touch -d tomorrow "$folder/common/changed.cpp"
+lab 0 hint 21.2
+ran "cmake --build $folder/build/default --target lab_tool"
+touch -d yesterday "$folder/common/changed.cpp"
+
 # Ninja counts from 0 where it runs CMake again before it builds.
 printf '[0/1] Re-running CMake...\n[0/2] Re-checking globbed directories...\n[1/3] one\n[2/3] two\n' > "$folder/prints"
+out_of_date
 lab 0 list
 ends_with 0
 says '^building ./lab itself \[2/3\]'
@@ -59,13 +76,14 @@ mv "$folder/build/default/tools/lab" "$folder/kept"
 lab 0
 ends_with 0
 says '^Nothing is built yet'
-[ ! -e "$folder/ran" ] || fail 'who only looks should not wait for a build'
+idle
 lab 0 check 21.0
 ran "cmake --build $folder/build/default --target lab_tool checks_need"
 mv "$folder/kept" "$folder/build/default/tools/lab"
 
 # A failure is shown, and nothing is handed over.
 echo 'error: no such thing' > "$folder/prints"
+out_of_date
 lab 1 list
 ends_with 1
 says 'error: no such thing'
@@ -82,8 +100,87 @@ ran "ctest --preset all -j $(nproc) -R suite.x"
 lab 0 test
 ends_with 0
 
+# An option that ctest does not have, before anything is built; doctor has none.
+lab 0 test --nosuch
+ends_with 2
+says "'--nosuch' is not an option"
+idle
+lab 0 doctor --nosuch
+ends_with 2
+says "'--nosuch' is not an option"
+
+# Without a GPU that is said before minutes of building for one; processes may be for other hosts.
+made_up bin/nvcc 'exit 0'
+mkdir -p "$folder/build/cuda/tools"
+cp "$folder/build/default/tools/lab" "$folder/build/cuda/tools/lab"
+touch "$folder/build/cuda/build.ninja"
+if ! (. "$source/tools/probes.sh"; may_have_gpu); then
+  for backend in cuda nccl; do
+    lab 0 train --backend $backend
+    ends_with 2
+    says 'no CUDA device on this computer'
+    idle
+  done
+fi
+lab 0 train --backend nccl --nodes 2
+says '^handed over: train --backend nccl --nodes 2$'
+
+# A TMPDIR that is not there; closed output.
+TMPDIR=/nosuch lab 0 report
+ends_with 2
+says 'TMPDIR is /nosuch'
+env PATH="$folder/bin:$PATH" sh "$folder/lab" list >&- 2>&- || fail 'it should end well where nobody listens'
+
+# From a checkout that cannot be written: what is built runs.
+read_only() { # read_only ARGUMENTS…: as lab; false where nobody may mount
+  # shellcheck disable=SC2016  # the inner shell's
+  $unshare sh -c 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && PATH=$0/bin:$PATH exec sh "$0/lab" "$@"' "$folder" "$@" > "$said" 2>&1
+}
+unshare=''
+for way in 'unshare -m' 'unshare -rm'; do
+  # shellcheck disable=SC2016
+  $way sh -c 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"' "$folder" 2> /dev/null && unshare=$way && break
+done
+said=$(mktemp)
+trap 'rm -rf "$folder" "$said"' EXIT
+if [ -n "$unshare" ]; then
+  : > "$folder/prints"
+  out_of_date
+  lab 0 list
+  read_only list || fail "it should run: $(cat "$said")"
+  [ "$(cat "$said")" = 'handed over: list' ] || fail "it should say nothing of its own: $(cat "$said")"
+  touch -d tomorrow "$folder/common/changed.cpp"
+  read_only list || fail "it should run: $(cat "$said")"
+  grep -q 'older than its sources' "$said" || fail "it should say that it is old: $(cat "$said")"
+  touch -d yesterday "$folder/common/changed.cpp"
+else
+  echo 'not tested: a checkout that cannot be written (mounting is not permitted)'
+fi
+
+# While another process builds, nobody waits who needs no build.
+hold_lock() { # until `released` is there
+  rm -f "$folder/locked" "$folder/released"
+  (
+    flock 9
+    echo 'process 7 is building 21.2' > "$folder/build/default/mine/lock"
+    touch "$folder/locked"
+    until [ -e "$folder/released" ]; do sleep 0.05; done
+  ) 9>> "$folder/build/default/mine/lock" &
+  until [ -e "$folder/locked" ]; do sleep 0.05; done
+}
+out_of_date
+lab 0 list
+hold_lock
+lab 0 hint 21.2
+touch "$folder/released"
+wait
+says '^handed over: hint 21.2$'
+if grep -q waiting "$folder/said"; then fail 'a hint should wait for nobody'; fi
+
 # Two at a time: one waits, and says for whom.
 : > "$folder/prints"
+rm -f "$folder/locked"
+out_of_date
 (
   flock 9
   echo 'process 7 is building 21.2' > "$folder/build/default/mine/lock"
