@@ -41,8 +41,13 @@ class CommandLine {
       const char* arguments[] = {argv[0], argv[2], "--help"};  // the program behind it knows its options
       return read(3, arguments);
     }
-    if (name == "help" || name == "--help" || name == "-h") return print(help(argc > 2 ? argv[2] : ""));
+    if (name == "help" || name == "--help" || name == "-h") {
+      if (const std::string what = argc > 2 ? argv[2] : "all"; what != "all" && !is_known(what))
+        throw Error(Verdict::usage, unknown(what));
+      return print(help(argc > 2 ? argv[2] : ""));
+    }
     if (!has(name)) throw Error(Verdict::usage, unknown(name));
+    if (!app_.get_subcommand(name)->get_prefix_command()) refuse_empty_words(argc, argv);
     try {
       app_.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
@@ -261,13 +266,33 @@ class CommandLine {
     return !commands.empty();
   }
 
-  std::string unknown(const std::string& name) {
+  std::vector<std::string> known() {
     // The script's own, and below all others.
     std::vector<std::string> known{"setup", "test", "report", "doctor", "update", "gpu-pack", "help"};
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty()) known.push_back(command->get_name());
     }
-    return unknown_name("command", name, known);
+    return known;
+  }
+  bool is_known(const std::string& name) {
+    const std::vector<std::string> names = known();
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+  std::string unknown(const std::string& name) { return unknown_name("command", name, known()); }
+
+  /// What a script passes whose variable is not set: for exercises it would mean all of them.
+  static void refuse_empty_words(int argc, const char* const* argv) {
+    for (int i = 2; i < argc; ++i) {
+      const std::string word = argv[i], before = argv[i - 1];
+      const std::string option = word.empty() && before.starts_with("-")        ? before
+                                 : word.starts_with("-") && word.ends_with("=") ? word.substr(0, word.size() - 1)
+                                                                                : "";
+      if (!option.empty())
+        throw Error(Verdict::usage, fmt::format("lab {}: {} needs a value, not ''", argv[1], option));
+      if (word.empty())
+        throw Error(Verdict::usage,
+                    fmt::format("lab {}: argument {} is empty: a variable that is not set?", argv[1], i - 1));
+    }
   }
 
   static std::function<int()> print(std::string text) {

@@ -35,7 +35,7 @@ class Child : public ChildProcess {
 /// A folder that is removed with this.
 class Scratch {
  public:
-  Scratch() : path_((std::filesystem::temp_directory_path() / "lockstep_pytorch.XXXXXX").string()) {
+  Scratch() : path_(temporary_folder() + "/lockstep_pytorch.XXXXXX") {
     if (mkdtemp(path_.data()) == nullptr) throw Error(Verdict::fail, fmt::format("cannot make {}", path_));
   }
   ~Scratch() {

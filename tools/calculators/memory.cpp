@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "common/error.hpp"
 #include "common/gpt/model/model_file.hpp"
@@ -21,6 +20,7 @@
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
+#include "common/support/text/files.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/storage.hpp"
@@ -204,7 +204,7 @@ struct TemporaryFile {
   }
   ~TemporaryFile() { std::remove(name.c_str()); }
   TemporaryFile(const TemporaryFile&) = delete;
-  std::string name = (std::filesystem::temp_directory_path() / "lockstep_plot_XXXXXX").string();
+  std::string name = temporary_folder() + "/lockstep_plot_XXXXXX";
 };
 
 void calculate(const MemoryOptions& o) {

@@ -174,7 +174,11 @@ int view(const Paths& paths, std::vector<std::string> arguments, const CheckInto
       runs.code = record(paths, command, arguments, folder, check);
       runs.traces = traces_in(folder);
     }
-    if (runs.traces.empty() && runs.code != 0) return runs.code;
+    if (runs.traces.empty() && runs.code != 0) {
+      fmt::print(stderr, "lab view: nothing was recorded, so there is no page{}.\n",
+                 command == "check" ? ": no case of the answer ran; the verdict above says why" : "");
+      return runs.code;
+    }
     if (runs.traces.empty())
       throw Error(Verdict::usage,
                   "lab view: nothing was recorded, since every case passed: choose one with --ranks 4 --size 8.");

@@ -89,6 +89,12 @@ int grade(const Paths& paths, const GradeOptions& asked) {
   GradeOptions options = asked;
   if (!options.seed) options.seed = new_seed();
   (void)paths.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
+  for (const fs::path submission : options.submissions)
+    if (std::error_code none; fs::canonical(submission, none) == "/")
+      throw Error(Verdict::usage,
+                  fmt::format("{} is the whole computer's files, not a submission: name the folder or archive that was "
+                              "handed in.",
+                              submission.string()));
   prepare_hidden_tests(paths, options);
   if (goes_into_a_folder(options)) return grade_several(paths, options);
   const fs::path out = options.out.empty() ? "results.json" : options.out;

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "common/error.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/course/process.hpp"
 
 namespace lockstep::tools {
@@ -71,7 +72,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 
 void prepare_child(const Confined& command, const Channels& channels) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  setsid();  // a group of its own, without a terminal
+  signal(SIGXFSZ, SIG_DFL);  // run_program ignores it
+  setsid();                  // a group of its own, without a terminal
   if (!command.folder.empty() && chdir(command.folder.c_str()) != 0) throw std::runtime_error(std::strerror(errno));
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(channels.output.write, STDOUT_FILENO), dup2(channels.output.write, STDERR_FILENO);
@@ -176,11 +178,13 @@ void break_seal(const std::string& seal, const std::string& secret, ConfinedEnd&
 
 }  // namespace
 
-std::string Scratch::prefix() { return (std::filesystem::temp_directory_path() / "lockstep_grade_").string(); }
+std::string Scratch::prefix() { return temporary_folder() + "/lockstep_grade_"; }
 
 Scratch::Scratch() {
   std::string pattern = prefix() + std::string(kDrawn, 'X');
-  if (!mkdtemp(pattern.data())) throw Error(Verdict::usage, "cannot make a temporary folder");
+  if (!mkdtemp(pattern.data()))
+    throw Error(Verdict::usage,
+                fmt::format("cannot make a folder in {}: {}", temporary_folder(), std::strerror(errno)));
   path_ = pattern;
 }
 

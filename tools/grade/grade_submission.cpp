@@ -100,8 +100,12 @@ Submission read_files(const std::vector<fs::path>& files, const std::vector<Exer
 Submission read_folder(const fs::path& folder, const std::vector<Exercise>& course) {
   std::vector<fs::path> files;
   fs::recursive_directory_iterator all(folder, fs::directory_options::skip_permission_denied), end;
-  for (std::size_t count = 0; all != end && count < kMostEntries; ++all, ++count) {
-    if (!all->is_directory() || all->is_symlink()) files.push_back(all->path());
+  std::error_code unknown;
+  for (std::size_t count = 0; all != end; all.increment(unknown), ++count) {
+    if (count == kMostEntries)
+      throw Error(Verdict::usage, fmt::format("{} has more than {} files: a submission has lab files and little else",
+                                              folder.string(), kMostEntries));
+    if (!all->is_directory(unknown) || all->is_symlink(unknown)) files.push_back(all->path());
     if (all.depth() > 4) all.disable_recursion_pending();
   }
   std::sort(files.begin(), files.end());

@@ -26,6 +26,13 @@ done
 # An empty word that no option takes, as of a variable that is not set: the parser of options looked for an end.
 refused "argument 1 is empty" "$lab" train '' -x
 refused "argument 3 is empty" "$lab" train --ranks 2 '' -x
+refused "unknown command 'chek': did you mean 'check'" "$lab" help chek
+refused "argument 1 is empty" "$lab" check ''
+refused "argument 2 is empty" "$lab" list 21 ''
+refused "--seed needs a value" "$lab" check 21.2 --seed ''
+refused "--zero needs a value" "$lab" train --zero ''
+refused "not a submission" "$lab" grade /
+TMPDIR=/nosuch refused "TMPDIR is /nosuch" "$lab" grade "$work" --only 21.1 --out "$work/results.json"
 for script in local srun; do
   refused timeout sh "${launcher%/*}/$script.sh" -n 2 --timeout 0 true
 done
@@ -41,6 +48,24 @@ if [ -x "$benchmark" ]; then
   for scale in 0 -1 nan inf 1e30; do
     refused "scale" sh "$launcher" -n 2 "$benchmark" --emulate laptop --scale $scale
   done
+fi
+# Closed output is no crash.
+for closed in '>&-' '>&- 2>&-' '2>&- >/dev/null'; do
+  sh -c "'$lab' list $closed" 2>"$work/out"
+  [ $? -le 2 ] || { echo "FAILED: list $closed crashes"; failed=1; }
+done
+# What hits a limit of the size of files leaves nothing.
+mkdir "$work/limited"
+limited=$( (ulimit -f 0 && "${lab%/tools/lab}/programs/plan_sim" --flops --model gpt3-175b --json "$work/limited/flops.json" 2>&1; echo "ends with $?"))
+case $limited in
+  *"cannot write $work/limited/flops.json: File too large"*"ends with 2") ;;
+  *) echo "FAILED: a file at its limit: $limited"; failed=1 ;;
+esac
+[ -z "$(ls "$work/limited")" ] || { echo "FAILED: a file at its limit leaves $(ls "$work/limited")"; failed=1; }
+# An answer that does not run has no page, and that is said.
+if [ ! -e "${lab%/build/*}/prebuilt" ] && "$lab" list 21.1 | grep -q '^  21\.1 .*  -$'; then
+  "$lab" view check 21.1 >"$work/out" 2>&1
+  grep -q '^lab view: nothing was recorded, so there is no page' "$work/out" || { cat "$work/out"; echo 'FAILED: view check says nothing of the page'; failed=1; }
 fi
 [ $failed -eq 0 ] && echo PASS
 exit $failed

@@ -118,7 +118,7 @@ while [ $status -eq 0 ]; do # 0: the run was over before the signal came
   until_none
 done
 [ $status -eq 143 ] || fail "an interrupted run ends with $status"
-saved=$(sed -n 's/^stopped   by SIGTERM after step \([0-9]*\) of .*/\1/p' "$folder/log")
+saved=$(sed -n 's/^stopped   by an interrupt after step \([0-9]*\) of .*/\1/p' "$folder/log")
 [ -d "$folder/disturbed/$(printf 'step-%08d' "${saved:-0}")" ] || fail "an interrupted run did not save"
 resume "$@" >"$folder/log" 2>&1 || fail "the rest of the interrupted run"
 compare

@@ -114,10 +114,14 @@ void TrainLog::diverged(const std::string& checkpoint) {
 }
 
 void TrainLog::stopped(int done, int signal) {
-  if (signal == 0 || signal == SIGUSR1) signal = SIGTERM;  // by way of the launcher
-  stop_code_ = 128 + signal;
+  // A launcher passes on Ctrl-C and SIGTERM as the same signal, and knows itself which exit code is right.
+  const bool by_launcher = signal == 0 || signal == SIGUSR1;
+  stop_code_ = 128 + (by_launcher ? SIGTERM : signal);
   note(fmt::format("stopped   by {} after step {} of {}: --resume {} continues",
-                   signal == SIGINT ? "Ctrl-C" : "SIGTERM", done, plan_.options.steps, plan_.options.checkpoint));
+                   by_launcher        ? "an interrupt"
+                   : signal == SIGINT ? "Ctrl-C"
+                                      : "SIGTERM",
+                   done, plan_.options.steps, plan_.options.checkpoint));
 }
 
 void TrainLog::nothing_to_do() {

@@ -239,7 +239,7 @@ class Soak:
             self.lost.append(f"{what}: a checkpoint is broken")
         if after < before:
             self.lost.append(f"{what}: step {before} was saved, and {after} is left")
-        stopped = re.search(r"^stopped   by SIGTERM after step (\d+)", said, re.M)
+        stopped = re.search(r"^stopped   by (?:SIGTERM|an interrupt) after step (\d+)", said, re.M)
         if stopped and (code != 143 or after != int(stopped[1])):
             self.lost.append(f"{what}: stopped after step {stopped[1]}, with {code} and step {after}")
 

@@ -62,7 +62,7 @@ void CommandLine::add(const std::string& names, std::string& value, const std::s
   parser_->group->add_option(names, value, help)->check(not_empty())->capture_default_str();
 }
 void CommandLine::add(const std::string& names, int& value, const std::string& help) {
-  parser_->group->add_option(names, value, help)->capture_default_str();
+  parser_->group->add_option(names, value, help)->check(not_empty())->capture_default_str();
 }
 void CommandLine::add(const std::string& names, double& value, const std::string& help, Real range) {
   parser_->group->add_option(names, value, help)->check(real_number(range.least, range.most))->capture_default_str();
@@ -80,7 +80,7 @@ void CommandLine::add(const std::string& names, std::optional<double>& value, co
   parser_->group->add_option(names, value, help)->check(real_number(range.least, range.most));
 }
 void CommandLine::add(const std::string& names, std::vector<std::string>& values, const std::string& help) {
-  parser_->group->add_option(names, values, help)->delimiter(',')->capture_default_str();
+  parser_->group->add_option(names, values, help)->check(not_empty())->delimiter(',')->capture_default_str();
 }
 
 void CommandLine::exclude(const std::string& name, const std::vector<std::string>& others) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -169,6 +170,15 @@ void MappedFile::expect_no_order() const {
 
 MappedFile::~MappedFile() {
   if (mapped_) munmap(const_cast<char*>(mapped_), size_);
+}
+
+std::string temporary_folder() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (!error) return folder.string();
+  const char* named = std::getenv("TMPDIR");
+  throw Error(Verdict::usage, fmt::format("TMPDIR is {}, and there is no such folder: make it, or unset TMPDIR.",
+                                          named ? named : "not set, and /tmp is missing"));
 }
 
 void make_folders_of(const std::string& path) {

@@ -29,6 +29,9 @@ class MappedFile {
   std::string text_;  // of what has no length before it is read: an empty file, or one of /proc
 };
 
+/// Where temporary files go: TMPDIR, or /tmp. Throws Error(usage) where there is no such folder.
+std::string temporary_folder();
+
 /// Makes the folders that `path` is in, where they are missing. Throws Error(usage), "cannot write PATH: …".
 void make_folders_of(const std::string& path);
 

@@ -1,8 +1,11 @@
 #include "common/support/text/run_program.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -39,6 +42,13 @@ Failure failure() {
   }
 }
 
+/// No file that is opened later gets the number of a stream that was closed: output would go into it. What is opened
+/// in its place cannot be written to, or read from.
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0) (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 }  // namespace
 
 void flush_output() {
@@ -48,13 +58,15 @@ void flush_output() {
 }
 
 int run_program(const std::string& prefix, const std::function<int()>& body, const std::function<bool()>& speaks) {
+  occupy_closed_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of writing, and what was begun is removed
   try {
     const int code = body();
     if (code == 0) flush_output();
     return code;
   } catch (...) {
     const Failure failed = failure();
-    if (!speaks || speaks()) fmt::print(stderr, "{}{}\n", prefix, failed.sentence);
+    if (!speaks || speaks()) std::fputs((prefix + failed.sentence + "\n").c_str(), stderr);  // which may be closed
     return failed.exit_code;
   }
 }
