@@ -14,9 +14,9 @@ def overhead(results):
     shown = []
     for name, link, low, high in (("20 to 40 % over PCIe", 25e9, 0.2, 0.4), ("20 to 40 % over PCIe", 12.5e9, 0.2, 0.4),
                                   ("5 to 10 % over NVLink", 235e9, 0.05, 0.1)):
-        # overhead f = c / (c + w): w = c (1 − f) / f, with c = 2 (p−1)/p · 4 bytes / link and w = 6 tokens / rate, a parameter each
+        # The step gets longer by f = c / w, with c = 2 (p−1)/p · 4 bytes / link and w = 6 tokens / rate, a parameter each
         c = 2 * (ranks - 1) / ranks * 4 / link
-        tokens = [c * (1 - f) / f * rate / 6 for f in (high, low)]
+        tokens = [c / f * rate / 6 for f in (high, low)]
         shown.append({"claim": name, "link": f"{link / 1e9:g} GB/s", "range": f"{tokens[0]:,.0f} to {tokens[1]:,.0f}"})
     return note(f"The course's overheads at two GPUs hold for a range of steps, not for a link: at {rate / 1e12:g} TFLOP/s, fp32 gradients, no overlap "
                 "and any model size:") + table(shown, columns)

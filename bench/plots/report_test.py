@@ -188,6 +188,11 @@ class Saying(unittest.TestCase):
         for cells in (("fitted", "0.9900", "0.980 to 0.995"), ("short", "0.9000", "–"), ("refused", "none", "–")):
             self.assertIn("".join(f"<td>{cell}</td>" for cell in cells), page)
 
+    def test_an_overhead_is_what_it_adds_to_a_step(self):
+        page = claims.overhead({"rows": [{"flop_per_second": 1e14, "ranks": 2}]})
+        self.assertIn("<td>25 GB/s</td><td>6,667 to 13,333</td>", page)  # 40 and 20 % of 6 · tokens / 1e14 are 1.6e-10 s
+        self.assertIn("<td>235 GB/s</td><td>2,837 to 5,674</td>", page)
+
     def test_latex_says_what_the_page_says(self):
         self.assertEqual(paper.latex("a_b & 5 % × {x}"), r"a\_b \& 5 \% $\times$ \{x\}")
         table = paper.tabular([{"name": "x_1", "seconds": 2e-3}], {"name": "name", "time": "seconds"})
