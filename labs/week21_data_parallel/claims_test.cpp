@@ -252,6 +252,101 @@ TEST(ClaimsWeek21, AdditionIsNotAssociative) {
   for (int rank = 1; rank < kRanks; ++rank) EXPECT_EQ(outcome.values[rank], outcome.values[0]) << "equal on all ranks";
 }
 
+/// The text's loop with no_sync on 10 batches, 4 of which make a step: what becomes of the last two.
+TEST(ClaimsWeek21, AnIncompleteLastWindowIsNeverAveragedNorStepped) {
+  constexpr int kBatches = 10, kWindow = 4;
+  int steps = 0;
+  const auto loop = [&](bool last_window) {
+    return run({.ranks = 2}, Program([&](Rank me) {
+                 Parameters parameters;
+                 parameters.list.push_back({"weight", 0, 1, 1, 1});
+                 parameters.values = me.allocate(1, DType::f32, Category::parameter);
+                 parameters.gradients = me.allocate(1, DType::f32, Category::gradient);
+                 fill(me, parameters.values, 0);
+                 const auto ddp = make_ddp(me, parameters, {}, ring_all_reduce);
+                 Slice gradient = me.allocate(1, DType::f32, Category::gradient);
+                 fill(me, gradient, static_cast<float>(me.rank() + 1));
+                 const auto backward = [&](int) {
+                   add(me, parameters.gradients, gradient);
+                   ddp->gradient_ready(0);
+                 };
+                 if (me.rank() == 0) steps = 0;
+                 for (int first = 0; first < kBatches; first += kWindow) {
+                   fill(me, parameters.gradients, 0);
+                   const int count = std::min(kWindow, kBatches - first);
+                   if (count == kWindow || last_window) {
+                     run_window(*ddp, count, backward);
+                     steps += me.rank() == 0;
+                   } else {  // (i + 1) % accum_steps is never 0 again
+                     const NoSync paused(*ddp);
+                     for (int i = 0; i < count; ++i) {
+                       backward(i);
+                       ddp->finish();
+                     }
+                   }
+                 }
+                 return Values{to_host(me, parameters.gradients)[0]};
+               }))
+        .check();
+  };
+  const Outcome text = loop(false);
+  say("10 batches in windows of 4: {} steps; the gradients of the last two stay {:g} and {:g} on the two ranks", steps,
+      text.values[0][0], text.values[1][0]);
+  EXPECT_EQ(steps, 2);
+  EXPECT_NE(text.values[0][0], text.values[1][0]) << "never averaged";
+  const Outcome whole = loop(true);
+  EXPECT_EQ(steps, 3);
+  EXPECT_EQ(whole.values[0][0], whole.values[1][0]) << "a window of its own averages them";
+}
+
+/// Training steps as the texts' loops do them, with the gradients of all steps before still in place, and with zeros.
+TEST(ClaimsWeek21, ALoopThatNeverZeroesItsGradientsDoesNotTrain) {
+  const auto losses = [](bool zero) {
+    return run({.ranks = 1}, Program([&](Rank me) {
+                 const GptConfig config{.layers = 1, .heads = 2, .d_model = 16, .vocabulary = 16, .context = 16};
+                 Gpt gpt(me, config, 1);
+                 Optimizer optimizer(me, gpt.parameters(), {});
+                 Activations saved = gpt.allocate_activations(me, 4, 16);
+                 Batch batch{me.allocate(64, DType::i32, Category::buffer),
+                             me.allocate(64, DType::i32, Category::buffer), 4, 16};
+                 Slice loss = me.allocate(1, DType::f32, Category::activation);
+                 fill(me, gpt.parameters().gradients, 0);
+                 Values seen;
+                 for (int step = 0; step < 300; ++step) {
+                   std::vector<std::int32_t> inputs, targets;  // each row counts on from a place of its own
+                   for (int row = 0; row < 4; ++row)
+                     for (int at = 0; at < 16; ++at) {
+                       const int begin = (7 * step + 5 * row) % 16;
+                       inputs.push_back((begin + 3 * at) % 16);
+                       targets.push_back((begin + 3 * at + 3) % 16);
+                     }
+                   upload(me, batch.tokens, inputs);
+                   upload(me, batch.targets, targets);
+                   fill(me, loss, 0);
+                   gpt.forward(me, batch, saved);
+                   cross_entropy(me, loss, saved.logits, batch.targets, 1.0f / 64);
+                   gpt.backward(me, batch, saved, [](std::size_t) {});
+                   optimizer.step(me, 3e-3f);
+                   if (zero) fill(me, gpt.parameters().gradients, 0);
+                   seen.push_back(to_host(me, loss)[0]);
+                 }
+                 return seen;
+               }))
+        .check()
+        .values[0];
+  };
+  const Values with = losses(true), without = losses(false);
+  const auto last = [](const Values& all) {
+    double sum = 0;
+    for (std::size_t i = all.size() - 50; i < all.size(); ++i) sum += all[i] / 50;
+    return sum;
+  };
+  say("a small GPT on 300 batches, loss at first {:.2f}, mean of the last 50: {:.3f} with gradients zeroed, {:.3f} "
+      "without",
+      with[0], last(with), last(without));
+  EXPECT_GT(last(without), 5 * last(with));
+}
+
 /// Strong scaling: a global batch of `sequences`, shared out; no overlap.
 std::vector<Measurement> strong_scaling(const Machine& machine, std::size_t sequences) {
   std::vector<Measurement> times;

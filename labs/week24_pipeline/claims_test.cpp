@@ -103,6 +103,7 @@ TEST(ClaimsWeek24, ThePictureOfFourStagesAndFourMicrobatches) {
   picture = read_picture({"F1 F2 F3 F4 . . . . B4 B3 B2 B1", ". F1 F2 F3 F4 . . B4 B3 B2 B1",
                           ". . F1 F2 F3 F4 B4 B3 B2 B1", ". . . F1 F2 F3 F4 B4 B3 B2 B1"});
   EXPECT_EQ(check_schedule(picture.schedule, shape), "");
+  EXPECT_EQ(picture.schedule, all_stages(gpipe, shape)) << "the text's naive pipeline is GPipe";
   const std::vector<std::string> early = too_early(picture, shape);
   ASSERT_FALSE(early.empty());
   const Bubble bubble = run_bubble(gpipe, shape, {1e-3, 0.5e-3, 0.5e-3, 0});  // a backward as long as a forward
@@ -111,6 +112,19 @@ TEST(ClaimsWeek24, ThePictureOfFourStagesAndFourMicrobatches) {
   EXPECT_EQ(early.size(), 12u) << "all backward steps but the last stage's";
   EXPECT_NEAR(bubble.makespan, 14e-3, 1e-9);
   EXPECT_NEAR(1 - bubble.of_total, 4.0 / 7, 1e-9);
+}
+
+/// What the texts draw before GPipe, as the problem that GPipe solves, is GPipe with four microbatches.
+TEST(ClaimsWeek24, TheNaivePictureIsGPipe) {
+  const Drawn picture =
+      read_picture({"F1 F2 F3 F4 . . . . B4 B3 B2 B1", ". F1 F2 F3 F4 . . B4 B3 B2 B1", ". . F1 F2 F3 F4 B4 B3 B2 B1"});
+  EXPECT_EQ(picture.schedule, all_stages(gpipe, {3, 4}));
+  for (int p : {3, 4}) {
+    const double without = 1 - run_bubble(naive, {p, 1}).of_total, with = 1 - run_bubble(gpipe, {p, 4}).of_total;
+    say("p = {}: without microbatches {:.0f} % used, with four {:.0f} %", p, 100 * without, 100 * with);
+    EXPECT_NEAR(without, 1.0 / p, 1e-9);
+    EXPECT_NEAR(with, 4.0 / (p + 3), 1e-9);
+  }
 }
 
 TEST(ClaimsWeek24, ThePictureOf1F1B) {

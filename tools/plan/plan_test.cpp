@@ -239,6 +239,27 @@ TEST(Claims, SixtyFourStagesForGpt3) {
   EXPECT_NEAR(deep / all, 1.45, 0.05);
 }
 
+/// Weak scaling of data parallelism where rings leave a node through all of its ports, as NCCL's do: the course's own
+/// flat ring leaves it through one (suite.claims.strategies).
+TEST(Claims, DataParallelismScalesFurtherOnAllPortsOfANode) {
+  struct Row {
+    int nodes;
+    double ddp, fsdp;  // efficiencies
+  };
+  for (const Row& row : {Row{4, 0.98, 1.04}, Row{64, 0.90, 0.88}}) {
+    Task task = task_of("gpt2-1.5b", fmt::format("dgx-a100-hdrx{}", row.nodes), 8 * 8 * row.nodes);
+    task.cluster.machine = task.cluster.machine.as_library();
+    Predictor predictor(task);
+    const week25::StepTime ddp = predictor.rate({.dp = 8 * row.nodes, .microbatch = 8}).time;
+    const double alone = ddp.total() - ddp.data;  // of one GPU
+    const double fsdp = predictor.rate({.dp = 8 * row.nodes, .microbatch = 8, .zero = 3}).time.total();
+    fmt::print("  measured: {} GPUs, library prices: efficiency of DDP {:.2f}, of FSDP {:.2f}\n", 8 * row.nodes,
+               alone / ddp.total(), alone / fsdp);
+    EXPECT_NEAR(alone / ddp.total(), row.ddp, 0.006);
+    EXPECT_NEAR(alone / fsdp, row.fsdp, 0.006);
+  }
+}
+
 TEST(Claims, FlopOfATrainingRun) {
   // 6ND; the text says 2e23 for 70 billion parameters and 1 T tokens, 2e24 for 280 billion and 10 T.
   const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);

@@ -95,6 +95,52 @@ holds 'without accumulation ZeRO-2 sends no more than ZeRO-1' "$(zero 1.2 3) < 1
 holds 'with 8 microbatches it sends 4.5 times as much' "$(zero 8.2 3) > 4.4 * $(zero 8.1 3) && $(zero 8.2 3) < 4.6 * $(zero 8.1 3)"
 holds 'and is slower than ZeRO-1' "$(zero 8.2 1) > 1.1 * $(zero 8.1 1)"
 
+echo '-- which collectives FSDP has: parts of Ψ(p − 1)/p that a rank sends'
+parts() { calculate %.2f "2 * $(zero "$1" 3) / $(zero 1.0 3)"; } # DDP sends two: its all-reduce
+echo "  measured: DDP 2.00, ZeRO-3 $(parts 1.3); with 8 microbatches $(parts 8.3)"
+holds 'parameters are gathered twice, gradients reduce-scattered once' "$(parts 1.3) > 2.99 && $(parts 1.3) < 3.01"
+holds 'and so again in every microbatch' "$(parts 8.3) > 23.9 && $(parts 8.3) < 24.1"
+
+echo '-- FSDP around the whole model: GPT-2 355M in bf16, 4 RTX 4090 over PCIe, one sequence a rank'
+for how in ddp model block; do
+  case $how in ddp) options='--zero 0' ;; *) options="--zero 3 --wrap $how" ;; esac
+  # shellcheck disable=SC2086  # options
+  play --machine pcie-box --model gpt2-355m --dp 4 --batch 4 $options
+  echo "  measured: $how: parameters $(calculate '%.0f MiB' "$(field parameter_bytes_peak) / 2^20"), $(calculate '%.1f k tokens/s' "$(field tokens_per_second) / 1000")"
+  echo "$how $(field parameter_bytes_peak) $(field tokens_per_second)" >> "$folder/wraps"
+done
+wrap() { sed -n "s/^$1 //p" "$folder/wraps" | cut -d ' ' -f "$2"; } # HOW 1 bytes, 2 tokens per second
+holds 'one unit holds more parameters than DDP' "$(wrap model 1) > $(wrap ddp 1)"
+holds 'a unit per block holds less' "$(wrap block 1) < 0.5 * $(wrap ddp 1)"
+holds 'and is faster than one unit' "$(wrap block 2) > $(wrap model 2)"
+
+echo '-- the largest GPU has 80 GB?'
+for machine in dgx-a100 dgx-h200 dgx-b200; do
+  bytes=$(sed -n 's/.*"memory_bytes": \([0-9.e]*\).*/\1/p' "$source/bench/machines/$machine.json" | head -n 1)
+  echo "  measured: $machine: $(calculate '%.0f GB' "$bytes / 1e9")"
+  echo "$machine $bytes" >> "$folder/gpus"
+done
+gpu() { sed -n "s/^$1 //p" "$folder/gpus"; }
+holds 'two generations after it have more' "$(gpu dgx-h200) > $(gpu dgx-a100) && $(gpu dgx-b200) > $(gpu dgx-h200)"
+
+echo '-- complexity: lines of the reference answers that a learner writes'
+lines() { # EXERCISE_FILES
+  (cd "$source/solutions" && cat "$@") | awk '/\/\/ lab .* begin/ { on = 1; next } /\/\/ lab end/ { on = 0 } on && NF && !/^ *\/\// { n++ } END { print n }'
+}
+tp=$(cd "$source/solutions" && ls week23_tensor_parallel/parallel_linear.cpp week23_tensor_parallel/tensor_*.cpp)
+{
+  echo "ddp $(lines week21_data_parallel/ddp.cpp)"
+  echo "fsdp $(lines week22_zero/fsdp.cpp)"
+  # shellcheck disable=SC2086  # files
+  echo "tp $(lines $tp)"
+  echo "pp $(lines week24_pipeline/stages.cpp week24_pipeline/gpipe.cpp week24_pipeline/one_f_one_b.cpp)"
+  echo "3d $(lines week25_3d/mesh.cpp week25_3d/step_3d.cpp)"
+} > "$folder/lines"
+sed 's/^/  measured: /' "$folder/lines"
+written() { sed -n "s/^$1 //p" "$folder/lines"; }
+holds 'DDP is the shortest' "$(written ddp) < $(written fsdp) && $(written fsdp) < $(written pp)"
+holds 'a pipeline is no longer than tensor parallelism' "$(written pp) < $(written tp)"
+
 echo '-- FSDP above 10B? state and activations of one sequence a rank, against the memory of a GPU'
 fits() { # MACHINE MODEL OPTIONS
   machine=$1 model=$2

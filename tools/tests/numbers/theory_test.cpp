@@ -1,19 +1,142 @@
-// Numbers in docs/theory.
+// Numbers in docs/theory, and in the handouts where they say the same. Not all of them yet: each week's test prints how
+// many, and rest() which not.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "common/runtime/run.hpp"
+#include "labs/week21_data_parallel/bucketed_ddp.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week21_data_parallel/scaling_laws.hpp"
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "labs/week24_pipeline/published_rates.hpp"
+#include "tools/plan/flops.hpp"
 #include "tools/tests/numbers/computed.hpp"
 #include "tools/tests/numbers/page.hpp"
 
 namespace lockstep::numbers {
 namespace {
 
-class Theory : public Programs {};
+class Theory : public Programs {
+ protected:
+  /// A page that has at least so many numbers that are computed or cited.
+  static void expect_coverage(const Page& page, std::size_t rest_at_most) {
+    fmt::print("{}\n", page.coverage());
+    EXPECT_LE(page.rest().size(), rest_at_most)
+        << "compute or cite what is new; the first that is not: " << page.rest().front();
+  }
+};
+
+TEST_F(Theory, Week21) {
+  using namespace week21;
+  Page page("docs/theory/week21.md");
+  page.says("For α = 2 µs and 25 GB/s that is {} KB.", {fixed(2e-6 * 25e9 / 1e3)});
+  page.says("| PCIe 4.0 x16, in practice | 25 GB/s | {} ms |", {fixed(1e3 * 100e6 / 25e9, 1)});
+  page.says("| NVLink of an A100 | 300 GB/s | {} ms |", {fixed(1e3 * 100e6 / 300e9, 2)});
+  page.says("| InfiniBand HDR, one port | 25 GB/s | {} ms |", {fixed(1e3 * 100e6 / 25e9, 1)});
+  page.says("| 10 Gb/s Ethernet | {} GB/s | {} ms |", {fixed(10.0 / 8, 2), fixed(1e3 * 100e6 / 1.25e9)});
+  const CostModel link{.beta = 1 / 25e9};
+  const auto naive = [&](int p) { return 1e3 * naive_all_reduce_seconds(link, p, 100e6); };
+  const auto ring = [&](int p) { return 1e3 * ring_all_reduce_seconds(link, p, 100e6); };
+  page.says("| naive: 2(p − 1)nβ | {} ms | {} ms | {} ms | {} s |",
+            {fixed(naive(2)), fixed(naive(8)), fixed(naive(64)), fixed(naive(1024) / 1e3, 1)});
+  page.says("| ring: 2(p − 1)/p·nβ | {} ms | {} ms | {} ms | {} ms |",
+            {fixed(ring(2)), fixed(ring(8)), fixed(ring(64), 1), fixed(ring(1024), 1)});
+  page.says("For p = 1,024 and α = 2 µs that is {} ms",
+            {fixed(1e3 * ring_all_reduce_seconds({.alpha = 2e-6}, 1024, 1))});
+  page.says("about α/(2β + γ), some {} KB here", {fixed(2e-6 / (2 * link.beta) / 1e3)});
+  page.says("(PyTorch: {} MB, the first {} MB)", {fixed(static_cast<double>(DdpOptions{}.bucket_bytes >> 20)),
+                                                  fixed(static_cast<double>(DdpOptions{}.first_bucket_bytes >> 20))});
+  const double tokens = 8 * 150e12 / (25e9 * 6);
+  page.says("that is 8 · 150e12 / (25e9 · 6 · tokens) = {} / tokens. So with {} tokens per rank and step",
+            {fixed(tokens), fixed(tokens)});
+  page.says("with {} it takes an eighth; over NVLink (300 GB/s, twelve times as much) an eighth takes only {}",
+            {fixed(8 * tokens), rounded(8 * tokens * 25 / 300, 2)});
+  page.says("With {} % it is at most {}, and {} on 99 ranks.",
+            {fixed(1), fixed(amdahl_speedup(0.01, 1 << 30)), fixed(amdahl_speedup(0.01, 99))});
+  page.says("which is {} for a rate of 0.7 and μ = 0.9", {fixed(0.7 / (1 - 0.9))});
+  page.cites("data sheets", {"an A100's \"600 GB/s\" is 300 in each"});
+  page.cites("the example's", {"A100 at 150 TFLOP/s, fp32 gradients (4 bytes) and PCIe at 25 GB/s"});
+  expect_coverage(page, 27);
+}
+
+/// Seconds of a gather and a scatter of 4 MiB over those of an all-reduce, on `ranks` A100 of a node.
+double halves_over_all_reduce(int ranks) {
+  const auto seconds = [&](bool halves) {
+    const RunOptions options{
+        .ranks = ranks, .machine = find_machine("dgx-a100", kMachines), .phantom = true, .check_races = false};
+    return run(options, Program([&](Rank me) {
+                 Slice whole = me.allocate(std::size_t{2} << 20, DType::bf16, Category::activation);
+                 Slice own =
+                     me.allocate(whole.size() / static_cast<std::size_t>(ranks), DType::bf16, Category::activation);
+                 if (halves) {
+                   week23::gather_rows(me, whole, own, "gather");
+                   week23::scatter_rows(me, own, whole, "scatter");
+                 } else {
+                   week21::ring_all_reduce(me, whole);
+                 }
+                 return Values{};
+               }))
+        .check()
+        .seconds;
+  };
+  return seconds(true) / seconds(false);
+}
+
+TEST_F(Theory, Week23) {
+  Page page("docs/theory/week23.md"), handout("labs/week23_tensor_parallel/README.md");
+  const auto longer = [](int ranks) { return fixed(100 * (halves_over_all_reduce(ranks) - 1)); };
+  page.says("(4 MiB on a DGX A100: + {} % with p = 2, + {} % with p = 8)", {longer(2), longer(8)});
+  handout.says("take {} % longer than one all-reduce with p = 2, {} % with p = 8", {longer(2), longer(8)});
+  const double rows = 8 * 512, mib = rows * 512 * 2 / (1 << 20);
+  page.says("that is {} × {} MiB = {} MiB forward", {fixed(2 * 12), fixed(mib), fixed(2 * 12 * mib)});
+  page.says("for N = {} and V = 50,257 that is {} MB, against 8·N·p = {} KB.",
+            {fixed(rows), fixed(4 * rows * 50257 / 1e6), fixed(8 * rows * 8 / 1e3)});
+  const auto positions = [](double bytes_per_second) { return rounded(2 * 250e12 / (2 * bytes_per_second), 3); };
+  page.says("(F ≈ 250e12, W ≈ 235e9, e = 2): {} positions; over one HDR port (23.5e9): {}.",
+            {positions(235e9), positions(23.5e9)});
+  expect_coverage(page, 17);
+}
+
+TEST_F(Theory, Week24) {
+  using namespace week24;
+  Page page("docs/theory/week24.md");
+  const auto used = [](int m) { return fixed(100 * (1 - bubble_of_total({2, m}))); };
+  page.says(
+      "of the time is work: {}, {}, {} % for m = 1, 4, 8. An idle {} % is not a loss *relative to one GPU*: two "
+      "stages at {} % are {} times as fast as one.",
+      {used(1), used(4), used(8), fixed(100 * bubble_of_total({2, 4})), used(4),
+       fixed(2 * (1 - bubble_of_total({2, 4})), 1)});
+  const auto idle = [](const char* schedule) { return fixed(100 * (1 - 32 * 3 / makespan(schedule, 4, 32, 0.1)), 2); };
+  page.says("T a tenth of F = B = W: {} % idle for GPipe, {} % for 1F1B.", {idle("gpipe"), idle("1f1b")});
+  page.says("| idle / ideal | (p − 1)/(v·m) | {} % |", {fixed(100 * bubble_of_ideal({4, 8}), 1)});
+  page.says("| idle / total | (p − 1)/(v·m + p − 1) | {} % |", {fixed(100 * bubble_of_total({4, 8}), 1)});
+  page.says("| relative to the longest span | (span − m(F + B + W))/span | {} % |",
+            {fixed(100 * (1 - 24 / makespan("gpipe", 4, 8, 0)), 1)});
+  page.says("of the total, {} % for p = 4", {fixed(100 * bubble_of_total({4, 16}))});
+  const double eight = 8 * (1 - bubble_of_total({8, 32}));
+  page.says("KM/(M + K − 1) = {} for K = 8 and M = 32, so 6.3 leaves {} % for everything else.",
+            {fixed(eight, 2), fixed(100 * (1 - 6.3 / eight))});
+  page.cites("arXiv 1811.06965", {"a Transformer is 6.3 times as fast on 8 accelerators, with M = 32"});
+  page.cites("arXiv 2104.04473", {"interleaving gains 10 % and more", "52 % of the peak on 3,072 A100"});
+  page.cites("arXiv 2401.10241", {"up to 23 % more throughput than 1F1B in the same memory, 31 % with more"});
+  expect_coverage(page, 9);
+}
 
 TEST_F(Theory, Week25) {
   Page page("docs/theory/week25.md");
   const plan::Task task = plan::preset_task("gpt3-175b", "dgx-a100x128", 1536, kMachines);
   page.says("For 1,024 GPUs and a batch of 1,536 there are {} of them",
             {fixed(static_cast<double>(strategies(task).size()))});
+  plan::Predictor predictor(task);
+  const week25::StepTime recomputed = predictor.rate({.dp = 8, .tp = 8, .pp = 16, .recompute = true}).time;
+  page.says("dp 8, tp 8 and pp 16 with 1F1B and recomputation take {} s per step", {fixed(recomputed.total(), 1)});
+  const week25::PhantomStep other = step_of(task, {.dp = 16, .tp = 8, .pp = 8});
+  page.says("8 stages and 16 replicas, fits without changes: {} GB, {} s",
+            {fixed(other.peak_bytes() / 1e9, 1), fixed(other.seconds, 1)});
+
+  expect_coverage(page, 124);
 }
 
 }  // namespace
