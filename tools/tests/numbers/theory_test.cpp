@@ -124,6 +124,34 @@ TEST_F(Theory, Week24) {
   expect_coverage(page, 9);
 }
 
+TEST_F(Theory, Week22) {
+  using namespace week22;
+  Page page("docs/theory/week22.md");
+  const auto times = [](int stage) { return fixed(state_gb(1, 0, 8) / state_gb(1, stage, 8), 1); };
+  page.says("at p = 8 they are {} and {}.", {times(1), times(2)});
+  page.says("at stage 2 GPT-3 still needs {} GB of parameters on every GPU",
+            {fixed(175 * recipe_of(DType::bf16).parameter)});
+  page.says("At stage 3, {} GB take {} GPUs of 80 GB",
+            {fixed(state_gb(175e9, 0, 1)), fixed(fewest_ranks(175e9, 3, {}, 80e9))});
+  page.says("really allocated: {}, {}, {} and {} GB.",
+            {fixed(state_gb(100e6, 0, 2), 3), fixed(state_gb(100e6, 1, 2), 3), fixed(state_gb(100e6, 2, 2), 3),
+             fixed(state_gb(100e6, 3, 2), 3)});
+  const Json deep = zero_step("dgx-a100", 8, 2048, 3);
+  page.says("FSDP then exposes {} % of its communication for GPT-2 355M on 8 A100",
+            {fixed(100 * deep.at("exposed_seconds").get<double>() / deep.at("communication_seconds").get<double>())});
+  const auto row = [&](const std::string& words, const char* machine, int ranks, int tokens) {
+    page.says(words, {fixed(of_ddp(machine, ranks, tokens, 1), 2), fixed(of_ddp(machine, ranks, tokens, 2), 2),
+                      fixed(of_ddp(machine, ranks, tokens, 3), 2)});
+  };
+  row("| PCIe box, 4 RTX 4090 | 2,048 | {} | {} | **{}** |", "pcie-box", 4, 2048);
+  row("| | 4,096 | {} | {} | {} |", "pcie-box", 4, 4096);
+  row("| | 8,192 | {} | {} | {} | | 8 A100", "pcie-box", 4, 8192);
+  row("| 8 A100, NVLink | 2,048 | {} | {} | **{}** |", "dgx-a100", 8, 2048);
+  row("| | 8,192 | {} | {} | {} | | 16 A100", "dgx-a100", 8, 8192);
+  row("| 16 A100, 10 GbE | 8,192 | {} | {} | **{}** |", "dgx-a100-10gbe", 16, 8192);
+  expect_coverage(page, 75);
+}
+
 TEST_F(Theory, Week25) {
   Page page("docs/theory/week25.md");
   const plan::Task task = plan::preset_task("gpt3-175b", "dgx-a100x128", 1536, kMachines);
@@ -136,7 +164,19 @@ TEST_F(Theory, Week25) {
   page.says("8 stages and 16 replicas, fits without changes: {} GB, {} s",
             {fixed(other.peak_bytes() / 1e9, 1), fixed(other.seconds, 1)});
 
-  expect_coverage(page, 124);
+  for (const auto& [words, interval] : {std::pair{"4.66 minutes", "Daly's / 4"},
+                                        {"9.31 minutes", "Daly's / 2"},
+                                        {"18.6 minutes (Daly's)", "Daly's"},
+                                        {"19.3 minutes (Young's)", "Young's"},
+                                        {"37.3 minutes", "Daly's × 2"},
+                                        {"74.5 minutes", "Daly's × 4"}}) {
+    const Json run = row("bench_saving_sim", [&](const Json& each) { return each.at("interval") == interval; });
+    const auto percent = [&](const char* field) { return fixed(100 * run.at(field).get<double>(), 2); };
+    page.says(std::string("| ") + words + " | {} % | {} % | {} % | {} % | {} % |",
+              {percent("predicted_waste"), percent("waste"), percent("saves_share"), percent("lost_share"),
+               percent("restarts_share")});
+  }
+  expect_coverage(page, 88);
 }
 
 }  // namespace
