@@ -62,6 +62,8 @@ std::string ScriptedWindow::explain(double value, int rank, std::size_t index, s
   const auto near = [value](double candidate) { return std::abs(value - candidate) <= 1e-6 * std::abs(candidate); };
   const double total = sum(index, element), mine = own(rank, index, element);
   if (std::isnan(value)) return "uninitialised memory (new memory is filled with NaN)";
+  if (value == 0 && ranks > 1 && mine != 0)
+    return "0: it was zeroed, or multiplied by 1 / p of two ints, which is 0 in C++";
   if (near(total)) return "the sum over the ranks: it was not divided by p";
   if (near(total / ranks)) return "the average, but rounded otherwise: all-reduce first, then multiply by 1/p, once";
   if (near(mine)) return "this rank's own gradient: its bucket was not averaged";

@@ -67,12 +67,14 @@ std::string wrong_weights(const Case& c, const Outcome& outcome) {
                          weights.empty() ? "not run" : fmt::format("run {} times", weights.size()));
     const double expected = static_cast<double>(all[i].count) / 8, weight = weights[0];
     if (std::abs(weight - expected) > 1e-6 * expected)
-      return fmt::format("microbatch {} has {} of 8 samples: its weight is {}, expected {}{}", i, all[i].count, weight,
-                         expected,
-                         weight == static_cast<float>(1.0 / static_cast<double>(all.size()))
-                             ? ": it was weighted by steps; then the samples of a short microbatch count too much"
-                         : weight == 1 ? ": nothing was divided"
-                                       : "");
+      return fmt::format(
+          "microbatch {} has {} of 8 samples: its weight is {}, expected {}{}", i, all[i].count, weight, expected,
+          weight == static_cast<float>(1.0 / static_cast<double>(all.size()))
+              ? ": it was weighted by steps; then the samples of a short microbatch count too much"
+          : weight == static_cast<double>(all[i].count / 8)
+              ? fmt::format(": a ratio of two whole numbers is rounded down in C++, {} / 8 to {}", all[i].count, weight)
+          : weight == 1 ? ": nothing was divided"
+                        : "");
   }
   if (std::isnan(seen[at]))
     return "the gradient is not a number: it must be zeroed before the first microbatch adds to it";

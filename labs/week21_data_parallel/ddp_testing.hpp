@@ -30,7 +30,10 @@ inline std::string wrong_average() {
     if (seen[0] != 2)
       return fmt::format(
           "21.7a first: average() of 1 and 3 on two ranks gives {}, expected 2{}. Every bucket goes through it.",
-          seen[0], seen[0] == 4 ? ": the sum is not divided by p" : "");
+          seen[0],
+          seen[0] == 4   ? ": the sum is not divided by p"
+          : seen[0] == 0 ? ": 1 / p of two ints is 0 in C++"
+                         : "");
   return "";
 }
 

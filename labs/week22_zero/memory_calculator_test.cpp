@@ -48,6 +48,12 @@ std::string as_printed(double value, const std::string& printed, bool rounds) {
 
 std::string on_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
+constexpr const char* kRatioOfInts = ": 1 / ranks of two ints is 0 in C++";
+
+/// Of the paper's 16 bytes per parameter, those of the kinds that a stage does not divide: what is left if the others
+/// were multiplied by 1 / ranks of two ints.
+int undivided(int stage) { return stage == 0 ? 16 : stage == 1 ? 4 : stage == 2 ? 2 : 0; }
+
 TEST(Lab22_1a, TableOneOfTheZeroPaperToTheDigit) {
   constexpr double kParameters[] = {7.5e9, 128e9, 1e12};
   for (const Printed& row : kTable1)
@@ -56,8 +62,9 @@ TEST(Lab22_1a, TableOneOfTheZeroPaperToTheDigit) {
         const std::string printed = row.of[model][stage - 1];
         const double value = gigabytes(kParameters[model], stage, row.ranks);
         if (as_printed(value, printed, model == 0) != printed)
-          FAIL() << fmt::format("{:g} parameters, stage {}, {}: {:.3f} GB by your formula, {} GB in the paper",
-                                kParameters[model], stage, on_ranks(row.ranks), value, printed);
+          FAIL() << fmt::format("{:g} parameters, stage {}, {}: {:.3f} GB by your formula, {} GB in the paper{}",
+                                kParameters[model], stage, on_ranks(row.ranks), value, printed,
+                                value == undivided(stage) * kParameters[model] / kGiga ? kRatioOfInts : "");
       }
 }
 
@@ -72,8 +79,8 @@ TEST(Lab22_1a, EachStageDividesOneKindMore) {
         if (!(std::abs(seen - expected) <= 1e-9 * expected))
           ADD_FAILURE() << fmt::format(
               "stage {} with {}: {:.0f} bytes of {} by your formula, expected {:.0f}: 1e6 parameters, {} bytes each, "
-              "divided by the ranks from stage {} on",
-              stage, on_ranks(ranks), seen, kind, expected, each, divided_from);
+              "divided by the ranks from stage {} on{}",
+              stage, on_ranks(ranks), seen, kind, expected, each, divided_from, seen == 0 ? kRatioOfInts : "");
       };
       expect("parameters", state.parameter_bytes, 2, 3);
       expect("gradients", state.gradient_bytes, 4, 2);
