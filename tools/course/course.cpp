@@ -24,7 +24,9 @@ Part read_part(const Json& j) {
 }
 
 Question read_question(const Json& j) {
-  Question question{j.at("ask"), j.at("unit"), j.at("run"), j.at("field"), j.value("factor", 1.0), {}};
+  Question question{.ask = j.at("ask"), .unit = j.at("unit"), .run = j.at("run"), .field = j.at("field")};
+  question.rule = j.value("rule", "");
+  question.factor = j.value("factor", 1.0);
   if (const Json* where = j.find("where"))
     for (const auto& [name, value] : where->items()) question.where.emplace_back(name, value.get<std::string>());
   return question;

@@ -32,6 +32,7 @@ struct Part {
 /// `where` asks for, in the results of ./lab `run`. The formula's answer is the row's field predicted_FIELD, if any.
 struct Question {
   std::string ask, unit, run, field;
+  std::string rule;  ///< the formula behind the answer, and its convention; shown after it, "" if there is none
   double factor = 1;
   std::vector<std::pair<std::string, std::string>> where;  ///< field, value
 };

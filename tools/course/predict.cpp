@@ -101,7 +101,9 @@ void measure(const Paths& paths, const Question& question, Prediction& predictio
 
 std::string off_by(const Prediction& p) {
   if (p.measured.value_or(0) == 0) return "";
-  return fmt::format(" ({:+.0f} %)", 100 * (p.guess / *p.measured - 1));
+  const double ratio = p.guess / *p.measured;
+  return ratio > 3 ? fmt::format(" (yours is {:.3g} times that)", ratio)
+                   : fmt::format(" ({:+.0f} %)", 100 * (ratio - 1));
 }
 
 }  // namespace
@@ -132,8 +134,9 @@ namespace {
 
 std::string format_measured(const Prediction& p, const Question& question) {
   const std::string formula = p.formula ? fmt::format("formula {:.4g}, ", *p.formula) : "";
-  return fmt::format("you predicted {:.4g} {}, {}measured {:.4g}{}: {}\n", p.guess, question.unit, formula, *p.measured,
-                     off_by(p), question.ask);
+  const std::string rule = question.rule.empty() ? "" : fmt::format("    by formula: {}\n", question.rule);
+  return fmt::format("you predicted {:.4g} {}, {}measured {:.4g}{}: {}\n{}", p.guess, question.unit, formula,
+                     *p.measured, off_by(p), question.ask, rule);
 }
 
 /// The program that a question's command runs, first; then what it is given.

@@ -306,7 +306,8 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
     const Typed typed("soon\n2,5\n");
     EXPECT_EQ(predict(paths_, "1.1"), 0);
   }
-  const std::string seen = "  you predicted 2.5 ms, formula 4, measured 2 (+25 %): how long?\n";
+  const std::string seen =
+      "  you predicted 2.5 ms, formula 4, measured 2 (+25 %): how long?\n    by formula: 2 n of the total\n";
   EXPECT_EQ(format_predictions(paths_, first()), seen);
   {
     const Typed typed("2\n");
@@ -318,6 +319,10 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
   EXPECT_EQ(format_predictions_of_run(paths_, "bench_it", {"--mine"}), "1.1: " + seen.substr(2));
   EXPECT_EQ(format_predictions_of_run(paths_, "bench_that", {}), "");
   EXPECT_FALSE(prediction_of(read_predictions(paths_), second(), 1));
+  const auto file = paths_.source / "outputs" / "predictions.json";
+  std::string far_off = read_text(file);
+  write_text(file, far_off.replace(far_off.find("2.5"), 3, "300"));
+  EXPECT_NE(format_predictions(paths_, first()).find("measured 2 (yours is 150 times that): "), std::string::npos);
 }
 
 Course changed(const std::string& text) {

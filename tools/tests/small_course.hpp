@@ -20,7 +20,8 @@ class SmallCourse : public ::testing::Test {
     const char* exercise = R"({"id": "1.%", "name": "part_%", "title": "t", "core": true, "minutes": 1,
                                "reference_lines": 1, "needs": [@], "hints": ["a", "b", "c"],
                                "predict": [{"ask": "how long?", "unit": "ms", "run": "bench it", "field": "seconds",
-                                            "factor": 1000, "where": {"stage": "3", "name": "x"}}],
+                                            "rule": "2 n of the total", "factor": 1000,
+                                            "where": {"stage": "3", "name": "x"}}],
                                "parts": [{"id": "1.%a", "title": "t", "points": 5, "hints": ["a", "b", "c"]}]})";
     const auto filled = [&](const std::string& number, const std::string& needs) {
       std::string text = exercise;
