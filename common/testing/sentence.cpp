@@ -38,12 +38,15 @@ bool is_name(std::string_view text) {
          !std::isdigit(static_cast<unsigned char>(text.front()));
 }
 
-/// What a reader knows of a test's expression: a call or a name as it is written, the member of "d.exposed", and
-/// nothing of "is.y[i] / 2", whose names are the test's own.
+/// What a reader knows of a test's expression: a name, or a call with numbers, as it is written, the member of
+/// "d.exposed", and nothing of "is.y[i] / 2" or "waste(found)", whose names are the test's own.
 std::string subject_of(std::string_view expression) {
-  const bool call = expression.ends_with(')') && is_name(expression.substr(0, expression.find('(')));
+  const auto bracket = std::min(expression.find('('), expression.size());
+  const bool call = is_name(expression.substr(0, bracket)) && expression.ends_with(')');
   const std::string_view member = expression.substr(expression.find_last_of(".>") + 1);
-  if (call && expression.find(").") == expression.npos) return fmt::format("{} is", expression);
+  if (call && std::none_of(expression.begin() + static_cast<std::ptrdiff_t>(bracket), expression.end(),
+                           [](unsigned char c) { return std::isalpha(c); }))
+    return fmt::format("{} is", expression);
   for (std::string_view sign : {" + ", " - ", " * ", " / "})
     if (expression.find(sign) != expression.npos) return "found";
   return is_name(member) ? fmt::format("{} is", member) : "found";

@@ -64,7 +64,8 @@ TEST(Verdict, TheTestsOwnSentenceComesFirst) {
   // Names of a test's own variables tell a learner nothing.
   for (const char* member : {"d.rate", "of(step).rate", "all[0].rate", "d->rate"})
     EXPECT_EQ(said(CmpHelperEQ(member, "2", 1, 2)), "the rate is √k\n  rate is 1, expected 2");
-  for (const char* other : {"a[i]", "d.y[i]", "1 - d.rate / 2.5", "d.rate + d.more", "all.size()", "of(step).size()"})
+  for (const char* other :
+       {"a[i]", "d.y[i]", "1 - d.rate / 2.5", "d.rate + d.more", "all.size()", "of(step).size()", "of(step)"})
     EXPECT_EQ(said(CmpHelperEQ(other, "2", 1, 2)), "the rate is √k\n  found 1, expected 2");
   EXPECT_EQ(said(CmpHelperEQ("a", "b", std::string("x\ny"), std::string("x\nz"))),
             "the rate is √k\n  a is \"x\\ny\", expected \"x\\nz\"");
