@@ -17,7 +17,7 @@
 
 namespace lockstep::week25 {
 
-using testing::ExpectNear;
+using testing::expect_seconds, testing::ExpectNear;
 
 struct Named {
   std::string schedule;
