@@ -58,7 +58,7 @@ int steps_between_saves(const MeasuredSaves& saves, double restart, double mtbf)
   // lab 25.6c begin: the fewest steps that are allowed; from Daly's number of steps, or from there, move in the
   // direction in which the waste falls. It has a single minimum.
   const auto waste = [&](int steps) { return expected_waste(costs, steps * saves.step); };
-  const double enough = std::ceil((saves.complete - saves.stopped) / saves.step - 1e-9);
+  const double enough = std::ceil((saves.complete - saves.stopped) / saves.step);
   const int fewest = std::max(1, static_cast<int>(enough));
   int steps = std::max(fewest, static_cast<int>(best_intervals(costs).daly / saves.step));
   while (waste(steps + 1) < waste(steps)) ++steps;
