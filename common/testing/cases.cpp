@@ -230,6 +230,20 @@ std::vector<std::size_t> awkward_sizes(int ranks) {
   return {0, 1, p - 1, p, p + 1, 7, 13, 31, 101 + drawn({kSizes, p}, 100)};
 }
 
+CaseProgram in_reverse_order(const CaseProgram& program) {
+  return [program](Rank me, const Case& c) { return program(me.split(0, -me.rank()), c); };
+}
+
+CaseJudge in_reverse_order(const CaseJudge& judge) {
+  return [judge](const Case& c, const Outcome& outcome) {
+    Outcome reversed = outcome;
+    std::reverse(reversed.values.begin(), reversed.values.end());
+    std::reverse(reversed.ledgers.begin(), reversed.ledgers.end());
+    const std::string wrong = judge(c, reversed);
+    return wrong.empty() ? "" : "in a group of all ranks in reverse order: " + wrong;
+  };
+}
+
 bool has_ranks(int ranks) {
   const int available = test_options().available_ranks;  // 0: any number
   return available == 0 || ranks <= available;

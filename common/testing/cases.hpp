@@ -60,6 +60,11 @@ struct CasePlan {
 void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan = {},
                Location where = Location::current());
 
+/// The same in a group of all ranks in reverse order, where `world_rank()` in the place of `rank()` is a mistake; and
+/// its judge, for whom rank r is the group's.
+CaseProgram in_reverse_order(const CaseProgram& program);
+CaseJudge in_reverse_order(const CaseJudge& judge);
+
 /// Whether there are processes for so many ranks. In the simulator, and where ranks share a GPU, always.
 bool has_ranks(int ranks);
 

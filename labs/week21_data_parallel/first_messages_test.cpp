@@ -43,6 +43,8 @@ Values two_hellos(Rank me, const Case& c) {
   return seen;
 }
 
+const CasePlan kInReverse{.ranks = {2, 4}, .sizes = sizes_of({7})};
+
 /// Whose hello, if anybody's, `value` is.
 std::string sender_of(double value, std::size_t element, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
@@ -53,7 +55,7 @@ std::string sender_of(double value, std::size_t element, int ranks) {
 }
 
 TEST(Lab21_0a, EveryRankHearsThePreviousOneInOrder) {
-  run_cases(two_hellos, [](const Case& c, const Outcome& outcome) -> std::string {
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     for (int rank = 0; rank < c.ranks; ++rank) {
       const int previous = (rank + c.ranks - 1) % c.ranks;
       const Values& seen = outcome.values[rank];
@@ -70,7 +72,9 @@ TEST(Lab21_0a, EveryRankHearsThePreviousOneInOrder) {
       }
     }
     return "";
-  });
+  };
+  run_cases(two_hellos, judge);
+  if (!HasFailure()) run_cases(in_reverse_order(two_hellos), in_reverse_order(judge), kInReverse);
 }
 
 TEST(Lab21_0a, OneMessageEach) {
@@ -82,23 +86,6 @@ TEST(Lab21_0a, OneMessageEach) {
                            outcome.ledgers[rank].traffic.messages_sent, expected);
     return "";
   });
-}
-
-/// Neighbours are those of the group that `me` is in: here the world in reverse order.
-TEST(Lab21_0a, NeighboursAreThoseOfTheGroup) {
-  const auto program = [](Rank me, const Case& c) {
-    Slice mine = uploaded(me, inputs_of(me.rank(), c.size, c.ranks)), theirs = array_of(me, c.size);
-    ring_of_hellos(me.split(0, -me.rank()), mine, theirs);
-    Values seen;
-    append(seen, me, theirs);
-    return seen;
-  };
-  const auto judge = [](const Case& c, const Outcome& outcome) {
-    const auto previous = [&c](int rank, std::size_t i) { return input_of((rank + 1) % c.ranks, i, c.ranks); };
-    const std::string wrong = first_difference(outcome, c.size, {previous, {}, Made::by_copying});
-    return wrong.empty() ? "" : "in a group of all ranks in reverse order: " + wrong;
-  };
-  run_cases(program, judge, {.ranks = {1, 2, 4}, .sizes = sizes_of({7})});
 }
 
 // 21.0b ---------------------------------------------------------------------------------------------------------------
@@ -115,7 +102,7 @@ Values broadcast_from_each(Rank me, const Case& c) {
 }
 
 TEST(Lab21_0b, EveryRankHasWhatTheRootHad) {
-  run_cases(broadcast_from_each, [](const Case& c, const Outcome& outcome) -> std::string {
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     for (int root = 0; root < c.ranks; ++root)
       for (int rank = 0; rank < c.ranks; ++rank)
         for (std::size_t i = 0; i < c.size; ++i) {
@@ -125,7 +112,9 @@ TEST(Lab21_0b, EveryRankHasWhatTheRootHad) {
                              explain_sum(seen, i, c.size, rank, c.ranks, Made::by_copying));
         }
     return "";
-  });
+  };
+  run_cases(broadcast_from_each, judge);
+  if (!HasFailure()) run_cases(in_reverse_order(broadcast_from_each), in_reverse_order(judge), kInReverse);
 }
 
 TEST(Lab21_0b, EveryOtherRankReceivesOnce) {
@@ -141,20 +130,6 @@ TEST(Lab21_0b, EveryOtherRankReceivesOnce) {
     }
     return "";
   });
-}
-
-TEST(Lab21_0b, TheRootIsARankOfTheGroup) {
-  const auto program = [](Rank me, const Case& c) { return broadcast_from_each(me.split(0, -me.rank()), c); };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    for (int root = 0; root < c.ranks; ++root)
-      for (int rank = 0; rank < c.ranks; ++rank)
-        if (outcome.values[rank][root * c.size] != input_of(root, 0, c.ranks))
-          return fmt::format(
-              "in a group of all ranks in reverse order, broadcast from root {}: rank {} does not have it", root,
-              c.ranks - 1 - rank);
-    return "";
-  };
-  run_cases(program, judge, {.ranks = {1, 2, 4}, .sizes = sizes_of({1})});
 }
 
 // 21.0c ---------------------------------------------------------------------------------------------------------------

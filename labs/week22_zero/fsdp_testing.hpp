@@ -16,6 +16,7 @@
 namespace lockstep::week22 {
 
 using testing::CasePlan;
+using testing::in_reverse_order;
 using testing::run_cases;
 using testing::sizes_of;
 
@@ -161,9 +162,14 @@ inline CasePlan scripted_plan(const FsdpOptions& options) {
           .cause = options.prefetch > 0 ? wrong_fsdp_a_or_b : wrong_fsdp_a};
 }
 
+/// Also in a group that has the ranks in another order than the world.
 inline void shares_are_averages(const FsdpOptions& options, Location where = Location::current()) {
-  run_cases([=](Rank dp, const Case& c) { return fsdp_shares_of(dp, c, options); }, wrong_fsdp_windows,
-            scripted_plan(options), where);
+  const testing::CaseProgram program = [=](Rank dp, const Case& c) { return fsdp_shares_of(dp, c, options); };
+  CasePlan plan = scripted_plan(options);
+  run_cases(program, wrong_fsdp_windows, plan, where);
+  plan.ranks = {3}, plan.sizes = sizes_of({5});
+  if (!::testing::Test::HasFailure())
+    run_cases(in_reverse_order(program), in_reverse_order(testing::CaseJudge(wrong_fsdp_windows)), plan, where);
 }
 
 /// Live bytes at rest, and peaks over a forward and two backward passes, by category, exactly.

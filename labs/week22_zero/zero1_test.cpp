@@ -13,6 +13,7 @@ namespace lockstep::week22 {
 namespace {
 
 using testing::CasePlan;
+using testing::in_reverse_order;
 using testing::run_cases;
 using testing::ScriptedWindow;
 using testing::sizes_of;
@@ -183,6 +184,9 @@ TEST(Lab22_2a, TheOptimizersAreThoseOfMyShare) {
     return "";
   };
   run_cases(program, judge, {.sizes = sizes_of(scripted_sizes()), .unit = "parameter"});
+  if (!HasFailure())
+    run_cases(in_reverse_order(program), in_reverse_order(judge),
+              {.ranks = {3}, .sizes = sizes_of({5}), .unit = "parameter"});
 }
 
 TEST(Lab22_2a, SendsAReduceScatterOfEachBucket) {

@@ -12,7 +12,10 @@
 namespace lockstep::week22 {
 namespace {
 
+using testing::CaseJudge;
 using testing::CasePlan;
+using testing::CaseProgram;
+using testing::in_reverse_order;
 using testing::run_cases;
 using testing::sizes_of;
 
@@ -104,10 +107,16 @@ CasePlan scripted_plan(bool overlap) {
   return plan;
 }
 
+/// Also in a group that has the ranks in another order than the world.
 void shares_are_averages(bool overlap, const std::vector<int>& windows, Location where = Location::current()) {
-  run_cases([=](Rank dp, const Case& c) { return zero2_shares_of(dp, c, overlap, windows); },
-            [=](const Case& c, const Outcome& outcome) { return wrong_zero2_windows(c, outcome, windows); },
-            scripted_plan(overlap), where);
+  const CaseProgram program = [=](Rank dp, const Case& c) { return zero2_shares_of(dp, c, overlap, windows); };
+  const CaseJudge judge = [=](const Case& c, const Outcome& outcome) {
+    return wrong_zero2_windows(c, outcome, windows);
+  };
+  CasePlan plan = scripted_plan(overlap);
+  run_cases(program, judge, plan, where);
+  plan.ranks = {3}, plan.sizes = sizes_of({5});
+  if (!::testing::Test::HasFailure()) run_cases(in_reverse_order(program), in_reverse_order(judge), plan, where);
 }
 
 /// Live and peak bytes of gradients over two passes, exactly.
