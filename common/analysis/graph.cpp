@@ -382,13 +382,6 @@ Steps steps_of(const Trace& trace, const std::string& name) {
   return steps;
 }
 
-bool Steps::hold(const TraceEvent& event) const {
-  const auto& all = by_rank.at(event.rank);
-  const auto after = std::partition_point(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count),
-                                          [&](const TraceEvent* step) { return step->begin <= event.begin; });
-  return after != all.begin() && event.begin < (*(after - 1))->end;
-}
-
 std::optional<Stop> stop_of(const Trace& trace, const std::string& phase) {
   if (!trace.stopped) return std::nullopt;
   const auto by_rank = all_phases(trace, phase);
