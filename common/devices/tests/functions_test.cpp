@@ -91,7 +91,7 @@ TEST(BlasKernels, OwnCodeStandsInWhereOpenBlasHasNoneThatFit) {
 }
 
 // In 100 MB OpenBLAS would try without end to map its buffer.
-TEST(BlasKernels, SayWhatIsMissingWhereAddressSpaceIsShort) {
+TEST(Blas, SaysWhatIsMissingWhereAddressSpaceIsShort) {
   if (!std::string(sgemm_name()).starts_with("OpenBLAS")) GTEST_SKIP() << "products are by " << sgemm_name();
   const auto in_a_hundred_megabytes = [] {
     const rlimit limit{100'000'000, 100'000'000};
