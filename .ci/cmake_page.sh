@@ -21,7 +21,7 @@ fail() {
 }
 # block KIND: the lines of the page's blocks of that kind. timeless: without what differs from run to run.
 block() { awk -v kind="$1" '/^```/ { inside = !inside; this = substr($0, 4); next } inside && this == kind' "$page"; }
-timeless() { sed -E 's/ +[0-9.]+ sec$//; s/ +/ /g; s/[#0-9]+ (Test|- mine)/N \1/; s/[0-9]+\/[0-9]+ Test +#[0-9]+/Test/; s/Start +[0-9]+/Start/; s/^\t? *[0-9]+ - /- /'; }
+timeless() { sed -E 's/ +[0-9.]+ sec$//; s/[[:space:]]+/ /g; s/[0-9]+\/[0-9]+ Test #[0-9]+/Test/; s/Start [0-9]+/Start/; s/[0-9]+ - mine/- mine/'; }
 # Tests that are listed, without the one that builds.
 listed() { grep -E '^ *Test +#' "$folder/said" | grep -vc 'mine\.build$' || :; }
 
