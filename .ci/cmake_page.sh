@@ -1,7 +1,6 @@
 #!/bin/sh
 # The commands of docs/cmake.md, unchanged, in a clone in which ./lab never ran: what is configured and built for
-# one exercise is, and its output is what the page shows; of tests that take longer, the page's command lists them. Where
-# ccache is installed, it compiles: what has not changed since the last time costs nothing.
+# one exercise is, and its output is what the page shows; of tests that take longer, the page's command lists them.
 set -eu
 page=docs/cmake.md
 folder=$(mktemp -d)
@@ -9,10 +8,6 @@ trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
 git clone -q . "$folder/clone"
 cd "$folder/clone"
-if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache > /dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-fi
-export CCACHE_BASEDIR="$folder" CCACHE_NOHASHDIR=1
 
 fail() {
   echo "cmake_page.sh: $command: $1; it prints:" >&2
