@@ -66,6 +66,9 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
   const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);
   Predictor predictor(task);
   std::vector<Rated> plans = search(predictor, strategies(task), 3).best;
+  EXPECT_EQ(format_strategy(plans.front().strategy),
+            "dp 32 · tp 4 · pp 8 · microbatch 1 · interleaved, 6 chunks · ZeRO-1")
+      << "docs/theory/week25.md names the best plan";
   plans.push_back(predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true}));
   plans.push_back(predictor.rate({.dp = 16, .tp = 8, .pp = 8}));  // the course's mesh
   for (const Rated& rated : plans) {
