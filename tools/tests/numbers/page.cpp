@@ -58,7 +58,7 @@ std::string fixed(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", std::abs(value), decimals);
   const std::size_t whole = std::min(text.find('.'), text.size());
   for (std::size_t at = whole; at > 3; at -= 3) text.insert(at - 3, ",");
-  return (value < 0 ? "−" : "") + text;
+  return (value < 0 && text.find_first_of("123456789") != text.npos ? "−" : "") + text;
 }
 
 std::string rounded(double value, int digits) {
@@ -179,6 +179,11 @@ std::string Page::coverage() const {
     cited += known_[number.begin] == Known::cited;
   }
   return fmt::format("{}: {} numbers look computed; {} are, {} are cited", path_, all, computed, cited);
+}
+
+void Page::expect_all_known() const {
+  fmt::print("{}\n", coverage());
+  for (const std::string& number : rest()) ADD_FAILURE() << number << ": nothing computes it";
 }
 
 }  // namespace lockstep::numbers

@@ -28,6 +28,9 @@ class Page {
   /// which no says and no cites knows, each with its line and the words around it. A title or a question gives its own.
   std::vector<std::string> rest() const;
 
+  /// A failure for each number of rest(); prints the coverage.
+  void expect_all_known() const;
+
   /// "141 numbers look computed: 96 are, 40 are cited".
   std::string coverage() const;
 

@@ -10,8 +10,6 @@
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week21_data_parallel/scaling_laws.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
-#include "labs/week24_pipeline/published_rates.hpp"
-#include "tools/plan/flops.hpp"
 #include "tools/tests/numbers/computed.hpp"
 #include "tools/tests/numbers/page.hpp"
 
@@ -97,31 +95,6 @@ TEST_F(Theory, Week23) {
   page.says("(F ≈ 250e12, W ≈ 235e9, e = 2): {} positions; over one HDR port (23.5e9): {}.",
             {positions(235e9), positions(23.5e9)});
   expect_coverage(page, 17);
-}
-
-TEST_F(Theory, Week24) {
-  using namespace week24;
-  Page page("docs/theory/week24.md");
-  const auto used = [](int m) { return fixed(100 * (1 - bubble_of_total({2, m}))); };
-  page.says(
-      "of the time is work: {}, {}, {} % for m = 1, 4, 8. An idle {} % is not a loss *relative to one GPU*: two "
-      "stages at {} % are {} times as fast as one.",
-      {used(1), used(4), used(8), fixed(100 * bubble_of_total({2, 4})), used(4),
-       fixed(2 * (1 - bubble_of_total({2, 4})), 1)});
-  const auto idle = [](const char* schedule) { return fixed(100 * (1 - 32 * 3 / makespan(schedule, 4, 32, 0.1)), 2); };
-  page.says("T a tenth of F = B = W: {} % idle for GPipe, {} % for 1F1B.", {idle("gpipe"), idle("1f1b")});
-  page.says("| idle / ideal | (p − 1)/(v·m) | {} % |", {fixed(100 * bubble_of_ideal({4, 8}), 1)});
-  page.says("| idle / total | (p − 1)/(v·m + p − 1) | {} % |", {fixed(100 * bubble_of_total({4, 8}), 1)});
-  page.says("| relative to the longest span | (span − m(F + B + W))/span | {} % |",
-            {fixed(100 * (1 - 24 / makespan("gpipe", 4, 8, 0)), 1)});
-  page.says("of the total, {} % for p = 4", {fixed(100 * bubble_of_total({4, 16}))});
-  const double eight = 8 * (1 - bubble_of_total({8, 32}));
-  page.says("KM/(M + K − 1) = {} for K = 8 and M = 32, so 6.3 leaves {} % for everything else.",
-            {fixed(eight, 2), fixed(100 * (1 - 6.3 / eight))});
-  page.cites("arXiv 1811.06965", {"a Transformer is 6.3 times as fast on 8 accelerators, with M = 32"});
-  page.cites("arXiv 2104.04473", {"interleaving gains 10 % and more", "52 % of the peak on 3,072 A100"});
-  page.cites("arXiv 2401.10241", {"up to 23 % more throughput than 1F1B in the same memory, 31 % with more"});
-  expect_coverage(page, 9);
 }
 
 TEST_F(Theory, Week22) {
