@@ -14,7 +14,7 @@ namespace lockstep {
 namespace fs = std::filesystem;
 
 /// The folder is gone afterwards.
-class TestFolder : public testing::Test {
+class TestFolder : public ::testing::Test {
  public:
   static std::string read(const fs::path& path) {
     std::ifstream in(path);
@@ -24,7 +24,7 @@ class TestFolder : public testing::Test {
  protected:
   TestFolder()
       : folder_(fs::temp_directory_path() /
-                ("lockstep_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
+                ("lockstep_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
                  std::to_string(getpid()))) {
     fs::create_directories(folder_);
   }
