@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/tests/program_testing.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/scaling_laws.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week24_pipeline/bubble.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
@@ -42,6 +44,16 @@ inline double makespan(const std::string& name, int stages, int microbatches, do
 /// The task's step with this strategy, played in the simulator.
 inline week25::PhantomStep step_of(const plan::Task& task, const week25::Strategy& strategy) {
   return week25::phantom_step(plan::options_of(task, strategy), task.cluster.machine);
+}
+
+/// Exercise 25.4's: a step of GPT-2 355M, 32 sequences, on 1 to 8 A100 of a node and on 16 of two.
+inline std::vector<week21::Measurement> strong_scaling() {
+  std::vector<week21::Measurement> times;
+  for (const int ranks : {1, 2, 4, 8, 16}) {
+    const plan::Task task = plan::preset_task("gpt2-355m", ranks == 16 ? "dgx-a100-hdrx2" : "dgx-a100", 32, kMachines);
+    times.push_back({ranks, step_of(task, {.dp = ranks, .microbatch = 32 / ranks}).seconds});
+  }
+  return times;
 }
 
 /// What a page's command says: the first of the rows that it writes with --json in which `where` is so.

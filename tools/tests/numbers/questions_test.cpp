@@ -185,12 +185,7 @@ TEST_F(Questions, Week24) {
 
 TEST_F(Questions, Week25) {
   page().cites("the question's", {"2 ms behind the messages", "The 2 s: training continues for the other 58"});
-  std::vector<Measurement> times;
-  for (int ranks : {1, 2, 4, 8, 16}) {
-    plan::Task strong = plan::preset_task("gpt2-355m", ranks == 16 ? "dgx-a100-hdrx2" : "dgx-a100", 32, kMachines);
-    times.push_back({ranks, step_of(strong, {.dp = ranks, .microbatch = 32 / ranks}).seconds});
-  }
-  const SerialFraction all = fit_amdahl(times);
+  const SerialFraction all = fit_amdahl(strong_scaling());
   says("as the width of its interval ({} to {}) shows", fixed(all.low, 2), fixed(all.high, 2));
   const auto waste = [](const week25::SavingCosts& costs, double of_best) {
     return 100 * expected_waste(costs, of_best * week25::best_intervals(costs).daly);

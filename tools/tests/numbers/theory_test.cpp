@@ -125,32 +125,5 @@ TEST_F(Theory, Week22) {
   expect_coverage(page, 75);
 }
 
-TEST_F(Theory, Week25) {
-  Page page("docs/theory/week25.md");
-  const plan::Task task = plan::preset_task("gpt3-175b", "dgx-a100x128", 1536, kMachines);
-  page.says("For 1,024 GPUs and a batch of 1,536 there are {} of them",
-            {fixed(static_cast<double>(strategies(task).size()))});
-  plan::Predictor predictor(task);
-  const week25::StepTime recomputed = predictor.rate({.dp = 8, .tp = 8, .pp = 16, .recompute = true}).time;
-  page.says("dp 8, tp 8 and pp 16 with 1F1B and recomputation take {} s per step", {fixed(recomputed.total(), 1)});
-  const week25::PhantomStep other = step_of(task, {.dp = 16, .tp = 8, .pp = 8});
-  page.says("8 stages and 16 replicas, fits without changes: {} GB, {} s",
-            {fixed(other.peak_bytes() / 1e9, 1), fixed(other.seconds, 1)});
-
-  for (const auto& [words, interval] : {std::pair{"4.66 minutes", "Daly's / 4"},
-                                        {"9.31 minutes", "Daly's / 2"},
-                                        {"18.6 minutes (Daly's)", "Daly's"},
-                                        {"19.3 minutes (Young's)", "Young's"},
-                                        {"37.3 minutes", "Daly's × 2"},
-                                        {"74.5 minutes", "Daly's × 4"}}) {
-    const Json run = row("bench_saving_sim", [&](const Json& each) { return each.at("interval") == interval; });
-    const auto percent = [&](const char* field) { return fixed(100 * run.at(field).get<double>(), 2); };
-    page.says(std::string("| ") + words + " | {} % | {} % | {} % | {} % | {} % |",
-              {percent("predicted_waste"), percent("waste"), percent("saves_share"), percent("lost_share"),
-               percent("restarts_share")});
-  }
-  expect_coverage(page, 88);
-}
-
 }  // namespace
 }  // namespace lockstep::numbers
