@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/bin" "$folder/tools" "$folder/build/default/tools" "$folder/build/default/mine"
 cp "$source/lab" "$folder/lab"
-cp "$source/tools/alone.sh" "$source/tools/probes.sh" "$folder/tools/"
+cp "$source/tools/alone.sh" "$source/tools/probes.sh" "$source/tools/progress.sh" "$folder/tools/"
 mkdir "$folder/cmake" "$folder/common"
 touch "$folder/CMakeLists.txt"
 touch "$folder/build/default/build.ninja"

@@ -1,0 +1,31 @@
+# shellcheck shell=sh
+# Sourced: on a terminal what is going on is one line, overwritten by the next; elsewhere, and with NO_COLOR, a line now
+# and then. All of it goes to stderr.
+overwrites=''
+[ ! -t 2 ] || [ -n "${NO_COLOR:-}" ] || overwrites=yes
+
+clear_line() { [ -z "$overwrites" ] || printf '\r\033[K' >&2; }
+
+# show_line TEXT
+show_line() {
+  [ -n "$overwrites" ] || { printf '%s\n' "$1" >&2; return; }
+  columns=$(stty size <&2 2> /dev/null | cut -d ' ' -f 2)
+  [ "${columns:-0}" -gt 1 ] || columns=80
+  printf '\r\033[K%.*s' "$((columns - 1))" "$1" >&2
+}
+
+# progress WHAT LOG: reads what Ninja prints into the log, and says how far it is.
+progress() {
+  begin=$(date +%s) last=$(date +%s)
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    steps=${line%%]*}
+    case $steps in "["[1-9]*/[0-9]*) steps=${steps#?} ;; *) continue ;; esac
+    now=$(date +%s)
+    [ -n "$overwrites" ] || [ $((now - last)) -ge 10 ] || continue
+    last=$now left=''
+    [ $((now - begin)) -lt 2 ] || left=", about $(((now - begin) * (${steps#*/} - ${steps%/*}) / ${steps%/*})) s left"
+    show_line "building $1 [$steps]$left"
+  done > "$2"
+  clear_line
+}
