@@ -146,5 +146,5 @@ def scaling(report):
 
 
 def section_of(report):
-    parts = [part for part in (plans(report), phantoms(report), published(report), validated(report), equality(report), limits(report), scaling(report)) if part]
+    parts = [part for part in (plans(report), phantoms(report), published(report), validated(report), equality(report), limits(report), scaling(report), report.later("plan_", "validate", "phantom_", "mesh_", "trace_", "why_", "scale_")) if part]
     return section("combined", "Everything together: plans, meshes, and what limits a run", parts) if parts else ""

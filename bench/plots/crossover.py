@@ -54,9 +54,10 @@ def part_of(report, machines):
     hdr = by(found["sim_dgx-a100-hdr"][1], bytes=64 << 20) if "sim_dgx-a100-hdr" in found else []
     times = {r["algorithm"]: r["seconds"] for r in hdr}
     gain = f" On two nodes with a port for each GPU, 64 MiB take the flat ring {times['ring'] / times['hierarchical']:.1f} times as long as the hierarchical all-reduce." if times else ""
+    clock = ("", "") if "emulated" not in found else (", and of processes by wall clock", ", and <b>emulated</b> by four processes that sleep through a PCIe box’s modelled times")
     return note("<b>Which algorithm for which size.</b> A prediction is a straight line in the bytes, so the machine file alone decides which algorithm is best; <i>auto</i> uses it." + gain) + report.figure(
-        "crossovers", "Panels of all-reduce time over array size relative to the flat ring, on a cluster with a network port for each GPU, on one with a port for each node, and of processes by wall clock: "
+        "crossovers", f"Panels of all-reduce time over array size relative to the flat ring, on a cluster with a network port for each GPU, on one with a port for each node{clock[0]}: "
         "recursive doubling is lowest for small arrays, Rabenseifner's and the hierarchical algorithm for large ones; predictions lie on the measurements.",
-        "<b>Simulated</b>, and <b>emulated</b> by four processes that sleep through a PCIe box’s modelled times. Marks are measurements, fine lines what exercise 21.5 predicts, the broad band is <i>auto</i>, "
+        f"<b>Simulated</b>{clock[1]}. Marks are measurements, fine lines what exercise 21.5 predicts, the broad band is <i>auto</i>, "
         "which changes at the grey vertical lines. Where rails share a port they hide each other’s latency, and the formulas exceed the simulator’s times by up to a quarter.",
         rows, columns, [f"crossover_{name}.csv" for name in found])

@@ -53,9 +53,9 @@ def local_runs(data):
 
 
 def large_batch_section(report):
-    found = batches(report.data)
+    found, later = batches(report.data), report.later("batch_")
     if not found:
-        return ""
+        return section("large-batch", "A larger batch: which rate?", [later]) if later else ""
     rows = [{"rate": RATES[rate], "batch": RULES[rule], "loss": final(run), "steps": len(run)} for rate, runs in found.items() for rule, run in runs.items()]
     columns = {"": "rate", "batch and rate": "batch", "steps": "steps", "loss over the last 640 sequences": lambda r: f"{r['loss']:.3f}"}
     return section("large-batch", "A larger batch: which rate?", [report.figure(
@@ -94,6 +94,7 @@ def compression_section(report):
             "bytes_and_loss", "Validation loss over bytes that a rank sends per step, a point for each method, a panel for each number of ranks: DDP and int8 are lowest; local SGD and DiLoCo send the least.",
             "<b>Real arithmetic</b> on simulated ranks: the GPT <i>tiny</i>, 400 steps of 16 sequences divided over the ranks, AdamW. <i>local-sgd:H</i> averages parameters every H steps, <i>diloco:H</i> takes an outer step there.",
             rows, columns, [f"local_sgd_{ranks}.csv" for ranks in found]))
+    parts += [later] if (later := report.later("compress", "local_sgd_")) else []
     return section("compression", "Compressed gradients: bytes, time, and what the model loses", parts) if parts else ""
 
 

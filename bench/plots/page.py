@@ -4,6 +4,7 @@
 Figures are inlined, so index.html stands alone; a figure that was not drawn leaves its table. Beside it stands methods.md.
 """
 
+import html
 import pathlib
 import shutil
 import sys
@@ -26,7 +27,7 @@ from html_parts import context_table, document, figure, inline_svg, note, sectio
 from methods import methods
 from paper import Entry, write_captions, write_paper
 from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, seconds_text
-from sources import CONTRADICTS, failures, provenance, read_folder, superlinear
+from sources import CONTRADICTS, counted, failures, left_out, provenance, read_folder, superlinear
 
 MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
             "dgx-1v": "NVLink (8 V100, whose bf16 is slow)", "laptop": "laptop", "uniform": "uniform: 1 µs, 1 GB/s", "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
@@ -48,7 +49,7 @@ class Report:
         self.out, self.data, self.entries = out, out / "data", []
         self.matplotlib = matplotlib
         self.found = {results.name: results for results in found}
-        self.failed = failures(self.data)
+        self.failed, self.left_out = failures(self.data), left_out(self.data)
 
     def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, drawable=True, lacking=""):
         """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the files.
@@ -70,6 +71,11 @@ class Report:
         return section("failed", "Steps that failed", [note("Their results are missing below. Their logs are in data/."),
                                                        table(rows, {"step": "step", "what": "what", "why": "why"}, text=True)]) if rows else ""
 
+    def later(self, *stems):
+        """One line on the steps of these names, or beginnings of names, that run with --full alone: what they are, up to its colon."""
+        found = dict.fromkeys(what.split(":")[0] for name, what in self.left_out.items() if name.startswith(stems))
+        return note(f"With <code>./lab report --full</code>: {html.escape('; '.join(found))}.") if found else ""
+
     def drawing(self, name):
         path = self.out / "figures" / f"{name}.svg"
         return inline_svg(path, name, name.replace("_", " ")) if path.exists() else ""
@@ -80,7 +86,8 @@ class Report:
             sys.exit(f"page: no results in {self.data}")
         has_mpi = (self.data / "all_reduce_mpi.json").exists()
         mpi = "" if has_mpi else note("This build has no MPI: what is measured on processes is left out.")
-        parts = [context_table(contexts), note('How it was measured: <a href="methods.md">methods.md</a>.'), mpi, self.speed()]
+        short = self.left_out and note(f"The short report: fewer sizes and samples than with <code>./lab report --full</code>, which has {counted(len(self.left_out), 'more step')}.")
+        parts = [context_table(contexts), short or "", note('How it was measured: <a href="methods.md">methods.md</a>.'), mpi, self.speed()]
         return section("run", "What was run", parts)
 
     def speed(self):
@@ -117,7 +124,7 @@ class Report:
                 f"MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)}, never from the all-reduces.",
                 measured["rows"], columns, ["all_reduce_mpi.csv"]))
         parts.append(collectives.part_of(self, MACHINES))
-        parts.append(self.accuracy())
+        parts += [self.accuracy(), self.later("calibrate", "all_reduce_", "collectives_", "crossover_")]
         return section("bandwidth", "Collectives: bus bandwidth", parts)
 
     def accuracy(self):
@@ -172,7 +179,7 @@ class Report:
             f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g} tokens per step in total (strong) or per rank (weak), DDP "
             f"with overlap; T(1) is the serial step without DDP on the same machine ({alone}). "
             f"f: the parallel part of Amdahl’s law, fitted to each study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"]),
-            claims.amdahl(machines, MACHINES)])
+            self.later("scaling_"), claims.amdahl(machines, MACHINES)])
 
     def ddp(self):
         columns = {"machine": "machine", "p": "ranks", "bucket": "bucket_bytes", "microbatches": "microbatches", "variant": "algorithm",
@@ -203,6 +210,7 @@ class Report:
             parts.append(note(f"<b>Emulated</b> by {emulated['rows'][0]['ranks']} MPI processes on {emulated['context']['cores']} cores: real arithmetic and real messages, delayed to "
                               f"{emulated['rows'][0]['emulate_scale']:g} times the modelled times of the machine, reported in its seconds; beside the simulator's:")
                          + table(emulated["rows"], shown))
+        parts.append(self.later("ddp_"))
         return section("ddp", "The DDP step: what overlap hides", parts)
 
     def parts(self):
@@ -295,6 +303,7 @@ class Report:
                 parts.append(note(f"Emulated, {r['ranks']} MPI processes that do real arithmetic and sleep until a {r['machine']}'s times have passed, the model {r['model']}, "
                                   f"{r['tokens_per_rank']} tokens per rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of its communication, "
                                   f"and reaches {r['throughput_of_stage0']:.2f} of plain DDP’s throughput."))
+        parts += [later] if (later := self.later("memory", "zero_", "hsdp_")) else []
         return section("zero", "ZeRO: what each stage holds, sends and costs", parts) if parts else ""
 
     def activations(self):

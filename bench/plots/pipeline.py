@@ -108,5 +108,5 @@ def training(report):
 
 
 def section_of(report):
-    parts = [part for part in (bubbles(report), memory(report), hops(report), published(report), training(report), charts(report)) if part]
+    parts = [part for part in (bubbles(report), memory(report), hops(report), published(report), training(report), charts(report), report.later("pipeline", "train_pp_", "schedule_")) if part]
     return section("pipeline", "Pipelines: bubble and memory of the schedules", parts) if parts else ""

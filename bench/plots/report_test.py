@@ -554,6 +554,30 @@ class Failures(unittest.TestCase):
             self.assertEqual(page_module.Report(out, found, True).failures(), "")
 
 
+class LeftOut(unittest.TestCase):
+    def test_a_section_names_what_only_the_full_report_has(self):
+        with tempfile.TemporaryDirectory() as home:
+            out = pathlib.Path(home)
+            (out / "data").mkdir()
+            (out / "data" / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
+            self.assertEqual(page_module.Report(out, [], True).later("batch_"), "")
+            # The suite's own steps, each said somewhere on the page.
+            steps = [name for path in sorted((ROOT / "bench" / "report").glob("week*.sh")) for name in re.findall(r'^ *(?:extra|\$kind) "?([a-z_]+)', path.read_text(encoding="utf-8"), re.M)]
+            self.assertGreater(len(steps), 5)
+            names = [*steps, "compress_sgd_none", "batch_1e-3_none", "batch_1e-3_sqrt"]  # the last are the names that loops make
+            for name in names:
+                (out / "data" / f"{name}.later").write_text(f"<what> {name.split('_')[0]} gives: {name}\n")
+            found, skipped = sources.read_folder(out / "data")
+            self.assertEqual(([r.name for r in found], skipped), (["a.json"], []))
+            report = page_module.Report(out, found, True)
+            self.assertIn(f"{len(names)} more steps", report.run())
+            self.assertEqual(report.later("batch_"), html_parts.note("With <code>./lab report --full</code>: &lt;what&gt; batch gives."))
+            asked = []
+            report.later = lambda *stems: asked.extend(stems) or ""
+            page_module.weeks(report, out, ROOT)
+            self.assertEqual([name for name in names if not name.startswith(tuple(asked))], [])
+
+
 class Compare(unittest.TestCase):
     def test_virtual_times_differ_by_any_amount_and_measured_ones_beyond_their_intervals(self):
         mine = results("a.json", [RING, dict(RING, bytes=1 << 21), STEP, dict(STEP, algorithm="no_overlap"), dict(RING, algorithm="tree")])

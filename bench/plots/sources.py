@@ -127,8 +127,8 @@ def read_folder(folder):
     found, skipped = [], []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
-        if path.suffix == ".failed" or path.suffix == ".log" and path.with_suffix(".failed").exists():
-            continue  # what the page says of a step that gave no results
+        if path.suffix in (".failed", ".later") or path.suffix == ".log" and path.with_suffix(".failed").exists():
+            continue  # what the page says of a step that gave no results, or did not run
         if path.suffix in (".csv", ".log", ".trace") and path.with_suffix(".json").exists():
             continue  # the same results once more, what the command printed, or the run's trace
         if path.name == STUDY:
@@ -150,6 +150,11 @@ def failures(folder):
         what, _, why = path.read_text(encoding="utf-8", errors="replace").strip().partition("\n")
         found[path.stem] = (what, why or "it printed nothing")
     return found
+
+
+def left_out(folder):
+    """{step: what it would have given} of the steps that run with --full alone."""
+    return {path.stem: path.read_text(encoding="utf-8").strip() for path in sorted(pathlib.Path(folder).glob("*.later"))}
 
 
 def same_place(context):

@@ -45,7 +45,8 @@ def shares(report):
     if not machines:
         return ""
     rows = [r for results in machines.values() for r in step_rows(results) if r["algorithm"] == "no_overlap"]
-    wall = (" Right: measured by wall clock on MPI processes that do real arithmetic, exchange real messages and sleep until the machine’s times have passed (2 and 4 processes, "
+    processes = " and ".join(map(str, sorted({r["ranks"] for results in emulated.values() for r in results["rows"]})))
+    wall = (f" Right: measured by wall clock on MPI processes that do real arithmetic, exchange real messages and sleep until the machine’s times have passed ({processes} processes, "
             "2 layers, 2 × 64 tokens; lines are the simulator’s). Steps so small are all launches on the PCIe box, which d_model does not lengthen: there the share still grows. Whiskers: the range of the samples."
             if emulated else "")
     return report.figure(
@@ -131,5 +132,5 @@ def training(report):
 
 
 def section_of(report, machines):
-    parts = [part for part in (course(report, machines), shares(report), overlap(report), nodes(report), published(report), ring(report), training(report)) if part]
+    parts = [part for part in (course(report, machines), shares(report), overlap(report), nodes(report), published(report), ring(report), training(report), report.later("tp_", "train_tp_")) if part]
     return section("tensor", "Tensor parallelism: what ranks that share a layer send", parts) if parts else ""

@@ -5,13 +5,14 @@
 #   ./lab report --from DIRECTORY [--full] [--style paper|slides] [--output DIRECTORY]
 #   ./lab report --compare A B [--output DIRECTORY]
 #
-# About four minutes on two cores, the build apart. Without MPI, what needs it is left out and said so; likewise figures without
-# matplotlib. A step that fails costs its own section, and the exit code is 1.
+# At most four minutes on two quiet cores, the build apart; with --full about eight. Without MPI, what needs it is left out and
+# said so; likewise figures without matplotlib. A step that fails costs its own section, and the exit code is 1.
 #
 # --mine: your answers where they pass, the reference's elsewhere (--no-borrow: yours everywhere). By default into
 # outputs/report_mine; what every figure stands on says whose code ran.
 #
-# --full: the page prints all it has, with every table and the predict sheets; without it at most 20 pages.
+# --full: every benchmark, with all its sizes and samples; and the page prints all it has, with every table and the predict
+# sheets. Without it every week has its main figures, and the page prints on at most 20 sheets.
 #
 # --week N: that week's benchmarks alone, into outputs/report_week21 (report_mine_week21 with --mine), and beside the page writeup.md
 # and writeup.html: predictions, figures, the handout's questions, room for answers.
@@ -78,49 +79,77 @@ fi
 out=${out:-$root/outputs/report${mine:+_mine}${week:+_week$week}}
 data=$out/data
 export programs="$build/programs"
-began=$(date +%s)
+started=$(date +%s)
 failures=0
 
-say() { printf '%5ss  %s\n' "$(($(date +%s) - began))" "$*"; }
-
-# step NAME 'what it is' program arguments…: its output goes to data/NAME.log.
-step() {
-  name=$1 what=$2
-  shift 2
-  say "$what"
-  if ! "$@" > "$data/$name.log" 2>&1; then
-    failures=$((failures + 1))
-    printf '%s\n%s\n' "$what" "$(tail -n 1 "$data/$name.log")" > "$data/$name.failed" # the page says so
-    say "  failed: $(tail -n 1 "$data/$name.log")"
-  fi
+# shellcheck source=tools/progress.sh
+. "$root/tools/progress.sh"
+# shellcheck source=bench/report/steps.sh
+. "$root/bench/report/steps.sh"
+now_doing=$out/doing
+say() {
+  [ -z "$counting" ] || return 0
+  clear_line
+  printf '%5ss  %s\n' "$(($(date +%s) - started))" "$*"
 }
+
 mpi() { # ranks, then program and arguments
   ranks=$1
   shift
   sh "$root/launch/mpirun.sh" -n "$ranks" --timeout 300 "$@"
 }
+# shellcheck disable=SC2034 # by the steps
+training="--steps 120 --model tiny --batch 32 --log-every 1 --sample 0" # of weeks 21 and 23
 has() { grep -q "^build $1:" "$build/build.ninja"; }
 
 # draw [--from DIRECTORY]: figures, page and methods.md.
 draw() {
   lacks=''
-  # shellcheck source=bench/plots/find_python.sh
-  . "$root/bench/plots/find_python.sh"
-  [ -n "$plain" ] || { say "no python3: no page; the numbers are in ${from:-$data}"; exit 1; }
-  if [ -n "$python" ]; then
-    say "drawing figures"
+  if [ -z "$plain" ]; then
+    say "no python3: no page; the numbers are in ${from:-$data}"
+    [ -n "$counting" ] || exit 1
+    return
+  elif [ -n "$python" ]; then
     # shellcheck disable=SC2086
-    "$python" -B "$root/bench/plots/figures.py" "$out" "$@" $styles || failures=$((failures + 1))
+    begin_step 200 "drawing figures" && { remarks_after "$python" -B "$root/bench/plots/figures.py" "$out" "$@" $styles || failures=$((failures + 1)); }
   else
     lacks=--no-matplotlib
     say "no Python with matplotlib: the figures are left out, the numbers are written"
   fi
+  begin_step 20 "writing the page" || return 0
   # shellcheck disable=SC2086
-  if "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles $full $lacks ${week:+--week "$week"}; then
+  if remarks_after "$plain" -B "$root/bench/plots/page.py" "$out" "$@" $styles $full $lacks ${week:+--week "$week"}; then
     say "wrote ${out#"$root"/}/index.html${week:+ and writeup.md}"
   else
     failures=$((failures + 1))
   fi
+}
+
+# all_steps [--from DIRECTORY]: what a report does once its programs are there.
+all_steps() {
+  if [ -z "$from" ]; then
+    for steps in "$root"/bench/report/week*.sh; do
+      # shellcheck source=/dev/null
+      case ${steps##*/} in week"$week"*.sh) . "$steps" ;; esac
+    done
+  fi
+  draw "$@"
+}
+make_report() { # the same arguments
+  # shellcheck source=bench/plots/find_python.sh
+  . "$root/bench/plots/find_python.sh"
+  counting=yes
+  all_steps "$@"
+  counting=''
+  start_telling
+  all_steps "$@"
+  stop_telling
+  case $failures in
+    0) ;;
+    1) say "1 step failed; its log is in ${data#"$root"/}" ;;
+    *) say "$failures steps failed; their logs are in ${data#"$root"/}" ;;
+  esac
+  [ "$failures" -eq 0 ]
 }
 
 # What an earlier report left there; nothing of it may pass for this one's.
@@ -129,7 +158,7 @@ clear_report() {
     usage "--output $out has a directory data that is not a report's, which would be emptied: give another one"
   fi
   mkdir -p "$data" "$out/figures" || exit 2
-  rm -rf "$data" "$out/predictions.json" "$out/figures" "$out/paper" "$out/slides" "$out/index.html" "$out/methods.md"
+  rm -rf "$data" "$out/predictions.json" "$out/figures" "$out/paper" "$out/slides" "$out/index.html" "$out/methods.md" "$now_doing"
   mkdir -p "$data" "$out/figures"
 }
 
@@ -137,8 +166,7 @@ if [ -n "$from" ]; then
   mkdir -p "$out" || exit 2
   case $from/ in "$(cd "$out" && pwd -P)"/*) usage "--from $from lies in the report's own directory, which is emptied first: give another --output" ;; esac
   clear_report
-  draw --from "$from"
-  [ "$failures" -eq 0 ]
+  make_report --from "$from"
   exit
 fi
 
@@ -155,10 +183,11 @@ case $targets in
   *bench_all_reduce_sim*) ;;
   *) echo "report: this build has no benchmark programs, because Google Benchmark is missing (./lab setup)" >&2; exit 2 ;;
 esac
-say "building"
-log=$build/report.log
+log=$build/report.log failed=$build/report.failed
+rm -f "$failed"
 # shellcheck disable=SC2086
-cmake --build "$build" --target $targets ${mine:+lab_tool} > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+{ cmake --build "$build" --target $targets ${mine:+lab_tool} 2>&1 || : > "$failed"; } | progress "the report's programs" "$log"
+[ ! -e "$failed" ] || { cat "$log" >&2; exit 1; }
 if [ -n "$mine" ]; then
   # shellcheck disable=SC2086
   "$build/tools/lab" link-mine $borrow $targets || exit 1
@@ -167,15 +196,4 @@ fi
 clear_report
 [ -z "$mine" ] || [ ! -f "$root/outputs/predictions.json" ] || cp "$root/outputs/predictions.json" "$out/"
 
-for steps in "$root"/bench/report/week*.sh; do
-  # shellcheck source=/dev/null
-  case ${steps##*/} in week"$week"*.sh) . "$steps" ;; esac
-done
-
-draw
-case $failures in
-  0) ;;
-  1) say "1 step failed; its log is in ${data#"$root"/}" ;;
-  *) say "$failures steps failed; their logs are in ${data#"$root"/}" ;;
-esac
-[ "$failures" -eq 0 ]
+make_report

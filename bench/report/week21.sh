@@ -19,7 +19,7 @@ for machine in dgx-a100:8 dgx-a100-hdr:16; do
 done
 step speed_phantom "simulator: 1,024 ranks, prices only" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
   --phantom --json "$data/speed_phantom.json" --csv "$data/speed_phantom.csv"
-step speed_real "simulator: 1,024 ranks, real data" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
+step speed_real:1 "simulator: 1,024 ranks, real data" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
   --json "$data/speed_real.json" --csv "$data/speed_real.csv"
 step overhead "overhead of communication, simulated" "$programs/bench_overhead_sim" --ranks 2 \
   --json "$data/overhead.json" --csv "$data/overhead.csv"
@@ -40,38 +40,41 @@ step timeline "DDP timeline with and without overlap" "$programs/bench_ddp_sim" 
 mv "$data"/timeline_*.svg "$out/figures" 2> /dev/null # the page shows what the run drew
 
 if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
-  step calibrate "what measurements are predicted from" mpi 2 "$programs/bench_calibrate_mpi"
-  step all_reduce_mpi "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" --bytes 4KiB:16MiB \
+  step calibrate:20 "what measurements are predicted from" mpi 2 "$programs/bench_calibrate_mpi"
+  step "all_reduce_mpi:$(pick 15 8)" "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" \
+    --bytes "$(pick 4KiB:16MiB 4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB)" --samples "$(pick 31 15)" \
     --json "$data/all_reduce_mpi.json" --csv "$data/all_reduce_mpi.csv"
-  step collectives_mpi "the other collectives, measured on 2 MPI processes" mpi 2 "$programs/bench_collectives_mpi" --bytes 4KiB,32KiB,256KiB,2MiB,16MiB \
+  extra collectives_mpi:12 "the other collectives, measured on 2 MPI processes" mpi 2 "$programs/bench_collectives_mpi" --bytes 4KiB,32KiB,256KiB,2MiB,16MiB \
     --json "$data/collectives_mpi.json" --csv "$data/collectives_mpi.csv"
-  step crossover_emulated "crossovers of all-reduces, emulated with 4 MPI processes" mpi 4 "${all_reduce}_mpi" --ranks 4 --emulate pcie-box \
+  extra crossover_emulated:10 "crossovers of all-reduces, emulated with 4 MPI processes" mpi 4 "${all_reduce}_mpi" --ranks 4 --emulate pcie-box \
     --scale 300 --samples 7 --bytes 16KiB:1MiB --algorithm recursive_doubling,rabenseifner,ring,auto \
     --json "$data/crossover_emulated.json" --csv "$data/crossover_emulated.csv"
-  step scaling_mpi "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small --batch 16 --samples 15 \
+  step "scaling_mpi:$(pick 30 10)" "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small \
+    --batch "$(pick 16 8)" --samples "$(pick 15 9)" \
     --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
-  step scaling_emulated "scaling, emulated with up to 8 MPI processes" mpi 8 "$programs/bench_scaling_mpi" --ranks 1,2,4,8 --model tiny --batch 8 \
-    --emulate laptop --scale 50 --samples 5 --json "$data/scaling_emulated.json" --csv "$data/scaling_emulated.csv"
-  step ddp_mpi "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 \
+  most=$(pick 8 4)
+  step "scaling_emulated:$(pick 40 10)" "scaling, emulated with up to $most MPI processes" mpi "$most" "$programs/bench_scaling_mpi" --ranks "$(pick 1,2,4,8 1,2,4)" \
+    --model tiny --batch 8 --emulate laptop --scale "$(pick 50 25)" --samples "$(pick 5 3)" \
+    --json "$data/scaling_emulated.json" --csv "$data/scaling_emulated.csv"
+  step "ddp_mpi:$(pick 15 6)" "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 --samples "$(pick 31 11)" \
     --json "$data/ddp_mpi.json" --csv "$data/ddp_mpi.csv"
   step ddp_laptop "the same step, simulated" "$programs/bench_ddp_sim" --machine laptop --ranks 4 --model tiny --batch 4 \
     --json "$data/ddp_laptop.json" --csv "$data/ddp_laptop.csv"
-  step ddp_emulated "DDP step, emulated with 4 MPI processes" mpi 4 "$programs/bench_ddp_mpi" --ranks 4 --model tiny --batch 4 \
-    --emulate laptop --scale 20 --samples 11 --json "$data/ddp_emulated.json" --csv "$data/ddp_emulated.csv"
+  step "ddp_emulated:$(pick 5 3)" "DDP step, emulated with 4 MPI processes" mpi 4 "$programs/bench_ddp_mpi" --ranks 4 --model tiny --batch 4 \
+    --emulate laptop --scale 20 --samples "$(pick 11 5)" --json "$data/ddp_emulated.json" --csv "$data/ddp_emulated.csv"
 else
   say "no MPI in this build: what is measured on processes is left out"
 fi
 
-training="--steps 120 --model tiny --batch 32 --log-every 1 --sample 0"
 if has train_sim; then
   # shellcheck disable=SC2086
-  step train_serial "training on text, serial" "$programs/train_sim" --ranks 1 $training --csv "$data/train_serial.csv"
+  step train_serial:1 "training on text, serial" "$programs/train_sim" --ranks 1 $training --csv "$data/train_serial.csv"
   if has train_mpi; then
     # shellcheck disable=SC2086
-    step train_ddp "training on text, DDP on 2 MPI processes" mpi 2 "$programs/train_mpi" $training --csv "$data/train_ddp.csv"
+    step train_ddp:1 "training on text, DDP on 2 MPI processes" mpi 2 "$programs/train_mpi" $training --csv "$data/train_ddp.csv"
   else
     # shellcheck disable=SC2086
-    step train_ddp "training on text, DDP on 2 simulated ranks" "$programs/train_sim" --ranks 2 $training --csv "$data/train_ddp.csv"
+    step train_ddp:1 "training on text, DDP on 2 simulated ranks" "$programs/train_sim" --ranks 2 $training --csv "$data/train_ddp.csv"
   fi
 fi
 
@@ -83,7 +86,7 @@ if has train_sim; then
       name=batch_${rate}_${run%%:*} more=${run#*:}
       case $run in small:*) ;; *) more="--batch 64 --steps 80 $more" ;; esac
       # shellcheck disable=SC2086
-      step "$name" "training with a learning rate of $rate, $more" "$programs/train_sim" --backend serial --model tiny --sample 0 --log-every 1 \
+      extra "$name:2" "training with larger batches: rate $rate, $(echo "${run%%:*}" | tr _ ' ')" "$programs/train_sim" --backend serial --model tiny --sample 0 --log-every 1 \
         --lr "$rate" $more --csv "$data/$name.csv"
     done
   done
@@ -97,7 +100,7 @@ if has train_sim; then
     for run in "none:" "topk:--compress topk:$density" "topk_forgets:--compress topk:$density --no-feedback" "int8:--compress int8-two-step"; do
       name=compress_${optimizer}_${run%%:*}
       # shellcheck disable=SC2086
-      step "$name" "training with compressed gradients: $optimizer, ${run%%:*}" "$programs/train_sim" --ranks 2 --model tiny --steps 400 --batch 16 \
+      extra "$name:3" "training with compressed gradients: $optimizer, ${run%%:*}" "$programs/train_sim" --ranks 2 --model tiny --steps 400 --batch 16 \
         --sample 0 --log-every 1 ${rest#*:} ${run#*:} --json "$data/$name.json" --csv "$data/$name.csv"
     done
   done
@@ -109,11 +112,11 @@ for machine in pcie-box-10gbe:2,4,8,16,32,64 dgx-a100:2,4,8; do
 done
 if has bench_local_sgd_sim; then # the same methods beside local SGD and DiLoCo (21.12)
   for ranks in 2 4; do
-    step "local_sgd_$ranks" "local SGD and DiLoCo beside compressed gradients: $ranks ranks" "$programs/bench_local_sgd_sim" \
+    extra "local_sgd_$ranks:18" "local SGD and DiLoCo beside compressed gradients: $ranks ranks" "$programs/bench_local_sgd_sim" \
       --ranks "$ranks" --steps 400 --json "$data/local_sgd_$ranks.json" --csv "$data/local_sgd_$ranks.csv"
   done
 fi
 if has bench_compression_mpi; then
-  step compression_mpi "sums of compressed gradients, measured on 2 MPI processes" mpi 2 "$programs/bench_compression_mpi" --ranks 2 --bytes 4MiB \
+  extra compression_mpi:10 "sums of compressed gradients, measured on 2 MPI processes" mpi 2 "$programs/bench_compression_mpi" --ranks 2 --bytes 4MiB \
     --json "$data/compression_mpi.json" --csv "$data/compression_mpi.csv"
 fi

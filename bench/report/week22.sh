@@ -3,7 +3,7 @@
 
 step memory "memory by ZeRO stage, calculated" "$programs/bench_memory_sim" --params 7e9,13e9,175e9 \
   --ranks 1,2,4,8,16,32,64,128,256,512,1024 --json "$data/memory.json" --csv "$data/memory.csv"
-step zero_memory "ZeRO's stages weighed, really allocated" "$programs/bench_zero_sim" --model small --ranks 1,2,4,8 --sequence 16 \
+step zero_memory:1 "ZeRO's stages weighed, really allocated" "$programs/bench_zero_sim" --model small --ranks 1,2,4,8 --sequence 16 \
   --memory-only --json "$data/zero_memory.json" --csv "$data/zero_memory.csv"
 for machine in pcie-box:4 dgx-a100:8 dgx-a100-10gbe:16; do
   for tokens in 2048 4096 8192; do
@@ -21,9 +21,9 @@ if has bench_hsdp_sim; then # full and hybrid sharding (22.8): a port a node, a 
   done
 fi
 if has bench_zero_mpi; then
-  step zero_mpi "ZeRO's stages, measured on 2 MPI processes" mpi 2 "$programs/bench_zero_mpi" --ranks 2 --params 5e6 --dtype fp32 --sequence 16 \
-    --samples 15 --json "$data/zero_mpi.json" --csv "$data/zero_mpi.csv"
-  step zero_emulated "plain DDP and ZeRO-3, emulated with 4 MPI processes" mpi 4 "$programs/bench_zero_mpi" --ranks 4 --model small --batch 8 \
+  step "zero_mpi:$(pick 8 4)" "ZeRO's stages, measured on 2 MPI processes" mpi 2 "$programs/bench_zero_mpi" --ranks 2 --params 5e6 --dtype fp32 --sequence 16 \
+    --samples "$(pick 15 7)" --json "$data/zero_mpi.json" --csv "$data/zero_mpi.csv"
+  extra zero_emulated:20 "plain DDP and ZeRO-3, emulated with 4 MPI processes" mpi 4 "$programs/bench_zero_mpi" --ranks 4 --model small --batch 8 \
     --stages 0,3 --emulate laptop --scale 10 --samples 3 --json "$data/zero_emulated.json" --csv "$data/zero_emulated.csv"
 fi
 step activations "activations by what is recomputed, simulated" "$programs/bench_activations_sim" --model gpt2-124m --batch 8 \
@@ -34,7 +34,7 @@ if has train_sim; then
     name=${run%%:*} more=
     case $run in *:*) more=${run#*:} ;; esac
     # shellcheck disable=SC2086
-    step "precision_$name" "training on text in $(echo "$name" | tr _ ' ')" "$programs/train_sim" --backend serial --model tiny --steps 300 \
+    step "precision_$name:1" "training on text in $(echo "$name" | tr _ ' ')" "$programs/train_sim" --backend serial --model tiny --steps 300 \
       --batch 8 --warmup 10 --lr 1e-2 --log-every 1 --sample 0 --precision "${name%%_*}" $more --csv "$data/precision_$name.csv"
   done
 fi

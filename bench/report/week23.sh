@@ -6,11 +6,11 @@ tp=$programs/bench_tp
 step tp_course "tensor parallelism: the course's model on every machine, simulated" "${tp}_sim" --json "$data/tp_course.json" --csv "$data/tp_course.csv"
 for machine in pcie-box:2,4 dgx-a100:2,4,8 dgx-h100:2,4,8; do
   name=${machine%:*}
-  step "tp_width_$name" "tensor parallelism over d_model and p on $name, simulated" "${tp}_sim" --machine "$name" --ranks "${machine#*:}" \
+  step "tp_width_$name:1" "tensor parallelism over d_model and p on $name, simulated" "${tp}_sim" --machine "$name" --ranks "${machine#*:}" \
     --heads 32 --d-model 512,1024,2048,4096,8192 --phantom --json "$data/tp_width_$name.json" --csv "$data/tp_width_$name.csv"
 done
 for machine in dgx-a100-hdr dgx-h100-ndr; do
-  step "tp_nodes_$machine" "tensor parallelism inside a node and across, simulated on $machine" "${tp}_sim" --machine "$machine" \
+  step "tp_nodes_$machine:1" "tensor parallelism inside a node and across, simulated on $machine" "${tp}_sim" --machine "$machine" \
     --ranks 1,2,4,8,16,32 --heads 32 --d-model 4096 --batch 4 --sequence 2048 --phantom --json "$data/tp_nodes_$machine.json" --csv "$data/tp_nodes_$machine.csv"
 done
 step tp_published "tensor parallelism: Megatron's published times" "${tp}_sim" --machine dgx-a100 --ranks 8 --published --phantom \
@@ -22,21 +22,23 @@ if has bench_tp_mpi; then
   for ranks in 2 4; do
     for machine in laptop:25 pcie-box:200; do # emulated, and the same steps simulated
       twin=${machine%:*}_$ranks
+      kind=extra
+      [ "$twin" != pcie-box_4 ] || kind=step
       # shellcheck disable=SC2086
-      step "tp_emulated_$twin" "tensor parallelism, emulated with $ranks MPI processes on ${machine%:*}" mpi "$ranks" "${tp}_mpi" $few --sequence 64 \
-        --d-model 64,128,256 --emulate "${machine%:*}" --scale "${machine#*:}" --samples 5 --json "$data/tp_emulated_$twin.json" --csv "$data/tp_emulated_$twin.csv"
+      $kind "tp_emulated_$twin:$(pick 15 10)" "tensor parallelism, emulated with MPI processes: $ranks on ${machine%:*}" mpi "$ranks" "${tp}_mpi" $few --sequence 64 \
+        --d-model 64,128,256 --emulate "${machine%:*}" --scale "${machine#*:}" --samples "$(pick 5 3)" --json "$data/tp_emulated_$twin.json" --csv "$data/tp_emulated_$twin.csv"
       # shellcheck disable=SC2086
-      step "tp_twin_$twin" "the same steps, simulated" "${tp}_sim" $few --sequence 64 --d-model 64,128,256 --ranks "$ranks" \
+      $kind "tp_twin_$twin" "the same steps, simulated: $ranks on ${machine%:*}" "${tp}_sim" $few --sequence 64 --d-model 64,128,256 --ranks "$ranks" \
         --machine "${machine%:*}" --phantom --json "$data/tp_twin_$twin.json" --csv "$data/tp_twin_$twin.csv"
     done
   done
   # shellcheck disable=SC2086
-  step tp_mpi "tensor parallelism, measured on 2 MPI processes" mpi 2 "${tp}_mpi" $few --sequence 128 --d-model 128,256 --ranks 2 --samples 15 \
+  step "tp_mpi:$(pick 10 5)" "tensor parallelism, measured on 2 MPI processes" mpi 2 "${tp}_mpi" $few --sequence 128 --d-model 128,256 --ranks 2 --samples "$(pick 15 7)" \
     --json "$data/tp_mpi.json" --csv "$data/tp_mpi.csv"
 fi
 if has train_sim; then
   for run in "serial:--ranks 1" "4:--ranks 4 --tp 4" "4_rows:--ranks 4 --tp 4 --sequence-parallel"; do
     # shellcheck disable=SC2086
-    step "train_tp_${run%%:*}" "training on text with ${run#*:}" "$programs/train_sim" ${run#*:} $training --heads 4 --csv "$data/train_tp_${run%%:*}.csv"
+    step "train_tp_${run%%:*}:2" "training on text with ${run#*:}" "$programs/train_sim" ${run#*:} $training --heads 4 --csv "$data/train_tp_${run%%:*}.csv"
   done
 fi

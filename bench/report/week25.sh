@@ -3,8 +3,8 @@
 # computer here could hold, every small mesh against the serial program, what limits planted runs, and scaling.
 
 if has plan_sim; then
-  step plan_gpt3 "the planner: GPT-3 on 1,024 A100, the four best simulated" "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
-    --global-batch 1536 --simulate 4 --json "$data/plan_gpt3.json" --csv "$data/plan_gpt3.csv"
+  step "plan_gpt3:$(pick 10 5)" "the planner: GPT-3 on 1,024 A100, the best simulated" "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
+    --global-batch 1536 --simulate "$(pick 4 2)" --json "$data/plan_gpt3.json" --csv "$data/plan_gpt3.csv"
   step plan_published "the planner: Megatron's published iterations" "$programs/plan_sim" --published --json "$data/plan_published.json" \
     --csv "$data/plan_published.csv"
   step validate "published runs and curves, predicted" "$programs/plan_sim" --validate --json "$data/validate.json" --csv "$data/validate.csv"
@@ -14,7 +14,7 @@ if has train_sim; then
     "530b:--model gpt-530b --tp 8 --pp 35 --schedule interleaved --chunks 3 --batch 280 --microbatches 280 --sequence-parallel" \
     "175b:--model gpt3-175b --ranks 1024 --tp 8 --pp 16 --batch 1536 --microbatches 192"; do
     # shellcheck disable=SC2086
-    step "phantom_${run%%:*}" "a step of a model of ${run%%:*} parameters, simulated" "$programs/train_sim" --phantom --machine dgx-a100-hdr \
+    step "phantom_${run%%:*}:2" "a step of a model of ${run%%:*} parameters, simulated" "$programs/train_sim" --phantom --machine dgx-a100-hdr \
       --precision bf16 ${run#*:} --json "$data/phantom_${run%%:*}.json"
   done
 
@@ -22,7 +22,7 @@ if has train_sim; then
   for mesh in 1_1_1 2_1_1 1_2_1 1_1_2 4_1_1 1_4_1 1_1_4 2_2_1 2_1_2 1_2_2 8_1_1 1_8_1 1_1_8 4_2_1 2_4_1 4_1_2 2_1_4 1_4_2 1_2_4 2_2_2; do
     dp=${mesh%%_*} pp=${mesh##*_} tp=${mesh#*_}
     tp=${tp%_*}
-    step "mesh_$mesh" "training on text, mesh ($dp, $tp, $pp)" "$programs/train_sim" --ranks $((dp * tp * pp)) --tp "$tp" --pp "$pp" --steps 40 --model tiny \
+    step "mesh_$mesh:1" "training on text, mesh ($dp, $tp, $pp)" "$programs/train_sim" --ranks $((dp * tp * pp)) --tp "$tp" --pp "$pp" --steps "$(pick 40 20)" --model tiny \
       --heads 8 --layers 6 --batch 16 --microbatches 2 --log-every 1 --sample 0 --json "$data/mesh_$mesh.json" --csv "$data/mesh_$mesh.csv"
   done
 fi

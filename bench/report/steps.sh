@@ -1,0 +1,83 @@
+# shellcheck shell=sh disable=SC2154
+# Sourced by report.sh: its steps, how far they are, and about how long the rest takes. The weeks' files are read twice:
+# first to count, with counting=yes, then to run.
+#
+#   step NAME[:SECONDS] 'what it is' program arguments…   output into data/NAME.log. SECONDS on two quiet cores; else 0.3
+#   extra …                                               the same, but with --full alone; the page says that it is there
+#   pick WITH_FULL WITHOUT                                prints the one that is asked for
+counting='' planned=0 work=0           # steps in all, and what they cost: tenths of seconds on two quiet cores
+ran=0 finished=0 cost=0                # the step that runs, what those before it cost, and what it costs
+now_doing=''                           # a file that report.sh chooses: what runs, for tell_progress
+
+# begin_step TENTHS 'what it is': while counting, counts it and is false.
+begin_step() {
+  [ -z "$counting" ] || { planned=$((planned + 1)) work=$((work + $1)); return 1; }
+  ran=$((ran + 1)) finished=$((finished + cost)) cost=$1
+  echo "$(date +%s) $ran $finished $cost $2" > "$now_doing"
+}
+
+step() {
+  name=${1%%:*} what=$2 tenths=3
+  case $1 in *:*) tenths=$((10 * ${1#*:})) ;; esac
+  shift 2
+  begin_step $tenths "$what" || return 0
+  if ! "$@" > "$data/$name.log" 2>&1; then
+    failures=$((failures + 1))
+    printf '%s\n%s\n' "$what" "$(tail -n 1 "$data/$name.log")" > "$data/$name.failed" # the page says so
+    say "$what failed: $(tail -n 1 "$data/$name.log")"
+  fi
+}
+extra() {
+  [ -z "$full" ] || { step "$@"; return; }
+  [ -n "$counting" ] || printf '%s\n' "$2" > "$data/${1%%:*}.later" # the page says so
+}
+pick() { if [ -n "$full" ]; then echo "$1"; else echo "$2"; fi; }
+
+# remarks_after COMMAND…: what it says to stderr, once it has ended; on a terminal the line of progress is in between.
+remarks_after() {
+  "$@" 2> "$now_doing.remarks"
+  code=$?
+  clear_line
+  cat "$now_doing.remarks" >&2
+  rm -f "$now_doing.remarks"
+  return $code
+}
+
+# time_left AT: at that time. The costs say how much is left, the clock how fast it goes here: as the costs say, until
+# steps of some 20 seconds have shown otherwise.
+time_left() {
+  pace=$((100 * (10 * (at - began) + 200) / (finished + 200))) # percent
+  current=$((cost * pace / 100 - 10 * ($1 - at)))
+  [ $current -gt 0 ] || current=0
+  left=$(((current + (work - finished - cost) * pace / 100 + 9) / 10))
+  if [ $left -ge 90 ]; then echo "about $(((left + 30) / 60)) min left"
+  else echo "about $(((left / 10 + 1) * 10)) s left"; fi
+}
+
+# In the background, until the report ends: never silent for 10 seconds.
+tell_progress() {
+  last=$(date +%s)
+  while kill -0 $$ 2> /dev/null; do
+    sleep 1 2> /dev/null
+    now=$(date +%s)
+    [ -n "$overwrites" ] || [ $((now - last)) -ge 8 ] || continue
+    read -r at ran finished cost what 2> /dev/null < "$now_doing" || continue # none runs yet
+    last=$now
+    show_line "[$ran/$planned] $what, $(time_left "$now")"
+  done
+}
+start_telling() {
+  began=$(date +%s) # the build is not what the costs are of
+  tell_progress > /dev/null &
+  telling=$!
+  trap stop_telling EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+}
+stop_telling() {
+  trap - EXIT
+  kill "$telling" 2> /dev/null
+  wait "$telling" 2> /dev/null
+  rm -f "$now_doing"
+  clear_line
+}
