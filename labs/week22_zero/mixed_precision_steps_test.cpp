@@ -48,40 +48,6 @@ TEST(Lab22_5d, ClippingLooksAtTrueGradients) {
       {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .which = "norm"});
 }
 
-constexpr std::size_t kTokens = 8;
-GptConfig small_gpt(DType storage) {
-  GptConfig config{.layers = 2, .heads = 2, .d_model = 16, .vocabulary = 29, .context = kTokens};
-  config.storage = storage;
-  return config;
-}
-
-/// A model, its optimizer, and what a step needs.
-struct Training {
-  Rank me;
-  Gpt gpt;
-  Optimizer optimizer;
-  StepScalars scalars;
-  Batch batch;
-  Activations saved;
-
-  Training(Rank rank, DType storage, std::size_t sequences)
-      : me(rank),
-        gpt(rank, small_gpt(storage), 1),
-        optimizer(rank, gpt.parameters(), {}),
-        scalars(allocate_step_scalars(rank)),
-        batch(model_tests::batch_by_formula(rank, sequences, kTokens, 29)),
-        saved(gpt.allocate_activations(rank, sequences, kTokens)) {}
-
-  void gradients(float factor, Slice scale) {
-    fill(me, scalars.loss, 0);
-    accumulate_gradients(me, gpt, std::span(&batch, 1), saved, scalars.loss, factor, {}, std::move(scale));
-  }
-  Values values() const {
-    const std::vector<float> all = to_host(me, optimizer.master());
-    return {all.begin(), all.end()};
-  }
-};
-
 /// Steps of fp32 training under a scale that grows after two good ones; those in `bad` overflow. Returns the master
 /// weights, then the sum of |gradient| after the last step.
 Values scaled_run(Rank me, int steps, const std::vector<int>& bad, float max_norm) {
@@ -177,25 +143,6 @@ TEST(Lab22_5d, TheHostLearnsNothing) {
 
 // The whole -----------------------------------------------------------------------------------------------------------
 
-/// Of the gradients that fp32 has, the share that `storage` rounds to 0 with this scale (0: none).
-double lost_share(Rank me, DType storage, float scale, float factor) {
-  Training exact(me, DType::f32, 16), t(me, storage, 16);
-  exact.gradients(factor, {});
-  Slice on_device = scale > 0 ? make_loss_scaler(me, scale).scale : Slice{};
-  t.gradients(factor, on_device);
-  const auto wanted = to_host(me, exact.gpt.parameters().gradients), seen = to_host(me, t.gpt.parameters().gradients);
-  double lost = 0, all = 0;
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    all += wanted[i] != 0;
-    lost += wanted[i] != 0 && seen[i] == 0;
-  }
-  return lost / all;
-}
-
-// The mean over a global batch of 16 Mi tokens, as of Llama 3 405B (arXiv 2407.21783, section 3.4.1), of which this
-// rank has 128.
-constexpr float kFactor = 0x1p-24f;
-
 TEST(Lab22_5, GradientsOfALargeBatchVanishInFp16AndAScaleBringsThemBack) {
   run_cases(
       [](Rank me, const Case&) {
@@ -210,24 +157,6 @@ TEST(Lab22_5, GradientsOfALargeBatchVanishInFp16AndAScaleBringsThemBack) {
         return lost[0] > 0.9 && lost[1] < 0.01 && lost[2] < 0.01 ? "" : seen + ", expected over 90, under 1, under 1";
       },
       {.ranks = {1}, .sizes = sizes_of({0}), .unit = ""});
-}
-
-/// Mean loss of the last of `steps` steps on one batch, in `storage`; scaled with a first scale of `scale`, or not (0).
-double learned(Rank me, DType storage, float scale, int steps) {
-  constexpr float kTokens = 128;
-  Training t(me, storage, 16);
-  LossScaler scaler = make_loss_scaler(me, scale > 0 ? scale : 1, 20);
-  const std::vector<Rank> groups{me};
-  for (int i = 0; i < steps; ++i) {
-    t.gradients(kFactor, scaler.scale);
-    if (scale > 0) {
-      scaled_step(me, t.gpt, t.optimizer, scaler, t.scalars, {.learning_rate = 0.01f, .max_norm = 0}, groups,
-                  ring_all_reduce);
-    } else {
-      finish_step(me, t.gpt, t.optimizer, t.scalars, {.learning_rate = 0.01f, .max_norm = 0});
-    }
-  }
-  return number(me, t.scalars.loss) / kFactor / kTokens;
 }
 
 // The scale begins far too high on purpose: the first steps overflow, halve it, and leave no trace.

@@ -5,12 +5,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "common/gpt/model/serial.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
-#include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
+#include "labs/week22_zero/serial_step_testing.hpp"
 
 namespace lockstep::week22 {
 namespace {
@@ -22,35 +21,12 @@ void say(const char* format, Args... args) {
 
 Machine a100() { return find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines"); }
 
-struct Step {
-  Memory memory;
-  double seconds = 0;
-  double flop = 0;
-};
-
-/// One serial step on 8 (or fewer) sequences as long as the model's context, on memory that does not exist.
-Step step_of(const std::string& model, DType storage, Recompute recompute, Machine machine, std::size_t sequences = 8) {
+/// A preset's, stored so.
+SerialStep step_of(const std::string& model, DType storage, Recompute recompute, Machine machine,
+                   std::size_t sequences = 8) {
   GptConfig config = gpt_preset(model);
   config.storage = storage;
-  Step step;
-  const RunOptions options{.machine = std::move(machine), .phantom = true, .check_races = false};
-  const Outcome outcome = run(options, [&](Rank me) {
-    Gpt gpt(me, config, 1);
-    Optimizer optimizer(me, gpt.parameters(), {});
-    Activations saved = checkpointed_activations(me, gpt, sequences, config.context, recompute);
-    StepScalars scalars = allocate_step_scalars(me);
-    const std::size_t rows = sequences * config.context;
-    const Batch batch{me.allocate(rows, DType::i32, Category::buffer), me.allocate(rows, DType::i32, Category::buffer),
-                      sequences, config.context};
-    const double began = me.now(), flop = ledger_of(me).flop;
-    serial_step(me, gpt, optimizer, std::span(&batch, 1), saved, scalars, {});
-    step.seconds = me.now() - began;
-    step.flop = ledger_of(me).flop - flop;
-    step.memory = ledger_of(me).memory;
-    return Values{};
-  });
-  outcome.check();
-  return step;
+  return step_of(config, recompute, std::move(machine), sequences);
 }
 
 double state_bytes(const Memory& memory) {
@@ -60,8 +36,8 @@ double state_bytes(const Memory& memory) {
 
 // C: "Benefit: 2× memory reduction (FP16 vs FP32)".
 TEST(ClaimsWeek22, MixedPrecisionHalvesActivationsAndNothingElse) {
-  const Step fp32 = step_of("gpt2-124m", DType::f32, Recompute::none, a100());
-  const Step bf16 = step_of("gpt2-124m", DType::bf16, Recompute::none, a100());
+  const SerialStep fp32 = step_of("gpt2-124m", DType::f32, Recompute::none, a100());
+  const SerialStep bf16 = step_of("gpt2-124m", DType::bf16, Recompute::none, a100());
   const double activations = static_cast<double>(bf16.memory.peak_of(Category::activation)) /
                              static_cast<double>(fp32.memory.peak_of(Category::activation));
   say("GPT-2 124M: model state {:.3f} and {:.3f} GB in fp32 and bf16; activations of 8 × 1,024 tokens fall to {:.3f}; "
@@ -109,8 +85,8 @@ TEST(ClaimsWeek22, CheckpointingCostsAThirdOfTheBlocks) {
     double low, high;
   };
   for (const Row& row : {Row{"gpt2-124m", 0.22, 0.26}, Row{"gpt2-1.5b", 0.28, 0.33}, Row{"gpt3-13b", 0.31, 0.34}}) {
-    const Step kept = step_of(row.model, DType::bf16, Recompute::none, a100(), 1);
-    const Step again = step_of(row.model, DType::bf16, Recompute::full, a100(), 1);
+    const SerialStep kept = step_of(row.model, DType::bf16, Recompute::none, a100(), 1);
+    const SerialStep again = step_of(row.model, DType::bf16, Recompute::full, a100(), 1);
     say("{}: {:.1f} % more FLOP, {:.1f} % more time, activations {:.2f} of what they were", row.model,
         100 * (again.flop / kept.flop - 1), 100 * (again.seconds / kept.seconds - 1),
         static_cast<double>(again.memory.peak_of(Category::activation)) /
