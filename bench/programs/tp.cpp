@@ -223,6 +223,7 @@ void compare_with_published(Bench& bench) {
     Row row;
     row.set("pass", "published").set("place", "iteration").set("ranks", published.gpus);
     row.set("backend", backend_name()).set("machine", options.machine.name).set("d_model", published.model.d_model);
+    row.set("parameters", published.model.parameters());
     row.set("published_seconds", published.seconds).set("predicted_seconds", predicted);
     row.set("relative_error", predicted / published.seconds - 1).set("fitted", published.gpus == 1);
     bench.report(row);

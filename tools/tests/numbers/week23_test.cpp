@@ -1,0 +1,96 @@
+// Every number of docs/theory/week23.md.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/runtime/run.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "tools/plan/flops.hpp"
+#include "tools/tests/numbers/computed.hpp"
+#include "tools/tests/numbers/page.hpp"
+
+namespace lockstep::numbers {
+namespace {
+
+class Week23 : public Programs {};
+
+/// Seconds of a gather and a scatter of 4 MiB over those of an all-reduce, on `ranks` A100 of a node.
+double halves_over_all_reduce(int ranks) {
+  const auto seconds = [&](bool halves) {
+    const RunOptions options{
+        .ranks = ranks, .machine = find_machine("dgx-a100", kMachines), .phantom = true, .check_races = false};
+    return run(options, Program([&](Rank me) {
+                 Slice whole = me.allocate(std::size_t{2} << 20, DType::bf16, Category::activation);
+                 Slice own =
+                     me.allocate(whole.size() / static_cast<std::size_t>(ranks), DType::bf16, Category::activation);
+                 if (halves) {
+                   week23::gather_rows(me, whole, own, "gather");
+                   week23::scatter_rows(me, own, whole, "scatter");
+                 } else {
+                   week21::ring_all_reduce(me, whole);
+                 }
+                 return Values{};
+               }))
+        .check()
+        .seconds;
+  };
+  return seconds(true) / seconds(false);
+}
+
+TEST_F(Week23, Theory) {
+  Page page("docs/theory/week23.md"), handout("labs/week23_tensor_parallel/README.md");
+  const auto longer = [](int ranks) { return fixed(100 * (halves_over_all_reduce(ranks) - 1)); };
+  page.says("(4 MiB on a DGX A100: + {} % with p = 2, + {} % with p = 8)", {longer(2), longer(8)});
+  handout.says("take {} % longer than one all-reduce with p = 2, {} % with p = 8", {longer(2), longer(8)});
+  const double rows = 8 * 512, mib = rows * 512 * 2 / (1 << 20);
+  page.cites("the example's", {"With 12 layers, C = 512, batch 8, sequence 512 in 16 bits"});
+  page.says("that is {} × {} MiB = {} MiB forward", {fixed(2 * 12), fixed(mib), fixed(2 * 12 * mib)});
+  const double vocabulary = static_cast<double>(gpt_preset("gpt2-124m").vocabulary);
+  page.says("for N = {} and V = {} that is {} MB, against 8·N·p = {} KB.",
+            {fixed(rows), fixed(vocabulary), fixed(4 * rows * vocabulary / 1e6), fixed(8 * rows * 8 / 1e3)});
+  page.cites("the definition's", {"For an empty set, ℓ = −∞ and y = 0."});
+  const auto positions = [](double bytes_per_second) { return rounded(2 * 250e12 / (2 * bytes_per_second), 3); };
+  page.says("(F ≈ 250e12, W ≈ 235e9, e = 2): {} positions; over one HDR port (23.5e9): {}.",
+            {positions(235e9), positions(23.5e9)});
+
+  const GptConfig gpt = gpt_preset("gpt2-124m");
+  const plan::TokenFlop token = plan::token_flop(gpt, gpt.context);
+  page.says("A block computes about {}·N·C² FLOP forward",
+            {fixed((token.attention_matrices + token.mlp) / 3 /
+                   static_cast<double>(gpt.layers * gpt.d_model * gpt.d_model))});
+  const auto share = [&](const std::string& machine, int ranks) {
+    const Json step =
+        row(fmt::format("bench_tp_sim --machine {} --ranks {} --heads 32 --d-model 4096", machine, ranks),
+            [](const Json& each) {
+              return each.contains("algorithm") && each.at("algorithm") == "no_overlap" && each.at("pass") == "step";
+            });
+    return fixed(100 * step.at("communication_share").get<double>());
+  };
+  page.says(
+      "For C = {} all-reduces are {} % of a step on two A100 with NVLink and {} % on eight, {} and {} % on two and "
+      "four "
+      "GPUs of a PCIe box, and {} % on sixteen A100 in two nodes",
+      {fixed(4096), share("dgx-a100", 2), share("dgx-a100", 8), share("pcie-box", 2), share("pcie-box", 4),
+       share("dgx-a100-hdr", 16)});
+
+  page.cites("arXiv 1909.08053, abstract", {"8.3 G parameters on 512 GPUs, 76 % scaling efficiency"});
+  page.cites("arXiv 2205.05198, abstract", {"reduce activation memory 5×"});
+  page.cites("arXiv 2311.09431, abstract", {"measured up to 1.45× from doing so on 8 A100"});
+  const auto published = [&](int ranks, const char* field) {
+    const Json point = row("bench_tp_sim --machine dgx-a100 --ranks 8 --published --phantom",
+                           [&](const Json& each) { return each.at("ranks") == ranks; });
+    return point.at(field).get<double>();
+  };
+  page.cites("Megatron-LM's", {"(1, 2, 4 and 8 GPUs;", "the simulator predicts 2, 4 and 8 GPUs"});
+  page.says("(1, 2, 4 and 8 GPUs; {} G to {} G parameters)",
+            {fixed(published(1, "parameters") / 1e9, 1), fixed(published(8, "parameters") / 1e9, 1)});
+  double most = 0;
+  for (int ranks : {2, 4, 8}) most = std::max(most, std::abs(published(ranks, "relative_error")));
+  page.says("the simulator predicts 2, 4 and 8 GPUs within {} %", {fixed(100 * most)});
+  page.expect_all_known();
+}
+
+}  // namespace
+}  // namespace lockstep::numbers
