@@ -111,8 +111,8 @@ int reset(const Paths& paths, const std::string& what, bool hard) {
     }
     write_text(paths.answer(exercise), skeleton(read_text(solution), solution.string()));
     add_deed(paths, "reset", exercise.id);
-    fmt::print("{} is {}\n", exercise.id,
-               hard ? "only its interface is left: the tests check what it does" : "as it was handed out again");
+    fmt::print("{}{}\n", exercise.id,
+               hard ? ": only its interface is left, and the tests check what it does" : " is as it was handed out");
   }
   return 0;
 }

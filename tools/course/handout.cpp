@@ -31,6 +31,7 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            "docs/adding-a-lab.md",
                                            "docs/results",
                                            "docs/instructors.md",
+                                           "docs/trials.md",  // which mistakes they made, and what the cards ask for
                                            "docs/hidden-tests",
                                            "examples",
                                            "tools/alternatives",

@@ -21,7 +21,8 @@ void print_hints(const std::string& id, const std::string& title, const std::vec
 
 int hint(const Paths& paths, const std::string& what, int level) {
   if (level < 1 || level > 3) throw Error(Verdict::usage, "hints have levels 1 to 3.");
-  if (level == 3) fmt::print("(Level 3 is nearly the answer; you remember better what you find yourself.)\n");
+  if (level == 3 && !is_handout(paths))
+    fmt::print("(Level 3 is nearly the answer; you remember better what you find yourself.)\n");
   Selection selection = paths.course.select(what);
   if (selection.exercises.size() != 1) {
     throw Error(Verdict::usage, "which exercise? For example: ./lab hint 21.2, or ./lab hint 21.2a --level 2");

@@ -91,6 +91,16 @@ TEST_F(AClass, WithoutResultsIsSaidSo) {
   }
 }
 
+TEST_F(AClass, ASubmissionWithoutAnyAnswerIsToBeChecked) {
+  add("dora", {.rows = {graded("21.1", 0, 5, "NOT SUBMITTED"), graded("21.2a", 0, 9, "NOT SUBMITTED")},
+               .remarks = "These archives inside it were not opened: answers.zip.\n"});
+  const ClassData data = read();
+  ASSERT_EQ(doubts_of(row(data, "dora")).size(), 1u);
+  EXPECT_NE(doubts_of(row(data, "dora")).at(0).find("no answer in it to what was graded. These archives"),
+            std::string::npos);
+  EXPECT_TRUE(doubts_of(row(data, "carol")).empty()) << "who handed in one of two";
+}
+
 TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
   ClassData data = read();
   add_times(data, "submission,time\nanna,2026-11-20T10:00\n<i>,2026-11-20T10:00\n", "times.csv",

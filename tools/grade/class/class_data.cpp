@@ -140,6 +140,9 @@ std::vector<int> distribution(const ClassData& data) {
 std::vector<std::string> doubts_of(const ClassRow& row) {
   std::vector<std::string> doubts;
   if (!row.graded) doubts.push_back(row.remarks.empty() ? "it was not graded" : row.remarks);
+  const auto is_absent = [](const GradedRow& part) { return part.verdict == "NOT SUBMITTED"; };
+  if (row.graded && std::all_of(row.parts.begin(), row.parts.end(), is_absent))
+    doubts.push_back("there is no answer in it to what was graded. " + row.remarks);
   for (const GradedRow& part : row.parts)
     if (part.verdict == "REFUSED" || part.verdict == kNoVerdict)
       doubts.push_back(fmt::format("{} {}: {}", part.id, part.verdict, first_sentence(part)));

@@ -54,7 +54,7 @@ std::string doubts(const ClassData& data) {
     rows += fmt::format("<tr><td>{}</td><td>handed in, but there are no results</td></tr>\n", name_in_html(name));
   if (rows.empty()) return "";
   return fmt::format(
-      "<h2>Check these first: refused, or not graded</h2>\n<div class=\"wide\"><table>\n"
+      "<h2>Check these first: refused, empty, or not graded</h2>\n<div class=\"wide\"><table>\n"
       "<tr><th>submission</th><th>why</th></tr>\n{}</table></div>\n",
       rows);
 }
@@ -101,7 +101,7 @@ std::string failures(const ClassData& data) {
   }
   return fmt::format(
       "<h2>Most common failures</h2>\n<div class=\"wide\"><table>\n<tr><th>part</th><th></th>"
-      "<th class=\"n\">of those tried</th><th class=\"n\">not tried</th>"
+      "<th class=\"n\">of those who tried</th><th class=\"n\">not tried</th>"
       "<th>most common message</th></tr>\n{}</table></div>\n",
       rows);
 }
