@@ -26,11 +26,9 @@ struct StepRecord {
 };
 
 /// Where what a rank of a run returns has what; empty where the run ended early.
-enum RankResult : std::size_t {
-  kSquares,    ///< Σ values² of its replica
-  kBytesSent,  ///< by it, for the steps of this run
-  kRankResults
-};
+constexpr std::size_t kSquares = 0;    ///< Σ values² of its replica
+constexpr std::size_t kBytesSent = 1;  ///< by it, for the steps of this run
+constexpr std::size_t kRankResults = 2;
 
 struct Validation {
   int step = 0;
