@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 /// Trains from plan.options.resume (or from the start) to plan.options.steps, or until a step that diverges or a signal
 /// to end: the log says so. Rank 0 writes to `log`; checkpoints go to `files`; `signals` are this process's. Returns
-/// what RankResult says; the squares are the same on every rank.
+/// what kSquares and kBytesSent of log.hpp index; the squares are the same on every rank.
 Values train_rank(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals);
 
 }  // namespace lockstep::train
