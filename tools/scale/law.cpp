@@ -17,8 +17,7 @@ LawFit fit_law(bool weak, double serial_seconds, const std::vector<week21::Measu
   const std::size_t numbers = points.size() + 1;
   if (numbers < 3)
     return {{},
-            fmt::format("{}: no fit: it needs times on 3 numbers of ranks with a core each, and here are {}", law,
-                        numbers)};
+            fmt::format("{}: no fit: a fit needs 3 numbers of ranks with a core each, and here are {}", law, numbers)};
   std::vector<week25::Measured> times{{1, serial_seconds}};
   for (const week21::Measurement& point : points) times.push_back({point.ranks, point.seconds});
   const week21::SerialFraction s = weak ? week25::fit_weak(times) : week25::fit_strong(times);
