@@ -267,9 +267,9 @@ function(lockstep_add_alternatives id folder name)
   endif()
 endfunction()
 
-# One program for each mistake of tools/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`. Only with
-# LOCKSTEP_MUTANTS, because these thousand programs are three quarters of what Ninja reads before each build.
+# One program for each mistake of tools/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`.
 # And where the reference opens regions, one without any: tests must not crash on what an answer may have left out.
+# Only with LOCKSTEP_MUTANTS, because these thousand programs are three quarters of what Ninja reads before each build.
 function(lockstep_add_mutants id folder name solution)
   set(file ${CMAKE_SOURCE_DIR}/tools/mutants/${folder}/${name}.json)
   if(NOT LOCKSTEP_MUTANTS OR NOT EXISTS ${file} OR NOT TARGET lockstep_sim)

@@ -43,7 +43,7 @@ int ranks_of(const Trace& trace) {
   return most + 1;
 }
 
-/// Of the first `steps`; 0: of the whole run.
+/// Of the first `count` steps; 0: of the whole run.
 Durations durations_of(const Trace& trace, std::size_t count) {
   Steps steps = steps_of(trace);
   steps.count = count;
