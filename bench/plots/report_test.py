@@ -611,7 +611,7 @@ class WriteUp(unittest.TestCase):
             asked = writeup.questions(text)
             self.assertEqual(len(asked), text.count(writeup.ASKED), week)
             self.assertTrue(all(name.startswith(f"{week}.") and len(questions) >= 2 for name, questions in asked), week)
-        text = "## 1 One\n### Self-check questions\n\n1. Why\n   so?\n2. And?\n\nAnswers: there.\n### Go further\n1. No question.\n"
+        text = "## 1 One\n### Check yourself\n\n1. Why\n   so?\n2. And?\n\nAnswers: there.\n### Go further\n1. No question.\n"
         self.assertEqual(writeup.questions(text), [("1 One", ["Why so?", "And?"])])
 
     def test_it_holds_predictions_figures_questions_and_room(self):

@@ -12,7 +12,7 @@ from paper import plain
 from predict import measured_predictions
 from sources import codes_of
 
-ASKED = "### Self-check questions"
+ASKED = "### Check yourself"
 
 CHECKLIST = (
     "Every figure says whose code ran, and what is simulated, emulated or measured.",
