@@ -24,7 +24,7 @@
 include(LockstepNcclTests)
 set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 # What a skeleton leaves unused is not worth a warning.
-set(LOCKSTEP_SKELETON_OPTIONS -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
+set(LOCKSTEP_SKELETON_OPTIONS -Werror=return-type -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
     $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-unused-private-field>)
 set(LOCKSTEP_MINE_DIR ${CMAKE_BINARY_DIR}/mine)  # use/, chosen/, verdicts/
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LOCKSTEP_COURSE})
@@ -222,7 +222,7 @@ function(lockstep_add_mine_programs id week)
   # `lab check` builds and judges, so that `ctest` alone shows what the file says now. CONFIGURATIONS keeps it out of
   # a plain `ctest`; one at a time, because each may build.
   add_test(NAME mine.${id} CONFIGURATIONS Mine COMMAND lab_tool check ${id} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(mine.${id} PROPERTIES RESOURCE_LOCK mine FIXTURES_REQUIRED mine.build TIMEOUT 1800
+  set_tests_properties(mine.${id} PROPERTIES RESOURCE_LOCK mine FIXTURES_REQUIRED mine.build ENVIRONMENT LOCKSTEP_CTEST=1 TIMEOUT 1800
                        LABELS "mine;week${week};${core}")
 endfunction()
 

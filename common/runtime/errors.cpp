@@ -55,7 +55,7 @@ std::string ends_differ(const char* what, const std::string& sent, const std::st
 
 std::string which_way(int from, int to, int ranks) {
   const bool forward = (from + 1) % ranks == to, backward = (to + 1) % ranks == from;
-  if (forward == backward) return "";
+  if (forward == backward) return " The two ends mean different parts of the array.";
   return fmt::format(
       " It goes from a rank to its {} one. If it should go the other way, next and previous are swapped; otherwise the "
       "two ends mean different parts of the array.",

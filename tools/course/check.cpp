@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -60,8 +61,8 @@ void print_table(const Judged& judged) {
   }
   if (!judged.borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", to_string(judged.borrowed));
   if (judged.remembered)
-    fmt::print("  {}nothing has changed since these tests ran; --again runs them again{}\n", style().faint,
-               style().off);
+    fmt::print("  {}nothing has changed since these tests ran{}{}\n", style().faint,
+               std::getenv("LOCKSTEP_CTEST") ? "" : "; --again runs them again", style().off);
   std::fflush(stdout);
 }
 

@@ -30,10 +30,17 @@ struct Phrase {
 constexpr const char* kSemicolon = "A semicolon is missing, at the end of this line or the one before.";
 constexpr const char* kUnclosed = "A brace '{' was opened and never closed.";
 constexpr const char* kBraceTooMany = "There is one closing brace '}' too many.";
+constexpr const char* kOutside = "This is outside any function: look for an extra closing brace '}' above.";
+constexpr const char* kStillInside =
+    "The function above has not ended yet: it lacks a closing brace '}', or has an opening one '{' too many.";
+constexpr const char* kComma = "A comma is missing before this, or a '{' was opened and never closed.";
+constexpr const char* kParenthesis = "A parenthesis '(' was opened but never closed.";
+constexpr const char* kNoReturn = "The function must return a value, and on some way through it no return stands.";
 constexpr const char* kMember =
     "That type has no member of this name: check the spelling, and the header that declares the type.";
 constexpr const char* kUnknownName =
-    "The compiler does not know this name here: check the spelling, or declare it first.";
+    "The compiler does not know this name here: check the spelling, declare it first, or see whether the block that "
+    "declares it ended too early, or has no braces.";
 constexpr const char* kNoMatch =
     "There is a function of that name, but none takes these arguments: compare their number, order and types with its "
     "declaration.";
@@ -47,6 +54,7 @@ constexpr Phrase kPhrases[] = {
     {"missing definition of",
      "The header promises this function and the file does not define it; name and arguments must be exactly those of "
      "the header."},
+    {"multiple definition of 'main'", "Delete your main(): the tests have one, and call your functions."},
     {"multiple definition of",
      "Two files define the same name: put your own helpers into an unnamed namespace, namespace { … }."},
     {"operator[]",
@@ -57,13 +65,26 @@ constexpr Phrase kPhrases[] = {
     {"has no member named", kMember},
     {"no member named", kMember},
     {"at end of input", kUnclosed},
-    {"expected '}'", kUnclosed},
+    {"expected '}'", kComma},
     {"expected ';'", kSemicolon},
     {"expected ',' or ';'", kSemicolon},
-    {"expected ')'", "A parenthesis '(' was opened but never closed."},
+    {"expected ')' before ';'", kParenthesis},
+    {"expected ')' before '{'", kParenthesis},
+    {"expected ')'", "A comma is missing before this, or a parenthesis '(' was opened but never closed."},
+    {"function-definition is not allowed here", kStillInside},
+    {"function definition is not allowed here", kStillInside},
+    {"declared void", kOutside},
+    {"expected constructor, destructor, or type conversion", kOutside},
+    {"expected initializer before", "A brace '{' or a semicolon is missing at the end of the line above."},
+    {"expected function body after", "A brace '{' is missing after this."},
+    {"expected primary-expression", "A value is missing here: something was left out, or one operator is too many."},
+    {"expected expression", "A value is missing here: something was left out, or one operator is too many."},
+    {"no return statement in function returning non-void", kNoReturn},
+    {"control reaches end of non-void", kNoReturn},
+    {"does not return a value", kNoReturn},
     {"expected declaration before '}'", kBraceTooMany},
     {"extraneous closing brace", kBraceTooMany},
-    {"expected unqualified-id", "This is outside any function: look for an extra closing brace '}' above."},
+    {"expected unqualified-id", kOutside},
     {"missing terminating", "A quotation mark is missing."},
     {"was not declared in this scope", kUnknownName},
     {"undeclared identifier", kUnknownName},
@@ -114,6 +135,14 @@ CompilerError first_error(std::string_view log, std::string_view source) {
   }
   if (message.empty()) message = "the compiler failed without naming an error";
   return {led_to_it, message};
+}
+
+std::string file_of_first_error(std::string_view log) {
+  const auto error = log.find(": error: ");
+  if (error == log.npos) return "";
+  const auto begin = log.rfind('\n', error) + 1;                       // 0 where there is none
+  const std::string_view position = log.substr(begin, error - begin);  // PATH:LINE or PATH:LINE:COLUMN
+  return std::string(position.substr(0, position.find(':')));
 }
 
 std::string explain_compiler_error(std::string_view message) {

@@ -16,6 +16,9 @@ struct CompilerError {
 /// counts at the first line of `source` that led to it.
 CompilerError first_error(std::string_view log, std::string_view source);
 
+/// The path of the file in which `log` has its first error; empty where it names none.
+std::string file_of_first_error(std::string_view log);
+
 /// What the compiler's message means, in one plain sentence; empty where we have no better words.
 std::string explain_compiler_error(std::string_view message);
 

@@ -57,6 +57,12 @@ void each_line(const std::string& text, const std::function<void(std::string_vie
   for (std::string line; std::getline(lines, line);) f(line);
 }
 
+/// What a wait was by the clock, where that is much longer than the limit on the program's own time.
+std::string on_a_busy_computer(const Ended& ended, const JudgeOptions& options) {
+  if (ended.seconds < 1.5 * options.timeout_seconds + 10) return "";
+  return fmt::format(" of a computer to itself, {:.0f} s of this busy one", ended.seconds);
+}
+
 /// How a program ended that left no verdict on the test it was in, whose row says where it stands.
 Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options) {
   const std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
@@ -70,8 +76,8 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
     return running;
   }
   if (too_long) {
-    running.message =
-        fmt::format("{} was still running after {:.0f} s: is there an endless loop?", test, options.timeout_seconds);
+    running.message = fmt::format("{} was still running after {:.0f} s{}: is there an endless loop?", test,
+                                  options.timeout_seconds, on_a_busy_computer(ended, options));
     if (has_processes(options.backend)) {
       running.message += fmt::format(" Or a deadlock? On the simulator, ./lab check {} tells which ranks.", running.id);
     }
@@ -100,6 +106,11 @@ Judgement does_not_compile(const Paths& paths, const Exercise& exercise, const s
   if (duplicate != log.npos) {
     judgement.message =
         explain("error: " + log.substr(duplicate, line_end - duplicate), paths.answer(exercise).string());
+  } else if (const std::string file = file_of_first_error(log); !file.empty()) {
+    judgement.message = fmt::format(
+        "its tests cannot be built, because a file that is given does not compile: {}\n"
+        "If you changed it, undo that (`git diff` shows it).",
+        explain(log, file));
   } else {
     judgement.message = "its tests cannot be built:\n" + indented(last_lines(log, 20), "  ");
   }
@@ -118,6 +129,9 @@ void add_to_its_row(std::vector<Judgement>& found, Judgement broken) {
   found.push_back(std::move(broken));
 }
 
+/// Seconds that what follows a test without an end may take: often it has the same loop.
+constexpr double kAfterAHang = 20;
+
 /// The tests of a whole exercise call the part that did not end: they would take as long once more.
 void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pending) {
   const std::string part = rows.back().id, whole = testing::exercise_of(part);
@@ -128,7 +142,7 @@ void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pen
 }  // namespace
 
 std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, const std::vector<std::string>& ids,
-                                 const JudgeOptions& options) {
+                                 JudgeOptions options) {
   const RunFolder folder(paths);
   const fs::path file = folder.path() / "verdicts.json";
   std::vector<std::string> pending = ids;
@@ -169,7 +183,9 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
       std::erase(pending, row.id);
     }
     if (!broke_off) break;
-    if (hung) leave_out_whole(rows, pending);
+    if (!hung) continue;
+    leave_out_whole(rows, pending);
+    options.timeout_seconds = std::min(options.timeout_seconds, kAfterAHang);
   }
   return rows;
 }

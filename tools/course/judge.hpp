@@ -28,7 +28,7 @@ struct JudgeOptions {
 /// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id
 /// whose test was running; the others are run on their own.
 std::vector<Judgement> run_tests(const Paths& paths, const std::filesystem::path& program,
-                                 const std::vector<std::string>& ids, const JudgeOptions& options);
+                                 const std::vector<std::string>& ids, JudgeOptions options);
 
 /// An exercise for which the reference stands in.
 struct Borrowed {

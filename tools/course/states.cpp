@@ -15,7 +15,7 @@ State state_of(const Paths& paths, const Exercise& exercise) {
   const auto record = last_record(paths, exercise);
   const bool untouched = is_untouched(paths, exercise);
   if (!record || (untouched && record->stale)) return {false, untouched, false, untouched ? "-" : "begun, not checked"};
-  if (record->stale) return {false, untouched, false, record->judgement.verdict + " (edited since)"};
+  if (record->stale) return {false, untouched, false, "edited since " + record->judgement.verdict};
   return {record->judgement.ok(), untouched, false, record->judgement.verdict};
 }
 

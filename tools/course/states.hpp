@@ -13,7 +13,7 @@ struct State {
   bool passes = false;    ///< as it is now
   bool untouched = true;  ///< as it was handed out
   bool borrowed = false;  ///< by ./lab borrow
-  std::string words;      ///< "PASS", "FAIL (edited since)", "begun, not checked", "borrowed", "-"
+  std::string words;      ///< "PASS", "edited since FAIL", "begun, not checked", "borrowed", "-"
 };
 State state_of(const Paths& paths, const Exercise& exercise);
 

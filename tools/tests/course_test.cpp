@@ -42,7 +42,7 @@ TEST_F(FindingOnesWay, RowsOfTheListFitATerminal) {
   const Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
   expect_to_fit(head_of_list());
   for (const Exercise& e : course.select("").exercises)
-    for (const char* state : {"-", "FAIL (edited since)", "DOES NOT COMPILE (edited since), revealed"})
+    for (const char* state : {"-", "edited since FAIL", "edited since DOES NOT COMPILE, revealed"})
       expect_to_fit(row_of_list(e.id, e.title + " (extra)", e.minutes, e.points, state, ""));
   EXPECT_EQ(row_of_list("drill 21", "A run whose title is longer than its column", 20, std::nullopt, "solved", ""),
             "  drill 21 A run whose title is longer than      20          solved\n"
@@ -86,7 +86,7 @@ TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(next_exercise(paths_, "1.1").value().id, "1.2");
   EXPECT_FALSE(next_exercise(paths_, "1.2"));
   write_text(paths_.answer(first()), "int f() { return 4; }\n");
-  EXPECT_EQ(state_of(paths_, first()).words, "PASS (edited since)");
+  EXPECT_EQ(state_of(paths_, first()).words, "edited since PASS");
   EXPECT_EQ(next_exercise(paths_, "1.2").value().id, "1.1");  // it comes round
   EXPECT_EQ(describe_next(first()), "1.1 t, 1 minute: ./lab check 1.1");
 }

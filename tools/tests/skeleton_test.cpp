@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tools/course/compiler_error.hpp"
 #include "tools/course/paths.hpp"
@@ -102,6 +105,15 @@ TEST(CompilerError, InAHeaderCountsWhereTheStudentLedToIt) {
   EXPECT_EQ(first_error(used, "labs/f.cpp").line, 12);
 }
 
+TEST(CompilerError, OfAFileThatIsGivenIsNamedByThatFile) {
+  const std::string log =
+      "[2/6] Building\nIn file included from /a/solutions/f.cpp:4:\n/a/labs/f.hpp:34:9: error: expected ';' before "
+      "'x'\n";
+  EXPECT_EQ(file_of_first_error(log), "/a/labs/f.hpp");
+  EXPECT_EQ(explain(log, file_of_first_error(log)).substr(0, 9), "f.hpp:34:");
+  EXPECT_EQ(file_of_first_error("ld: undefined reference to `f'\n"), "");
+}
+
 TEST(CompilerError, TheFileMayBeNamedByAnotherPath) {
   const std::string log =
       "In file included from ../../labs/week/other_f.cpp:3:\n"
@@ -119,6 +131,19 @@ TEST(CompilerError, ComesWithOnePlainSentence) {
       explain_compiler_error("passing 'const lockstep::Rank' as 'this' argument discards qualifiers [-fpermissive]")
           .find("copy it first"),
       std::string::npos);
+  // Of what a brace or a comma too few or too many causes, GCC's words and Clang's.
+  for (const auto& [message, words] : std::vector<std::pair<std::string, std::string>>{
+           {"a function-definition is not allowed here before '{' token", "lacks a closing brace"},
+           {"function definition is not allowed here", "lacks a closing brace"},
+           {"variable or field 'ring_all_gather' declared void", "extra closing brace"},
+           {"expected initializer before 'int'", "A brace '{' or a semicolon is missing"},
+           {"expected '}' before 'receive'", "A comma is missing"},
+           {"expected ')' before 'received'", "A comma is missing"},
+           {"expected ')' before ';' token", "never closed"},
+           {"no return statement in function returning non-void [-Werror=return-type]", "must return a value"},
+           {"non-void function does not return a value [-Werror,-Wreturn-type]", "must return a value"},
+           {"multiple definition of 'main'", "Delete your main()"}})
+    EXPECT_NE(explain_compiler_error(message).find(words), std::string::npos) << message;
   EXPECT_NE(explain_compiler_error("'optional' is not a member of 'std'").find("#include"), std::string::npos);
   EXPECT_EQ(explain_compiler_error("something nobody has seen"), "");
 }

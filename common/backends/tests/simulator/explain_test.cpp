@@ -112,7 +112,9 @@ TEST(Mismatch, OfSizesNamesBothSides) {
            if (me.rank() == 0) me.exchange({send(1, buffer(me, 12))});
            if (me.rank() == 1) me.exchange({receive(0, buffer(me, 8))});
          },
-         Verdict::mismatch, {"the size", "rank 0 sends 12 fp32", "rank 1 receives 8 fp32", "explain_test.cpp"});
+         Verdict::mismatch,
+         {"the size", "rank 0 sends 12 fp32", "rank 1 receives 8 fp32", "explain_test.cpp",
+          "different parts of the array"});
 }
 
 TEST(Mismatch, OfSizesSaysWhichWayTheMessageGoes) {
