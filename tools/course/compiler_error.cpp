@@ -22,6 +22,13 @@ int line_in(const std::string& line, std::string_view source) {
   return 0;
 }
 
+/// GCC quotes with ‘ and ’ in many languages, English among them.
+std::string with_plain_quotes(std::string text) {
+  for (const std::string_view quote : {"‘", "’"})
+    for (auto at = text.find(quote); at != text.npos; at = text.find(quote, at)) text.replace(at, quote.size(), "'");
+  return text;
+}
+
 struct Phrase {
   const char* part;   ///< of the compiler's message
   const char* words;  ///< what it means
@@ -129,7 +136,7 @@ CompilerError first_error(std::string_view log, std::string_view source) {
     auto error = line.find("error: ");
     int here = line_in(line, source);
     if (error != line.npos && !message.empty()) break;
-    if (error != line.npos) message = line.substr(error + 7);
+    if (error != line.npos) message = with_plain_quotes(line.substr(error + 7));
     if (here > 0 && (error != line.npos || led_to_it == 0)) led_to_it = here;
     if (!message.empty() && led_to_it > 0) break;
   }
