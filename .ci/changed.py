@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-from storeys import files_of, includes
+from layers import files_of, includes
 
 SHARED = {  # a change here concerns everything
     "files": re.compile(r"\.clang-tidy$|\.ci/(tidy\.sh|clang_tidy/)"),

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""The plan of the house, kept: who may include whom.
+"""Who may include whom, and how large the core is.
 
-A file includes files of its own storey and of those below it, never of one above; and no folders include each other
+A file includes files of its own layer and of those below it, never of one above; and no folders include each other
 in a circle. Tests in common may also include common/testing, those of the labs the trainer. Says every include that goes up, and one circle of folders if there
-is one, and ends with 1. docs/architecture.md has the storeys' map.
+is one, and ends with 1. docs/architecture.md has the layers' map.
 
-    python3 .ci/storeys.py [ROOT]
+    python3 .ci/layers.py [ROOT]
 """
 import os
 import re
 import subprocess
 import sys
 
-# From top to bottom. A folder belongs to the storey with its longest prefix; files right in common/ are the ground floor.
-STOREYS = [
+# From top to bottom. A folder belongs to the layer with its longest prefix; files right in common/ are the ground floor.
+LAYERS = [
     "bench",
     "tools",
     "labs/trainer",
@@ -27,7 +27,7 @@ STOREYS = [
     "common/support",
     "common",
 ]
-SAME_STOREY = {"solutions": "labs"}  # the answers, beside the exercises
+SAME_LAYER = {"solutions": "labs"}  # the answers, beside the exercises
 # What tests may include above them, in common and in labs: week 25's answers are tested in the trainer.
 TESTS_MAY = {False: ["common/testing"], True: ["labs/trainer"]}
 MOST_SUBFOLDERS = 12
@@ -35,11 +35,11 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")
 
 
-def storey_of(path):
+def layer_of(path):
     top = path.split("/")[0]
-    path = SAME_STOREY.get(top, top) + path[len(top):]
-    fits = [name for name in STOREYS if path.startswith(name + "/")]
-    return STOREYS.index(max(fits, key=len)) if fits else None
+    path = SAME_LAYER.get(top, top) + path[len(top):]
+    fits = [name for name in LAYERS if path.startswith(name + "/")]
+    return LAYERS.index(max(fits, key=len)) if fits else None
 
 
 def is_test(path):
@@ -66,10 +66,10 @@ def includes(root, known):
 
 
 def goes_up(path, target):
-    here, there = storey_of(path), storey_of(target)
+    here, there = layer_of(path), layer_of(target)
     if here is None or there is None:
         return False
-    if is_test(path) and STOREYS[there] in TESTS_MAY[path.split("/")[0] == "labs"]:
+    if is_test(path) and LAYERS[there] in TESTS_MAY[path.split("/")[0] == "labs"]:
         return False
     return there < here
 
@@ -116,7 +116,7 @@ def main():
     for path, target in includes(root, known):
         count += 1
         if goes_up(path, target):
-            print(f"{path} includes {target}, of a storey above it")
+            print(f"{path} includes {target}, of a layer above it")
             wrong += 1
         if not is_test(path) and os.path.dirname(path) != os.path.dirname(target):
             graph.setdefault(os.path.dirname(path), set()).add(os.path.dirname(target))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""storeys.py finds what it is for: in small trees, each with one fault."""
+"""layers.py finds what it is for: in small trees, each with one fault."""
 import os
 import subprocess
 import tempfile
@@ -9,7 +9,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def run_on(files):
-    """storeys.py's exit code and what it said of a tree of these files: path to text."""
+    """layers.py's exit code and what it said of a tree of these files: path to text."""
     with tempfile.TemporaryDirectory() as root:
         subprocess.run(["git", "init", "-q", root], check=True)
         for path, text in files.items():
@@ -17,14 +17,14 @@ def run_on(files):
             with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                 file.write(text)
         subprocess.run(["git", "-C", root, "add", "-A"], check=True)
-        done = subprocess.run(["python3", os.path.join(HERE, "storeys.py"), root], capture_output=True, text=True, check=False)
+        done = subprocess.run(["python3", os.path.join(HERE, "layers.py"), root], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
 
 GROUND = {"common/rank.hpp": "", "common/runtime/run.hpp": '#include "common/rank.hpp"\n'}
 
 
-class Storeys(unittest.TestCase):
+class Layers(unittest.TestCase):
     def test_down_is_well(self):
         code, said = run_on(GROUND)
         self.assertEqual(code, 0, said)
