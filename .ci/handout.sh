@@ -78,7 +78,9 @@ while read -r file; do
   case $file in */hard/*) ;; *) grep -q 'lab .* begin' "$out/$file" || fail "$file cannot be a skeleton" ;; esac
 done < "$work/solutions"
 grep -rlF 'Slice outgoing = chunk(data, r - step - 1, p), incoming' "$out" && fail 'the ring is in it'
-grep -rlF 'for (int distance = 1; distance < p; distance *= 2) me.exchange' "$out" && fail 'a hint of level 3 is in it'
+third='A loop over distance = 1, doubled each time'
+grep -qF "$third" labs/course.json || fail 'labs/course.json has no such hint any more: name another here'
+grep -rlF "$third" "$out" && fail 'a hint of level 3 is in it'
 grep -qF 'Draw the arrows first' "$out/labs/course.json" || fail 'the first hints are not in it'
 unpack 24
 grep -rqF 'Draw the arrows first' "$out" && fail 'there is a hint in one without'
