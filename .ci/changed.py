@@ -6,6 +6,7 @@ nothing.
 
     python3 .ci/changed.py files        .cpp files that changed, or include a file that did, however indirectly
     python3 .ci/changed.py exercises    ids of exercises whose planted mistakes may get another verdict
+    python3 .ci/changed.py handouts     handouts that changed, or have such an exercise
 
 Prints `all` where everything counts: the commit is not known here, or what all of them share has changed.
 """
@@ -19,6 +20,7 @@ from layers import files_of, includes
 SHARED = {  # a change here concerns everything
     "files": re.compile(r"\.clang-tidy$|\.ci/(tidy\.sh|clang_tidy/)"),
     "exercises": re.compile(r"(common|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"),
+    "handouts": re.compile(r"(common|cmake|tools/course|labs/CMakeLists|\.ci/outputs)"),
 }
 
 
@@ -51,6 +53,14 @@ def exercises_of(found, course):
                 yield exercise["id"]
 
 
+def handouts_of(found, course):
+    changed = set(exercises_of(found, course))
+    for week in course["weeks"]:
+        handout = f"labs/{week['folder']}/README.md"
+        if handout in found or any(exercise["id"] in changed for exercise in week["exercises"]):
+            yield handout
+
+
 def main():
     what = sys.argv[1]
     with open(".ci/landed", encoding="utf-8") as file:
@@ -64,7 +74,8 @@ def main():
         print("\n".join(sorted(path for path in found if path.endswith(".cpp"))))
     else:
         with open("labs/course.json", encoding="utf-8") as file:
-            print("\n".join(exercises_of(found, json.load(file))))
+            course = json.load(file)
+        print("\n".join((exercises_of if what == "exercises" else handouts_of)(found, course)))
 
 
 if __name__ == "__main__":
