@@ -2,10 +2,12 @@
 """Who may include whom, and how large the core is.
 
 A file includes files of its own layer and of those below it, never of one above; and no folders include each other
-in a circle. Tests in common may also include common/testing, those of the labs the trainer. Says every include that goes up, and one circle of folders if there
-is one, and ends with 1. docs/architecture.md has the layers' map.
+in a circle. Tests in common may also include common/testing, those of the labs the trainer. The core, which students
+read, has at most MOST_CORE_LINES. docs/architecture.md has the layers' map, and the lines of each part of the core.
+Says what is otherwise, and ends with 1.
 
     python3 .ci/layers.py [ROOT]
+    python3 .ci/layers.py --lines     the table of docs/architecture.md, as it should be
 """
 import os
 import re
@@ -31,6 +33,20 @@ SAME_LAYER = {"solutions": "labs"}  # the answers, beside the exercises
 # What tests may include above them, in common and in labs: week 25's answers are tested in the trainer.
 TESTS_MAY = {False: ["common/testing"], True: ["labs/trainer"]}
 MOST_SUBFOLDERS = 12
+# What students read, without its tests, and the name of each part in docs/architecture.md.
+CORE = [
+    ("`common/*.hpp`, what labs include", r"common/[^/]+\.hpp$"),
+    ("`common/runtime`", r"common/runtime/"),
+    ("the simulator, `common/backends/sim`", r"common/backends/sim/"),
+    ("MPI, `common/backends/mpi`", r"common/backends/mpi/"),
+    ("arithmetic on the CPU, `common/devices/cpu`", r"common/devices/cpu/"),
+    ("the model and its schedules, `common/gpt/model` and `pipeline`", r"common/gpt/(model|pipeline)/"),
+    ("contracts and given code, `labs/week*/*.hpp`", r"labs/week\w+/[^/]+\.hpp$"),
+    ("reference answers, `solutions`", r"solutions/"),
+    ("`labs/trainer`", r"labs/trainer/"),
+]
+MOST_CORE_LINES = 30500
+ARCHITECTURE = "docs/architecture.md"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")
 
@@ -109,7 +125,39 @@ def crowded(known):
     return {folder: len(found) for folder, found in children.items() if len(found) > MOST_SUBFOLDERS}
 
 
+def core_lines(root, known):
+    """Lines of each part of CORE."""
+    lines = dict.fromkeys((name for name, _ in CORE), 0)
+    for path in known:
+        for name, pattern in CORE:
+            if SOURCE.search(path) and re.match(pattern, path) and not is_test(path):
+                with open(os.path.join(root, path), encoding="utf-8") as file:
+                    lines[name] += sum(1 for _ in file)
+    return lines
+
+
+def core_table(lines):
+    """As docs/architecture.md has it, to the hundred, so that it changes only where something has happened."""
+    rows = [f"| {name} | {round(count, -2):,} |" for name, count in lines.items()]
+    return "\n".join(["| core | lines |", "|---|---|", *rows, f"| together | {round(sum(lines.values()), -2):,} |"])
+
+
+def wrong_core(root, known):
+    path = os.path.join(root, ARCHITECTURE)
+    if ARCHITECTURE not in known:
+        return
+    lines = core_lines(root, known)
+    if sum(lines.values()) > MOST_CORE_LINES:
+        yield f"the core has {sum(lines.values())} lines, more than {MOST_CORE_LINES}: CONTRIBUTING.md's rule on complexity"
+    with open(path, encoding="utf-8") as file:
+        if core_table(lines) not in file.read():
+            yield f"{ARCHITECTURE} lacks the core's table as it should be: .ci/layers.py --lines\n" + core_table(lines)
+
+
 def main():
+    if sys.argv[1:] == ["--lines"]:
+        print(core_table(core_lines(".", files_of("."))))
+        return 0
     root = sys.argv[1] if len(sys.argv) > 1 else "."
     known = files_of(root)
     wrong, graph, count = 0, {}, 0
@@ -126,6 +174,9 @@ def main():
         wrong += 1
     for folder, many in sorted(crowded(known).items()):
         print(f"{folder} has {many} sub-folders, more than {MOST_SUBFOLDERS}")
+        wrong += 1
+    for said in wrong_core(root, known):
+        print(said)
         wrong += 1
     if count == 0:
         print("no includes found: is this the root of the project?")

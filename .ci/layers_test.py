@@ -70,6 +70,16 @@ class Layers(unittest.TestCase):
         code, _ = run_on({"bench/x.txt": ""})
         self.assertEqual(code, 1)
 
+    def test_the_core_is_as_the_architecture_says(self):
+        wrong = {**GROUND, "docs/architecture.md": "| together | 7 |\n"}
+        code, said = run_on(wrong)
+        self.assertEqual(code, 1)
+        self.assertIn("lacks the core's table", said)
+        table = said[said.index("| core |"):said.index("| together |")] + "| together | 0 |\n"
+        self.assertEqual(run_on({**wrong, "docs/architecture.md": table})[0], 0)
+        too_long = {**wrong, "docs/architecture.md": table, "solutions/x.cpp": "//\n" * 40000}
+        self.assertIn("the core has 40001 lines, more than", run_on(too_long)[1])
+
 
 if __name__ == "__main__":
     unittest.main()

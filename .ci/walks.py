@@ -1,0 +1,51 @@
+"""The walks of docs/architecture.md name the files to open: of two of them this is proved on something that stands.
+
+  python3 .ci/walks.py
+
+An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk's line. An exercise: the
+files that have the name of 25.6 are those of the walk's line, and each of these patterns has one.
+"""
+import fnmatch
+import pathlib
+import re
+import subprocess
+import sys
+
+PAGE = pathlib.Path("docs/architecture.md")
+TEST = re.compile(r"/tests/|_test\.")
+
+
+def listed(*arguments):
+    return set(subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.split())
+
+
+def patterns_of(walk):
+    """What stands in backticks in the walk's line."""
+    line = re.search(rf"^\*\*{re.escape(walk)}\.\*\* (.*)$", PAGE.read_text(encoding="utf-8"), re.M)
+    return re.findall(r"`(\w[\w./*]*/[\w./*]+)`", line[1]) if line else []
+
+
+def differences(walk, files, patterns):
+    """In words: files that the walk does not name, and patterns of which there is no file."""
+    if not patterns:
+        yield f"{PAGE} has no walk '{walk}'"
+    for file in sorted(files):
+        if not any(fnmatch.fnmatch(file, pattern) for pattern in patterns):
+            yield f"{walk}: {file} belongs to it, and {PAGE} does not name it"
+    for pattern in patterns:
+        if not fnmatch.filter(files, pattern):
+            yield f"{walk}: {PAGE} names {pattern}, and no such file belongs to it"
+
+
+def main():
+    operation = {f for f in listed("grep", "-lw", "scatter_add", "--", "common") if not TEST.search(f)}
+    exercise = {f for f in listed("ls-files", "labs", "solutions", "tools") if re.search(r"/save_interval[._]", f)}
+    wrong = [*differences("Add an operation", operation, patterns_of("Add an operation")),
+             *differences("Add an exercise", exercise, patterns_of("Add an exercise"))]
+    print("\n".join(wrong), end="\n" if wrong else "")
+    print(f"2 walks, {len(operation) + len(exercise)} files, {len(wrong)} not as {PAGE} says")
+    return bool(wrong) or not operation or not exercise
+
+
+if __name__ == "__main__":
+    sys.exit(main())
