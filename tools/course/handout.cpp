@@ -29,6 +29,8 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            ".github",
                                            "CONTRIBUTING.md",
                                            "docs/adding-a-lab.md",
+                                           "docs/pictures/draw.py",
+                                           "docs/pictures/figures",  // simulates the answers that it draws
                                            "docs/results",
                                            "docs/instructors.md",
                                            "docs/trials.md",  // which mistakes they made, and what the cards ask for
