@@ -18,7 +18,8 @@ struct RecordedAct {
 /// first 16.
 RecordedAct record_act(RunOptions options, const Contender& contender);
 
-/// Of each contender that is `drawn`, PREFIX_NAME.trace and PREFIX_NAME.svg; `what` stands in titles. How many.
+/// Of each contender that is `drawn`, PREFIX_NAME.trace and PREFIX_NAME.svg, with - for each / of its name; `what`
+/// stands in titles. How many.
 int write_timelines(const std::string& prefix, const std::string& what, const RunOptions& options,
                     const std::vector<Contender>& contenders);
 
