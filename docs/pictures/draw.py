@@ -4,18 +4,19 @@
   python3 docs/pictures/draw.py [NAME…]           writes docs/pictures/NAME.svg; without names, all of them
   python3 docs/pictures/draw.py --check [NAME…]   writes nothing; fails where a committed figure is not what this draws
 
-A figure is a function without arguments in figures/week*.py, of the file's name, that returns a Canvas. Time in the
-simulator is virtual, so the same suite draws the same bytes.
+A figure is a function in figures/, named as its file, that returns a Canvas. Time in the simulator is virtual, so the
+same suite draws the same bytes.
 """
 import argparse
 import pathlib
 import sys
 
-from figures import week21, week22, week23, week24, week25
+from figures import all_reduce, data_parallel, mesh, messages, pipeline, tensor, zero
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-FIGURES = [week21.ring_one_rank, week21.buckets, week22.zero_bars, week22.fsdp_timeline, week23.tensor_shards,
-           week24.schedules, week25.mesh]
+FIGURES = [messages.deadlock, messages.barrier, messages.ports, all_reduce.ring_one_rank, all_reduce.butterfly,
+           all_reduce.rails, all_reduce.regimes, data_parallel.buckets, zero.zero_bars, zero.fsdp_timeline,
+           zero.activations, tensor.tensor_shards, tensor.sequence_parallel, pipeline.schedules, mesh.mesh]
 
 
 def differs(figure):

@@ -4,47 +4,54 @@ import math
 from xml.sax.saxutils import escape
 
 LIGHT = {"paper": "#ffffff", "ink": "#1c2430", "soft": "#55606e", "line": "#c8ced6", "cell": "#f2f4f7",
-         "compute": "#0072b2", "compute-fill": "#d3e7f6", "second-fill": "#93c6ea", "comm": "#a86f00", "comm-fill": "#ffedc2", "comm-dot": "#f0d08a",
-         "wait": "#7d8794", "wait-fill": "#f4f4f4", "wait-dash": "#b9c0c8", "memory": "#00795a", "memory-fill": "#cdeee2",
-         "memory-dot": "#6fc3a8", "stop": "#b3261e"}
+         "edge": "#8b96a3", "compute": "#0072b2", "compute-fill": "#d3e7f6", "second-fill": "#93c6ea",
+         "comm": "#a86f00", "comm-fill": "#ffedc2", "comm-dot": "#f0d08a", "wait": "#7d8794", "wait-fill": "#f4f4f4",
+         "wait-dash": "#b9c0c8", "memory": "#00795a", "memory-fill": "#cdeee2", "memory-dot": "#6fc3a8",
+         "stop": "#b3261e"}
 DARK = {"paper": "#0d1117", "ink": "#e6edf3", "soft": "#a3afbc", "line": "#3d4754", "cell": "#1c232d",
-        "compute": "#5bb0e6", "compute-fill": "#12395a", "second-fill": "#235f91", "comm": "#f0b13c", "comm-fill": "#4a3508", "comm-dot": "#6e500f",
-        "wait": "#8994a1", "wait-fill": "#1c232d", "wait-dash": "#525d69", "memory": "#35c39a", "memory-fill": "#0c4434",
-        "memory-dot": "#1f7f63", "stop": "#ff8a80"}
+        "edge": "#657180", "compute": "#5bb0e6", "compute-fill": "#12395a", "second-fill": "#235f91",
+        "comm": "#f0b13c", "comm-fill": "#4a3508", "comm-dot": "#6e500f", "wait": "#8994a1", "wait-fill": "#1c232d",
+        "wait-dash": "#525d69", "memory": "#35c39a", "memory-fill": "#0c4434", "memory-dot": "#1a6b54",
+        "stop": "#ff8a80"}
 
-# Of a box: what it stands for, its fill and its border.
-KINDS = {"compute": ("compute-fill", "compute"), "second": ("second-fill", "compute"), "comm": ("comm-fill", "comm"),
-         "wait": ("wait-fill", "wait"), "memory": ("memory-fill", "memory"), "second-memory": ("memory-fill", "memory"),
-         "third-memory": ("memory-fill", "memory"), "cell": ("cell", "line"), "paper": ("paper", "line"), "third": ("paper", "compute")}
+# Of a box: what it stands for, its fill and its border. Patterns tell kinds of memory apart, lightness kinds of work.
+KINDS = {"compute": ("compute-fill", "compute"), "second": ("second-fill", "compute"), "third": ("paper", "compute"),
+         "comm": ("comm-fill", "comm"), "wait": ("wait-fill", "wait"), "memory": ("memory-fill", "memory"),
+         "second-memory": ("memory-fill", "memory"), "third-memory": ("memory-fill", "memory"),
+         "cell": ("cell", "edge"), "paper": ("paper", "edge")}
 
-# Patterns over a fill: dots for what moves, slanted lines for what waits, others tell kinds of memory or work apart.
-PATTERNS = {"comm": '<circle cx="1.5" cy="1.5" r=".9" class="comm-dot"/><circle cx="4.5" cy="4.5" r=".9" class="comm-dot"/>',
+# Over a fill: dots for what moves, slanted lines for what waits, others for kinds of memory.
+DOT, SLANT = '<circle cx="{0}" cy="{0}" r=".9" class="comm-dot"/>', "M0 0L6 6M-1 5L1 7M5 -1L7 1"
+PATTERNS = {"comm": DOT.format(1.5) + DOT.format(4.5),
             "wait": '<path d="M0 6L6 0M-1 1L1 -1M5 7L7 5" class="wait-dash"/>',
-            "second-memory": '<path d="M0 0L6 6M-1 5L1 7M5 -1L7 1" class="memory-dash"/>',
-            "third-memory": '<path d="M0 0L6 6M-1 5L1 7M5 -1L7 1M0 6L6 0M-1 1L1 -1M5 7L7 5" class="memory-dash"/>'}
+            "second-memory": f'<path d="{SLANT}" class="memory-dash"/>',
+            "third-memory": f'<path d="{SLANT}M0 6L6 0M-1 1L1 -1M5 7L7 5" class="memory-dash"/>'}
 
 
 def variables(colours):
     return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
 
+BOXES = "".join(f".{kind}{{fill:var(--{fill});stroke:var(--{border})}}\n" for kind, (fill, border) in KINDS.items())
 STYLE = f"""svg{{{variables(LIGHT)}}}
 @media (prefers-color-scheme:dark){{svg{{{variables(DARK)}}}}}
 text{{font-family:Helvetica,Arial,sans-serif;font-size:14px;fill:var(--ink)}}
 .title{{font-size:17px;font-weight:600}}.head{{font-weight:600}}.bold{{font-weight:700}}
 .soft{{fill:var(--soft)}}.small{{font-size:12.5px}}.stop{{fill:var(--stop);font-weight:700}}
+.halo{{paint-order:stroke;stroke:var(--paper);stroke-width:5px}}
 .mid{{text-anchor:middle}}.end{{text-anchor:end}}
 .paper-fill{{fill:var(--paper)}}.comm-dot{{fill:var(--comm-dot)}}
 .wait-dash{{stroke:var(--wait-dash);stroke-width:1.5}}
 .memory-dash{{stroke:var(--memory-dot)}}
-""" + "".join(f".{kind}{{fill:var(--{fill});stroke:var(--{border})}}\n" for kind, (fill, border) in KINDS.items()) + """\
-.away{fill:none;stroke:var(--soft);stroke-dasharray:4 3}.final{stroke-width:3}.none{stroke:none}.over{stroke:none}
-.rule{stroke:var(--line);fill:none}.ink{stroke:var(--ink);fill:none;stroke-width:1.5}
-.faint{stroke:var(--soft);fill:none;stroke-opacity:.6}
-.go{stroke:var(--comm);fill:none;stroke-width:2}.tip{fill:var(--comm)}
-.work{stroke:var(--compute);fill:none;stroke-width:2.5}.hold{stroke:var(--memory);fill:none;stroke-width:2.5}
-.limit{stroke:var(--stop);fill:none;stroke-width:2;stroke-dasharray:6 4}.tip-stop{fill:var(--stop)}
-.dash{stroke-dasharray:6 4}.dot{stroke-dasharray:2 3}.thick{stroke-width:4}
+{BOXES}.away{{fill:none;stroke:var(--soft);stroke-dasharray:4 3}}.over{{stroke:none}}
+.final{{stroke-width:3}}.final-ink{{stroke:var(--ink);stroke-width:2}}
+.rule{{stroke:var(--line);fill:none}}.ink{{stroke:var(--ink);fill:none;stroke-width:1.5}}
+.faint{{stroke:var(--soft);fill:none;stroke-opacity:.6}}
+.go{{stroke:var(--comm);fill:none;stroke-width:2}}.thin{{stroke-width:1.3}}
+.tip{{fill:var(--comm)}}.tip-soft{{fill:var(--soft)}}
+.work{{stroke:var(--compute);fill:none;stroke-width:2.5}}.hold{{stroke:var(--memory);fill:none;stroke-width:2.5}}
+.limit{{stroke:var(--stop);fill:none;stroke-width:2;stroke-dasharray:6 4}}.tip-stop{{fill:var(--stop)}}
+.dash{{stroke-dasharray:6 4}}.dot{{stroke-dasharray:2 3}}.thick{{stroke-width:4}}
 """
 
 
@@ -56,7 +63,7 @@ def number(value):
 
 class Canvas:
     def __init__(self, name, size, title, about):
-        """`title` is the figure's message, one sentence, which is also drawn; `about` is for those who cannot see it."""
+        """`title` is the figure's message, a sentence, which is also drawn; `about` is for those who cannot see it."""
         self.name, self.title, self.about = name, title, about
         self.width, self.height = size
         self.parts = []
@@ -116,12 +123,17 @@ class Canvas:
             self.text(x + 28, y, words, "small soft")
             x += step or 52 + 6.7 * len(words)
 
+    def patterns(self):
+        """Those that the figure uses."""
+        return [f'<pattern id="{self.name}-{kind}" width="6" height="6" patternUnits="userSpaceOnUse">{shape}</pattern>'
+                for kind, shape in PATTERNS.items() if any(f"url(#{self.name}-{kind})" in part for part in self.parts)]
+
     def svg(self):
-        patterns = "".join(f'<pattern id="{self.name}-{kind}" width="6" height="6" patternUnits="userSpaceOnUse">{shape}</pattern>'
-                           for kind, shape in PATTERNS.items() if any(f"url(#{self.name}-{kind})" in part for part in self.parts))
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
-                f'height="{self.height}" role="img" aria-labelledby="{self.name}-title {self.name}-desc">')
-        return "\n".join([head, f'<title id="{self.name}-title">{escape(self.title)}</title>',
-                          f'<desc id="{self.name}-desc">{escape(self.about)}</desc>', f"<style>\n{STYLE}</style>",
-                          *([f"<defs>{patterns}</defs>"] if patterns else []),
-                          f'<rect width="{self.width}" height="{self.height}" class="paper-fill"/>', *self.parts, "</svg>"]) + "\n"
+        size = f'width="{self.width}" height="{self.height}"'
+        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" {size} role="img" '
+                f'aria-labelledby="{self.name}-title {self.name}-desc">')
+        lines = [head, f'<title id="{self.name}-title">{escape(self.title)}</title>',
+                 f'<desc id="{self.name}-desc">{escape(self.about)}</desc>', f"<style>\n{STYLE}</style>",
+                 f"<defs>{''.join(self.patterns())}</defs>", f'<rect {size} class="paper-fill"/>', *self.parts,
+                 "</svg>"]
+        return "\n".join(lines) + "\n"

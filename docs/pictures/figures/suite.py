@@ -48,13 +48,11 @@ def check_trace(part, test, ranks, size):
     return Trace(path)
 
 
-def bench_traces(name, contenders, *arguments):
-    """One run of each contender of a benchmark."""
+def bench(name, contenders, *arguments):
+    """The rows of a benchmark, and a trace of one run of each of these contenders."""
     with tempfile.TemporaryDirectory() as folder:
-        for contender in contenders:
-            (pathlib.Path(folder) / f"run_{contender}").parent.mkdir(exist_ok=True)
-        lab("bench", name, *arguments, "--timeline", f"{folder}/run")
-        return [Trace(f"{folder}/run_{contender}.trace") for contender in contenders]
+        found = rows("bench", name, *arguments, "--timeline", f"{folder}/run")
+        return found, [Trace(f"{folder}/run_{contender}.trace") for contender in contenders]
 
 
 def schedule_trace(schedule, stages, microbatches):

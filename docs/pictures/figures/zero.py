@@ -1,15 +1,11 @@
 """Week 22: ZeRO, FSDP and activations, whose memory is what the calculator computes or a run's trace holds."""
 from figures import suite
+from figures.axes import gb, ms, size_text, spread, time_axis
 from figures.canvas import Canvas
-from figures.week21 import ms, spread, time_axis
 
 STATE = [("parameter_bytes", "memory", "parameters"), ("gradient_bytes", "second-memory", "gradients"),
          ("optimizer_bytes", "third-memory", "optimizer state")]
 ZERO = ["nothing sharded", "optimizer state", "+ gradients", "+ parameters"]
-
-
-def gb(count):
-    return f"{count / 1e9:.3g} GB"
 
 
 def zero_bars():
@@ -17,8 +13,9 @@ def zero_bars():
     most, limit = max(r["total_bytes"] for r in found), 80e9
     c = Canvas("zero_bars", (720, 326), "Each ZeRO stage shards one more kind of state over the ranks",
                "Bytes on each of 64 GPUs for a model of 7.5 B parameters in bf16: " +
-               ", ".join(f"stage {r['stage']} {gb(r['total_bytes'])}" for r in found) + ". A GPU of 80 GB holds a rank's "
-               "state from stage 1 on. Stages 0 to 2 send as many bytes in a step, stage 3 half as many again.")
+               ", ".join(f"stage {r['stage']} {gb(r['total_bytes'])}" for r in found) +
+               ". A GPU of 80 GB holds a rank's state from stage 1 on. Stages 0 to 2 send as many bytes in a "
+               "step, stage 3 half as many again.")
     c.text(16, 52, "7.5 B parameters in bf16 on 64 GPUs: what each GPU holds between two steps", "small soft")
     left, scale = 150, 380 / most
     c.text(704, 78, "sent per step", "end small soft")
@@ -40,10 +37,14 @@ def zero_bars():
     return c
 
 
+def held_at(blocks, time):
+    return sum(count for since, until, count in blocks if since <= time < until)
+
+
 def held(blocks, begin, end):
     """Bytes over time of blocks (from, until, bytes), as [(from, until, bytes)] without gaps between begin and end."""
     times = sorted({begin, end, *(t for b in blocks for t in b[:2] if begin < t < end)})
-    return [(a, b, sum(count for since, until, count in blocks if since <= a < until)) for a, b in zip(times, times[1:])]
+    return [(a, b, held_at(blocks, a)) for a, b in zip(times, times[1:])]
 
 
 def area(canvas, axis, steps, heights, kind):
@@ -78,7 +79,8 @@ def fsdp_comm(canvas, axis, y, trace, origin, layers):
     for begin, end, event in trace.spans(0, "comm", "region"):
         if event["name"] in orders:
             row = y if event["name"] == "all_gather" else y + 30
-            canvas.box(spread(axis, begin - origin), row, axis[1] * (end - begin), 26, "comm", next(orders[event["name"]]), "small")
+            layer = next(orders[event["name"]])
+            canvas.box(spread(axis, begin - origin), row, axis[1] * (end - begin), 26, "comm", layer, "small")
 
 
 def fsdp_memory(canvas, axis, base, per_byte, trace, span):
@@ -86,7 +88,7 @@ def fsdp_memory(canvas, axis, base, per_byte, trace, span):
     blocks = [trace.blocks(0, category) for category in ("parameters", "gradients")]
     both = held(blocks[0] + blocks[1], *span)
     steps = [(a - span[0], b - span[0], 0) for a, b, _ in both]
-    of = [[sum(n for since, until, n in kind if since <= a < until) for a, _, _ in both] for kind in blocks]
+    of = [[held_at(kind, a) for a, _, _ in both] for kind in blocks]
     lower = [(base, base - per_byte * p) for p in of[0]]
     upper = [(base - per_byte * p, base - per_byte * (p + g)) for p, g in zip(*of)]
     area(canvas, axis, steps, lower, "memory")
@@ -100,9 +102,9 @@ def fsdp_timeline():
     origin, end = trace.spans(0, "comm", "region")[0][0], max(e for _, e, _ in trace.spans(0, "main", "wait"))
     axis, base, per_byte = (92, 740 / (end - origin)), 356, 9 / unit
     c = Canvas("fsdp_timeline", (860, 436), "FSDP gathers a unit just before its use and releases it just after",
-               "A step of eight layers of 1 MiB on four ranks, gathered two ahead. Of main's time only the first gather of "
-               "each pass and the last reduction are exposed. Below, what a rank holds: its shards, the gathered units, and "
-               "gradients until they are reduced; never the whole model.")
+               "A step of eight layers of 1 MiB on four ranks, gathered two ahead. Of main's time only the first "
+               "gather of each pass and the last reduction are exposed. Below, what a rank holds: its shards, the "
+               "gathered units, and gradients until they are reduced; never the whole model.")
     c.text(16, 52, "8 layers of 1 MiB on 4 ranks, prefetch 2: rank 0, with the layers' numbers", "small soft")
     for y, words in ((86, "main"), (116, "all-gather"), (146, "reduce")):
         c.text(16, y, words)
@@ -121,4 +123,75 @@ def fsdp_timeline():
     exposed = sum(b - a for a, b in waits)
     c.legend(16, 424, [("compute", "forward, backward"), ("comm", "on queue comm"), ("wait", f"exposed: {ms(exposed)}"),
                        ("memory", "parameters"), ("second-memory", "gradients")])
+    return c
+
+
+def block_times(trace, layers):
+    """When the forward and the backward of each block begin and end, its recomputation with the backward."""
+    work = trace.spans(0, "main", "compute")
+    forward = next(s for s in trace.spans(0, "main", "region") if s[2]["name"] == "forward")
+    ends = [end for _, end, e in work if e["name"] == "add" and end <= forward[1]][1::2]  # the second residual of each
+    norms = [end for _, end, e in work if e["name"] == "layer_norm_backward"][::2]  # the head's, then each block's
+    first = next(end for _, end, e in work if e["name"] == "embedding")
+    there = list(zip([first, *ends], ends))
+    back = list(zip(norms, norms[1:]))[::-1]
+    assert len(there) == len(back) == layers
+    return there, back, norms[0]
+
+
+def needed(trace, parts, mode, layers):
+    """Spans (from, until, bytes) of what the backward pass still needs: blocks and head; attention's probabilities."""
+    there, back, head = block_times(trace, layers)
+    backward = next(s for s in trace.spans(0, "main", "region") if s[2]["name"] == "backward")
+    size = {p["part"]: p["predicted_bytes"] // (layers if p["reason"].startswith("L·") else 1) for p in parts}
+    blocks = [(there[-1][1], head, size["head"]), (*backward[:2], size["backward"])]
+    probabilities = []
+    for begins, ends in zip(there, back):
+        kept, twice = [(begins[0], ends[1])], [begins, ends]
+        blocks += [(*span, size["inputs of blocks"]) for span in kept]
+        rest = size["the rest of blocks"] + size["norms of blocks"]
+        blocks += [(*span, rest) for span in (twice if mode == "full" else kept)]
+        probabilities += [(*span, size["probabilities"]) for span in (kept if mode == "none" else twice)]
+    return blocks, probabilities
+
+
+def activation_curve(canvas, axis, base, per_byte, spans, end):
+    """Blocks, and on top of them probabilities, over time."""
+    both = held(spans[0] + spans[1], 0, end)
+    of = [[held_at(kind, a) for a, _, _ in both] for kind in spans]
+    area(canvas, axis, both, [(base, base - per_byte * b) for b in of[0]], "memory")
+    area(canvas, axis, both, [(base - per_byte * b, base - per_byte * (b + p)) for b, p in zip(*of)], "second-memory")
+
+
+def activations():
+    layers, modes = 24, {"none": "None: every activation is kept", "selective": "Selective: only probabilities again",
+                         "full": "Full: every block again from its input"}
+    found, traces = suite.bench("activations", [f"materialised-{mode}" for mode in modes], "--model", "gpt2-355m",
+                                "--batch", "4", "--phantom")
+    found = [r for r in found if r["attention"] == "materialised"]
+    runs = {r["recompute"]: r for r in found if "measured_bytes" in r}
+    ends = [max(e for _, e, _ in t.spans(0, "main", "compute")) for t in traces]
+    c = Canvas("activations", (720, 486), "Recomputation trades memory for time",
+               "Activations over the forward and backward pass of GPT-2 355M. They pile up while the forward pass "
+               "runs and are used up by the backward pass. " +
+               " ".join(f"{words}: at most {size_text(runs[m]['measured_bytes'])}, {runs[m]['seconds']:.3g} s."
+                        for m, words in modes.items()))
+    c.text(16, 52, "GPT-2 355M, bf16, 4 × 1,024 tokens, attention's probabilities in memory: "
+           "what the backward pass still needs", "small soft")
+    axis, per_byte = (40, 660 / max(ends)), 78 / max(r["measured_bytes"] for r in runs.values())
+    for i, (mode, trace, end) in enumerate(zip(modes, traces, ends)):
+        base, most = 182 + 120 * i, runs[mode]["measured_bytes"]
+        parts = [r for r in found if "part" in r and r["recompute"] == mode]
+        activation_curve(c, axis, base, per_byte, needed(trace, parts, mode, layers), end)
+        c.line(axis[0], base - per_byte * most, spread(axis, end), base - per_byte * most, "ink dot")
+        turn = spread(axis, next(s for s in trace.spans(0, "main", "region") if s[2]["name"] == "backward")[0])
+        c.line(turn, base - 84, turn, base, "ink dash")
+        c.text(16, base - 96, modes[mode], "head")
+        c.text(704, base - 96, f"at most {size_text(most)}, {runs[mode]['seconds']:.3g} s", "end")
+    time_axis(c, axis, 428, max(ends), 200)
+    c.legend(16, 474, [("memory", "blocks"), ("second-memory", "attention's probabilities")])
+    c.line(300, 469, 322, 469, "ink dot")
+    c.text(328, 474, "allocated", "small soft")
+    c.line(410, 469, 432, 469, "ink dash")
+    c.text(438, 474, "between forward and backward", "small soft")
     return c

@@ -17,7 +17,8 @@ def group(rank, axis, shape):
     """The ranks that differ from this one on one axis only."""
     mine = coordinates(rank, shape)
     p = shape[0] * shape[1] * shape[2]
-    return [r for r in range(p) if all(a == b or i == axis for i, (a, b) in enumerate(zip(coordinates(r, shape), mine)))]
+    others = {r: zip(coordinates(r, shape), mine) for r in range(p)}
+    return [r for r in range(p) if all(a == b or i == axis for i, (a, b) in enumerate(others[r]))]
 
 
 LOOKS = ["go thick", "go dash thick", "go dot thick"]
@@ -54,9 +55,11 @@ def mesh():
     p = shape[0] * shape[1] * shape[2]
     at = [corner(coordinates(r, shape)) for r in range(p)]
     c = Canvas("mesh", (720, 400), "Every rank is in three groups, one per axis of the mesh",
-               "Eight ranks as the corners of a cube, tp to the right, dp into the page, pp down, on two nodes of four. " +
+               "Eight ranks as the corners of a cube, tp to the right, dp into the page, pp down, on two nodes of "
+               "four. " +
                " ".join(f"Rank {marked}'s {name} group is {group(marked, i, shape)}." for i, name in enumerate(AXES)))
-    c.text(16, 52, "mesh of tp = dp = pp = 2 on nodes of 4, in the order tp, dp, pp: rank = tp + 2 dp + 4 pp", "small soft")
+    c.text(16, 52, "mesh of tp = dp = pp = 2 on nodes of 4, in the order tp, dp, pp: rank = tp + 2 dp + 4 pp",
+           "small soft")
     nodes(c, at, size)
     pairs = [(r, other, axis) for r in range(p) for axis in range(3) for other in group(r, axis, shape) if other > r]
     for r, other, axis in sorted(pairs, key=lambda pair: marked in pair[:2]):
