@@ -26,7 +26,7 @@ def bucket_rows(canvas, axis, y, layers, averages, step):
 
 
 def buckets():
-    trace = suite.check_trace("21.7c", "CommunicationHidesBehindTheBackward", 4, 8)
+    trace = suite.check_trace("21.7c", "CommunicationHidesBehindTheBackward", 8, 8)
     layers = [s[:2] for s in trace.spans(0, "main", "compute") if s[2]["name"] == "matmul"]
     averages = [s[:2] for s in trace.spans(0, "comm", "region") if s[2]["name"] == "ring_all_reduce"]
     origin, end = layers[0][0], trace.spans(0, "main", "wait")[-1][1]
@@ -42,7 +42,7 @@ def buckets():
                "each starts when its layer's gradients are ready; only the last one is exposed, and a step takes "
                f"{ms(end - origin)}.")
     axis = (70, 620 / whole)
-    c.text(16, 52, "backward pass of 8 layers, each with a bucket of 1 MiB, on 4 ranks with links of 1 GB/s", "small soft")
+    c.text(16, 52, "backward pass of 8 layers, each with a bucket of 1 MiB, on 8 ranks with links of 1 GB/s", "small soft")
     c.text(16, 84, f"Without overlap: {ms(whole)}, of which main waits {ms(communication)}", "head")
     bucket_rows(c, axis, 94, *apart, whole)
     c.text(16, 192, f"With overlap: {ms(end - origin)}, of which main waits {ms(end - layers[-1][1])}", "head")
