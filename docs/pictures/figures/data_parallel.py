@@ -37,7 +37,7 @@ def buckets():
     communication, whole = sum(b - a for a, b in averages), apart[1][-1][1]
     c = Canvas("buckets", (720, 348),
                f"Overlap leaves {ms(end - layers[-1][1])} of {ms(communication)} of communication exposed",
-               "A backward pass of eight layers, each followed by the all-reduce of its bucket of 1 MiB on four "
+               "A backward pass of eight layers, each followed by the all-reduce of its bucket of 1 MiB on eight "
                f"ranks. Without overlap the all-reduces follow the pass, and a step takes {ms(whole)}. With overlap "
                "each starts when its layer's gradients are ready; only the last one is exposed, and a step takes "
                f"{ms(end - origin)}.")

@@ -11,10 +11,11 @@ ZERO = ["nothing sharded", "optimizer state", "+ gradients", "+ parameters"]
 def zero_bars():
     found = suite.rows("memory", "--params", "7.5e9", "--ranks", "64")
     most, limit = max(r["total_bytes"] for r in found), 80e9
+    fits = next(r["stage"] for r in found if r["total_bytes"] <= limit)
     c = Canvas("zero_bars", (720, 326), "Each ZeRO stage shards one more kind of state over the ranks",
                "Bytes on each of 64 GPUs for a model of 7.5 B parameters in bf16: " +
                ", ".join(f"stage {r['stage']} {gb(r['total_bytes'])}" for r in found) +
-               ". A GPU of 80 GB holds a rank's state from stage 1 on. Stages 0 to 2 send as many bytes in a "
+               f". A GPU of {gb(limit)} holds a rank's state from stage {fits} on. Stages 0 to 2 send as many bytes in a "
                "step, stage 3 half as many again.")
     c.text(16, 52, "7.5 B parameters in bf16 on 64 GPUs: what each GPU holds between two steps", "small soft")
     left, scale = 150, 380 / most
@@ -32,7 +33,7 @@ def zero_bars():
         c.text(704, y + 21, gb(row["bytes_sent_per_rank"]), "end")
     x = left + scale * limit
     c.line(x, 84, x, 276, "limit")
-    c.text(x, 78, "a GPU of 80 GB", "mid small stop")
+    c.text(x, 78, f"a GPU of {gb(limit)}", "mid small stop")
     c.legend(16, 308, [(kind, words) for _, kind, words in STATE])
     return c
 
